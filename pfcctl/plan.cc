@@ -22,8 +22,8 @@
 #include "common/machine/gpu/gpus.h"
 #include "data/job_data.h"
 #include "kernels/make_ops.h"
+#include "model/evaluation/evaluation.h"
 #include "pfcctl/verbs.h"
-#include "worker/evaluation/evaluation.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
 

@@ -11,11 +11,11 @@
 #include "data/records/image_record.h"
 #include "data/records/property_file.h"
 #include "data/records/record_writer.h"
+#include "model/evaluation/verification_bin.h"
 #include "pfcctl/synth/draw.h"
 #include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/synth/render/develop.h"
 #include "pfcctl/synth/render/renderer.h"
-#include "worker/evaluation/verification_bin.h"
 
 namespace pfc::synth {
 namespace {

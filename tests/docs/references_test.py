@@ -12,7 +12,7 @@ import unittest
 import pages
 
 BIN = pathlib.Path(os.environ["PFC_BIN"]).resolve()
-SOURCES = ("agent", "comm", "common", "coordinator", "data", "kernels", "pfcctl", "proto", "security", "worker")
+SOURCES = ("agent", "comm", "common", "coordinator", "data", "kernels", "model", "pfcctl", "proto", "security", "worker")
 # Options of programs that are not the project's.
 FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",

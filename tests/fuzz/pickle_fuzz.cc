@@ -5,9 +5,9 @@
 #include <string>
 
 #include "common/error.h"
+#include "model/evaluation/verification_bin.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/worker/evaluation/python_pickles.h"
-#include "worker/evaluation/verification_bin.h"
+#include "tests/model/evaluation/python_pickles.h"
 
 namespace pfc::fuzz {
 

@@ -38,7 +38,7 @@ Conv2dShape conv(std::int64_t size, std::int64_t in_c, std::int64_t out_c, int k
           .groups = groups};
 }
 
-// The convolutions of an iresnet (worker/backbone/iresnet.cc): a stem, then four stages, each of
+// The convolutions of an iresnet (model/networks/iresnet.cc): a stem, then four stages, each of
 // which halves the image in its first block.
 std::vector<Layer> iresnet(const char* name, const std::array<int, 4>& blocks) {
   std::vector<Layer> layers{{name, conv(112, 3, 64, 3, 1), 1}};

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("common", "security", "proto", "kernels", "comm", "data", "worker", "agent", "coordinator", "pfcctl")
+FOLDERS = ("common", "security", "proto", "kernels", "comm", "data", "model", "worker", "agent", "coordinator", "pfcctl")
 
 LIBRARY = re.compile(r"^pfc_(?:library|program)\((\S+)( SEPARATELY)?\s+SOURCES(.*?)(?:DEPENDS|\))", re.M | re.S)
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)

@@ -26,10 +26,11 @@ ALLOWED = {
     "kernels": {"common"},
     "comm": {"kernels", "common"},
     "data": {"kernels", "common"},
-    "worker": {"comm", "data", "kernels", "proto", "security", "common"},
+    "model": {"comm", "data", "kernels", "common"},
+    "worker": {"model", "comm", "data", "kernels", "proto", "security", "common"},
     "agent": {"proto", "security", "common"},
     "coordinator": {"proto", "security", "common"},
-    "pfcctl": {"worker", "comm", "data", "kernels", "proto", "security", "common"},
+    "pfcctl": {"worker", "model", "comm", "data", "kernels", "proto", "security", "common"},
 }
 
 

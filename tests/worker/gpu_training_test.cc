@@ -104,7 +104,7 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
   const std::vector<TrainedOnDevice> cpus = train_on(DeviceChoice::kCpu, workers, data.path());
   const std::vector<TrainedOnDevice> gpus = train_on(DeviceChoice::kCuda, workers, data.path());
   // A real GPU rounds differently. Numbers near 0 change their sign before a PReLU
-  // (tests/worker/backbone/gpu_test.cc), and gradients differ by up to 1e-2.
+  // (tests/model/networks/gpu_test.cc), and gradients differ by up to 1e-2.
   const double looser = on_emulated_gpu() ? 1 : 100;
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (std::size_t step = 0; step < kGpuTrainingSteps; ++step) {

@@ -13,7 +13,7 @@
 #include "common/ids.h"
 #include "common/trace/recorder.h"
 #include "kernels/ops.h"
-#include "worker/backbone/backbone.h"
+#include "model/networks/backbone.h"
 #include "worker/checkpoint/checkpoint_removal.h"
 #include "worker/checkpoint/output_lock.h"
 #include "worker/gradients/loss_scale.h"

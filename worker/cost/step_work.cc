@@ -6,7 +6,7 @@
 #include "comm/shard.h"
 #include "kernels/make_ops.h"
 #include "kernels/math/row_statistics.h"
-#include "worker/backbone/backbone.h"
+#include "model/networks/backbone.h"
 #include "worker/cost/recording_ops.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/head/class_sampler.h"

@@ -9,8 +9,8 @@
 
 #include "common/config/config.h"
 #include "data/dataset.h"
-#include "worker/backbone/backbone.h"
-#include "worker/evaluation/verification_bin.h"
+#include "model/evaluation/verification_bin.h"
+#include "model/networks/backbone.h"
 #include "worker/head/head.h"
 
 namespace pfc {

@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "data/dataset.h"
-#include "worker/evaluation/verification_bin.h"
+#include "model/evaluation/verification_bin.h"
 
 namespace pfc {
 

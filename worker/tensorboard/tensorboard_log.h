@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "worker/evaluation/lfw_protocol.h"
+#include "model/evaluation/lfw_protocol.h"
 #include "worker/report/training_log.h"
 #include "worker/tensorboard/event_file.h"
 #include "worker/tensorboard/step_sampler.h"

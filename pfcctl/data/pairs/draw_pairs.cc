@@ -15,11 +15,11 @@
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
 #include "kernels/math/philox.h"
+#include "model/evaluation/verification_bin.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pairs/pack_pairs.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/evaluation/verification_bin.h"
 
 namespace pfc {
 

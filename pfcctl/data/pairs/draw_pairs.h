@@ -35,7 +35,7 @@ struct DrawnPairs {
   std::int64_t pairs = 0, people = 0;  ///< people: with at least one image in a pair
 };
 
-/// Writes the .bin that `val_targets` name (worker/evaluation/verification_bin.h), with the images'
+/// Writes the .bin that `val_targets` name (model/evaluation/verification_bin.h), with the images'
 /// own bytes. Throws InputError, also for an image that does not decode.
 DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress& progress);
 

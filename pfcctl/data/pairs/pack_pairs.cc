@@ -21,9 +21,9 @@
 #include "data/images/image_file.h"
 #include "data/layouts/layout.h"
 #include "data/text_lines.h"
+#include "model/evaluation/verification_bin.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/evaluation/verification_bin.h"
 
 namespace pfc {
 

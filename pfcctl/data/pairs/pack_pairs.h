@@ -23,7 +23,7 @@ struct PackedPairs {
 /// overwritten, and where it is there already and `replace` is false.
 void expect_bin_to_write(const std::filesystem::path& out, bool replace);
 
-/// Writes the .bin that `val_targets` name (worker/evaluation/verification_bin.h). The list is
+/// Writes the .bin that `val_targets` name (model/evaluation/verification_bin.h). The list is
 /// LFW's pairs.txt, whose lines are "NAME I J" for two images of one person and "NAME I OTHER J"
 /// for two people, and whose images are NAME/NAME_0001.jpg; or has lines "PATH PATH 1" and "PATH
 /// PATH 0". Fields are separated by tabs, or by spaces where there is no tab. Images keep their

@@ -6,11 +6,11 @@
 
 #include "common/error.h"
 #include "data/open_dataset.h"
+#include "model/evaluation/verification_bin.h"
 #include "pfcctl/data/pairs/draw_pairs.h"
 #include "pfcctl/data/pairs/pack_pairs.h"
 #include "tests/pfcctl/data/people.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/evaluation/verification_bin.h"
 
 namespace pfc {
 namespace {

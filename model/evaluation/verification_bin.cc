@@ -1,0 +1,179 @@
+#include "model/evaluation/verification_bin.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+#include "common/error.h"
+#include "common/files/mapped_file.h"
+#include "common/files/regular_file.h"
+#include "data/pickle/pickle.h"
+#include "data/records/buffered_file.h"
+
+namespace pfc {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = PickleValue::Kind;
+
+// Images of a set may be the same object in the pickle, read once and used in many pairs; but a
+// small file must not become a large set.
+constexpr std::uint64_t kMaxRepeat = 32;
+
+// Python's pickle.py appends lists by so many items, which bounds a reader's stack.
+constexpr std::size_t kItemsPerAppend = 1000;
+
+/// EMPTY_LIST, then MARK item... APPENDS for every kItemsPerAppend items.
+template <typename WriteItem>
+void write_list(BufferedFile& file, std::size_t count, const WriteItem& write_item) {
+  file.write("]");
+  for (std::size_t begin = 0; begin < count; begin += kItemsPerAppend) {
+    file.write("(");
+    for (std::size_t i = begin; i < std::min(count, begin + kItemsPerAppend); ++i) write_item(i);
+    file.write("e");
+  }
+}
+
+/// Takes the pickle's values for what a verification set is made of.
+class SetBuilder {
+ public:
+  SetBuilder(const fs::path& path, std::span<const std::byte> file)
+      : path_(path), origin_(path.string()), file_(file), pickle_(origin_, file) {}
+
+  VerificationSet build() {
+    const std::vector<PickleValue>& parts = sequence(pickle_.root(), "the pickle");
+    if (parts.size() != 2) {
+      fail(fmt::format("found {} parts, expected (images, flags)", parts.size()));
+    }
+    VerificationSet set{.name = path_.stem().string(), .file = path_, .images = {}, .same = {}};
+    add_flags(parts[1], set);
+    const std::vector<PickleValue>& images = sequence(parts[0], "the first part");
+    if (set.same.empty() || images.size() != 2 * set.same.size()) {
+      fail(fmt::format("found {} images and {} flags, expected two images a flag", images.size(),
+                       set.same.size()));
+    }
+    set.images.reserve(images.size());
+    for (const PickleValue& image : images) add_image(image, set);
+    return set;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(fmt::format("{}: {}: this is no verification file", path_.string(), what));
+  }
+
+  const std::vector<PickleValue>& sequence(const PickleValue& v, const char* what) const {
+    if (v.kind != Kind::kSequence) fail(fmt::format("{} is no list or tuple", what));
+    return pickle_.sequence(v);
+  }
+
+  void add_flags(const PickleValue& flags, VerificationSet& set) const {
+    if (flags.kind == Kind::kArray) {
+      for (const std::byte b : pickle_.array(flags).bytes) set.same.push_back(b != std::byte{0});
+      return;
+    }
+    for (const PickleValue& flag : sequence(flags, "the second part")) {
+      const bool number = flag.kind == Kind::kBool || flag.kind == Kind::kInteger;
+      if (!number || (flag.number != 0 && flag.number != 1)) {
+        fail(fmt::format("flag {} is neither true nor false", set.same.size()));
+      }
+      set.same.push_back(flag.number == 1);
+    }
+  }
+
+  void add_image(const PickleValue& image, VerificationSet& set) {
+    const auto bytes = encoded(image);
+    if (!bytes || bytes->empty()) {
+      fail(fmt::format("image {} is neither bytes nor a one-dimensional uint8 array",
+                       set.images.size()));
+    }
+    total_bytes_ += bytes->size();
+    if (total_bytes_ > kMaxRepeat * file_.size()) {
+      fail("the images refer to the same bytes over and over");
+    }
+    set.images.emplace_back(bytes->begin(), bytes->end());
+  }
+
+  [[nodiscard]] std::optional<std::span<const std::byte>> encoded(const PickleValue& image) const {
+    if (image.kind == Kind::kBytes) return image.bytes;
+    if (image.kind != Kind::kArray) return std::nullopt;
+    const PickleArray& array = pickle_.array(image);
+    if (!array.vector || array.dtype != "u1") return std::nullopt;
+    return array.bytes;
+  }
+
+  const fs::path& path_;
+  const std::string origin_;
+  const std::span<const std::byte> file_;
+  const Pickle pickle_;
+  std::uint64_t total_bytes_ = 0;
+};
+
+}  // namespace
+
+VerificationSet read_verification_bin(const fs::path& path) {
+  // Mapped, so that beside the images there is no second copy of them.
+  return parse_verification_bin(path, MappedFile(path).bytes());
+}
+
+VerificationSet parse_verification_bin(const fs::path& path, std::span<const std::byte> file) {
+  return SetBuilder(path, file).build();
+}
+
+fs::path find_verification_bin(const std::string& target, std::span<const fs::path> rec) {
+  std::error_code ignored;
+  std::vector<fs::path> places;
+  for (const fs::path& each : rec) {
+    if (fs::path(target).has_parent_path()) break;
+    // Of a file, or of a pattern that stands for files, its folder.
+    const fs::path folder = fs::is_directory(each, ignored) ? each : each.parent_path();
+    if (fs::path(target).extension() != ".bin") places.push_back(folder / (target + ".bin"));
+    places.push_back(folder / target);
+  }
+  places.emplace_back(target);
+  std::string tried;
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place, ignored)) return place;
+    tried += (tried.empty() ? "" : ", ") + place.string();
+  }
+  const auto other = std::ranges::find_if(places, [&](const fs::path& place) {
+    return something_at(place) && !fs::is_directory(place, ignored);
+  });
+  if (other != places.end()) return *other;
+  throw InputError(fmt::format("val_targets: '{}' not found; tried {}", target, tried));
+}
+
+void write_verification_bin(const std::filesystem::path& path,
+                            std::span<const std::vector<std::byte>> images,
+                            const std::vector<bool>& same) {
+  check(images.size() == 2 * same.size(), "write_verification_bin: two images a pair");
+  BufferedFile file(path);
+  file.write(std::string_view("\x80\x04"));  // PROTO 4
+  write_list(file, images.size(), [&](std::size_t i) {
+    check(images[i].size() <= std::numeric_limits<std::uint32_t>::max(), "image above 4 GiB");
+    const auto bytes = static_cast<std::uint32_t>(images[i].size());
+    file.write("B");  // BINBYTES, u32 length
+    file.write(std::as_bytes(std::span(&bytes, 1)));
+    file.write(images[i]);
+  });
+  write_list(file, same.size(), [&](std::size_t i) {
+    file.write(same[i] ? std::string_view("\x88") : std::string_view("\x89"));  // NEWTRUE, NEWFALSE
+  });
+  file.write("\x86.");  // TUPLE2, STOP
+  file.commit();
+}
+
+std::size_t VerificationSet::bytes() const {
+  std::size_t sum = 0;
+  for (const auto& image : images) sum += image.size();
+  return sum;
+}
+
+}  // namespace pfc

@@ -1,0 +1,27 @@
+// The architectures of the networks, layer by layer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "model/networks/network_builder.h"
+
+namespace pfc {
+
+/// Duta et al., "Improved residual networks for image and video recognition", arXiv 2004.04989, as
+/// arcface_torch has it (backbones/iresnet.py). `blocks`: the number of blocks of each of the four
+/// stages. Returns the embeddings.
+Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
+
+/// Chen et al., "MobileFaceNets", arXiv 1804.07573, as arcface_torch has it
+/// (backbones/mobilefacenet.py), with `scale` times the paper's channels. REQUIRES: square images.
+/// Returns the embeddings.
+Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, std::int64_t scale);
+
+/// The network of a job that trains on embeddings: it gives them as it has read them. It has no
+/// parameters, so that gradients, optimizer state and what is kept of them are empty.
+std::unique_ptr<Backbone> make_identity(Ops& ops, const BackboneOptions& options);
+BackboneMemory identity_memory(const BackboneOptions& options);
+
+}  // namespace pfc

@@ -1,0 +1,45 @@
+// Named parameters in one arena: where each lies, and the values that it starts with.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/networks/backbone.h"
+
+namespace pfc {
+
+/// Every tensor of an arena starts at a multiple of so many elements: 64 bytes, which is a cache
+/// line and a whole AVX-512 vector.
+inline constexpr std::int64_t kArenaAlignment = 64 / sizeof(float);
+
+/// Adds a parameter behind the others, and sets its offset and count. The gaps between parameters
+/// stay zero, because their gradients are zero. REQUIRES: no other parameter has its name.
+void append_parameter(Arena& arena, Parameter parameter);
+
+/// A view of one parameter in a flat tensor that is laid out as the arena: the arena itself, its
+/// gradients or the optimizer's state. Has the shape in memory: [O, H, W, I] for a convolution.
+Tensor parameter_view(const Parameter& parameter, const Tensor& flat);
+
+/// How many elements a tensor of PyTorch's shape has.
+std::int64_t elements_of(const std::vector<std::int64_t>& torch_shape);
+
+/// The values that a parameter starts with.
+struct Initial {
+  enum class Kind { kConstant, kNormal, kUniform };
+  Kind kind = Kind::kConstant;
+  float value =
+      0.f;  ///< the constant, the deviation of N(0, value), or the bound of U(-value, value)
+};
+
+constexpr Initial constant(float value) { return {Initial::Kind::kConstant, value}; }
+constexpr Initial normal(float deviation) { return {Initial::Kind::kNormal, deviation}; }
+constexpr Initial uniform(float bound) { return {Initial::Kind::kUniform, bound}; }
+
+/// Fills the parameter of this number: element i is a pure function of (initial, seed, parameter,
+/// i).
+void fill_initial(const Initial& initial, std::uint64_t seed, std::uint32_t parameter,
+                  std::span<float> values);
+
+}  // namespace pfc

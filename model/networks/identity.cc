@@ -1,0 +1,54 @@
+// The network of a job that trains the classification layer alone, on embeddings.
+#include "kernels/owned_tensor.h"
+#include "model/networks/architectures.h"
+
+namespace pfc {
+namespace {
+
+Shape embeddings_of(const BackboneOptions& options) {
+  check(options.embedding_size > 0, "identity: the size of the embeddings is not known");
+  return {options.batch, options.embedding_size};
+}
+
+class Identity : public Backbone {
+ public:
+  Identity(Ops& ops, const BackboneOptions& options)
+      : ops_(ops), embeddings_(ops, embeddings_of(options)) {
+    weights.buffer = ops.allocate(0);
+    state.buffer = ops.allocate(0);
+    gradient_buffer = ops.allocate(0);
+  }
+
+  [[nodiscard]] Tensor input() const override { return embeddings_; }
+  [[nodiscard]] Tensor operands() const override { return {}; }
+  void read(const Tensor& embeddings) override { ops_.copy(embeddings, embeddings_); }
+
+  Tensor forward(const Tensor& embeddings, bool /*training*/, std::int64_t /*step*/) override {
+    check(embeddings.shape == embeddings_->shape, "identity: embeddings of another shape");
+    if (embeddings.data != embeddings_->data) read(embeddings);
+    return embeddings_;
+  }
+
+  /// All gradients, of which there are none, are final.
+  void backward(const Tensor& /*d_embeddings*/, const BackwardOptions& /*options*/,
+                const GradientsReady& ready) override {
+    ready(0);
+  }
+
+ private:
+  Ops& ops_;
+  OwnedTensor embeddings_;  // [B, D]
+};
+
+}  // namespace
+
+std::unique_ptr<Backbone> make_identity(Ops& ops, const BackboneOptions& options) {
+  return std::make_unique<Identity>(ops, options);
+}
+
+BackboneMemory identity_memory(const BackboneOptions& options) {
+  return {.activations =
+              static_cast<std::size_t>(embeddings_of(options).elements()) * sizeof(float)};
+}
+
+}  // namespace pfc

@@ -1,0 +1,69 @@
+// Batch norm, fused with the layer that follows: PReLU, or the sum with a residual branch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/comm.h"
+#include "model/networks/layers/layer.h"
+
+namespace pfc {
+
+/// The inputs, parameters and output of a batch norm. Borrowed; null where there is none.
+struct BatchNormVariables {
+  Variable* x = nullptr;
+  Variable* gamma = nullptr;
+  Variable* beta = nullptr;
+  Variable* running_mean = nullptr;
+  Variable* running_variance = nullptr;
+  Variable* slope = nullptr;     ///< PReLU's
+  Variable* residual = nullptr;  ///< added to the result
+  Variable* y = nullptr;
+};
+
+/// eps 1e-5, momentum 0.1, as in arcface_torch. With `sync` the statistics are those of all
+/// workers, which have batches of equal size. The gradients of gamma, beta and slope are still sums
+/// over this worker's batch, because the gradient reducer adds the workers' gradients.
+class BatchNormLayer : public Layer {
+ public:
+  BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Comm* sync);
+
+  /// Makes this layer compute the statistics for `next` while it writes its output. REQUIRES:
+  /// `next` normalises that output.
+  void feed_statistics_to(BatchNormLayer& next);
+
+  [[nodiscard]] bool repeatable() const override { return sync_ == nullptr; }
+  void plan_forward(ActivationPlan& plan, bool training) override;
+  void plan_backward(ActivationPlan& plan) override;
+  void forward(const ForwardPass& pass) override;
+  void backward(bool accumulate) override;
+
+ private:
+  /// Mean and variance lie in one tensor [2 C], so that one collective sends both.
+  [[nodiscard]] Tensor mean() const { return half(statistics_, 0); }
+  [[nodiscard]] Tensor variance() const { return half(statistics_, 1); }
+  [[nodiscard]] Tensor half(const Tensor& pair, int which) const;
+  void combine_over_workers();
+  void update_running_statistics();
+  void store_gradient(const Tensor& sum, const Variable* parameter, bool accumulate) const;
+
+  Ops& ops_;
+  const BatchNormVariables v_;
+  Comm* const sync_;  // null: this worker's statistics
+  const std::int64_t channels_;
+  const std::int64_t rows_;        // of this worker
+  const std::int64_t total_rows_;  // of all workers behind the statistics
+  std::unique_ptr<BatchNorm> norm_;
+  std::unique_ptr<BatchNorm> over_workers_;  // statistics of the workers' statistics; null: no sync
+  BatchNormLayer* next_ = nullptr;           // gets its statistics from this layer
+  bool statistics_are_fed_ = false;
+  bool adds_to_dx_ = false;  // another reader of x has made its gradient
+
+  Tensor statistics_;  // [2 C]: mean, biased variance
+  Tensor sums_;        // [2 C]: sum dz, sum dz xhat
+  Tensor dslope_;      // [C]
+  Tensor gathered_;    // [W, 2 C]; sync only
+  Tensor spread_;      // [2 C]: variances over workers; sync only
+};
+
+}  // namespace pfc

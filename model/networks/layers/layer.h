@@ -1,0 +1,52 @@
+// The parts of a network: variables (tensors with gradients) and layers between them.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops.h"
+#include "model/networks/activation_plan.h"
+
+namespace pfc {
+
+/// A tensor and the gradient of the loss with respect to it. It is a parameter, whose tensors are
+/// views of the arenas, or an activation, whose tensors are views of the planned buffer. Layers
+/// keep its address, which does not change.
+struct Variable {
+  Tensor data;
+  Tensor gradient;  ///< null for a parameter that is not trained
+  /// For a parameter, what matrix products read: data itself, or its part of Backbone::operands().
+  Tensor operand;
+  bool needs_gradient = true;  ///< false for the images
+
+  Variable() = default;
+  Variable(Shape shape, DType type) : data(nullptr, type, shape), gradient(nullptr, type, shape) {}
+};
+
+struct ForwardPass {
+  bool training = false;  ///< batch statistics, dropout
+  std::int64_t step = 0;
+};
+
+/// One layer. Layers run in the order in which they were made, and backwards in the reverse order.
+///
+/// Several layers may read the same activation. In the backward pass the first of them makes its
+/// gradient; the others find it made (ActivationPlan::made) and add to it.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// Tell the plan which tensors forward() and backward() make and use. With `training` false there
+  /// will be no backward pass.
+  virtual void plan_forward(ActivationPlan& plan, bool training) = 0;
+  virtual void plan_backward(ActivationPlan& plan) = 0;
+
+  virtual void forward(const ForwardPass& pass) = 0;
+  /// Overwrites the gradients of parameters, or adds to them with `accumulate`.
+  virtual void backward(bool accumulate) = 0;
+
+  /// Whether forward() and backward() enqueue the same ops in every training pass, and none that
+  /// involve other workers.
+  [[nodiscard]] virtual bool repeatable() const { return true; }
+};
+
+}  // namespace pfc

@@ -1,0 +1,103 @@
+// The one place that knows the networks by name.
+#include <utility>
+
+#include "common/config/no_network.h"
+#include "model/networks/architectures.h"
+#include "model/networks/backbone.h"
+
+namespace pfc {
+namespace {
+
+struct Named {
+  const char* name;
+  std::array<int, 4> blocks;
+  std::int64_t mobilefacenet_scale;  // 0: an iresnet
+};
+
+constexpr std::array<Named, 7> kNetworks = {{{"r18", {2, 2, 2, 2}, 0},
+                                             {"r34", {3, 4, 6, 3}, 0},
+                                             {"r50", {3, 4, 14, 3}, 0},
+                                             {"r100", {3, 13, 30, 3}, 0},
+                                             {"r200", {6, 26, 60, 6}, 0},
+                                             {"mbf", {1, 4, 6, 2}, 2},
+                                             {"mbf_large", {2, 8, 12, 4}, 4}}};
+
+const Named& network_named(const std::string& name) {
+  std::string known;
+  for (const Named& n : kNetworks) {
+    if (n.name == name) return n;
+    known += std::string(n.name) + ", ";
+  }
+  throw InputError("network: found \"" + name + "\", expected one of " + known +
+                   std::string(kNoNetwork));
+}
+
+// Four halvings of the image, each of an even size.
+void check_image_size(const BackboneOptions& o, const Named& named) {
+  const std::string size = std::to_string(o.height) + " x " + std::to_string(o.width);
+  if (o.height <= 0 || o.width <= 0 || o.height % 16 != 0 || o.width % 16 != 0) {
+    throw InputError("network " + o.network + ": images of " + size +
+                     " pixels, expected multiples of 16; resize the data set");
+  }
+  if (named.mobilefacenet_scale > 0 && o.height != o.width) {
+    throw InputError("network " + o.network + ": images of " + size +
+                     " pixels, expected square ones; resize the data set or take an iresnet");
+  }
+}
+
+void check_dropout(const BackboneOptions& o, const Named& named) {
+  if (o.dropout == 0 || named.mobilefacenet_scale == 0) return;
+  throw InputError("dropout: found " + std::to_string(o.dropout) + ", but network " + o.network +
+                   " has no dropout; set it to 0 or take an iresnet");
+}
+
+/// Returns its embeddings.
+Variable* write_down(NetworkBuilder& net) {
+  const BackboneOptions& options = net.options();
+  const Named& named = network_named(options.network);
+  check_image_size(options, named);
+  check_dropout(options, named);
+  return named.mobilefacenet_scale == 0
+             ? iresnet(net, named.blocks)
+             : mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
+}
+
+bool is_identity(const BackboneOptions& options) { return options.network == kNoNetwork; }
+
+}  // namespace
+
+BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width) {
+  return {.network = job.network,
+          .batch = job.batch_size,
+          .embedding_size = job.embedding_size,
+          .height = height,
+          .width = width,
+          .dropout = static_cast<float>(job.dropout),
+          .seed = job.seed};
+}
+
+Tensor batch_of(const BackboneOptions& o) {
+  if (is_identity(o)) return {nullptr, DType::kFloat32, {o.batch, o.embedding_size}};
+  return {nullptr, DType::kUInt8, {o.batch, o.height, o.width, 3}};
+}
+
+std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {
+  if (is_identity(options)) return make_identity(ops, options);
+  NetworkBuilder net(ops, options);
+  return net.build(write_down(net));
+}
+
+BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options) {
+  if (is_identity(options)) return {};
+  NetworkBuilder net(ops, options);
+  write_down(net);
+  return net.parameters();
+}
+
+BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options) {
+  if (is_identity(options)) return identity_memory(options);
+  NetworkBuilder net(ops, options);
+  return net.measure(write_down(net));
+}
+
+}  // namespace pfc

@@ -1,0 +1,299 @@
+#include "model/networks/network_builder.h"
+
+#include <utility>
+
+#include "model/networks/layer_segments.h"
+#include "model/networks/layers/layers.h"
+
+namespace pfc {
+namespace {
+
+// As many as the gradient reducer has buckets (default_bucket_bytes()).
+constexpr std::int64_t kStretches = 16;
+
+}  // namespace
+
+/// A chain of layers over planned memory.
+class NetworkBuilder::Network : public Backbone {
+ public:
+  explicit Network(Ops& ops) : ops_(ops) {}
+
+  [[nodiscard]] Tensor input() const override { return images_->data; }
+
+  void read(const Tensor& images) override { ops_.normalise_images(images, images_->data); }
+
+  [[nodiscard]] Tensor operands() const override {
+    if (!operands_) return {};
+    return {operands_->data(), ops_.activation_type(), {weights.count}};
+  }
+
+  Tensor forward(const Tensor& images, bool training, std::int64_t step) override {
+    check(images.shape == images_->data.shape, "backbone: images of another shape than planned");
+    check(trainable_ || !training, "backbone: built without training");
+    if (operands_ && !operands_are_current) ops_.convert(weights.flat(), operands());
+    if (images.data != images_->data.data) ops_.copy(images, images_->data);
+    const ForwardPass pass{.training = training, .step = step};
+    for (Stretch& s : stretches_) {
+      run(s, training ? &s.forward : nullptr, [this, segment = s.segment, pass] {
+        for (std::size_t i = segment.begin; i < segment.end; ++i) layers_[i].layer->forward(pass);
+      });
+    }
+    if (training) ++batches_tracked;
+    has_activations_ = training;
+    return embeddings_->data;
+  }
+
+  void backward(const Tensor& d_embeddings, const BackwardOptions& o,
+                const GradientsReady& ready) override {
+    check(has_activations_, "backbone: backward without a training forward right before it");
+    has_activations_ = false;
+    check(d_embeddings.shape == embeddings_->data.shape, "backbone: d_embeddings of another shape");
+    ops_.scale(d_embeddings, o.gradient_scale, embeddings_->gradient);
+    std::int64_t final_from = weights.count;
+    for (auto s = stretches_.rbegin(); s != stretches_.rend(); ++s) {
+      run(*s, &(o.accumulate ? s->accumulating_backward : s->backward),
+          [this, segment = s->segment, accumulate = o.accumulate] {
+            for (std::size_t i = segment.end; i-- > segment.begin;) {
+              layers_[i].layer->backward(accumulate);
+            }
+          });
+      const std::int64_t first_weight = layers_[s->segment.begin].first_weight;
+      if (first_weight == final_from) continue;  // layers without weights
+      final_from = first_weight;
+      ready(final_from);
+    }
+  }
+
+ private:
+  friend class NetworkBuilder;
+
+  struct LayerEntry {
+    std::unique_ptr<Layer> layer;
+    std::int64_t first_weight;  // weights from here on belong to this layer or to later ones
+  };
+
+  struct Stretch {
+    Segment segment;
+    // Made in the first pass of each kind.
+    std::unique_ptr<RepeatedWork> forward, backward, accumulating_backward;
+  };
+
+  /// `work`: null, or where the repeated work is kept.
+  template <typename Enqueue>
+  void run(const Stretch& stretch, std::unique_ptr<RepeatedWork>* work, Enqueue enqueue) {
+    if (work == nullptr || !stretch.segment.repeatable) return enqueue();
+    if (*work == nullptr) *work = ops_.repeat(std::move(enqueue));
+    (*work)->run();
+  }
+
+  void cut_into_stretches() {
+    std::vector<LayerTraits> traits;
+    for (const LayerEntry& entry : layers_) {
+      traits.push_back({entry.layer->repeatable(), entry.first_weight});
+    }
+    // On a host there is nothing to gain from long ones, and gradients are told of earlier.
+    const std::int64_t weights_each = ops_.on_host() ? 0 : weights.count / kStretches;
+    for (const Segment& segment : segments_of(traits, weights.count, weights_each)) {
+      stretches_.push_back({.segment = segment});
+    }
+  }
+
+  Ops& ops_;
+  bool trainable_ = false;
+  bool has_activations_ = false;    // of a training forward, for one backward
+  std::deque<Variable> variables_;  // a deque: their addresses are constant
+  std::vector<LayerEntry> layers_;
+  std::vector<Stretch> stretches_;
+  Variable* images_ = nullptr;
+  Variable* embeddings_ = nullptr;
+  std::unique_ptr<Buffer> operands_;  // null: activations are float32, as the weights are
+  std::unique_ptr<Buffer> activations_;
+};
+
+NetworkBuilder::NetworkBuilder(Ops& ops, const BackboneOptions& options)
+    : ops_(ops), options_(options), network_(std::make_unique<Network>(ops)) {
+  network_->trainable_ = options.training;
+}
+
+NetworkBuilder::~NetworkBuilder() = default;
+
+Variable* NetworkBuilder::images() {
+  Variable* const images =
+      new_activation({options_.batch, options_.height, options_.width, 3}, ops_.activation_type());
+  images->needs_gradient = false;
+  network_->images_ = images;
+  return images;
+}
+
+Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvOptions& o) {
+  const Shape& in = x->data.shape;
+  const Conv2dShape shape{.batch = in[0],
+                          .in_h = in[1],
+                          .in_w = in[2],
+                          .in_c = in[3],
+                          .out_c = o.out_c,
+                          .kernel = o.kernel,
+                          .stride = o.stride,
+                          .pad = o.pad,
+                          .groups = o.groups};
+  Variable* const weight =
+      new_parameter(network_->weights,
+                    {.name = name + ".weight",
+                     .torch_shape = {o.out_c, shape.in_c / o.groups, o.kernel, o.kernel},
+                     .layout = ParameterLayout::kConvolution},
+                    o.initial);
+  Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
+  add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *weight, *y));
+  return y;
+}
+
+Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
+                                     const BatchNormFusion& fusion) {
+  const std::int64_t channels = x->data.shape[x->data.shape.rank() - 1];
+  Arena& weights = network_->weights;
+  Arena& state = network_->state;
+  BatchNormVariables v{.x = x, .residual = fusion.residual};
+  v.gamma = new_vector(fusion.frozen_weight ? state : weights, name + ".weight", channels, 1.f);
+  v.beta = new_vector(weights, name + ".bias", channels, 0.f);
+  v.running_mean = new_vector(state, name + ".running_mean", channels, 0.f);
+  v.running_variance = new_vector(state, name + ".running_var", channels, 1.f);
+  if (!fusion.prelu.empty()) {
+    v.slope = new_vector(weights, fusion.prelu + ".weight", channels, 0.25f);
+  }
+  v.y = new_activation(x->data.shape, x->data.dtype);
+  auto layer = std::make_unique<BatchNormLayer>(ops_, v, options_.sync_bn);
+  if (const auto maker = normalised_.find(x); maker != normalised_.end()) {
+    maker->second->feed_statistics_to(*layer);
+  }
+  normalised_[v.y] = layer.get();
+  add_layer(std::move(layer));
+  return v.y;
+}
+
+Variable* NetworkBuilder::dropout(Variable* x) {
+  if (options_.dropout == 0.f) return x;
+  const DropoutOptions o{.probability = options_.dropout,
+                         .seed = options_.seed,
+                         .first_element = static_cast<std::uint64_t>(options_.rank) *
+                                          static_cast<std::uint64_t>(x->data.elements())};
+  add_layer(std::make_unique<DropoutLayer>(ops_, o, *x));
+  return x;
+}
+
+Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const LinearOptions& o) {
+  const Shape& in = x->data.shape;  // [B, H, W, C]
+  const std::int64_t features = x->data.elements() / in[0];
+  Variable* const weight = new_parameter(network_->weights,
+                                         {.name = name + ".weight",
+                                          .torch_shape = {o.out, features},
+                                          .layout = ParameterLayout::kFlattened,
+                                          .flatten_h = in[1],
+                                          .flatten_w = in[2]},
+                                         o.initial);
+  Variable* bias = nullptr;
+  if (o.bias) {
+    bias = new_parameter(network_->weights, {.name = name + ".bias", .torch_shape = {o.out}},
+                         o.initial);
+  }
+  Variable* const y = new_activation({in[0], o.out}, DType::kFloat32);
+  add_layer(std::make_unique<LinearLayer>(ops_, *x, *weight, bias, *y));
+  return y;
+}
+
+std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
+  bind_parameters();
+  network_->activations_ = rehearse(embeddings).allocate(ops_);
+  network_->cut_into_stretches();
+  return std::move(network_);
+}
+
+BackboneParameters NetworkBuilder::parameters() const {
+  return {.weights = network_->weights.parameters, .state = network_->state.parameters};
+}
+
+BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
+  return {.weights = network_->weights.bytes(),
+          .operands = operand_bytes(),
+          .state = network_->state.bytes(),
+          .gradients = options_.training ? network_->weights.bytes() : 0,
+          .activations = static_cast<std::size_t>(rehearse(embeddings).bytes())};
+}
+
+Variable* NetworkBuilder::new_activation(Shape shape, DType type) {
+  return &network_->variables_.emplace_back(shape, type);
+}
+
+Variable* NetworkBuilder::new_parameter(Arena& arena, Parameter parameter, const Initial& initial) {
+  append_parameter(arena, std::move(parameter));
+  Variable* const variable = &network_->variables_.emplace_back();
+  parameters_.push_back({&arena, arena.parameters.size() - 1, initial, variable});
+  return variable;
+}
+
+Variable* NetworkBuilder::new_vector(Arena& arena, const std::string& name, std::int64_t n,
+                                     float initial) {
+  return new_parameter(arena, {.name = name, .torch_shape = {n}}, constant(initial));
+}
+
+void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer) {
+  // The weights of this layer were appended before it: it begins where the one before it ended.
+  std::vector<Network::LayerEntry>& layers = network_->layers_;
+  layers.push_back({std::move(layer), weights_end_});
+  weights_end_ = network_->weights.count;
+}
+
+std::size_t NetworkBuilder::operand_bytes() const {
+  const DType type = ops_.activation_type();
+  if (type == DType::kFloat32) return 0;
+  return static_cast<std::size_t>(network_->weights.count) * size_of(type);
+}
+
+void NetworkBuilder::bind_parameters() {
+  Network& n = *network_;
+  for (Arena* arena : {&n.weights, &n.state}) {
+    arena->buffer = ops_.allocate(arena->bytes());
+  }
+  if (options_.training) {
+    n.gradient_buffer = ops_.allocate(n.weights.bytes());
+  }
+  if (operand_bytes() > 0) n.operands_ = ops_.allocate(operand_bytes());
+  std::vector<float> values;
+  std::uint32_t number = 0;
+  for (const NewParameter& p : parameters_) {
+    const Parameter& parameter = p.arena->parameters[p.index];
+    p.variable->data = parameter_view(parameter, p.arena->flat());
+    const bool copied = n.operands_ && p.arena == &n.weights;
+    p.variable->operand = copied ? parameter_view(parameter, n.operands()) : p.variable->data;
+    if (options_.training && p.arena == &n.weights) {
+      p.variable->gradient = parameter_view(parameter, n.gradients());
+    }
+    values.resize(static_cast<std::size_t>(parameter.count));
+    fill_initial(p.initial, options_.seed, number++, values);
+    ops_.copy_to_device(p.variable->data, values.data());
+  }
+}
+
+ActivationPlan NetworkBuilder::rehearse(Variable* embeddings) {
+  Network& n = *network_;
+  n.embeddings_ = embeddings;
+  ActivationPlan plan;
+  plan.make(n.images_->data);
+  for (const Network::LayerEntry& entry : n.layers_) {
+    plan.advance();
+    entry.layer->plan_forward(plan, options_.training);
+  }
+  plan.advance();
+  plan.use(embeddings->data);
+  if (options_.training) {
+    plan.make(embeddings->gradient);
+    for (auto entry = n.layers_.rbegin(); entry != n.layers_.rend(); ++entry) {
+      plan.advance();
+      entry->layer->plan_backward(plan);
+    }
+    // The caller may read the embeddings until the next forward pass.
+    plan.use(embeddings->data);
+  }
+  return plan;
+}
+
+}  // namespace pfc

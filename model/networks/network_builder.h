@@ -1,0 +1,87 @@
+// Builds a network layer by layer, in the order of its forward pass.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/networks/arena.h"
+#include "model/networks/backbone.h"
+#include "model/networks/layers/batch_norm_layer.h"
+#include "model/networks/layers/layer.h"
+
+namespace pfc {
+
+struct ConvOptions {
+  std::int64_t out_c = 1;
+  int kernel = 1;
+  int stride = 1;
+  int pad = 0;
+  std::int64_t groups = 1;
+  Initial initial = {};
+};
+
+struct BatchNormFusion {
+  std::string prelu = {};        ///< name of a PReLU that follows; empty: none
+  Variable* residual = nullptr;  ///< added to the result; null: none
+  bool frozen_weight = false;    ///< gamma stays 1, and is saved as state
+};
+
+struct LinearOptions {
+  std::int64_t out = 1;
+  bool bias = false;
+  Initial initial = {};  ///< of weight and bias
+};
+
+/// Names are those of arcface_torch's modules ("layer1.0.conv1"); the builder adds ".weight" and
+/// the like. The network owns the variables.
+class NetworkBuilder {
+ public:
+  NetworkBuilder(Ops& ops, const BackboneOptions& options);
+  ~NetworkBuilder();
+
+  [[nodiscard]] const BackboneOptions& options() const { return options_; }
+
+  Variable* images();  ///< [B, H, W, 3]; called once
+  Variable* conv(const std::string& name, Variable* x, const ConvOptions& o);
+  Variable* batch_norm(const std::string& name, Variable* x, const BatchNormFusion& fusion = {});
+  Variable* dropout(Variable* x);  ///< in place; adds no layer when the probability is 0
+  Variable* linear(const std::string& name, Variable* x, const LinearOptions& o);
+
+  /// Plans and allocates all memory, and initialises the weights. The builder cannot be used
+  /// afterwards.
+  std::unique_ptr<Backbone> build(Variable* embeddings);
+  /// Of the layers so far.
+  [[nodiscard]] BackboneParameters parameters() const;
+  /// The bytes that build() would allocate. The builder cannot be used afterwards.
+  BackboneMemory measure(Variable* embeddings);
+
+ private:
+  class Network;
+
+  Variable* new_activation(Shape shape, DType type);
+  Variable* new_parameter(Arena& arena, Parameter parameter, const Initial& initial);
+  Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);
+  void add_layer(std::unique_ptr<Layer> layer);
+  [[nodiscard]] std::size_t operand_bytes() const;
+  void bind_parameters();
+  ActivationPlan rehearse(Variable* embeddings);
+
+  struct NewParameter {
+    Arena* arena;
+    std::size_t index;  // in its arena
+    Initial initial = {};
+    Variable* variable;
+  };
+
+  Ops& ops_;
+  const BackboneOptions options_;
+  std::unique_ptr<Network> network_;
+  std::vector<NewParameter> parameters_;
+  std::int64_t weights_end_ = 0;                           // weights of the layers so far
+  std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that makes it
+};
+
+}  // namespace pfc

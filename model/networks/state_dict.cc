@@ -1,0 +1,165 @@
+// Between arenas and PyTorch's state dict.
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <span>
+#include <string_view>
+
+#include "model/networks/arena.h"
+#include "model/networks/backbone.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::string_view kRunningVariance = ".running_var";
+constexpr std::string_view kBatchesTracked = ".num_batches_tracked";
+
+/// Both layouts that differ are the transposition of the inner two of [outer, channels, places].
+struct Transposition {
+  std::size_t outer, channels, places;
+};
+
+Transposition transposition_of(const Parameter& p) {
+  const auto count = static_cast<std::size_t>(p.count);
+  if (p.layout == ParameterLayout::kPlain) return {1, 1, count};
+  const auto outer = static_cast<std::size_t>(p.torch_shape[0]);
+  const auto places = static_cast<std::size_t>(p.layout == ParameterLayout::kConvolution
+                                                   ? p.torch_shape[2] * p.torch_shape[3]
+                                                   : p.flatten_h * p.flatten_w);
+  return {outer, count / outer / places, places};
+}
+
+/// [outer, rows, columns] -> [outer, columns, rows].
+void transpose(std::span<const float> from, std::span<float> to, std::size_t outer,
+               std::size_t rows, std::size_t columns) {
+  for (std::size_t o = 0; o < outer; ++o) {
+    const float* const source = from.data() + o * rows * columns;
+    float* const target = to.data() + o * rows * columns;
+    for (std::size_t c = 0; c < columns; ++c) {
+      for (std::size_t r = 0; r < rows; ++r) target[c * rows + r] = source[r * columns + c];
+    }
+  }
+}
+
+HostTensor export_parameter(Ops& ops, const Parameter& p, const Tensor& flat,
+                            const std::string& prefix) {
+  HostTensor out{.name = prefix + p.name, .dtype = "F32", .shape = p.torch_shape, .bytes = {}};
+  const auto count = static_cast<std::size_t>(p.count);
+  out.bytes.resize(count * sizeof(float));
+  const Tensor view = parameter_view(p, flat);
+  if (p.layout == ParameterLayout::kPlain) {
+    ops.copy_to_host(out.bytes.data(), view);
+    return out;
+  }
+  std::vector<float> copy;  // of a device's memory; the host's is read as it lies
+  if (!ops.on_host()) {
+    copy.resize(count);
+    ops.copy_to_host(copy.data(), view);
+  }
+  const std::span<const float> ours(ops.on_host() ? view.f32() : copy.data(), count);
+  const std::span theirs(reinterpret_cast<float*>(out.bytes.data()), count);
+  const Transposition t = transposition_of(p);
+  transpose(ours, theirs, t.outer, t.places, t.channels);
+  return out;
+}
+
+void import_parameter(Ops& ops, const Parameter& p, const Tensor& flat, const SafetensorsFile& file,
+                      const std::string& prefix) {
+  const std::span<const float> theirs = file.float32(prefix + p.name, p.torch_shape);
+  std::vector<float> ours(theirs.size());
+  const Transposition t = transposition_of(p);
+  transpose(theirs, ours, t.outer, t.channels, t.places);
+  ops.copy_to_device(parameter_view(p, flat), ours.data());
+}
+
+/// Names of the I64 scalars that belong to the batch norms.
+std::vector<std::string> batches_tracked_names(const std::vector<Parameter>& state) {
+  std::vector<std::string> names;
+  for (const Parameter& p : state) {
+    if (!p.name.ends_with(kRunningVariance)) continue;
+    const std::size_t stem = p.name.size() - kRunningVariance.size();
+    names.push_back(p.name.substr(0, stem) + std::string(kBatchesTracked));
+  }
+  return names;
+}
+
+std::int64_t read_batches_tracked(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsFile::Tensor& tensor = file.at(name);
+  std::int64_t value = 0;
+  if (tensor.dtype != "I64" || tensor.bytes.size() != sizeof value) {
+    throw InputError(file.path().string() + ": tensor " + name + " is " + tensor.dtype + " of " +
+                     std::to_string(tensor.bytes.size()) + " bytes, expected one I64");
+  }
+  std::memcpy(&value, tensor.bytes.data(), sizeof value);
+  return value;
+}
+
+void check_no_unknown_tensor(const BackboneParameters& parameters, const SafetensorsFile& file,
+                             const std::vector<std::string>& ignored) {
+  std::set<std::string> known(ignored.begin(), ignored.end());
+  for (const auto* of : {&parameters.weights, &parameters.state}) {
+    for (const Parameter& p : *of) known.insert(p.name);
+  }
+  const std::vector<std::string> counters = batches_tracked_names(parameters.state);
+  known.insert(counters.begin(), counters.end());
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (!known.contains(name)) {
+      throw InputError(file.path().string() + ": tensor " + name +
+                       " is not of this network; set \"network\" to that of the file");
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& flat,
+                                    const std::string& prefix) {
+  std::vector<HostTensor> out;
+  out.reserve(arena.parameters.size());
+  for (const Parameter& p : arena.parameters) out.push_back(export_parameter(ops, p, flat, prefix));
+  return out;
+}
+
+void import_flat(Ops& ops, const Arena& arena, const Tensor& flat, const SafetensorsFile& file,
+                 const std::string& prefix) {
+  for (const Parameter& p : arena.parameters) import_parameter(ops, p, flat, file, prefix);
+}
+
+std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone) {
+  std::vector<HostTensor> out = export_flat(ops, backbone.weights, backbone.weights.flat(), "");
+  for (HostTensor& t : export_flat(ops, backbone.state, backbone.state.flat(), "")) {
+    out.push_back(std::move(t));
+  }
+  const auto counter = std::as_bytes(std::span(&backbone.batches_tracked, 1));
+  for (std::string& name : batches_tracked_names(backbone.state.parameters)) {
+    out.push_back({std::move(name), "I64", {}, {counter.begin(), counter.end()}});
+  }
+  return out;
+}
+
+void check_state_dict(const BackboneParameters& parameters, const SafetensorsFile& file,
+                      const std::vector<std::string>& ignored) {
+  check_no_unknown_tensor(parameters, file, ignored);
+  for (const auto* of : {&parameters.weights, &parameters.state}) {
+    for (const Parameter& p : *of) (void)file.float32(p.name, p.torch_shape);
+  }
+  for (const std::string& name : batches_tracked_names(parameters.state)) {
+    (void)read_batches_tracked(file, name);
+  }
+}
+
+void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
+                       const std::vector<std::string>& ignored) {
+  check_state_dict({backbone.weights.parameters, backbone.state.parameters}, file, ignored);
+  backbone.operands_are_current = false;
+  import_flat(ops, backbone.weights, backbone.weights.flat(), file, "");
+  import_flat(ops, backbone.state, backbone.state.flat(), file, "");
+  // PyTorch counts for each batch norm, and they are all equal unless layers were swapped by hand;
+  // with a constant momentum the number changes nothing.
+  backbone.batches_tracked = 0;
+  for (const std::string& name : batches_tracked_names(backbone.state.parameters)) {
+    backbone.batches_tracked = std::max(backbone.batches_tracked, read_batches_tracked(file, name));
+  }
+}
+
+}  // namespace pfc

@@ -1,0 +1,33 @@
+// Lets a step be given up after some of its micro-batches.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/owned_tensor.h"
+#include "model/networks/backbone.h"
+
+namespace pfc {
+
+/// A copy of the running statistics, which are all that the passes of a micro-batch change in a
+/// backbone beside its gradients. Enqueues its copies. Owned by the training thread.
+class StatisticsBackup {
+ public:
+  /// `needed`: whether a step has several micro-batches; otherwise nothing is kept. Borrows both.
+  StatisticsBackup(Ops& ops, Backbone& backbone, bool needed);
+
+  void keep();     ///< before the first micro-batch of a step
+  void restore();  ///< as at the last keep(). REQUIRES: needed
+
+  /// Bytes on the device.
+  [[nodiscard]] static std::size_t bytes(std::size_t state_bytes, bool needed) {
+    return needed ? state_bytes : 0;
+  }
+
+ private:
+  Ops& ops_;
+  Backbone& backbone_;
+  OwnedTensor state_;  // [state.count]; none where it is not needed
+  std::int64_t batches_tracked_ = 0;
+};
+
+}  // namespace pfc

@@ -1,0 +1,196 @@
+#include "model/evaluation/evaluation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+
+#include "common/error.h"
+#include "data/augment/flip.h"
+#include "data/images/decode.h"
+#include "tests/support/counting_new.h"
+#include "tests/support/encoded_images.h"
+#include "tests/support/error_message.h"
+#include "tests/support/thread_comm.h"
+
+namespace pfc {
+namespace {
+
+using testing::draw_waves;
+using ::testing::ElementsAre;
+using testing::encode_png;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::run_ranks;
+
+constexpr int kSide = 8;
+constexpr std::int64_t kDimension = 4;
+constexpr EvaluationOptions kOptions{
+    .batch = 3, .height = kSide, .width = kSide, .embedding_size = kDimension};
+
+/// Means of the left, upper, red and all pixels: changes when the image is mirrored.
+std::array<float, kDimension> embed_one(std::span<const std::uint8_t> rgb) {
+  std::array<float, kDimension> out{};
+  for (std::size_t i = 0; i < rgb.size(); ++i) {
+    const float value = static_cast<float>(rgb[i]) / 255.f - 0.5f;
+    const std::size_t x = i / 3 % kSide;
+    if (x < kSide / 3) out[0] += value;
+    if (i / 3 / kSide < kSide / 2) out[1] += value;
+    if (i % 3 == 0) out[2] += value;
+    out[3] += value;
+  }
+  return out;
+}
+
+class Evaluation : public ::testing::Test {
+ protected:
+  Evaluation() {
+    set_.name = "waves";
+    set_.file = "data/waves.bin";
+    for (unsigned k = 0; k < 11; ++k) {
+      const bool same = k % 2 == 0;
+      add_image(k);
+      add_image(same ? k : k + 50);
+      set_.same.push_back(same);
+    }
+  }
+  void add_image(unsigned seed) {
+    set_.images.push_back(encode_png(draw_waves(kSide, kSide, seed), kSide, kSide));
+  }
+
+  VerificationResult evaluate_on(int world_size) {
+    VerificationResult result;
+    std::mutex mutex;
+    embedded_ = 0;
+    run_ranks(world_size, [&](Comm& comm) {
+      const EmbedBatch embed = [&](std::span<const std::uint8_t> images, std::span<float> out) {
+        ASSERT_EQ(images.size(), static_cast<std::size_t>(kOptions.batch * kSide * kSide * 3));
+        ASSERT_EQ(out.size(), static_cast<std::size_t>(kOptions.batch * kDimension));
+        for (std::size_t i = 0; i < 3; ++i) {
+          const auto one = embed_one(images.subspan(i * kSide * kSide * 3, kSide * kSide * 3));
+          std::copy(one.begin(), one.end(), out.begin() + static_cast<std::ptrdiff_t>(4 * i));
+        }
+        ++embedded_;
+      };
+      const VerificationResult own = evaluate(set_, comm, embed, kOptions);
+      const std::lock_guard lock(mutex);
+      if (comm.rank() != 0 && result.pairs != 0) {
+        EXPECT_EQ(own.accuracy, result.accuracy);
+        EXPECT_EQ(own.embedding_norm, result.embedding_norm);
+      }
+      result = own;
+    });
+    return result;
+  }
+
+  VerificationSet set_;
+  std::atomic<int> embedded_ = 0;
+};
+
+TEST_F(Evaluation, AddsImageAndMirrorImageAndNormalises) {
+  std::array<std::vector<float>, 2> sides;
+  double norms = 0;
+  ImageDecoder decoder;
+  for (std::size_t i = 0; i < set_.images.size(); ++i) {
+    std::vector<std::uint8_t> rgb(kSide * kSide * 3);
+    decoder.decode(set_.images[i], {kSide, kSide}, rgb);
+    const auto plain = embed_one(rgb);
+    flip_horizontally(rgb, kSide);
+    const auto mirrored = embed_one(rgb);
+    double norm = 0, plain_norm = 0, mirrored_norm = 0;
+    for (std::size_t k = 0; k < 4; ++k) {
+      norm += std::pow(plain[k] + mirrored[k], 2);
+      plain_norm += std::pow(plain[k], 2);
+      mirrored_norm += std::pow(mirrored[k], 2);
+    }
+    norms += (std::sqrt(plain_norm) + std::sqrt(mirrored_norm)) / 2;
+    for (std::size_t k = 0; k < 4; ++k) {
+      sides[i % 2].push_back(static_cast<float>((plain[k] + mirrored[k]) / std::sqrt(norm)));
+    }
+  }
+  const VerificationResult expected = verify_pairs(sides[0], sides[1], kDimension, set_.same);
+  const VerificationResult found = evaluate_on(1);
+  EXPECT_EQ(found.name, "waves");
+  EXPECT_EQ(found.pairs, 11);
+  EXPECT_EQ(found.accuracy, expected.accuracy);
+  EXPECT_EQ(found.threshold, expected.threshold);
+  EXPECT_NEAR(found.embedding_norm, norms / 22, 1e-4 * norms);
+  EXPECT_GT(found.seconds, 0);
+}
+
+TEST_F(Evaluation, GivesTheSameOnAnyNumberOfWorkers) {
+  const VerificationResult one = evaluate_on(1);
+  EXPECT_EQ(embedded_, 2 * 8) << "22 images in batches of 3, twice";
+  for (const int world_size : {2, 3, 5, 30}) {
+    const VerificationResult many = evaluate_on(world_size);
+    EXPECT_EQ(many.accuracy, one.accuracy);
+    EXPECT_EQ(many.deviation, one.deviation);
+    EXPECT_EQ(many.embedding_norm, one.embedding_norm);
+  }
+  EXPECT_EQ(embedded_, 2 * 22) << "each worker embeds only its own image, some have none";
+}
+
+TEST_F(Evaluation, FailsAlikeOnAllWorkersWhenAnImageIsDamaged) {
+  set_.images[13].resize(20);
+  for (const int world_size : {1, 3}) {
+    EXPECT_THAT(message_of<InputError>([&] { evaluate_on(world_size); }),
+                HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that does not"));
+  }
+}
+
+TEST_F(Evaluation, ResizesAnImageOfAnotherSize) {
+  set_.images[4] = encode_png(draw_waves(9, 7, 1), 9, 7);
+  EXPECT_NO_THROW(evaluate_on(2));
+}
+
+TEST_F(Evaluation, IsCheckedBeforehandByShares) {
+  std::vector<std::string> told;
+  const auto listen = [&](const std::string& what) { told.push_back(what); };
+  EXPECT_NO_THROW(check_verification_set(set_, {0, 22}, kOptions, listen));
+  EXPECT_THAT(told, ElementsAre("checking verification set waves: 0 of 22 images"));
+  set_.images[13].resize(20);
+  EXPECT_NO_THROW(check_verification_set(set_, shard_of(22, 0, 2), kOptions));
+  EXPECT_THAT(
+      message_of<InputError>([&] { check_verification_set(set_, shard_of(22, 1, 2), kOptions); }),
+      HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that does not"));
+}
+
+TEST_F(Evaluation, NeedsTwoPairs) {
+  set_.images.resize(2);
+  set_.same.resize(1);
+  EXPECT_THAT(message_of<InputError>([&] { evaluate_on(1); }), HasSubstr("found 1 pairs"));
+  EXPECT_THAT(message_of<InputError>([&] {
+                check_verification_set(set_, {0, 2}, kOptions);
+              }),
+              HasSubstr("data/waves.bin: found 1 pairs, expected at least 2"));
+}
+
+TEST_F(Evaluation, NeedsPairsOfBothKinds) {
+  for (const auto& [same, people] : {std::pair{true, "one person"}, {false, "two people"}}) {
+    set_.same.assign(set_.same.size(), same);
+    EXPECT_THAT(message_of<InputError>([&] {
+                  check_verification_set(set_, {0, 22}, kOptions);
+                }),
+                HasSubstr(std::string("data/waves.bin: all 11 pairs are of ") + people));
+  }
+}
+
+TEST_F(Evaluation, TakesTheMemoryThatItStates) {
+  const EvaluationOptions wide{
+      .batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
+  run_ranks(1, [&](Comm& comm) {
+    const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
+      std::iota(out.begin(), out.end(), 1.f);
+    };
+    const std::size_t before = testing::bytes_of_new();
+    evaluate(set_, comm, embed, wide);
+    const auto taken = static_cast<double>(testing::bytes_of_new() - before);
+    EXPECT_NEAR(static_cast<double>(evaluation_bytes(22, 1, wide)), taken, 0.02 * taken);
+  });
+}
+
+}  // namespace
+}  // namespace pfc

@@ -1,0 +1,84 @@
+// What backbone_memory says and what make_backbone does.
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/margin/tile_products.h"
+#include "model/networks/backbone.h"
+#include "tests/support/counting_ops.h"
+#include "tests/support/thread_comm.h"
+
+namespace pfc {
+namespace {
+
+using testing::CountingOps;
+
+std::size_t sum(const BackboneMemory& m) {
+  return m.weights + m.operands + m.state + m.gradients + m.activations;
+}
+
+void expect_what_is_allocated(const BackboneOptions& options, DType type = DType::kFloat32) {
+  CountingOps planned(1, best_vector_kernels(), type), made(1, best_vector_kernels(), type);
+  const BackboneMemory memory = backbone_memory(planned, options);
+  EXPECT_EQ(planned.allocated, 0u);
+  make_backbone(made, options);
+  EXPECT_EQ(sum(memory), made.allocated);
+  EXPECT_EQ(planned.scratch_bytes(), made.scratch_bytes());
+  EXPECT_GT(planned.scratch_bytes(), 0u);
+}
+
+TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
+  for (const char* network : {"mbf", "r18"}) {
+    for (const bool training : {true, false}) {
+      expect_what_is_allocated(
+          {.network = network, .batch = 3, .height = 32, .width = 32, .training = training});
+    }
+  }
+}
+
+TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
+  if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no avx512_bf16";
+  for (const char* network : {"mbf", "r18"}) {
+    for (const bool training : {true, false}) {
+      expect_what_is_allocated(
+          {.network = network, .batch = 3, .height = 32, .width = 32, .training = training},
+          DType::kBFloat16);
+    }
+  }
+}
+
+TEST(BackboneMemory, OfEvaluationIsLessThanAThirdOfThatOfTraining) {
+  for (const char* network : {"mbf", "r18"}) {
+    BackboneOptions options{.network = network, .batch = 3, .height = 32, .width = 32};
+    CountingOps ops(1);
+    const std::size_t training = backbone_memory(ops, options).activations;
+    options.training = false;
+    EXPECT_LT(backbone_memory(ops, options).activations, training / 3) << network;
+  }
+}
+
+TEST(BackboneMemory, CountsTheStatisticsOfAllWorkers) {
+  const BackboneOptions alone{.network = "mbf", .batch = 2, .height = 32, .width = 32};
+  testing::run_ranks(2, [&](Comm& comm) {
+    BackboneOptions together = alone;
+    together.sync_bn = &comm;
+    if (comm.rank() != 0) return;
+    expect_what_is_allocated(together);
+  });
+}
+
+TEST(BackboneMemory, CountsBatchesThatFitIntoNoMachine) {
+  CountingOps ops(1);
+  const BackboneMemory huge = backbone_memory(ops, {.network = "r18", .batch = 1 << 20});
+  const BackboneMemory small = backbone_memory(ops, {.network = "r18", .batch = 1 << 10});
+  EXPECT_GT(huge.activations, std::size_t{30} << 40);
+  EXPECT_NEAR(static_cast<double>(huge.activations) / static_cast<double>(small.activations), 1024,
+              1);
+  EXPECT_EQ(ops.allocated, 0u);
+}
+
+TEST(BackboneMemory, RefusesAnUnknownNetwork) {
+  CountingOps ops(1);
+  EXPECT_THROW(backbone_memory(ops, {.network = "r19"}), InputError);
+}
+
+}  // namespace
+}  // namespace pfc

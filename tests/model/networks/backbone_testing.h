@@ -1,0 +1,74 @@
+// What the tests of the backbone share: an Ops, random data and a small network.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "kernels/make_ops.h"
+#include "model/networks/backbone.h"
+#include "model/networks/network_builder.h"
+#include "tests/support/device_values.h"
+#include "tests/support/relative_error.h"
+
+namespace pfc::testing {
+
+inline std::unique_ptr<Ops> cpu_ops() {
+  return make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+}
+
+inline std::vector<float> random_values(std::int64_t count, unsigned seed, float deviation = 1.f) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(0.f, deviation);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& v : values) v = normal(engine);
+  return values;
+}
+
+/// Every kind of connection that the real networks have, on 16 x 16 images: a stem with PReLU, a
+/// block whose shape changes, one that adds its input before a batch norm (iresnet), one that adds
+/// it before a convolution (mobilefacenet), grouped convolutions, and the end of iresnet.
+inline std::unique_ptr<Backbone> make_small_network(Ops& ops, const BackboneOptions& options) {
+  NetworkBuilder net(ops, options);
+  const auto conv = [&](const char* name, Variable* x, std::int64_t out_c, int kernel, int stride,
+                        std::int64_t groups = 1) {
+    return net.conv(name, x,
+                    {.out_c = out_c,
+                     .kernel = kernel,
+                     .stride = stride,
+                     .pad = kernel / 2,
+                     .groups = groups,
+                     .initial = normal(0.3f)});
+  };
+  Variable* x = net.batch_norm("stem_bn", conv("stem", net.images(), 8, 3, 1), {.prelu = "stem_p"});
+  Variable* y = conv("a.conv1", net.batch_norm("a.bn1", x), 16, 3, 1);
+  y = conv("a.conv2", net.batch_norm("a.bn2", y, {.prelu = "a.prelu"}), 16, 3, 2);
+  Variable* identity = net.batch_norm("a.down.1", conv("a.down.0", x, 16, 1, 2));
+  x = net.batch_norm("a.bn3", y, {.residual = identity});
+  y = conv("b.conv1", net.batch_norm("b.bn1", x), 16, 3, 1, 4);
+  y = conv("b.conv2", net.batch_norm("b.bn2", y, {.prelu = "b.prelu"}), 16, 3, 1, 16);
+  x = net.batch_norm("b.bn3", y, {.residual = x});
+  y = net.batch_norm("c.bn1", conv("c.conv1", x, 32, 1, 1), {.prelu = "c.prelu"});
+  x = net.batch_norm("c.bn2", conv("c.conv2", y, 16, 1, 1), {.residual = x});
+  x = net.dropout(net.batch_norm("bn2", x));
+  x = net.linear("fc", x, {.out = options.embedding_size, .bias = true, .initial = uniform(0.05f)});
+  return net.build(net.batch_norm("features", x, {.frozen_weight = true}));
+}
+
+inline BackboneOptions small_options(std::int64_t batch = 4) {
+  return {.network = "small",
+          .batch = batch,
+          .embedding_size = 8,
+          .height = 16,
+          .width = 16,
+          .seed = 3};
+}
+
+inline Shape images_shape(const BackboneOptions& o) { return {o.batch, o.height, o.width, 3}; }
+
+inline std::vector<float> random_images(const BackboneOptions& o, unsigned seed = 1) {
+  return random_values(images_shape(o).elements(), seed, 0.5f);
+}
+
+}  // namespace pfc::testing

@@ -1,0 +1,162 @@
+// Gradients against central differences of the loss sum(d_embeddings * embeddings).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "model/networks/arena.h"
+#include "tests/model/networks/backbone_testing.h"
+
+namespace pfc {
+namespace {
+
+class Gradient : public ::testing::Test {
+ protected:
+  void build(BackboneOptions options) {
+    options_ = options;
+    net_ = testing::make_small_network(*ops_, options);
+    randomise_vectors();
+    images_ = to_device(*ops_, testing::images_shape(options), testing::random_images(options));
+    d_embeddings_ = testing::random_values(options.batch * options.embedding_size, 2);
+  }
+
+  // Ones and zeros would hide a factor that is missing.
+  void randomise_vectors() {
+    unsigned seed = 100;
+    for (const Parameter& p : net_->weights.parameters) {
+      if (p.torch_shape.size() > 1) continue;
+      const bool shift = p.name.ends_with(".bias");
+      std::vector<float> values = testing::random_values(p.count, seed++, 0.2f);
+      for (float& v : values) v += shift ? 0.f : 0.8f;
+      ops_->copy_to_device(parameter_view(p, net_->weights.flat()), values.data());
+    }
+  }
+
+  double loss() {
+    const auto embeddings = to_host(*ops_, net_->forward(images_, true, 5));
+    return std::inner_product(embeddings.begin(), embeddings.end(), d_embeddings_.begin(), 0.0);
+  }
+
+  void backward(bool accumulate = false) {
+    const OwnedTensor d =
+        to_device(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
+    net_->backward(d, {.accumulate = accumulate}, [](std::int64_t) {});
+  }
+
+  /// The loss's slope along `direction` in one parameter.
+  double difference_quotient(const Parameter& p, const std::vector<float>& direction, float step) {
+    const Tensor view = parameter_view(p, net_->weights.flat());
+    const std::vector<float> start = to_host(*ops_, view);
+    const auto loss_at = [&](float distance) {
+      std::vector<float> moved = start;
+      for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += distance * direction[i];
+      ops_->copy_to_device(view, moved.data());
+      return loss();
+    };
+    const double slope = (loss_at(step) - loss_at(-step)) / (2.0 * static_cast<double>(step));
+    ops_->copy_to_device(view, start.data());
+    return slope;
+  }
+
+  std::unique_ptr<Ops> ops_ = testing::cpu_ops();
+  BackboneOptions options_;
+  std::unique_ptr<Backbone> net_;
+  OwnedTensor images_;
+  std::vector<float> d_embeddings_;
+};
+
+double length_of(const std::vector<float>& v) {
+  return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
+}
+
+TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
+  BackboneOptions options = testing::small_options(6);
+  options.dropout = 0.3f;
+  build(options);
+  loss();
+  backward();
+  const double whole = length_of(to_host(*ops_, net_->gradients()));
+  int compared = 0;
+  for (const Parameter& p : net_->weights.parameters) {
+    const std::vector<float> gradient = to_host(*ops_, parameter_view(p, net_->gradients()));
+    const double length = length_of(gradient);
+    // A shift in front of a batch norm changes nothing: only rounding is left of its gradient.
+    if (length < 1e-5 * whole) continue;
+    ++compared;
+    // Along the gradient itself the slope is its length: large against rounding.
+    std::vector<float> direction = gradient;
+    for (float& d : direction) d /= static_cast<float>(length);
+    EXPECT_NEAR(difference_quotient(p, direction, 2e-3f) / length, 1.0, 0.02) << p.name;
+    // And across it, so that a wrong part cannot hide beside a large right one.
+    direction = testing::random_values(p.count, 77, 1.f / std::sqrt(static_cast<float>(p.count)));
+    const double expected =
+        std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
+    EXPECT_NEAR(difference_quotient(p, direction, 5e-3f), expected, 0.02 * length) << p.name;
+  }
+  EXPECT_GE(compared, 30);
+}
+
+TEST_F(Gradient, AddsUpWhenAccumulating) {
+  build(testing::small_options());
+  loss();
+  backward();
+  const std::vector<float> once = to_host(*ops_, net_->gradients());
+  loss();
+  backward(true);
+  std::vector<float> twice = to_host(*ops_, net_->gradients());
+  for (float& g : twice) g /= 2.f;
+  EXPECT_LT(relative_error(twice, once), 1e-6);
+  loss();
+  backward();
+  EXPECT_LT(relative_error(to_host(*ops_, net_->gradients()), once), 1e-6);
+}
+
+TEST_F(Gradient, NeedsATrainingForwardOfItsOwn) {
+  build(testing::small_options());
+  EXPECT_THROW(backward(), std::logic_error);
+  loss();
+  backward();
+  EXPECT_THROW(backward(), std::logic_error);
+  loss();
+  net_->forward(images_, false, 5);
+  EXPECT_THROW(backward(), std::logic_error);
+}
+
+TEST_F(Gradient, PaddingStaysZero) {
+  build(testing::small_options());
+  loss();
+  backward();
+  const std::vector<float> gradients = to_host(*ops_, net_->gradients());
+  std::vector<bool> padding(gradients.size(), true);
+  for (const Parameter& p : net_->weights.parameters) {
+    std::fill_n(padding.begin() + p.offset, p.count, false);
+  }
+  ASSERT_TRUE(std::find(padding.begin(), padding.end(), true) != padding.end());
+  for (std::size_t i = 0; i < padding.size(); ++i) {
+    EXPECT_TRUE(!padding[i] || gradients[i] == 0.f) << i;
+  }
+}
+
+TEST_F(Gradient, OffsetsOfFinalGradientsDescendToZero) {
+  build(testing::small_options());
+  loss();
+  std::vector<std::int64_t> offsets;
+  std::vector<std::vector<float>> seen;  // the gradients when they were called final
+  const OwnedTensor d = to_device(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
+  net_->backward(d, {}, [&](std::int64_t offset) {
+    offsets.push_back(offset);
+    seen.push_back(to_host(*ops_, net_->gradients()));
+  });
+  ASSERT_GT(offsets.size(), 10U);
+  EXPECT_EQ(offsets.back(), 0);
+  EXPECT_TRUE(std::is_sorted(offsets.rbegin(), offsets.rend(), std::less_equal<>()));
+  for (std::size_t i = 0; i < offsets.size(); ++i) {
+    EXPECT_TRUE(
+        std::equal(seen[i].begin() + offsets[i], seen[i].end(), seen.back().begin() + offsets[i]))
+        << "from " << offsets[i];
+  }
+}
+
+}  // namespace
+}  // namespace pfc
