@@ -15,7 +15,7 @@ namespace pfc {
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)), temporary_(path_.string() + ".tmp") {
   expect_regular_or_nothing(path_);
-  fd_ = open_to_write(temporary_, O_WRONLY | O_CREAT | O_TRUNC);
+  fd_ = open_to_write(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
   if (fd_ < 0) fail("cannot create");
 }
 

@@ -25,6 +25,7 @@ const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a FIFO";
   if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISLNK(mode)) return "a link";
   return "a device";
 }
 
@@ -123,9 +124,10 @@ void expect_regular_or_nothing(const std::filesystem::path& path) {
 
 int open_to_write(const std::filesystem::path& path, int flags) {
   // As for reading: looked at first, and O_NONBLOCK for what has taken its place since then.
-  expect_regular_or_nothing(path);
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
   struct stat status {};
+  const auto look = (flags & O_NOFOLLOW) != 0 ? ::lstat : ::stat;
+  if (look(path.c_str(), &status) == 0) refuse_to_write_unless_regular(path, status.st_mode);
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
   if (fd < 0 || ::fstat(fd, &status) != 0) return fd;
   try {
     refuse_to_write_unless_regular(path, status.st_mode);

@@ -47,7 +47,8 @@ void expect_regular_or_nothing(const std::filesystem::path& path);
 
 /// Opens a file to be written, and makes it where there is none and `flags` has O_CREAT. Returns
 /// the descriptor, which the caller closes, or -1 with errno, as open() does, but never waits.
-/// Throws StorageError as expect_regular_or_nothing() does.
+/// Throws StorageError as expect_regular_or_nothing() does. With O_NOFOLLOW, a link is refused too:
+/// temporary files need that, because nobody asked to write to the file that the link leads to.
 int open_to_write(const std::filesystem::path& path, int flags);
 
 /// Whether there is anything at `path`: also a file that cannot be read, or a link to nothing.

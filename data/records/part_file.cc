@@ -49,7 +49,7 @@ PartFile::PartFile(std::filesystem::path path)
 /// Locked: two that write the same file would each spoil what the other one has written.
 void PartFile::open() {
   while (true) {
-    fd_ = open_to_write(part_, O_RDWR | O_CREAT);
+    fd_ = open_to_write(part_, O_RDWR | O_CREAT | O_NOFOLLOW);
     if (fd_ < 0) fail_part_file(part_, "create");
     // Some network file systems have no locks; that is no reason not to write there.
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

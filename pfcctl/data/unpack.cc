@@ -1,5 +1,6 @@
 #include "pfcctl/data/unpack.h"
 
+#include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,10 +9,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "common/clock.h"
@@ -19,6 +20,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "common/files/write_all.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
@@ -186,13 +188,12 @@ class ImageFiles {
         fs::is_regular_file(fs::symlink_status(path)) && fs::file_size(path, none) == 0;
     if (something_at(path) && !is_empty) throw_is_there(path);
     const fs::path part = path.string() + ".part";
-    {
-      std::ofstream file(part, std::ios::binary);
-      file.write(reinterpret_cast<const char*>(bytes.data()),
-                 static_cast<std::streamsize>(bytes.size()));
-      if (!file.flush()) {
-        throw StorageError(part.string() + ": cannot write: " + file_error_text(errno));
-      }
+    const int fd = open_to_write(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    int error = fd >= 0 && write_all(fd, text) ? 0 : errno;
+    if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
+    if (error != 0) {
+      throw StorageError(part.string() + ": cannot write: " + file_error_text(error));
     }
     as_storage_error([&] { fs::rename(part, path); });
   }

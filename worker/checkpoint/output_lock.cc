@@ -112,7 +112,7 @@ void OutputLock::open_file() {
   std::filesystem::create_directories(output_, error);
   if (error) refuse_folder(output_, error.value());
   // Open for writing: NFS gives exclusive locks for such files only.
-  fd_.number = open_to_write(file_, O_RDWR | O_CREAT);
+  fd_.number = open_to_write(file_, O_RDWR | O_CREAT | O_NOFOLLOW);
   if (fd_.number < 0) refuse_file(file_, errno);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/files/regular_file.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
@@ -89,6 +90,15 @@ TEST(AtomicFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
   EXPECT_TRUE(std::filesystem::is_fifo(folder / "one"));
   ASSERT_EQ(::mkfifo((folder / "two.tmp").c_str(), 0600), 0);
   EXPECT_THAT(refusal("two"), HasSubstr("two.tmp: not a regular file but a FIFO; move it away"));
+}
+
+TEST(AtomicFile, OverwritesNoFileThatALinkLeadsTo) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "precious", "text");
+  std::filesystem::create_symlink("precious", folder / "new.tmp");
+  EXPECT_THAT(message_of<StorageError>([&] { write_file_atomically(folder / "new", "other"); }),
+              HasSubstr("new.tmp: not a regular file but a link; move it away"));
+  EXPECT_EQ(read_text(folder / "precious", 10), "text");
 }
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <optional>
 
 #include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/regular_file.h"
 #include "data/records/record_format.h"
 #include "data/records/record_index.h"
 #include "data/records/record_reader.h"
@@ -78,6 +80,16 @@ TEST_F(ResumableRecords, GoOnWhereAStartEnded) {
   EXPECT_EQ(start(7), 3);
   finish(10);
   expect_whole(10);
+}
+
+TEST_F(ResumableRecords, OverwriteNoFileThatALinkLeadsTo) {
+  write_file_atomically(folder_ / "precious", "text");
+  for (const auto& file : {rec_, idx_}) {
+    std::filesystem::create_symlink("precious", part(file));
+    EXPECT_THROW(finish(1), StorageError);
+    std::filesystem::remove(part(file));
+  }
+  EXPECT_EQ(read_text(folder_ / "precious", 10), "text");
 }
 
 /// They do not go through the buffer.
