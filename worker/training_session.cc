@@ -225,6 +225,9 @@ void TrainingSession::open_data(std::vector<std::filesystem::path> staged, const
   std::swap(job.rec, staged);
   dataset = open_job_data_and_complete(job, doing);
   std::swap(job.rec, staged);
+  if (membership.rank == 0) {
+    for (FileBrief& brief : dataset->briefs()) data.push_back(std::move(brief.holds));
+  }
   for (const std::string& target : job.val_targets) {
     if (doing) doing("reading verification set " + target);
     verification_sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
@@ -353,7 +356,7 @@ void TrainingSession::load_weights(SnapshotStore* store) {
   }
   // A later generation goes on from the checkpoint of an earlier one, but not from that of another
   // job: the first one may have had no time to see it, or it lies on another host.
-  const auto newest = newest_checkpoint_of_all(*input_comm, job, job_id);
+  const auto newest = newest_checkpoint_of_all(*input_comm, job, job_id, data);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = fetched + start_message;
   if (newest) {
@@ -511,7 +514,8 @@ TrainingState TrainingSession::state() {
           .loss_scale = loss_scale,
           .classes = job.num_classes,
           .network = job.network,
-          .threads = threads};
+          .threads = threads,
+          .data = data};
 }
 
 }  // namespace pfc

@@ -86,6 +86,7 @@ struct TrainingSession {
   /// For the thread of the SnapshotMaker; tensors in host memory. Null where none are taken.
   std::unique_ptr<Comm> snapshot_comm;
   std::vector<int> threads;        ///< compute threads, by rank; 0 on a GPU
+  std::vector<std::string> data;   ///< what the data sets hold (FileBrief); on rank 0 alone
   std::vector<std::string> hosts;  ///< by rank, for messages; empty: the job has one host
   OutputLinks output_links;        ///< its Comms are for the checkpoint writer
   std::list<AbortSwitch::Guard> abort_guards;  ///< of the Comms above

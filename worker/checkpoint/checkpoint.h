@@ -34,8 +34,9 @@ struct TrainingState {
   Head& head;
   LossScale& loss_scale;
   std::int64_t classes = 0;
-  std::string network;            ///< the job's; a checkpoint of another network is refused
-  std::vector<int> threads = {};  ///< compute threads of the workers, by rank; 0 on a GPU
+  std::string network;                 ///< the job's; a checkpoint of another network is refused
+  std::vector<int> threads = {};       ///< compute threads of the workers, by rank; 0 on a GPU
+  std::vector<std::string> data = {};  ///< what the data sets hold (FileBrief)
 };
 
 struct CheckpointInfo {
@@ -107,7 +108,8 @@ std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& 
 /// starts from nothing beside damaged checkpoints unless it is told to.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output);
 /// The newest checkpoint as above, which a job with this `output` goes on from. Throws InputError
-/// where there is one and the job is not to `resume`.
+/// where there is one and the job is not to `resume`, and where there is none but a model that the
+/// job would replace at its end.
 std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
                                                    bool resume);
 /// Throws InputError when the manifest cannot be read.

@@ -209,6 +209,11 @@ std::vector<int> threads_of(const json& m) {
   return threads;
 }
 
+std::vector<std::string> data_of(const json& m) {
+  return m.contains("data") ? m["data"].get<std::vector<std::string>>()
+                            : std::vector<std::string>();  // an older manifest
+}
+
 Manifest manifest_of(const json& m, const std::string& folder_name_) {
   check_version(m);
   Manifest manifest{.identity = {.job_id = m.value("job_id", ""),
@@ -219,6 +224,7 @@ Manifest manifest_of(const json& m, const std::string& folder_name_) {
                                  .embedding_size = whole<std::int64_t>(m, "embedding_size"),
                                  .loss_scale = loss_scale_of(m),
                                  .threads = threads_of(m),
+                                 .data = data_of(m),
                                  .job = m.at("job")},
                     .files = files_from_json(m.at("files"))};
   check_in_range(manifest.identity);
@@ -327,6 +333,7 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
         {"finite_updates", id.loss_scale.finite_updates},
         {"updates", id.loss_scale.updates}}},
       {"threads", id.threads},
+      {"data", id.data},
       {"job", id.job},
       {"files", to_json(manifest.files)}};
   text[kChecksum] = checksum_of(text);

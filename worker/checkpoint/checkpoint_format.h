@@ -91,7 +91,8 @@ struct Identity {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 0;
   LossScale::State loss_scale;
-  std::vector<int> threads;  ///< compute threads of the workers, by rank; empty: unknown
+  std::vector<int> threads;       ///< compute threads of the workers, by rank; empty: unknown
+  std::vector<std::string> data;  ///< FileBrief::holds of the data sets; empty: unknown
   nlohmann::json job;
 
   /// Whether both hold the same network with as many classes and embeddings of the same size.

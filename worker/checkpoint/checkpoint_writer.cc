@@ -199,6 +199,7 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
                .embedding_size = state.head.state().centres.shape[1],
                .loss_scale = state.loss_scale.state(),
                .threads = state.threads,
+               .data = state.data,
                .job = job};
   {
     const std::lock_guard lock(mutex_);

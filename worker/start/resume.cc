@@ -16,7 +16,8 @@
 namespace pfc {
 
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
-                                                         const std::string& job_id) {
+                                                         const std::string& job_id,
+                                                         const std::vector<std::string>& data) {
   std::int64_t step = -1;
   std::int64_t images = 0;
   OrderedJob ordered;
@@ -28,10 +29,11 @@ std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobCo
     if (!newest) return;
     step = newest->trained.step;
     images = newest->trained.images;
-    const auto before = checkpoint_format::load_manifest(newest->folder).identity.job;
-    const std::string warning = compare_people(newest->folder, before, to_json(job));
+    const auto before = checkpoint_format::load_manifest(newest->folder).identity;
+    std::string warning = compare_people(newest->folder, before.job, to_json(job));
+    if (warning.empty()) warning = compare_data(newest->folder, before.data, data);
     if (!warning.empty()) spdlog::warn("{}", warning);
-    ordered = ordered_job(before, newest->global_batch);
+    ordered = ordered_job(before.job, newest->global_batch);
   });
   step = from_rank_zero(comm, step);
   images = from_rank_zero(comm, images);

@@ -32,9 +32,11 @@ struct CheckpointOnDisk {
 /// The newest one in the job's output that it may go on from: any with `resume`, otherwise this
 /// job's own of an earlier generation. Rank 0 looks for all, because a folder that hosts share may
 /// look older on another one; every worker of `comm` calls it. Throws what checkpoint_to_resume()
-/// and compare_people() (resumed_people.h) do, whose warning rank 0 logs.
+/// and compare_people() (resumed_people.h) do; rank 0 logs the warnings of that header. `data`:
+/// what the data sets hold, on rank 0.
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
-                                                         const std::string& job_id);
+                                                         const std::string& job_id,
+                                                         const std::vector<std::string>& data);
 
 /// What of two jobs gives the same data another order: "seed changed from 1 to 2, shuffle
 /// changed from true to false"; empty: nothing.

@@ -1,6 +1,7 @@
 #include "worker/start/resumed_people.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -89,6 +90,14 @@ std::string job_value_text(const json& job, const char* key) {
                   key, checkpoint.string(), job_value_text(before, key), job_value_text(now, key)));
 }
 
+/// Empty if `changes` is.
+std::string other_data(const fs::path& checkpoint, const std::string& changes) {
+  if (changes.empty()) return {};
+  return fmt::format(
+      "{} was trained on other data: {}; each class goes on with the centre of its number",
+      checkpoint.string(), changes);
+}
+
 /// Which names people have is of no meaning where none of them are shared.
 bool shares(const json& job) {
   const auto found = job.find("share_identities");
@@ -124,10 +133,14 @@ std::string compare_people(const fs::path& checkpoint, const json& before, const
     }
     note("head_classes");
   }
-  if (others.empty()) return {};
-  return fmt::format(
-      "{} was trained on other data: {}; each class goes on with the centre of its number",
-      checkpoint.string(), others);
+  return other_data(checkpoint, others);
+}
+
+std::string compare_data(const fs::path& checkpoint, const std::vector<std::string>& before,
+                         const std::vector<std::string>& now) {
+  if (before.empty() || before == now) return {};
+  return other_data(checkpoint,
+                    fmt::format("{} became {}", fmt::join(before, ", "), fmt::join(now, ", ")));
 }
 
 }  // namespace pfc

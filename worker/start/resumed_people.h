@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace pfc {
 
@@ -15,5 +16,12 @@ namespace pfc {
 /// messages; each job is to_json() of it, maybe that of an older version.
 std::string compare_people(const std::filesystem::path& checkpoint, const nlohmann::json& before,
                            const nlohmann::json& now);
+
+/// Compares what the data sets of the two jobs hold (FileBrief). Returns a warning if images, names
+/// or labels have changed, for example because a person's folder was renamed; empty: they have not,
+/// or `before` is empty, as in an older checkpoint.
+std::string compare_data(const std::filesystem::path& checkpoint,
+                         const std::vector<std::string>& before,
+                         const std::vector<std::string>& now);
 
 }  // namespace pfc

@@ -52,6 +52,17 @@ TEST_F(ResumedPeople, AreOthersAlsoWhereTheSetsHaveMovedMeanwhile) {
               HasSubstr("other people"));
 }
 
+TEST_F(ResumedPeople, MayBeOthersWhereTheDataHaveChanged) {
+  const auto compare_now = [](const std::vector<std::string>& before) {
+    return compare_data("out/step-000000003", before, {"80 images, sha256 b"});
+  };
+  EXPECT_THAT(compare_now({}), IsEmpty()) << "an older checkpoint does not say";
+  EXPECT_THAT(compare_now({"80 images, sha256 b"}), IsEmpty());
+  EXPECT_EQ(compare_now({"80 images, sha256 a"}),
+            "out/step-000000003 was trained on other data: 80 images, sha256 a became 80 images, "
+            "sha256 b; each class goes on with the centre of its number");
+}
+
 TEST_F(ResumedPeople, AreTheSameWhereTheSetsHaveMoved) {
   EXPECT_THAT(compare_recs("/a/faces", "/b/faces"), IsEmpty());
   EXPECT_THAT(compare_recs("faces", "/b/faces/train.rec"), IsEmpty());
