@@ -2,9 +2,9 @@
 
 #include <boost/asio/post.hpp>
 #include <exception>
-#include <system_error>
 #include <utility>
 
+#include "common/files/regular_file.h"
 #include "security/secret_file.h"
 
 namespace pfc {
@@ -18,11 +18,19 @@ JoinFile::JoinFile(boost::asio::io_context& loop, Options options)
 JoinFile::~JoinFile() {
   timer_.cancel();
   files_.join();
-  std::error_code ignored;  // its token is of no use without the coordinator
-  std::filesystem::remove(options_.path, ignored);
+  try {  // its token is of no use without the coordinator
+    if (read_text(options_.path, text_.size() + 1) == text_) {
+      std::filesystem::remove(options_.path);
+    }
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is not there any more
+  }
 }
 
-void JoinFile::write() const { write_secret(options_.path, options_.make() + "\n", "--join-file"); }
+void JoinFile::write() {
+  std::string text = options_.make() + "\n";
+  write_secret(options_.path, text, "--join-file");
+  text_ = std::move(text);
+}
 
 void JoinFile::renew_later() {
   timer_.expires_after(options_.renewed_after);

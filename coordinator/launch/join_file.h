@@ -27,17 +27,19 @@ class JoinFile {
 
   /// Replaces what has this name. Throws StorageError where it cannot be written.
   JoinFile(boost::asio::io_context& loop, Options options);
+  /// Removes the file, unless it is another one by now.
   ~JoinFile();
   JoinFile(const JoinFile&) = delete;
   JoinFile& operator=(const JoinFile&) = delete;
 
  private:
-  void write() const;
+  void write();
   void renew_later();
   void renew();
 
   boost::asio::io_context& loop_;
   const Options options_;
+  std::string text_;  ///< that was written last
   boost::asio::steady_timer timer_;
   boost::asio::thread_pool files_{1};  // last: it uses all above
 };

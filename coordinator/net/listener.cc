@@ -25,8 +25,10 @@ constexpr std::chrono::milliseconds kAcceptRetryPause{100};
   const std::string where = "port " + std::to_string(options.port) + " on " + options.address;
   if (why == asio::error::address_in_use) {
     throw InputError(where +
-                     " is in use, perhaps by another pfc-coordinator; choose another with " +
-                     options.flag + ", or " + options.flag + " 0 for any free one");
+                     " is in use, perhaps by another pfc-coordinator; end that program, or choose "
+                     "another port with " +
+                     options.flag + " (" + options.flag +
+                     " 0: any free one), which does not continue a job that has this one");
   }
   std::string what = where + " cannot be listened on: " + why.message();
   if (why == asio::error::no_descriptors) what += "; raise the limit of open files (ulimit -n)";

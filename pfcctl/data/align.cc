@@ -205,7 +205,8 @@ void add_data_align(CLI::App& data) {
   add_threads(*verb, o->threads);
   add_max_damaged(*verb, o->max_damaged);
   verb->footer(
-      "Landmarks come from any face detector. Faces that are in --out are not made again. "
+      "Landmarks come from any face detector. Faces that are in --out are not made again: give "
+      "another folder after a change of landmarks or options.\n"
       "Example:\n"
       "  pfcctl data align landmarks.txt --images photographs --out faces");
   verb->callback([o] {

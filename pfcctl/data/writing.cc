@@ -212,7 +212,10 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   if (error)
     throw StorageError(out.string() +
                        ": cannot make this folder: " + file_error_text(error.value()));
-  if (replace || something_at(out / "train.rec.begun.part")) return;  // left by an interrupted run
+  // An interrupted run has begun to write side files, but has no train.rec yet.
+  const bool was_interrupted =
+      something_at(out / "train.rec.begun.part") && !something_at(out / "train.rec");
+  if (replace || was_interrupted) return;
   for (const char* name : {"train.rec", "train.idx", "property", "identities.txt"}) {
     if (!something_at(out / name)) continue;
     throw InputError((out / name).string() +

@@ -33,7 +33,9 @@ void check_range(const char* flag, std::int64_t value, std::int64_t low, std::in
   }
 }
 
-constexpr std::array<const char*, 4> kFiles{"train.rec", "train.idx", "property", "val.bin"};
+constexpr const char* kNames = "identities.txt";  // people have no names here
+constexpr std::array<const char*, 5> kFiles{"train.rec", "train.idx", "property", "val.bin",
+                                            kNames};
 
 void check_nothing_is_replaced(const std::filesystem::path& folder) {
   for (const char* name : kFiles) {
@@ -145,6 +147,8 @@ void write_synthetic_set(const SynthOptions& options, const std::filesystem::pat
     throw StorageError(folder.string() +
                        ": cannot make this folder: " + file_error_text(error.value()));
   if (!options.replace) check_nothing_is_replaced(folder);
+  std::filesystem::remove(folder / kNames, error);
+  if (error) throw StorageError((folder / kNames).string() + ": cannot remove: " + error.message());
   const std::int64_t training = options.identities * options.images_per_identity;
   const std::int64_t all = training + 2 * options.val_pairs;
   const auto report = [&](std::int64_t before) {

@@ -82,7 +82,7 @@ TEST(SyntheticSet, DependsOnTheSeedAndNotOnTheThreads) {
   write_synthetic_set(options, many.path(), nullptr);
   options.seed = 6;
   write_synthetic_set(options, other.path(), nullptr);
-  for (const char* name : {"train.rec", "train.idx", "property", "val.bin"}) {
+  for (const char* name : {"train.rec", "train.idx", "property", "val.bin", "identities.txt"}) {
     EXPECT_EQ(bytes_of(one.path() / name), bytes_of(many.path() / name)) << name;
   }
   EXPECT_NE(bytes_of(one.path() / "train.rec"), bytes_of(other.path() / "train.rec"));
@@ -109,7 +109,7 @@ TEST(DrawPairs, AreBalancedInEveryFoldAndOfPeopleOutsideTheTrainingSet) {
 }
 
 TEST(SyntheticSet, ReplacesADataSetOnlyWhenItMay) {
-  for (const char* name : {"train.rec", "train.idx", "property", "val.bin"}) {
+  for (const char* name : {"train.rec", "train.idx", "property", "val.bin", "identities.txt"}) {
     const TemporaryFolder folder;
     std::ofstream(folder / name) << "somebody's";
     EXPECT_THAT(
@@ -120,11 +120,14 @@ TEST(SyntheticSet, ReplacesADataSetOnlyWhenItMay) {
     EXPECT_EQ(bytes_of(folder / name), "somebody's");
   }
   const TemporaryFolder folder;
-  std::ofstream(folder / "property") << "somebody's";
+  for (const char* name : {"property", "identities.txt"}) {
+    std::ofstream(folder / name) << "somebody's";
+  }
   SynthOptions options = kSmall;
   options.replace = true;
   write_synthetic_set(options, folder.path(), nullptr);
   EXPECT_EQ(bytes_of(folder / "property"), "3,112,112\n");
+  EXPECT_FALSE(std::filesystem::exists(folder / "identities.txt"));
 }
 
 TEST(SyntheticSet, RefusesOptionsOutsideTheirRanges) {

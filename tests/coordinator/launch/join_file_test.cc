@@ -54,6 +54,16 @@ TEST_F(JoinFileTest, IsThereAsLongAsTheCoordinator) {
   EXPECT_FALSE(std::filesystem::exists(folder / "join"));
 }
 
+TEST_F(JoinFileTest, RemovesNoOtherFile) {
+  {
+    JoinFile::Options rarely = options(folder / "join");
+    rarely.renewed_after = 1h;
+    const JoinFile file(loop, rarely);
+    std::ofstream(folder / "join") << "somebody's";
+  }
+  EXPECT_EQ(line_of(folder / "join"), "somebody's");
+}
+
 TEST_F(JoinFileTest, IsRenewedBeforeItsTokenExpires) {
   const JoinFile file(loop, options(folder / "join"));
   run_until([&] { return made >= 3 && line_of(folder / "join") != "string 1"; });

@@ -113,8 +113,9 @@ TEST_F(AListener, SaysWhyAPortCannotBeListenedOnAndWhatToDo) {
   const std::string taken = std::to_string(first.port());
   EXPECT_EQ(refusal("127.0.0.1", first.port()),
             "port " + taken +
-                " on 127.0.0.1 is in use, perhaps by another pfc-coordinator; choose " +
-                "another with --port, or --port 0 for any free one");
+                " on 127.0.0.1 is in use, perhaps by another pfc-coordinator; end that program, "
+                "or choose another port with --port (--port 0: any free one), which does not "
+                "continue a job that has this one");
   EXPECT_EQ(refusal("203.0.113.1", 0),
             "port 0 on 203.0.113.1 cannot be listened on: Cannot assign requested address");
   open_descriptors(1'000);

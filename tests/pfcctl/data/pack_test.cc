@@ -223,6 +223,15 @@ TEST_F(Pack, GoesOnAfterAnInterrupt) {
   EXPECT_EQ(testing::read_file(options_.out / "train.rec"), whole);
 }
 
+TEST_F(Pack, ReplacesNoDataSetThatCameAfterAnInterrupt) {
+  write_people();
+  write("packed/train.rec.begun.part", std::as_bytes(std::span("pack of something")));
+  write("packed/train.rec", std::as_bytes(std::span("somebody's")));
+  options_.out = folder_ / "packed";
+  EXPECT_THAT(testing::message_of<InputError>([&] { pack_dataset(options_, {}); }),
+              HasSubstr("train.rec: is there already"));
+}
+
 TEST_F(Pack, GoesOnBehindDamageThatWasLeftOut) {
   write_people();
   write("people/ada/3.jpg", std::as_bytes(std::span("no image")));
