@@ -87,7 +87,7 @@ proto::StatusReply Coordinator::status() const {
   }
   status.set_job_file(run_.job.file);
   status.set_job_name(shown_name(run_.job));
-  status.set_output(output_of(run_.job.json));
+  status.set_output(run_.job.output);
   status.set_state(shown_state());
   status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
   status.set_takeovers(own_.takeovers());
@@ -218,8 +218,6 @@ void Coordinator::perform(const Action& action) {
       const auto link = agents_.find(host);
       if (link != agents_.end()) link->second->close(must_register_again());
     }
-  } else if (const auto* regroup = std::get_if<action::BeginRegroup>(&action)) {
-    terminal_.note(regroup->reason + ": the workers write a checkpoint, and go on");
   } else if (const auto* stop = std::get_if<action::StopForHost>(&action)) {
     terminal_.note(stop->request.reason + ": the workers write a checkpoint and end",
                    Severity::kWarning);

@@ -123,7 +123,8 @@ void Gate::write_own_files() {
 }
 
 void Gate::refresh_files() {
-  if (something_at(folder_.path)) tokens_.refresh();  // also if a file cannot be written
+  const bool was_removed = !something_at(folder_.path);
+  if (!was_removed) tokens_.refresh();  // also if a file cannot be written
   folder_.make();
   const std::filesystem::path authority = folder_.path / "authority.pem";
   if (something_at(authority) && read_secret(authority, kLongestAuthority) != authority_.text()) {
@@ -132,7 +133,7 @@ void Gate::refresh_files() {
   for (const auto& [name, text] : own_files_) {
     if (!something_at(folder_.path / name)) write_secret(folder_.path / name, text);
   }
-  tokens_.refresh();
+  if (was_removed) tokens_.refresh();
 }
 
 std::string Gate::kept_or_new_token(const std::filesystem::path& path, Role role) {

@@ -135,10 +135,11 @@ Decision regroup(const ClusterState& state, const RendezvousConfig& config, Time
     return all_exited(state) ? act(action::Finish(), "all workers have completed")
                              : wait_for("training");
   }
-  if (!state.job.current.stop_sent) return act(action::AskToStop(), change.reason);
+  const std::string saves = change.reason + ": the workers write a checkpoint and go on";
+  if (!state.job.current.stop_sent) return act(action::AskToStop(), saves);
   const bool saved = std::ranges::none_of(state.job.current.workers, takes_part);
   if (!saved && now < change.at + change.within) {
-    return wait_for(change.reason + ": the workers write a checkpoint and go on");
+    return wait_for(saves);
   }
   const bool some_are_quiet = std::ranges::any_of(
       state.hosts, [&](const HostState& host) { return keeps_workers_waiting(host, now); });

@@ -23,7 +23,8 @@ Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers
           .json = to_json(config).dump(),
           .device = config.device,
           .warnings = ignored_key_warnings(written),
-          .submitted = std::chrono::system_clock::now()};
+          .submitted = std::chrono::system_clock::now(),
+          .output = config.output};
 }
 
 void become_check(Job& job, bool without_job) {
@@ -32,6 +33,7 @@ void become_check(Job& job, bool without_job) {
     throw InputError(job.file + ": rec: not given; a check reads the data of the job");
   }
   job.check = true;
+  job.output.clear();
   job.file = without_job ? "check" : "check of " + job.file;
 }
 

@@ -21,6 +21,9 @@ struct Job {
   WallTime submitted = {};
   std::string name = {};       ///< one line, from --name; empty: `file` is displayed
   std::string submitter = {};  ///< id of the submitter's token; empty: submitted by an admin
+  /// The output folder of the job, which may be relative to where its agents run; empty for a
+  /// check, which writes nothing there.
+  std::filesystem::path output = {};
   bool check = false;  ///< the hosts are looked at as this job would use them (docs/check.md)
 };
 
@@ -32,7 +35,7 @@ Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers
 /// check without a job.
 void become_check(Job& job, bool without_job);
 
-/// The output folder of a job as Job::json has it; it may be relative to where its agents run.
+/// The output folder that Job::json names; empty where it names none.
 std::filesystem::path output_of(const std::string& job_json);
 /// Whether it goes on from what is in that folder.
 bool resumes(const std::string& job_json);

@@ -21,11 +21,6 @@ proto::JobStatus begun_status(const AnyJob& job, const char* state, const std::s
   return status;
 }
 
-/// Empty for a check, which writes nothing there.
-std::string shown_output(const Job& job) {
-  return job.check ? std::string() : output_of(job.json).string();
-}
-
 }  // namespace
 
 const char* name_of(Verdict::Kind how) {
@@ -53,7 +48,7 @@ EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message
           .first_ranks = {},
           .name = job.name,
           .submitter = job.submitter,
-          .output = shown_output(job)};
+          .output = job.output.string()};
 }
 
 proto::JobStatus status_of(const EndedJob& job) {
@@ -65,14 +60,14 @@ proto::JobStatus status_of(const EndedJob& job) {
 }
 
 proto::JobStatus status_of_running(const Job& job, WallTime started, const std::string& reason) {
-  proto::JobStatus status = begun_status(job, "running", shown_output(job));
+  proto::JobStatus status = begun_status(job, "running", job.output.string());
   status.set_started_ms(to_ms(started));
   status.set_message(reason);
   return status;
 }
 
 proto::JobStatus status_of_waiting(const Job& job) {
-  return begun_status(job, "waiting", shown_output(job));
+  return begun_status(job, "waiting", job.output.string());
 }
 
 }  // namespace pfc

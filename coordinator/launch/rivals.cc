@@ -77,7 +77,7 @@ void end(const Rival& rival, const fs::path& output,
 
 void end_rivals(std::vector<FoundJournal> journals, const Job& job,
                 const std::function<void(const std::string& line)>& tell) {
-  const fs::path output = whole(fs::current_path(), output_of(job.json));
+  const fs::path output = whole(fs::current_path(), job.output);
   const std::vector<Rival> rivals = rivals_among(std::move(journals), output);
   if (!rivals.empty() && !resumes(job.json)) {
     throw InputError("output: " + rivals.front().title() + " still trains into " + output.string() +

@@ -146,7 +146,7 @@ class SeveralHosts(ThreeHosts):
     def test_a_host_that_must_be_free_leaves_and_comes_back(self):
         leaving = self.agents[1]
         leaving.terminate()
-        self.here = self.lines.wait_for(r"host host-c is leaving \(SIGTERM\): the workers write a checkpoint, and go on",
+        self.here = self.lines.wait_for(r"host host-c is leaving \(SIGTERM\): the workers write a checkpoint and go on",
                                         self.here)
         self.here = self.lines.wait_for(r"generation 2: starting 0 workers, and 4 workers stay", self.here)
         self.assertEqual(leaving.wait(timeout=60), 143, "it ends when its workers have")
