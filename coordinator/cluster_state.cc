@@ -8,9 +8,10 @@
 namespace pfc {
 namespace {
 
-/// The last line that says something: where a crashing program wrote why.
+/// The last line that says something, where a crashing program wrote why. A warning is no reason.
 std::string last_words(const std::vector<std::string>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (line->starts_with("pfc-worker: warning: ")) continue;
     if (line->find_first_not_of(" \t\r") != std::string::npos) return *line;
   }
   return {};
@@ -348,15 +349,20 @@ void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,
     saved.planned_workers = static_cast<int>(state.job.current.workers.size());
   }
   saved.memory_step = progress.memory_step();
+  saved.memory_generation = state.job.current.number;
   if (progress.starting()) return;  // workers do not know yet which hosts see the output folder
-  // An earlier generation's checkpoint counts until this one has its own.
-  if (progress.checkpoint_step() <= 0 && saved.checkpoint_step > 0) return;
-  saved.checkpoint_step = progress.checkpoint_step();
   // One host alone does not know whether others see its folder: what was known before holds.
   const bool one_host =
       std::ranges::all_of(state.job.current.workers,
                           [&](const WorkerState& worker) { return worker.host == rank_zero.host; });
   const bool unshared = one_host ? !saved.checkpoint_host.empty() : progress.output_unshared();
+  // An earlier generation's checkpoint counts until this one has its own.
+  if (progress.checkpoint_step() <= 0 && saved.checkpoint_step > 0) {
+    if (unshared && saved.checkpoint_host.empty()) saved.checkpoint_host = saved.checkpoint_writer;
+    return;
+  }
+  saved.checkpoint_step = progress.checkpoint_step();
+  saved.checkpoint_writer = rank_zero.host;
   saved.checkpoint_host = unshared ? rank_zero.host : "";
 }
 

@@ -139,13 +139,24 @@ struct GenerationState {
   bool lost = false;
 };
 
+/// A process that holds its own rows of a snapshot, and copies of another one's.
+struct SnapshotPart {
+  std::string host;
+  int slot = 0;
+  std::int64_t incarnation = 0;
+};
+
 /// The newest state that a generation can go on from.
 struct SavedState {
   Generation generation = 0;         ///< whose rank 0 reported it
   std::int64_t step = 0;             ///< 0: none
   TimePoint at;                      ///< when the last one was published
   std::int64_t memory_step = 0;      ///< of the newest one in the workers' memory; 0: none
+  Generation memory_generation = 0;  ///< whose workers hold it
+  /// By rank: those workers, if another generation has begun. Empty also after a takeover.
+  std::vector<SnapshotPart> memory_parts;
   std::int64_t checkpoint_step = 0;  ///< of the newest one on disk; 0: none
+  std::string checkpoint_writer;     ///< rank 0's host when that was written
   /// The only host whose output folder has this checkpoint, or will have the first one; empty: all
   /// hosts share the folder.
   std::string checkpoint_host;

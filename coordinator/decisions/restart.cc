@@ -56,10 +56,10 @@ std::optional<Decision> leave_unreached_out(const ClusterState& state,
              "going on without " + listed(apart) + ": " + state.network.text);
 }
 
-/// A link that a host has lost may come back.
+/// A link that a host has lost may come back. `since`: when members were first looked for.
 Decision measure_again(const ClusterState& state, const RendezvousConfig& config, const Plan& plan,
-                       TimePoint now) {
-  if (now >= state.job.current.incidents.front().at + config.limits.start) {
+                       TimePoint since, TimePoint now) {
+  if (now >= since + config.limits.start) {
     return blame({network_problem(state, now)});
   }
   if (now < *state.network.ended_at + kMeasureAgain) return wait_for(state.network.text);
@@ -256,7 +256,7 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   if (auto measure = see_to_network(state, plan)) return *measure;
   if (network_failed(state, plan)) {
     if (auto without = leave_unreached_out(state, config, now)) return *without;
-    return measure_again(state, config, plan, now);
+    return measure_again(state, config, plan, since, now);
   }
   const Incident& cause = root_cause(state.job.current);
   return act(action::StartGeneration{.members = plan.members, .cause = cause, .why = {}},
@@ -265,6 +265,7 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
 
 Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   const std::string why = "the coordinator was away while workers connected";
+  const TimePoint since = state.job.current.started_at;
   const Plan plan = plan_members(state, config.elastic, now);
   const Incident away{.kind = Incident::Kind::kCrash,
                       .rank = {},
@@ -274,12 +275,9 @@ Decision begin_again(const ClusterState& state, const RendezvousConfig& config, 
                       .at_start = true,
                       .permanent = true,
                       .at = now};
-  if (auto wait =
-          gather_for_restart(state, config, plan, state.job.current.started_at, away, now)) {
-    return *wait;
-  }
+  if (auto wait = gather_for_restart(state, config, plan, since, away, now)) return *wait;
   if (auto measure = see_to_network(state, plan)) return *measure;
-  if (network_failed(state, plan)) return blame({network_problem(state, now)});
+  if (network_failed(state, plan)) return measure_again(state, config, plan, since, now);
   return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = why}, why);
 }
 

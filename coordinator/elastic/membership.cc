@@ -59,19 +59,23 @@ struct Candidate {
 /// Returns whether the remaining workers have all rows of a snapshot, as their own rows or as
 /// copies.
 bool memory_is_whole(const ClusterState& state, TimePoint now) {
-  const std::vector<WorkerState>& workers = state.job.current.workers;
+  const std::vector<SnapshotPart> parts = snapshot_parts(state.job);
+  const Places places = places_of(state.job.current);
   std::vector<std::string> hosts;
-  for (const WorkerState& worker : workers) hosts.push_back(worker.host);
-  const auto goes_on = [&](const WorkerState& worker) {
-    const auto host = std::ranges::find(state.hosts, worker.host, &HostState::name);
-    return host != state.hosts.end() && is_usable(*host) && !is_quiet(*host, now) && !worker.exit &&
-           !worker.report && !is_blamed(state.job.current, worker);
+  for (const SnapshotPart& part : parts) hosts.push_back(part.host);
+  const auto is_there = [&](const SnapshotPart& part) {
+    const auto host = std::ranges::find(state.hosts, part.host, &HostState::name);
+    const WorkerState* const worker = find(places, part.host, part.slot);
+    return host != state.hosts.end() && is_usable(*host) && !is_quiet(*host, now) &&
+           worker != nullptr && worker->incarnation == part.incarnation && !worker->exit &&
+           !worker->report && !is_blamed(state.job.current, *worker);
   };
   const std::vector<Rank> keepers = keepers_of(hosts);
-  return std::ranges::all_of(workers, [&](const WorkerState& worker) {
-    const Rank keeper = keepers[static_cast<std::size_t>(worker.rank)];
-    return goes_on(worker) || goes_on(workers[static_cast<std::size_t>(keeper)]);
-  });
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    const auto keeper = static_cast<std::size_t>(keepers[rank]);
+    if (!is_there(parts[rank]) && !is_there(parts[keeper])) return false;
+  }
+  return !parts.empty();
 }
 
 std::vector<Candidate> candidates(const ClusterState& state, const FailureHistory& blame,
@@ -99,6 +103,15 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
 }
 
 }  // namespace
+
+std::vector<SnapshotPart> snapshot_parts(const JobState& job) {
+  if (job.saved.memory_generation != job.current.number) return job.saved.memory_parts;
+  std::vector<SnapshotPart> parts;
+  for (const WorkerState& worker : job.current.workers) {
+    parts.push_back({.host = worker.host, .slot = worker.slot, .incarnation = worker.incarnation});
+  }
+  return parts;
+}
 
 std::string holder_of(const ClusterState& state, TimePoint now) {
   const SavedState& saved = state.job.saved;
@@ -288,6 +301,7 @@ bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConf
 
 void start_generation(ClusterState& state, std::span<const Member> members,
                       const std::optional<Incident>& cause, TimePoint now) {
+  state.job.saved.memory_parts = snapshot_parts(state.job);
   const GenerationState last = std::exchange(
       state.job.current,
       {.number = state.job.current.number + 1, .started_at = now, .workers = {}, .incidents = {}});

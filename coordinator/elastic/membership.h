@@ -48,6 +48,9 @@ bool is_usable(const HostState& host);
 /// Whether its agent is here, but has been silent for a while.
 bool is_quiet(const HostState& host, TimePoint now);
 
+/// The processes that hold the newest snapshot, by their ranks when it was taken; none: unknown.
+std::vector<SnapshotPart> snapshot_parts(const JobState& job);
+
 /// Returns the host whose output folder alone has the newest usable state. Empty if all hosts share
 /// the folder, or if the workers' memory has a state that is as new.
 std::string holder_of(const ClusterState& state, TimePoint now);

@@ -271,7 +271,9 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
   saved.mutable_saved()->set_step(job.saved.step);
   saved.mutable_saved()->set_at_ms(times.saved(job.saved.at));
   saved.mutable_saved()->set_memory_step(job.saved.memory_step);
+  saved.mutable_saved()->set_memory_generation(job.saved.memory_generation);
   saved.mutable_saved()->set_checkpoint_step(job.saved.checkpoint_step);
+  saved.mutable_saved()->set_checkpoint_writer(job.saved.checkpoint_writer);
   saved.mutable_saved()->set_checkpoint_host(job.saved.checkpoint_host);
   saved.mutable_saved()->set_planned_workers(job.saved.planned_workers);
   saved.set_cause(cause);
@@ -306,7 +308,10 @@ void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, W
                .step = saved.saved().step(),
                .at = times.restored(saved.saved().at_ms()),
                .memory_step = saved.saved().memory_step(),
+               .memory_generation = saved.saved().memory_generation(),
+               .memory_parts = {},
                .checkpoint_step = saved.saved().checkpoint_step(),
+               .checkpoint_writer = saved.saved().checkpoint_writer(),
                .checkpoint_host = saved.saved().checkpoint_host(),
                .planned_workers = saved.saved().planned_workers()};
   job.most_workers = saved.most_workers();
@@ -364,7 +369,8 @@ Job job_from(const proto::SavedJob& saved) {
           .device = static_cast<DeviceChoice>(saved.device()),
           .submitted = from_ms(saved.submitted_ms()),
           .name = saved.name(),
-          .submitter = saved.submitter()};
+          .submitter = saved.submitter(),
+          .output = output_of(saved.json())};
 }
 
 proto::SavedEndedJobs to_saved(const std::deque<EndedJob>& jobs) {

@@ -40,7 +40,8 @@ TEST_F(Rendezvous, BlamesACrashAndNotThePeerThatReportedItFirst) {
 
 TEST_F(Rendezvous, BlamesTheFirstOfTwoCrashes) {
   trains_on_two_hosts();
-  exits(0, {.code = 7}, {"terminate called", "out of memory", "  "});
+  exits(0, {.code = 7},
+        {"terminate called", "out of memory", "pfc-worker: warning: batch_size: few", "  "});
   passes(10ms);
   exits(1, {.signal = SIGABRT});
   EXPECT_EQ(verdict(state).message,

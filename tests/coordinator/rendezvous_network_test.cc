@@ -1,5 +1,6 @@
 // The network between the hosts is measured before a generation begins.
 #include "tests/coordinator/rendezvous_fixture.h"
+#include "tests/coordinator/taken_over.h"
 
 namespace pfc {
 namespace {
@@ -239,6 +240,22 @@ TEST_F(RendezvousOverBrokenNetworks, NoHostIsLeftOutThatIsNeeded) {
   c_is_apart();
   passes(config.elastic.host_patience);
   EXPECT_EQ(does(), "measure");
+}
+
+TEST_F(RendezvousOverNetworks, IsMeasuredAgainWhereATakeoverFindsALinkDown) {
+  registers_two_hosts();
+  ASSERT_EQ(does(), "measure");
+  measured();
+  ASSERT_EQ(does(), "start");
+  state = testing::taken_over(state, now, std::chrono::system_clock::now());
+  ASSERT_EQ(does(), "measure");
+  not_measured("no answer from the agent of b within 10 s");
+  EXPECT_EQ(tick().reason, "no answer from the agent of b within 10 s");
+  passes(1s);
+  EXPECT_EQ(tick().reason, "measuring the network again");
+  passes(config.limits.start);
+  not_measured("no answer from the agent of b within 10 s");
+  EXPECT_EQ(does(), "blame");
 }
 
 }  // namespace

@@ -50,6 +50,13 @@ class ElasticRendezvous : public testing::Rendezvous {
     ASSERT_EQ(begins().size(), 4U);
     all_train();
   }
+  /// Host a alone has the checkpoint, and all workers have the snapshot of `step` in memory.
+  void has_snapshot(std::int64_t step) {
+    state.job.saved.checkpoint_step = 20;
+    state.job.saved.checkpoint_host = "a";
+    state.job.saved.memory_step = step;
+    state.job.saved.memory_generation = state.job.current.number;
+  }
   void leaves(const std::string& host) {
     host_leaves(*find_host(state, host), "SIGTERM", 20s, now);
   }
@@ -449,11 +456,30 @@ TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
   EXPECT_EQ(state.job.saved.planned_workers, 4);
 }
 
+TEST_F(ElasticRendezvous, LearnsWhoAloneHasTheCheckpointWhenOtherHostsHaveJoined) {
+  expect_hosts({{"a", 2}, {"b", 2}});
+  config.elastic.min_workers = 2;
+  registers("a");
+  passes(config.limits.start);
+  ASSERT_EQ(begins().size(), 2U);
+  all_train();
+  proto::Progress progress;
+  progress.set_checkpoint_step(10);
+  checkpoint_reported(state, state.job.current.workers[0], progress);
+  EXPECT_EQ(state.job.saved.checkpoint_host, "") << "nobody knows yet";
+  registers("b");
+  saves(20);
+  ASSERT_EQ(regroups().size(), 4U);
+  progress.set_checkpoint_step(0);
+  progress.set_output_unshared(true);
+  checkpoint_reported(state, state.job.current.workers[0], progress);
+  EXPECT_EQ(state.job.saved.checkpoint_host, "a");
+  EXPECT_EQ(state.job.saved.checkpoint_step, 10);
+}
+
 TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointWhereWorkersHaveANewerStateInMemory) {
   trains_on_three_hosts();
-  state.job.saved.checkpoint_step = 20;
-  state.job.saved.memory_step = 20;
-  state.job.saved.checkpoint_host = "a";
+  has_snapshot(20);
   loses("a");
   passes(10s);
   EXPECT_EQ(begins().size(), 4U);
@@ -463,9 +489,7 @@ TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointWhereWorkersHaveANewerStateIn
 TEST_F(ElasticRendezvous, WaitsForTheCheckpointIfTheCopiesInMemoryAreLostToo) {
   config.elastic.min_workers = 2;
   trains_on_three_hosts();
-  state.job.saved.checkpoint_step = 20;
-  state.job.saved.memory_step = 25;
-  state.job.saved.checkpoint_host = "a";
+  has_snapshot(25);
   loses("a");
   loses("b");
   passes(10s);
@@ -474,6 +498,22 @@ TEST_F(ElasticRendezvous, WaitsForTheCheckpointIfTheCopiesInMemoryAreLostToo) {
             "its agent");
   registers("a");
   EXPECT_EQ(begins().size(), 4U);
+}
+
+TEST_F(ElasticRendezvous, WaitsForTheCheckpointIfOnlyNewWorkersAreLeft) {
+  config.elastic.min_workers = 2;
+  trains_on_three_hosts();
+  goes_on_without_b();
+  has_snapshot(25);
+  registers("b");
+  saves(30);
+  ASSERT_EQ(regroups().size(), 6U) << "those of b have no copies yet";
+  loses("a");
+  loses("c");
+  passes(10s);
+  EXPECT_EQ(tick().reason,
+            "waiting for host a, whose output folder has the newest checkpoint (step 20); restart "
+            "its agent");
 }
 
 TEST_F(ElasticRendezvous, WaitsForAsManyWorkersAsTheJobNeeds) {

@@ -61,6 +61,7 @@ TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
                      .step = 40,
                      .at = now - 60s,
                      .checkpoint_step = 30,
+                     .checkpoint_writer = "b",
                      .checkpoint_host = "b",
                      .planned_workers = 3};
   state.network = {.agents = {"x", "y"}, .ended_at = now, .failed = true, .apart = {"b"}};
