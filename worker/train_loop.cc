@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/config/no_network.h"
 #include "common/error.h"
+#include "common/files/safetensors.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/step_reporter.h"
 #include "worker/trace_taker.h"

@@ -5,12 +5,12 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "common/config/nearest.h"
 #include "common/error.h"
 #include "common/files/mapped_file.h"
 
@@ -51,24 +51,6 @@ std::size_t dtype_size(std::string_view dtype) {
   return 0;
 }
 
-/// A name out of a file, fit for a line of text.
-std::string quoted(std::string name) {
-  constexpr std::size_t kLongest = 200;
-  if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
-  std::ranges::replace_if(
-      name, [](char c) { return static_cast<unsigned char>(c) < 32; }, '?');
-  return "'" + name + "'";
-}
-
-std::string to_string(std::span<const std::int64_t> shape) {
-  std::string text = "[";
-  for (const std::int64_t d : shape) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(d);
-  }
-  return text + "]";
-}
-
 /// dtype size times the product of the dimensions; nullopt-like false when it does not fit.
 bool size_in_bytes(std::size_t element, std::span<const std::int64_t> shape, std::uint64_t& bytes) {
   bytes = element;
@@ -90,7 +72,7 @@ std::string make_header(std::span<const SafetensorsEntry* const> entries,
     check(dtype_size(e->dtype) != 0, "safetensors: unknown dtype " + e->dtype);
     check(size_in_bytes(dtype_size(e->dtype), e->shape, bytes) &&
               (e->pieces || bytes == e->bytes.size()),
-          "safetensors: bytes of " + e->name + " do not fit its shape " + to_string(e->shape));
+          "safetensors: bytes of " + e->name + " do not fit its shape " + shape_text(e->shape));
     check(!header.contains(e->name) && e->name != kMetadata,
           "safetensors: the name " + e->name + " is taken");
     header[e->name] = {
@@ -110,7 +92,7 @@ void stream_pieces(const ByteSink& sink, const SafetensorsEntry& entry) {
     sink(piece);
   });
   check(written == expected, "safetensors: the pieces of " + entry.name + " do not fit its shape " +
-                                 to_string(entry.shape));
+                                 shape_text(entry.shape));
 }
 
 }  // namespace
@@ -147,21 +129,25 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 
 // --- Reading
 
-struct SafetensorsFile::Impl {
-  Impl(const std::filesystem::path& p, Unaligned u) : path(p), unaligned(u), file(p) {}
+namespace {
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw InputError(path.string() + ": " + what);
-  }
+/// Reads a file's header into a table.
+class SafetensorsReader {
+ public:
+  using Tensor = NamedTensors::Tensor;
 
-  std::filesystem::path path;
-  Unaligned unaligned;
-  MappedFile file;
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, std::string> metadata;
-  std::vector<std::vector<std::byte>> aligned_copies;
-
+  SafetensorsReader(NamedTensors& out, std::map<std::string, std::string>& metadata,
+                    SafetensorsFile::Unaligned unaligned)
+      : out_(out),
+        metadata_(metadata),
+        unaligned_(unaligned),
+        file_(std::make_shared<MappedFile>(out.path())) {}
   void read();
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InputError(out_.path().string() + ": " + what);
+  }
   [[nodiscard]] std::string_view header_text() const;
   [[nodiscard]] json parse_header(std::string_view text) const;
   void read_metadata(const json& object);
@@ -170,11 +156,16 @@ struct SafetensorsFile::Impl {
                                                std::span<const std::byte> data) const;
   void check_coverage(const std::vector<std::pair<std::uint64_t, std::string>>& begins,
                       std::uint64_t data_bytes) const;
-  void align(Tensor& tensor);
+  void add(const std::string& name, Tensor tensor);
+
+  NamedTensors& out_;
+  std::map<std::string, std::string>& metadata_;
+  const SafetensorsFile::Unaligned unaligned_;
+  const std::shared_ptr<MappedFile> file_;  // shared with the table
 };
 
-std::string_view SafetensorsFile::Impl::header_text() const {
-  const auto bytes = file.bytes();
+std::string_view SafetensorsReader::header_text() const {
+  const auto bytes = file_->bytes();
   if (bytes.size() < kLengthBytes) {
     fail("not a safetensors file: " + std::to_string(bytes.size()) +
          " bytes long, expected at least 8");
@@ -197,7 +188,7 @@ std::string_view SafetensorsFile::Impl::header_text() const {
   return {reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length};
 }
 
-json SafetensorsFile::Impl::parse_header(std::string_view text) const {
+json SafetensorsReader::parse_header(std::string_view text) const {
   std::array<std::set<std::string>, kMaxDepth + 1> names;  // of the object open at each depth
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
     const auto d = static_cast<std::size_t>(depth);
@@ -208,7 +199,7 @@ json SafetensorsFile::Impl::parse_header(std::string_view text) const {
       names[d + 1].clear();
     }
     if (event == json::parse_event_t::key && !names[d].insert(value.get<std::string>()).second) {
-      fail("the header has the name " + quoted(value.get<std::string>()) + " twice");
+      fail("the header has the name " + quoted_name(value.get<std::string>()) + " twice");
     }
     return true;
   };
@@ -220,18 +211,19 @@ json SafetensorsFile::Impl::parse_header(std::string_view text) const {
   }
 }
 
-void SafetensorsFile::Impl::read_metadata(const json& object) {
+void SafetensorsReader::read_metadata(const json& object) {
   if (!object.is_object()) fail("the header's __metadata__ is not an object");
   for (const auto& [key, value] : object.items()) {
-    if (!value.is_string()) fail("the header's __metadata__ " + quoted(key) + " is not a string");
-    metadata[key] = value.get<std::string>();
+    if (!value.is_string())
+      fail("the header's __metadata__ " + quoted_name(key) + " is not a string");
+    metadata_[key] = value.get<std::string>();
   }
 }
 
-std::pair<SafetensorsFile::Tensor, std::uint64_t> SafetensorsFile::Impl::read_tensor(
+std::pair<NamedTensors::Tensor, std::uint64_t> SafetensorsReader::read_tensor(
     const std::string& name, const json& object, std::span<const std::byte> data) const {
   const auto fail_tensor = [&](const std::string& what) {
-    fail("tensor " + quoted(name) + ": " + what);
+    fail("tensor " + quoted_name(name) + ": " + what);
   };
   const auto whole_numbers = [&](const char* key) {
     if (!object.contains(key) || !object[key].is_array()) {
@@ -255,11 +247,11 @@ std::pair<SafetensorsFile::Tensor, std::uint64_t> SafetensorsFile::Impl::read_te
                 .bytes = {},
                 .offset = 0};
   const std::size_t element = dtype_size(tensor.dtype);
-  if (element == 0) fail_tensor("unknown dtype " + quoted(tensor.dtype));
+  if (element == 0) fail_tensor("unknown dtype " + quoted_name(tensor.dtype));
   const auto offsets = whole_numbers("data_offsets");
   if (offsets.size() != 2 || offsets[0] > offsets[1] ||
       static_cast<std::uint64_t>(offsets[1]) > data.size()) {
-    fail_tensor("data_offsets " + to_string(offsets) + " are outside the file's " +
+    fail_tensor("data_offsets " + shape_text(offsets) + " are outside the file's " +
                 std::to_string(data.size()) + " bytes of data");
   }
   const auto begin = static_cast<std::uint64_t>(offsets[0]);
@@ -267,23 +259,23 @@ std::pair<SafetensorsFile::Tensor, std::uint64_t> SafetensorsFile::Impl::read_te
   std::uint64_t expected = 0;
   if (!size_in_bytes(element, tensor.shape, expected) || expected != size) {
     fail_tensor(std::to_string(size) + " bytes do not fit " + tensor.dtype + " " +
-                to_string(tensor.shape));
+                shape_text(tensor.shape));
   }
   tensor.bytes = data.subspan(begin, size);
-  tensor.offset = file.bytes().size() - data.size() + begin;
+  tensor.offset = file_->bytes().size() - data.size() + begin;
   return {std::move(tensor), begin};
 }
 
-void SafetensorsFile::Impl::check_coverage(
+void SafetensorsReader::check_coverage(
     const std::vector<std::pair<std::uint64_t, std::string>>& begins,
     std::uint64_t data_bytes) const {
   std::uint64_t end = 0;
   for (const auto& [begin, name] : begins) {
     if (begin != end) {
-      fail("tensor " + quoted(name) + " begins at byte " + std::to_string(begin) +
+      fail("tensor " + quoted_name(name) + " begins at byte " + std::to_string(begin) +
            " of the data, expected " + std::to_string(end) + " (a gap or an overlap)");
     }
-    end += tensors.at(name).bytes.size();
+    end += out_.at(name).bytes.size();
   }
   if (end != data_bytes) {
     fail("the tensors end at byte " + std::to_string(end) + " of the data, the file has " +
@@ -291,17 +283,21 @@ void SafetensorsFile::Impl::check_coverage(
   }
 }
 
-void SafetensorsFile::Impl::align(Tensor& tensor) {
+void SafetensorsReader::add(const std::string& name, Tensor tensor) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
   const std::size_t element = dtype_size(tensor.dtype);
-  check(element != 0, "safetensors: aligned before its dtype was checked");
-  if (tensor.bytes.empty() || address % element == 0) return;
-  tensor.bytes = aligned_copies.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
+  check(element != 0, "safetensors: added before its dtype was checked");
+  if (unaligned_ == SafetensorsFile::Unaligned::kKeep || tensor.bytes.empty() ||
+      address % element == 0) {
+    out_.add(name, std::move(tensor));
+  } else {
+    out_.add_owned(name, tensor.dtype, tensor.shape, {tensor.bytes.begin(), tensor.bytes.end()});
+  }
 }
 
-void SafetensorsFile::Impl::read() {
+void SafetensorsReader::read() {
   const std::string_view text = header_text();
-  const auto data = file.bytes().subspan(kLengthBytes + text.size());
+  const auto data = file_->bytes().subspan(kLengthBytes + text.size());
   const json header = parse_header(text);
 
   // (begin, size, name): an empty tensor sorts before the one that begins at the same byte.
@@ -313,53 +309,21 @@ void SafetensorsFile::Impl::read() {
     }
     auto [tensor, begin] = read_tensor(name, object, data);
     order.emplace_back(begin, tensor.bytes.size(), name);
-    tensors.emplace(name, std::move(tensor));
+    add(name, std::move(tensor));
   }
   std::ranges::sort(order);
   std::vector<std::pair<std::uint64_t, std::string>> begins;
   begins.reserve(order.size());
   for (auto& [begin, size, name] : order) begins.emplace_back(begin, std::move(name));
   check_coverage(begins, data.size());
-  if (unaligned == Unaligned::kKeep) return;
-  for (auto& [name, tensor] : tensors) align(tensor);
+  out_.keep(file_);
 }
+
+}  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, Unaligned unaligned)
-    : impl_(std::make_unique<Impl>(path, unaligned)) {
-  impl_->read();
-}
-SafetensorsFile::~SafetensorsFile() = default;
-SafetensorsFile::SafetensorsFile(SafetensorsFile&&) noexcept = default;
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&&) noexcept = default;
-
-const std::filesystem::path& SafetensorsFile::path() const { return impl_->path; }
-
-const std::map<std::string, SafetensorsFile::Tensor>& SafetensorsFile::tensors() const {
-  return impl_->tensors;
-}
-
-const std::map<std::string, std::string>& SafetensorsFile::metadata() const {
-  return impl_->metadata;
-}
-
-const SafetensorsFile::Tensor& SafetensorsFile::at(const std::string& name) const {
-  const auto found = impl_->tensors.find(name);
-  if (found != impl_->tensors.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [known, tensor] : impl_->tensors) names.push_back(known);
-  const std::string nearest = nearest_word(name, names);
-  impl_->fail("has no tensor " + quoted(name) +
-              (nearest.empty() ? "" : "; the nearest is " + quoted(nearest)));
-}
-
-std::span<const float> SafetensorsFile::float32(const std::string& name,
-                                                std::span<const std::int64_t> shape) const {
-  const Tensor& t = at(name);
-  if (t.dtype != "F32" || !std::ranges::equal(t.shape, shape)) {
-    impl_->fail("tensor " + quoted(name) + " is " + t.dtype + " " + to_string(t.shape) +
-                ", expected F32 " + to_string(shape));
-  }
-  return {reinterpret_cast<const float*>(t.bytes.data()), t.bytes.size() / sizeof(float)};
+    : NamedTensors(path) {
+  SafetensorsReader(*this, metadata_, unaligned).read();
 }
 
 }  // namespace pfc

@@ -5,12 +5,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "common/files/atomic_file.h"
+#include "common/files/named_tensors.h"
 
 namespace pfc {
 
@@ -40,36 +40,19 @@ void stream_safetensors(const ByteSink& sink, std::span<const SafetensorsEntry> 
 /// A file open for reading, memory-mapped. The header is bounded and checked: names only once,
 /// sizes that fit dtype and shape, and tensors that cover the data without gap or overlap. Throws
 /// InputError naming file and tensor.
-class SafetensorsFile {
+class SafetensorsFile : public NamedTensors {
  public:
-  struct Tensor {
-    std::string dtype;
-    std::vector<std::int64_t> shape;
-    std::span<const std::byte> bytes;  ///< valid as long as the file object
-    std::uint64_t offset = 0;          ///< in the file
-  };
   /// Other writers may leave tensors at odd addresses. kCopy: those are copied into memory, so that
   /// a span of numbers may begin there. kKeep: nothing is read but the header.
   enum class Unaligned { kCopy, kKeep };
 
   explicit SafetensorsFile(const std::filesystem::path& path,
                            Unaligned unaligned = Unaligned::kCopy);
-  ~SafetensorsFile();
-  SafetensorsFile(SafetensorsFile&&) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  [[nodiscard]] const std::filesystem::path& path() const;
-  [[nodiscard]] const std::map<std::string, Tensor>& tensors() const;
-  [[nodiscard]] const std::map<std::string, std::string>& metadata() const;
-  /// The tensor; throws InputError that names file and tensor, and the nearest name there is.
-  [[nodiscard]] const Tensor& at(const std::string& name) const;
-  /// The tensor as float32 of exactly this shape. Throws InputError with found and expected shape.
-  [[nodiscard]] std::span<const float> float32(const std::string& name,
-                                               std::span<const std::int64_t> shape) const;
+  [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::map<std::string, std::string> metadata_;
 };
 
 }  // namespace pfc

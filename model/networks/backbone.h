@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "common/config/config.h"
-#include "common/files/safetensors.h"
+#include "common/files/named_tensors.h"
 #include "kernels/ops.h"
 
 namespace pfc {
@@ -108,6 +108,8 @@ class Backbone {
   std::int64_t batches_tracked = 0;  ///< num_batches_tracked of every batch norm
 };
 
+/// The networks that make_backbone() knows, kNoNetwork not among them.
+std::vector<std::string> network_names();
 /// Weights start with arcface_torch's distributions, as a function of the seed. ops is borrowed.
 /// Throws InputError for an unknown network, or an image size or dropout that it does not take.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options);
@@ -145,11 +147,11 @@ std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
 /// Throws InputError that names file and tensor where the file is not what export_state_dict()
 /// gives of a backbone with these tensors: one is missing, has another shape, or is unknown and not
 /// one of `ignored`.
-void check_state_dict(const BackboneParameters& parameters, const SafetensorsFile& file,
+void check_state_dict(const BackboneParameters& parameters, const NamedTensors& file,
                       const std::vector<std::string>& ignored = {});
 /// Loads what export_state_dict() gives. Throws as check_state_dict() does, before it changes
 /// anything.
-void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
+void import_state_dict(Ops& ops, Backbone& backbone, const NamedTensors& file,
                        const std::vector<std::string>& ignored = {});
 
 /// A flat tensor that is laid out as the arena (gradients, momentum), as tensors of PyTorch's names
@@ -157,7 +159,7 @@ void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file
 std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& flat,
                                     const std::string& prefix);
 /// Loads what export_flat() gives. Throws InputError as import_state_dict() does.
-void import_flat(Ops& ops, const Arena& arena, const Tensor& flat, const SafetensorsFile& file,
+void import_flat(Ops& ops, const Arena& arena, const Tensor& flat, const NamedTensors& file,
                  const std::string& prefix);
 
 }  // namespace pfc

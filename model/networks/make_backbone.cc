@@ -81,6 +81,12 @@ Tensor batch_of(const BackboneOptions& o) {
   return {nullptr, DType::kUInt8, {o.batch, o.height, o.width, 3}};
 }
 
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const Named& n : kNetworks) names.emplace_back(n.name);
+  return names;
+}
+
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {
   if (is_identity(options)) return make_identity(ops, options);
   NetworkBuilder net(ops, options);

@@ -63,7 +63,7 @@ HostTensor export_parameter(Ops& ops, const Parameter& p, const Tensor& flat,
   return out;
 }
 
-void import_parameter(Ops& ops, const Parameter& p, const Tensor& flat, const SafetensorsFile& file,
+void import_parameter(Ops& ops, const Parameter& p, const Tensor& flat, const NamedTensors& file,
                       const std::string& prefix) {
   const std::span<const float> theirs = file.float32(prefix + p.name, p.torch_shape);
   std::vector<float> ours(theirs.size());
@@ -83,8 +83,8 @@ std::vector<std::string> batches_tracked_names(const std::vector<Parameter>& sta
   return names;
 }
 
-std::int64_t read_batches_tracked(const SafetensorsFile& file, const std::string& name) {
-  const SafetensorsFile::Tensor& tensor = file.at(name);
+std::int64_t read_batches_tracked(const NamedTensors& file, const std::string& name) {
+  const NamedTensors::Tensor& tensor = file.at(name);
   std::int64_t value = 0;
   if (tensor.dtype != "I64" || tensor.bytes.size() != sizeof value) {
     throw InputError(file.path().string() + ": tensor " + name + " is " + tensor.dtype + " of " +
@@ -94,7 +94,7 @@ std::int64_t read_batches_tracked(const SafetensorsFile& file, const std::string
   return value;
 }
 
-void check_no_unknown_tensor(const BackboneParameters& parameters, const SafetensorsFile& file,
+void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTensors& file,
                              const std::vector<std::string>& ignored) {
   std::set<std::string> known(ignored.begin(), ignored.end());
   for (const auto* of : {&parameters.weights, &parameters.state}) {
@@ -120,7 +120,7 @@ std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& 
   return out;
 }
 
-void import_flat(Ops& ops, const Arena& arena, const Tensor& flat, const SafetensorsFile& file,
+void import_flat(Ops& ops, const Arena& arena, const Tensor& flat, const NamedTensors& file,
                  const std::string& prefix) {
   for (const Parameter& p : arena.parameters) import_parameter(ops, p, flat, file, prefix);
 }
@@ -137,7 +137,7 @@ std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone) {
   return out;
 }
 
-void check_state_dict(const BackboneParameters& parameters, const SafetensorsFile& file,
+void check_state_dict(const BackboneParameters& parameters, const NamedTensors& file,
                       const std::vector<std::string>& ignored) {
   check_no_unknown_tensor(parameters, file, ignored);
   for (const auto* of : {&parameters.weights, &parameters.state}) {
@@ -148,7 +148,7 @@ void check_state_dict(const BackboneParameters& parameters, const SafetensorsFil
   }
 }
 
-void import_state_dict(Ops& ops, Backbone& backbone, const SafetensorsFile& file,
+void import_state_dict(Ops& ops, Backbone& backbone, const NamedTensors& file,
                        const std::vector<std::string>& ignored) {
   check_state_dict({backbone.weights.parameters, backbone.state.parameters}, file, ignored);
   backbone.operands_are_current = false;

@@ -16,6 +16,7 @@
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
+#include "common/files/safetensors.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"

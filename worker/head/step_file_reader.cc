@@ -51,15 +51,6 @@ std::vector<path> files_of(std::span<const path> paths) {
   return files;
 }
 
-std::string shape_text(const Shape64& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(size);
-  }
-  return text + "]";
-}
-
 [[noreturn]] void refuse(const SafetensorsFile& file, const std::string& name,
                          const std::string& expected) {
   const SafetensorsFile::Tensor& found = file.at(name);
@@ -81,7 +72,7 @@ std::span<const std::int64_t> read_integers(const SafetensorsFile& file, const s
                                             std::int64_t count) {
   const SafetensorsFile::Tensor& t = file.at(name);
   if (t.dtype != "I64" || t.shape != Shape64{count}) {
-    refuse(file, name, "I64 " + shape_text({count}));
+    refuse(file, name, "I64 " + shape_text(Shape64{count}));
   }
   return {reinterpret_cast<const std::int64_t*>(t.bytes.data()), static_cast<std::size_t>(count)};
 }

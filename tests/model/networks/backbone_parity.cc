@@ -9,6 +9,7 @@
 #include <exception>
 #include <string_view>
 
+#include "common/files/safetensors.h"
 #include "kernels/make_ops.h"
 #include "kernels/owned_tensor.h"
 #include "model/networks/backbone.h"

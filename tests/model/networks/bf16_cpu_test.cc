@@ -2,6 +2,7 @@
 // read.
 #include <gtest/gtest.h>
 
+#include "common/files/safetensors.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "tests/model/networks/backbone_testing.h"
 #include "tests/support/temporary_folder.h"

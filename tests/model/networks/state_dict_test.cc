@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "common/files/safetensors.h"
 #include "tests/model/networks/backbone_testing.h"
 #include "tests/support/temporary_folder.h"
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "common/error.h"
+#include "common/files/safetensors.h"
 #include "tests/support/counting_ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"

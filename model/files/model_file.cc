@@ -1,0 +1,189 @@
+#include "model/files/model_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "common/files/safetensors.h"
+#include "kernels/make_ops.h"
+#include "kernels/math/bfloat16.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::string_view kCentres = "centres";
+constexpr std::string_view kRunningVariance = ".running_var";
+
+/// Where the layers behind the last convolution say the sizes of a network.
+struct LastLayers {
+  const char* linear;  ///< [D, anything]
+  const char*
+      places;  ///< its last dimensions, without `channels`, are the places of the last image
+  std::int64_t channels;
+};
+constexpr std::array<LastLayers, 2> kLastLayers = {
+    {{"fc.weight", "fc.weight", 512},  // iresnet: [D, 512 * H/16 * W/16]
+     {"features.layers.2.weight", "features.layers.0.layers.0.weight",
+      1}}};  // [512, 1, H/16, W/16]
+
+template <typename Number>
+std::vector<std::byte> as_float32(const NamedTensors::Tensor& tensor, float (*convert)(Number)) {
+  const std::size_t count = tensor.bytes.size() / sizeof(Number);
+  std::vector<std::byte> out(count * sizeof(float));
+  for (std::size_t i = 0; i < count; ++i) {
+    Number number;
+    std::memcpy(&number, tensor.bytes.data() + i * sizeof number, sizeof number);
+    const float value = convert(number);
+    std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
+  }
+  return out;
+}
+
+/// Nothing where the tensor is float32 already, or holds no floating-point numbers.
+std::optional<std::vector<std::byte>> converted(const NamedTensors::Tensor& tensor) {
+  if (tensor.dtype == "F64") {
+    return as_float32<double>(tensor, [](double x) { return static_cast<float>(x); });
+  }
+  if (tensor.dtype == "F16") {
+    return as_float32<_Float16>(tensor, [](_Float16 x) { return static_cast<float>(x); });
+  }
+  if (tensor.dtype == "BF16") return as_float32<BFloat16>(tensor, float_of);
+  return std::nullopt;
+}
+
+void convert_to_float32(NamedTensors& table) {
+  const auto tensors = table.tensors();  // a copy of the views
+  for (const auto& [name, tensor] : tensors) {
+    if (auto bytes = converted(tensor)) {
+      table.add_owned(name, "F32", tensor.shape, std::move(*bytes));
+    }
+  }
+}
+
+/// Files that do not come from PyTorch, and old ones, do not count batches.
+void add_missing_counters(NamedTensors& table) {
+  const auto tensors = table.tensors();
+  for (const auto& [name, tensor] : tensors) {
+    if (!name.ends_with(kRunningVariance)) continue;
+    const std::string counter =
+        name.substr(0, name.size() - kRunningVariance.size()) + ".num_batches_tracked";
+    if (tensors.contains(counter)) continue;
+    table.add_owned(counter, "I64", {}, std::vector<std::byte>(sizeof(std::int64_t)));
+  }
+}
+
+WeightsFile read_safetensors(const std::filesystem::path& path) {
+  const SafetensorsFile file(path);
+  NamedTensors state_dict = file;
+  NamedTensors others =
+      state_dict.extract([](const std::string& name) { return name == kCentres; });
+  return {.format = "safetensors",
+          .state_dict = std::move(state_dict),
+          .others = std::move(others),
+          .about = file.metadata()};
+}
+
+/// Checks that the number can be an image's side, which is 16 times a side of the last image.
+std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels) {
+  constexpr std::int64_t kMostSide = 64;  // 1,024 pixels
+  const auto side = static_cast<std::int64_t>(
+      std::lround(std::sqrt(static_cast<double>(places) / static_cast<double>(channels))));
+  if (side < 1 || side > kMostSide || side * side * channels != places) return std::nullopt;
+  return 16 * side;
+}
+
+/// Everything but the name. Nothing where there are no last layers of a network.
+std::optional<BackboneOptions> sizes_of(const NamedTensors& table) {
+  constexpr std::int64_t kMostDimensions = 1 << 16;
+  for (const LastLayers& last : kLastLayers) {
+    const auto linear = table.tensors().find(last.linear);
+    const auto places = table.tensors().find(last.places);
+    if (linear == table.tensors().end() || places == table.tensors().end()) continue;
+    const std::vector<std::int64_t>& of = places->second.shape;
+    if (linear->second.shape.size() != 2 || of.size() < 2 || of[0] < 1) continue;
+    const std::int64_t dimensions = linear->second.shape[0];
+    const auto bytes = static_cast<std::int64_t>(places->second.bytes.size() / sizeof(float));
+    const auto side = image_side(bytes / of[0], last.channels);
+    if (!side || dimensions < 1 || dimensions > kMostDimensions) continue;
+    return BackboneOptions{.batch = 1,
+                           .embedding_size = dimensions,
+                           .height = *side,
+                           .width = *side,
+                           .training = false};
+  }
+  return std::nullopt;
+}
+
+/// Of the tensors of a network, how many the table has with the same shape.
+std::size_t fitting(const BackboneParameters& parameters, const NamedTensors& table) {
+  std::size_t count = 0;
+  for (const auto* of : {&parameters.weights, &parameters.state}) {
+    for (const Parameter& p : *of) {
+      const auto found = table.tensors().find(p.name);
+      if (found != table.tensors().end() && found->second.shape == p.torch_shape) ++count;
+    }
+  }
+  return count;
+}
+
+/// The network that has the most tensors in common with the table, and of these the fewest others.
+BackboneOptions recognise(const NamedTensors& table) {
+  std::optional<BackboneOptions> options = sizes_of(table);
+  if (!options) {
+    throw InputError(table.path().string() +
+                     ": no known network: it has neither fc.weight nor features.layers.2.weight in "
+                     "a size that fits; expected a state dict with the tensor names of "
+                     "arcface_torch's iresnet or mobilefacenet");
+  }
+  const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  BackboneParameters best;
+  std::string best_name;
+  std::tuple<std::size_t, std::ptrdiff_t> best_score;  // tensors in common, minus the others
+  for (const std::string& name : network_names()) {
+    options->network = name;
+    BackboneParameters parameters = backbone_parameters(*ops, *options);
+    const std::size_t common = fitting(parameters, table);
+    const std::size_t all = parameters.weights.size() + parameters.state.size();
+    const std::tuple score{common, static_cast<std::ptrdiff_t>(common - all)};
+    if (score <= best_score) continue;
+    best_score = score;
+    best_name = name;
+    best = std::move(parameters);
+  }
+  options->network = best_name;
+  check_state_dict(best, table);
+  return *options;
+}
+
+}  // namespace
+
+WeightsFile read_weights(const std::filesystem::path& path) {
+  WeightsFile file = read_safetensors(path);
+  convert_to_float32(file.state_dict);
+  convert_to_float32(file.others);
+  add_missing_counters(file.state_dict);
+  return file;
+}
+
+ModelFile read_model(const std::filesystem::path& path) {
+  ModelFile model{.weights = read_weights(path), .options = {}};
+  model.options = recognise(model.weights.state_dict);
+  return model;
+}
+
+std::unique_ptr<Backbone> make_backbone(Ops& ops, const ModelFile& model, std::int64_t batch) {
+  BackboneOptions options = model.options;
+  options.batch = batch;
+  std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
+  import_state_dict(ops, *backbone, model.weights.state_dict);
+  return backbone;
+}
+
+}  // namespace pfc

@@ -1,0 +1,115 @@
+#include "model/files/model_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "common/files/safetensors.h"
+#include "kernels/make_ops.h"
+#include "tests/support/device_values.h"
+#include "tests/support/error_message.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pfc {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ModelFiles : public ::testing::Test {
+ protected:
+  std::vector<HostTensor> state_dict(const std::string& network, std::int64_t side = 32) {
+    backbone_ = make_backbone(*ops_, {.network = network,
+                                      .batch = 1,
+                                      .embedding_size = 24,
+                                      .height = side,
+                                      .width = side,
+                                      .seed = 3,
+                                      .training = false});
+    return export_state_dict(*ops_, *backbone_);
+  }
+
+  std::filesystem::path written(const std::vector<HostTensor>& tensors) {
+    std::vector<SafetensorsEntry> entries;
+    for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
+    write_safetensors(folder_ / "m.safetensors", entries);
+    return folder_ / "m.safetensors";
+  }
+
+  std::unique_ptr<Ops> ops_ = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  std::unique_ptr<Backbone> backbone_;  // of the last state_dict()
+  TemporaryFolder folder_;
+};
+
+TEST_F(ModelFiles, NetworkAndSizesAreRecognisedByTensors) {
+  for (const std::string network : {"r18", "r34", "mbf", "mbf_large"}) {
+    const std::int64_t side = network == "mbf" ? 48 : 32;
+    const ModelFile model = read_model(written(state_dict(network, side)));
+    EXPECT_EQ(model.weights.format, "safetensors");
+    EXPECT_EQ(model.options.network, network);
+    EXPECT_EQ(model.options.embedding_size, 24);
+    EXPECT_EQ(model.options.height, side);
+    EXPECT_EQ(model.options.width, side);
+    EXPECT_EQ(model.channel_order, ChannelOrder::kRgb);
+  }
+}
+
+TEST_F(ModelFiles, BackboneForInferenceHasTheFilesWeights) {
+  const ModelFile model = read_model(written(state_dict("r18")));
+  const auto backbone = make_backbone(*ops_, model, /*batch=*/3);
+  EXPECT_EQ(backbone->input().shape[0], 3);
+  EXPECT_EQ(backbone->gradient_buffer, nullptr);
+  EXPECT_EQ(to_host(*ops_, backbone->weights.flat()), to_host(*ops_, backbone_->weights.flat()));
+}
+
+TEST_F(ModelFiles, CentresAreNoPartOfTheNetwork) {
+  std::vector<HostTensor> tensors = state_dict("mbf");
+  tensors.push_back({"centres", "F32", {2, 24}, std::vector<std::byte>(2 * 24 * 4)});
+  const ModelFile model = read_model(written(tensors));
+  EXPECT_FALSE(model.weights.state_dict.tensors().contains("centres"));
+  EXPECT_EQ(model.weights.others.at("centres").shape, (std::vector<std::int64_t>{2, 24}));
+}
+
+TEST_F(ModelFiles, MissingCountersAreZero) {
+  std::vector<HostTensor> tensors = state_dict("mbf");
+  std::erase_if(tensors, [](const HostTensor& t) { return t.dtype == "I64"; });
+  EXPECT_EQ(make_backbone(*ops_, read_model(written(tensors)), 1)->batches_tracked, 0);
+}
+
+TEST_F(ModelFiles, OtherFloatingPointTypesBecomeFloat32) {
+  // 1.5 and -2 as bfloat16, float16 and float64.
+  const std::uint16_t bf16[] = {0x3fc0, 0xc000}, f16[] = {0x3e00, 0xc000};
+  const double f64[] = {1.5, -2};
+  const std::vector<SafetensorsEntry> entries = {
+      {"bf16", "BF16", {2}, std::as_bytes(std::span(bf16))},
+      {"f16", "F16", {2}, std::as_bytes(std::span(f16))},
+      {"f64", "F64", {2}, std::as_bytes(std::span(f64))}};
+  write_safetensors(folder_ / "types", entries);
+  const WeightsFile file = read_weights(folder_ / "types");
+  for (const SafetensorsEntry& e : entries) {
+    const auto values = file.state_dict.float32(e.name, e.shape);
+    EXPECT_EQ(std::vector<float>(values.begin(), values.end()), (std::vector<float>{1.5f, -2.f}))
+        << e.name;
+  }
+}
+
+TEST_F(ModelFiles, TensorThatDoesNotBelongToTheNetworkIsNamed) {
+  std::vector<HostTensor> tensors = state_dict("mbf");
+  tensors.push_back({"layers.9.weight", "F32", {1}, std::vector<std::byte>(4)});
+  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(tensors)); }),
+              HasSubstr("tensor layers.9.weight is not of this network"));
+  tensors.pop_back();
+  std::erase_if(tensors, [](const HostTensor& t) { return t.name == "conv_sep.layers.0.weight"; });
+  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(tensors)); }),
+              HasSubstr("has no tensor 'conv_sep.layers.0.weight'"));
+}
+
+TEST_F(ModelFiles, FileWithoutANetworkIsRefused) {
+  EXPECT_THAT(testing::message_of<InputError>([&] {
+                read_model(written({{"x", "F32", {0}, {}}}));
+              }),
+              HasSubstr("m.safetensors: no known network"));
+}
+
+}  // namespace
+}  // namespace pfc
