@@ -20,7 +20,7 @@ build=(
   g++ cmake ninja-build ccache pkg-config
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libboost-context-dev nlohmann-json3-dev prometheus-cpp-dev
-  libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
+  libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev zlib1g-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
   libhwloc-dev liburing-dev
 )
 # libopenblas0-pthread: without it PyTorch multiplies matrices several times more slowly.

@@ -1,8 +1,7 @@
-// Reads Python pickles of the kinds of values that verification .bin files hold: lists, tuples,
-// bytes, text, numbers, flags and numpy arrays of bytes. It knows only the opcodes of these
-// (protocols 2 to 5, and files of Python 2) and the few names that pickles of numpy arrays contain.
-// It refuses every other pickle, and never runs code. Python's Lib/pickletools.py describes the
-// opcodes.
+// Reads Python pickles of the kinds of values that verification .bin files hold (lists, tuples,
+// bytes, text, numbers, flags and numpy arrays of bytes), and those of PyTorch's files. It knows
+// only the opcodes of these (protocols 2 to 5, and files of Python 2) and the few names that they
+// contain, and never runs code. Python's Lib/pickletools.py describes the opcodes.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,12 @@ struct PickleValue {
     kSequence,  ///< number: index into sequences; a list or a tuple
     kArray,     ///< number: index into arrays
     kDtype,     ///< bytes: "u1"
-    kGlobal,    ///< number: index of one of the known names
+    kGlobal,  ///< number: index of one of the known names; of PyTorch: bytes, "torch.FloatStorage"
+    // Of PyTorch's files alone.
+    kDict,     ///< number: index into sequences, which has keys and values in turn
+    kStorage,  ///< number: index into sequences: ("storage", type, key, location, elements)
+    kTensor,   ///< number: index into sequences: (storage, offset, size, stride, ...)
+    kOpaque,   ///< an object of a type that is not known; bytes: its name
   };
   Kind kind = Kind::kNone;
   std::int64_t number = 0;
@@ -44,14 +48,22 @@ struct PickleArray {
   std::span<const std::byte> bytes;
 };
 
+/// Which pickles are expected.
+enum class PickleDialect {
+  kVerificationSet,  ///< refuses names that it does not know
+  kTorch,            ///< objects of types that it does not know become kOpaque
+};
+
 /// A parsed pickle. Its memory is limited by the size of the file: bytes are views of the file, and
 /// the number of values has a limit.
 class Pickle {
  public:
   /// `file` is borrowed. Throws InputError that begins with `origin` and names offset and opcode.
-  Pickle(std::string_view origin, std::span<const std::byte> file);
+  Pickle(std::string_view origin, std::span<const std::byte> file,
+         PickleDialect dialect = PickleDialect::kVerificationSet);
 
   [[nodiscard]] const PickleValue& root() const { return root_; }
+  /// REQUIRES: a kind whose number is an index into sequences.
   [[nodiscard]] const std::vector<PickleValue>& sequence(const PickleValue& v) const;
   [[nodiscard]] const PickleArray& array(const PickleValue& v) const;
 

@@ -78,8 +78,8 @@ void PickleMachine::run() {
     const auto opcode = take_integer<std::uint8_t>();
     if (opcode == kStop) break;
     if (!run_constant(opcode) && !run_bytes(opcode) && !run_sequence(opcode) && !run_memo(opcode) &&
-        !run_object(opcode)) {
-      fail("an opcode that verification files do not need");
+        !run_object(opcode) && !(dialect_ == PickleDialect::kTorch && run_torch(opcode))) {
+      fail(fmt::format("an opcode that {} do not need", expected_files()));
     }
   }
   out_.root_ = pop();
@@ -229,12 +229,18 @@ bool PickleMachine::run_object(std::uint8_t opcode) {
   }
 }
 
-/// Moves the values from `first` on into the list below them.
 void PickleMachine::append_to_list(std::size_t first) {
+  append_to(first, Kind::kSequence, "appends to what is no list");
+}
+
+/// Moves the values from `first` on into the list or dict below them. An object that is not known
+/// takes them and forgets them.
+void PickleMachine::append_to(std::size_t first, Kind kind, const char* wrong) {
   if (first == 0 || first >= stack_.size() + 1) fail("nothing to append to");
   const Values values = pop_top(stack_.size() - first);
   const PickleValue list = stack_.back();
-  if (list.kind != Kind::kSequence) fail("appends to what is no list");
+  if (list.kind == Kind::kOpaque) return;
+  if (list.kind != kind) fail(wrong);
   count_values(values.size());
   Values& items = out_.sequences_[static_cast<std::size_t>(list.number)];
   items.insert(items.end(), values.begin(), values.end());
@@ -290,15 +296,16 @@ std::string_view PickleMachine::take_line() {
 }
 
 void PickleMachine::push(PickleValue value) {
-  if (stack_.size() >= kMaxStack) fail("more values at once than verification files hold");
+  if (stack_.size() >= kMaxStack)
+    fail(fmt::format("more values at once than {} hold", expected_files()));
   stack_.push_back(value);
 }
 
-void PickleMachine::push_sequence(Values values) {
+void PickleMachine::push_sequence(Values values, Kind kind) {
   count_values(values.size() + 1);
   out_.sequences_.push_back(std::move(values));
   const auto index = static_cast<std::int64_t>(out_.sequences_.size()) - 1;
-  push({.kind = Kind::kSequence, .number = index, .bytes = {}});
+  push({.kind = kind, .number = index, .bytes = {}});
 }
 
 PickleValue PickleMachine::pop() { return pop_top(1).front(); }
@@ -335,7 +342,7 @@ void PickleMachine::memoize(std::uint32_t slot) {
 
 void PickleMachine::count_values(std::size_t more) {
   values_ += more;
-  if (values_ > kMaxValues) fail("more values than verification files hold");
+  if (values_ > kMaxValues) fail(fmt::format("more values than {} hold", expected_files()));
 }
 
 void PickleMachine::fail(const std::string& what) const {
@@ -346,12 +353,15 @@ void PickleMachine::fail(const std::string& what) const {
                                static_cast<unsigned>(file_[opcode_position_]), what));
 }
 
-Pickle::Pickle(std::string_view origin, std::span<const std::byte> file) {
-  PickleMachine(origin, file, *this).run();
+Pickle::Pickle(std::string_view origin, std::span<const std::byte> file, PickleDialect dialect) {
+  PickleMachine(origin, file, dialect, *this).run();
 }
 
 const std::vector<PickleValue>& Pickle::sequence(const PickleValue& v) const {
-  check(v.kind == PickleValue::Kind::kSequence, "Pickle: no sequence");
+  using Kind = PickleValue::Kind;
+  check(v.kind == Kind::kSequence || v.kind == Kind::kDict || v.kind == Kind::kStorage ||
+            v.kind == Kind::kTensor,
+        "Pickle: no sequence");
   return sequences_[static_cast<std::size_t>(v.number)];
 }
 

@@ -15,8 +15,9 @@ namespace pfc {
 
 class PickleMachine {
  public:
-  PickleMachine(std::string_view origin, std::span<const std::byte> file, Pickle& out)
-      : origin_(origin), file_(file), out_(out) {}
+  PickleMachine(std::string_view origin, std::span<const std::byte> file, PickleDialect dialect,
+                Pickle& out)
+      : origin_(origin), file_(file), dialect_(dialect), out_(out) {}
 
   /// Reads up to STOP. The value that is left on the stack becomes the root.
   void run();
@@ -31,11 +32,15 @@ class PickleMachine {
   bool run_sequence(std::uint8_t opcode);
   bool run_memo(std::uint8_t opcode);
   bool run_object(std::uint8_t opcode);
+  bool run_torch(std::uint8_t opcode);  ///< those that only PyTorch's files have
 
   void append_to_list(std::size_t first);
+  void append_to(std::size_t first, Kind kind, const char* wrong);
   void push_global(std::string_view module, std::string_view name);
   void reduce();
   void build();
+  void push_torch_global(std::string_view module, std::string_view name);
+  void reduce_torch();
   PickleValue encode_latin1(const Values& arguments);
   PickleValue make_array(const PickleArray& array);
   [[nodiscard]] PickleArray filled_array(const PickleValue& shape, const PickleValue& dtype,
@@ -51,7 +56,7 @@ class PickleMachine {
 
   // The stack.
   void push(PickleValue value);
-  void push_sequence(Values values);
+  void push_sequence(Values values, Kind kind = Kind::kSequence);
   PickleValue pop();
   Values pop_top(std::size_t count);
   std::size_t pop_mark();  ///< where on the stack the values after the mark begin
@@ -59,10 +64,14 @@ class PickleMachine {
   void memoize(std::uint32_t slot);
   void count_values(std::size_t more);
 
+  [[nodiscard]] const char* expected_files() const {
+    return dialect_ == PickleDialect::kTorch ? "PyTorch's files" : "verification files";
+  }
   [[noreturn]] void fail(const std::string& what) const;
 
   std::string_view origin_;
   std::span<const std::byte> file_;
+  const PickleDialect dialect_;
   Pickle& out_;
   std::size_t position_ = 0;
   std::size_t opcode_position_ = 0;

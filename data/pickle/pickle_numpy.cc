@@ -43,6 +43,7 @@ std::string printable(std::string_view text) {
 }  // namespace
 
 void PickleMachine::push_global(std::string_view module, std::string_view name) {
+  if (dialect_ == PickleDialect::kTorch) return push_torch_global(module, name);
   for (const KnownName& known : kKnownNames) {
     if (known.module != module || known.name != name) continue;
     push({.kind = Kind::kGlobal, .number = static_cast<std::int64_t>(known.id), .bytes = {}});
@@ -55,6 +56,7 @@ void PickleMachine::push_global(std::string_view module, std::string_view name) 
 }
 
 void PickleMachine::reduce() {
+  if (dialect_ == PickleDialect::kTorch) return reduce_torch();
   const Values operands = pop_top(2);
   const PickleValue& callable = operands[0];
   if (callable.kind != Kind::kGlobal) fail("calls what is no function");
@@ -95,7 +97,8 @@ void PickleMachine::build() {
   const Values operands = pop_top(2);
   const PickleValue object = operands[0];
   push(object);
-  if (object.kind == Kind::kDtype) return;
+  // What PyTorch gives a dict of tensors beside its items (_metadata) is not needed.
+  if (object.kind == Kind::kDtype || dialect_ == PickleDialect::kTorch) return;
   if (object.kind != Kind::kArray) fail("builds what is no numpy array");
   const Values& state = tuple(operands[1], 5);
   out_.arrays_[static_cast<std::size_t>(object.number)] =

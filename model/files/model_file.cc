@@ -3,23 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <optional>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/error.h"
-#include "common/files/safetensors.h"
 #include "kernels/make_ops.h"
-#include "kernels/math/bfloat16.h"
 
 namespace pfc {
 namespace {
-
-constexpr std::string_view kCentres = "centres";
-constexpr std::string_view kRunningVariance = ".running_var";
 
 /// Where the layers behind the last convolution say the sizes of a network.
 struct LastLayers {
@@ -32,63 +25,6 @@ constexpr std::array<LastLayers, 2> kLastLayers = {
     {{"fc.weight", "fc.weight", 512},  // iresnet: [D, 512 * H/16 * W/16]
      {"features.layers.2.weight", "features.layers.0.layers.0.weight",
       1}}};  // [512, 1, H/16, W/16]
-
-template <typename Number>
-std::vector<std::byte> as_float32(const NamedTensors::Tensor& tensor, float (*convert)(Number)) {
-  const std::size_t count = tensor.bytes.size() / sizeof(Number);
-  std::vector<std::byte> out(count * sizeof(float));
-  for (std::size_t i = 0; i < count; ++i) {
-    Number number;
-    std::memcpy(&number, tensor.bytes.data() + i * sizeof number, sizeof number);
-    const float value = convert(number);
-    std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
-  }
-  return out;
-}
-
-/// Nothing where the tensor is float32 already, or holds no floating-point numbers.
-std::optional<std::vector<std::byte>> converted(const NamedTensors::Tensor& tensor) {
-  if (tensor.dtype == "F64") {
-    return as_float32<double>(tensor, [](double x) { return static_cast<float>(x); });
-  }
-  if (tensor.dtype == "F16") {
-    return as_float32<_Float16>(tensor, [](_Float16 x) { return static_cast<float>(x); });
-  }
-  if (tensor.dtype == "BF16") return as_float32<BFloat16>(tensor, float_of);
-  return std::nullopt;
-}
-
-void convert_to_float32(NamedTensors& table) {
-  const auto tensors = table.tensors();  // a copy of the views
-  for (const auto& [name, tensor] : tensors) {
-    if (auto bytes = converted(tensor)) {
-      table.add_owned(name, "F32", tensor.shape, std::move(*bytes));
-    }
-  }
-}
-
-/// Files that do not come from PyTorch, and old ones, do not count batches.
-void add_missing_counters(NamedTensors& table) {
-  const auto tensors = table.tensors();
-  for (const auto& [name, tensor] : tensors) {
-    if (!name.ends_with(kRunningVariance)) continue;
-    const std::string counter =
-        name.substr(0, name.size() - kRunningVariance.size()) + ".num_batches_tracked";
-    if (tensors.contains(counter)) continue;
-    table.add_owned(counter, "I64", {}, std::vector<std::byte>(sizeof(std::int64_t)));
-  }
-}
-
-WeightsFile read_safetensors(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
-  NamedTensors state_dict = file;
-  NamedTensors others =
-      state_dict.extract([](const std::string& name) { return name == kCentres; });
-  return {.format = "safetensors",
-          .state_dict = std::move(state_dict),
-          .others = std::move(others),
-          .about = file.metadata()};
-}
 
 /// Checks that the number can be an image's side, which is 16 times a side of the last image.
 std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels) {
@@ -163,14 +99,6 @@ BackboneOptions recognise(const NamedTensors& table) {
 }
 
 }  // namespace
-
-WeightsFile read_weights(const std::filesystem::path& path) {
-  WeightsFile file = read_safetensors(path);
-  convert_to_float32(file.state_dict);
-  convert_to_float32(file.others);
-  add_missing_counters(file.state_dict);
-  return file;
-}
 
 ModelFile read_model(const std::filesystem::path& path) {
   ModelFile model{.weights = read_weights(path), .options = {}};

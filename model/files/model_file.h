@@ -1,29 +1,18 @@
-// Reads networks from files: safetensors files with arcface_torch's tensor names.
+// Reads networks from files, and finds out which they are.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <string>
 
-#include "common/files/named_tensors.h"
 #include "kernels/ops.h"
+#include "model/files/weights_file.h"
 #include "model/networks/backbone.h"
 
 namespace pfc {
 
 /// In which order a network reads the colours of a pixel.
 enum class ChannelOrder { kRgb, kBgr };
-
-/// What a file of weights holds. The tensors may be views of the mapped file.
-struct WeightsFile {
-  std::string format;       ///< "safetensors"
-  NamedTensors state_dict;  ///< of the network, in arcface_torch's names: F32; num_batches_tracked
-                            ///< of every batch norm is I64 and 0 where the file lacks it
-  NamedTensors others;      ///< what is no part of the network: "centres" [C, D]
-  nlohmann::json about;     ///< what else the file says, as an object: {"network": "r50"}
-};
 
 /// A network that can be run.
 struct ModelFile {
@@ -34,10 +23,6 @@ struct ModelFile {
   /// the first convolution.
   ChannelOrder channel_order = ChannelOrder::kRgb;
 };
-
-/// Reads a file of any known format. Throws InputError that names the file, and the tensor or
-/// member. Does not check that the tensors are those of a network.
-WeightsFile read_weights(const std::filesystem::path& path);
 
 /// Reads a file and finds out the network, its embedding and image size from the names and shapes
 /// of the tensors. Throws InputError as read_weights() does, and where the tensors are not exactly
