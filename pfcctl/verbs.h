@@ -18,6 +18,7 @@ void add_config_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
 void add_drain_verb(CLI::App& pfcctl);
 void add_logs_verb(CLI::App& pfcctl);
+void add_model_verb(CLI::App& pfcctl);
 void add_plan_verb(CLI::App& pfcctl);
 void add_queue_verb(CLI::App& pfcctl);
 void add_replay_verb(CLI::App& pfcctl);

@@ -1,5 +1,7 @@
 #include "worker/training_session.h"
 
+#include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@
 #include "data/job_data.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/fetch_checkpoint.h"
 #include "worker/gradients/make_grad_reducer.h"
@@ -348,11 +351,38 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
   return true;
 }
 
+// Where the output folder holds one of arcface_torch and none of ours.
+std::string TrainingSession::convert_foreign_checkpoint() {
+  std::string message;
+  on_rank_zero(*input_comm, [&] {
+    if (!job.resume || newest_checkpoint(job.output)) return;
+    const auto files = arcface_checkpoint_files(job.output);
+    if (files.empty()) return;
+    const BackboneParameters parameters{.weights = backbone->weights.parameters,
+                                        .state = backbone->state.parameters};
+    const auto folder = convert_arcface_checkpoint(files, parameters,
+                                                   {.network = job.network,
+                                                    .embedding_size = job.embedding_size,
+                                                    .classes = job.num_classes,
+                                                    .optimizer = job.optimizer},
+                                                   {.job_id = job_id,
+                                                    .trained = {.planned = plan.batch},
+                                                    .classes = job.num_classes,
+                                                    .embedding_size = job.embedding_size,
+                                                    .job = job_json},
+                                                   job.num_image, job.output);
+    message =
+        fmt::format("wrote {} from {} of arcface_torch; ", folder.string(),
+                    counted(static_cast<long long>(files.size()), "checkpoint_gpu_*.pt file"));
+  });
+  return message;
+}
+
 void TrainingSession::load_weights(SnapshotStore* store) {
-  std::string fetched;
+  std::string fetched = convert_foreign_checkpoint();
   if (!output_links.shared()) {
-    fetched = fetch_newest_checkpoint(*input_comm, checkpoint_options());
-    if (!fetched.empty()) fetched += "; ";
+    const std::string copied = fetch_newest_checkpoint(*input_comm, checkpoint_options());
+    if (!copied.empty()) fetched += copied + "; ";
   }
   // A later generation goes on from the checkpoint of an earlier one, but not from that of another
   // job: the first one may have had no time to see it, or it lies on another host.
@@ -371,8 +401,12 @@ void TrainingSession::load_weights(SnapshotStore* store) {
     return;
   }
   if (!job.init_from.empty()) {
-    init_from(job.init_from, state());
+    const std::vector<std::string> left = init_from(job.init_from, state());
     start_message = "weights from " + job.init_from.string();
+    if (!left.empty()) {
+      start_message += fmt::format(" but for {}, which do not fit and stay as initialised",
+                                   fmt::join(left, "; "));
+    }
   } else {
     start_message = "weights from seed " + std::to_string(job.seed);
   }

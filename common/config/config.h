@@ -99,7 +99,7 @@ struct JobConfig {
   std::uint64_t seed = 2048;
   std::int64_t num_workers = 2;  ///< decoding threads of a worker
   bool resume = false;
-  std::filesystem::path init_from;  ///< safetensors file
+  std::filesystem::path init_from;  ///< file of weights (model/files/weights_file.h)
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;

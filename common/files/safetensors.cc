@@ -172,15 +172,6 @@ std::string_view SafetensorsReader::header_text() const {
   }
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
-  constexpr std::string_view kZip = "PK\x03\x04";
-  if (std::memcmp(bytes.data(), kZip.data(), kZip.size()) == 0) {
-    fail(
-        "a zip file, as PyTorch writes them, and not a safetensors file; convert it with python3 "
-        "-c "
-        "\"import torch, safetensors.torch as s; "
-        "s.save_file({k: v.contiguous() for k, v in torch.load('model.pt', map_location='cpu', "
-        "weights_only=True).items()}, 'model.safetensors')\"");
-  }
   if (length > kMaxHeader || length > bytes.size() - kLengthBytes) {
     fail("not a safetensors file, or cut off: its header claims " + std::to_string(length) +
          " bytes, the file has " + std::to_string(bytes.size()));

@@ -69,8 +69,27 @@ std::size_t fitting(const BackboneParameters& parameters, const NamedTensors& ta
   return count;
 }
 
+/// Networks that others publish and that are not among network_names(), by one of their tensors.
+struct ForeignNetwork {
+  const char* tensor;
+  const char* name;
+};
+constexpr std::array<ForeignNetwork, 2> kForeignNetworks = {
+    {{"input_layer.0.weight", "the network of AdaFace and CVLface (ir_50, ir_101)"},
+     {"patch_embed.proj.weight", "a vision transformer"}}};
+
+void refuse_foreign_network(const NamedTensors& table) {
+  for (const ForeignNetwork& foreign : kForeignNetworks) {
+    if (!table.tensors().contains(foreign.tensor)) continue;
+    throw InputError(table.path().string() + ": holds " + foreign.name +
+                     ", which pfc does not have yet; take a file of arcface_torch's iresnet or "
+                     "mobilefacenet");
+  }
+}
+
 /// The network that has the most tensors in common with the table, and of these the fewest others.
 BackboneOptions recognise(const NamedTensors& table) {
+  refuse_foreign_network(table);
   std::optional<BackboneOptions> options = sizes_of(table);
   if (!options) {
     throw InputError(table.path().string() +

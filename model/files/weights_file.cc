@@ -42,7 +42,9 @@ std::optional<std::vector<std::byte>> converted(const NamedTensors::Tensor& tens
   if (tensor.dtype == "F16") {
     return as_float32<_Float16>(tensor, [](_Float16 x) { return static_cast<float>(x); });
   }
-  if (tensor.dtype == "BF16") return as_float32<BFloat16>(tensor, float_of);
+  if (tensor.dtype == "BF16") {
+    return as_float32<BFloat16>(tensor, [](BFloat16 x) { return float_of(x); });
+  }
   return std::nullopt;
 }
 

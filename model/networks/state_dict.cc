@@ -110,6 +110,14 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
   }
 }
 
+/// Whether the tensor is one of the last layers and has another shape in the file.
+bool is_left(const Parameter& p, const NamedTensors& file) {
+  if (!p.name.starts_with("fc.") && !p.name.starts_with("features.")) return false;
+  const auto found = file.tensors().find(p.name);
+  return found != file.tensors().end() && found->second.dtype == "F32" &&
+         found->second.shape != p.torch_shape;
+}
+
 }  // namespace
 
 std::vector<HostTensor> export_flat(Ops& ops, const Arena& arena, const Tensor& flat,
@@ -137,29 +145,46 @@ std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone) {
   return out;
 }
 
-void check_state_dict(const BackboneParameters& parameters, const NamedTensors& file,
-                      const std::vector<std::string>& ignored) {
+std::vector<std::string> check_state_dict(const BackboneParameters& parameters,
+                                          const NamedTensors& file,
+                                          const std::vector<std::string>& ignored,
+                                          LastLayers last) {
   check_no_unknown_tensor(parameters, file, ignored);
+  std::vector<std::string> left;
   for (const auto* of : {&parameters.weights, &parameters.state}) {
-    for (const Parameter& p : *of) (void)file.float32(p.name, p.torch_shape);
+    for (const Parameter& p : *of) {
+      if (last == LastLayers::kMayDiffer && is_left(p, file)) {
+        left.push_back(p.name + " " + shape_text(file.at(p.name).shape) + ", here " +
+                       shape_text(p.torch_shape));
+      } else {
+        (void)file.float32(p.name, p.torch_shape);
+      }
+    }
   }
   for (const std::string& name : batches_tracked_names(parameters.state)) {
     (void)read_batches_tracked(file, name);
   }
+  return left;
 }
 
-void import_state_dict(Ops& ops, Backbone& backbone, const NamedTensors& file,
-                       const std::vector<std::string>& ignored) {
-  check_state_dict({backbone.weights.parameters, backbone.state.parameters}, file, ignored);
+std::vector<std::string> import_state_dict(Ops& ops, Backbone& backbone, const NamedTensors& file,
+                                           const std::vector<std::string>& ignored,
+                                           LastLayers last) {
+  std::vector<std::string> left = check_state_dict(
+      {backbone.weights.parameters, backbone.state.parameters}, file, ignored, last);
   backbone.operands_are_current = false;
-  import_flat(ops, backbone.weights, backbone.weights.flat(), file, "");
-  import_flat(ops, backbone.state, backbone.state.flat(), file, "");
+  for (const Arena* arena : {&backbone.weights, &backbone.state}) {
+    for (const Parameter& p : arena->parameters) {
+      if (!is_left(p, file)) import_parameter(ops, p, arena->flat(), file, "");
+    }
+  }
   // PyTorch counts for each batch norm, and they are all equal unless layers were swapped by hand;
   // with a constant momentum the number changes nothing.
   backbone.batches_tracked = 0;
   for (const std::string& name : batches_tracked_names(backbone.state.parameters)) {
     backbone.batches_tracked = std::max(backbone.batches_tracked, read_batches_tracked(file, name));
   }
+  return left;
 }
 
 }  // namespace pfc

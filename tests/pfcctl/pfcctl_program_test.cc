@@ -59,6 +59,13 @@ TEST(Pfcctl, ImportsAConfigurationOfArcfaceTorch) {
   expect_refused("config import " + file.string(), "wf42m_vit_b.py:1: 'import os': ");
 }
 
+TEST(Pfcctl, ModelInfoNamesTheFileThatHoldsNoNetwork) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "model.pt") << "PK\x03\x04";
+  expect_refused("model info " + (folder / "model.pt").string(),
+                 "model.pt: begins like a zip file");
+}
+
 TEST(Pfcctl, CheckListsEveryGpuAndTheVersionOfNccl) {
   const auto report = check_with_driver("two_gpus");
   ASSERT_EQ(report["devices"].size(), 3U);

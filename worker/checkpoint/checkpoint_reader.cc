@@ -45,20 +45,6 @@ std::string resume_advice(const std::filesystem::path& folder, const format::Ide
   return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
 }
 
-/// A job that is to resume does not begin anew beside what another program has saved.
-void refuse_foreign_checkpoint(const std::filesystem::path& output) {
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(output, none)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("checkpoint_gpu_") || !name.ends_with(".pt")) continue;
-    throw InputError(
-        "resume: " + entry.path().string() +
-        " is a checkpoint of arcface_torch, which cannot be read; choose another "
-        "output, and to start from its weights convert model.pt to safetensors and set "
-        "init_from");
-  }
-}
-
 /// Checks that a file of the checkpoint is there, can be read, and has the manifest's size.
 MappedFile open_sized(const std::filesystem::path& folder, const format::Manifest& manifest,
                       const std::string& name) {
@@ -221,8 +207,7 @@ std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& out
 
 std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
                                                    bool resume) {
-  std::optional<CheckpointInfo> newest = newest_checkpoint(output);
-  if (!newest && resume) refuse_foreign_checkpoint(output);
+  const std::optional<CheckpointInfo> newest = newest_checkpoint(output);
   if (!newest && something_at(output / format::kBackbone)) {
     throw InputError("output: " + output.string() + " already holds " + format::kBackbone +
                      ", which the model of this job would replace; choose another folder, or "

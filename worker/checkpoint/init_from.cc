@@ -1,7 +1,7 @@
 // Starts a job from given weights: init_from() of checkpoint.h.
 #include <system_error>
 
-#include "common/files/safetensors.h"
+#include "model/files/weights_file.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/head/row_copy.h"
 
@@ -10,21 +10,28 @@ namespace {
 
 constexpr const char* kCentres = "centres";
 
-SafetensorsFile open_weights(const std::filesystem::path& path) {
+WeightsFile open_weights(const std::filesystem::path& path) {
   std::error_code ignored;  // what cannot be looked at is told with its reason when it is read
   if (std::filesystem::is_directory(path, ignored)) {
     throw InputError("init_from: " + path.string() +
-                     " is a folder; expected a safetensors file, for example the " +
-                     "backbone.safetensors in it");
+                     " is a folder; expected a file of weights, for example the " +
+                     "backbone.safetensors or model.pt in it");
   }
-  return SafetensorsFile(path);
+  return read_weights(path);
 }
 
-/// [C, D]; empty where the file has none.
-std::span<const float> centres_in(const SafetensorsFile& file, std::int64_t classes,
-                                  std::int64_t dimension) {
-  if (!file.tensors().contains(kCentres)) return {};
-  return file.float32(kCentres, std::vector<std::int64_t>{classes, dimension});
+/// [C, D]; empty where the file has none for these classes, of which `left` then says so.
+std::span<const float> centres_in(const WeightsFile& file, const std::vector<std::int64_t>& shape,
+                                  std::vector<std::string>& left) {
+  const auto found = file.others.tensors().find(kCentres);
+  if (found == file.others.tensors().end()) return {};
+  const bool has_network = !file.state_dict.tensors().empty();
+  if (has_network && found->second.shape != shape) {  // the network alone, for other identities
+    left.push_back(std::string(kCentres) + " " + shape_text(found->second.shape) + ", here " +
+                   shape_text(shape));
+    return {};
+  }
+  return file.others.float32(kCentres, shape);
 }
 
 void set_centres(std::span<const float> all, const TrainingState& state) {
@@ -37,19 +44,24 @@ void set_centres(std::span<const float> all, const TrainingState& state) {
 
 }  // namespace
 
-void init_from(const std::filesystem::path& path, const TrainingState& state) {
-  const SafetensorsFile file = open_weights(path);
-  const std::int64_t dimension = state.head.state().centres.shape[1];
-  const std::span<const float> centres = centres_in(file, state.classes, dimension);
-  import_state_dict(state.ops, state.backbone, file, {kCentres});
+std::vector<std::string> init_from(const std::filesystem::path& path, const TrainingState& state) {
+  const WeightsFile file = open_weights(path);
+  std::vector<std::string> left_centres;
+  const std::span<const float> centres =
+      centres_in(file, {state.classes, state.head.state().centres.shape[1]}, left_centres);
+  std::vector<std::string> left =
+      import_state_dict(state.ops, state.backbone, file.state_dict, {}, LastLayers::kMayDiffer);
   if (!centres.empty()) set_centres(centres, state);
+  left.insert(left.end(), left_centres.begin(), left_centres.end());
+  return left;
 }
 
 void check_init_from(const std::filesystem::path& path, const BackboneParameters& parameters,
                      std::int64_t classes, std::int64_t embedding_size) {
-  const SafetensorsFile file = open_weights(path);
-  (void)centres_in(file, classes, embedding_size);
-  check_state_dict(parameters, file, {kCentres});
+  const WeightsFile file = open_weights(path);
+  std::vector<std::string> left;
+  (void)centres_in(file, {classes, embedding_size}, left);
+  (void)check_state_dict(parameters, file.state_dict, {}, LastLayers::kMayDiffer);
 }
 
 }  // namespace pfc

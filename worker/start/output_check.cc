@@ -5,6 +5,7 @@
 #include "common/config/job_json.h"
 #include "common/files/regular_file.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/output_lock.h"
@@ -19,20 +20,24 @@ void check_output(const JobConfig& job) {
 
 void check_start_weights(const PlannedJob& p) {
   const JobConfig& job = p.job;
+  const CheckpointModel model{.network = job.network,
+                              .embedding_size = job.embedding_size,
+                              .classes = job.num_classes,
+                              .optimizer = job.optimizer};
   if (const auto newest = checkpoint_to_resume(job.output, job.resume)) {
     const auto before = checkpoint_format::load_manifest(newest->folder).identity.job;
     const std::string warning = compare_people(newest->folder, before, to_json(job));
     if (!warning.empty()) spdlog::warn("{}", warning);
-    return check_checkpoint_fits(newest->folder, {.network = job.network,
-                                                  .embedding_size = job.embedding_size,
-                                                  .classes = job.num_classes,
-                                                  .optimizer = job.optimizer});
+    return check_checkpoint_fits(newest->folder, model);
   }
-  if (job.init_from.empty()) return;
+  const auto theirs =
+      job.resume ? arcface_checkpoint_files(job.output) : std::vector<std::filesystem::path>();
+  if (theirs.empty() && job.init_from.empty()) return;
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const BackboneOptions options = backbone_options(job, p.data.height, p.data.width);
-  check_init_from(job.init_from, backbone_parameters(*ops, options), job.num_classes,
-                  job.embedding_size);
+  const BackboneParameters parameters = backbone_parameters(*ops, options);
+  if (!theirs.empty()) return check_arcface_checkpoint(theirs, parameters, model);
+  check_init_from(job.init_from, parameters, job.num_classes, job.embedding_size);
 }
 
 }  // namespace pfc

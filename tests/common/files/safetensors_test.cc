@@ -257,13 +257,5 @@ TEST_F(Safetensors, WriterRefusesBytesThatDoNotFitTheShape) {
   EXPECT_THROW(write_safetensors(folder_ / "x", entries), std::logic_error);
 }
 
-TEST_F(Safetensors, RecognisesAFileOfPyTorch) {
-  const auto path = folder_ / "model.pt";
-  std::ofstream(path, std::ios::binary) << "PK\x03\x04" << std::string(100, '\0');
-  EXPECT_THAT(testing::message_of<InputError>([&] { SafetensorsFile{path}; }),
-              ::testing::AllOf(::testing::HasSubstr("model.pt: a zip file, as PyTorch writes them"),
-                               ::testing::HasSubstr("convert it with python3 -c")));
-}
-
 }  // namespace
 }  // namespace pfc

@@ -104,6 +104,12 @@ TEST_F(ModelFiles, TensorThatDoesNotBelongToTheNetworkIsNamed) {
               HasSubstr("has no tensor 'conv_sep.layers.0.weight'"));
 }
 
+TEST_F(ModelFiles, NetworkThatIsNotKnownIsNamed) {
+  const std::vector<HostTensor> adaface = {{"input_layer.0.weight", "F32", {0}, {}}};
+  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(adaface)); }),
+              HasSubstr("holds the network of AdaFace and CVLface (ir_50, ir_101)"));
+}
+
 TEST_F(ModelFiles, FileWithoutANetworkIsRefused) {
   EXPECT_THAT(testing::message_of<InputError>([&] {
                 read_model(written({{"x", "F32", {0}, {}}}));

@@ -357,17 +357,6 @@ TEST_F(Checkpoint, SurvivesAKillWhileTheNextOneIsWritten) {
   }
 }
 
-TEST_F(Checkpoint, OfAnotherProgramIsNotIgnoredByAJobThatIsToResume) {
-  testing::write_file(output_ / "checkpoint_gpu_0.pt", std::string_view("PK"));
-  EXPECT_THAT(testing::message_of<InputError>([&] { checkpoint_to_resume(output_, true); }),
-              AllOf(HasSubstr("checkpoint_gpu_0.pt is a checkpoint of arcface_torch"),
-                    HasSubstr("set init_from")));
-  EXPECT_FALSE(checkpoint_to_resume(output_, false)) << "it begins anew, as it was told";
-  Writers all = writers(1);
-  save(all, 5);
-  EXPECT_TRUE(checkpoint_to_resume(output_, true)) << "it has one of its own";
-}
-
 TEST_F(Checkpoint, IsNotBegunWhereTheModelOfAnEarlierJobWouldBeReplaced) {
   testing::write_file(output_ / "backbone.safetensors", std::string_view("model"));
   for (const bool resume : {false, true}) {
