@@ -21,7 +21,10 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 std::string quoted_name(std::string_view name) {
   constexpr std::size_t kLongest = 200;
-  return "'" + one_line(name.substr(0, kLongest)) + (name.size() > kLongest ? "...'" : "'");
+  std::string shown(name.substr(0, kLongest));
+  std::ranges::replace_if(
+      shown, [](char c) { return static_cast<unsigned char>(c) < 32; }, '?');
+  return "'" + one_line(shown) + (name.size() > kLongest ? "...'" : "'");
 }
 
 const NamedTensors::Tensor& NamedTensors::at(const std::string& name) const {

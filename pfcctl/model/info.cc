@@ -32,7 +32,7 @@ json others_of(const NamedTensors& others) {
   return list;
 }
 
-json describe(const ModelFile& model) {
+json description_of(const ModelFile& model) {
   std::int64_t parameters = 0;
   std::uint64_t bytes = 0;
   for (const auto& [name, tensor] : model.weights.state_dict.tensors()) {
@@ -94,7 +94,7 @@ void add_model_info(CLI::App& model) {
       "Example:\n"
       "  pfcctl model info model.pt");
   verb->callback([flags] {
-    const json description = describe(read_model(flags->file));
+    const json description = description_of(read_model(flags->file));
     if (flags->json) {
       std::printf("%s\n", description.dump(2).c_str());
     } else {

@@ -239,7 +239,7 @@ TEST_F(PfcctlPlan, LooksAtOutputAndInitFromAsAWorkersStartDoes) {
            {"output=" + in + "file", "cannot make folder " + in + "file: Not a directory"},
            {"output=" + in + "taken", "backbone.safetensors: not a regular file but a folder"},
            {"init_from=" + in + "none", in + "none: cannot open: No such file or directory"},
-           {"init_from=" + in + "set", in + "set is a folder; expected a safetensors file"}}) {
+           {"init_from=" + in + "set", in + "set is a folder; expected a file of weights"}}) {
     const Ran ran = plan(job + " --set output=" + in + "new --set " + setting);
     EXPECT_EQ(ran.status, 1) << setting;
     EXPECT_THAT(ran.output, HasSubstr("but the job would be refused: ")) << setting;
