@@ -100,6 +100,13 @@ BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options)
   return net.parameters();
 }
 
+std::vector<NetworkOp> network_graph(Ops& ops, const BackboneOptions& options) {
+  check(!is_identity(options), "network_graph: there is no network");
+  NetworkBuilder net(ops, options);
+  write_down(net);
+  return net.graph();
+}
+
 BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options) {
   if (is_identity(options)) return identity_memory(options);
   NetworkBuilder net(ops, options);

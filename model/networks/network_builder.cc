@@ -122,6 +122,7 @@ Variable* NetworkBuilder::images() {
       new_activation({options_.batch, options_.height, options_.width, 3}, ops_.activation_type());
   images->needs_gradient = false;
   network_->images_ = images;
+  activation_names_[images] = kNetworkInput;
   return images;
 }
 
@@ -143,7 +144,13 @@ Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvO
                      .layout = ParameterLayout::kConvolution},
                     o.initial);
   Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
-  add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *weight, *y));
+  add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *weight, *y), x, y,
+            {.kind = NetworkOp::Kind::kConv,
+             .name = name,
+             .kernel = o.kernel,
+             .stride = o.stride,
+             .pad = o.pad,
+             .groups = o.groups});
   return y;
 }
 
@@ -166,7 +173,11 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
     maker->second->feed_statistics_to(*layer);
   }
   normalised_[v.y] = layer.get();
-  add_layer(std::move(layer));
+  add_layer(std::move(layer), x, v.y,
+            {.kind = NetworkOp::Kind::kBatchNorm,
+             .name = name,
+             .prelu = fusion.prelu,
+             .residual = fusion.residual == nullptr ? "" : activation_names_.at(fusion.residual)});
   return v.y;
 }
 
@@ -176,7 +187,7 @@ Variable* NetworkBuilder::dropout(Variable* x) {
                          .seed = options_.seed,
                          .first_element = static_cast<std::uint64_t>(options_.rank) *
                                           static_cast<std::uint64_t>(x->data.elements())};
-  add_layer(std::make_unique<DropoutLayer>(ops_, o, *x));
+  add_layer(std::make_unique<DropoutLayer>(ops_, o, *x));  // nothing at inference
   return x;
 }
 
@@ -196,7 +207,8 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
                          o.initial);
   }
   Variable* const y = new_activation({in[0], o.out}, DType::kFloat32);
-  add_layer(std::make_unique<LinearLayer>(ops_, *x, *weight, bias, *y));
+  add_layer(std::make_unique<LinearLayer>(ops_, *x, *weight, bias, *y), x, y,
+            {.kind = NetworkOp::Kind::kLinear, .name = name, .bias = o.bias});
   return y;
 }
 
@@ -240,6 +252,14 @@ void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer) {
   std::vector<Network::LayerEntry>& layers = network_->layers_;
   layers.push_back({std::move(layer), weights_end_});
   weights_end_ = network_->weights.count;
+}
+
+void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y,
+                               NetworkOp op) {
+  add_layer(std::move(layer));
+  op.x = activation_names_.at(x);
+  activation_names_[y] = op.name;
+  graph_.push_back(std::move(op));
 }
 
 std::size_t NetworkBuilder::operand_bytes() const {

@@ -11,6 +11,7 @@
 #include "model/networks/backbone.h"
 #include "model/networks/layers/batch_norm_layer.h"
 #include "model/networks/layers/layer.h"
+#include "model/networks/network_graph.h"
 
 namespace pfc {
 
@@ -55,6 +56,8 @@ class NetworkBuilder {
   std::unique_ptr<Backbone> build(Variable* embeddings);
   /// Of the layers so far.
   [[nodiscard]] BackboneParameters parameters() const;
+  /// What the layers so far compute at inference.
+  [[nodiscard]] const std::vector<NetworkOp>& graph() const { return graph_; }
   /// The bytes that build() would allocate. The builder cannot be used afterwards.
   BackboneMemory measure(Variable* embeddings);
 
@@ -65,6 +68,8 @@ class NetworkBuilder {
   Variable* new_parameter(Arena& arena, Parameter parameter, const Initial& initial);
   Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);
   void add_layer(std::unique_ptr<Layer> layer);
+  /// `op` says what the layer computes at inference: y from x. Its field x is set here.
+  void add_layer(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y, NetworkOp op);
   [[nodiscard]] std::size_t operand_bytes() const;
   void bind_parameters();
   ActivationPlan rehearse(Variable* embeddings);
@@ -82,6 +87,8 @@ class NetworkBuilder {
   std::vector<NewParameter> parameters_;
   std::int64_t weights_end_ = 0;                           // weights of the layers so far
   std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that makes it
+  std::vector<NetworkOp> graph_;
+  std::map<const Variable*, std::string> activation_names_;
 };
 
 }  // namespace pfc

@@ -1,9 +1,10 @@
 #include "model/networks/layers/batch_norm_layer.h"
 
+#include "model/networks/network_graph.h"
+
 namespace pfc {
 namespace {
 
-constexpr float kEps = 1e-5f;
 constexpr float kMomentum = 0.1f;
 
 std::int64_t channels_of(const Tensor& x) { return x.shape[x.shape.rank() - 1]; }
@@ -17,12 +18,13 @@ BatchNormLayer::BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Co
       channels_(channels_of(v_.x->data)),
       rows_(v_.x->data.elements() / channels_),
       total_rows_(rows_ * (sync == nullptr ? 1 : sync->size())),
-      norm_(ops.batch_norm({.rows = rows_, .channels = channels_, .eps = kEps})),
+      norm_(ops.batch_norm({.rows = rows_, .channels = channels_, .eps = kBatchNormEpsilon})),
       statistics_(nullptr, {2 * channels_}),
       sums_(nullptr, {2 * channels_}),
       dslope_(nullptr, {channels_}) {
   if (sync_ == nullptr) return;
-  over_workers_ = ops.batch_norm({.rows = sync_->size(), .channels = 2 * channels_, .eps = kEps});
+  over_workers_ =
+      ops.batch_norm({.rows = sync_->size(), .channels = 2 * channels_, .eps = kBatchNormEpsilon});
   gathered_ = Tensor(nullptr, {sync_->size(), 2 * channels_});
   spread_ = Tensor(nullptr, {2 * channels_});
 }

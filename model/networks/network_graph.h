@@ -1,0 +1,39 @@
+// A network's forward pass as a list of named operations, for programs that write it to files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/networks/backbone.h"
+
+namespace pfc {
+
+/// One operation at inference. It reads named activations and makes the one that has its name.
+struct NetworkOp {
+  enum class Kind { kConv, kBatchNorm, kLinear };
+  Kind kind = Kind::kConv;
+  std::string name;  ///< the module in the state dict: "layer1.0.conv1"
+  std::string
+      x;  ///< the activation that it reads: the name of an earlier operation, or kNetworkInput
+
+  int kernel = 1, stride = 1, pad = 0;  ///< of a convolution, which has no bias
+  std::int64_t groups = 1;
+
+  std::string prelu;     ///< module of the PReLU that follows a batch norm; empty: none
+  std::string residual;  ///< activation that is then added to its result; empty: none
+
+  bool bias = false;  ///< of a linear layer, which reads a 4-D activation flattened as [N, C*H*W]
+};
+
+inline constexpr const char* kNetworkInput = "data";  ///< the images, as an activation
+
+/// The epsilon of every batch norm, as in arcface_torch.
+inline constexpr float kBatchNormEpsilon = 1e-5f;
+
+/// The operations of make_backbone(ops, options) in the order of its forward pass; the last one
+/// makes the embeddings. Allocates no weights. Throws as make_backbone() does. REQUIRES: the
+/// network is not kNoNetwork.
+std::vector<NetworkOp> network_graph(Ops& ops, const BackboneOptions& options);
+
+}  // namespace pfc
