@@ -32,6 +32,15 @@ add_library(dnnl INTERFACE)
 target_include_directories(dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(dnnl INTERFACE ${DNNL_LIBRARY})
 
+# ONNX ships no CMake package in Debian. Its headers need the names that it was built with.
+find_path(ONNX_INCLUDE_DIR onnx/onnx_pb.h REQUIRED)
+find_library(ONNX_LIBRARY onnx REQUIRED)
+find_library(ONNX_PROTO_LIBRARY onnx_proto REQUIRED)
+add_library(onnx INTERFACE)
+target_include_directories(onnx SYSTEM INTERFACE ${ONNX_INCLUDE_DIR})
+target_compile_definitions(onnx INTERFACE ONNX_NAMESPACE=onnx ONNX_ML=1)
+target_link_libraries(onnx INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
+
 if(PFC_TESTS)
   find_package(GTest REQUIRED)
   find_package(benchmark REQUIRED)

@@ -24,6 +24,7 @@ int run(int argc, char** argv) {
   pfc::add_check_verb(app);
   pfc::add_config_verb(app);
   pfc::add_data_verb(app);
+  pfc::add_export_verb(app);
   pfc::add_model_verb(app);
   pfc::add_plan_verb(app);
   pfc::add_replay_verb(app);

@@ -17,6 +17,7 @@ void add_check_verb(CLI::App& pfcctl);
 void add_config_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
 void add_drain_verb(CLI::App& pfcctl);
+void add_export_verb(CLI::App& pfcctl);
 void add_logs_verb(CLI::App& pfcctl);
 void add_model_verb(CLI::App& pfcctl);
 void add_plan_verb(CLI::App& pfcctl);

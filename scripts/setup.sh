@@ -21,13 +21,13 @@ build=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libboost-context-dev nlohmann-json3-dev prometheus-cpp-dev
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev zlib1g-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
-  libhwloc-dev liburing-dev
+  libhwloc-dev libonnx-dev liburing-dev
 )
 # libopenblas0-pthread: without it PyTorch multiplies matrices several times more slowly.
 # faketime and nftables: faults that tests/e2e/check_test.py plants. LMDB and dmlc-core write
 # what our readers read.
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch faketime nftables
-  protobuf-compiler python3-protobuf python3-pil liblmdb-dev python3-lmdb libdmlc-dev libopenblas0-pthread)
+  protobuf-compiler python3-protobuf python3-onnx python3-pil liblmdb-dev python3-lmdb libdmlc-dev libopenblas0-pthread)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
   libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
 # Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.

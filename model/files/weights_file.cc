@@ -12,6 +12,7 @@
 #include "common/error.h"
 #include "common/files/safetensors.h"
 #include "kernels/math/bfloat16.h"
+#include "model/files/onnx_reader.h"
 #include "model/files/torch_file.h"
 
 namespace pfc {
@@ -136,10 +137,19 @@ WeightsFile read_torch(const std::filesystem::path& path) {
   return out;
 }
 
+WeightsFile read_onnx_file(const std::filesystem::path& path) {
+  return {.format = "ONNX",
+          .state_dict = read_onnx_state_dict(path),
+          .others = NamedTensors(path),
+          .about = nlohmann::json::object()};
+}
+
 }  // namespace
 
 WeightsFile read_weights(const std::filesystem::path& path) {
-  WeightsFile file = looks_like_torch_file(path) ? read_torch(path) : read_safetensors(path);
+  WeightsFile file = path.extension() == ".onnx"   ? read_onnx_file(path)
+                     : looks_like_torch_file(path) ? read_torch(path)
+                                                   : read_safetensors(path);
   convert_to_float32(file.state_dict);
   convert_to_float32(file.others);
   add_missing_counters(file.state_dict);

@@ -1,0 +1,128 @@
+#include "model/files/onnx_file.h"
+
+#include <onnx/checker.h>
+#include <onnx/shape_inference/implementation.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "common/files/mapped_file.h"
+#include "common/one_line.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::size_t kLargest = std::numeric_limits<std::int32_t>::max();  // of protobuf
+
+void expect_own_tensors(const std::filesystem::path& path, const onnx::GraphProto& graph) {
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    if (tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;
+    throw InputError(path.string() + ": tensor " + tensor.name() +
+                     " is in another file, expected all tensors in this one; save the model "
+                     "again without external data");
+  }
+}
+
+const onnx::AttributeProto* find(const onnx::NodeProto& node, const char* name) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+onnx::ModelProto read_onnx(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  const std::size_t size = file.bytes().size();
+  if (size > kLargest) {
+    throw InputError(path.string() + ": " + std::to_string(size) +
+                     " bytes, expected an ONNX file, of at most 2 GB");
+  }
+  onnx::ModelProto model;
+  if (!model.ParseFromArray(file.bytes().data(), static_cast<int>(size)) || !model.has_graph()) {
+    throw InputError(path.string() + ": not an ONNX file, or damaged; export the model again");
+  }
+  expect_own_tensors(path, model.graph());
+  return model;
+}
+
+void check_onnx(const std::filesystem::path& path, onnx::ModelProto model) {
+  try {
+    onnx::checker::check_model(model);
+    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),
+                                       {/*check_type=*/true, /*error_mode=*/1});
+  } catch (const std::exception& error) {
+    throw InputError(path.string() + ": not a valid ONNX model: " + one_line(error.what()) +
+                     "; export the model again");
+  }
+}
+
+void write_onnx(const std::filesystem::path& path, const onnx::ModelProto& model) {
+  const std::size_t size = model.ByteSizeLong();
+  if (size > kLargest) {
+    throw InputError(path.string() + ": the model takes " + std::to_string(size) +
+                     " bytes, but an ONNX file has at most 2 GB; write safetensors");
+  }
+  AtomicFile file(path);
+  const std::string bytes = model.SerializeAsString();
+  file.write(std::as_bytes(std::span(bytes)));
+  file.commit();
+}
+
+std::vector<float> float_values(const onnx::TensorProto& tensor) {
+  const bool half = tensor.data_type() == onnx::TensorProto::FLOAT16;
+  if (!half && tensor.data_type() != onnx::TensorProto::FLOAT) {
+    throw InputError("tensor " + tensor.name() + " is of type " +
+                     onnx::TensorProto::DataType_Name(tensor.data_type()) +
+                     ", expected float32 or float16; export the model in one of these");
+  }
+  std::vector<float> values;
+  if (half && tensor.has_raw_data()) {
+    std::vector<_Float16> halves(tensor.raw_data().size() / sizeof(_Float16));
+    std::memcpy(halves.data(), tensor.raw_data().data(), halves.size() * sizeof(_Float16));
+    values.assign(halves.begin(), halves.end());
+  } else if (half) {
+    for (const std::int32_t each : tensor.int32_data()) {
+      values.push_back(std::bit_cast<_Float16>(static_cast<std::uint16_t>(each)));
+    }
+  } else if (tensor.has_raw_data()) {
+    values.resize(tensor.raw_data().size() / sizeof(float));
+    std::memcpy(values.data(), tensor.raw_data().data(), values.size() * sizeof(float));
+  } else {
+    values.assign(tensor.float_data().begin(), tensor.float_data().end());
+  }
+  std::size_t rest = values.size();
+  bool fits = !values.empty();
+  for (const std::int64_t d : tensor.dims()) {
+    fits = fits && d > 0 && rest % static_cast<std::size_t>(d) == 0;
+    if (fits) rest /= static_cast<std::size_t>(d);
+  }
+  if (!fits || rest != 1) {
+    throw InputError("tensor " + tensor.name() + " has " + std::to_string(values.size()) +
+                     " values, which its shape does not fit; the file is damaged");
+  }
+  return values;
+}
+
+std::int64_t int_attribute(const onnx::NodeProto& node, const char* name, std::int64_t otherwise) {
+  const onnx::AttributeProto* const attribute = find(node, name);
+  return attribute == nullptr ? otherwise : attribute->i();
+}
+
+std::vector<std::int64_t> int_attributes(const onnx::NodeProto& node, const char* name,
+                                         std::vector<std::int64_t> otherwise) {
+  const onnx::AttributeProto* const attribute = find(node, name);
+  if (attribute == nullptr) return otherwise;
+  return {attribute->ints().begin(), attribute->ints().end()};
+}
+
+float float_attribute(const onnx::NodeProto& node, const char* name, float otherwise) {
+  const onnx::AttributeProto* const attribute = find(node, name);
+  return attribute == nullptr ? otherwise : attribute->f();
+}
+
+}  // namespace pfc

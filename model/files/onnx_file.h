@@ -1,0 +1,33 @@
+// Reads and writes ONNX files.
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace pfc {
+
+/// Reads a file. Throws InputError that names it where it is not ONNX, has over 2 GB, or keeps
+/// tensors in other files. Nothing else is checked.
+onnx::ModelProto read_onnx(const std::filesystem::path& path);
+
+/// Runs ONNX's own checker and shape inference. Throws InputError that begins with the path.
+void check_onnx(const std::filesystem::path& path, onnx::ModelProto model);
+
+/// Throws StorageError where it cannot be written, InputError where it would be over 2 GB.
+void write_onnx(const std::filesystem::path& path, const onnx::ModelProto& model);
+
+/// The values of a float32 or float16 tensor. Throws InputError that names it where the type is
+/// another one, or there are not as many values as its shape says, at least one.
+std::vector<float> float_values(const onnx::TensorProto& tensor);
+
+/// An attribute of a node, or `otherwise` where it has none of this name.
+std::int64_t int_attribute(const onnx::NodeProto& node, const char* name, std::int64_t otherwise);
+std::vector<std::int64_t> int_attributes(const onnx::NodeProto& node, const char* name,
+                                         std::vector<std::int64_t> otherwise);
+float float_attribute(const onnx::NodeProto& node, const char* name, float otherwise);
+
+}  // namespace pfc

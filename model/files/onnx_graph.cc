@@ -1,0 +1,284 @@
+#include "model/files/onnx_graph.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/version.h"
+
+namespace pfc {
+namespace {
+
+using Floats = std::vector<float>;
+using Dims = std::vector<std::int64_t>;
+
+/// A batch norm at inference: y = scale * x + shift, channel by channel.
+struct Affine {
+  Floats scale, shift;
+};
+
+class GraphMaker {
+ public:
+  GraphMaker(std::span<const NetworkOp> network, const ModelFile& model, const OnnxOptions& onnx)
+      : network_(network),
+        options_(model.options),
+        tensors_(model.weights.state_dict),
+        onnx_(onnx),
+        half_(onnx.float16) {}
+
+  onnx::ModelProto make() {
+    describe();
+    read_images();
+    for (std::size_t i = 0; i < network_.size(); ++i) {
+      const NetworkOp& op = network_[i];
+      if (op.kind == NetworkOp::Kind::kConv) {
+        const bool folded = is_folded(i + 1);
+        conv(op, folded ? &network_[i + 1] : nullptr);
+        if (folded) finish_norm(network_[++i], value_.at(op.name));
+      } else if (op.kind == NetworkOp::Kind::kBatchNorm) {
+        batch_norm(op);
+      } else {
+        linear(op);
+      }
+    }
+    write_embeddings();
+    return std::move(model_);
+  }
+
+ private:
+  void describe() {
+    model_.set_ir_version(onnx_.opset > 11 ? 7 : 6);
+    model_.set_producer_name("pfc");
+    model_.set_producer_version(version());
+    model_.add_opset_import()->set_version(onnx_.opset);
+    graph_ = model_.mutable_graph();
+    graph_->set_name(options_.network);
+    tell("network", options_.network);
+    tell("pixels", onnx_.normalize ? "RGB, 0 to 255" : "RGB, x / 127.5 - 1");
+  }
+
+  void tell(const char* key, const std::string& value) {
+    onnx::StringStringEntryProto& entry = *model_.add_metadata_props();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
+
+  static void declare(onnx::ValueInfoProto& value, const char* name, const Dims& dims) {
+    value.set_name(name);
+    onnx::TypeProto::Tensor& type = *value.mutable_type()->mutable_tensor_type();
+    type.set_elem_type(onnx::TensorProto::FLOAT);
+    type.mutable_shape()->add_dim()->set_dim_param("N");
+    for (const std::int64_t d : dims) type.mutable_shape()->add_dim()->set_dim_value(d);
+  }
+
+  void read_images() {
+    declare(*graph_->add_input(), kNetworkInput, {3, options_.height, options_.width});
+    std::string x = kNetworkInput;
+    if (onnx_.normalize) {
+      floats("mean", {}, {127.5f}, false);
+      floats("scale", {}, {1.f / 127.5f}, false);
+      x = node("Sub", "Sub", {x, "mean"});
+      x = node("Mul", "Mul", {x, "scale"});
+    }
+    if (half_) x = cast("to_float16", x, onnx::TensorProto::FLOAT16);
+    if (onnx_.flip) {
+      integer("flip.starts", -1);
+      integer("flip.ends", std::numeric_limits<std::int64_t>::min());
+      integer("flip.axes", 3);
+      integer("flip.steps", -1);
+      node("Slice", "flip", {x, "flip.starts", "flip.ends", "flip.axes", "flip.steps"});
+      x = node("Concat", "both", {x, "flip"});
+      attribute("axis", 0);
+    }
+    value_[kNetworkInput] = x;
+  }
+
+  void write_embeddings() {
+    if (onnx_.flip) {
+      node("Split", "straight", {value_.at(network_.back().name)});
+      attribute("axis", 0);
+      current_->add_output("mirrored");
+      node("Add", "sum", {"straight", "mirrored"});
+    }
+    current_->set_output(0, kOnnxOutput);
+    declare(*graph_->add_output(), kOnnxOutput, {options_.embedding_size});
+  }
+
+  /// Whether operation i is a batch norm of the result of operation i - 1, which nothing else
+  /// reads.
+  [[nodiscard]] bool is_folded(std::size_t i) const {
+    if (i == network_.size() || network_[i].kind != NetworkOp::Kind::kBatchNorm) return false;
+    const std::string& x = network_[i].x;
+    int readers = 0;
+    for (const NetworkOp& op : network_) readers += (op.x == x) + (op.residual == x);
+    return network_[i - 1].name == x && readers == 1;
+  }
+
+  [[nodiscard]] const Dims& shape(const std::string& name) const { return tensors_.at(name).shape; }
+
+  [[nodiscard]] Floats values(const std::string& name) const {
+    const std::span<const float> view = tensors_.float32(name, shape(name));
+    return {view.begin(), view.end()};
+  }
+
+  [[nodiscard]] Affine affine_of(const NetworkOp& norm) const {
+    const Floats gamma = values(norm.name + ".weight"), beta = values(norm.name + ".bias");
+    const Floats mean = values(norm.name + ".running_mean");
+    const Floats variance = values(norm.name + ".running_var");
+    Affine affine;
+    for (std::size_t c = 0; c < gamma.size(); ++c) {
+      const double scale = gamma[c] / std::sqrt(double{variance[c]} + kBatchNormEpsilon);
+      affine.scale.push_back(static_cast<float>(scale));
+      affine.shift.push_back(static_cast<float>(beta[c] - mean[c] * scale));
+    }
+    return affine;
+  }
+
+  /// `norm`: the batch norm to fold into it, or null.
+  void conv(const NetworkOp& op, const NetworkOp* norm) {
+    const std::string weight = op.name + ".weight", bias = op.name + ".bias";
+    Floats w = values(weight);
+    const std::int64_t kernel = op.kernel, stride = op.stride, pad = op.pad;
+    value_[op.name] = node("Conv", op.name, {value_.at(op.x), weight});
+    attribute("dilations", Dims{1, 1});
+    attribute("group", op.groups);
+    attribute("kernel_shape", Dims{kernel, kernel});
+    attribute("pads", Dims{pad, pad, pad, pad});
+    attribute("strides", Dims{stride, stride});
+    if (norm != nullptr) {
+      const Affine affine = affine_of(*norm);
+      const std::size_t each = w.size() / affine.scale.size();
+      for (std::size_t i = 0; i < w.size(); ++i) w[i] *= affine.scale[i / each];
+      current_->add_input(bias);
+      floats(bias, {shape(weight)[0]}, affine.shift, half_);
+    }
+    floats(weight, shape(weight), w, half_);
+  }
+
+  void batch_norm(const NetworkOp& op) {
+    const std::string weight = op.name + ".weight", bias = op.name + ".bias";
+    const std::string mean = op.name + ".running_mean", variance = op.name + ".running_var";
+    const std::string y =
+        node("BatchNormalization", op.name, {value_.at(op.x), weight, bias, mean, variance});
+    onnx::AttributeProto& epsilon = new_attribute("epsilon", onnx::AttributeProto::FLOAT);
+    epsilon.set_f(kBatchNormEpsilon);
+    const Dims& channels = shape(weight);
+    Floats gamma = values(weight), beta = values(bias), mu = values(mean), var = values(variance);
+    if (half_) {  // statistics may be beyond float16's range: mean 0 and variance 1 instead
+      Affine affine = affine_of(op);
+      for (float& scale : affine.scale) scale *= std::sqrt(1.f + kBatchNormEpsilon);
+      gamma = affine.scale, beta = affine.shift;
+      mu.assign(mu.size(), 0.f), var.assign(var.size(), 1.f);
+    }
+    floats(weight, channels, gamma, half_);
+    floats(bias, channels, beta, half_);
+    floats(mean, channels, mu, half_);
+    floats(variance, channels, var, half_);
+    finish_norm(op, y);
+  }
+
+  /// What follows a batch norm in the same operation; z: its result.
+  void finish_norm(const NetworkOp& op, std::string z) {
+    if (!op.prelu.empty()) {
+      const std::string slope = op.prelu + ".weight";
+      z = node("PRelu", op.prelu, {z, slope});
+      floats(slope, {shape(slope)[0], 1, 1}, values(slope), half_);
+    }
+    if (!op.residual.empty()) z = node("Add", op.name + ".add", {z, value_.at(op.residual)});
+    value_[op.name] = z;
+  }
+
+  void linear(const NetworkOp& op) {
+    std::string x = value_.at(op.x);
+    if (half_) x = cast("to_float32", x, onnx::TensorProto::FLOAT);
+    half_ = false;  // from here on
+    x = node("Flatten", op.name + ".flatten", {x});
+    attribute("axis", 1);
+    const std::string weight = op.name + ".weight", bias = op.name + ".bias";
+    value_[op.name] = node("Gemm", op.name, {x, weight});
+    attribute("transB", 1);
+    floats(weight, shape(weight), values(weight), false);
+    if (!op.bias) return;
+    current_->add_input(bias);
+    floats(bias, shape(bias), values(bias), false);
+  }
+
+  std::string cast(const std::string& name, const std::string& x, onnx::TensorProto::DataType to) {
+    node("Cast", name, {x});
+    attribute("to", to);
+    return name;
+  }
+
+  /// Adds a node, which becomes the current one. Its output has its name, which is returned.
+  std::string node(const char* type, const std::string& name, std::vector<std::string> inputs) {
+    current_ = graph_->add_node();
+    current_->set_op_type(type);
+    current_->set_name(name);
+    current_->add_output(name);
+    for (std::string& input : inputs) current_->add_input(std::move(input));
+    return name;
+  }
+
+  // Attributes of the current node.
+  onnx::AttributeProto& new_attribute(const char* name, onnx::AttributeProto::AttributeType type) {
+    onnx::AttributeProto& attribute = *current_->add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(type);
+    return attribute;
+  }
+  void attribute(const char* name, std::int64_t value) {
+    new_attribute(name, onnx::AttributeProto::INT).set_i(value);
+  }
+  void attribute(const char* name, const Dims& values) {
+    onnx::AttributeProto& attribute = new_attribute(name, onnx::AttributeProto::INTS);
+    for (const std::int64_t value : values) attribute.add_ints(value);
+  }
+
+  onnx::TensorProto& initializer(const std::string& name, const Dims& dims,
+                                 onnx::TensorProto::DataType type) {
+    onnx::TensorProto& tensor = *graph_->add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(type);
+    for (const std::int64_t d : dims) tensor.add_dims(d);
+    return tensor;
+  }
+
+  void floats(const std::string& name, const Dims& dims, const Floats& values, bool half) {
+    onnx::TensorProto& tensor =
+        initializer(name, dims, half ? onnx::TensorProto::FLOAT16 : onnx::TensorProto::FLOAT);
+    if (!half) {
+      tensor.set_raw_data(values.data(), values.size() * sizeof(float));
+      return;
+    }
+    std::vector<_Float16> halves;
+    halves.reserve(values.size());
+    for (const float value : values) halves.push_back(static_cast<_Float16>(value));
+    tensor.set_raw_data(halves.data(), halves.size() * sizeof(_Float16));
+  }
+
+  void integer(const char* name, std::int64_t value) {
+    initializer(name, {1}, onnx::TensorProto::INT64).set_raw_data(&value, sizeof value);
+  }
+
+  const std::span<const NetworkOp> network_;
+  const BackboneOptions& options_;
+  const NamedTensors& tensors_;
+  const OnnxOptions& onnx_;
+  bool half_;  // whether the operations from here on are in float16
+  onnx::ModelProto model_;
+  onnx::GraphProto* graph_ = nullptr;
+  onnx::NodeProto* current_ = nullptr;
+  std::map<std::string, std::string> value_;  // activation of the network -> output of a node
+};
+
+}  // namespace
+
+onnx::ModelProto make_onnx(std::span<const NetworkOp> network, const ModelFile& model,
+                           const OnnxOptions& options) {
+  return GraphMaker(network, model, options).make();
+}
+
+}  // namespace pfc

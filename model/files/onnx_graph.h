@@ -1,0 +1,34 @@
+// Builds the ONNX graph of a network.
+#pragma once
+
+#include <onnx/onnx_pb.h>
+
+#include <span>
+
+#include "model/files/model_file.h"
+#include "model/networks/network_graph.h"
+
+namespace pfc {
+
+inline constexpr int kLowestOpset = 11, kHighestOpset = 13;
+inline constexpr const char* kOnnxOutput = "embedding";
+
+struct OnnxOptions {
+  int opset = kHighestOpset;
+  /// Weights and activations are float16, except the linear layer and the batch norm behind it.
+  /// Input and output stay float32.
+  bool float16 = false;
+  /// The graph itself computes x / 127.5 - 1: it reads pixels, 0 to 255.
+  bool normalize = false;
+  /// The embedding is the sum of those of the image and of its mirror image.
+  bool flip = false;
+};
+
+/// Input "data" [N, 3, height, width], output "embedding" [N, embedding_size]; N is symbolic.
+/// Modules keep their names. A batch norm behind a convolution is folded into it; one before a
+/// convolution is not, because the convolution pads its result with zeros. `network`: the
+/// network_graph() of the model.
+onnx::ModelProto make_onnx(std::span<const NetworkOp> network, const ModelFile& model,
+                           const OnnxOptions& options);
+
+}  // namespace pfc

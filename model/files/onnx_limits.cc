@@ -1,0 +1,106 @@
+#include "model/files/onnx_limits.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "model/files/onnx_interpreter.h"
+
+namespace pfc {
+namespace {
+
+constexpr std::array<CompetitionTrack, 4> kTracks = {
+    {{"ms1m", 512, 10}, {"cfat", 512, 15}, {"glint", 1024, 20}, {"unconstrained", 1024, 30}}};
+
+constexpr double kMostMegabytes = 1024;
+constexpr std::int64_t kInputSide = 112, kImagesToRun = 32;
+constexpr int kLeastNodes = 8;  // and as many tell whether the graph normalises
+
+std::string declared_shape(const onnx::ValueInfoProto& value) {
+  std::string text;
+  for (const auto& dim : value.type().tensor_type().shape().dim()) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ",
+                        dim.has_dim_value() ? std::to_string(dim.dim_value()) : dim.dim_param());
+  }
+  return "[" + text + "]";
+}
+
+bool reads_images(const onnx::ValueInfoProto& input) {
+  const auto& shape = input.type().tensor_type().shape();
+  return shape.dim_size() == 4 && shape.dim(1).dim_value() == 3 &&
+         shape.dim(2).dim_value() == kInputSide && shape.dim(3).dim_value() == kInputSide;
+}
+
+/// The first tensor with fewer than 4 bytes an element; empty: none.
+std::string narrow_tensor(const onnx::GraphProto& graph) {
+  const std::array wide = {onnx::TensorProto::FLOAT, onnx::TensorProto::DOUBLE,
+                           onnx::TensorProto::INT32, onnx::TensorProto::INT64};
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    if (std::ranges::find(wide, tensor.data_type()) == wide.end()) return tensor.name();
+  }
+  return "";
+}
+
+/// Whether onnx_helper.py takes the graph for one that normalises, by the names of its nodes.
+bool looks_normalised(const onnx::GraphProto& graph) {
+  const auto one_begins_with = [&](std::initializer_list<const char*> words) {
+    const auto first = graph.node().begin();
+    return std::any_of(first, first + std::min(graph.node_size(), kLeastNodes), [&](const auto& n) {
+      return std::ranges::any_of(words,
+                                 [&](const char* word) { return n.name().starts_with(word); });
+    });
+  };
+  return one_begins_with({"Sub", "_minus"}) && one_begins_with({"Mul", "_mul", "Div"});
+}
+
+OnnxLimit finite_embeddings(Ops& ops, const onnx::ModelProto& model) {
+  std::vector<float> images(kImagesToRun * 3 * kInputSide * kInputSide);
+  const bool pixels = looks_normalised(model.graph());
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const auto pixel = static_cast<float>(i * 7919 % 256);
+    images[i] = pixels ? pixel : pixel / 127.5f - 1.f;
+  }
+  const std::vector<float> embeddings = run_onnx(ops, model, kImagesToRun, images);
+  const double sum = std::accumulate(embeddings.begin(), embeddings.end(), 0.0);
+  return {"embeddings of 32 images", fmt::format("sum {:.6g}", sum), "a finite sum",
+          std::isfinite(sum)};
+}
+
+}  // namespace
+
+std::span<const CompetitionTrack> competition_tracks() { return kTracks; }
+
+std::vector<OnnxLimit> check_limits(Ops& ops, const onnx::ModelProto& model,
+                                    std::uint64_t file_bytes, const CompetitionTrack& track) {
+  const onnx::GraphProto& graph = model.graph();
+  std::vector<OnnxLimit> limits;
+  const auto add = [&](const char* what, std::string found, std::string expected, bool kept) {
+    limits.push_back({what, std::move(found), std::move(expected), kept});
+  };
+  const double megabytes = static_cast<double>(file_bytes) / (1 << 20);
+  add("file", fmt::format("{:.1f} MB", megabytes), "at most 1024 MB", megabytes <= kMostMegabytes);
+  add("nodes", std::to_string(graph.node_size()), "at least 8", graph.node_size() >= kLeastNodes);
+  const bool images = graph.input_size() > 0 && reads_images(graph.input(0));
+  add("input", graph.input_size() > 0 ? declared_shape(graph.input(0)) : "none", "[N, 3, 112, 112]",
+      images);
+  const std::string narrow = narrow_tensor(graph);
+  add("tensors", narrow.empty() ? "float32" : narrow + " is smaller", "float32", narrow.empty());
+  add("outputs", std::to_string(graph.output_size()), "one", graph.output_size() == 1);
+  if (graph.output_size() == 1) {
+    const auto& shape = graph.output(0).type().tensor_type().shape();
+    const std::int64_t size =
+        shape.dim_size() < 2 ? 0 : shape.dim(shape.dim_size() - 1).dim_value();
+    add("embedding", declared_shape(graph.output(0)),
+        fmt::format("[N, D] with D at most {} in track {}", track.embedding_size, track.name),
+        size > 0 && size <= track.embedding_size);
+  }
+  add("pixels", looks_normalised(graph) ? "0 to 255" : "x / 127.5 - 1", "either", true);
+  if (std::ranges::all_of(limits, &OnnxLimit::kept))
+    limits.push_back(finite_embeddings(ops, model));
+  return limits;
+}
+
+}  // namespace pfc

@@ -1,0 +1,317 @@
+#include "model/files/onnx_reader.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "kernels/make_ops.h"
+#include "model/files/onnx_file.h"
+#include "model/networks/network_graph.h"
+
+namespace pfc {
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+using Floats = std::vector<float>;
+
+constexpr std::int64_t kUsualSide = 112;
+
+Dims dims_of(const onnx::TensorProto& tensor) {
+  return {tensor.dims().begin(), tensor.dims().end()};
+}
+
+/// A graph that can be walked from a value to its readers. Nodes that change nothing at inference
+/// are left out: what they make counts as what they read.
+class Walk {
+ public:
+  explicit Walk(const onnx::GraphProto& graph) {
+    static const std::set<std::string_view> kChangesNothing = {"Cast", "Dropout", "Identity"};
+    for (const onnx::TensorProto& t : graph.initializer()) initializers_[t.name()] = &t;
+    for (const onnx::NodeProto& node : graph.node()) {
+      if (node.output_size() == 0 || node.input_size() == 0) continue;
+      if (kChangesNothing.contains(node.op_type())) {
+        same_as_[node.output(0)] = origin(node.input(0));
+        continue;
+      }
+      for (const std::string& x : node.input()) readers_[origin(x)].push_back(&node);
+    }
+  }
+
+  [[nodiscard]] std::string origin(const std::string& value) const {
+    const auto found = same_as_.find(value);
+    return found == same_as_.end() ? value : found->second;
+  }
+
+  /// The first node of this type that reads the value; null: none.
+  [[nodiscard]] const onnx::NodeProto* reader(const std::string& value,
+                                              std::string_view type) const {
+    const auto found = readers_.find(origin(value));
+    if (found == readers_.end()) return nullptr;
+    const auto node = std::ranges::find_if(
+        found->second, [type](const onnx::NodeProto* each) { return each->op_type() == type; });
+    return node == found->second.end() ? nullptr : *node;
+  }
+
+  /// The initializer that is input i of the node; null: there is none.
+  [[nodiscard]] const onnx::TensorProto* parameter(const onnx::NodeProto& node, int i) const {
+    if (i >= node.input_size()) return nullptr;
+    const auto found = initializers_.find(origin(node.input(i)));
+    return found == initializers_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::map<std::string, const onnx::TensorProto*> initializers_;
+  std::map<std::string, std::string> same_as_;
+  std::map<std::string, std::vector<const onnx::NodeProto*>> readers_;
+};
+
+/// Values [out, in], as PyTorch has them.
+struct LinearWeight {
+  std::int64_t out = 0, in = 0;
+  Floats values;
+};
+
+/// Throws InputError for a Gemm other than x * transposed weight + bias, or an empty weight.
+LinearWeight linear_weight(const onnx::NodeProto& node, const onnx::TensorProto& tensor) {
+  const bool product = node.op_type() == "MatMul";
+  const bool plain = int_attribute(node, "transA", 0) == 0 &&
+                     float_attribute(node, "alpha", 1) == 1 &&
+                     float_attribute(node, "beta", 1) == 1;
+  if (tensor.dims_size() != 2 || tensor.dims(0) < 1 || tensor.dims(1) < 1 || !plain ||
+      (!product && int_attribute(node, "transB", 0) != 1)) {
+    throw InputError("node " + node.name() + ": expected x * transposed weight + bias");
+  }
+  LinearWeight weight{.out = tensor.dims(0), .in = tensor.dims(1), .values = float_values(tensor)};
+  if (!product) return weight;
+  std::swap(weight.out, weight.in);
+  const Floats transposed = std::exchange(weight.values, Floats(weight.values.size()));
+  const auto out = static_cast<std::size_t>(weight.out), in = static_cast<std::size_t>(weight.in);
+  for (std::size_t i = 0; i < transposed.size(); ++i) {
+    weight.values[i % out * in + i / out] = transposed[i];
+  }
+  return weight;
+}
+
+/// Finds the operations of a network in a graph, one after the other, and takes their tensors.
+class Matcher {
+ public:
+  Matcher(const onnx::GraphProto& graph, const Walk& walk, NamedTensors& out)
+      : walk_(walk), out_(out) {
+    value_[kNetworkInput] = graph.input(0).name();
+  }
+
+  void match(const NetworkOp& op) {
+    if (op.kind == NetworkOp::Kind::kConv) {
+      conv(op);
+    } else if (op.kind == NetworkOp::Kind::kBatchNorm) {
+      batch_norm(op);
+    } else {
+      linear(op);
+    }
+  }
+
+  [[nodiscard]] const std::string& value(const std::string& activation) const {
+    return value_.at(activation);
+  }
+
+ private:
+  void conv(const NetworkOp& op) {
+    const onnx::NodeProto& node = next(op, value(op.x), "Conv");
+    const onnx::TensorProto& weight = parameter(op, node, 1);
+    const std::int64_t stride = op.stride, pad = op.pad;
+    if (int_attributes(node, "strides", {1, 1}) != Dims{stride, stride} ||
+        int_attributes(node, "pads", {0, 0, 0, 0}) != Dims{pad, pad, pad, pad} ||
+        int_attribute(node, "group", 1) != op.groups) {
+      throw InputError("node " + node.name() + ": its strides, pads or group are not those of " +
+                       op.name + " in the network");
+    }
+    add(op.name + ".weight", dims_of(weight), float_values(weight));
+    take_bias(op, node);
+    value_[op.name] = node.output(0);
+  }
+
+  void linear(const NetworkOp& op) {
+    std::string x = value(op.x);
+    for (const char* const flatten : {"Flatten", "Reshape"}) {
+      if (const onnx::NodeProto* const node = walk_.reader(x, flatten)) x = node->output(0);
+    }
+    const onnx::NodeProto* const product = walk_.reader(x, "MatMul");
+    const onnx::NodeProto& node = product != nullptr ? *product : next(op, x, "Gemm");
+    const LinearWeight weight = linear_weight(node, parameter(op, node, 1));
+    add(op.name + ".weight", {weight.out, weight.in}, weight.values);
+    take_bias(op, node);
+    if (op.bias) {
+      Floats bias = std::exchange(bias_[op.name], {});
+      if (bias.empty()) bias.resize(static_cast<std::size_t>(weight.out));
+      const auto out = static_cast<std::int64_t>(bias.size());
+      add(op.name + ".bias", {out}, std::move(bias));
+    }
+    value_[op.name] = node.output(0);
+  }
+
+  void take_bias(const NetworkOp& op, const onnx::NodeProto& node) {
+    if (node.input_size() > 2) bias_[op.name] = float_values(parameter(op, node, 2));
+  }
+
+  void batch_norm(const NetworkOp& op) {
+    // Of the layer before it, which has no bias in the network.
+    const Floats bias = bias_.contains(op.x) ? bias_.at(op.x) : Floats();
+    if (const onnx::NodeProto* const node = walk_.reader(value(op.x), "BatchNormalization")) {
+      Floats mean = float_values(parameter(op, *node, 3));
+      Floats variance = float_values(parameter(op, *node, 4));
+      const float more = float_attribute(*node, "epsilon", 1e-5f) - kBatchNormEpsilon;
+      for (float& each : variance) each += more;
+      for (std::size_t c = 0; c < std::min(mean.size(), bias.size()); ++c) mean[c] -= bias[c];
+      add_norm(op, float_values(parameter(op, *node, 1)), float_values(parameter(op, *node, 2)),
+               std::move(mean), std::move(variance));
+      value_[op.name] = node->output(0);
+    } else {  // folded
+      const std::size_t channels = channels_.at(op.x);
+      add_norm(op, Floats(channels, std::sqrt(1.f + kBatchNormEpsilon)),
+               bias.empty() ? Floats(channels) : bias, Floats(channels), Floats(channels, 1.f));
+      value_[op.name] = value(op.x);
+    }
+    std::string& z = value_[op.name];
+    if (!op.prelu.empty()) {
+      const onnx::NodeProto& node = next(op, z, "PRelu");
+      Floats slope = float_values(parameter(op, node, 1));
+      const auto channels = static_cast<std::int64_t>(slope.size());
+      add(op.prelu + ".weight", {channels}, std::move(slope));
+      z = node.output(0);
+    }
+    if (op.residual.empty()) return;
+    const onnx::NodeProto& sum = next(op, z, "Add");
+    const std::string residual = walk_.origin(value(op.residual));
+    if (std::ranges::none_of(sum.input(),
+                             [&](const auto& x) { return walk_.origin(x) == residual; })) {
+      throw InputError("node " + sum.name() + ": expected the sum of " + op.name + " and " +
+                       op.residual);
+    }
+    z = sum.output(0);
+  }
+
+  void add_norm(const NetworkOp& op, Floats gamma, Floats beta, Floats mean, Floats variance) {
+    const Dims channels{static_cast<std::int64_t>(gamma.size())};
+    add(op.name + ".weight", channels, std::move(gamma));
+    add(op.name + ".bias", channels, std::move(beta));
+    add(op.name + ".running_mean", channels, std::move(mean));
+    add(op.name + ".running_var", channels, std::move(variance));
+  }
+
+  [[nodiscard]] const onnx::NodeProto& next(const NetworkOp& op, const std::string& value,
+                                            std::string_view type) const {
+    const onnx::NodeProto* const node = walk_.reader(value, type);
+    if (node != nullptr && node->output_size() > 0) return *node;
+    throw InputError(
+        fmt::format("expected a node {} behind {}, for {} of the network", type, value, op.name));
+  }
+
+  [[nodiscard]] const onnx::TensorProto& parameter(const NetworkOp& op, const onnx::NodeProto& node,
+                                                   int i) const {
+    if (const onnx::TensorProto* const found = walk_.parameter(node, i)) return *found;
+    throw InputError(
+        fmt::format("node {}: input {} is no tensor of the file, expected a parameter of {}",
+                    node.name(), i, op.name));
+  }
+
+  void add(const std::string& name, Dims shape, Floats values) {
+    if (values.empty()) throw InputError("tensor " + name + " is empty");
+    if (name.ends_with(".weight")) channels_[name.substr(0, name.size() - 7)] = shape.front();
+    const auto bytes = std::as_bytes(std::span(values));
+    out_.add_owned(name, "F32", std::move(shape), {bytes.begin(), bytes.end()});
+  }
+
+  const Walk& walk_;
+  NamedTensors& out_;
+  std::map<std::string, std::string> value_;     // activation of the network -> value of the graph
+  std::map<std::string, Floats> bias_;           // of a layer that has none in the network
+  std::map<std::string, std::size_t> channels_;  // that a layer makes
+};
+
+/// Sizes of a graph's input and output; nothing where it can be no known network.
+std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Walk& walk) {
+  const auto linear = std::ranges::find_if(graph.node(), [](const onnx::NodeProto& node) {
+    return node.op_type() == "Gemm" || node.op_type() == "MatMul";
+  });
+  if (linear == graph.node().end() || graph.input_size() == 0) return std::nullopt;
+  const onnx::TensorProto* const weight = walk.parameter(*linear, 1);
+  const auto& input = graph.input(0).type().tensor_type().shape();
+  if (weight == nullptr || weight->dims_size() != 2 || input.dim_size() != 4) return std::nullopt;
+  constexpr std::int64_t kMostSide = 1024, kMostDimensions = 1 << 16;
+  const auto side = [&](int i) {
+    return input.dim(i).has_dim_value() ? input.dim(i).dim_value() : kUsualSide;
+  };
+  const BackboneOptions options{.batch = 1,
+                                .embedding_size = weight->dims(linear->op_type() == "Gemm" ? 0 : 1),
+                                .height = side(2),
+                                .width = side(3),
+                                .training = false};
+  const bool valid = options.embedding_size > 0 && options.embedding_size <= kMostDimensions &&
+                     options.height > 0 && options.height <= kMostSide &&
+                     options.height % 16 == 0 && options.width == options.height;
+  return valid ? std::optional(options) : std::nullopt;
+}
+
+/// The network whose convolutions have the shapes of those in the graph.
+std::optional<BackboneOptions> recognise(Ops& ops, const onnx::GraphProto& graph,
+                                         const Walk& walk) {
+  std::optional<BackboneOptions> options = sizes_of(graph, walk);
+  if (!options) return std::nullopt;
+  std::multiset<Dims> found;
+  for (const onnx::NodeProto& node : graph.node()) {
+    const onnx::TensorProto* const weight =
+        node.op_type() == "Conv" ? walk.parameter(node, 1) : nullptr;
+    if (weight != nullptr) found.insert(dims_of(*weight));
+  }
+  for (const std::string& name : network_names()) {
+    options->network = name;
+    std::multiset<Dims> expected;
+    for (const Parameter& p : backbone_parameters(ops, *options).weights) {
+      if (p.layout == ParameterLayout::kConvolution) expected.insert(p.torch_shape);
+    }
+    if (found == expected) return options;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
+  const onnx::ModelProto model = read_onnx(path);
+  const Walk walk(model.graph());
+  const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
+  const std::optional<BackboneOptions> options = recognise(*ops, model.graph(), walk);
+  if (!options) {
+    throw InputError(path.string() +
+                     ": no known network: its convolutions are not those of an iresnet or a "
+                     "mobilefacenet; expected a file exported by pfcctl or arcface_torch");
+  }
+  NamedTensors tensors(path);
+  try {
+    Matcher matcher(model.graph(), walk, tensors);
+    const std::vector<NetworkOp> network = network_graph(*ops, *options);
+    for (const NetworkOp& op : network) matcher.match(op);
+    const std::string embedding = walk.origin(matcher.value(network.back().name));
+    if (model.graph().output_size() != 1 ||
+        walk.origin(model.graph().output(0).name()) != embedding) {
+      throw InputError("the graph's output is not that of " + network.back().name +
+                       "; export the network without what follows it");
+    }
+  } catch (const InputError& error) {
+    throw InputError(
+        fmt::format("{}: looks like {}, but {}", path.string(), options->network, error.what()));
+  }
+  return tensors;
+}
+
+}  // namespace pfc

@@ -1,0 +1,113 @@
+// pfcctl export: writes a trained network to files that other programs read.
+#include <spdlog/fmt/fmt.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/byte_size.h"
+#include "common/command_line.h"
+#include "model/files/export_model.h"
+#include "model/files/torch_writer.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+struct ExportFlags {
+  std::filesystem::path model, output;
+  OnnxOptions onnx;
+  bool json = false;
+};
+
+/// `details`: of the format, {"opset": 13}.
+void show(const ExportFlags& flags, const ModelFile& model, nlohmann::json details) {
+  const std::uintmax_t bytes = std::filesystem::file_size(flags.output);
+  if (flags.json) {
+    details.update({{"file", flags.output.string()},
+                    {"bytes", bytes},
+                    {"network", model.options.network},
+                    {"embedding_size", model.options.embedding_size}});
+    std::printf("%s\n", details.dump(2).c_str());
+    return;
+  }
+  std::string line = fmt::format("{}: {}, {}", flags.output.string(), model.options.network,
+                                 byte_size_text(bytes));
+  if (details.contains("difference")) {
+    line +=
+        fmt::format("; on random images its embeddings differ from pfc's by {:.1e} of their length",
+                    details["difference"].get<double>());
+  }
+  std::printf("%s\n", line.c_str());
+}
+
+CLI::App* add_format(CLI::App& verb, const char* name, const std::string& about,
+                     const std::shared_ptr<ExportFlags>& flags) {
+  CLI::App* format = verb.add_subcommand(name, about);
+  format
+      ->add_option("--model", flags->model,
+                   "The network: backbone.safetensors of a job, model.pt, or an ONNX file")
+      ->required();
+  format->add_option("--output", flags->output, "The file to write")->required();
+  format->add_flag("--json", flags->json, "For programs");
+  return format;
+}
+
+void add_onnx(CLI::App& verb) {
+  const auto flags = std::make_shared<ExportFlags>();  // owned by the verb's callback
+  CLI::App* onnx = add_format(verb, "onnx", "ONNX, for ONNX Runtime, TensorRT and others", flags);
+  onnx->add_option("--opset", flags->onnx.opset, "Version of the operators, for older programs")
+      ->check(whole_number(kLowestOpset, kHighestOpset))
+      ->capture_default_str();
+  onnx->add_flag("--float16", flags->onnx.float16,
+                 "Half the size: float16, but for the last layers. Input and output stay float32");
+  onnx->add_flag("--normalize", flags->onnx.normalize,
+                 "The graph reads pixels from 0 to 255. Without it the program that runs the graph "
+                 "computes x / 127.5 - 1 first");
+  onnx->add_flag("--flip", flags->onnx.flip,
+                 "The graph adds the embedding of the mirror image, which takes twice as long");
+  onnx->footer(
+      "Input \"data\": RGB images [N, 3, 112, 112], of any number N. Output \"embedding\": [N, "
+      "D],\n"
+      "not normalised. The file is checked on random images, and deleted if it gives other\n"
+      "embeddings than the network (docs/export.md). Example:\n"
+      "  pfcctl export onnx --model work_dirs/r50/backbone.safetensors --output r50.onnx");
+  onnx->callback([flags] {
+    const ModelFile model = read_model(flags->model);
+    const double difference = export_onnx(model, flags->output, flags->onnx);
+    show(*flags, model, {{"opset", flags->onnx.opset}, {"difference", difference}});
+  });
+}
+
+template <typename Write>
+void add_weights(CLI::App& verb, const char* name, const std::string& about,
+                 const std::string& example, Write write) {
+  const auto flags = std::make_shared<ExportFlags>();
+  CLI::App* format = add_format(verb, name, about, flags);
+  format->footer("Tensors have arcface_torch's names (docs/export.md). Example:\n  " + example);
+  format->callback([flags, write] {
+    const ModelFile model = read_model(flags->model);
+    write(model, flags->output);
+    show(*flags, model, nlohmann::json::object());
+  });
+}
+
+}  // namespace
+
+void add_export_verb(CLI::App& pfcctl) {
+  CLI::App* verb = pfcctl.add_subcommand("export", "Writes a network for other programs");
+  verb->require_subcommand(1);
+  add_onnx(*verb);
+  add_weights(*verb, "pt", "PyTorch's state dict, which torch.load(weights_only=True) reads",
+              "pfcctl export pt --model work_dirs/r50/backbone.safetensors --output model.pt",
+              [](const ModelFile& model, const std::filesystem::path& path) {
+                write_torch(path, model.weights.state_dict);
+              });
+  add_weights(*verb, "safetensors", "safetensors, from any file that is read",
+              "pfcctl export safetensors --model model.pt --output backbone.safetensors",
+              export_safetensors);
+}
+
+}  // namespace pfc

@@ -1,0 +1,229 @@
+"""Files that `pfcctl export` writes, read by the programs that they are for: PyTorch, ONNX's checker and ONNX Runtime.
+
+Networks are PyTorch's (backbone_reference.py), with random weights, and statistics of random images. The same
+images then go through PyTorch and through the exported file. PFC_BIN is the folder of the programs; ONNX Runtime is
+looked for in PFC_ONNXRUNTIME, or in build/onnxruntime:
+
+    npm install --prefix build/onnxruntime --ignore-scripts onnxruntime-node
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+import zipfile
+
+import numpy as np
+import onnx
+import torch
+
+import safetensors_io
+from backbone_parity import randomise
+from backbone_reference import IRESNET_BLOCKS, MBF, make_backbone, normalised
+
+BIN = pathlib.Path(os.environ["PFC_BIN"])
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RUNTIME = pathlib.Path(os.environ.get("PFC_ONNXRUNTIME", ROOT / "build" / "onnxruntime"))
+BATCHES = (1, 7, 32)
+LIMIT, FLOAT16_LIMIT = 1e-4, 1e-2
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+
+def random_network(network, size, embedding_size):
+    generator = torch.Generator().manual_seed(5)
+    model = make_backbone(network, embedding_size, 0.0, size, size)
+    randomise(model, generator)
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            module.momentum = 1.0  # one pass sets the statistics
+    with torch.no_grad():
+        model.train()(normalised(torch.randint(0, 256, (6, size, size, 3), generator=generator)))
+    return model.eval()
+
+
+def worst(got, want):
+    return (np.linalg.norm(got - want, axis=1) / np.linalg.norm(want, axis=1)).max()
+
+
+class Exported(unittest.TestCase):
+    """A network in a file, as a job writes it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def network(self, name, size, embedding_size=512):
+        self.size = size
+        self.model = random_network(name, size, embedding_size)
+        state = {key: value.numpy() for key, value in self.model.state_dict().items()}
+        safetensors_io.save(self.folder / "backbone.safetensors", state, {"network": name})
+        return state
+
+    def export(self, kind, *options):
+        file = self.folder / f"exported.{kind}"
+        if "--model" not in options:
+            options = ("--model", self.folder / "backbone.safetensors", *options)
+        done = subprocess.run([BIN / "pfcctl", "export", kind, "--output", file, "--json", *options],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.said = json.loads(done.stdout)
+        self.assertEqual(self.said["bytes"], file.stat().st_size)
+        return file
+
+    def pixels(self, count):
+        generator = torch.Generator().manual_seed(11)
+        return torch.randint(0, 256, (count, self.size, self.size, 3), generator=generator)
+
+    def embeddings(self, pixels):
+        with torch.no_grad():
+            return np.concatenate([self.model(part).numpy() for part in normalised(pixels).split(8)])
+
+
+class WithPyTorch(Exported):
+    def test_state_dict_is_loaded_without_running_code(self):
+        for network in ("r18", "mbf"):
+            state = self.network(network, 32)
+            loaded = torch.load(self.export("pt"), weights_only=True)
+            self.assertEqual(set(loaded), set(state))
+            for name, values in state.items():
+                self.assertEqual(loaded[name].dtype, torch.from_numpy(np.asarray(values)).dtype)
+                self.assertTrue(np.array_equal(loaded[name].numpy(), values), name)
+            make_backbone(network, 512, 0.0, 32, 32).load_state_dict(loaded)
+
+    def test_tensors_of_a_state_dict_can_be_mapped(self):
+        self.network("r18", 32)
+        with zipfile.ZipFile(self.export("pt")) as archive:
+            self.assertIsNone(archive.testzip())
+            for member in archive.infolist():
+                archive.fp.seek(member.header_offset + 26)
+                name, extra = np.frombuffer(archive.fp.read(4), "<u2")
+                self.assertEqual((member.header_offset + 30 + int(name) + int(extra)) % 64, 0, member.filename)
+
+    def test_safetensors_hold_the_same_tensors(self):
+        state = self.network("mbf", 32)
+        loaded = safetensors_io.load(self.export("safetensors"))
+        self.assertEqual(set(loaded), set(state))
+        for name, values in state.items():
+            self.assertTrue(np.array_equal(loaded[name], values), name)
+
+
+class WithOnnx(Exported):
+    def test_checker_accepts_every_network(self):
+        for network in (*IRESNET_BLOCKS, *MBF):
+            with self.subTest(network=network):
+                self.network(network, 32)
+                model = onnx.load(self.export("onnx"))
+                onnx.checker.check_model(model, full_check=True)
+                self.assertLess(self.said["difference"], LIMIT)
+                self.assertEqual([d.dim_param or d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim],
+                                 ["N", 3, 32, 32])
+                self.assertEqual([d.dim_param or d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim],
+                                 ["N", 512])
+                # arcface_torch's onnx_helper.py would take these for a normalisation.
+                for node in list(model.graph.node)[:8]:
+                    self.assertFalse(any(word in node.name for word in ("Sub", "_minus", "Mul", "_mul", "Div")))
+
+    def test_checker_accepts_every_option(self):
+        self.network("mbf", 32)
+        plain = self.export("onnx").stat().st_size
+        for options in (["--opset", "11", "--flip"], ["--opset", "12"], ["--normalize"], ["--flip"], ["--float16"],
+                        ["--float16", "--normalize", "--flip"]):
+            with self.subTest(options=options):
+                file = self.export("onnx", *options)
+                onnx.checker.check_model(onnx.load(file), full_check=True)
+                if "--float16" in options:
+                    self.assertLess(file.stat().st_size, 0.8 * plain)
+
+
+class CompetitionLimits(Exported):
+    def broken(self, file, *options):
+        """What of the file is beyond the limits."""
+        done = subprocess.run([BIN / "pfcctl", "model", "check-onnx", file, "--json", *options],
+                              capture_output=True, text=True)
+        limits = json.loads(done.stdout)
+        broken = [limit["what"] for limit in limits if not limit["kept"]]
+        self.assertEqual(done.returncode, 2 if broken else 0, done.stderr)
+        self.assertEqual("embeddings of 32 images" in [limit["what"] for limit in limits], not broken)
+        return broken
+
+    def test_files_beyond_a_limit_are_told(self):
+        self.network("mbf", 112)
+        self.assertEqual(self.broken(self.export("onnx")), [])
+        self.assertEqual(self.broken(self.export("onnx", "--normalize")), [])
+        self.assertEqual(self.broken(self.export("onnx", "--float16")), ["tensors"])
+        self.network("mbf", 48)
+        self.assertEqual(self.broken(self.export("onnx")), ["input"])
+        self.network("mbf", 112, 600)
+        self.assertEqual(self.broken(self.export("onnx"), "--track", "cfat"), ["embedding"])
+        self.assertEqual(self.broken(self.export("onnx"), "--track", "glint"), [])
+
+
+class FromPyTorch(Exported):
+    def test_onnx_files_of_pytorchs_exporter_are_read(self):
+        # As arcface_torch's torch2onnx.py: batch norms behind convolutions are folded, which renames these.
+        for network in ("r18", "mbf"):
+            self.network(network, 48)
+            pixels = self.pixels(3)
+            want = self.embeddings(pixels)
+            torch.onnx.export(self.model, torch.zeros(1, 3, 48, 48), str(self.folder / "theirs.onnx"), opset_version=11,
+                              keep_initializers_as_inputs=False)
+            again = self.export("safetensors", "--model", self.folder / "theirs.onnx")
+            names = {node.op_type for node in onnx.load(self.folder / "theirs.onnx").graph.node}
+            state = {name: torch.from_numpy(values) for name, values in safetensors_io.load(again).items()}
+            self.model.load_state_dict(state)
+            difference = worst(self.embeddings(pixels), want)
+            print(f"{network}, operators {sorted(names)}: {difference:.1e}")
+            self.assertLess(difference, 1e-5)
+
+
+@unittest.skipUnless((RUNTIME / "node_modules" / "onnxruntime-node").is_dir(),
+                     f"not run: no ONNX Runtime in {RUNTIME} (npm install --prefix build/onnxruntime "
+                     "--ignore-scripts onnxruntime-node)")
+class WithOnnxRuntime(Exported):
+    def run_file(self, file, images, batch):
+        images.astype("<f4").tofile(self.folder / "images")
+        shape = ",".join(map(str, images.shape[1:]))
+        done = subprocess.run(["node", pathlib.Path(__file__).with_name("run_onnx.js"), file, self.folder / "images",
+                               shape, str(batch), self.folder / "out"], capture_output=True, text=True,
+                              env={**os.environ, "NODE_PATH": str(RUNTIME / "node_modules")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return np.fromfile(self.folder / "out", "<f4").reshape(batch, -1)
+
+    def test_every_network_gives_the_embeddings_of_pytorch_for_any_batch(self):
+        for network in (*IRESNET_BLOCKS, *MBF):
+            size = 112 if network in ("r50", "mbf") else 48
+            with self.subTest(network=network):
+                self.network(network, size)
+                file = self.export("onnx")
+                pixels = self.pixels(max(BATCHES))
+                images, want = normalised(pixels).numpy(), self.embeddings(pixels)
+                for batch in BATCHES:
+                    difference = worst(self.run_file(file, images, batch), want[:batch])
+                    print(f"{network}, {size} x {size} pixels, batch {batch}: {difference:.1e}")
+                    self.assertLess(difference, LIMIT)
+
+    def test_options_change_what_the_graph_computes_as_they_say(self):
+        self.network("r18", 48)
+        pixels = self.pixels(5)
+        raw, images = pixels.permute(0, 3, 1, 2).float().numpy(), normalised(pixels).numpy()
+        straight, mirrored = self.embeddings(pixels), self.embeddings(pixels.flip(2))
+        for options, given, want, limit in (
+                (["--opset", "11"], images, straight, LIMIT),
+                (["--normalize"], raw, straight, LIMIT),
+                (["--flip"], images, straight + mirrored, LIMIT),
+                (["--normalize", "--flip", "--opset", "11"], raw, straight + mirrored, LIMIT),
+                (["--float16"], images, straight, FLOAT16_LIMIT),
+                (["--float16", "--normalize", "--flip"], raw, straight + mirrored, FLOAT16_LIMIT)):
+            with self.subTest(options=options):
+                difference = worst(self.run_file(self.export("onnx", *options), given, 5), want)
+                print(f"{' '.join(options)}: {difference:.1e}")
+                self.assertLess(difference, limit)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
