@@ -1,12 +1,18 @@
 #include "worker/train_loop.h"
 
+#include <spdlog/spdlog.h>
+
 #include <filesystem>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/config/no_network.h"
 #include "common/error.h"
 #include "common/files/safetensors.h"
+#include "model/files/export_model.h"
+#include "model/files/torch_writer.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/step_reporter.h"
 #include "worker/trace_taker.h"
@@ -43,12 +49,40 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
   reporter.evaluated(seconds_since(start));
 }
 
+/// Writes the model in the formats of the job, too. What fails is told and costs nothing else.
+void export_model(const TrainingSession& s, std::vector<HostTensor> tensors) {
+  const DatasetInfo& data = s.dataset->info();
+  ModelFile model{.weights = {.state_dict = NamedTensors(), .others = NamedTensors()},
+                  .options = backbone_options(s.job, data.height, data.width)};
+  model.options.batch = 1;
+  model.options.training = false;
+  for (HostTensor& t : tensors) {
+    model.weights.state_dict.add_owned(t.name, t.dtype, t.shape, std::move(t.bytes));
+  }
+  for (const std::string& format : s.job.exports) {
+    const std::filesystem::path path =
+        s.job.output / (format == "onnx" ? "backbone.onnx" : "model.pt");
+    try {
+      if (format == "onnx") {
+        export_onnx(model, path, {});
+      } else {
+        write_torch(path, model.weights.state_dict);
+      }
+    } catch (const std::exception& error) {
+      spdlog::warn(
+          "{} was not exported: {}; try again with pfcctl export {} --model {} --output {}",
+          path.string(), error.what(), format, (s.job.output / kModel).string(), path.string());
+    }
+  }
+}
+
 void write_model(TrainingSession& s) {
-  const std::vector<HostTensor> tensors = export_state_dict(*s.ops, *s.backbone);
+  std::vector<HostTensor> tensors = export_state_dict(*s.ops, *s.backbone);
   std::vector<SafetensorsEntry> entries;
   entries.reserve(tensors.size());
   for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
   write_safetensors(s.job.output / kModel, entries, {{"network", s.job.network}});
+  if (!s.job.exports.empty()) export_model(s, std::move(tensors));
 }
 
 void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
@@ -82,7 +116,7 @@ TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& r
   const bool moved = done >= s.plan.first_step();
   try {
     if (moved) save_checkpoint(s, done, reporter);
-    if (moved && !reporter.failure().empty()) save_model(s);
+    if (moved && (!reporter.failure().empty() || !s.job.exports.empty())) save_model(s);
   } catch (const StorageError& error) {
     if (reporter.failure().empty()) throw;
     throw StorageError(reporter.failure() + "; and the state could not be saved: " + error.what());

@@ -87,6 +87,7 @@ struct JobConfig {
   std::filesystem::path stage;           ///< a folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::filesystem::path output = "work_dirs/job";
+  std::vector<std::string> exports;            ///< key "export": formats to write the model in, too
   std::int64_t frequent = 10;                  ///< steps between log lines
   std::int64_t verbose = 2000;                 ///< steps between evaluations; 0: only at the end
   bool tensorboard = true;                     ///< write event files for TensorBoard

@@ -147,6 +147,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.path("stage", job.stage);
   v.texts("val_targets", job.val_targets);
   v.path("output", job.output);
+  v.texts("export", job.exports);
   v.number("frequent", job.frequent, kSteps);
   v.number("verbose", job.verbose, kStepsOrZero);
   v.flag("tensorboard", job.tensorboard);

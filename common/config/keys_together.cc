@@ -62,6 +62,14 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+void check_exports(const JobConfig& job, const JobOrigin& origin) {
+  for (const std::string& format : job.exports) {
+    if (format == "onnx" || format == "pt") continue;
+    throw InputError(origin.of("export") + ": export: found " + nlohmann::json(format).dump() +
+                     ", expected \"onnx\" or \"pt\"");
+  }
+}
+
 /// What the job says about images where the data are embeddings, and the other way round.
 void check_network(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
@@ -88,6 +96,9 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   }
   if (job.dropout != 0)
     fail("dropout", "found dropout, " + without + "which have none: set it to 0");
+  if (!job.exports.empty()) {
+    fail("export", "found formats of a model, " + without + "and trains none: leave it out");
+  }
   if (job.sync_bn)
     fail("sync_bn", "found true, " + without + "and has no batch norm: leave it out");
 }
@@ -97,6 +108,7 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
 void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_warmup(job, origin);
   check_data_sets(job, origin);
+  check_exports(job, origin);
   check_network(job, origin);
   check_batch_size(job, origin);
 }

@@ -114,6 +114,26 @@ class Train(JobTest):
         self.assertNotIn("Global Step", rest)
         self.assertEqual(list((self.folder / "out").glob("step-*")), [])
 
+    def test_a_job_also_leaves_its_model_in_other_formats(self):
+        out = self.folder / "out"
+        (out / "model.pt").mkdir(parents=True)  # so this one cannot be written
+        done = self.train(2, self.job(max_steps=3, export=["onnx", "pt"]))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(f"{out}/model.pt was not exported: ", done.stdout + done.stderr)
+        self.assertTrue((out / "step-000000003").is_dir())
+        again = run(BIN / "pfcctl", "export", "pt", "--model", out / "backbone.onnx", "--output", out / "again.pt",
+                    env=self.environment)
+        self.assertEqual(again.returncode, 0, again.stderr)
+
+    def test_a_job_that_is_stopped_leaves_its_model_in_other_formats(self):
+        process = self.start(1, self.job(num_epoch=500, frequent=1, export=["onnx", "pt"]))
+        self.read_until(process, "Global Step: 2 ")
+        process.terminate()
+        rest = process.communicate(timeout=LIMIT)[0]
+        self.assertEqual(process.returncode, 143, rest)
+        for name in ("backbone.safetensors", "backbone.onnx", "model.pt"):
+            self.assertTrue((self.folder / "out" / name).is_file(), name + rest)
+
     def test_a_worker_alone_needs_no_coordinator(self):
         done = run(BIN / "pfc-worker", "--config", self.job(max_steps=2), env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -54,7 +54,7 @@ FIXED = {
 }
 IGNORED = {"rec", "output", "init_from", "frequent", "verbose", "val_targets", "num_workers",
            "save_every_steps", "save_every_seconds", "keep_checkpoints", "sync_bn", "num_classes",
-           "num_image", "cuda_graphs", "tensorboard", "histograms_every_steps"}
+           "num_image", "cuda_graphs", "tensorboard", "export", "histograms_every_steps"}
 # Keys that the command line says in this trainer's own words.
 HERE = {"precision": "fp32", "device": "cpu", "tf32": False}
 

@@ -217,6 +217,10 @@ TEST(ParseJob, ReadsBackAJobWithoutANetwork) {
 }
 
 TEST(ParseJob, RefusesKeysOfImagesWhereThereIsNoNetwork) {
+  EXPECT_THAT(refusal(R"({"network": "none", "export": ["pt"]})"),
+              HasSubstr("job.json: export: found formats of a model, but network \"none\""));
+  EXPECT_EQ(refusal(R"({"export": ["onnx", "ptt"]})"),
+            R"(job.json: export: found "ptt", expected "onnx" or "pt")");
   EXPECT_THAT(refusal(R"({"network": "none", "val_targets": ["lfw"]})"),
               HasSubstr("job.json: val_targets: found images to embed, but network \"none\""));
   for (const char* key : {R"("image_size": 112)", R"("augment": {"blur": 0.1})",
@@ -300,7 +304,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "augment": {"flip": false, "crop": 0.5, "low_resolution": 0.125, "blur": 0.25,
                   "colour": 0.75, "grey": 0.375, "cut_out": 1.0},
       "read": "sequential", "stage": "/dev/shm",
-      "val_targets": ["v"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));
+      "val_targets": ["v"], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
   json shared = changed, separate = changed;  // the two exclude each other
