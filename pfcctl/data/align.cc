@@ -16,6 +16,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "common/ordered_work.h"
 #include "data/damaged_image.h"
 #include "data/images/align.h"
 #include "data/images/decode.h"
@@ -26,7 +27,6 @@
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "pfcctl/synth/ordered_work.h"
 
 namespace pfc {
 
@@ -168,7 +168,7 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
   const auto count = std::ssize(faces);
   const auto allowed = allowed_of(count, options.max_damaged);
   Aligned aligned{.in_columns = list.in_columns, .exchanged = list.exchanged};
-  synth::ordered_work<Result>(
+  ordered_work<Result>(
       count, options.threads,
       [&](std::int64_t i) {
         return align_one(faces[static_cast<std::size_t>(i)], images, options);

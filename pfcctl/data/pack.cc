@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/files/sha256.h"
+#include "common/ordered_work.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 #include "data/images/jpeg_encoder.h"
@@ -23,7 +24,6 @@
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "pfcctl/synth/ordered_work.h"
 
 namespace pfc {
 
@@ -145,7 +145,7 @@ class SetWriter {
     const std::int64_t first =
         std::min(first_open_place(writer_->written() - 1, damaged_), images());
     std::int64_t key = writer_->written(), label = 0, end_of_label = order_.of_class.front();
-    synth::ordered_work<Prepared>(
+    ordered_work<Prepared>(
         images() - first, options_.threads,
         [&](std::int64_t i) {
           return preparer_.prepare(order_.images[static_cast<std::size_t>(first + i)]);

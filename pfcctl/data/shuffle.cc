@@ -15,6 +15,7 @@
 #include "common/byte_size.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/ordered_work.h"
 #include "data/damaged_image.h"
 #include "data/open_dataset.h"
 #include "data/records/image_record.h"
@@ -24,7 +25,6 @@
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "pfcctl/synth/ordered_work.h"
 
 namespace pfc {
 
@@ -95,7 +95,7 @@ class Shuffler {
 
   Shuffled write(const ShowProgress& progress) {
     using Block = std::vector<Loaded>;
-    synth::ordered_work<Block>(
+    ordered_work<Block>(
         order_.blocks(), options_.threads,
         [&](std::int64_t i) {
           Block block;

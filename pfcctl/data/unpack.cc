@@ -21,6 +21,7 @@
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
 #include "common/files/write_all.h"
+#include "common/ordered_work.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
@@ -29,7 +30,6 @@
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "pfcctl/synth/ordered_work.h"
 
 namespace pfc {
 
@@ -224,7 +224,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   files.make_folders();
   Unpacked result{.images = 0, .classes = dataset->info().classes, .damaged = {}};
   std::int64_t greatest = -1;  // the list's reader knows of no label above it
-  synth::ordered_work<WrittenImage>(
+  ordered_work<WrittenImage>(
       images, options.threads, [&](std::int64_t i) { return files.write(i); },
       [&](std::int64_t i, const WrittenImage& image) {
         if (image.damage) {

@@ -16,6 +16,7 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/sha256.h"
+#include "common/ordered_work.h"
 #include "data/chosen_dataset.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
@@ -24,7 +25,6 @@
 #include "pfcctl/data/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {
@@ -141,7 +141,7 @@ Validation validate(const Dataset& dataset, int threads, const ShowProgress& pro
                     .embeddings = info.embedding_size > 0,
                     .warnings = info.warnings};
   std::vector<Whole> whole;
-  synth::ordered_work<Looked>(
+  ordered_work<Looked>(
       info.images, threads, [&](std::int64_t i) { return look_at(dataset, i); },
       [&](std::int64_t i, const Looked& looked) {
         if (progress) progress(i + 1, info.images);

@@ -7,13 +7,13 @@
 
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "common/ordered_work.h"
 #include "data/images/jpeg_encoder.h"
 #include "data/records/image_record.h"
 #include "data/records/property_file.h"
 #include "data/records/record_writer.h"
 #include "model/evaluation/verification_bin.h"
 #include "pfcctl/synth/draw.h"
-#include "pfcctl/synth/ordered_work.h"
 #include "pfcctl/synth/render/develop.h"
 #include "pfcctl/synth/render/renderer.h"
 

@@ -1,4 +1,4 @@
-#include "pfcctl/synth/ordered_work.h"
+#include "common/ordered_work.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace pfc::synth {
+namespace pfc {
 namespace {
 
 TEST(OrderedWork, TakesEveryResultInOrderWhateverTheThreads) {
@@ -73,4 +73,4 @@ TEST(OrderedWork, ThrowsWhatTheTakerThrewAndStopsTheThreads) {
 }
 
 }  // namespace
-}  // namespace pfc::synth
+}  // namespace pfc

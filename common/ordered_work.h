@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace pfc::synth {
+namespace pfc {
 
 /// Calls make(0) .. make(n - 1) on `threads` threads (0: all cores), and take(i, result) on the
 /// calling thread in the order of i. At most `ahead` results wait to be taken or are being made; 0:
@@ -71,4 +71,4 @@ void ordered_work(std::int64_t n, int threads, const Make& make, const Take& tak
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace pfc::synth
+}  // namespace pfc
