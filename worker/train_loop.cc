@@ -28,16 +28,11 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
   // Without sync_bn each worker has the running statistics of its own batches. The model that is
   // written has those of rank 0, so these are evaluated. Training itself never reads them.
   s.phase("evaluate", [&] { s.step_comm->broadcast(s.backbone->state.flat(), 0); });
-  const EmbedBatch embed = [&](std::span<const std::uint8_t> images, std::span<float> out) {
-    s.ops->copy_to_device(s.evaluated_images, images.data());
-    s.backbone->read(s.evaluated_images);
-    s.ops->copy_to_host(out.data(),
-                        s.backbone->forward(s.backbone->input(), /*training=*/false, step));
-  };
-  const EvaluationOptions options{.batch = s.job.batch_size,
-                                  .height = s.dataset->info().height,
-                                  .width = s.dataset->info().width,
-                                  .embedding_size = s.job.embedding_size};
+  const EmbedBatch embed = embed_with(*s.ops, *s.backbone, s.evaluated_images);
+  const EmbedOptions options{.batch = s.job.batch_size,
+                             .height = s.dataset->info().height,
+                             .width = s.dataset->info().width,
+                             .embedding_size = s.job.embedding_size};
   for (const VerificationSet& set : s.verification_sets) {
     try {
       reporter.evaluation(

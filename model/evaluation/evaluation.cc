@@ -11,7 +11,6 @@
 #include "comm/shard.h"
 #include "common/clock.h"
 #include "common/error.h"
-#include "data/augment/flip.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 
@@ -35,84 +34,35 @@ std::int64_t longest_shard(std::int64_t images, int world_size) {
   return shard_of(images, 0, world_size).size();
 }
 
-/// Embeds one worker's images: rows of D + 1 numbers.
-class ShardEmbedder {
- public:
-  ShardEmbedder(const VerificationSet& set, const EmbedBatch& embed, const EvaluationOptions& o)
-      : set_(set),
-        embed_(embed),
-        options_(o),
-        image_bytes_(static_cast<std::size_t>(o.height * o.width * 3)),
-        dimension_(static_cast<std::size_t>(o.embedding_size)),
-        pixels_(static_cast<std::size_t>(o.batch) * image_bytes_),
-        plain_(static_cast<std::size_t>(o.batch) * dimension_),
-        mirrored_(plain_.size()) {}
-
-  /// Images [begin, end), at most a batch, into rows.
-  void embed(std::int64_t begin, std::int64_t end, std::span<float> rows) {
-    const auto count = static_cast<std::size_t>(end - begin);
-    std::fill(pixels_.begin(), pixels_.end(), std::uint8_t{0});
-    std::vector<bool> damaged(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      damaged[i] = !decode(static_cast<std::size_t>(begin) + i,
-                           std::span(pixels_).subspan(i * image_bytes_, image_bytes_));
-    }
-    embed_(pixels_, plain_);
-    flip_horizontally(pixels_, options_.width);
-    embed_(pixels_, mirrored_);
-    for (std::size_t i = 0; i < count; ++i) {
-      write_row(i, damaged[i], rows.subspan(i * (dimension_ + 1), dimension_ + 1));
-    }
+void write_row(const EmbeddedImage& image, std::span<float> row) {
+  const std::span<float> sum = row.first(row.size() - 1);
+  const double norm = add_mirrored(image, sum);
+  for (std::size_t k = 0; k < sum.size() && norm > 0; ++k) {
+    sum[k] = static_cast<float>(sum[k] / norm);
   }
-
- private:
-  bool decode(std::size_t image, std::span<std::uint8_t> rgb) {
-    try {
-      decoder_.decode(set_.images[image], {options_.height, options_.width}, rgb);
-      return true;
-    } catch (const DamagedImage&) {
-      return false;  // told by all workers once they have met: see throw_if_damaged
-    }
-  }
-
-  void write_row(std::size_t i, bool damaged, std::span<float> row) const {
-    const auto plain = std::span(plain_).subspan(i * dimension_, dimension_);
-    const auto mirrored = std::span(mirrored_).subspan(i * dimension_, dimension_);
-    for (std::size_t k = 0; k < dimension_; ++k) row[k] = plain[k] + mirrored[k];
-    const double norm = length(row.first(dimension_));
-    for (std::size_t k = 0; k < dimension_ && norm > 0; ++k) {
-      row[k] = static_cast<float>(row[k] / norm);
-    }
-    row[dimension_] =
-        damaged ? kDamaged : static_cast<float>((length(plain) + length(mirrored)) / 2);
-  }
-
-  const VerificationSet& set_;
-  const EmbedBatch& embed_;
-  const EvaluationOptions& options_;
-  const std::size_t image_bytes_;
-  const std::size_t dimension_;
-  std::vector<std::uint8_t> pixels_;  // [batch, H, W, 3]
-  std::vector<float> plain_;          // [batch, D]
-  std::vector<float> mirrored_;       // [batch, D]
-  ImageDecoder decoder_;
-};
+  row.back() = image.damage
+                   ? kDamaged
+                   : static_cast<float>((length(image.plain) + length(image.mirrored)) / 2);
+}
 
 /// All images' rows [2n, D + 1], the same on every worker.
 std::vector<float> embed_all(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
-                             const EvaluationOptions& o) {
+                             const EmbedOptions& o) {
   const auto images = static_cast<std::int64_t>(set.images.size());
   const RowRange mine = shard_of(images, comm.rank(), comm.size());
   const std::int64_t longest = longest_shard(images, comm.size());
   const std::int64_t row = o.embedding_size + 1;
 
   std::vector<float> own(static_cast<std::size_t>(longest * row));
-  ShardEmbedder embedder(set, embed, o);
-  for (std::int64_t begin = mine.begin; begin < mine.end; begin += o.batch) {
-    const std::int64_t end = std::min(mine.end, begin + o.batch);
-    embedder.embed(begin, end,
-                   std::span(own).subspan(static_cast<std::size_t>((begin - mine.begin) * row)));
-  }
+  const auto read = [&](std::int64_t i, std::span<std::uint8_t> rgb) {
+    thread_local ImageDecoder decoder;
+    decoder.decode(set.images[static_cast<std::size_t>(mine.begin + i)], {o.height, o.width}, rgb);
+  };
+  embed_images(mine.size(), read, embed, o, [&](std::int64_t i, const EmbeddedImage& image) {
+    // All workers tell of a damaged one once they have met: see throw_if_damaged.
+    write_row(image, std::span(own).subspan(static_cast<std::size_t>(i * row),
+                                            static_cast<std::size_t>(row)));
+  });
   std::vector<float> gathered(own.size() * static_cast<std::size_t>(comm.size()));
   comm.all_gather(Tensor(own.data(), {longest, row}),
                   Tensor(gathered.data(), {longest * comm.size(), row}));
@@ -142,7 +92,7 @@ void check_pairs(const VerificationSet& set) {
 }
 
 /// Throws InputError when the image is damaged. rgb [H, W, 3] is overwritten.
-void check_image(const VerificationSet& set, std::size_t image, const EvaluationOptions& o,
+void check_image(const VerificationSet& set, std::size_t image, const EmbedOptions& o,
                  ImageDecoder& decoder, std::span<std::uint8_t> rgb) {
   try {
     decoder.decode(set.images[image], {o.height, o.width}, rgb);
@@ -153,13 +103,13 @@ void check_image(const VerificationSet& set, std::size_t image, const Evaluation
   }
 }
 
-std::vector<std::uint8_t> pixels_of_one_image(const EvaluationOptions& o) {
+std::vector<std::uint8_t> pixels_of_one_image(const EmbedOptions& o) {
   return std::vector<std::uint8_t>(static_cast<std::size_t>(o.height * o.width * 3));
 }
 
 /// Every worker knows all images, so that every worker can say what is wrong with the same one.
 void throw_if_damaged(const VerificationSet& set, std::size_t image, float mark,
-                      const EvaluationOptions& o) {
+                      const EmbedOptions& o) {
   if (mark != kDamaged) return;
   ImageDecoder decoder;
   std::vector<std::uint8_t> rgb = pixels_of_one_image(o);
@@ -169,7 +119,7 @@ void throw_if_damaged(const VerificationSet& set, std::size_t image, float mark,
 }  // namespace
 
 void check_verification_set(const VerificationSet& set, RowRange images,
-                            const EvaluationOptions& options, const Doing& doing) {
+                            const EmbedOptions& options, const Doing& doing) {
   constexpr std::int64_t kTold = 1000;  // images between two words about it
   check_pairs(set);
   ImageDecoder decoder;
@@ -184,10 +134,11 @@ void check_verification_set(const VerificationSet& set, RowRange images,
 }
 
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
-                            const EvaluationOptions& options) {
+                            const EmbedOptions& options) {
   const TimePoint start = Clock::now();
   check_pairs(set);
-  check(set.images.size() == 2 * set.same.size(), "evaluate: two images a pair");
+  check(set.images.size() == 2 * set.same.size() && options.flip,
+        "evaluate: two images a pair, and flip");
   const std::vector<float> rows = embed_all(set, comm, embed, options);
 
   const auto d = static_cast<std::size_t>(options.embedding_size);
@@ -207,13 +158,11 @@ VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedB
   return result;
 }
 
-std::size_t evaluation_bytes(std::int64_t images, int world_size, const EvaluationOptions& o) {
+std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOptions& o) {
   const std::int64_t row = o.embedding_size + 1;
   const std::int64_t longest = longest_shard(images, world_size);
-  const std::size_t embedder = static_cast<std::size_t>(o.batch * o.height * o.width * 3) +
-                               2 * floats(o.batch * o.embedding_size);
   const std::size_t sides = floats(images * o.embedding_size);
-  return floats(longest * row) + floats(longest * world_size * row) + sides + embedder;
+  return floats(longest * row) + floats(longest * world_size * row) + sides + embed_images_bytes(o);
 }
 
 }  // namespace pfc

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "comm/shard.h"
 #include "common/error.h"
@@ -15,17 +17,22 @@ namespace {
 
 constexpr int kThresholds = 400;
 
-double threshold(int i) { return i * 0.01; }
+/// `count` thresholds on the squared distance: 0, step, 2 step ...
+struct Thresholds {
+  int count = kThresholds;
+  double step = 0.01;
 
-/// The first threshold that the distance is below, kThresholds when there is none.
-int first_threshold_above(double distance) {
-  if (!(distance < threshold(kThresholds - 1))) return kThresholds;  // NaN too: never the same
-  int i = static_cast<int>(distance / 0.01);
-  // The quotient may be rounded across a threshold; the comparison is what the protocol says.
-  while (i > 0 && distance < threshold(i - 1)) --i;
-  while (!(distance < threshold(i))) ++i;
-  return i;
-}
+  [[nodiscard]] double at(int i) const { return i * step; }
+  /// The first one that the distance is below, `count` when there is none.
+  [[nodiscard]] int first_above(double distance) const {
+    if (!(distance < at(count - 1))) return count;  // NaN too: never the same
+    int i = static_cast<int>(distance / step);
+    // The quotient may be rounded across a threshold; the comparison is what the protocol says.
+    while (i > 0 && distance < at(i - 1)) --i;
+    while (!(distance < at(i))) ++i;
+    return i;
+  }
+};
 
 /// How many pairs of a fold each threshold judges rightly.
 using Hits = std::array<std::int64_t, kThresholds>;
@@ -55,6 +62,113 @@ double squared_distance(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
+std::vector<double> distances_of(std::span<const float> a, std::span<const float> b,
+                                 std::size_t d) {
+  std::vector<double> distances(a.size() / d);
+  for (std::size_t k = 0; k < distances.size(); ++k) {
+    distances[k] = squared_distance(a.subspan(k * d, d), b.subspan(k * d, d));
+  }
+  return distances;
+}
+
+struct MeanAndDeviation {
+  double mean = 0, deviation = 0;
+};
+
+MeanAndDeviation over_folds(const std::vector<double>& values) {
+  if (values.empty()) return {};
+  const auto n = static_cast<double>(values.size());
+  // Sums first: equal values then have exactly their own mean.
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double x : values) squares += (x - mean) * (x - mean);
+  return {mean, std::sqrt(squares / n)};
+}
+
+/// Distances and kinds of the pairs, and how they are split.
+struct FoldedPairs {
+  const std::vector<double>& distances;
+  const std::vector<bool>& same;
+  int folds;
+
+  [[nodiscard]] RowRange fold(int f) const {
+    return shard_of(static_cast<std::int64_t>(same.size()), f, folds);
+  }
+};
+
+constexpr Thresholds kFine{.count = 4000, .step = 0.001};
+
+/// Impostor pairs of each fold, by the first fine threshold that they are below: [folds][count +
+/// 1].
+std::vector<std::vector<std::int64_t>> impostors_by_threshold(const FoldedPairs& pairs) {
+  std::vector<std::vector<std::int64_t>> counts(
+      static_cast<std::size_t>(pairs.folds),
+      std::vector<std::int64_t>(std::size_t{kFine.count} + 1));
+  for (int f = 0; f < pairs.folds; ++f) {
+    const RowRange range = pairs.fold(f);
+    for (auto k = static_cast<std::size_t>(range.begin); std::cmp_less(k, range.end); ++k) {
+      if (pairs.same[k]) continue;
+      ++counts[static_cast<std::size_t>(f)]
+              [static_cast<std::size_t>(kFine.first_above(pairs.distances[k]))];
+    }
+  }
+  return counts;
+}
+
+/// counts: impostor pairs by the first threshold that they are below.
+double threshold_for(double far, const std::vector<std::int64_t>& counts) {
+  const auto all =
+      static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
+  std::int64_t accepted = 0;
+  double before = 0;
+  for (int i = 0; i < kFine.count && all > 0; ++i) {
+    accepted += counts[static_cast<std::size_t>(i)];
+    const double now = static_cast<double>(accepted) / all;
+    if (now >= far) {
+      return kFine.at(i) - (i == 0 ? 0 : (now - far) / (now - before) * kFine.step);
+    }
+    before = now;
+  }
+  return 0;
+}
+
+std::vector<TarAtFar> tars_of(const FoldedPairs& pairs) {
+  const auto impostors = impostors_by_threshold(pairs);
+  std::vector<std::int64_t> all(std::size_t{kFine.count} + 1);
+  for (const auto& fold : impostors) {
+    std::ranges::transform(all, fold, all.begin(), std::plus{});
+  }
+  std::vector<TarAtFar> tars;
+  for (const double far : kFars) {
+    std::vector<double> tar, measured;
+    for (int f = 0; f < pairs.folds; ++f) {
+      std::vector<std::int64_t> others(all.size());
+      std::ranges::transform(all, impostors[static_cast<std::size_t>(f)], others.begin(),
+                             std::minus{});
+      const double threshold = threshold_for(far, others);
+      std::array<double, 2> accepted{}, count{};  // of impostor pairs, of genuine pairs
+      const RowRange range = pairs.fold(f);
+      for (auto k = static_cast<std::size_t>(range.begin); std::cmp_less(k, range.end); ++k) {
+        ++count[pairs.same[k] ? 1 : 0];
+        if (pairs.distances[k] < threshold) ++accepted[pairs.same[k] ? 1 : 0];
+      }
+      if (count[1] > 0) tar.push_back(accepted[1] / count[1]);
+      if (count[0] > 0) measured.push_back(accepted[0] / count[0]);
+    }
+    const MeanAndDeviation of_tar = over_folds(tar);
+    tars.push_back({far, of_tar.mean, of_tar.deviation, over_folds(measured).mean});
+  }
+  return tars;
+}
+
+Roc roc_of_distances(const std::vector<double>& distances, const std::vector<bool>& same) {
+  const auto genuine = std::ranges::count(same, true);
+  if (genuine == 0 || genuine == std::ssize(same)) return {};
+  std::vector<ScoredPair> pairs(same.size());
+  for (std::size_t k = 0; k < same.size(); ++k) pairs[k] = {-distances[k], same[k]};
+  return roc_of(std::move(pairs));
+}
+
 }  // namespace
 
 VerificationResult verify_pairs(std::span<const float> a, std::span<const float> b,
@@ -65,11 +179,11 @@ VerificationResult verify_pairs(std::span<const float> a, std::span<const float>
   check(a.size() == same.size() * d && b.size() == a.size(), "verify_pairs: wrong sizes");
   folds = static_cast<int>(std::min<std::int64_t>(folds, pairs));
 
+  const std::vector<double> distances = distances_of(a, b, d);
+  constexpr Thresholds kTried;
   std::vector<int> first_above(same.size());
-  for (std::size_t k = 0; k < same.size(); ++k) {
-    first_above[k] =
-        first_threshold_above(squared_distance(a.subspan(k * d, d), b.subspan(k * d, d)));
-  }
+  std::ranges::transform(distances, first_above.begin(),
+                         [&](double distance) { return kTried.first_above(distance); });
   std::vector<Hits> hits;
   Hits all{};
   for (int f = 0; f < folds; ++f) {
@@ -93,14 +207,14 @@ VerificationResult verify_pairs(std::span<const float> a, std::span<const float>
     const double accuracy = static_cast<double>(own[static_cast<std::size_t>(best)]) /
                             static_cast<double>(shard_of(pairs, f, folds).size());
     accuracies.push_back(accuracy);
-    thresholds += threshold(static_cast<int>(best));
+    thresholds += kTried.at(static_cast<int>(best));
   }
-  // Sums first: equal accuracies then have exactly their own mean.
-  result.accuracy = std::accumulate(accuracies.begin(), accuracies.end(), 0.0) / folds;
+  const MeanAndDeviation accuracy = over_folds(accuracies);
+  result.accuracy = accuracy.mean;
+  result.deviation = accuracy.deviation;
   result.threshold = thresholds / folds;
-  double squares = 0;
-  for (const double x : accuracies) squares += (x - result.accuracy) * (x - result.accuracy);
-  result.deviation = std::sqrt(squares / folds);
+  result.tars = tars_of({distances, same, folds});
+  result.roc = roc_of_distances(distances, same);
   return result;
 }
 

@@ -2,12 +2,25 @@
 // eval/verification.py runs it): is a pair of images the same person?
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "model/evaluation/roc.h"
+
 namespace pfc {
+
+/// True and false accept rates where the threshold is chosen for a false accept rate.
+struct TarAtFar {
+  double far = 0;        ///< that the threshold is chosen for
+  double tar = 0;        ///< mean over the folds ("Validation rate")
+  double deviation = 0;  ///< of tar over the folds, of the whole population
+  double measured = 0;   ///< FAR at that threshold, mean over the folds
+};
+
+inline constexpr std::array<double, 5> kFars = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6};
 
 struct VerificationResult {
   std::string name;
@@ -17,6 +30,8 @@ struct VerificationResult {
   std::int64_t pairs = 0;
   double embedding_norm = 0;  ///< mean length before normalisation ("XNorm")
   double seconds = 0;
+  std::vector<TarAtFar> tars;  ///< for each of kFars
+  Roc roc;                     ///< of all pairs; a score is -(squared distance)
 };
 
 /// Applies the protocol to embeddings: a and b are [n, D] with L2-normalised rows. REQUIRES:
@@ -24,7 +39,11 @@ struct VerificationResult {
 /// Thresholds from 0 to 4 in steps of 0.01 are tried. The pairs are split into contiguous folds, of
 /// which the first n mod folds have one pair more; with fewer pairs than folds there are n folds.
 /// Each fold is judged with the threshold that is best on all other folds, the smallest of equally
-/// good ones. Fills accuracy, deviation, threshold and pairs. Takes time O(n D).
+/// good ones. For the TAR at a FAR, thresholds have steps of 0.001. A fold's threshold lies on a
+/// straight line between the last one with a lower FAR on all other folds and the next; it is 0
+/// where none reaches the FAR. Folds without genuine pairs have no TAR, and those without impostor
+/// pairs no FAR. Fills all but name, embedding_norm and seconds; roc only for pairs of both kinds.
+/// Takes time O(n D + n log n).
 VerificationResult verify_pairs(std::span<const float> a, std::span<const float> b,
                                 std::int64_t dimension, const std::vector<bool>& same,
                                 int folds = 10);

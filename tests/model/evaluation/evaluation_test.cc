@@ -28,7 +28,7 @@ using testing::run_ranks;
 
 constexpr int kSide = 8;
 constexpr std::int64_t kDimension = 4;
-constexpr EvaluationOptions kOptions{
+constexpr EmbedOptions kOptions{
     .batch = 3, .height = kSide, .width = kSide, .embedding_size = kDimension};
 
 /// Means of the left, upper, red and all pixels: changes when the image is mirrored.
@@ -86,6 +86,13 @@ class Evaluation : public ::testing::Test {
     return result;
   }
 
+  static std::vector<double> figures(const VerificationResult& result) {
+    std::vector<double> all;
+    for (const TarAtFar& tar : result.tars) all.insert(all.end(), {tar.tar, tar.measured});
+    for (const RocPoint& p : result.roc.points) all.insert(all.end(), {p.fpr, p.tpr, p.score});
+    return all;
+  }
+
   VerificationSet set_;
   std::atomic<int> embedded_ = 0;
 };
@@ -129,6 +136,7 @@ TEST_F(Evaluation, GivesTheSameOnAnyNumberOfWorkers) {
     EXPECT_EQ(many.accuracy, one.accuracy);
     EXPECT_EQ(many.deviation, one.deviation);
     EXPECT_EQ(many.embedding_norm, one.embedding_norm);
+    EXPECT_EQ(figures(many), figures(one));
   }
   EXPECT_EQ(embedded_, 2 * 22) << "each worker embeds only its own image, some have none";
 }
@@ -179,7 +187,7 @@ TEST_F(Evaluation, NeedsPairsOfBothKinds) {
 }
 
 TEST_F(Evaluation, TakesTheMemoryThatItStates) {
-  const EvaluationOptions wide{
+  const EmbedOptions wide{
       .batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
   run_ranks(1, [&](Comm& comm) {
     const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {

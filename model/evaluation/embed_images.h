@@ -1,0 +1,49 @@
+// Embeds any number of images, batch by batch, while the next ones are decoded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "kernels/ops.h"
+#include "model/networks/backbone.h"
+
+namespace pfc {
+
+/// Embeds exactly `batch` uint8 images [batch, H, W, 3] into [batch, D] host floats.
+using EmbedBatch = std::function<void(std::span<const std::uint8_t> images, std::span<float> out)>;
+
+/// The forward pass without training. images: memory of the device, uint8 [B, H, W, 3]. All are
+/// borrowed.
+EmbedBatch embed_with(Ops& ops, Backbone& backbone, const Tensor& images);
+
+struct EmbedOptions {
+  std::int64_t batch = 128, height = 112, width = 112, embedding_size = 512;
+  bool flip = true;  ///< embed the mirror image, too
+  int threads = 1;   ///< that decode; 0: all cores
+};
+
+/// Fills rgb [H, W, 3]. Throws DamagedImage. Called by several threads at a time.
+using ReadImage = std::function<void(std::int64_t image, std::span<std::uint8_t> rgb)>;
+
+struct EmbeddedImage {
+  std::span<const float> plain;       ///< [D], not normalised
+  std::span<const float> mirrored;    ///< [D]; empty without flip
+  std::optional<std::string> damage;  ///< what is wrong: a black image was embedded instead
+};
+using TakeEmbedding = std::function<void(std::int64_t image, const EmbeddedImage& embedded)>;
+
+/// Embeds images 0 .. images - 1 and gives them to `take` in this order, on the calling thread,
+/// which also embeds. Takes embed_images_bytes() of memory, whatever the number of images. The last
+/// batch is filled up with black images.
+void embed_images(std::int64_t images, const ReadImage& read, const EmbedBatch& embed,
+                  const EmbedOptions& options, const TakeEmbedding& take);
+
+std::size_t embed_images_bytes(const EmbedOptions& options);
+
+/// out[k] = plain[k] + mirrored[k], or plain[k] without flip. Returns the length of `out`.
+double add_mirrored(const EmbeddedImage& embedded, std::span<float> out);
+
+}  // namespace pfc

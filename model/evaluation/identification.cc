@@ -1,0 +1,154 @@
+#include "model/evaluation/identification.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "common/error.h"
+#include "common/ordered_work.h"
+#include "data/images/vector_clones.h"
+
+namespace pfc {
+
+namespace {
+
+constexpr std::int64_t kBlock = 16;  // probes that share a pass over the gallery
+
+/// Sums in eight lanes, so that the compiler can use vectors. The same for every caller.
+PFC_VECTOR_CLONES double dot(const double* a, const double* b, std::size_t n) {
+  std::array<double, 8> lanes{};
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (std::size_t k = 0; k < 8; ++k) lanes[k] += a[i + k] * b[i + k];
+  }
+  for (; i < n; ++i) lanes[0] += a[i] * b[i];
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
+         ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+double similarity(const LabelledRows& a, std::size_t i, const LabelledRows& b, std::size_t j) {
+  const auto d = static_cast<std::size_t>(a.dimension);
+  return dot(a.rows.data() + i * d, b.rows.data() + j * d, d);
+}
+
+std::multimap<std::int64_t, std::size_t> rows_of_subjects(const LabelledRows& rows) {
+  std::multimap<std::int64_t, std::size_t> by_subject;
+  for (std::size_t i = 0; i < rows.subject.size(); ++i) by_subject.emplace(rows.subject[i], i);
+  return by_subject;
+}
+
+void check_sizes(const LabelledRows& a, const LabelledRows& b) {
+  const auto d = static_cast<std::size_t>(a.dimension);
+  check(a.dimension == b.dimension && a.rows.size() == a.subject.size() * d &&
+            b.rows.size() == b.subject.size() * d,
+        "identification: wrong sizes");
+}
+
+/// Calls work(i) for each probe of each block, a block at a time on each thread, and takes the
+/// results in order.
+template <class Result, class Work>
+std::vector<Result> for_probes(const LabelledRows& probes, int threads, const Work& work) {
+  const std::int64_t n = std::ssize(probes.subject);
+  std::vector<Result> results;
+  ordered_work<std::vector<Result>>(
+      (n + kBlock - 1) / kBlock, threads,
+      [&](std::int64_t block) {
+        return work(static_cast<std::size_t>(block * kBlock),
+                    static_cast<std::size_t>(std::min(n, (block + 1) * kBlock)));
+      },
+      [&](std::int64_t, std::vector<Result> block) {
+        std::ranges::move(block, std::back_inserter(results));
+      });
+  return results;
+}
+
+}  // namespace
+
+std::vector<Search> search(const LabelledRows& probes, const LabelledRows& gallery, int threads) {
+  check_sizes(probes, gallery);
+  const auto mates = rows_of_subjects(gallery);
+  return for_probes<Search>(probes, threads, [&](std::size_t begin, std::size_t end) {
+    std::vector<Search> found(end - begin, Search{.rank = 1});
+    for (std::size_t i = begin; i < end; ++i) {
+      Search& probe = found[i - begin];
+      const auto [first, last] = mates.equal_range(probes.subject[i]);
+      probe.mated = first != last;
+      probe.mate = -2;
+      for (auto m = first; m != last; ++m) {
+        probe.mate = std::max(probe.mate, similarity(probes, i, gallery, m->second));
+      }
+    }
+    for (std::size_t j = 0; j < gallery.subject.size(); ++j) {
+      for (std::size_t i = begin; i < end; ++i) {
+        if (gallery.subject[j] == probes.subject[i]) continue;
+        Search& probe = found[i - begin];
+        const double other = similarity(probes, i, gallery, j);
+        probe.best_other = std::max(probe.best_other, other);
+        if (other > probe.mate) ++probe.rank;
+      }
+    }
+    return found;
+  });
+}
+
+double rank_rate(std::span<const Search> searches, std::int64_t k) {
+  const auto mated = std::ranges::count_if(searches, &Search::mated);
+  const auto hits =
+      std::ranges::count_if(searches, [&](const Search& s) { return s.mated && s.rank <= k; });
+  return mated == 0 ? 0 : static_cast<double>(hits) / static_cast<double>(mated);
+}
+
+double tpir_at_fpir(std::span<const Search> searches, double fpir) {
+  std::vector<double> others;
+  for (const Search& s : searches) {
+    if (!s.mated) others.push_back(s.best_other);
+  }
+  const std::size_t mated = searches.size() - others.size();
+  if (others.empty() || mated == 0) return std::numeric_limits<double>::quiet_NaN();
+  std::ranges::sort(others, std::ranges::greater{});
+  const auto place = static_cast<std::size_t>(static_cast<double>(others.size()) * fpir);
+  const double threshold = others[std::max<std::size_t>(place, 1) - 1];
+  const auto hits = std::ranges::count_if(searches, [&](const Search& s) {
+    return s.mated && s.mate > s.best_other && s.mate > threshold;
+  });
+  return static_cast<double>(hits) / static_cast<double>(mated);
+}
+
+std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
+                                                  const LabelledRows& distractors, int threads) {
+  check_sizes(probes, distractors);
+  const auto mates = rows_of_subjects(probes);
+  return for_probes<std::int64_t>(probes, threads, [&](std::size_t begin, std::size_t end) {
+    // Of each probe: its mates' similarities in rising order, and how many distractors lie between
+    // one and the next.
+    std::vector<std::vector<double>> levels(end - begin);
+    std::vector<std::vector<std::int64_t>> above(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto [first, last] = mates.equal_range(probes.subject[i]);
+      for (auto m = first; m != last; ++m) {
+        if (m->second != i) levels[i - begin].push_back(similarity(probes, i, probes, m->second));
+      }
+      std::ranges::sort(levels[i - begin]);
+      above[i - begin].resize(levels[i - begin].size() + 1);
+    }
+    for (std::size_t j = 0; j < distractors.subject.size(); ++j) {
+      for (std::size_t i = begin; i < end; ++i) {
+        const auto& own = levels[i - begin];
+        const auto level = std::ranges::lower_bound(own, similarity(probes, i, distractors, j));
+        ++above[i - begin][static_cast<std::size_t>(level - own.begin())];
+      }
+    }
+    std::vector<std::int64_t> ranks;
+    for (const std::vector<std::int64_t>& counts : above) {
+      std::int64_t rank = 1;
+      for (std::size_t k = counts.size(); k-- > 1;) ranks.push_back(rank += counts[k]);
+    }
+    return ranks;
+  });
+}
+
+}  // namespace pfc

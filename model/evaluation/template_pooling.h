@@ -1,0 +1,40 @@
+// Templates of IJB-B and IJB-C: one embedding for all images of a template.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pfc {
+
+struct Templates {
+  std::vector<std::int64_t> ids;  ///< ascending
+  std::vector<double> rows;       ///< [ids.size(), D], of length 1
+
+  /// Index of the template, -1 where there is none. O(log n).
+  [[nodiscard]] std::int64_t find(std::int64_t id) const;
+};
+
+/// Adds up the features of each template, one image after the other, as InsightFace's
+/// image2template_feature() does: the mean of a medium's images (a video's frames), then the sum
+/// over the media, in float32, then division by its length, in float64. Keeps finished templates
+/// only.
+class TemplatePooling {
+ public:
+  explicit TemplatePooling(std::int64_t dimension);
+
+  /// feature: [D]. REQUIRES: calls are in the order of the templates, and within one of the media.
+  void add(std::int64_t template_id, std::int64_t medium, std::span<const float> feature);
+  [[nodiscard]] Templates finish();
+
+ private:
+  void end_medium();
+  void end_template();
+
+  std::vector<float> medium_sum_, template_sum_;  ///< [D]
+  std::int64_t template_ = 0, medium_ = 0, images_ = 0;
+  bool begun_ = false;
+  Templates done_;
+};
+
+}  // namespace pfc
