@@ -2,19 +2,15 @@
 
 #include <spdlog/fmt/chrono.h>
 #include <spdlog/fmt/fmt.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "common/byte_size.h"
@@ -51,21 +47,6 @@ std::string today() {
 }
 
 void say(const std::string& what) { std::fprintf(stderr, "plan: measuring %s\n", what.c_str()); }
-
-void begin_again_as_workers_wait() {
-  const auto waiting = waiting_of_worker_threads();
-  if (!waiting) return;
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  setenv(waiting->first.c_str(), waiting->second.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
-  execv("/proc/self/exe", arguments.data());
-  throw DeviceError("this program cannot be started again to measure the machine: " +
-                    std::generic_category().message(errno));
-}
 
 MachineProfile measure_this(const PlannedJob& planned) {
   const int cores = usable_cores();

@@ -1,6 +1,14 @@
 #include "common/machine/thread_waiting.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "common/error.h"
 
 namespace pfc {
 
@@ -13,6 +21,21 @@ std::optional<std::pair<std::string, std::string>> waiting_of_worker_threads() {
     if (std::getenv(chosen) != nullptr) return {};  // NOLINT(concurrency-mt-unsafe): only read
   }
   return std::pair<std::string, std::string>{"GOMP_SPINCOUNT", "1000"};
+}
+
+void begin_again_as_workers_wait() {
+  const auto waiting = waiting_of_worker_threads();
+  if (!waiting) return;
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  setenv(waiting->first.c_str(), waiting->second.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+  execv("/proc/self/exe", arguments.data());
+  throw DeviceError("this program cannot be started again with " + waiting->first + ": " +
+                    std::generic_category().message(errno));
 }
 
 }  // namespace pfc
