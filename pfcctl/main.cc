@@ -11,9 +11,8 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Checks machines, plans memory, looks at data and packs it, replays steps; submits, shows "
-      "and stops "
-      "jobs",
+      "Checks machines, plans memory, looks at data and packs it, evaluates models, replays steps; "
+      "submits, shows and stops jobs",
       "pfcctl");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
@@ -26,6 +25,10 @@ int run(int argc, char** argv) {
   pfc::add_data_verb(app);
   pfc::add_export_verb(app);
   pfc::add_model_verb(app);
+  pfc::add_verify_verb(app);
+  pfc::add_ijbc_verb(app);
+  pfc::add_identify_verb(app);
+  pfc::add_embed_verb(app);
   pfc::add_plan_verb(app);
   pfc::add_replay_verb(app);
   pfc::add_submit_verb(app);

@@ -43,9 +43,8 @@ struct Flags {
 /// Every image is decoded, as the job would do it when it starts.
 std::vector<VerificationSet> read_verification_sets(const JobConfig& job, const DatasetInfo& info) {
   std::vector<VerificationSet> sets;
-  sets.reserve(job.val_targets.size());
-  for (const std::string& target : job.val_targets) {
-    sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+  for (const auto& bin : find_verification_bins(job.val_targets, job.rec)) {
+    sets.push_back(read_verification_bin(bin));
     check_verification_set(sets.back(), {0, static_cast<std::int64_t>(sets.back().images.size())},
                            {.height = info.height, .width = info.width});
   }

@@ -17,7 +17,10 @@ void add_check_verb(CLI::App& pfcctl);
 void add_config_verb(CLI::App& pfcctl);
 void add_data_verb(CLI::App& pfcctl);
 void add_drain_verb(CLI::App& pfcctl);
+void add_embed_verb(CLI::App& pfcctl);
 void add_export_verb(CLI::App& pfcctl);
+void add_identify_verb(CLI::App& pfcctl);
+void add_ijbc_verb(CLI::App& pfcctl);
 void add_logs_verb(CLI::App& pfcctl);
 void add_model_verb(CLI::App& pfcctl);
 void add_plan_verb(CLI::App& pfcctl);
@@ -29,5 +32,6 @@ void add_submit_verb(CLI::App& pfcctl);
 void add_token_verb(CLI::App& pfcctl);
 void add_top_verb(CLI::App& pfcctl);
 void add_trace_verb(CLI::App& pfcctl);
+void add_verify_verb(CLI::App& pfcctl);
 
 }  // namespace pfc

@@ -231,9 +231,9 @@ void TrainingSession::open_data(std::vector<std::filesystem::path> staged, const
   if (membership.rank == 0) {
     for (FileBrief& brief : dataset->briefs()) data.push_back(std::move(brief.holds));
   }
-  for (const std::string& target : job.val_targets) {
-    if (doing) doing("reading verification set " + target);
-    verification_sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+  for (const auto& bin : find_verification_bins(job.val_targets, job.rec)) {
+    if (doing) doing("reading verification set " + bin.string());
+    verification_sets.push_back(read_verification_bin(bin));
   }
 }
 

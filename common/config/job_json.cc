@@ -187,6 +187,13 @@ class JobReader : public JsonReader {
            .m3 = real(key, (*value)[2], kMarginOffset)};
   }
 
+  /// The word "panel" stands for an array of it.
+  void texts(const std::string& key, std::vector<std::string>& out) const {
+    const json* value = find(key);
+    if (value == nullptr || *value != "panel") return JsonReader::texts(key, out);
+    out = {"panel"};
+  }
+
   void schedule(const std::string& key, LrSchedule& out) const {
     const json* value = find(key);
     if (value == nullptr) return;

@@ -161,8 +161,11 @@ VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedB
 std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOptions& o) {
   const std::int64_t row = o.embedding_size + 1;
   const std::int64_t longest = longest_shard(images, world_size);
+  // Thresholds of TAR at FAR; distances, scores and the curve of the pairs.
+  const std::size_t figures = 4001 * sizeof(std::int64_t) + static_cast<std::size_t>(images) * 60;
   const std::size_t sides = floats(images * o.embedding_size);
-  return floats(longest * row) + floats(longest * world_size * row) + sides + embed_images_bytes(o);
+  return floats(longest * row) + floats(longest * world_size * row) + sides + figures +
+         embed_images_bytes(o);
 }
 
 }  // namespace pfc

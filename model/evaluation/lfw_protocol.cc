@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -98,23 +97,6 @@ struct FoldedPairs {
 
 constexpr Thresholds kFine{.count = 4000, .step = 0.001};
 
-/// Impostor pairs of each fold, by the first fine threshold that they are below: [folds][count +
-/// 1].
-std::vector<std::vector<std::int64_t>> impostors_by_threshold(const FoldedPairs& pairs) {
-  std::vector<std::vector<std::int64_t>> counts(
-      static_cast<std::size_t>(pairs.folds),
-      std::vector<std::int64_t>(std::size_t{kFine.count} + 1));
-  for (int f = 0; f < pairs.folds; ++f) {
-    const RowRange range = pairs.fold(f);
-    for (auto k = static_cast<std::size_t>(range.begin); std::cmp_less(k, range.end); ++k) {
-      if (pairs.same[k]) continue;
-      ++counts[static_cast<std::size_t>(f)]
-              [static_cast<std::size_t>(kFine.first_above(pairs.distances[k]))];
-    }
-  }
-  return counts;
-}
-
 /// counts: impostor pairs by the first threshold that they are below.
 double threshold_for(double far, const std::vector<std::int64_t>& counts) {
   const auto all =
@@ -132,31 +114,39 @@ double threshold_for(double far, const std::vector<std::int64_t>& counts) {
   return 0;
 }
 
+struct Rates {
+  std::vector<double> tar, far;  ///< of the folds that have such pairs
+};
+
+void add_rates(const FoldedPairs& pairs, RowRange fold, double threshold, Rates& rates) {
+  std::array<double, 2> accepted{}, count{};  // of impostor pairs, of genuine pairs
+  for (auto k = static_cast<std::size_t>(fold.begin); std::cmp_less(k, fold.end); ++k) {
+    ++count[pairs.same[k] ? 1 : 0];
+    if (pairs.distances[k] < threshold) ++accepted[pairs.same[k] ? 1 : 0];
+  }
+  if (count[1] > 0) rates.tar.push_back(accepted[1] / count[1]);
+  if (count[0] > 0) rates.far.push_back(accepted[0] / count[0]);
+}
+
 std::vector<TarAtFar> tars_of(const FoldedPairs& pairs) {
-  const auto impostors = impostors_by_threshold(pairs);
-  std::vector<std::int64_t> all(std::size_t{kFine.count} + 1);
-  for (const auto& fold : impostors) {
-    std::ranges::transform(all, fold, all.begin(), std::plus{});
+  std::array<Rates, kFars.size()> rates;
+  std::vector<std::int64_t> others;  // impostor pairs of the other folds
+  for (int f = 0; f < pairs.folds; ++f) {
+    const RowRange fold = pairs.fold(f);
+    others.assign(std::size_t{kFine.count} + 1, 0);
+    for (std::size_t k = 0; k < pairs.same.size(); ++k) {
+      const bool is_own = std::cmp_greater_equal(k, fold.begin) && std::cmp_less(k, fold.end);
+      if (is_own || pairs.same[k]) continue;
+      ++others[static_cast<std::size_t>(kFine.first_above(pairs.distances[k]))];
+    }
+    for (std::size_t i = 0; i < kFars.size(); ++i) {
+      add_rates(pairs, fold, threshold_for(kFars[i], others), rates[i]);
+    }
   }
   std::vector<TarAtFar> tars;
-  for (const double far : kFars) {
-    std::vector<double> tar, measured;
-    for (int f = 0; f < pairs.folds; ++f) {
-      std::vector<std::int64_t> others(all.size());
-      std::ranges::transform(all, impostors[static_cast<std::size_t>(f)], others.begin(),
-                             std::minus{});
-      const double threshold = threshold_for(far, others);
-      std::array<double, 2> accepted{}, count{};  // of impostor pairs, of genuine pairs
-      const RowRange range = pairs.fold(f);
-      for (auto k = static_cast<std::size_t>(range.begin); std::cmp_less(k, range.end); ++k) {
-        ++count[pairs.same[k] ? 1 : 0];
-        if (pairs.distances[k] < threshold) ++accepted[pairs.same[k] ? 1 : 0];
-      }
-      if (count[1] > 0) tar.push_back(accepted[1] / count[1]);
-      if (count[0] > 0) measured.push_back(accepted[0] / count[0]);
-    }
-    const MeanAndDeviation of_tar = over_folds(tar);
-    tars.push_back({far, of_tar.mean, of_tar.deviation, over_folds(measured).mean});
+  for (std::size_t i = 0; i < kFars.size(); ++i) {
+    const MeanAndDeviation tar = over_folds(rates[i].tar);
+    tars.push_back({kFars[i], tar.mean, tar.deviation, over_folds(rates[i].far).mean});
   }
   return tars;
 }

@@ -116,6 +116,28 @@ class SetBuilder {
   std::uint64_t total_bytes_ = 0;
 };
 
+/// Of a file, or of a pattern that stands for files, its folder.
+fs::path folder_of(const fs::path& rec) {
+  std::error_code ignored;
+  return fs::is_directory(rec, ignored) ? rec : rec.parent_path();
+}
+
+std::vector<fs::path> panel_in(std::span<const fs::path> rec) {
+  std::vector<fs::path> found;
+  std::string tried;
+  for (const char* name : {"lfw", "cfp_fp", "agedb_30", "calfw", "cplfw", "xqlfw"}) {
+    for (const fs::path& each : rec) {
+      const fs::path place = folder_of(each) / (std::string(name) + ".bin");
+      tried += (tried.empty() ? "" : ", ") + place.string();
+      if (!something_at(place)) continue;
+      found.push_back(place);
+      break;
+    }
+  }
+  if (!found.empty()) return found;
+  throw InputError(fmt::format("panel of verification sets: found none; tried {}", tried));
+}
+
 }  // namespace
 
 VerificationSet read_verification_bin(const fs::path& path) {
@@ -132,8 +154,7 @@ fs::path find_verification_bin(const std::string& target, std::span<const fs::pa
   std::vector<fs::path> places;
   for (const fs::path& each : rec) {
     if (fs::path(target).has_parent_path()) break;
-    // Of a file, or of a pattern that stands for files, its folder.
-    const fs::path folder = fs::is_directory(each, ignored) ? each : each.parent_path();
+    const fs::path folder = folder_of(each);
     if (fs::path(target).extension() != ".bin") places.push_back(folder / (target + ".bin"));
     places.push_back(folder / target);
   }
@@ -148,6 +169,19 @@ fs::path find_verification_bin(const std::string& target, std::span<const fs::pa
   });
   if (other != places.end()) return *other;
   throw InputError(fmt::format("val_targets: '{}' not found; tried {}", target, tried));
+}
+
+std::vector<fs::path> find_verification_bins(const std::vector<std::string>& targets,
+                                             std::span<const fs::path> rec) {
+  std::vector<fs::path> found;
+  for (const std::string& target : targets) {
+    if (target == kPanel) {
+      std::ranges::move(panel_in(rec), std::back_inserter(found));
+    } else {
+      found.push_back(find_verification_bin(target, rec));
+    }
+  }
+  return found;
 }
 
 void write_verification_bin(const std::filesystem::path& path,

@@ -40,4 +40,13 @@ void write_verification_bin(const std::filesystem::path& path,
 std::filesystem::path find_verification_bin(const std::string& target,
                                             std::span<const std::filesystem::path> rec);
 
+/// In `val_targets` it stands for those of LFW, CFP-FP, AgeDB-30, CALFW, CPLFW and XQLFW that are
+/// in the data folders.
+inline constexpr const char* kPanel = "panel";
+
+/// find_verification_bin() for each target, with kPanel replaced by what it stands for. Throws
+/// InputError also where it stands for nothing.
+std::vector<std::filesystem::path> find_verification_bins(
+    const std::vector<std::string>& targets, std::span<const std::filesystem::path> rec);
+
 }  // namespace pfc

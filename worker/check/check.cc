@@ -66,9 +66,9 @@ std::optional<OpenedData> open_data(JobConfig& job, const SessionOptions& option
   try {
     doing(options, "opening " + text_of(job.rec));
     OpenedData data{.dataset = open_job_data_and_complete(job, options.doing), .sets = {}};
-    for (const std::string& target : job.val_targets) {
-      doing(options, "reading verification set " + target);
-      data.sets.push_back(read_verification_bin(find_verification_bin(target, job.rec)));
+    for (const auto& bin : find_verification_bins(job.val_targets, job.rec)) {
+      doing(options, "reading verification set " + bin.string());
+      data.sets.push_back(read_verification_bin(bin));
     }
     return data;
   } catch (const InputError& error) {

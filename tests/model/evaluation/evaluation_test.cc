@@ -187,8 +187,7 @@ TEST_F(Evaluation, NeedsPairsOfBothKinds) {
 }
 
 TEST_F(Evaluation, TakesTheMemoryThatItStates) {
-  const EmbedOptions wide{
-      .batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
+  const EmbedOptions wide{.batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
   run_ranks(1, [&](Comm& comm) {
     const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
       std::iota(out.begin(), out.end(), 1.f);

@@ -1,0 +1,44 @@
+// The lists of IJB-B and IJB-C in the layout of InsightFace's scripts.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/images/align.h"
+
+namespace pfc {
+
+struct IjbFace {
+  std::string image;  ///< file in loose_crop/
+  std::int64_t template_id = 0, medium = 0;
+  Landmarks landmarks;
+  float score = 0;  ///< of the detector
+};
+
+struct IjbPair {
+  std::int64_t first = 0, second = 0;  ///< templates
+  bool same = false;
+};
+
+/// A template and whose it is.
+struct IjbSubject {
+  std::int64_t template_id = 0, subject = 0;
+};
+
+struct IjbLists {
+  std::string set;             ///< "ijbb" or "ijbc"
+  std::vector<IjbFace> faces;  ///< by template, then by medium, otherwise in the file's order
+  std::vector<IjbPair> pairs;
+  std::vector<std::vector<IjbSubject>> galleries;  ///< of 1:N; none where the folder has no lists
+  std::vector<IjbSubject> probes;                  ///< likewise; by template, each once
+};
+
+/// Reads FOLDER/meta: {ijbb,ijbc}_face_tid_mid.txt (name, template, medium), _name_5pts_score.txt
+/// (name, ten coordinates, score), _template_pair_label.txt (two templates, 0 or 1), and where they
+/// are there _1N_gallery_G1.csv, _G2.csv (IJB-B: S1, S2) and _1N_probe_mixed.csv (a heading, then
+/// template, subject). Throws InputError that names file and line.
+IjbLists read_ijb_lists(const std::filesystem::path& folder);
+
+}  // namespace pfc

@@ -1,0 +1,48 @@
+// The model of a verb that evaluates or embeds: its options, and the network on this machine's CPU.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/config/config.h"
+#include "kernels/ops.h"
+#include "kernels/owned_tensor.h"
+#include "model/evaluation/embed_images.h"
+#include "model/networks/backbone.h"
+#include "pfcctl/data/progress.h"
+
+namespace pfc {
+
+struct ModelFlags {
+  std::filesystem::path model;
+  std::int64_t batch = 64;
+  int threads = 0;  ///< 0: all cores
+  Precision precision = Precision::kFp32;
+};
+
+/// --batch, --threads and --precision. The variables are borrowed.
+void add_compute_options(CLI::App& verb, ModelFlags& flags);
+/// --model as well.
+void add_model_options(CLI::App& verb, ModelFlags& flags);
+
+class LoadedModel {
+ public:
+  /// Starts the program again (thread_waiting.h), so nothing may be done before. Throws InputError
+  /// that names the file, or says that the processor lacks the precision.
+  explicit LoadedModel(const ModelFlags& flags);
+
+  [[nodiscard]] EmbedOptions options(bool flip) const;
+  [[nodiscard]] EmbedBatch embed() const { return embed_with(*ops_, *backbone_, images_); }
+
+ private:
+  EmbedOptions options_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Backbone> backbone_;
+  OwnedTensor images_;  ///< [batch, H, W, 3], uint8
+};
+
+}  // namespace pfc

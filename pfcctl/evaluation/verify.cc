@@ -1,0 +1,164 @@
+// pfcctl verify: are two images of the same person? Accuracy of models on verification sets.
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "comm/make_comm.h"
+#include "common/error.h"
+#include "common/files/atomic_file.h"
+#include "model/evaluation/evaluation.h"
+#include "pfcctl/evaluation/loaded_model.h"
+#include "pfcctl/evaluation/roc_picture.h"
+#include "pfcctl/verbs.h"
+
+namespace pfc {
+namespace {
+
+using json = nlohmann::ordered_json;
+using std::filesystem::path;
+
+struct VerifyFlags {
+  std::vector<path> models, bins;
+  ModelFlags compute;
+  path roc;
+  bool json = false;
+};
+
+struct Verified {
+  path model;
+  VerificationResult result;
+};
+
+/// A folder stands for those sets of the panel that it holds.
+std::vector<path> bins_of(const std::vector<path>& given) {
+  std::vector<path> bins;
+  for (const path& each : given) {
+    if (!std::filesystem::is_directory(each)) {
+      bins.push_back(each);
+      continue;
+    }
+    std::ranges::move(find_verification_bins({kPanel}, std::span(&each, 1)),
+                      std::back_inserter(bins));
+  }
+  return bins;
+}
+
+VerificationResult verify_on(const LoadedModel& model, const VerificationSet& set, Comm& comm) {
+  Progress progress("embedding " + set.name, "images");
+  const EmbedOptions options = model.options(/*flip=*/true);
+  const std::int64_t images = std::ssize(set.images);
+  const EmbedBatch embed = model.embed();
+  std::int64_t calls = 0;
+  const EmbedBatch shown = [&](std::span<const std::uint8_t> pixels, std::span<float> out) {
+    embed(pixels, out);
+    progress.show(std::min(images, ++calls * options.batch / 2), images);
+  };
+  return evaluate(set, comm, shown, options);
+}
+
+std::vector<Verified> verify_all(const VerifyFlags& flags) {
+  const auto comm = make_host_comm({}, nullptr);
+  const std::vector<path> bins = bins_of(flags.bins);
+  std::vector<Verified> all;
+  for (const path& file : flags.models) {
+    ModelFlags compute = flags.compute;
+    compute.model = file;
+    const LoadedModel model(compute);
+    for (const path& bin : bins) {
+      all.push_back({file, verify_on(model, read_verification_bin(bin), *comm)});
+    }
+  }
+  return all;
+}
+
+/// Whether the set has impostor pairs enough for one false accept at this FAR.
+bool resolves(const Roc& roc, double far) { return far * static_cast<double>(roc.impostors) >= 1; }
+
+std::string table_of(const std::vector<Verified>& all) {
+  std::size_t width = 5;
+  for (const Verified& v : all) width = std::max(width, v.model.string().size());
+  std::string text = fmt::format("{:{}}  {:12} {:>6}  {:18}  {:>9}", "model", width, "set", "pairs",
+                                 "accuracy", "threshold");
+  for (const double far : kFars) text += fmt::format("  {:>9}", fmt::format("TAR@{:.0e}", far));
+  text += fmt::format("  {:>7}  {:>7}\n", "EER", "minDCF");
+  bool marked = false;
+  for (const auto& [model, r] : all) {
+    text += fmt::format("{:{}}  {:12} {:6}  {:.5f} +- {:.5f}  {:9.3f}", model.string(), width,
+                        r.name, r.pairs, r.accuracy, r.deviation, r.threshold);
+    for (const TarAtFar& t : r.tars) {
+      const bool mark = !resolves(r.roc, t.far);
+      marked |= mark;
+      text += fmt::format("  {:.5f}{} ", t.tar, mark ? "*" : " ");
+    }
+    text += fmt::format("  {:.5f}  {:.5f}\n", equal_error_rate(r.roc), min_detection_cost(r.roc));
+  }
+  text += "threshold: on the squared distance d of unit embeddings, whose cosine is 1 - d / 2\n";
+  if (marked) text += "*: the set has too few impostor pairs for one false accept at this FAR\n";
+  return text;
+}
+
+json json_of(const std::vector<Verified>& all) {
+  json list = json::array();
+  for (const auto& [model, r] : all) {
+    json tars = json::array();
+    for (const TarAtFar& t : r.tars) {
+      tars.push_back({{"far", t.far},
+                      {"tar", t.tar},
+                      {"deviation", t.deviation},
+                      {"measured_far", t.measured},
+                      {"resolved", resolves(r.roc, t.far)}});
+    }
+    list.push_back({{"model", model.string()},
+                    {"set", r.name},
+                    {"pairs", r.pairs},
+                    {"accuracy", r.accuracy},
+                    {"deviation", r.deviation},
+                    {"threshold", r.threshold},
+                    {"tar_at_far", tars},
+                    {"eer", equal_error_rate(r.roc)},
+                    {"min_dcf", min_detection_cost(r.roc)},
+                    {"embedding_norm", r.embedding_norm},
+                    {"seconds", r.seconds}});
+  }
+  return list;
+}
+
+void write_picture(const path& file, const std::vector<Verified>& all) {
+  std::vector<NamedRoc> curves;
+  for (const auto& [model, r] : all) curves.push_back({model.string() + ", " + r.name, r.roc});
+  write_file_atomically(file, roc_picture(curves));
+}
+
+}  // namespace
+
+void add_verify_verb(CLI::App& pfcctl) {
+  const auto flags = std::make_shared<VerifyFlags>();  // owned by the verb's callback
+  CLI::App* verb = pfcctl.add_subcommand("verify", "Accuracy of models on verification sets");
+  verb->add_option("--model", flags->models, "Files of models, such as backbone.safetensors")
+      ->required();
+  verb->add_option("--bin", flags->bins,
+                   "Verification sets, such as lfw.bin; a folder: those of lfw, cfp_fp, agedb_30, "
+                   "calfw, cplfw and xqlfw that it holds")
+      ->required();
+  add_compute_options(*verb, flags->compute);
+  verb->add_option("--roc", flags->roc, "Draws all ROC curves into this SVG file");
+  verb->add_flag("--json", flags->json, "For programs");
+  verb->footer(
+      "Accuracy, threshold and TAR at FAR by LFW's protocol, as arcface_torch computes them\n"
+      "(docs/evaluate.md). Examples:\n"
+      "  pfcctl verify --model out/backbone.safetensors --bin lfw.bin cfp_fp.bin\n"
+      "  pfcctl verify --model a.safetensors b.safetensors --bin /data/ms1m --roc roc.svg");
+  verb->callback([flags] {
+    const std::vector<Verified> all = verify_all(*flags);
+    if (!flags->roc.empty()) write_picture(flags->roc, all);
+    std::fputs(flags->json ? (json_of(all).dump(2) + "\n").c_str() : table_of(all).c_str(), stdout);
+  });
+}
+
+}  // namespace pfc

@@ -1,0 +1,212 @@
+"""Verbs that evaluate a model, on a model and images of our own making: the figures are those that NumPy
+computes from the embeddings which pfcctl embed writes."""
+
+import json
+import pathlib
+import pickle
+import re
+import shutil
+import sys
+import unittest
+import xml.etree.ElementTree
+
+import numpy as np
+
+from support import BIN, JobTest, run
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "reference"))
+import evaluation_protocols as reference  # noqa: E402
+import safetensors_io  # noqa: E402
+
+SIZE = 32
+TEMPLATE = np.array([[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]])
+
+
+class Evaluate(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = cls.shared / "out/backbone.safetensors"
+        one = cls("test_embed_writes_what_a_job_without_a_network_trains_on")
+        one.setUp()
+        trained = one.train(1, one.job(max_steps=6, output=str(cls.shared / "out")))
+        assert trained.returncode == 0, trained.stderr
+        cls.people = cls.shared / "people"
+        run(BIN / "pfcctl", "data", "unpack", cls.data, "--out", cls.people, check=True)
+        (cls.people / "train.lst").unlink()
+
+    def pfcctl(self, *words):
+        done = run(BIN / "pfcctl", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def embed(self, data, *more):
+        """[images, D] by name of the image, relative to the folder."""
+        out = self.folder / "embedded.safetensors"
+        self.pfcctl("embed", "--model", self.model, "--in", data, "--out", out, *more)
+        names = out.with_suffix(".names.txt").read_text().splitlines()
+        rows = safetensors_io.load(out)["embeddings"]
+        self.assertEqual(len(names), len(rows))
+        return {str(pathlib.Path(name).relative_to(data)): row for name, row in zip(names, rows)}
+
+    def assert_close(self, found, expected):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+    def test_embed_writes_what_a_job_without_a_network_trains_on(self):
+        for name in ("embeddings.npy", "x.safetensors"):
+            folder = self.folder / name.replace(".", "-")
+            folder.mkdir()
+            told = json.loads(self.pfcctl("embed", "--model", self.model, "--in", self.data, "--out", folder / name,
+                                          "--batch", 7, "--json"))
+            self.assertEqual((told["images"], told["embedding_size"], told["damaged"]), (80, 64, 0))
+            self.assertEqual(len((folder / name).with_suffix(".names.txt").read_text().splitlines()), 80)
+            rec = folder if name.endswith("npy") else folder / name
+            done = self.train(1, self.job(network="none", rec=str(rec), num_epoch=10, lr=0.1,
+                                          margin_list=[1.0, 0.0, 0.0], output=str(folder / "out")))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            steps = [m for m in self.metrics(folder / "out") if m["kind"] == "step"]
+            self.assertEqual(len(steps), 200)
+            mean = [np.mean([m["loss"] for m in part]) for part in (steps[:20], steps[-20:])]
+            self.assertLess(mean[1], 0.8 * mean[0])
+        rows = np.load(self.folder / "embeddings-npy/embeddings.npy")
+        tensors = safetensors_io.load(self.folder / "x-safetensors/x.safetensors")
+        np.testing.assert_array_equal(rows, tensors["embeddings"])
+        np.testing.assert_array_equal(np.load(self.folder / "embeddings-npy/labels.npy"), tensors["labels"])
+
+    def test_embed_writes_zeros_for_a_damaged_image_and_allows_few(self):
+        data = pathlib.Path(shutil.copytree(self.people, self.folder / "damaged"))
+        sorted(data.rglob("*.jpg"))[3].write_bytes(b"\xff\xd8 cut short")
+        command = (BIN / "pfcctl", "embed", "--model", self.model, "--in", data, "--out", self.folder / "x.npy")
+        self.assert_one_line(run(*command), "1 of 80 images are damaged", "--max-damaged")
+        self.assertFalse((self.folder / "x.npy").exists())
+        self.assertEqual(run(*command, "--max-damaged", 0.1).returncode, 0)
+        self.assertEqual((np.abs(np.load(self.folder / "x.npy")).sum(1) == 0).sum(), 1)
+
+    def test_verify_has_the_figures_of_numpy_and_a_picture(self):
+        images, same = pickle.loads((self.data / "val.bin").read_bytes())
+        folder = self.folder / "pairs/one"
+        folder.mkdir(parents=True)
+        for i, image in enumerate(images):
+            (folder / f"{i:04}.jpg").write_bytes(image)
+        (self.folder / "pairs/another").mkdir()
+        shutil.copy(folder / "0000.jpg", self.folder / "pairs/another/x.jpg")
+        rows = self.embed(self.folder / "pairs", "--flip")
+        unit = reference.unit(np.array([rows[f"one/{i:04}.jpg"] for i in range(len(images))])).astype(np.float32)
+        expected = reference.verification(unit[0::2], unit[1::2], np.array(same))
+        picture = self.folder / "roc.svg"
+        command = ("verify", "--model", self.model, self.model, "--bin", self.data / "val.bin", "--roc", picture)
+        for found in json.loads(self.pfcctl(*command, "--json")):
+            self.assert_close([found[k] for k in ("accuracy", "deviation", "threshold", "min_dcf")],
+                              [expected[k] for k in ("accuracy", "deviation", "threshold", "min_dcf")])
+            self.assert_close([t["tar"] for t in found["tar_at_far"]], [t[0] for t in expected["tars"]])
+        self.assertIn(f"{expected['accuracy']:.5f} +- {expected['deviation']:.5f}", self.pfcctl(*command))
+        drawn = xml.etree.ElementTree.parse(picture).getroot()
+        words = [e.text for e in drawn.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertEqual(len([w for w in words if w.endswith("%)")]), 2, "a legend line for each model")
+
+    def test_the_panel_is_those_of_the_known_sets_that_are_there(self):
+        data = self.copy_of_data()
+        for name in ("lfw", "cplfw"):
+            shutil.copy(data / "val.bin", data / f"{name}.bin")
+        done = self.train(1, self.job(rec=str(data), max_steps=2, val_targets="panel", verbose=2))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(re.findall(r"\[(\w+)\]\[\d+\]Accuracy-Flip", done.stdout), ["lfw", "cplfw"])
+        found = json.loads(self.pfcctl("verify", "--model", self.model, "--bin", data, "--json"))
+        self.assertEqual([each["set"] for each in found], ["lfw", "cplfw"])
+        done = run(BIN / "pfcctl", "verify", "--model", self.model, "--bin", self.folder)
+        self.assert_one_line(done, "panel of verification sets: found none", "agedb_30.bin")
+
+    def write_ijb(self, rng):
+        """A set of 1:1 and 1:N from the people; templates have images of one person."""
+        root, names = self.folder / "ijb", sorted(str(p.relative_to(self.people)) for p in self.people.rglob("*.jpg"))
+        shutil.copytree(self.people, root / "loose_crop")
+        (root / "meta").mkdir()
+        people = sorted({name.split("/")[0] for name in names})
+        template = [(len(people) * int(rng.integers(0, 4)) + people.index(name.split("/")[0])) for name in names]
+        medium, score = rng.integers(0, 3, len(names)), rng.uniform(0.5, 1, len(names)).astype(np.float32)
+        # The image lies as the network wants it already.
+        points = (TEMPLATE + 0.5) * SIZE / 112 - 0.5
+        order = rng.permutation(len(names))
+
+        def write(name, lines):
+            (root / "meta" / f"ijbc_{name}").write_text("".join(line + "\n" for line in lines))
+
+        write("name_5pts_score.txt", (f"{names[i]} {' '.join(repr(float(x)) for x in points.ravel())} {score[i]!r}" for i in order))
+        write("face_tid_mid.txt", (f"{names[i]} {template[i]} {medium[i]}" for i in order))
+        ids = np.unique(template)
+        pairs = [(a, b, int(a % len(people) == b % len(people))) for a in ids for b in ids if a < b]
+        write("template_pair_label.txt", (f"{a} {b} {same}" for a, b, same in pairs))
+        galleries = [ids[(ids < len(people)) & (ids % 2 == half)] for half in (0, 1)]
+        probes = ids[ids >= len(people)]
+        for name, chosen in (("1N_gallery_G1.csv", galleries[0]), ("1N_gallery_G2.csv", galleries[1]),
+                             ("1N_probe_mixed.csv", probes)):
+            write(name, ["TEMPLATE_ID,SUBJECT_ID,FILENAME", *(f"{t},{t % len(people)},x.jpg" for t in chosen for _ in "ab")])
+        return root, names, np.array(template), medium, score, ids, pairs, galleries, probes, len(people)
+
+    def test_ijbc_has_the_figures_of_numpy(self):
+        root, names, template, medium, score, ids, pairs, galleries, probes, people = self.write_ijb(np.random.default_rng(3))
+        for options, flip in ((["--no-flip"], []), (["--no-detector-score"], ["--flip"]),
+                              (["--normalise", "--no-media-pooling"], ["--flip"])):
+            rows = self.embed(self.people, *flip)
+            features = np.array([rows[name] for name in names])
+            if "--normalise" in options:
+                features = reference.unit(features).astype(np.float32)
+            if "--no-detector-score" not in options:
+                features = features * score[:, None]
+            media = np.arange(len(names)) if "--no-media-pooling" in options else medium
+            pooled = reference.templates(features, template, media)
+            row = {t: pooled[i] for i, t in enumerate(ids)}
+            curve = reference.roc(np.array([row[a] @ row[b] for a, b, _ in pairs]), np.array([s for *_, s in pairs], dtype=bool))
+            found = json.loads(self.pfcctl("ijbc", "--model", self.model, "--data", root, "--json", *options))
+            self.assertEqual((found["set"], found["images"], found["templates"]), ("ijbc", len(names), len(ids)))
+            self.assert_close([found["tar_at_far"][f"1e-{k:02}"] for k in range(1, 7)],
+                              [reference.tpr_near(curve, 10.0**-k) for k in range(1, 7)])
+            hits, tpirs = np.zeros(3), np.zeros(2)
+            for gallery in galleries:
+                chosen = np.array([row[t] for t in (*probes, *gallery)])
+                one = reference.identification(chosen, np.array([*probes, *gallery]) % people, len(probes))
+                mated = np.isin(probes % people, gallery % people).sum()
+                hits += np.array(one["ranks"][:3]) * mated
+                tpirs += np.array(one["tpirs"][1:]) / 2
+            self.assert_close(list(found["identification"]["rank"].values()), hits / len(probes))
+            self.assert_close(list(found["identification"]["tpir_at_fpir"].values()), tpirs)
+
+    def test_ijbc_says_which_line_is_wrong(self):
+        root = self.write_ijb(np.random.default_rng(4))[0]
+        scores = root / "meta/ijbc_name_5pts_score.txt"
+        good = scores.read_text()
+        for old, new, words in ((r"^\S+", "../../etc/passwd", "a file in loose_crop"), (r" \S+$", " many", "expected a number"),
+                                (r" \S+$", "", "expected 12 fields, found 11"), (r"^.*\n", "", "as many lines as")):
+            scores.write_text(re.sub(old, new, good, count=1, flags=re.MULTILINE))
+            done = run(BIN / "pfcctl", "ijbc", "--model", self.model, "--data", root)
+            self.assert_one_line(done, " line ", words)
+
+    def test_identify_has_the_figures_of_numpy(self):
+        rng = np.random.default_rng(5)
+        rows = {name: reference.unit(row[None])[0] for name, row in self.embed(self.people, "--flip").items()}
+        sets = {"probes": {}, "gallery": {}, "rest": {}}
+        for name in sorted(rows):
+            person = name.split("/")[0]
+            # The last person is in no gallery, and two are strangers.
+            kinds = ["probes", "gallery"] if int(person) < 5 else ["probes"] if int(person) == 5 else ["rest"]
+            chosen = kinds[int(rng.integers(0, len(kinds)))]
+            sets[chosen][name] = rows[name]
+            to = self.folder / chosen / name
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.people / name, to)
+        people = {kind: [-1 if kind == "rest" else int(name.split("/")[0]) for name in names] for kind, names in sets.items()}
+        array = {kind: np.array(list(names.values())) for kind, names in sets.items()}
+        command = ("identify", "--model", self.model, "--probes", self.folder / "probes", "--distractors", self.folder / "rest", "--json")
+        found = json.loads(self.pfcctl(*command, "--gallery", self.folder / "gallery"))
+        joined = np.concatenate([array["probes"], array["gallery"], array["rest"]])
+        subject = np.array([*people["probes"], *people["gallery"], *people["rest"]])
+        expected = reference.identification(joined, subject, len(array["probes"]))
+        self.assert_close(list(found["rank"].values()), expected["ranks"])
+        self.assert_close(list(found["tpir_at_fpir"].values()), expected["tpirs"][1:])
+        among = np.array(reference.among_distractors(array["probes"], np.array(people["probes"]), array["rest"]))
+        found = json.loads(self.pfcctl(*command))
+        self.assert_close(list(found["rank"].values()), [np.mean(among <= k) for k in (1, 5, 10, 20)])
+
+
+if __name__ == "__main__":
+    unittest.main()

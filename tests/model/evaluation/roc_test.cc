@@ -1,0 +1,35 @@
+#include "model/evaluation/roc.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace pfc {
+namespace {
+
+TEST(Roc, NeverAcceptsAPairWhoseScoreIsNotANumber) {
+  const Roc roc = roc_of({{0.9, true}, {std::nan(""), true}, {0.1, false}, {std::nan(""), false}});
+  EXPECT_EQ(tpr_near(roc, 0), 0.5);
+  EXPECT_EQ(roc.points.back().fpr, 1);
+}
+
+TEST(Roc, TakesTheLargestOfEquallyNearPoints) {
+  // FPR 0, 0.5 and 1: 0.25 is as far from 0 as from 0.5.
+  const Roc roc = roc_of({{3, true}, {2, false}, {1.5, true}, {1, false}, {0, true}});
+  EXPECT_NEAR(tpr_near(roc, 0.25), 2. / 3, 1e-15);
+}
+
+TEST(Roc, HasNoErrorWhereAThresholdSeparatesThePairs) {
+  const Roc roc = roc_of({{2, true}, {3, true}, {1, false}});
+  EXPECT_EQ(equal_error_rate(roc), 0);
+  EXPECT_EQ(min_detection_cost(roc), 0);
+}
+
+TEST(Roc, HasHalfOfErrorsWhereScoresSayNothing) {
+  const Roc roc = roc_of({{1, true}, {1, false}});
+  EXPECT_EQ(equal_error_rate(roc), 0.5);
+  EXPECT_EQ(min_detection_cost(roc), 1);
+}
+
+}  // namespace
+}  // namespace pfc
