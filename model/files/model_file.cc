@@ -15,13 +15,13 @@ namespace pfc {
 namespace {
 
 /// Where the layers behind the last convolution say the sizes of a network.
-struct LastLayers {
+struct LastLayerNames {
   const char* linear;  ///< [D, anything]
   const char*
       places;  ///< its last dimensions, without `channels`, are the places of the last image
   std::int64_t channels;
 };
-constexpr std::array<LastLayers, 2> kLastLayers = {
+constexpr std::array<LastLayerNames, 2> kLastLayers = {
     {{"fc.weight", "fc.weight", 512},  // iresnet: [D, 512 * H/16 * W/16]
      {"features.layers.2.weight", "features.layers.0.layers.0.weight",
       1}}};  // [512, 1, H/16, W/16]
@@ -38,7 +38,7 @@ std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channel
 /// Everything but the name. Nothing where there are no last layers of a network.
 std::optional<BackboneOptions> sizes_of(const NamedTensors& table) {
   constexpr std::int64_t kMostDimensions = 1 << 16;
-  for (const LastLayers& last : kLastLayers) {
+  for (const LastLayerNames& last : kLastLayers) {
     const auto linear = table.tensors().find(last.linear);
     const auto places = table.tensors().find(last.places);
     if (linear == table.tensors().end() || places == table.tensors().end()) continue;
