@@ -108,8 +108,7 @@ std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& 
 /// starts from nothing beside damaged checkpoints unless it is told to.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output);
 /// The newest checkpoint as above, which a job with this `output` goes on from. Throws InputError
-/// where there is one and the job is not to `resume`, and where there is none but a model that the
-/// job would replace at its end.
+/// where there is one and the job is not to `resume`.
 std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
                                                    bool resume);
 /// Throws InputError when the manifest cannot be read.

@@ -9,7 +9,6 @@
 #include "comm/rank_zero.h"
 #include "common/error.h"
 #include "common/files/mapped_file.h"
-#include "common/files/regular_file.h"
 #include "common/files/safetensors.h"
 #include "common/files/sha256.h"
 #include "worker/checkpoint/centres_transfer.h"
@@ -208,11 +207,6 @@ std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& out
 std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
                                                    bool resume) {
   const std::optional<CheckpointInfo> newest = newest_checkpoint(output);
-  if (!newest && something_at(output / format::kBackbone)) {
-    throw InputError("output: " + output.string() + " already holds " + format::kBackbone +
-                     ", which the model of this job would replace; choose another folder, or "
-                     "move the file away");
-  }
   if (!newest || resume) return newest;
   throw InputError("output: " + output.string() + " already holds " +
                    newest->folder.filename().string() +

@@ -152,12 +152,16 @@ std::string time_message(const std::map<std::string, double>& phases) {
 TrainingLog::TrainingLog(TrainingLogOptions options) : options_(std::move(options)) {
   const fs::path log = options_.output / "training.log";
   const fs::path metrics = options_.output / "metrics.jsonl";
-  const fs::path board = options_.output / kTensorBoardFolder;
+  std::vector<fs::path> earlier{log, metrics};
+  for (const char* name :
+       {kTensorBoardFolder, "backbone.safetensors", "backbone.onnx", "model.pt"}) {
+    earlier.push_back(options_.output / name);
+  }
   std::string kept;
   if (options_.start.images > 0) {
     drop_events_after(metrics, options_.start.images);
   } else {
-    kept = as_storage_error([&] { return set_aside({log, metrics, board}); });
+    kept = as_storage_error([&] { return set_aside(earlier); });
   }
   log_.emplace(log);
   metrics_.emplace(metrics);

@@ -145,10 +145,10 @@ inline constexpr const char* kTensorBoardFolder = "tensorboard";
 class TrainingLog {
  public:
   /// A fresh run starts with empty files: those that an earlier one has left get other names
-  /// (training.log.old-1), and the log says so. A resumed one drops the events of steps that will
-  /// be trained again: those with more images seen than its start (event_tail.h). Files of
-  /// earlier versions, whose events have no kind, are continued in the same way. REQUIRES: the
-  /// output folder is there, and is this job's.
+  /// (training.log.old-1), its model too, and the log says so. A resumed one drops the events of
+  /// steps that will be trained again: those with more images seen than its start (event_tail.h).
+  /// Files of earlier versions, whose events have no kind, are continued in the same way. REQUIRES:
+  /// the output folder is there, and is this job's.
   explicit TrainingLog(TrainingLogOptions options);
 
   /// One line to training.log and stdout.

@@ -357,16 +357,5 @@ TEST_F(Checkpoint, SurvivesAKillWhileTheNextOneIsWritten) {
   }
 }
 
-TEST_F(Checkpoint, IsNotBegunWhereTheModelOfAnEarlierJobWouldBeReplaced) {
-  testing::write_file(output_ / "backbone.safetensors", std::string_view("model"));
-  for (const bool resume : {false, true}) {
-    EXPECT_THAT(testing::message_of<InputError>([&] { checkpoint_to_resume(output_, resume); }),
-                HasSubstr("already holds backbone.safetensors, which the model of this job"));
-  }
-  Writers all = writers(1);
-  save(all, 5);
-  EXPECT_TRUE(checkpoint_to_resume(output_, true)) << "the job goes on whose model it is";
-}
-
 }  // namespace
 }  // namespace pfc

@@ -216,9 +216,11 @@ TEST(TrainingLog, KeepsTheFilesOfAnEarlierRunUnderOtherNames) {
   for (int run = 1; run <= 3; ++run) {
     TrainingLog log({.output = folder.path(), .global_batch = run});
     log.step(record(1));
+    if (run == 2) std::ofstream(folder / "backbone.safetensors") << "model";
   }
   const std::string kept =
-      "an earlier run's files are kept: training.log.old-2, metrics.jsonl.old-2";
+      "an earlier run's files are kept: training.log.old-2, metrics.jsonl.old-2, "
+      "backbone.safetensors.old-2";
   EXPECT_EQ(lines_of(folder / "training.log").at(0).substr(34), kept);
   const std::map<std::string, int> runs{
       {"metrics.jsonl.old-1", 1}, {"metrics.jsonl.old-2", 2}, {"metrics.jsonl", 3}};
