@@ -248,6 +248,7 @@ TEST_F(RendezvousOverNetworks, IsMeasuredAgainWhereATakeoverFindsALinkDown) {
   measured();
   ASSERT_EQ(does(), "start");
   state = testing::taken_over(state, now, std::chrono::system_clock::now());
+  state.network = {};
   ASSERT_EQ(does(), "measure");
   not_measured("no answer from the agent of b within 10 s");
   EXPECT_EQ(tick().reason, "no answer from the agent of b within 10 s");

@@ -14,7 +14,7 @@ struct Case {
   float alpha = 1.f, beta = 0.f;
 };
 
-class MatrixProduct : public OnEachDevice {
+class MatrixProducts : public OnEachDevice {
  protected:
   void agrees_with_float64(const Case& x, DType in, DType out, double tolerance) {
     // Copied back from the device, as it has rounded them.
@@ -62,19 +62,19 @@ class MatrixProduct : public OnEachDevice {
   }
 };
 
-TEST_P(MatrixProduct, AgreesWithFloat64) {
+TEST_P(MatrixProducts, AgreesWithFloat64) {
   all_cases_agree(DType::kFloat32, DType::kFloat32, 2e-6);
 }
 
-TEST_P(MatrixProduct, OfActivationsAgreesWithFloat64) {
+TEST_P(MatrixProducts, OfActivationsAgreesWithFloat64) {
   all_cases_agree(ops_->activation_type(), ops_->activation_type(), tolerance());
 }
 
-TEST_P(MatrixProduct, OfActivationsSumsInFloat32) {
+TEST_P(MatrixProducts, OfActivationsSumsInFloat32) {
   all_cases_agree(ops_->activation_type(), DType::kFloat32, 2e-6);
 }
 
-TEST_P(MatrixProduct, WithBetaZeroDoesNotReadTheResult) {
+TEST_P(MatrixProducts, WithBetaZeroDoesNotReadTheResult) {
   const OwnedTensor a = tensor({2, 3}, random(6)), b = tensor({3, 2}, random(6)),
                     c = tensor({2, 2});
   ops_->fill(c, std::numeric_limits<float>::quiet_NaN());
@@ -82,7 +82,7 @@ TEST_P(MatrixProduct, WithBetaZeroDoesNotReadTheResult) {
   EXPECT_TRUE(std::isfinite(ops_->sum_of_squares(c)));
 }
 
-TEST_P(MatrixProduct, ThatWasPlannedTakesNoMoreScratchMemory) {
+TEST_P(MatrixProducts, ThatWasPlannedTakesNoMoreScratchMemory) {
   constexpr std::int64_t kM = 300, kN = 200, kK = 700;
   const auto product = [](const Tensor& a, const Tensor& b, const Tensor& c) {
     return Gemm{.m = kM, .n = kN, .k = kK, .transpose_a = true, .a = a, .b = b, .c = c};
@@ -96,7 +96,7 @@ TEST_P(MatrixProduct, ThatWasPlannedTakesNoMoreScratchMemory) {
   EXPECT_EQ(ops_->scratch_bytes(), planned);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, MatrixProduct, ::testing::ValuesIn(test_devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Kernels, MatrixProducts, ::testing::ValuesIn(test_devices()), device_name);
 
 }  // namespace
 }  // namespace pfc

@@ -468,6 +468,7 @@ TEST_F(ElasticRendezvous, LearnsWhoAloneHasTheCheckpointWhenOtherHostsHaveJoined
   checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "") << "nobody knows yet";
   registers("b");
+  passes(1s);
   saves(20);
   ASSERT_EQ(regroups().size(), 4U);
   progress.set_checkpoint_step(0);
@@ -505,7 +506,9 @@ TEST_F(ElasticRendezvous, WaitsForTheCheckpointIfOnlyNewWorkersAreLeft) {
   trains_on_three_hosts();
   goes_on_without_b();
   has_snapshot(25);
+  passes(1s);
   registers("b");
+  passes(1s);
   saves(30);
   ASSERT_EQ(regroups().size(), 6U) << "those of b have no copies yet";
   loses("a");
