@@ -355,6 +355,7 @@ void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,
   const bool one_host =
       std::ranges::all_of(state.job.current.workers,
                           [&](const WorkerState& worker) { return worker.host == rank_zero.host; });
+  saved.sharing_is_known = saved.sharing_is_known || !one_host;
   const bool unshared = one_host ? !saved.checkpoint_host.empty() : progress.output_unshared();
   // An earlier generation's checkpoint counts until this one has its own.
   if (progress.checkpoint_step() <= 0 && saved.checkpoint_step > 0) {

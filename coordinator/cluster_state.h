@@ -160,6 +160,8 @@ struct SavedState {
   /// The only host whose output folder has this checkpoint, or will have the first one; empty: all
   /// hosts share the folder.
   std::string checkpoint_host;
+  /// Whether workers of several hosts have reported whether they share the output folder.
+  bool sharing_is_known = false;
   /// Number of workers that trained the first step. The job keeps its plan if it restarts at step 1
   /// with fewer workers. 0: no step was trained.
   int planned_workers = 0;

@@ -81,7 +81,11 @@ bool memory_is_whole(const ClusterState& state, TimePoint now) {
 std::vector<Candidate> candidates(const ClusterState& state, const FailureHistory& blame,
                                   TimePoint now) {
   const Places places = places_of(state.job.current);
-  const std::string holder = holder_of(state, now);
+  const SavedState& saved = state.job.saved;
+  std::string holder = holder_of(state, now);
+  // While nobody knows whether the folder is shared, its writer is kept, but not waited for.
+  const bool is_unknown = saved.checkpoint_host.empty() && !saved.sharing_is_known;
+  if (is_unknown) holder = saved.checkpoint_writer;
   std::vector<Candidate> found;
   for (const HostState& host : state.hosts) {
     if (!is_usable(host) || (state.job.current.number > 0 && is_quiet(host, now))) continue;

@@ -275,6 +275,7 @@ proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause
   saved.mutable_saved()->set_checkpoint_step(job.saved.checkpoint_step);
   saved.mutable_saved()->set_checkpoint_writer(job.saved.checkpoint_writer);
   saved.mutable_saved()->set_checkpoint_host(job.saved.checkpoint_host);
+  saved.mutable_saved()->set_sharing_is_known(job.saved.sharing_is_known);
   saved.mutable_saved()->set_planned_workers(job.saved.planned_workers);
   saved.set_cause(cause);
   saved.set_workers(static_cast<int>(job.current.workers.size()));
@@ -313,6 +314,7 @@ void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, W
                .checkpoint_step = saved.saved().checkpoint_step(),
                .checkpoint_writer = saved.saved().checkpoint_writer(),
                .checkpoint_host = saved.saved().checkpoint_host(),
+               .sharing_is_known = saved.saved().sharing_is_known(),
                .planned_workers = saved.saved().planned_workers()};
   job.most_workers = saved.most_workers();
   job.least_workers = saved.least_workers();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/elastic/failure_count.h"
 #include "tests/coordinator/rendezvous_fixture.h"
 
 namespace pfc {
@@ -467,6 +468,11 @@ TEST_F(ElasticRendezvous, LearnsWhoAloneHasTheCheckpointWhenOtherHostsHaveJoined
   progress.set_checkpoint_step(10);
   checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "") << "nobody knows yet";
+  const std::vector<std::string> hosts{"a"};
+  FailureHistory blame = leave_hosts_out(state, hosts, "its workers were killed", now);
+  const Plan plan = plan_members(state, blame, config.elastic, now);
+  ASSERT_EQ(plan.size(), 1);
+  EXPECT_EQ(plan.members[0].host, "a") << "it may be the only one with the checkpoint";
   registers("b");
   passes(1s);
   saves(20);
