@@ -1,4 +1,4 @@
-// What a Comm has communicated, counted while it works.
+// Counts what a Comm sends and receives.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ constexpr const char* name_of(CollectiveKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// Of the collectives of one kind.
+/// Counts the collectives of one kind.
 struct CollectiveTotals {
   std::uint64_t calls = 0;       ///< that have been begun
   std::uint64_t sent_bytes = 0;  ///< as CommCounters has them, of calls that have ended

@@ -18,7 +18,7 @@ struct CommOptions {
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds timeout{300'000};  ///< of one collective
   AbortSwitch* abort_switch = nullptr;         ///< borrowed; ends connecting. Null: nothing does
-  TraceRecorder* trace = nullptr;              ///< borrowed; records its collectives. Null: nobody
+  TraceRecorder* trace = nullptr;              ///< borrowed; records its collectives. Null: unused
 };
 
 }  // namespace pfc

@@ -32,7 +32,7 @@ class SelfComm : public Comm {
     copy(CollectiveKind::kReduceScatter, in, out);
   }
   void broadcast(const Tensor& in_out, int root) override {
-    check(root == 0, "broadcast: the root is no rank");
+    check(root == 0, "broadcast: the root is not a rank");
     count(CollectiveKind::kBroadcast, in_out.bytes());
   }
   void barrier() override {

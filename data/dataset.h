@@ -20,9 +20,9 @@ struct DatasetInfo {
   std::string layout;  ///< for people: "RecordIO with InsightFace's record 0"
   std::int64_t images = 0;
   std::int64_t classes = 0;
-  /// Of several data sets as one (combined_dataset.h): how many classes each has added.
+  /// The number of classes that each part of a combined data set has added (combined_dataset.h).
   std::vector<std::int64_t> part_classes = {};
-  /// Of several data sets as one: how many images each has.
+  /// The number of images in each part of a combined data set.
   std::vector<std::int64_t> part_images = {};
   std::int64_t height = 112;  ///< of an image in training: those of another size are resized
   std::int64_t width = 112;

@@ -293,7 +293,7 @@ void GlooComm::reduce_large(Exchange& exchange, std::span<float> data) {
 
 // The root deals a slice to each other worker, and these pass them on to one another.
 void GlooComm::broadcast(const Tensor& in_out, int root) {
-  check(root >= 0 && root < size(), "broadcast: the root is no rank");
+  check(root >= 0 && root < size(), "broadcast: the root is not a rank");
   const Counted counted(*this, CollectiveKind::kBroadcast, in_out.bytes());
   const std::span data(static_cast<std::byte*>(in_out.data), in_out.bytes());
   if (data.empty()) return;

@@ -79,7 +79,7 @@ class Alarm {
   std::thread thread_;  // last, because it uses the other
 };
 
-/// Gloo begins its messages with "[/path/file.cc:line] ", which tells a user nothing.
+/// Gloo begins its messages with "[/path/file.cc:line] ", which is of no use to a user.
 std::string without_source(const std::string& message) {
   const std::size_t end = message.find(".cc:");
   const std::size_t bracket = message.find("] ", end == std::string::npos ? 0 : end);
@@ -152,7 +152,7 @@ void GlooMesh::connect(const CommOptions& options, KeyValueStore& store) {
     guard.emplace(*options.abort_switch, [this](const std::string& why) { abort(why); });
   }
   std::atomic<int> awaited{rank() == 0 ? 1 : 0};
-  // Gloo waits five times as long as it is told.
+  // Gloo waits five times as long as the timeout that it is given.
   const Alarm alarm(options.connect_timeout, [&] {
     const int peer = awaited;
     abort(label() + ": rank " + std::to_string(peer) + " (" + addresses_[index(peer)] +
@@ -263,7 +263,7 @@ void Exchange::fail(int peer, const std::string& reason) {
 // The connections are closed by now, so that all others that wait here fail and tell, too. The one
 // for whom they wait says nothing.
 std::string Exchange::missing() const {
-  if (Clock::now() - start_ < mesh_.timeout_ / 2) return {};  // nobody's time is over
+  if (Clock::now() - start_ < mesh_.timeout_ / 2) return {};  // no worker's time is over
   mesh_.reports_.tell(collective_);
   return ": " + mesh_.reports_.culprits(collective_, mesh_.addresses_, kPeersPatience);
 }

@@ -73,7 +73,7 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
 }
 
 void NcclComm::broadcast(const Tensor& in_out, int root) {
-  check(root >= 0 && root < size(), "broadcast: the root is no rank");
+  check(root >= 0 && root < size(), "broadcast: the root is not a rank");
   // The worker before the root does not pass the data on.
   const bool passes_on = (rank() + 1) % size() != root;
   enqueue(CollectiveKind::kBroadcast, in_out.bytes(), passes_on ? in_out.bytes() : 0,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/files/file_error.h"
 #include "common/files/safetensors.h"
 #include "data/augment/flip.h"
 #include "kernels/make_ops.h"
@@ -110,12 +111,16 @@ double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options) {
   // A GPU may have no memory left beside a job.
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
-  write_onnx(path, make_onnx(network_graph(*ops, model.options), model, options));
+  // An earlier file of this name is replaced only by one that was found right.
+  const std::filesystem::path unchecked = path.string() + ".unchecked";
+  write_onnx(unchecked, make_onnx(network_graph(*ops, model.options), model, options));
   try {
-    return check_file(*ops, model, path, options);
+    const double difference = check_file(*ops, model, unchecked, options);
+    as_storage_error([&] { std::filesystem::rename(unchecked, path); });
+    return difference;
   } catch (...) {
     std::error_code ignored;
-    std::filesystem::remove(path, ignored);
+    std::filesystem::remove(unchecked, ignored);
     throw;
   }
 }

@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/regular_file.h"
 #include "common/files/safetensors.h"
 #include "common/one_line.h"
 #include "data/records/buffered_file.h"
@@ -48,15 +49,10 @@ class EmbeddingWriter {
     } else {
       write_tensors();
     }
-    const std::string people = names_of_people(dataset_, dataset_.info().classes - 1);
-    if (!people.empty()) write_file_atomically(beside("identities.txt"), people);
     return damages_.all();
   }
 
  private:
-  [[nodiscard]] path beside(const std::string& name) const {
-    return flags_.out.parent_path() / name;
-  }
   [[nodiscard]] std::int64_t images() const { return dataset_.info().images; }
 
   void write_tensors() {
@@ -74,7 +70,7 @@ class EmbeddingWriter {
   }
 
   void write_npy() {
-    write_array(beside("labels.npy"), "<i8", fmt::format("({},)", images()),
+    write_array(flags_.out.parent_path() / "labels.npy", "<i8", fmt::format("({},)", images()),
                 [&](const ByteSink& sink) { give_labels(sink); });
     write_array(flags_.out, "<f4", fmt::format("({}, {})", images(), options_.embedding_size),
                 [&](const ByteSink& sink) { give_embeddings(sink); });
@@ -143,12 +139,24 @@ void check_out_file(const path& out) {
       fmt::format("--out {}: expected a name that ends with .safetensors or .npy", out.string()));
 }
 
+/// The people of another data set may be named there.
+void keep_identities(const path& file, const std::string& people) {
+  if (!something_at(file) || read_text(file, people.size() + 1) == people) return;
+  throw InputError(file.string() +
+                   ": is there already, and names other people than the data set; name another "
+                   "folder for --out, or move the file away");
+}
+
 void run_embed(const EmbedFlags& flags) {
   check_out_file(flags.out);
   const TimePoint start = Clock::now();
   const LoadedModel model(flags.model);
   const auto dataset = open_to_embed(flags.in, model.options(flags.flip));
+  const std::string people = names_of_people(*dataset, dataset->info().classes - 1);
+  const path identities = flags.out.parent_path() / "identities.txt";
+  keep_identities(identities, people);
   const std::vector<std::string> damaged = EmbeddingWriter(*dataset, model, flags).write();
+  if (!people.empty()) write_file_atomically(identities, people);
   tell_damaged(damaged);
   const std::int64_t dimension = model.options(false).embedding_size;
   const nlohmann::json told{{"file", flags.out.string()},

@@ -44,7 +44,7 @@ class GpuRecorder {
   void refuse(const char* function, Cupti::Result result);
 
   const std::vector<std::string> libraries_;
-  std::unique_ptr<Cupti> cupti_;  // null: not asked for yet
+  std::unique_ptr<Cupti> cupti_;  // null: not requested yet
   bool enabled_ = false;
   ClockOffset before_;
   std::string problem_;

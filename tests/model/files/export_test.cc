@@ -14,6 +14,7 @@
 #include "model/files/torch_writer.h"
 #include "tests/support/device_values.h"
 #include "tests/support/error_message.h"
+#include "tests/support/files.h"
 #include "tests/support/relative_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -127,12 +128,14 @@ TEST_F(Export, EveryOptionComputesWhatTheNetworkDoes) {
   }
 }
 
-TEST_F(Export, FileThatComputesSomethingElseIsDeleted) {
+TEST_F(Export, FileThatComputesSomethingElseReplacesNoEarlierOne) {
   ModelFile m = model("r18");
+  testing::write_file(file_, std::string_view("earlier"));
   for (int i = 0; i < 2; ++i) multiply(m, "fc.weight", 1e38f);  // infinite
   EXPECT_THAT(testing::message_of<InputError>([&] { export_onnx(m, file_, {}); }),
-              HasSubstr("m.onnx: deleted, because its embeddings of random images differ"));
-  EXPECT_FALSE(std::filesystem::exists(file_));
+              HasSubstr("m.onnx.unchecked: deleted, because its embeddings of random images"));
+  EXPECT_FALSE(std::filesystem::exists(file_.string() + ".unchecked"));
+  EXPECT_EQ(read_text(file_, 10), "earlier");
 }
 
 TEST_F(Export, ActivationsBeyondFloat16AreFound) {

@@ -147,10 +147,10 @@ TEST_F(MemoryPlanTest, OfAGpuHoldsSnapshotsInHostMemory) {
 TEST_F(MemoryPlanTest, CountsTheLargerOfEvaluationAndTheModelsFile) {
   EXPECT_EQ(plan().part("between steps").bytes, 9 * kMiB);
   planned_.data.verification_images = 12'000;
-  const std::uint64_t rows = 3ull * 12'000 * 513 * 4;
-  // Beside these: two batches of images, and the curve of the pairs.
-  EXPECT_NEAR(static_cast<double>(plan().part("between steps").bytes), static_cast<double>(rows),
-              4e6);
+  const std::uint64_t rows = 12'000ull * (513 + 513 + 512) * 4;
+  const std::uint64_t batches = 2ull * 32 * (112 * 112 * 3 + 512 * 4);
+  const std::uint64_t figures = 12'000ull * 60 + 4'001 * 8;
+  EXPECT_EQ(plan().part("between steps").bytes, rows + batches + figures);
 }
 
 TEST_F(MemoryPlanTest, OfAGpuHoldsGpuMemoryOnly) {
