@@ -7,11 +7,11 @@
 
 namespace pfc {
 
-/// Embeddings of length 1 and whose they are. Borrowed.
+/// Embeddings of length 1 and the numbers of their subjects.
 struct LabelledRows {
-  std::span<const double> rows;           ///< [n, D]
-  std::span<const std::int64_t> subject;  ///< [n]
   std::int64_t dimension = 0;
+  std::vector<double> rows = {};           ///< [n, D]
+  std::vector<std::int64_t> subject = {};  ///< [n]
 };
 
 /// The search for one probe. A similarity is a dot product in float64.

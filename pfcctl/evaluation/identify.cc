@@ -35,12 +35,9 @@ class Faces {
   Faces(const LoadedModel& model, const IdentifyFlags& flags)
       : model_(model), flags_(flags), options_(model.options(!flags.no_flip)) {}
 
-  struct Rows {
-    std::vector<double> rows;
-    std::vector<std::int64_t> subject;
-  };
-  /// Adds those of a data set; as strangers: each is nobody of any other set.
-  void add(const path& data, bool strangers, Rows& to) {
+  /// Adds the images of a data set. Strangers have no subject in common with any other image.
+  void add(const path& data, bool strangers, LabelledRows& to) {
+    to.dimension = options_.embedding_size;
     const auto dataset = open_to_embed(data, options_);
     const std::int64_t images = dataset->info().images;
     Damages damages(images, flags_.max_damaged);
@@ -56,10 +53,6 @@ class Faces {
     };
     embed_images(images, read_images_of(*dataset, options_), model_.embed(), options_, take);
     tell_damaged(damages.all());
-  }
-
-  [[nodiscard]] LabelledRows labelled(const Rows& rows) const {
-    return {rows.rows, rows.subject, options_.embedding_size};
   }
 
  private:
@@ -129,12 +122,12 @@ json identify(const IdentifyFlags& flags) {
   }
   const LoadedModel model(flags.model);
   Faces faces(model, flags);
-  Faces::Rows probes, gallery;
+  LabelledRows probes, gallery;
   faces.add(flags.probes, false, probes);
   if (!flags.gallery.empty()) faces.add(flags.gallery, false, gallery);
   if (!flags.distractors.empty()) faces.add(flags.distractors, true, gallery);
   const auto run = flags.gallery.empty() ? among_distractors : in_gallery;
-  return run(faces.labelled(probes), faces.labelled(gallery), flags.model.threads);
+  return run(probes, gallery, flags.model.threads);
 }
 
 }  // namespace

@@ -99,14 +99,9 @@ Roc compare_pairs(const Templates& templates, const IjbLists& lists, std::int64_
   return roc_of(std::move(scored));
 }
 
-struct SubjectRows {
-  std::vector<double> rows;
-  std::vector<std::int64_t> subject;
-};
-
-SubjectRows rows_of(const Templates& templates, const std::vector<IjbSubject>& list,
-                    std::int64_t d) {
-  SubjectRows rows;
+LabelledRows rows_of(const Templates& templates, const std::vector<IjbSubject>& list,
+                     std::int64_t d) {
+  LabelledRows rows{d};
   for (const IjbSubject& each : list) {
     const auto row = row_of(templates, each.template_id, d);
     rows.rows.insert(rows.rows.end(), row.begin(), row.end());
@@ -119,14 +114,12 @@ SubjectRows rows_of(const Templates& templates, const std::vector<IjbSubject>& l
 /// divided by all probes; TPIRs are averaged.
 json identify_templates(const Templates& templates, const IjbLists& lists, std::int64_t d,
                         int threads) {
-  const SubjectRows probes = rows_of(templates, lists.probes, d);
+  const LabelledRows probes = rows_of(templates, lists.probes, d);
   std::array<double, 3> hits{};
   std::array<double, kFpirs.size()> tpirs{};
   constexpr std::array<std::int64_t, 3> kRanks = {1, 5, 10};
   for (const auto& list : lists.galleries) {
-    const SubjectRows gallery = rows_of(templates, list, d);
-    const auto found =
-        search({probes.rows, probes.subject, d}, {gallery.rows, gallery.subject, d}, threads);
+    const auto found = search(probes, rows_of(templates, list, d), threads);
     for (std::size_t i = 0; i < kRanks.size(); ++i) {
       hits[i] += static_cast<double>(std::ranges::count_if(
           found, [&](const Search& s) { return s.mated && s.rank <= kRanks[i]; }));

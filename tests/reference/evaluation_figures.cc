@@ -71,8 +71,12 @@ json identification(const SafetensorsFile& file) {
   const auto subject = numbers<std::int64_t>(file, "subject");  // of each template
   const auto probes = static_cast<std::size_t>(numbers<std::int64_t>(file, "probes")[0]);
   const auto part = [&](std::size_t begin, std::size_t end) {
-    return LabelledRows{std::span(templates.rows).subspan(begin * width, (end - begin) * width),
-                        std::span(subject).subspan(begin, end - begin), d};
+    const auto at = [](const auto& list, std::size_t i) {
+      return list.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    return LabelledRows{d,
+                        {at(templates.rows, begin * width), at(templates.rows, end * width)},
+                        {at(subject, begin), at(subject, end)}};
   };
   const LabelledRows searched = part(0, probes), gallery = part(probes, subject.size());
   const std::vector<Search> found = search(searched, gallery, 2);
