@@ -104,6 +104,40 @@ class Evaluate(JobTest):
         words = [e.text for e in drawn.iter("{http://www.w3.org/2000/svg}text")]
         self.assertEqual(len([w for w in words if w.endswith("%)")]), 2, "a legend line for each model")
 
+    def test_each_group_of_a_set_is_judged_by_itself_and_averaged(self):
+        images, same = pickle.loads((self.data / "val.bin").read_bytes())
+        names = ["b c" if k % 3 == 1 else "a" for k in range(len(same))]
+        groups, verify = self.folder / "groups.txt", ("verify", "--model", self.model, "--json", "--bin")
+        groups.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(names).encode())
+        found = json.loads(self.pfcctl(*verify, self.data / "val.bin", "--groups", groups))
+        for name in ("a", "b c"):
+            pairs = [k for k, each in enumerate(names) if each == name]
+            (self.folder / f"{name}.bin").write_bytes(
+                pickle.dumps(([images[2 * k + side] for k in pairs for side in (0, 1)], [same[k] for k in pairs])))
+        alone = json.loads(self.pfcctl(*verify, self.folder / "a.bin", self.folder / "b c.bin"))
+        self.assertEqual([each["set"] for each in found], ["val/a", "val/b c", "average"])
+        for figures in zip(found, alone):
+            for each in figures:
+                each.pop("seconds", None), each.pop("set")
+            self.assertEqual(*figures)
+        accuracies = [each["accuracy"] for each in found[:2]]
+        self.assertNotEqual(*accuracies)
+        self.assert_close([found[2][key] for key in ("pairs", "accuracy", "deviation")],
+                          [len(same), np.mean(accuracies), np.std(accuracies, ddof=1)])
+        self.assertRegex(self.pfcctl("verify", "--model", self.model, "--bin", self.data / "val.bin", "--groups", groups),
+                         f" average +{len(same)} +{np.mean(accuracies):.5f} \\+- {np.std(accuracies, ddof=1):.5f}\n")
+        lines = "\n".join(names)
+        for text, words in (("a\n", ["found 1 lines", f"the {len(same)} pairs"]), (lines + "\na", [f"line {len(same) + 1}", "another line"]),
+                            ("a\n\n" + lines, ["line 2", "no group"]), (lines.encode("utf-16"), ["UTF-16"]),
+                            ("\n".join("b" if each else "a" for each in same), ["(group", "all", "pairs are of"]),
+                            ("x" * 20000, ["line 1: longer than"]), (None, ["cannot open"])):
+            groups.unlink()
+            if text is not None:
+                groups.write_bytes(text if isinstance(text, bytes) else text.encode())
+            self.assert_one_line(run(BIN / "pfcctl", *verify, self.data / "val.bin", "--groups", groups), *words)
+        self.assert_one_line(run(BIN / "pfcctl", *verify, self.data / "val.bin", self.data / "val.bin", "--groups", groups),
+                             "found 2 verification sets, expected one --bin")
+
     def test_the_panel_is_those_of_the_known_sets_that_are_there(self):
         data = self.copy_of_data()
         for name in ("lfw", "cplfw"):
@@ -112,7 +146,7 @@ class Evaluate(JobTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(re.findall(r"\[(\w+)\]\[\d+\]Accuracy-Flip", done.stdout), ["lfw", "cplfw"])
         found = json.loads(self.pfcctl("verify", "--model", self.model, "--bin", data, "--json"))
-        self.assertEqual([each["set"] for each in found], ["lfw", "cplfw"])
+        self.assertEqual([each["set"] for each in found], ["lfw", "cplfw", "average"])
         done = run(BIN / "pfcctl", "verify", "--model", self.model, "--bin", self.folder)
         self.assert_one_line(done, "panel of verification sets: found none", "agedb_30.bin")
 
