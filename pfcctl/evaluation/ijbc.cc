@@ -15,10 +15,12 @@
 #include "data/images/image_file.h"
 #include "model/evaluation/identification.h"
 #include "model/evaluation/template_pooling.h"
+#include "pfcctl/data/landmarks.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/writing.h"
-#include "pfcctl/evaluation/embed_dataset.h"
+#include "pfcctl/evaluation/damages.h"
 #include "pfcctl/evaluation/ijb_files.h"
+#include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/evaluation/roc_picture.h"
 #include "pfcctl/verbs.h"
 
@@ -45,14 +47,9 @@ ReadImage read_aligned(const IjbLists& lists, const path& crops, const EmbedOpti
     thread_local std::vector<std::byte> encoded;
     thread_local std::vector<std::uint8_t> rgb;
     const IjbFace& face = lists.faces[static_cast<std::size_t>(i)];
-    if (std::ranges::all_of(face.landmarks, [&](const Point& p) {
-          return p.x == face.landmarks[0].x && p.y == face.landmarks[0].y;
-        })) {
-      throw DamagedImage("all its landmarks are one point");
-    }
+    const Similarity placed = place_face(face.landmarks, options.height);
     const ImageSize size = decoder.decode_whole(read_image_file(crops / face.image, encoded), rgb);
-    warp(rgb, size, estimate_similarity(face.landmarks, template_landmarks(options.height)),
-         {options.height, options.width}, out);
+    warp(rgb, size, placed, {options.height, options.width}, out);
   };
 }
 

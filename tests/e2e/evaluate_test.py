@@ -40,10 +40,10 @@ class Evaluate(JobTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def embed(self, data, *more):
+    def embed(self, data, *more, model=None):
         """[images, D] by name of the image, relative to the folder."""
         out = self.folder / "embedded.safetensors"
-        self.pfcctl("embed", "--model", self.model, "--in", data, "--out", out, *more)
+        self.pfcctl("embed", "--model", model or self.model, "--in", data, "--out", out, *more)
         names = out.with_suffix(".names.txt").read_text().splitlines()
         rows = safetensors_io.load(out)["embeddings"]
         self.assertEqual(len(names), len(rows))
@@ -81,6 +81,17 @@ class Evaluate(JobTest):
         self.assertFalse((self.folder / "x.npy").exists())
         self.assertEqual(run(*command, "--max-damaged", 0.1).returncode, 0)
         self.assertEqual((np.abs(np.load(self.folder / "x.npy")).sum(1) == 0).sum(), 1)
+
+    def test_embed_keeps_the_identities_of_another_data_set(self):
+        other = self.folder / "identities.txt"
+        other.write_text("somebody else\n")
+        command = (BIN / "pfcctl", "embed", "--model", self.model, "--in", self.people, "--out", self.folder / "x.npy")
+        self.assert_one_line(run(*command), "identities.txt", "names other people", "another folder for --out")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["identities.txt"])
+        other.unlink()
+        for _ in range(2):  # the second time the same people are named there
+            self.assertEqual(run(*command).returncode, 0)
+        self.assertEqual(other.read_text().splitlines(), sorted(path.name for path in self.people.iterdir()))
 
     def test_verify_has_the_figures_of_numpy_and_a_picture(self):
         images, same = pickle.loads((self.data / "val.bin").read_bytes())
@@ -149,6 +160,42 @@ class Evaluate(JobTest):
         self.assertEqual([each["set"] for each in found], ["lfw", "cplfw", "average"])
         done = run(BIN / "pfcctl", "verify", "--model", self.model, "--bin", self.folder)
         self.assert_one_line(done, "panel of verification sets: found none", "agedb_30.bin")
+
+    def recall_of(self, model):
+        rows = self.embed(self.people, "--flip", model=model)
+        return reference.recall(reference.unit(np.array(list(rows.values()))), np.array([int(name.split("/")[0]) for name in rows]))
+
+    def test_recall_is_numpys(self):
+        expected = self.recall_of(self.model)
+        self.assertGreater(expected[1], expected[0])
+        command = ("identify", "--model", self.model, "--probes", self.people)
+        found = json.loads(self.pfcctl(*command, "--json"))
+        self.assertEqual((found["images"], found["queries"]), (80, 80))
+        self.assert_close(list(found["recall"].values()), expected)
+        self.assertIn(f"Recall@1    {expected[0]:.5f}\n", self.pfcctl(*command))
+
+    def test_a_job_evaluates_recall_with_two_workers(self):
+        out = self.folder / "out"
+        # So many steps that batch norm has learnt the images' statistics, and embeddings differ.
+        done = self.train(2, self.job(max_steps=60, num_epoch=10, val_targets=[str(self.data / "val.bin"), str(self.people)],
+                                      output=str(out)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        expected = self.recall_of(out / "backbone.safetensors")
+        self.assertIn(f"[people][60]Recall@1: {expected[0]:.5f}  Recall@10: {expected[1]:.5f}  Recall@100: 1", done.stdout)
+        told = [m for m in self.metrics(out) if m["kind"] == "evaluation"][1]
+        self.assertEqual((told["val_target"], told["images"], told["queries"]), ("people", 80, 80))
+        self.assert_close(list(told["recall"].values()), expected)
+
+    def test_a_retrieval_set_with_a_damaged_image_is_refused_before_the_first_step(self):
+        data = pathlib.Path(shutil.copytree(self.people, self.folder / "damaged"))
+        broken = sorted(data.rglob("*.jpg"))[3]
+        broken.write_bytes(b"\xff\xd8 cut short")
+        job = self.job(val_targets=[str(data)], max_steps=1)
+        self.assert_one_line(self.train(2, job), "retrieval set", str(broken))
+        for folder in data.iterdir():
+            for image in sorted(folder.iterdir())[1:]:
+                image.unlink()
+        self.assert_one_line(run(BIN / "pfcctl", "plan", "--config", job), "retrieval set", "8 images of as many classes")
 
     def write_ijb(self, rng):
         """A set of 1:1 and 1:N from the people; templates have images of one person."""
@@ -240,6 +287,20 @@ class Evaluate(JobTest):
         among = np.array(reference.among_distractors(array["probes"], np.array(people["probes"]), array["rest"]))
         found = json.loads(self.pfcctl(*command))
         self.assert_close(list(found["rank"].values()), [np.mean(among <= k) for k in (1, 5, 10, 20)])
+        # Names as in FaceScrub's list and as in MegaFace's.
+        lists = [self.folder / "facescrub_noises.txt", self.folder / "megaface_noises.txt"]
+        noisy = [sorted(sets["probes"])[2], sorted(sets["rest"])[1]]
+        lists[0].write_text(f"# noisy\n{noisy[0].split('/')[-1]}\r\nnot_there.jpg\n")
+        lists[1].write_text(f"1\t{noisy[1]}\n2\tx/y.jpg")
+        kept = {"probes": [name not in noisy and name.split("/")[-1] != noisy[0].split("/")[-1] for name in sets["probes"]],
+                "rest": [name not in noisy and name.split("/")[-1] != noisy[0].split("/")[-1] for name in sets["rest"]]}
+        among = np.array(reference.among_distractors(array["probes"][kept["probes"]], np.array(people["probes"])[kept["probes"]],
+                                                     array["rest"][kept["rest"]]))
+        found = json.loads(self.pfcctl(*command, "--noises", *lists))
+        self.assert_close(list(found["rank"].values()), [np.mean(among <= k) for k in (1, 5, 10, 20)])
+        self.assertEqual((found["searches"], found["noises"]), (len(among), {"matched": 2, "unmatched": 2}))
+        lists[0].write_text("# nothing\n")
+        self.assert_one_line(run(BIN / "pfcctl", *command, "--noises", lists[0]), "found no names")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // JSON. evaluation_protocols.py compares them with NumPy.
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -83,8 +84,14 @@ json identification(const SafetensorsFile& file) {
   json ranks = json::array(), tpirs = json::array();
   for (const int k : {1, 5, 10, 20}) ranks.push_back(rank_rate(found, k));
   for (const double fpir : {0.001, 0.01, 0.1}) tpirs.push_back(tpir_at_fpir(found, fpir));
+  json recalls = json::array();
+  const LabelledRows all = part(0, subject.size());
+  auto others = search_others(all, {0, 70}, 2);  // as two workers share them
+  std::ranges::move(search_others(all, {70, std::ssize(subject)}, 1), std::back_inserter(others));
+  for (const int k : {1, 2, 10}) recalls.push_back(rank_rate(others, k));
   return {{"templates", templates.rows},
           {"ranks", ranks},
+          {"recalls", recalls},
           {"tpirs", tpirs},
           {"among_distractors", ranks_among_distractors(searched, gallery, 2)}};
 }
