@@ -19,8 +19,7 @@ namespace pfc {
 namespace {
 
 constexpr std::chrono::seconds kLongestJoinPause{10};  // if the coordinator refuses the agent
-constexpr std::chrono::milliseconds kFarewell{2'000};  // for the coordinator to receive the last
-                                                       // message
+constexpr std::chrono::milliseconds kFarewell{2'000};  // for the last message
 
 /// Returns whether another attempt would be refused too.
 bool is_final(const grpc::Status& status) {

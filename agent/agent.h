@@ -114,10 +114,7 @@ class Agent {
   SilenceNotice notice_;              // used on the stream's thread only
   std::unique_ptr<WorkerLogs> logs_;  // null: logs are not stored
   std::unique_ptr<Stream> stream_;    // its threads use the members above
-  NetworkProbe network_{[this](const proto::NetworkReport& report) { tell(report); }};  // its
-                                                                                        // threads
-                                                                                        // use
-                                                                                        // stream_
+  NetworkProbe network_{[this](const proto::NetworkReport& report) { tell(report); }};  // likewise
 };
 
 }  // namespace pfc

@@ -23,8 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFilePollInterval{100};
 constexpr milliseconds kQuietWait{3'000};
-constexpr milliseconds kTurn{10'000};  // after this the file or the network may name another
-                                       // address
+constexpr milliseconds kTurn{10'000};  // then the file or network may name another address
 
 void warn(const std::string& line) { print_message("pfc-agent", Severity::kWarning, line); }
 
@@ -35,8 +34,7 @@ void wait_for_file(const std::filesystem::path& path, const AgentOptions& option
   for (bool told = false; !std::filesystem::exists(path, error);) {
     const auto waited = Clock::now() - begin;
     if (error || (!options.stays && waited >= options.patience))
-      return;  // the reader reports the
-               // reason
+      return;  // the reader says why
     if (!told && waited >= kQuietWait) {
       told = true;
       warn(path.string() + ": there is no such file yet; waiting for the coordinator to write it");

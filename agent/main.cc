@@ -26,8 +26,7 @@ namespace pfc {
 namespace {
 
 constexpr std::chrono::seconds kExitLimit{20};  // for gRPC and the worker processes to end
-constexpr int kOwnFiles = 24;                   // includes the pipes of one worker during its
-                                                // start
+constexpr int kOwnFiles = 24;                   // with the pipes of a starting worker
 
 /// Returns and unsets the agent id chosen by the coordinator that started this agent. Workers
 /// inherit the environment and must not see it.

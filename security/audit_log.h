@@ -60,8 +60,7 @@ class AuditLog {
   std::condition_variable changed_;
   std::deque<std::string> lines_;  ///< guarded by mutex_
   std::uint64_t dropped_ = 0;      ///< guarded by mutex_
-  std::uint64_t left_out_ = 0;     ///< guarded by mutex_; lines left out since the last written
-                                   ///< line
+  std::uint64_t left_out_ = 0;     ///< guarded by mutex_; since the last written line
   std::int64_t second_ = 0;        ///< guarded by mutex_; the second that refusals_ counts
   int refusals_ = 0;               ///< guarded by mutex_; refusals in second_
   bool ending_ = false;            ///< guarded by mutex_

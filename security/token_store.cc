@@ -25,8 +25,7 @@ namespace {
 using FileMark = TokenStore::FileMark;
 
 constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
-constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; such a token is refused as
-                                                       // expired, not as wrong
+constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; called expired, not wrong
 constexpr std::size_t kIdDigits = 12;
 constexpr std::chrono::minutes kTellAgain{1};
 constexpr std::chrono::seconds kLoadAgain{1};  // retry, because the cause may be in this process

@@ -77,8 +77,7 @@ struct Thread {
   fs::path folder;
   std::string id;
   char state = '?';
-  std::string call;        // "read of /data/train.rec"; empty: not in a system call, or not
-                           // readable
+  std::string call;        // "read of /data/train.rec"; empty: none, or not readable
   bool of_a_file = false;  // the call works on files
   std::string waits;       // kernel function that it waits in; empty: not waiting
 };
