@@ -26,7 +26,7 @@ namespace pfc {
 
 struct GateOptions {
   std::filesystem::path state_dir;
-  std::chrono::seconds token_lifetime{3'600};  ///< default for agents' tokens; at least 1 s
+  std::chrono::seconds token_lifetime{3'600};  ///< default for tokens of agents; at least 1 s
   TokenStore::WallClock clock = {};            ///< empty: the system clock
 };
 
