@@ -22,8 +22,7 @@ class JoinFile {
     /// Makes a join string. Blocks during file access, so later calls run on a separate thread.
     /// Throws like Gate::make_join_string().
     std::function<std::string()> make;
-    std::function<void(const std::string&)> warn;  ///< called on the loop if the file cannot be
-                                                   ///< renewed
+    std::function<void(const std::string&)> warn;  ///< called on the loop if renewal fails
   };
 
   /// Replaces an existing file. Throws StorageError if it cannot be written.
