@@ -227,7 +227,7 @@ class Coordinator {
   void save(bool with_progress);
   void save_job();
   void save_run();
-  void save_worker(const WorkerState& worker);  ///< waits likewise
+  void save_worker(const WorkerState& worker);  ///< and waits
   void save_queue();
   /// Called while a Journal::Change is open.
   void save_progress();
