@@ -33,8 +33,7 @@ void wait_for_file(const std::filesystem::path& path, const AgentOptions& option
   std::error_code error;
   for (bool told = false; !std::filesystem::exists(path, error);) {
     const auto waited = Clock::now() - begin;
-    if (error || (!options.stays && waited >= options.patience))
-      return;  // the reader says why
+    if (error || (!options.stays && waited >= options.patience)) return;  // the reader says why
     if (!told && waited >= kQuietWait) {
       told = true;
       warn(path.string() + ": there is no such file yet; waiting for the coordinator to write it");

@@ -112,7 +112,7 @@ struct StopRequest {
   std::string reason;   ///< "SIGINT"
   bool urgent = false;  ///< end the workers now: SIGTERM, soon SIGKILL
   TimePoint at;
-  std::string leaving;  ///< host being drained; empty: a request to end the job
+  std::string leaving;                  ///< host being drained; empty: a request to end the job
   std::chrono::milliseconds within{0};  ///< drained host: time for a checkpoint
 };
 
@@ -201,9 +201,9 @@ struct JobState {
 
 /// The hosts, which stay from job to job, and the current job.
 struct ClusterState {
-  std::string address;        ///< host:port at which agents reach the coordinator
-  std::string launch_advice;  ///< how the scheduler starts the agents; empty: by hand
-  std::string refused_agent;  ///< reason of the last refusal of an agent; empty: none
+  std::string address;           ///< host:port at which agents reach the coordinator
+  std::string launch_advice;     ///< how the scheduler starts the agents; empty: by hand
+  std::string refused_agent;     ///< reason of the last refusal of an agent; empty: none
   std::vector<HostState> hosts;  ///< in the order given
   NetworkState network;
   JobState job;

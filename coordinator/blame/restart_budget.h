@@ -27,7 +27,7 @@ struct RestartBudget {
   int quick = 0;         ///< consecutive restarts of short generations
   TimePoint not_before;  ///< earliest start of the next generation
   CrashSite last_crash;
-  int same_crash = 0;    ///< consecutive crashes at last_crash; 0: none
+  int same_crash = 0;  ///< consecutive crashes at last_crash; 0: none
 };
 
 /// A checkpoint at least this long after the last use or refill refills one restart.

@@ -81,7 +81,9 @@ TEST_F(Http, AnswersGetWithTheHandlersReply) {
                                      EndsWith("you asked for /healthz")));
 }
 
-TEST_F(Http, IgnoresTheQueryInThePath) { EXPECT_THAT(get("/?x=1&y=2"), EndsWith("you asked for /")); }
+TEST_F(Http, IgnoresTheQueryInThePath) {
+  EXPECT_THAT(get("/?x=1&y=2"), EndsWith("you asked for /"));
+}
 
 TEST_F(Http, AnswersHeadWithoutABody) {
   const std::string answer =

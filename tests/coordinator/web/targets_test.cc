@@ -29,7 +29,9 @@ TEST(Targets, ContainRegisteredHosts) {
                             {"targets": ["[fd00::2]"], "labels": {"host": "b\ufffd"}}])"));
 }
 
-TEST(Targets, AreAnEmptyListWithoutHosts) { EXPECT_EQ(json::parse(host_targets({})), json::array()); }
+TEST(Targets, AreAnEmptyListWithoutHosts) {
+  EXPECT_EQ(json::parse(host_targets({})), json::array());
+}
 
 }  // namespace
 }  // namespace pfc
