@@ -1,6 +1,5 @@
-// Agent of one host. It registers the host with the coordinator, starts and ends workers as the
-// coordinator requests, for one job after another, stores their logs, and reports their output and
-// exit.
+// Agent of one host. It registers the host with the coordinator, starts and ends workers as
+// requested, for one job after another, stores their logs, and reports their output and exit.
 #pragma once
 
 #include <atomic>
@@ -57,8 +56,7 @@ class Agent {
   /// Like end(), with `lost_grace`, because the coordinator is gone.
   void end_without_coordinator(const std::string& problem);
   void end_within(std::chrono::milliseconds grace, const std::string& problem);
-  /// Sends SIGTERM, then SIGKILL after `grace`. Starts no workers until the coordinator requests
-  /// them.
+  /// Sends SIGTERM, then SIGKILL after `grace`. Starts no workers until some are requested.
   void let_workers_end(std::chrono::milliseconds grace);
   using Stream = ReconnectingStream<proto::AgentMessage, proto::AgentCommand>;
 
@@ -97,8 +95,7 @@ class Agent {
   boost::asio::steady_timer leave_;
   WorkerDescriber describer_;
   bool connected_ = false;  // a message came since the last failed attempt
-  // Milliseconds without a coordinator after which the agent gives up. Also used by the stream's
-  // thread.
+  // Milliseconds without a coordinator before it gives up. Also used by the stream's thread.
   std::atomic<std::int64_t> limit_;
   std::optional<std::chrono::milliseconds> told_grace_;  // sent by the last coordinator
   bool lost_ = false;  // workers are being ended because the coordinator is gone

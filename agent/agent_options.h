@@ -37,8 +37,7 @@ struct AgentOptions {
   std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when the agent ends
   /// Time for a checkpoint when the host is drained.
   std::chrono::milliseconds leave_grace{30'000};
-  /// Time for a checkpoint when the coordinator is lost. Nothing waits for the end then, so it can
-  /// be long.
+  /// Time for a checkpoint when the coordinator is lost. It can be long, as nothing waits.
   std::chrono::milliseconds lost_grace{30'000};
 };
 

@@ -58,8 +58,7 @@ int run_agent(const AgentOptions& options) {
     agent.end({});
     agent.kill_workers();
   });
-  // The kernel sends this signal, perhaps repeatedly, when the coordinator that started this agent
-  // dies.
+  // Sent by the kernel, perhaps repeatedly, when the coordinator that started this agent dies.
   boost::asio::signal_set orphaned(loop, kParentDeathSignal);
   orphaned.async_wait([&agent](const boost::system::error_code& error, int) {
     if (!error) agent.coordinator_killed();

@@ -129,8 +129,7 @@ std::string shade(double part) {
   return kShades[static_cast<std::size_t>(std::clamp(part * 4, 0.0, 3.0))];
 }
 
-/// Rows are senders, columns are receivers. Hosts are numbered if a name is too long for a column
-/// header.
+/// Rows send, columns receive. Hosts are numbered if a name is too long for a column header.
 std::string heat_map(const CheckReport& report) {
   std::vector<std::string> hosts;
   std::map<std::pair<std::string, std::string>, const proto::CheckPair*> pairs;

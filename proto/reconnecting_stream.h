@@ -175,8 +175,7 @@ class ReconnectingStream {
     return broken_;
   }
 
-  /// Waits after a failed write until the reader has finished. Does not cancel, to keep the
-  /// status.
+  /// Waits for the reader after a failed write. Does not cancel, to keep the status.
   void wait_for_reader() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || broken_; });

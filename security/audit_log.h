@@ -33,8 +33,7 @@ class AuditLog {
   static constexpr std::uintmax_t kMostBytes = std::uintmax_t{16} << 20;
   static constexpr int kMostRefusals = 20;
 
-  /// Throws StorageError if the file cannot be opened, is a link or a pipe, or belongs to another
-  /// user.
+  /// Throws StorageError if the file cannot be opened, or is a link, a pipe or another user's.
   explicit AuditLog(std::filesystem::path folder, std::uintmax_t most_bytes = kMostBytes);
   /// Writes the queued lines.
   ~AuditLog();

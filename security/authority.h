@@ -10,14 +10,13 @@
 
 namespace pfc {
 
-/// Issues certificates. Each expires together with the authority's own certificate, 10 years after
-/// that was made. Each is valid from one day in the past, so that hosts with a slow clock accept
-/// it. Constant after construction.
+/// All certificates expire with the authority's own, which is valid for 10 years. They are valid
+/// from a day in the past, so that hosts with a slow clock accept them. Constant after
+/// construction.
 class Authority {
  public:
-  /// Reads FOLDER/authority.pem, or creates it if it does not exist. REQUIRES: the caller has
-  /// called make_private_folder() and holds FolderLock. Throws InputError or StorageError that
-  /// names the file.
+  /// Reads or creates FOLDER/authority.pem. REQUIRES: make_private_folder() was called and
+  /// FolderLock is held. Throws InputError or StorageError that names the file.
   explicit Authority(const std::filesystem::path& folder);
 
   /// Returns the key and the certificate in PEM, the content of authority.pem.

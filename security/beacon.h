@@ -27,8 +27,7 @@ struct Beacon {
 /// key, no other host can impersonate the coordinator at the announced address.
 std::string sign_beacon(const Beacon& beacon, std::string_view token_hash);
 
-/// Parses any bytes. Returns nothing if they are not a beacon, or if the sender did not know the
-/// token.
+/// Parses any bytes. Returns nothing unless they are a beacon of a sender with the token.
 std::optional<Beacon> verify_beacon(std::string_view datagram, std::string_view token_hash);
 
 }  // namespace pfc

@@ -17,8 +17,7 @@ struct CertificateFacts {
   std::string serial;  ///< lower-case hex
 };
 
-/// Returns nothing if the PEM text contains no certificate, or one that this project did not
-/// issue.
+/// Returns nothing if the PEM text contains no certificate of this project's form.
 std::optional<CertificateFacts> facts_of(std::string_view pem);
 
 /// SHA-256 of the whole certificate, 64 lower-case hex digits.

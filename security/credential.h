@@ -21,8 +21,7 @@ inline constexpr const char* kCoordinatorName = "pfc-coordinator";
 
 /// Returns key, certificate and authority in one text.
 std::string to_text(const Credential& credential);
-/// Parses the output of to_text(). Throws InputError that begins with `origin` if a part is
-/// missing.
+/// Parses to_text()'s output. Throws InputError that begins with `origin` if a part is missing.
 Credential credential_from_text(const std::string& text, const std::string& origin);
 
 /// Reads a file that only this user may read (secret_file.h). "-" reads stdin, with a timeout of

@@ -35,8 +35,7 @@ class Contact {
     tls_.set_verify_mode(asio::ssl::verify_none);
   }
 
-  /// Connects and shakes hands. Returns the error, if any. `connected` is set once TCP is
-  /// connected.
+  /// Connects and shakes hands. Returns the error, if any. Sets `connected` after TCP connects.
   error_code run(const std::string& address, std::chrono::milliseconds limit) {
     const std::string host = host_of(address), port = address.substr(address.rfind(':') + 1);
     resolver_.async_resolve(host, port, [this](error_code error, auto results) {

@@ -22,10 +22,9 @@ inline constexpr const char* kMtuAdvice =
 
 /// Connects to HOST:PORT, completes a TLS handshake and sends nothing else. Returns the
 /// certificate (PEM) in the peer's chain that has this fingerprint: the authority that must sign
-/// the peer's certificate on later connections. Waits at most `limit`, not counting a slow name
-/// server. Throws CommError if the peer cannot be reached, ClockError if one of its certificates
-/// is not valid at `now`, and InputError if no certificate has the fingerprint or the peer does
-/// not use TLS.
+/// the peer's certificate on later connections. Waits at most `limit`, plus DNS. Throws CommError
+/// if the peer cannot be reached, ClockError if one of its certificates is not valid at `now`, and
+/// InputError if the fingerprint does not match or the peer does not use TLS.
 std::string fetch_authority(const std::string& address, const std::string& fingerprint,
                             std::chrono::milliseconds limit, std::time_t now = std::time(nullptr));
 

@@ -29,8 +29,7 @@ std::string to_text(const JoinString& join);
 /// Parses a token, or takes the token of a join string. Throws as parse_join_string().
 std::string parse_token(std::string_view text, std::string_view origin);
 
-/// Reads the text of a join string from a file, or from stdin if the path is "-". Throws
-/// InputError.
+/// Reads a join string's text from a file, or from stdin for the path "-". Throws InputError.
 std::string read_join_text(const std::filesystem::path& path);
 JoinString read_join_string(const std::filesystem::path& path);
 

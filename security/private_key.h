@@ -11,8 +11,7 @@ namespace pfc {
 KeyOwner make_key();
 std::string to_pem(EVP_PKEY& key);
 
-/// Returns a certificate request in PEM. It contains only the public key, and is signed with the
-/// private key.
+/// Returns a certificate request in PEM: the public key, signed with the private key.
 std::string make_request(EVP_PKEY& key);
 
 /// Returns the public key of a request after checking that it is ECDSA on P-256 and that the

@@ -53,8 +53,7 @@ class TokenStore {
 
   /// Reads the file if another coordinator has changed it, and writes it again if it was removed.
   /// If the file is damaged, its last valid contents stay in force and the problem is logged at
-  /// most once a minute, because a damaged file must neither stop the coordinator nor admit
-  /// anyone.
+  /// most once a minute, because it must neither stop the coordinator nor admit anyone.
   void refresh();
 
   struct NewToken {

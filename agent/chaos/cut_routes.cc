@@ -22,8 +22,7 @@ namespace ip = boost::asio::ip;
 // Protocol number in the routing table, which identifies our routes. Linux reserves numbers above
 // 3 for user programs, and iproute2 has no name for this one.
 constexpr unsigned char kMaker = 112;
-// Metric. Other IPv6 routes to the same address have 256 or 1024. IPv4 routes have 0, the most
-// preferred.
+// Metric. Other IPv6 routes have 256 or 1024. IPv4 routes have 0, the most preferred.
 constexpr std::uint32_t kPreferredV6 = 1;
 constexpr const char* kNobody = "192.0.2.1";  // an address for documentation (RFC 5737)
 

@@ -112,8 +112,7 @@ std::string state_text(char state) {
   return std::string("state ") + state + " (" + meaning(state) + ")";
 }
 
-/// Sets the system call. "0 0x3 0x7f... " is a read of descriptor 3; "running" and "-1 ..." are
-/// none.
+/// Sets the system call. "0 0x3 0x7f... " is read of file 3; "running" and "-1 ..." are none.
 void add_call(Thread& thread, const fs::path& process) {
   std::istringstream text(read_proc_file(thread.folder / "syscall"));
   long number = -1;
@@ -175,8 +174,7 @@ std::string other_text(const Thread& thread) {
   return text;
 }
 
-/// Returns whether this thread may block the process. If the whole process is stopped, all threads
-/// are.
+/// Returns whether this thread, more than the first one, may block the process.
 bool may_hold_up(const Thread& thread, const Thread& first) {
   const bool stopped = thread.state == 'T' || thread.state == 't';
   return thread.state == 'D' || thread.of_a_file || (stopped && first.state != thread.state);

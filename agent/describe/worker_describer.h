@@ -19,9 +19,8 @@ class WorkerDescriber {
   explicit WorkerDescriber(boost::asio::io_context& loop) : loop_(loop) {}
 
   /// Asks the worker to write its stack to stderr (SIGUSR1), if it handles that signal. Calls
-  /// `answer` with describe_process() as of now: after 500 ms, so that the stack arrives before
-  /// it, or immediately if the worker writes none. Does not call it after this object is
-  /// destroyed.
+  /// `answer` with describe_process() as of now: after 500 ms, so that the stack arrives first, or
+  /// immediately if there is none. Never calls it after this object's end.
   void describe(pid_t pid, const Answer& answer);
 
  private:

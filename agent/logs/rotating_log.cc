@@ -39,8 +39,7 @@ fs::path part_path(const fs::path& path, std::int64_t part) {
   return path.string() + "." + std::to_string(part);
 }
 
-/// Returns the position `bytes` before the end, but at most to the start of the second newest
-/// part.
+/// Returns the position `bytes` before the end, within the two newest parts.
 std::pair<std::int64_t, std::int64_t> place_before_end(
     const std::map<std::int64_t, fs::path>& parts, std::int64_t bytes) {
   const auto size_of = [](const fs::path& file) {

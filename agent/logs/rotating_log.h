@@ -23,8 +23,7 @@ std::map<std::int64_t, std::filesystem::path> parts_of_log(const std::filesystem
 /// Not thread-safe.
 class RotatingLog {
  public:
-  /// Opens the log, and appends if it exists. Throws StorageError that names the file and the
-  /// reason.
+  /// Opens or creates the log. Throws StorageError that names the file and the reason.
   RotatingLog(std::filesystem::path path, const LogLimits& limits);
   ~RotatingLog();
   RotatingLog(const RotatingLog&) = delete;

@@ -169,8 +169,7 @@ void NetworkTests::ended(std::size_t number, proto::NetworkResult result) {
   results_[number] = std::move(result);
   ended_ += 1;
   if (finished_) return;
-  // Posted, because an attempt that fails immediately would otherwise start the next one
-  // recursively.
+  // Posted, because attempts that fail immediately would otherwise recurse.
   asio::post(loop_, [this] { start_more(); });
 }
 

@@ -16,8 +16,7 @@ class Topology {
   /// Returns the topology of this machine, restricted to the cores that this process may use
   /// (affinity and control group). Throws std::runtime_error if hwloc fails.
   static Topology here();
-  /// Returns the topology of hwloc's description of a synthetic machine: "numa:2 core:4 pu:2".
-  /// Throws std::runtime_error.
+  /// Parses hwloc's synthetic description: "numa:2 core:4 pu:2". Throws std::runtime_error.
   static Topology synthetic(const std::string& description);
 
   /// Returns the hardware threads (Linux' numbers) of each core, in the machine's order.

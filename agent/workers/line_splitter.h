@@ -12,9 +12,7 @@ inline constexpr std::size_t kMaxLine = 8'192;
 
 class LineSplitter {
  public:
-  /// Returns the lines that these bytes complete, without
-  ///  or \r
-  /// .
+  /// Returns the lines that these bytes complete, without \n or \r\n.
   std::vector<std::string> feed(std::string_view bytes);
   /// Returns the last line, which ends with the stream: one or none.
   std::vector<std::string> flush();

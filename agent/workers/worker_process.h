@@ -17,9 +17,8 @@
 
 namespace pfc {
 
-/// Used on the event loop only. REQUIRES: the loop runs on the thread that constructs this object,
-/// because Linux kills the worker when that thread ends. Shared by its owner and the pending
-/// reads.
+/// Used on the event loop only. REQUIRES: the loop runs on the constructing thread, because Linux
+/// kills the worker when that thread ends. Shared by its owner and the pending reads.
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
   struct Handler {

@@ -133,8 +133,7 @@ class Gate {
   std::map<std::string, std::string> own_files_;  ///< contents by name; set by the constructor
   const std::unique_ptr<Counters> counters_;
   std::mutex facts_mutex_;
-  std::unordered_map<std::string, CertificateFacts> facts_;  ///< cache, by PEM; guarded by
-                                                             ///< facts_mutex_
+  std::unordered_map<std::string, CertificateFacts> facts_;  ///< guarded by facts_mutex_; by PEM
   std::mutex local_mutex_;
   /// Serial numbers of the agents that the coordinator started, by host; empty: revoked. Guarded
   /// by local_mutex_. Not in the file, because other coordinators of this user also write it.
