@@ -72,7 +72,7 @@ class Agent {
   void describe(const proto::DescribeWorker& wanted);
   /// Injects a fault, if faults are allowed, and replies.
   void inject(const proto::Fault& fault);
-  /// Starts and ends processes to match `desired_`. Called after every change of either.
+  /// Starts and ends processes to match `desired_`. Called after every change of them or of it.
   void reconcile();
   [[nodiscard]] WorkerSlots::Handler slot_handler();
   /// Returns the worker's rank in the current generation. `first`: the rank it was started with.
@@ -111,7 +111,8 @@ class Agent {
   SilenceNotice notice_;              // used on the stream's thread only
   std::unique_ptr<WorkerLogs> logs_;  // null: logs are not stored
   std::unique_ptr<Stream> stream_;    // its threads use the members above
-  NetworkProbe network_{[this](const proto::NetworkReport& report) { tell(report); }};  // likewise
+  // Its threads use stream_.
+  NetworkProbe network_{[this](const proto::NetworkReport& report) { tell(report); }};
 };
 
 }  // namespace pfc

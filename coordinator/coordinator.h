@@ -222,7 +222,7 @@ class Coordinator {
   std::string current_metrics();
   /// Schedules a save of the changed state.
   void save_soon() { unsaved_ = true; }
-  /// Saves, and waits until it is on disk, up to a timeout.
+  /// Saves, and waits until it is in the file, up to a timeout.
   void save_now();
   void save(bool with_progress);
   void save_job();

@@ -91,7 +91,7 @@ Gate::Folder::Folder(std::filesystem::path state)
 }
 
 void Gate::Folder::make() const {
-  // Both before any key is written. Other users may access state_dir, but not write to it.
+  // Both before any key is written. Other users may have access to state_dir, but must not own it.
   make_own_folder(state_dir);
   make_private_folder(path);
 }

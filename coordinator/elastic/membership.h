@@ -98,8 +98,8 @@ const HostState* leaving_host(const ClusterState& state);
 std::string why_smaller(const ClusterState& state, const ElasticConfig& config, TimePoint now);
 
 /// Marks the host unusable after its agent ended for good. Returns true if that is an incident:
-/// the host runs workers, or no generation has begun, which needs every host. The incident is
-/// permanent unless enough slots are left.
+/// the host runs workers, or the first generation, which needs every host, has not begun. The
+/// incident is permanent unless enough slots are left.
 bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConfig& config,
                          const std::string& what, bool at_start, TimePoint now);
 

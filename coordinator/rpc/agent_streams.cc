@@ -115,7 +115,7 @@ void AgentStreams::register_agent(const proto::AgentMessage& message, Session& s
   const Caller& caller = session.caller;
   if (const auto refusal = refusal_of(registration, caller)) return link.close(*refusal);
   session.certificate_request = registration.worker_certificate_request();
-  // Set before the coordinator knows the link, so that it learns of the link's end in any case.
+  // Set before the coordinator knows the link, so that the link's end is always reported.
   const std::string peer = address_of_peer(caller.peer);
   session.host = coordinator_.listed_host(registration.host(), peer);
   links_[&link] = caller;

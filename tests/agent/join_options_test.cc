@@ -55,7 +55,7 @@ class AJoinFile : public ::testing::Test {
   testing::RunningCoordinator coordinator{
       {{.name = "a", .slots = 1}}, testing::impatient(), 0, "0123456789abcdef", &gate};
   const std::string current = gate.make_join_string(coordinator.address());
-  /// Of a coordinator with another authority at the same address.
+  /// A join string of a coordinator with another authority at the same address.
   const std::string outdated = current.substr(0, current.find('#') + 1) + std::string(64, '0');
 };
 
