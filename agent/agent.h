@@ -47,8 +47,8 @@ class Agent {
   /// Drains the host: asks the coordinator to end the job after a checkpoint, or to continue
   /// without this host. Starts no more workers. The agent ends when the workers have ended, or
   /// after AgentOptions::leave_grace, which is shortened to 2 s if no worker runs. It ends
-  /// immediately if there is no job, and also if there is no connection; workers then have
-  /// leave_grace for a checkpoint. `reason` names the cause: "SIGTERM".
+  /// immediately if there is neither a job nor a worker, and also if there is no connection;
+  /// workers then have leave_grace for a checkpoint. `reason` names the cause: "SIGTERM".
   void leave(const std::string& reason);
   void kill_workers() { workers_.send(SIGKILL); }
 
@@ -72,7 +72,7 @@ class Agent {
   void describe(const proto::DescribeWorker& wanted);
   /// Injects a fault, if faults are allowed, and replies.
   void inject(const proto::Fault& fault);
-  /// Starts and ends processes to match `desired_`. Called after every change of them or of it.
+  /// Starts and ends processes to match `desired_`. Called when either changes.
   void reconcile();
   [[nodiscard]] WorkerSlots::Handler slot_handler();
   /// Returns the worker's rank in the current generation. `first`: the rank it was started with.

@@ -55,7 +55,7 @@ class JobProgress {
   std::optional<double> remaining_seconds_;
 };
 
-/// Returns "step 120/2000 (6 %) epoch 3 loss 12.3450 884.4 samples/s 12 min left".
+/// Returns "step 120/2000 (6 %)  epoch 3  loss 12.3450  884.4 samples/s  12 min left".
 std::string progress_line(const JobProgress& progress);
 
 /// Returns "45 s", "12 min", "3 h 20 min", "2 days 4 h".
