@@ -18,10 +18,10 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kLongestJoinPause{10};  // for a coordinator that refuses the agent
-constexpr std::chrono::milliseconds kFarewell{2'000};  // for the coordinator to hear of it
+constexpr std::chrono::seconds kLongestJoinPause{10};  // if the coordinator refuses the agent
+constexpr std::chrono::milliseconds kFarewell{2'000};  // for the last message
 
-/// Whether another attempt would be refused as well.
+/// Returns whether another attempt would be refused too.
 bool is_final(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::FAILED_PRECONDITION ||
          status.error_code() == grpc::StatusCode::PERMISSION_DENIED ||
@@ -189,7 +189,7 @@ void Agent::inject(const proto::Fault& fault) {
   });
 }
 
-// The answer comes after the stack, because the worker is killed then.
+// Replies after the worker has written its stack, because the coordinator kills the worker then.
 void Agent::describe(const proto::DescribeWorker& wanted) {
   const auto process = workers_.process_of(wanted.slot(), wanted.incarnation());
   if (!process) return;
@@ -205,7 +205,7 @@ void Agent::describe(const proto::DescribeWorker& wanted) {
 
 void Agent::reconcile() {
   if (ending_ || leaving_) return;
-  const bool may_start = !left_job_;  // else the host is to be free
+  const bool may_start = !left_job_;  // otherwise the host must become free
   workers_.reconcile(desired_, may_start);
 }
 
@@ -218,7 +218,7 @@ WorkerSlots::Handler Agent::slot_handler() {
           .begins = [this](int slot) { outbox_.begin_incarnation(slot); },
           .runs =
               [this](const WorkerSlots::Wanted& wanted) {
-                if (logs_) logs_->add(job_id_, wanted.rank(), {});  // there is a log from now on
+                if (logs_) logs_->add(job_id_, wanted.rank(), {});  // create the log
               },
           .event = [this](proto::AgentMessage event) { tell(std::move(event)); },
           .output = [this](proto::AgentMessage said,
@@ -273,7 +273,7 @@ void Agent::coordinator_killed() {
                   "the coordinator was killed; its workers write a checkpoint and end");
     return end_without_coordinator("the coordinator was killed; its workers have ended");
   }
-  limit_ = grace.count();  // also where it has not been there yet
+  limit_ = grace.count();  // also if the coordinator was not connected yet
   print_message("pfc-agent", Severity::kWarning,
                 "the coordinator was killed; its workers train on for " + in_seconds(grace) +
                     " s, in which the same command can take its place (docs/survival.md)");
@@ -299,7 +299,7 @@ void Agent::let_workers_end(std::chrono::milliseconds grace) {
 }
 
 void Agent::end_if_alone() {
-  // The job has ended, or goes on without this host.
+  // The job has ended, or continues without this host.
   const bool has_left =
       left_job_ && (job_id_.empty() || *left_job_ != job_id_ || desired_.slots().empty());
   if (!workers_.empty() || !(ending_ || has_left)) return;

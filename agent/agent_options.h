@@ -1,4 +1,4 @@
-// What an agent is asked to do.
+// Command-line options of pfc-agent.
 #pragma once
 
 #include <chrono>
@@ -16,29 +16,28 @@ namespace pfc {
 struct AgentOptions {
   std::string coordinator;               ///< host:port
   std::string host;                      ///< this host's name in the coordinator's --hosts
-  std::string id;                        ///< empty: drawn at random
-  std::filesystem::path worker_program;  ///< the only program that it starts
-  Credential credential = {};            ///< its own; none: plaintext
-  GpuSearch gpus;                        ///< what its workers can compute on
+  std::string id;                        ///< empty: random
+  std::filesystem::path worker_program;  ///< the only program that the agent starts
+  Credential credential = {};            ///< of the agent; empty: plaintext
+  GpuSearch gpus;                        ///< GPUs usable by the workers
   BindMode bind = BindMode::kNuma;       ///< which cores each worker may use
-  /// It serves one job after another, and looks for the coordinator for ever. Otherwise it ends
-  /// with the job, with the coordinator, and when that one refuses it.
+  /// If set, the agent serves one job after another and retries the coordinator forever. Otherwise
+  /// it ends with the job or the coordinator, or when the coordinator refuses it.
   bool stays = false;
-  bool allow_chaos = false;          ///< pfcctl chaos may break things on this host
-  std::filesystem::path log_folder;  ///< of its workers' logs; empty: it keeps none
+  bool allow_chaos = false;          ///< pfcctl chaos may inject faults on this host
+  std::filesystem::path log_folder;  ///< for the workers' logs; empty: logs are not stored
   LogLimits log_limits;
-  /// How long it looks for a coordinator that it has not found yet, where it does not stay.
+  /// Timeout for the first connection to a coordinator, unless `stays` is set.
   std::chrono::milliseconds patience{30'000};
-  /// How long its workers train on without the coordinator that it has had: another one may take
-  /// that one's place. Then they end, and where it does not stay, so does it. Empty: as that
-  /// coordinator says.
+  /// How long workers keep training without the coordinator, while another one may take over. Then
+  /// they end, and the agent too unless `stays` is set. Empty: use the coordinator's value.
   std::optional<std::chrono::milliseconds> coordinator_grace = {};
-  /// Likewise, before that coordinator has said it.
+  /// The same, before the coordinator has sent its value.
   std::chrono::milliseconds first_coordinator_grace{0};
-  std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when it ends
-  /// What it leaves the job for a checkpoint when its host must be free.
+  std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when the agent ends
+  /// Time for a checkpoint when the host is drained.
   std::chrono::milliseconds leave_grace{30'000};
-  /// The same when the coordinator is lost: nobody waits, and a checkpoint may take its time.
+  /// Time for a checkpoint when the coordinator is lost. It can be long, as nothing waits.
   std::chrono::milliseconds lost_grace{30'000};
 };
 

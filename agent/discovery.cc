@@ -26,8 +26,8 @@ namespace ip = boost::asio::ip;
 using ip::udp;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kInterfacePollInterval{1'000};  // how often new interfaces are looked for
-constexpr int kMostDatagrams = 1'000;  // read before that is done again, whatever is sent
+constexpr milliseconds kInterfacePollInterval{1'000};  // how often to look for new interfaces
+constexpr int kMostDatagrams = 1'000;                  // read before interfaces are checked again
 
 struct InterfaceNames {
   struct if_nameindex* list = if_nameindex();
@@ -39,7 +39,7 @@ struct InterfaceNames {
   }
 };
 
-/// One socket for each kind of address; several agents of one machine may listen.
+/// UDP sockets for IPv4 and IPv6. Several agents of one machine can listen.
 class Listeners {
  public:
   Listeners() : socket4_(loop_), socket6_(loop_) {
@@ -52,7 +52,7 @@ class Listeners {
     }
   }
 
-  /// Listens on interfaces that have come; fails silently for those that it listens on already.
+  /// Joins the groups on new interfaces. Fails silently on interfaces that are already joined.
   void join_groups() {
     const InterfaceNames names;
     for (auto* each = names.list; each != nullptr && each->if_index != 0; ++each) {
@@ -66,7 +66,7 @@ class Listeners {
     }
   }
 
-  /// The first beacon that comes within `wait`.
+  /// Returns the first valid beacon that arrives within `wait`.
   std::optional<Beacon> wait_for_beacon(milliseconds wait, const std::string& token_hash) {
     std::array<pollfd, 2> sockets{
         {{.fd = socket4_.native_handle(), .events = POLLIN, .revents = 0},
@@ -90,7 +90,7 @@ class Listeners {
     if (!error) socket.non_blocking(true, error);
   }
 
-  /// Returns whether a datagram was there.
+  /// Returns whether a datagram was available.
   static bool receive(udp::socket& socket, const std::string& token_hash,
                       std::optional<Beacon>& beacon) {
     std::array<char, kLongestBeacon + 1> datagram{};

@@ -1,4 +1,4 @@
-// Finds a coordinator on this machine's networks by what it tells there (security/beacon.h).
+// Finds a coordinator by its beacon (security/beacon.h).
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,17 @@
 namespace pfc {
 
 struct DiscoveryOptions {
-  std::string token;  ///< that the coordinator must know
+  std::string token;  ///< which the coordinator must know
   std::chrono::milliseconds limit = std::chrono::milliseconds::max();
-  /// After so long without a beacon `notice` gets a line for people, then after twice as long, and
-  /// so on.
+  /// After this time without a beacon `notice` is called with a message, then after twice the
+  /// time, and so on.
   std::chrono::milliseconds patience{10'000};
   std::function<void(const std::string& line)> notice;
 };
 
-/// Waits until a coordinator that knows the token has told where it is. Listens on every interface,
-/// also on those that come meanwhile. Throws InputError where the port cannot be opened, CommError
-/// when the limit is over.
+/// Waits for the beacon of a coordinator that knows the token. Listens on all interfaces,
+/// including those that come up later. Throws InputError if the port cannot be opened, and
+/// CommError after `limit`.
 JoinString discover(const DiscoveryOptions& options);
 
 }  // namespace pfc

@@ -26,7 +26,7 @@ constexpr milliseconds kPause{500};
 constexpr std::size_t kLongestKey = 8 << 10;
 constexpr std::size_t kNameDigits = 16;
 
-/// The key of this host for this coordinator's authority; made where there is none.
+/// Returns this host's key for this authority, and creates it if needed.
 KeyOwner kept_key(const std::filesystem::path& folder, const std::string& fingerprint,
                   const std::string& host) {
   make_private_folder(folder);
@@ -50,7 +50,7 @@ KeyOwner kept_key(const std::filesystem::path& folder, const std::string& finger
   return key;
 }
 
-/// Calls `attempt` again after a CommError, until `deadline`.
+/// Retries `attempt` after a CommError, until `deadline`.
 template <typename Attempt>
 auto until(TimePoint deadline, Attempt attempt) {
   while (true) {

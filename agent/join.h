@@ -1,4 +1,4 @@
-// How an agent gets its credential: it exchanges the token of a join string.
+// Joins a cluster: an agent exchanges the token of a join string for its credential.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,14 @@ namespace pfc {
 
 struct JoinedCluster {
   Credential credential;
-  std::string host;  ///< the name that the coordinator's --hosts has for this host
+  std::string host;  ///< this host's name in the coordinator's --hosts
 };
 
-/// Finds the coordinator, checks the fingerprint, and asks for a certificate. The key is kept in
-/// STATE_DIR (mode 0600), one for each coordinator's authority and host name: the coordinator gives
-/// the same key a certificate again, also when the token has expired. Retries for at most
-/// `patience` if the coordinator cannot be reached, then throws CommError. Throws InputError if the
-/// coordinator refuses the request or is not the one in the join string. Throws ClockError as
+/// Connects to the coordinator, verifies the fingerprint, and requests a certificate. The key is
+/// stored in STATE_DIR (mode 0600), one per authority and host name. The coordinator issues a
+/// certificate for a known key again, even if the token has expired. Retries for up to `patience`
+/// if the coordinator cannot be reached, then throws CommError. Throws InputError if the
+/// coordinator refuses the request or is not the one in the join string, and ClockError as
 /// fetch_authority() does.
 JoinedCluster join_cluster(const JoinString& join, const std::string& host,
                            const std::filesystem::path& state_dir,

@@ -23,17 +23,17 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFilePollInterval{100};
 constexpr milliseconds kQuietWait{3'000};
-constexpr milliseconds kTurn{10'000};  // then the file, or the network, may name another address
+constexpr milliseconds kTurn{10'000};  // then the file or network may name another address
 
 void warn(const std::string& line) { print_message("pfc-agent", Severity::kWarning, line); }
 
-/// The coordinator that writes the file may start at the same time.
+/// Waits for the file, because the coordinator that writes it may be starting at the same time.
 void wait_for_file(const std::filesystem::path& path, const AgentOptions& options) {
   const TimePoint begin = Clock::now();
   std::error_code error;
   for (bool told = false; !std::filesystem::exists(path, error);) {
     const auto waited = Clock::now() - begin;
-    if (error || (!options.stays && waited >= options.patience)) return;  // who reads it says why
+    if (error || (!options.stays && waited >= options.patience)) return;  // the reader says why
     if (!told && waited >= kQuietWait) {
       told = true;
       warn(path.string() + ": there is no such file yet; waiting for the coordinator to write it");
@@ -115,7 +115,7 @@ bool JoinOptions::changes(const Text& tried, const std::string& why, millisecond
     std::this_thread::sleep_for(kFilePollInterval);
     try {
       if (read_join_text(join_file_) != tried.text) return true;
-    } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): the one that ends removes it
+    } catch (const InputError&) {  // the old coordinator removes the file when it ends
     }
   }
   return false;

@@ -1,4 +1,4 @@
-// How an agent finds its coordinator, and what it shows there.
+// Options by which an agent finds its coordinator and authenticates.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,18 +11,18 @@
 
 namespace pfc {
 
-/// REQUIRES: made before the program starts a thread or reads its environment: PFC_JOIN is taken
-/// out of it, because workers inherit the rest.
+/// REQUIRES: constructed before the program starts a thread or reads its environment, because it
+/// removes PFC_JOIN, which workers must not inherit.
 class JoinOptions {
  public:
-  /// The options; --coordinator's value goes to `coordinator`.
+  /// Declares the options. The value of --coordinator goes to `coordinator`.
   void declare(CLI::App& app, std::string& coordinator);
 
-  /// Fills in the coordinator's address, the agent's credential, the name that the coordinator has
-  /// for its host, and whether it stays: an agent that joins does, unless it `is_once`. Waits for
-  /// what is not there yet, for at most AgentOptions::patience, or for ever where it stays. A join
-  /// file that a coordinator refuses may be of the one before it, which has just ended: it is read
-  /// again until it is another one, for at most the patience. Throws InputError and CommError.
+  /// Sets the coordinator's address, the agent's credential, the host's name in --hosts, and
+  /// `stays` (true for an agent that joins, unless `is_once`). Retries for up to
+  /// AgentOptions::patience, or forever if the agent stays. If a coordinator refuses a join file,
+  /// the file may be left from an earlier coordinator: it is read again until it changes, for up
+  /// to AgentOptions::patience. Throws InputError and CommError.
   void apply(AgentOptions& options, bool is_once) const;
 
  private:
@@ -30,11 +30,11 @@ class JoinOptions {
     std::string text;
     std::string origin;
   };
-  /// What --join, --join-file or PFC_JOIN has.
+  /// Returns the content of --join, --join-file or PFC_JOIN.
   [[nodiscard]] Text text(const AgentOptions& options) const;
-  /// Whether it may be another one the next time: stdin can be read once.
+  /// Returns whether the text may change. Stdin can be read only once.
   [[nodiscard]] bool may_change() const;
-  /// Waits until the file has another text than the one with which joining failed, at most so long.
+  /// Waits up to `patience` until the file's text differs from the one that failed.
   [[nodiscard]] bool changes(const Text& tried, const std::string& why,
                              std::chrono::milliseconds patience) const;
   [[nodiscard]] JoinString join_string(const Text& text, const AgentOptions& options) const;

@@ -25,11 +25,11 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kExitLimit{20};  // for gRPC and the workers' processes to end
-constexpr int kOwnFiles = 24;                   // and the pipes of one worker, while it starts
+constexpr std::chrono::seconds kExitLimit{20};  // for gRPC and the worker processes to end
+constexpr int kOwnFiles = 24;                   // with the pipes of a starting worker
 
-/// By the coordinator that has started this agent. Taken out of the environment, which the workers
-/// inherit.
+/// Returns and unsets the agent id chosen by the coordinator that started this agent. Workers
+/// inherit the environment and must not see it.
 std::string given_id() {
   const char* const id = std::getenv(kAgentIdVariable);  // NOLINT(concurrency-mt-unsafe)
   const std::string given = id == nullptr ? "" : id;
@@ -37,7 +37,7 @@ std::string given_id() {
   return given;
 }
 
-/// What the coordinator that has started this agent says before it is connected.
+/// Returns and unsets the grace period of the coordinator that started this agent.
 std::chrono::milliseconds given_grace() {
   const char* const grace = std::getenv(kAgentGraceVariable);  // NOLINT(concurrency-mt-unsafe)
   const std::chrono::milliseconds given{grace == nullptr ? 0 : std::strtoll(grace, nullptr, 10)};
@@ -52,13 +52,13 @@ int run_agent(const AgentOptions& options) {
     problem = why;
     loop.stop();
   });
-  // After the first signal the job writes a checkpoint, the second one kills this host's workers.
+  // The first signal makes the job write a checkpoint; the second kills this host's workers.
   const StopSignals signals(loop, [&agent](int number, bool again) {
     if (!again) return agent.leave(std::string("SIG") + sigabbrev_np(number));
     agent.end({});
     agent.kill_workers();
   });
-  // From the kernel, perhaps several times: the coordinator that has started this agent is dead.
+  // Sent by the kernel, perhaps repeatedly, when the coordinator that started this agent dies.
   boost::asio::signal_set orphaned(loop, kParentDeathSignal);
   orphaned.async_wait([&agent](const boost::system::error_code& error, int) {
     if (!error) agent.coordinator_killed();
@@ -146,6 +146,6 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   pfc::raise_descriptor_limit();
-  std::signal(SIGPIPE, SIG_IGN);  // its terminal may be closed while it runs
+  std::signal(SIGPIPE, SIG_IGN);  // the terminal may be closed while it runs
   return pfc::run_program("pfc-agent", [&] { return pfc::run(argc, argv); });
 }

@@ -42,7 +42,7 @@ void Outbox::add_output(proto::AgentMessage message) {
   while (output_bytes_ > kMaxOutputBytes) drop_oldest_output();
 }
 
-// REQUIRES: there is output.
+// REQUIRES: pending_ contains output.
 void Outbox::drop_oldest_output() {
   const auto oldest = std::ranges::find_if(pending_, &proto::AgentMessage::has_output);
   output_bytes_ -= oldest->ByteSizeLong();

@@ -1,4 +1,4 @@
-// The messages that the agent has for the coordinator, kept while there is no connection.
+// Messages to the coordinator, buffered while there is no connection.
 #pragma once
 
 #include <cstddef>
@@ -12,34 +12,33 @@
 
 namespace pfc {
 
-/// Thread-safe: the event loop fills it, the stream's thread empties it.
+/// Thread-safe: the event loop adds messages, the stream's thread removes them.
 ///
-/// The start and the end of the last process in each slot are kept and sent again after every
-/// reconnection. Output is sent once. Until it is taken, the last kMaxOutputBytes of it are kept,
-/// which usually show the cause of a failure. A line of output says how much was dropped before it.
-/// So a worker never waits for its output to be read.
+/// The start and exit of the last process in each slot are kept and sent again after every
+/// reconnection. Output is sent once. The last kMaxOutputBytes of unsent output are kept, because
+/// they usually show the cause of a failure; a line in the output says how much was dropped. So a
+/// worker never blocks on its output.
 class Outbox {
  public:
   static constexpr std::size_t kMaxOutputBytes = std::size_t{4} << 20;
 
   static constexpr std::size_t kMaxLogBytes = std::size_t{4} << 20;
 
-  /// Removes everything that belongs to the job before.
+  /// Removes all messages of the previous job.
   void begin_job();
   /// Removes the events of the slot's last process.
   void begin_incarnation(int slot);
   void add_event(proto::AgentMessage message);
   void add_output(proto::AgentMessage message);
-  /// The answer to a request for a log. Dropped where kMaxLogBytes of them are kept: who has asked
-  /// does not wait for ever.
+  /// Adds a reply to a request for a log. Drops it if kMaxLogBytes are buffered; the requester has
+  /// a timeout.
   void add_log(proto::AgentMessage message);
-  /// Sent once: whoever needs it again asks for it.
+  /// Adds a message that is sent once; the coordinator asks again if it needs it again.
   void add_report(proto::AgentMessage message);
 
-  /// Removes and returns every message that has not been sent. Begins with a line that counts the
-  /// dropped lines.
+  /// Removes and returns all unsent messages. Lines that count dropped output come first.
   std::vector<proto::AgentMessage> take();
-  /// The starts and ends that are kept.
+  /// Returns the buffered starts and exits.
   [[nodiscard]] std::vector<proto::AgentMessage> events() const;
 
  private:
@@ -47,7 +46,7 @@ class Outbox {
 
   struct Dropped {
     long long lines = 0;
-    proto::AgentMessage about;  ///< whose output it was; without lines
+    proto::AgentMessage about;  ///< metadata of the dropped output; without lines
   };
 
   mutable std::mutex mutex_;

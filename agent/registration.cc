@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// The devices for the status page: "cpu (16 cores)", "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)".
+/// Returns the devices to display: "cpu (16 cores)", "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)".
 std::vector<std::string> list_devices(const std::vector<Gpu>& gpus, BindMode bind) {
   std::vector<std::string> devices{"cpu (" + std::to_string(usable_cores()) + " cores" +
                                    (bind == BindMode::kCores ? ", bound to workers)" : ")")};

@@ -1,4 +1,4 @@
-// What an agent tells the coordinator first: who it is and what its host has.
+// The agent's first message to the coordinator: its identity and its host's resources.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// `certificate_request`: of its workers; empty in plaintext. Asks the machine for its cores and
-/// its addresses.
+/// Reads the machine's cores and addresses. `certificate_request` is for the workers; empty in
+/// plaintext.
 proto::AgentMessage make_registration(const AgentOptions& options, const std::string& agent_id,
                                       const std::string& certificate_request);
 

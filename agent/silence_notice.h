@@ -1,4 +1,4 @@
-// Tells a person why an agent has no connection, before it gives up.
+// Reports why an agent has no connection, before it gives up.
 #pragma once
 
 #include <chrono>
@@ -7,17 +7,16 @@
 
 namespace pfc {
 
-/// Used by one thread at a time.
+/// Not thread-safe.
 class SilenceNotice {
  public:
-  /// The agent looks for this coordinator (host:port) for some time, or `for_ever`: then its
-  /// workers end after that time.
+  /// `for_ever`: the agent retries forever, and at the limit only its workers end.
   explicit SilenceNotice(std::string coordinator, bool for_ever = false);
 
-  /// An attempt to connect has failed. `silence` is the time since the last connection, or since
-  /// the start, and `limit` that after which it ends. Returns what to say: once in each time
-  /// without a connection, when it has lasted 3 s; and at once when the coordinator has refused the
-  /// agent, for another reason than before.
+  /// Called after a failed attempt to connect. `silence` is the time since the last connection, or
+  /// since the start. `limit` is the silence after which the agent or its workers end. Returns the
+  /// message to print: once per outage, when it has lasted 3 s, and whenever the coordinator
+  /// refuses the agent for a new reason.
   std::optional<std::string> attempt_failed(std::chrono::milliseconds silence,
                                             std::chrono::milliseconds limit, const std::string& why,
                                             bool refused = false);
@@ -26,7 +25,7 @@ class SilenceNotice {
   const std::string coordinator_;
   const bool for_ever_;
   bool told_ = false;
-  std::string refusal_;  ///< the last one that was told
+  std::string refusal_;  ///< reason of the last refusal that was reported
 };
 
 }  // namespace pfc

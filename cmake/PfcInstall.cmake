@@ -11,6 +11,7 @@ install(DIRECTORY third_party/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/third_party
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
   FILES_MATCHING PATTERN "*.json")
 
+install(PROGRAMS scripts/landmarks_yunet.py DESTINATION ${CMAKE_INSTALL_DOCDIR}/scripts)
 install(DIRECTORY deploy/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy USE_SOURCE_PERMISSIONS)
 
 # Man pages and completions are made from the programs' --help, so they always agree with it.

@@ -21,7 +21,7 @@ void AdminCalls::drain(const Caller& caller, const proto::DrainRequest& request,
   const auto answer =
       noted<proto::DrainReply>(gate_, caller, "drain", "drain of " + host, plain_answer,
                                [host](const proto::DrainReply&) { return host; });
-  // gRPC frees the request with the answer, and the stop may end this server before it.
+  // gRPC frees the request with the answer, and the drain may end this server.
   const proto::DrainRequest asked = request;
   if (!coordinator_.has_host(asked.host())) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,

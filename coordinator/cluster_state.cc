@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-/// The last line that says something, where a crashing program wrote why. A warning is no reason.
+/// Returns the last line that is not blank or a warning: usually the reason of a crash.
 std::string last_words(const std::vector<std::string>& lines) {
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
     if (line->starts_with("pfc-worker: warning: ")) continue;
@@ -17,8 +17,8 @@ std::string last_words(const std::vector<std::string>& lines) {
   return {};
 }
 
-constexpr int kMostSlots = 1'024;            // a larger number of GPUs must be a mistake
-constexpr std::size_t kMostFormer = 64;      // agents of a host; one that comes back is rare
+constexpr int kMostSlots = 1'024;            // a larger number of GPUs must be an error
+constexpr std::size_t kMostFormer = 64;      // agent ids per host; they rarely come back
 constexpr std::size_t kLongestDevice = 200;  // "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)"
 
 Incident incident_of(const WorkerState& worker, Incident::Kind kind, const std::string& what,
@@ -31,7 +31,7 @@ Incident incident_of(const WorkerState& worker, Incident::Kind kind, const std::
           .at = now};
 }
 
-/// Wants another process in its place.
+/// Replaces the worker's process by a new incarnation.
 void replace(ClusterState& state, WorkerState& worker, std::int64_t incarnation, TimePoint now) {
   if (worker.joined) state.job.current.joined -= 1;
   worker = {.rank = worker.rank,
@@ -46,12 +46,12 @@ void count_slots(HostState& host, DeviceChoice device) {
   host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(host.gpus, 1, kMostSlots);
 }
 
-/// Whether the coordinator wants the workers to stop, for good or to regroup.
+/// Returns whether the coordinator wants the workers to stop, finally or to regroup.
 bool is_stopping(const ClusterState& state) {
   return state.job.stop || state.job.current.regroup || state.job.terminated_at;
 }
 
-/// Whether the coordinator itself has begun to end the workers.
+/// Returns whether the coordinator has begun to end the workers.
 bool ended_by_us(const ClusterState& state) {
   return state.job.terminated_at || state.job.killed_at;
 }
@@ -260,7 +260,7 @@ void agent_replaced(ClusterState& state, HostState& host, TimePoint now) {
       state,
       {.kind = Incident::Kind::kCrash,
        .rank = {},
-       .host = {},  // it registers in this moment
+       .host = {},  // it is registering now
        .who = "host " + host.name,
        .what = "its pfc-agent was started again, and its workers have ended with the old one",
        .at = now});
@@ -268,7 +268,7 @@ void agent_replaced(ClusterState& state, HostState& host, TimePoint now) {
 
 bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
                    const std::vector<std::string>& last_stderr, TimePoint now) {
-  if (worker.exit) return false;  // an agent that has reconnected reports it again
+  if (worker.exit) return false;  // repeated by a reconnected agent
   if (worker.stayed && !worker.joined && state.job.current.incidents.empty() &&
       !ended_by_us(state)) {
     replace(state, worker, find_host(state, worker.host)->incarnation += 1, now);
@@ -285,7 +285,7 @@ bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& 
   Incident incident = incident_of(worker, Incident::Kind::kCrash, what, now);
   // The shell cannot run the program, or a library is missing.
   const bool cannot_run = exit.signal == 0 && (exit.code == 126 || exit.code == 127);
-  // In a later generation it is one slot that is broken, and the job may do without it.
+  // In a later generation only this slot is broken, and the job may continue without it.
   const bool is_first = state.job.current.number == 1;
   if (!worker.joined && cannot_run && is_first) incident.at_start = incident.permanent = true;
   add_incident(state, std::move(incident));
@@ -308,11 +308,11 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
   const bool unasked = outcome == proto::OUTCOME_STOPPED && !is_stopping(state);
   if (has_ended_well(worker) && !unasked) return;
   const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
-  // After we have ended the workers, a lost peer is our doing, and an earlier failure is the cause.
-  // A worker that fails by itself then (it cannot write its checkpoint) is news.
+  // Once we have ended the workers, a lost peer is our doing, and an earlier failure is the cause.
+  // But a worker's own failure (such as a failed checkpoint) is reported.
   if (ended_by_us(state) && (peer || !state.job.current.incidents.empty())) return;
-  // When one worker stops, all stop. It got a signal, or it cannot continue and reports the reason
-  // a moment later.
+  // When one worker stops, all stop. Either it got a signal, or it cannot continue and reports the
+  // reason a moment later.
   Incident incident = incident_of(
       worker, peer || unasked ? Incident::Kind::kPeerLost : Incident::Kind::kCrash,
       unasked
@@ -350,8 +350,8 @@ void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,
   }
   saved.memory_step = progress.memory_step();
   saved.memory_generation = state.job.current.number;
-  if (progress.starting()) return;  // workers do not know yet which hosts see the output folder
-  // One host alone does not know whether others see its folder: what was known before holds.
+  if (progress.starting()) return;  // workers do not know yet which hosts share the output folder
+  // A single host cannot know whether others share its folder, so keep the earlier information.
   const bool one_host =
       std::ranges::all_of(state.job.current.workers,
                           [&](const WorkerState& worker) { return worker.host == rank_zero.host; });

@@ -15,10 +15,10 @@ using std::chrono::milliseconds;
 
 // Longer than any event takes.
 constexpr milliseconds kStall{3'000};
-// For an agent that has given the coordinator up: its workers write a checkpoint first.
+// Time in which an agent that gave up ends its workers, after a checkpoint.
 constexpr milliseconds kAgentEnds{60'000};
 
-/// The start and the end of a generation have lines of their own.
+/// Returns whether the decision is announced by another line.
 bool has_own_line(const Decision& decision) {
   return std::ranges::any_of(decision.actions, [](const Action& action) {
     return std::holds_alternative<action::StartGeneration>(action) ||
@@ -100,7 +100,7 @@ std::string Coordinator::shown_state() const {
   return run_.check ? "checking" : state_name(state_, run_.config, over_);
 }
 
-// Saves the counters before it shows them, so that those of the next coordinator do not go back.
+// Saves the counters before showing them, so that the next coordinator's counters never go back.
 // Frequent readers get cached text, so the journal is not written on every read.
 std::string Coordinator::metrics_text() {
   constexpr std::chrono::milliseconds kPause{100};
@@ -148,7 +148,7 @@ void Coordinator::tick() {
   save_if_due(Clock::now());
 }
 
-/// The next job waits until they are back.
+/// The next job waits until these hosts are back.
 void Coordinator::release_silent_hosts() {
   const auto silence = options_.rendezvous.limits.silence;
   for (const std::string& host : pfc::release_silent_hosts(state_, silence, Clock::now())) {
@@ -157,8 +157,7 @@ void Coordinator::release_silent_hosts() {
   }
 }
 
-/// The time that this process did not run, because it or its machine was stopped, is nobody's
-/// silence.
+/// Time during which this process or its machine was suspended does not count as silence.
 void Coordinator::forgive_stall() {
   const TimePoint now = Clock::now();
   const auto gap = now - std::exchange(last_tick_, now);
@@ -228,7 +227,7 @@ void Coordinator::perform(const Action& action) {
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {
   run_.cause = start.cause ? start.cause->text() : start.why;
-  save_now();  // before anybody is told its number
+  save_now();  // before the number is sent to anyone
   const auto fresh = std::ranges::count(start.members, 0, &Member::survivor);
   std::string text = "generation " + std::to_string(state_.job.current.number) + ": starting " +
                      counted(fresh, "worker");
@@ -262,23 +261,23 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
   }
   set_local_address();
   send_desired();
-  run_.joins.members_changed(state_);  // those of the last one may wait for this one
+  run_.joins.members_changed(state_);  // workers of the last generation may wait for this one
   complete_join();
 }
 
-/// The agent of this machine connects through the loopback interface, which its peers cannot reach.
+/// This machine's agent connects through the loopback interface, which peers cannot reach.
 void Coordinator::set_local_address() {
   const auto local = std::find_if(state_.hosts.begin(), state_.hosts.end(),
                                   [](const HostState& host) { return host.local; });
   const auto remote = std::find_if(state_.hosts.begin(), state_.hosts.end(),
                                    [](const HostState& host) { return !host.local; });
   if (local == state_.hosts.end() || remote == state_.hosts.end()) return;
-  local->address = address_towards(remote->address);  // a number, so that no name is looked up
+  local->address = address_towards(remote->address);  // numeric, so no name is resolved
 }
 
 void Coordinator::finish_job() {
   terminal_.clear_progress();
-  // Workers report their failures here and do not print them. The verdict is one of these lines.
+  // Workers report failures here and do not print them. The verdict is one of these lines.
   const std::vector<std::string> incidents = incident_lines(state_.job.current);
   if (incidents.size() > 1 && !run_.check) {
     for (const std::string& incident : incidents) terminal_.note(incident, Severity::kWarning);
@@ -299,10 +298,10 @@ void Coordinator::send_desired() {
 
 void Coordinator::send_desired(const std::string& host) {
   const auto link = agents_.find(host);
-  if (link == agents_.end()) return;  // sent when it has reconnected
+  if (link == agents_.end()) return;  // sent when the agent reconnects
   proto::AgentCommand command;
   command.set_job_id(state_.job.id);
-  // Without a job that is all there is to say.
+  // Without a job there is nothing to add.
   if (state_.job.id.empty()) return link->second->send(std::move(command));
   proto::DesiredSlots* const desired = command.mutable_desired();
   for (const WorkerState& worker : state_.job.current.workers) {
@@ -312,12 +311,12 @@ void Coordinator::send_desired(const std::string& host) {
     slot->set_incarnation(worker.incarnation);
     slot->set_rank(worker.rank);
     desired->set_places(find_host(state_, host)->slots);
-    // One that has ended stays ended, also for an agent that was started again since then.
+    // An ended worker stays ended, even for an agent that was restarted since.
     slot->set_wish(worker.exit || state_.job.killed_at ? proto::DesiredSlots::KILL
                    : state_.job.terminated_at          ? proto::DesiredSlots::TERMINATE
                                                        : proto::DesiredSlots::RUN);
   }
-  // Longer than the coordinator's own limit, whose message names the workers that are missing.
+  // Longer than the coordinator's limit, whose message names the missing workers.
   const milliseconds patience = run_.config.limits.start + kJoinSlack;
   desired->set_join_timeout_ms(patience.count());
   desired->set_collective_timeout_ms(options_.collective_timeout.count());

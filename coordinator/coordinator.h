@@ -1,5 +1,5 @@
-// The coordinator: takes jobs one after another, turns what agents and workers report into changes
-// of the cluster's state, asks decide() what to do next, and does it.
+// The coordinator: runs jobs one after another. It updates the cluster's state from the reports of
+// agents and workers, asks decide() for the next action, and executes it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -35,8 +35,8 @@
 
 namespace pfc {
 
-/// One open stream towards an agent or a worker. Owned by the service, which calls
-/// agent_link_closed() or worker_link_closed() before it destroys one.
+/// An open stream to an agent or worker. Owned by the service, which calls agent_link_closed() or
+/// worker_link_closed() before destroying it.
 template <typename Command>
 class CommandLink {
  public:
@@ -49,82 +49,79 @@ class CommandLink {
 using AgentLink = CommandLink<proto::AgentCommand>;
 using WorkerLink = CommandLink<proto::WorkerCommand>;
 
-/// Workers wait for each other so much longer than the coordinator does, whose message names those
-/// that are missing.
+/// Workers wait this much longer for each other than the coordinator, because its message names
+/// the missing ones.
 inline constexpr std::chrono::milliseconds kJoinSlack{10'000};
 
 struct CoordinatorOptions {
   std::vector<HostSpec> hosts;
-  /// It waits for jobs, and runs each when all hosts are here. Otherwise it ends with its job.
+  /// Waits for jobs, and runs each when all hosts are registered. Otherwise ends with its job.
   bool is_service = false;
-  std::string local_agent_id = {};  ///< of the agent that it starts itself; empty: it starts none
-  RendezvousConfig rendezvous;      ///< of every job, but for the device
-  NetworkWish network = {};         ///< among whose addresses those of the workers are chosen
+  std::string local_agent_id = {};  ///< of the agent that it starts; empty: none
+  RendezvousConfig rendezvous;      ///< for every job, except the device
+  NetworkWish network = {};         ///< restricts the workers' addresses
   std::chrono::milliseconds collective_timeout{300'000};  ///< sent to the workers
   std::chrono::milliseconds coordinator_grace{600'000};   ///< sent to the agents
   std::chrono::milliseconds tick{100};                    ///< decide() is asked at least so often
 };
 
-/// Used on the event loop only, which one thread runs: so there is no lock.
+/// Used on the event loop only, by one thread, so there are no locks.
 class Coordinator {
  public:
   using Finished = std::function<void(const Verdict&)>;
 
-  /// Borrows the loop and the terminal. `finished` is called once, on the loop, when the job has
-  /// ended, or the service, and every worker with it.
+  /// Owns neither the loop nor the terminal. `finished` is called once, on the loop, when the job
+  /// or service and all workers have ended.
   Coordinator(boost::asio::io_context& loop, CoordinatorOptions options, Terminal& terminal,
               Finished finished);
 
-  /// Starts the job that was added, if one was, and the time limit for hosts to register. `address`
-  /// (host:port) is shown to people who must start an agent; `launch_advice` says how a scheduler
-  /// starts them all, where one does.
+  /// Starts the added job, if any, and the timeout for hosts to register. `address` (host:port) is
+  /// printed for users who must start an agent; `launch_advice` says how a scheduler starts them.
   void start(const std::string& address, const std::string& launch_advice = {});
 
-  /// Ends the job, and the coordinator with it. Workers write a checkpoint first; when it is
-  /// `urgent`, they have only RendezvousConfig::terminate for it. `reason` says who asked:
-  /// "SIGINT". A second call can make it urgent. The jobs that wait in a service are lost.
+  /// Ends the job and the coordinator. Workers first write a checkpoint; if `urgent`, they have
+  /// only RendezvousConfig::terminate for it. `reason` names the requester: "SIGINT". A second
+  /// call can make it urgent. Waiting jobs of a service are lost.
   void stop(const std::string& reason, bool urgent);
-  /// The host must be free soon. The workers write a checkpoint within the time that is told, at
-  /// most RendezvousConfig::stop; then the job goes on without the host where
-  /// ElasticConfig::min_workers allows it, and ends otherwise. The host takes part again when
-  /// another agent has it. The next job of a service waits for that, or until the service was
-  /// started again where it starts that agent itself.
+  /// Drains a host. The workers write a checkpoint within the given time, at most
+  /// RendezvousConfig::stop. Then the job continues without the host if ElasticConfig::min_workers
+  /// allows it; otherwise it ends. The host is used again when another agent registers. A
+  /// service's next job waits for that; if the service starts that agent itself, until the service
+  /// is restarted.
   void drain(const std::string& host, const proto::HostLeaving& leaving);
   [[nodiscard]] bool has_host(const std::string& name);
-  /// Asks the agent of a host to break something on purpose. The answer comes when it has answered.
+  /// Asks a host's agent to inject a fault. Answers when the agent has replied.
   void inject_fault(const proto::InjectFaultRequest& request,
                     const Answer<proto::InjectFaultReply>& answer);
-  /// Refuses every waiting request, closes every link, and accepts nothing afterwards.
+  /// Refuses all waiting requests, closes all links, and accepts nothing afterwards.
   void close();
 
-  /// What requests must belong to.
+  /// Returns the job and generation that requests must belong to.
   [[nodiscard]] Fence fence() const {
     return {.job_id = state_.job.id, .generation = state_.job.current.number, .cause = run_.cause};
   }
   [[nodiscard]] proto::StatusReply status() const;
-  /// For a page that is read again and again. What it tells is in the journal: so no counter is
-  /// ever seen to go back.
+  /// Returns the metrics. Their counters are saved in the journal, so they never go back.
   [[nodiscard]] std::string metrics_text();
-  /// For the page at /: what was, and the job as it was given (JSON; empty: no job runs).
+  /// For the page at /: events and curves, and the job as given (JSON; empty: no job).
   [[nodiscard]] const Chronicle& chronicle() const { return chronicle_; }
   [[nodiscard]] const std::string& job_json() const { return run_.job.json; }
 
   // The journal (coordinator_takeover.cc).
 
-  /// Goes on where the coordinator with this journal was killed. Agents and workers have
+  /// Continues from the journal of a killed coordinator. Agents and workers have
   /// HealthLimits::start to come back before their silence counts. REQUIRES: called before keep()
   /// and start(), and no job was added.
   void take_over(const JournalValues& saved);
-  /// Keeps there from now on what the next coordinator needs. `own`: the ports, and the agent that
-  /// was started here, if it was. Borrows the journal.
+  /// Saves from now on what a successor needs. `own`: the ports, and the local agent, if any. Does
+  /// not own the journal.
   void keep(Journal& journal, const proto::SavedCoordinator& own);
 
-  // What people ask about jobs (coordinator_jobs.cc). A job is named by its id, or by the beginning
-  // of it.
+  // Requests about jobs (coordinator_jobs.cc). A job is named by its id or a prefix of it.
 
-  /// Puts a job that was checked at the end of the queue.
+  /// Appends a checked job to the queue.
   std::optional<Refusal> add(Job job);
-  /// `submitter`: as Job::submitter.
+  /// `submitter`: see Job::submitter.
   void submit(const proto::SubmitRequest& request, const std::string& submitter,
               const Answer<proto::SubmitReply>& answer);
   /// Returns Job::submitter of the job whose id begins with `begin`; an empty `begin` means
@@ -132,23 +129,23 @@ class Coordinator {
   [[nodiscard]] std::optional<std::string> submitter_of(const std::string& begin) const;
   void stop_job(const proto::StopRequest& request, const Answer<proto::StopReply>& answer);
   [[nodiscard]] proto::QueueReply queue() const;
-  /// The job that runs, or else the last one that has ended; empty: there was none.
+  /// Returns the running job, or else the last one that has ended; empty if there was none.
   [[nodiscard]] std::string last_job() const;
   void read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
 
   // Checks (coordinator_check.cc, docs/check.md).
 
-  /// What the check with this id has found, or what it waits for. The last few are kept.
+  /// Answers with the check's report, or what it waits for. Only recent checks are kept.
   void check_result(const proto::CheckResultRequest& request,
                     const Answer<proto::CheckResultReply>& answer) const;
-  /// Of the last check that has ended; null: none has.
+  /// Report of the last ended check; null if there is none.
   [[nodiscard]] const proto::CheckReport* last_check() const;
   void report_check(const proto::ReportCheckRequest& request,
                     const Answer<proto::ReportCheckReply>& answer);
 
   // Traces (coordinator_trace.cc, docs/trace.md).
 
-  /// Tells the workers of the job that runs which steps they record.
+  /// Orders the workers of the running job to record some steps.
   void start_trace(const proto::StartTraceRequest& request,
                    const Answer<proto::StartTraceReply>& answer);
   void read_trace(const proto::ReadTraceRequest& request, Answer<proto::ReadTraceReply> answer,
@@ -156,46 +153,45 @@ class Coordinator {
   void send_trace(const proto::SendTraceRequest& request,
                   const Answer<proto::SendTraceReply>& answer);
 
-  /// As pfc::staying_agents().
+  /// See pfc::staying_agents().
   [[nodiscard]] std::string staying_agents() const { return pfc::staying_agents(state_); }
 
-  /// An agent did not come as far as to register. For checks; thread-safe.
+  /// Records an agent that was refused before it could register, for checks. Thread-safe.
   void agent_was_refused(const std::string& host, const std::string& why);
-  /// Reports that a connection from this address stalls in its TLS handshake. Call it on the event
+  /// Reports that a connection from this address stalls in its TLS handshake. Called on the event
   /// loop.
   void handshake_stalled(const std::string& address);
 
-  // What agents report (coordinator_agents.cc). `peer` is the address that the connection comes
-  // from.
+  // Reports of agents (coordinator_agents.cc). `peer` is the address of the connection.
   struct Registered {
-    std::string host;  ///< the name that --hosts has for it
+    std::string host;  ///< name in --hosts
   };
   std::variant<Registered, Refusal> register_agent(const proto::AgentRegistration& registration,
                                                    const std::string& peer, AgentLink& link);
-  /// The name in --hosts of a host that calls itself `given` and connects from `peer`; none: it is
-  /// not there.
+  /// Returns the name in --hosts of a host that calls itself `given` and connects from `peer`;
+  /// nothing if it is not listed.
   [[nodiscard]] std::optional<std::string> listed_host(const std::string& given,
                                                        const std::string& peer);
-  /// The host that has an agent with this id; none: none has.
+  /// Returns the host whose agent has this id; nothing if there is none.
   [[nodiscard]] std::optional<std::string> host_of_agent(const std::string& agent_id) const;
-  /// The host of this rank's worker; none: there is no such rank now.
+  /// Returns the host of this rank's worker; nothing if there is none now.
   [[nodiscard]] std::optional<std::string> host_of_rank(Rank rank) const;
   void agent_said(const std::string& host, const proto::AgentMessage& message);
   void agent_link_closed(const std::string& host, AgentLink& link);
-  /// The coordinator has started the agent of this machine as process `pid`, which the next
-  /// coordinator can take over. `serial`: of its certificate; empty in plaintext.
+  /// Records that the local agent runs as process `pid`, so that a successor can take it over.
+  /// `serial`: of its certificate; empty in plaintext.
   void local_agent_runs(pid_t pid, const std::string& serial);
-  /// The agent that the coordinator has started on this machine has ended. `exit`: empty where
-  /// another coordinator has started it, so that nobody knows how. Returns whether the job goes on
-  /// when it is started again: it has ended because there was no coordinator for too long.
+  /// Called when the local agent has ended. `exit`: empty if another coordinator started it,
+  /// because its status is then unknown. Returns whether the job continues after a restart of the
+  /// agent: the agent ended because it was without a coordinator for too long.
   bool local_agent_ended(const std::optional<ProcessExit>& exit);
-  /// It could not be started.
+  /// Called when the local agent could not be started.
   void local_agent_not_started(const std::string& why);
 
-  // What workers report.
+  // Reports of workers.
   void join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer,
             const Patience& patience);
-  bool attach_worker(Rank rank, WorkerLink& link);  ///< false: there is no such rank
+  bool attach_worker(Rank rank, WorkerLink& link);  ///< returns false if there is no such rank
   void worker_said(const proto::WorkerMessage& message);
   void worker_link_closed(Rank rank, WorkerLink& link);
   void finish(const proto::FinishRequest& request, const Answer<proto::FinishReply>& answer);
@@ -206,7 +202,7 @@ class Coordinator {
                   const Patience& patience);
 
  private:
-  /// What there is of the job that runs, beside its state. The next job replaces it.
+  /// Data of the running job, besides its state. The next job replaces it.
   struct Run {
     Job job;
     RendezvousConfig config;
@@ -217,72 +213,72 @@ class Coordinator {
     std::map<Rank, WorkerLink*> workers;
     std::string cause;  ///< of the last restart
     WallTime started;
-    std::optional<CheckRecord> check;  ///< empty: the job is no check
+    std::optional<CheckRecord> check;  ///< empty: not a check
   };
 
-  /// Of the job, as people read it.
+  /// Returns the job's state for users.
   [[nodiscard]] std::string shown_state() const;
   void tick();
   std::string current_metrics();
-  /// What has changed is in the journal soon.
+  /// Schedules a save of the changed state.
   void save_soon() { unsaved_ = true; }
-  /// It is there when this returns, unless the disk does not take it in time.
+  /// Saves, and waits until it is in the file, up to a timeout.
   void save_now();
   void save(bool with_progress);
   void save_job();
   void save_run();
-  void save_worker(const WorkerState& worker);  ///< is there when this returns, likewise
+  void save_worker(const WorkerState& worker);  ///< and waits
   void save_queue();
-  /// While a change of the journal is open.
+  /// Called while a Journal::Change is open.
   void save_progress();
   void save_if_due(TimePoint now);
   void take_over_job(const JournalValues& saved, TimePoint heard);
-  /// The host of which the coordinator starts the agent itself; null: there is none.
+  /// Returns the host whose agent the coordinator starts; null if there is none.
   [[nodiscard]] const HostState* find_local_host() const;
-  /// The agent of this machine has ended with its coordinator, and its workers with it.
+  /// Records that the local agent and its workers ended with the earlier coordinator.
   void lose_local_agent(TimePoint now);
-  /// The worker comes from a generation that the journal which was taken over did not have. Its
-  /// number is not given again.
+  /// Handles a worker of a generation that the inherited journal does not contain. That
+  /// generation's number is not used again.
   void catch_up(const WorkerState& worker, Generation left);
-  /// Says when everybody is back.
+  /// Reports when all agents and workers are back.
   void see_takeover(TimePoint now);
   void forgive_stall();
   void release_silent_hosts();
   void begin_check();
   [[nodiscard]] Decision decide_now() const;
-  /// What the check knows before this is done.
+  /// Records findings of a check before the action is executed.
   void note_check(const Action& action);
   [[nodiscard]] proto::CheckPart part_of_check() const;
   [[nodiscard]] Verdict end_check();
-  /// Why a worker of another version may not join; empty: it may.
+  /// Returns why a worker of another version may not join; nothing if it may.
   [[nodiscard]] std::optional<Refusal> wrong_version(const proto::JoinRequest& request,
                                                      const WorkerState& worker) const;
-  void advance();  ///< asks decide() and acts, until there is nothing to do
+  void advance();  ///< calls decide() and acts, until there is nothing to do
   void set_reason(const std::string& reason, bool tell);
-  /// The next job, if there is one and it can begin. Otherwise says what is awaited.
+  /// Begins the next job if possible. Otherwise sets the reason.
   bool begin_next_job();
   [[nodiscard]] bool may_begin_job();
   [[nodiscard]] std::string awaited_hosts() const;  ///< empty: the next job can begin
   void end_job(const Verdict& verdict);
   void end_service();
-  /// Those of which each ends with the job.
+  /// Releases the agents that end with the job.
   void release_once_agents();
   void tell_to_end(AgentLink& agent) const;
   void stop_running(const std::string& reason, bool urgent);
   void lose_waiting_jobs();
-  /// The id of the only job that this can mean.
+  /// Returns the id of the only job with this prefix.
   [[nodiscard]] std::variant<std::string, Refusal> find_job(const std::string& begin) const;
   void ask_for_log(const std::string& job_id, const std::string& host, AgentLink& agent,
                    const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
-  /// It waits, or waits for its hosts.
+  /// Returns whether the job waits in the queue or for its hosts.
   [[nodiscard]] bool has_no_worker_yet(const std::string& job_id) const;
-  /// On which this rank runs or has run; empty: the job has no such rank.
+  /// Returns the host on which this rank runs or ran; empty if the job has no such rank.
   [[nodiscard]] std::string host_of(const std::string& job_id, Rank rank);
   void perform(const Action& action);
-  void complete_join();  ///< answers the joins of a generation whose workers have all joined
+  void complete_join();  ///< answers the joins if all workers of the generation have joined
   void begin_generation(const action::StartGeneration& start);
   void finish_job();
-  /// Tells the host's agent what is to run there.
+  /// Sends the host's agent its desired slots.
   void send_desired(const std::string& host);
   void send_desired();  ///< to all agents
   void ask_workers_to_stop();
@@ -293,18 +289,18 @@ class Coordinator {
   void see_trace(TimePoint now);
   [[nodiscard]] std::int64_t step_for_readers() const;
   void note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now);
-  /// A worker reports the end of its work in an earlier generation.
+  /// Handles the end of a worker's work in an earlier generation.
   proto::FinishReply finish_late(const WorkerState& worker, const proto::FinishRequest& request);
   void worker_event(const HostState& host, const proto::AgentMessage& message);
-  /// Its host must be free.
+  /// Handles an agent whose host is drained.
   void agent_leaves(const std::string& host, const proto::HostLeaving& leaving);
   void worker_ended(WorkerState& worker, const proto::WorkerExited& exited);
-  /// The agent with this id wants the host. Ends the stream of the one that has it, or refuses.
+  /// Called when another agent claims the host. Ends the stream of the current agent, or refuses.
   std::optional<Refusal> replace_agent(HostState& host, const std::string& agent_id,
                                        const std::string& peer);
   [[nodiscard]] HostState* match_host(const std::string& given, const std::string& peer);
   void warn_of_threads(const HostState& host, int threads_asked_for);
-  /// Prints a warning if RefusedAgents::add() says so.
+  /// Prints a warning if RefusedAgents::add() returns true.
   void note_refused_agent(const std::string& host, const std::string& why);
   void local_agent_failed(const std::string& what, bool at_start);
   void set_local_address();
@@ -312,9 +308,9 @@ class Coordinator {
   // The network between the hosts (coordinator_network.cc).
   void measure_network();
   void network_said(const std::string& host, const proto::NetworkReport& report);
-  /// Which one this host is in the last measurement; empty: it took no part.
+  /// Returns the host's index in the last measurement; nothing if it took no part.
   [[nodiscard]] std::optional<int> measured_number(const std::string& host) const;
-  /// Takes its result over, when there is one.
+  /// Applies the result of the measurement, when there is one.
   void see_measurement();
 
   boost::asio::steady_timer timer_;
@@ -329,29 +325,29 @@ class Coordinator {
   FaultRequests fault_requests_;
   RefusedAgents refused_agents_;
   std::map<std::string, std::string> own_names_;  ///< host in --hosts -> name that its agent gave
-  std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< the last, by job id
+  std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< recent reports, by job id
   TraceGatherer trace_;
   QuietHosts quiet_hosts_;
   Chronicle chronicle_;
-  std::optional<NetworkMeasurement> measurement_;  ///< that goes on; empty: none does
+  std::optional<NetworkMeasurement> measurement_;  ///< current one; empty: none
   std::vector<std::size_t> measured_;              ///< hosts of the last measurement, as in state_
   std::map<std::string, AgentLink*> agents_;       ///< by host
   std::string reason_;                             ///< of the last decision
   TimePoint last_tick_;
-  std::string shown_metrics_;  ///< what metrics_text() has given last
+  std::string shown_metrics_;  ///< last result of metrics_text()
   TimePoint metrics_shown_at_;
   std::int64_t refused_jobs_ = 0;
-  Journal* journal_ = nullptr;              ///< null: none is kept
-  proto::SavedCoordinator own_;             ///< what main has told, and the takeovers
-  bool unsaved_ = false;                    ///< something has changed since the last save()
-  TimePoint progress_saved_;                ///< when the progress was saved last
-  Clock::duration progress_took_{};         ///< the last time
-  std::set<std::string> queued_;            ///< jobs of the queue that the journal has
-  std::string saved_job_;                   ///< whose configuration it has
-  std::optional<TimePoint> awaited_since_;  ///< that those who were taken over come back
-  double takeover_seconds_ = -1;            ///< until they were; negative: not yet
-  TimePoint excused_until_;                 ///< its own agent, which may have given it up
-  std::string ending_;                      ///< who has asked the service to end; empty: nobody
+  Journal* journal_ = nullptr;              ///< null: no journal
+  proto::SavedCoordinator own_;             ///< set by keep(), and the takeovers
+  bool unsaved_ = false;                    ///< changed since the last save()
+  TimePoint progress_saved_;                ///< last save of the progress
+  Clock::duration progress_took_{};         ///< duration of that save
+  std::set<std::string> queued_;            ///< jobs of the queue that are in the journal
+  std::string saved_job_;                   ///< job whose configuration is in the journal
+  std::optional<TimePoint> awaited_since_;  ///< when the wait for agents and workers began
+  double takeover_seconds_ = -1;            ///< until all were back; negative: not yet
+  TimePoint excused_until_;                 ///< until then the local agent may have given up
+  std::string ending_;                      ///< who asked the service to end; empty: not ending
   bool was_forced_ = false;                 ///< a job has failed since then
   bool over_ = false;                       ///< finished_ was called
   bool closed_ = false;

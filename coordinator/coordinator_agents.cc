@@ -1,4 +1,4 @@
-// What the coordinator does about its agents.
+// The coordinator's part for agents.
 #include <algorithm>
 #include <cctype>
 #include <csignal>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kLongestRefusal = 300;
 
-/// How many workers a host gets whose number was not given, and why.
+/// Returns the number of workers of a host without a given number, and the reason.
 std::string slots_text(const HostState& host, DeviceChoice device) {
   const std::string why = device == DeviceChoice::kCpu ? "device \"cpu\""
                           : host.no_gpu.empty()        ? "one a GPU"
@@ -25,7 +25,7 @@ std::string slots_text(const HostState& host, DeviceChoice device) {
   return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
 }
 
-/// The first part of a host's name: "w" of "w.foo.net".
+/// Returns the first label of a host name: "w" of "w.foo.net".
 std::string first_label(const std::string& host) { return host.substr(0, host.find('.')); }
 
 }  // namespace
@@ -48,12 +48,12 @@ void Coordinator::warn_of_threads(const HostState& host, int threads_asked_for) 
 }
 
 HostState* Coordinator::match_host(const std::string& given, const std::string& peer) {
-  const std::string name = lower_case(plain_address(given));  // compared without case: RFC 4343
+  const std::string name = lower_case(plain_address(given));  // ignoring case: RFC 4343
   for (HostState& host : state_.hosts) {
     if (lower_case(host.name) == name) return &host;
   }
   if (HostState* host = find_host(state_, peer)) return host;
-  // A short name stands for a long one where it can be no other's.
+  // A short name matches a long one if it is unique.
   HostState* found = nullptr;
   for (HostState& host : state_.hosts) {
     if (std::isdigit(static_cast<unsigned char>(host.name.front())) != 0) continue;
@@ -129,7 +129,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   agents_[host->name] = &link;
   own_names_[host->name] = own_name;
   host->peer = peer;
-  // That of this machine is set when all hosts are here; its agent may come back later.
+  // This machine's address is set when all hosts are registered; its agent may come back later.
   if (!host->local || host->address.empty()) host->address = peer;
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, state_.job.device, Clock::now());
@@ -143,7 +143,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   link.send(std::move(welcome));
   const auto present = [this] { return std::pair(state_.job.id, state_.job.current.number); };
   const auto before = present();
-  advance();  // a job or generation may have waited for this host, and tells what it wants there
+  advance();  // a job or generation may have waited for this host
   if (present() == before) send_desired(host->name);
   if (const auto number = measured_number(host->name); measurement_ && number) {
     measurement_->repeat(*number);
@@ -176,7 +176,7 @@ std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::st
   if (!replaces) return {};
   terminal_.note("host " + host.name + ": another pfc-agent has taken over");
   agent_replaced(state_, host, Clock::now());
-  save_now();  // before it is told of new processes
+  save_now();  // before the agent is asked for new processes
   run_.joins.members_changed(state_);
   return {};
 }
@@ -192,7 +192,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
   if (message.has_log_chunk()) return log_requests_.answered(host.name, message.log_chunk());
   if (message.has_fault()) return fault_requests_.answered(host.name, message.fault());
   if (message.has_network()) return network_said(host.name, message.network());
-  // What an agent tells of a process that is not wanted any more is of no interest.
+  // Reports about processes that are no longer wanted are ignored.
   const auto teller = [&](const auto& event) {
     return find_worker(state_, host, event.slot(), event.incarnation());
   };
@@ -219,7 +219,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
   }
 }
 
-// Where no worker runs there is nothing to save: the host is as one that has not come yet.
+// If no worker runs there is nothing to save, and the host counts as not registered.
 void Coordinator::agent_leaves(const std::string& host, const proto::HostLeaving& leaving) {
   HostState& known = *find_host(state_, host);
   if (known.workers > 0) return drain(host, leaving);
@@ -227,7 +227,7 @@ void Coordinator::agent_leaves(const std::string& host, const proto::HostLeaving
   terminal_.note("host " + host + " is leaving (" + one_line(leaving.reason(), 64) +
                  "), where no worker runs");
   save_now();
-  send_desired(host);  // which its agent waits for
+  send_desired(host);  // the agent waits for it
   if (!state_.job.id.empty()) advance();
 }
 
@@ -279,7 +279,7 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
   save_soon();
   const bool may_have_saved = !worker.report || worker.report->outcome == proto::OUTCOME_STOPPED;
   if (exited.coordinator_lost() && !worker.exit && may_have_saved) {
-    // Its agent has ended it after --coordinator-grace, which is nobody's failure.
+    // The agent ended it after --coordinator-grace, which is not a failure.
     worker.exit = ProcessExit{.code = exited.code(), .signal = exited.signal()};
     generation_lost(state_);
     return advance();
@@ -293,14 +293,14 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
   if (worker_exited(state_, worker, exit,
                     {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now())) {
     terminal_.note(name + ": " + describe(exit) + "; it is replaced too", Severity::kWarning);
-    save_now();  // before its agent is told of the new process
+    save_now();  // before the agent is asked for the new process
     send_desired(worker.host);
   }
   advance();
 }
 
 void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
-  // The host keeps its lease until it has been silent for too long: its agent may reconnect.
+  // The host keeps its lease until it is silent for too long: its agent may reconnect.
   const auto found = agents_.find(host);
   if (found == agents_.end() || found->second != &link) return;
   agents_.erase(found);
@@ -327,7 +327,7 @@ bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
 void Coordinator::local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
 
 void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
-  if (over_) return;  // it ends with the coordinator
+  if (over_) return;  // ends with the coordinator
   save_soon();
   for (HostState& host : state_.hosts) {
     if (!host.local) continue;

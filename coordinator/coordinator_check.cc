@@ -1,4 +1,4 @@
-// What the coordinator does about checks: jobs that train nothing, but look at their hosts.
+// The coordinator's part for checks: jobs that train nothing, but test their hosts.
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
@@ -12,13 +12,13 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kMostKept = 8;  // reports of checks that have ended
-// Hosts of a service are there, or soon: their agents run whether there is a job or not.
+constexpr std::size_t kMostKept = 8;  // recent reports
+// Agents of a service run without a job too, so they register soon.
 constexpr std::chrono::milliseconds kGatherOfService{20'000};
 
 }  // namespace
 
-/// The network is measured anew: it is one of the things to look at.
+/// Measures the network again, as part of the check.
 void Coordinator::begin_check() {
   run_.check.emplace();
   state_.network = {};
@@ -52,7 +52,7 @@ proto::CheckPart Coordinator::part_of_check() const {
                                                   : proto::CHECK_PART_TOGETHER;
 }
 
-/// One that is older than checks would train. REQUIRES of all others: they tell it.
+/// Refuses a worker of another version. One without a version would train in a check.
 std::optional<Refusal> Coordinator::wrong_version(const proto::JoinRequest& request,
                                                   const WorkerState& worker) const {
   const std::string& theirs = request.version();
@@ -65,7 +65,7 @@ std::optional<Refusal> Coordinator::wrong_version(const proto::JoinRequest& requ
 
 namespace {
 
-/// What was not looked at is not good.
+/// An unfinished check must not count as good.
 void note_stop(proto::CheckReport& report, const std::string& reason) {
   proto::CheckFinding& stop = *report.mutable_findings()->Add();
   stop.set_rank(-1);

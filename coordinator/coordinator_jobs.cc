@@ -1,4 +1,4 @@
-// What the coordinator does about its jobs: the queue, the begin and end of each, and their logs.
+// The coordinator's part for jobs: the queue, their begin and end, and their logs.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -13,9 +13,9 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestRequestFile = 500;  // bytes of a job file's path that are kept
+constexpr std::size_t kLongestRequestFile = 500;  // bytes kept of a job file's path
 constexpr std::size_t kLongestName = 100;
-constexpr std::size_t kMostOverrides = 200;  // that a message about the job considers
+constexpr std::size_t kMostOverrides = 200;  // considered by messages about the job
 constexpr std::ptrdiff_t kShownJobs = 16;
 
 Job submitted_job(const proto::SubmitRequest& request, int workers) {
@@ -29,11 +29,11 @@ Job submitted_job(const proto::SubmitRequest& request, int workers) {
   return job;
 }
 
-/// How many workers the hosts start; 0: not known yet.
+/// Returns the number of workers on all hosts; 0: unknown.
 int workers_of_hosts(const ClusterState& state) {
   int workers = 0;
   for (const HostState& host : state.hosts) {
-    if (host.slots == 0 || host.counts_gpus) return 0;  // another device has other slots
+    if (host.slots == 0 || host.counts_gpus) return 0;  // depends on the device
     workers += host.slots;
   }
   return workers;
@@ -85,7 +85,7 @@ void Coordinator::submit(const proto::SubmitRequest& request, const std::string&
   reply.set_before(static_cast<int>(before));
   terminal_.note(title + " was submitted" +
                  (before == 0 ? "" : "; before it: " + counted(before, "job")));
-  save_now();  // whoever has the answer relies on it
+  save_now();  // the reply promises that the job is saved
   answer(std::move(reply));
   advance();
 }

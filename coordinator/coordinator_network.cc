@@ -1,4 +1,4 @@
-// What the coordinator does about the network between its hosts.
+// The coordinator's part for the network between its hosts.
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +22,7 @@ void Coordinator::measure_network() {
   const auto send = [this](int host, const proto::NetworkStep& step) {
     const std::size_t place = measured_.at(static_cast<std::size_t>(host));
     const auto link = agents_.find(state_.hosts[place].name);
-    if (link == agents_.end()) return;  // repeated when it has connected again
+    if (link == agents_.end()) return;  // repeated when the agent reconnects
     proto::AgentCommand command;
     command.set_job_id(state_.job.id);
     *command.mutable_network() = step;

@@ -1,5 +1,4 @@
-// What the coordinator keeps in its journal, and how it goes on in the place of one that was
-// killed.
+// The coordinator's journal: saving its state, and taking over from a killed coordinator.
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -17,14 +16,14 @@ namespace {
 using namespace journal_keys;
 using std::chrono::milliseconds;
 
-// Longer than a disk that works needs; a job does not wait longer for one that does not.
+// Enough for a working disk; a job does not wait longer for a broken one.
 constexpr milliseconds kWriteLimit{1'000};
-// Progress and metrics change all the time. What a page has shown is saved with the page.
+// Progress and metrics change all the time. Values shown on a page are saved first.
 constexpr milliseconds kProgressPause{5'000};
-// Of many workers it takes a while: it takes at most a two-hundredth of a core.
+// Saving many workers takes time: use at most 1/200 of a core.
 constexpr int kProgressPart = 200;
 
-// Generations that a journal on a full disk may lack.
+// Generations that a journal may lack because the disk was full.
 constexpr Generation kMostUnknown = 1'000;
 
 std::string journal_key(const char* prefix, Rank rank) { return prefix + std::to_string(rank); }
@@ -86,13 +85,13 @@ void Coordinator::save(bool with_progress) {
     if (with_progress) save_progress();
   }
   unsaved_ = false;
-  // What somebody has seen on a page must be there when he looks again.
+  // Values shown on a page must survive a takeover.
   if (with_progress) journal_->settle(kWriteLimit);
 }
 
 void Coordinator::save_job() {
   std::set<std::string> workers, progress;
-  if (state_.job.id.empty() || run_.job.check) {  // a check is not gone on with
+  if (state_.job.id.empty() || run_.job.check) {  // a check is not resumed
     journal_->erase(kRun);
     journal_->erase(kJob);
   } else {
@@ -121,10 +120,10 @@ void Coordinator::save_run() {
 
 void Coordinator::save_worker(const WorkerState& worker) {
   if (journal_ == nullptr || over_ || run_.job.check) return;
-  save_soon();  // what else it has changed
+  save_soon();  // for other changes of the worker
   {
     const Journal::Change change(*journal_);
-    save_run();  // with the incident that this may be
+    save_run();  // includes a new incident
     journal_->put(journal_key(kWorker, worker.rank), to_saved(worker).SerializeAsString());
   }
   journal_->settle(kWriteLimit);
@@ -149,7 +148,7 @@ void Coordinator::save_queue() {
 
 void Coordinator::save_progress() {
   progress_saved_ = Clock::now();
-  // One text for equal metrics: labels are a map, whose order protobuf does not promise.
+  // Labels are a map, whose order protobuf does not define, so equal metrics may differ as text.
   journal_->put(kMetrics, metrics_.saved().SerializeAsString());
   for (const WorkerState& worker : state_.job.current.workers) {
     if (run_.job.check) break;
@@ -168,7 +167,7 @@ void Coordinator::take_over(const JournalValues& saved) {
   refused_jobs_ = own_.refused_jobs();
   ending_ = own_.ending();
   was_forced_ = own_.was_forced();
-  // They have the time that hosts have to register.
+  // Agents and workers have as much time as hosts have to register.
   const HealthLimits& limits = options_.rendezvous.limits;
   const TimePoint heard = now + std::max(limits.start - limits.silence, milliseconds{0});
   for (HostState& host : state_.hosts) {
@@ -239,7 +238,7 @@ void Coordinator::catch_up(const WorkerState& worker, Generation left) {
 
 void Coordinator::see_takeover(TimePoint now) {
   if (!awaited_since_ || takeover_seconds_ >= 0) return;
-  // A host that was lost before is not awaited.
+  // Hosts that were lost before are not awaited.
   const bool has_agents = std::ranges::all_of(state_.hosts, [&](const HostState& host) {
     return !host.registered || agents_.contains(host.name);
   });

@@ -1,5 +1,5 @@
-// What the coordinator does about traces: it tells the workers which steps to record, and hands on
-// what they have recorded (docs/trace.md).
+// The coordinator's part for traces: orders workers to record steps, and passes on their spans
+// (docs/trace.md).
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ Refusal not_now(const std::string& why) {
   return {.kind = Refusal::Kind::kOldGeneration, .message = why};
 }
 
-/// What the workers have told last. REQUIRES: there is one.
+/// Returns the newest progress of the workers. REQUIRES: there is one.
 TraceWish wish_of(const std::vector<WorkerState>& workers, std::int64_t steps, TimePoint now) {
   const WorkerState& newest = *std::ranges::max_element(
       workers, {}, [](const WorkerState& worker) { return worker.progress.step(); });
@@ -44,7 +44,7 @@ void Coordinator::start_trace(const proto::StartTraceRequest& request,
                           "): ask again when pfcctl status says that it does"));
   }
   const TimePoint now = Clock::now();
-  // One that was interrupted would record to its end for nobody.
+  // An interrupted trace without a reader may be replaced.
   if (trace_.goes_on() && trace_.is_read(now)) {
     return answer(not_now("a trace of steps " + std::to_string(trace_.steps().first) + " to " +
                           std::to_string(trace_.steps().last) +
@@ -72,7 +72,7 @@ void Coordinator::begin_trace(const TraceSteps& steps, TimePoint now) {
   for (const WorkerState& worker : state_.job.current.workers) {
     workers.push_back({.rank = worker.rank, .host = worker.host, .slot = worker.slot});
   }
-  // Not that of any trace of an earlier coordinator.
+  // Differs from the ids of an earlier coordinator's traces.
   const WallTime wall = std::chrono::system_clock::now();
   const std::int64_t id = std::max(to_ms(wall), trace_.id() + 1);
   trace_.begin(id, steps, workers, now, wall);
@@ -105,7 +105,7 @@ std::int64_t Coordinator::step_for_readers() const {
   return step;
 }
 
-/// A worker tells its end after it has sent what it has recorded.
+/// A worker reports its end after it has sent its spans.
 void Coordinator::see_trace(TimePoint now) {
   if (trace_.goes_on()) {
     for (const WorkerState& worker : state_.job.current.workers) {

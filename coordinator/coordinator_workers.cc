@@ -1,4 +1,4 @@
-// What the coordinator does about its workers.
+// The coordinator's part for workers.
 #include <algorithm>
 #include <utility>
 
@@ -14,8 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kLongestDescription = 1'000;
 
-/// When a wait of one who has this `patience` ends. None is longer than an hour, or than the start
-/// may take, whatever a request says.
+/// Limits the patience of a waiting caller by its timeout, and by an hour or the time of a start.
 Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const HealthLimits& limits,
                      TimePoint now) {
   const milliseconds longest =
@@ -23,8 +22,7 @@ Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const He
   return patience.until(now + std::clamp(milliseconds{timeout_ms}, milliseconds{0}, longest));
 }
 
-/// Returns the worker that a key asks about (common/workers/store_keys.h); nullptr for any other
-/// key.
+/// Returns the worker that a key asks about (common/workers/store_keys.h); nullptr for other keys.
 const WorkerState* worker_of_key(const ClusterState& state, const std::string& key) {
   if (!key.starts_with(kDoingPrefix)) return nullptr;
   const auto& workers = state.job.current.workers;
@@ -69,11 +67,11 @@ void Coordinator::complete_join() {
   const proto::CheckPart part = part_of_check();
   const bool alone = part == proto::CHECK_PART_ALONE;
   if (state_.job.current.workers.empty() || (!alone && !all_joined(state_))) return;
-  if (state_.job.current.lost) return;  // the next one begins
+  if (state_.job.current.lost) return;  // the next generation begins
   if (!run_.joins.complete(state_, run_.job.json, part) || alone) return;
-  // One joins again when it has not got the answer, which says nothing of the others.
+  // A worker that did not get its reply joins again, which does not concern the others.
   if (std::exchange(state_.job.current.begun, true)) return;
-  // Workers send heartbeats, and go on, only after the last of them has joined.
+  // Workers send heartbeats and continue only after the last one has joined.
   const TimePoint now = Clock::now();
   for (WorkerState& each : state_.job.current.workers) each.last_heard = each.last_moved = now;
 }
@@ -86,7 +84,7 @@ bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
   run_.workers[rank] = &link;
   proto::WorkerCommand hello;
   hello.set_stop(state_.job.current.stop_sent);
-  // It may have lost the connection before it got this.
+  // The worker may have lost the connection before the order arrived.
   if (const auto order = trace_.order(rank)) *hello.mutable_trace() = *order;
   link.send(hello);
   return true;
@@ -105,7 +103,7 @@ void Coordinator::worker_said(const proto::WorkerMessage& message) {
 
 void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
                                 TimePoint now) {
-  if (worker.report) return;  // it has reported its end, and its last progress with it
+  if (worker.report) return;  // already ended; its last progress is known
   const proto::Progress kept = limited(progress);
   if (worker.rank == 0 && kept.most_workers() > 0) state_.job.most_workers = kept.most_workers();
   if (worker.rank == 0 && kept.least_workers() > 0) state_.job.least_workers = kept.least_workers();
@@ -117,7 +115,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
   run_.stragglers.add(worker.rank, worker.progress, kept);
   chronicle_.add_phases(worker, kept);
-  // The first report of a generation tells of no step that was done in it.
+  // A generation's first report covers no step of its own.
   const bool is_another_step =
       worker.rank == 0 && kept.step() != worker.progress.step() && kept.samples_per_second() > 0;
   worker_progressed(worker, kept, now);
@@ -138,7 +136,7 @@ void Coordinator::tell_stragglers() {
   }
 }
 
-// Without a connection it is not answered, and the worker is blamed without.
+// If the agent is not connected, the worker is blamed without a description.
 void Coordinator::ask_what_it_does(Rank rank) {
   const WorkerState& worker = *find_worker(state_, rank);
   const auto link = agents_.find(worker.host);
@@ -151,7 +149,7 @@ void Coordinator::ask_what_it_does(Rank rank) {
 }
 
 void Coordinator::worker_described(WorkerState& worker, const std::string& text) {
-  if (!worker.description) return;  // it has moved since it was asked for
+  if (!worker.description) return;  // it has moved since
   worker.description->answered = true;
   worker.description->text = one_line(text, kLongestDescription);
   advance();
@@ -169,7 +167,7 @@ void Coordinator::finish(const proto::FinishRequest& request,
   const TimePoint now = Clock::now();
   worker->last_heard = now;
   catch_up(*worker, request.left_generation());
-  // One that was lost with an earlier coordinator has ended for its workers too.
+  // A generation lost with an earlier coordinator has also ended for its workers.
   const bool is_late =
       state_.job.current.lost ||
       (request.left_generation() > 0 && request.left_generation() < state_.job.current.number);
@@ -191,15 +189,15 @@ void Coordinator::finish(const proto::FinishRequest& request,
   } else {
     worker_reported(state_, *worker, request.outcome(), request.message(), now);
   }
-  // The worker tells it once: it ends when it has the answer.
+  // The worker reports its end only once, and exits after the reply.
   save_worker(*worker);
   answer(std::move(reply));
   advance();
 }
 
-// What ended that generation is known, and this worker is of the next one already. Also where it
-// has done all its work: its peers have not, and it takes part in what they repeat. One that has
-// failed by itself ends, and is replaced then.
+// The cause of that generation's end is known, and the worker belongs to the next one, even if it
+// has completed its work: its peers have not, and it takes part in what they repeat. A worker that
+// failed by itself ends and is replaced.
 proto::FinishReply Coordinator::finish_late(const WorkerState& worker,
                                             const proto::FinishRequest& request) {
   proto::FinishReply reply;

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Heartbeats come every second, so at least three are missing; and no peer gives up sooner.
+// At least three heartbeats (1 s) are missing; and peers do not give up sooner.
 constexpr milliseconds kSuspicious{4'000};
 
 milliseconds elapsed(TimePoint from, TimePoint now) {
@@ -22,7 +22,7 @@ std::string seconds(milliseconds time) {
   return std::to_string(time.count() / 1000) + " s";
 }
 
-/// Whether this is the job's start: no earlier generation can have trained.
+/// Returns whether no earlier generation can have trained.
 bool is_first(const ClusterState& state) { return state.job.current.number <= 1; }
 
 std::string silence_of(const WorkerState& worker, TimePoint now) {
@@ -42,7 +42,7 @@ Incident late_at_start(std::string who, std::string what, TimePoint now) {
           .at = now};
 }
 
-/// What its agent has told of its process is part of it.
+/// Includes the agent's description of the worker's process.
 Incident about(const WorkerState& worker, std::string what, TimePoint now) {
   if (worker.description && !worker.description->text.empty()) {
     what += "; " + worker.description->text;
@@ -55,7 +55,7 @@ Incident about(const WorkerState& worker, std::string what, TimePoint now) {
           .at = now};
 }
 
-/// What to do about the hosts that have not registered.
+/// Returns what to do about hosts that have not registered.
 std::string missing_hosts_advice(const ClusterState& state) {
   if (!state.launch_advice.empty()) return state.launch_advice;
   const HostState* only = nullptr;
@@ -68,8 +68,8 @@ std::string missing_hosts_advice(const ClusterState& state) {
   return agent_advice(state.address, *only);
 }
 
-/// Workers that have joined and do not come to their first step. They wait for each other, so one
-/// that goes on excuses all, and of those that do not, the one that has moved least is the cause.
+/// Finds workers that have joined but do not reach their first step. They wait for each other, so
+/// one that moves excuses all; otherwise the one that moved least recently is the cause.
 void find_stuck_before_training(const ClusterState& state, const HealthLimits& limits,
                                 TimePoint now, std::vector<Incident>& found) {
   const WorkerState* stuck = nullptr;
@@ -144,7 +144,7 @@ void add_silent_hosts(const ClusterState& state, const HealthLimits& limits, Tim
   }
 }
 
-/// Whether one line about its host says it all.
+/// Returns whether the incident of its host covers this worker.
 bool is_on_silent_host(const WorkerState& worker, const ClusterState& state,
                        const HealthLimits& limits, TimePoint now) {
   return std::ranges::any_of(state.hosts, [&](const HostState& host) {
@@ -169,7 +169,7 @@ void find_late_workers(const ClusterState& state, const HealthLimits& limits, Ti
   }
 }
 
-/// Whether the worker can be judged by what it has told: it is heard of, and has work to do.
+/// Returns whether the worker's reports are current, and it has work to do.
 bool is_heard_training(const WorkerState& worker, TimePoint now) {
   return worker.training && !worker.exit && !worker.report && !worker.left &&
          elapsed(worker.last_heard, now) < kSuspicious;
@@ -191,8 +191,8 @@ std::vector<Standing> standings_of(const std::vector<WorkerState>& workers) {
   return standings;
 }
 
-/// Workers that have begun to train and hold the others up. As long as anybody moves, or is not
-/// heard of, or is about to end, nobody is.
+/// Finds workers in training that block the others. Returns none while any worker moves, is
+/// silent, or is about to end.
 void find_stuck_in_training(const ClusterState& state, const HealthLimits& limits, TimePoint now,
                             std::vector<Incident>& found) {
   const GenerationState& current = state.job.current;
@@ -209,7 +209,7 @@ void find_stuck_in_training(const ClusterState& state, const HealthLimits& limit
   }
 }
 
-/// The first for whom others wait, or waited until they gave up; null: nobody knows.
+/// Returns the first worker for which others wait, or waited before giving up; null if unknown.
 const WorkerState* awaited_of(const ClusterState& state) {
   const auto& workers = state.job.current.workers;
   for (const Awaited& awaited : find_awaited(standings_of(workers))) {
@@ -219,7 +219,7 @@ const WorkerState* awaited_of(const ClusterState& state) {
   return nullptr;
 }
 
-/// Whether it waits for others itself, as far as it has told.
+/// Returns whether the worker's last report says that it is in a collective.
 bool is_in_collective(const WorkerState& worker) {
   return std::ranges::any_of(worker.progress.comm(), [](const proto::CommTotal& comm) {
     return comm.done() < comm.calls();
@@ -232,7 +232,7 @@ bool same_collectives(const proto::Progress& a, const proto::Progress& b) {
   });
 }
 
-/// Null where it is none, or no longer that of the incident.
+/// Returns the incident's worker; null if there is none, or it has ended.
 const WorkerState* blamed(const ClusterState& state, const Incident& incident) {
   const auto& workers = state.job.current.workers;
   if (!incident.rank || incident.kind == Incident::Kind::kPeerLost) return nullptr;
@@ -253,7 +253,7 @@ void worker_progressed(WorkerState& worker, const proto::Progress& progress, Tim
   }
   worker.training = !progress.starting();
   worker.progress = progress;
-  worker.progress.clear_phases();  // samples of the past, kept by the metrics
+  worker.progress.clear_phases();  // counted in the metrics
 }
 
 std::vector<Incident> find_overdue(const ClusterState& state, const HealthLimits& limits,

@@ -1,4 +1,4 @@
-// Which host or worker takes too long, judged by the coordinator's own clock alone.
+// Finds hosts and workers that miss their deadlines. Uses only the coordinator's clock.
 #pragma once
 
 #include <chrono>
@@ -11,54 +11,53 @@
 namespace pfc {
 
 struct HealthLimits {
-  std::chrono::milliseconds start{60'000};    ///< hosts to register, workers to join
-  std::chrono::milliseconds silence{30'000};  ///< without a heartbeat; one comes every second
-  std::chrono::milliseconds leave{30'000};    ///< from a worker's last report to its exit
-  PaceLimits pace;                            ///< while the others wait for a worker in training
+  std::chrono::milliseconds start{60'000};    ///< for hosts to register and workers to join
+  std::chrono::milliseconds silence{30'000};  ///< without a heartbeat (interval: 1 s)
+  std::chrono::milliseconds leave{30'000};    ///< from the last report of a worker to its exit
+  PaceLimits pace;                            ///< while others wait for a worker in training
 };
 
-/// An agent has so long to tell what a worker does before that one is blamed.
+/// Time for an agent to describe a worker before the worker is blamed.
 inline constexpr std::chrono::milliseconds kDescribe{2'000};
 
-/// A worker without progress for so long is shown as such. A step or phase may last longer.
+/// After this time without progress a worker is shown as such. A step or phase may take longer.
 inline constexpr std::chrono::seconds kNoProgress{30};
 
-/// The worker sent progress: keeps it, and notes when the step, the phase or the number of a
-/// collective last changed.
+/// Stores a worker's progress, and the time of the last change of its step, phase or number of
+/// collectives.
 void worker_progressed(WorkerState& worker, const proto::Progress& progress, TimePoint now);
 
-/// The hosts and workers that have taken longer than their limits. Pure.
+/// Returns incidents for hosts and workers over their limits. Pure.
 std::vector<Incident> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                    TimePoint now);
 
-/// The workers among those that incidents blame whose agents have not been asked yet what they do.
+/// Returns the workers blamed by `incidents` whose agents have not been asked for a description.
 /// Pure.
 std::vector<Rank> to_be_described(const ClusterState& state,
                                   const std::vector<Incident>& incidents);
-/// Whether one of them may still be described. Pure.
+/// Returns whether one of their descriptions may still arrive. Pure.
 bool awaits_description(const ClusterState& state, const std::vector<Incident>& incidents,
                         TimePoint now);
 
-/// Of those the ones that are silent, or do not leave: while a job ends, nobody is waited for at
-/// its start. Pure.
+/// Like find_overdue(), but only for silence and missing exits, because a job that ends waits for
+/// no start. Pure.
 std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits& limits,
                                   TimePoint now);
 
-/// The likely cause when workers report only that they have lost a peer: the worker that has missed
-/// several heartbeats, or else the one that sends heartbeats but has made no progress for as long,
-/// and does not wait in a collective as its peers did. Pure.
+/// Returns the likely cause when workers report only lost peers: the worker that has missed
+/// several heartbeats, or else one that sends heartbeats but has not progressed for as long and
+/// does not wait in a collective. Pure.
 std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now);
 
-/// What a person should do to start the agent of a host: "run there: pfc-agent --coordinator
-/// 10.0.0.1:7450 --host b" (or "--join TOKEN@10.0.0.1:7450#FINGERPRINT", where that is given), or
-/// to check the name when this machine does not know it; or, of this
-/// machine, why the agent that was started here may not come.
+/// Returns how to start a host's agent: "run there: pfc-agent --coordinator 10.0.0.1:7450 --host
+/// b" (or "--join TOKEN@10.0.0.1:7450#FINGERPRINT", if given). If the name does not resolve, says
+/// to check it. For this machine, says why the local agent may not connect.
 std::string agent_advice(const std::string& coordinator, const HostState& host);
 
-/// "last seen at step 120 in all_gather"; empty before the first progress.
+/// Returns "last seen at step 120 in all_gather"; empty before the first progress.
 std::string last_seen(const WorkerState& worker);
 
-/// For the others: "at step 120 in forward for 31 s, after all_gather (number 12 of 'step')".
+/// Returns "at step 120 in forward for 31 s, after all_gather (number 12 of 'step')".
 std::string doing(const WorkerState& worker, TimePoint now);
 
 }  // namespace pfc

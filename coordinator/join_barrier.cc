@@ -27,7 +27,7 @@ proto::JoinReply make_reply(const ClusterState& state, const WorkerState& worker
   return reply;
 }
 
-/// The worker in the generation that begins, or null. One that waits for the next is of none yet.
+/// Returns the worker in the current generation, or null. A waiter for the next one has none yet.
 WorkerState* worker_of(ClusterState& state, const JoinBarrier::Waiter& waiter) {
   HostState* const host = find_host(state, waiter.host);
   return host == nullptr ? nullptr : find_worker(state, *host, waiter.slot, waiter.incarnation);

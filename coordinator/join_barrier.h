@@ -1,4 +1,4 @@
-// The Join calls of workers: they wait here until a generation of which they are is complete.
+// Join calls of workers, which wait until their generation is complete.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +17,33 @@ namespace pfc {
 class JoinBarrier {
  public:
   struct Waiter {
-    // Which process it is.
+    // Identifies the process.
     std::string host;
     int slot = 0;
     std::int64_t incarnation = 0;
-    Generation left = 0;  ///< the generation that it has left, and waits for the next; 0: none
+    Generation left = 0;  ///< generation that it has left; it waits for the next; 0: none
     TimePoint since;
     TimePoint deadline;
     Answer<proto::JoinReply> answer;
   };
 
-  /// Keeps the call, and notes that its worker has joined, unless it waits for the next generation.
-  /// A second call of the same process replaces the first one, which is refused.
+  /// Stores the call, and records that its worker has joined, unless it waits for the next
+  /// generation. A second call of the same process replaces the first one, which is refused.
   void wait(ClusterState& state, Waiter waiter);
-  /// The workers of the generation are others than before: notes which of those that wait have
-  /// joined it, and refuses those that are not of it.
+  /// Called when the generation's members have changed. Records the waiting workers that have
+  /// joined it, and refuses those that do not belong to it.
   void members_changed(ClusterState& state);
-  /// Answers the calls of this generation, and returns whether there were any. REQUIRES: all its
-  /// workers have joined, unless they need no other: then it answers those who have.
+  /// Answers the calls of this generation. Returns whether there were any. REQUIRES: all its
+  /// workers have joined, unless they do not need each other: then answers those that have.
   bool complete(ClusterState& state, const std::string& job_json,
                 proto::CheckPart part = proto::CHECK_PART_NONE);
-  /// Refuses the calls whose deadline has passed, and names the workers that are missing.
+  /// Refuses the calls after their deadline, and names the missing workers.
   void expire(const ClusterState& state, TimePoint now);
-  /// Refuses every call.
+  /// Refuses all calls.
   void clear(const Refusal& why);
 
  private:
-  /// Takes the calls that satisfy it out of the list.
+  /// Removes and returns the calls that satisfy the predicate.
   template <typename Predicate>
   std::vector<Waiter> take_if(Predicate predicate);
 

@@ -7,7 +7,7 @@
 namespace pfc {
 namespace {
 
-/// Takes those that satisfy it out of the list: their answers may add new ones.
+/// Removes and returns matching elements, because their answers may add new ones.
 template <typename T, typename Predicate>
 std::vector<T> take_if(std::vector<T>& list, Predicate predicate) {
   const auto first = std::stable_partition(list.begin(), list.end(), std::not_fn(predicate));
@@ -36,7 +36,7 @@ bool KeyValues::set(const std::string& key, const std::string& value) {
 
 void KeyValues::note_in_groups(const std::string& key) {
   const std::size_t last = key.find_last_not_of("0123456789");
-  const std::string prefix = key.substr(0, last + 1);  // all of it where no number follows
+  const std::string prefix = key.substr(0, last + 1);  // the whole key if there is no number
   const std::string number = key.substr(prefix.size());
   if (number.empty() || number.size() > 6 || (number.size() > 1 && number.front() == '0')) return;
   for (auto group = groups_.upper_bound({prefix, std::stoi(number)});

@@ -1,5 +1,5 @@
-// The key-value store through which the workers of one generation find each other: Gloo's
-// addresses, and NCCL's id as bytes that mean nothing here.
+// Key-value store by which the workers of a generation find each other: Gloo's addresses and
+// NCCL's id, as opaque bytes.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +19,22 @@ class KeyValues {
  public:
   static constexpr std::size_t kMaxKey = 1'024;
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  ///< all keys and values
-  static constexpr int kMaxCount = 65'536;                         ///< of one get_all()
+  static constexpr int kMaxCount = 65'536;                         ///< limit of one get_all()
   static constexpr std::size_t kMaxWaiting = 65'536;  ///< calls of get(), and of get_all()
 
-  /// Sets the key and answers those who wait for it. Returns false, and changes nothing, when it is
-  /// too large.
+  /// Sets the key and answers its waiters. Returns false, without changes, if it is too large.
   bool set(const std::string& key, const std::string& value);
-  /// Answers at once when the key is set; otherwise when it is set, or refuses after the deadline.
-  /// Refuses a key that cannot be set, and more calls than can wait.
+  /// Answers when the key is set, or refuses at the deadline. Refuses keys that cannot be set, and
+  /// too many calls.
   void get(const std::string& key, Patience patience, Answer<std::string> answer);
-  /// Answers with the values of prefix + "0" to prefix + (count - 1) when all are set, or after the
-  /// deadline, and then says which are missing. Refuses an impossible count, and more calls than
-  /// can wait. A key that is set costs the same however many wait.
+  /// Answers with the values of prefix + "0" to prefix + (count - 1) when all are set, or at the
+  /// deadline with a list of the missing ones. Refuses an invalid count and too many calls. The
+  /// cost of setting a key does not depend on the number of waiters.
   void get_all(const std::string& prefix, int count, Patience patience,
                Answer<proto::GetValuesReply> answer);
-  /// Answers or refuses the waiting calls whose time is over, or whose caller has gone.
+  /// Ends the waiting calls that are over their deadline, or whose caller has gone.
   void expire(TimePoint now);
-  /// Refuses every waiting call and removes every value.
+  /// Refuses all waiting calls and removes all values.
   void clear(const Refusal& why);
 
  private:
@@ -44,9 +43,9 @@ class KeyValues {
     Patience patience;
     Answer<std::string> answer;
   };
-  /// The calls that wait for the same keys.
+  /// Calls that wait for the same keys.
   struct Group {
-    int missing = 0;  ///< keys that are not set
+    int missing = 0;  ///< keys not set
     std::vector<std::pair<Patience, Answer<proto::GetValuesReply>>> waiters;
   };
   using GroupKey = std::pair<std::string, int>;  ///< prefix and count
@@ -56,8 +55,8 @@ class KeyValues {
 
   std::map<std::string, std::string> values_;
   std::vector<Waiter> waiters_;
-  std::map<GroupKey, Group> groups_;   // without those that are complete
-  std::size_t waiting_in_groups_ = 0;  // the waiters of all groups_
+  std::map<GroupKey, Group> groups_;   // incomplete groups
+  std::size_t waiting_in_groups_ = 0;  // total of all groups_
   std::size_t bytes_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// pfc-coordinator: runs training jobs on its hosts: one, with which it ends, or as a service one
-// after another.
+// pfc-coordinator: runs one training job on its hosts and ends with it, or runs as a service for
+// one job after another.
 #include <CLI/CLI.hpp>
 #include <csignal>
 
@@ -27,6 +27,6 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   pfc::raise_descriptor_limit();
-  std::signal(SIGPIPE, SIG_IGN);  // the job goes on when its output is no longer read
+  std::signal(SIGPIPE, SIG_IGN);  // the job continues when its output is no longer read
   return pfc::run_program("pfc-coordinator", [&] { return pfc::run(argc, argv); });
 }

@@ -1,4 +1,4 @@
-// A request that the coordinator refuses, and why. The service turns it into a gRPC status.
+// A refused request and the reason. The service converts it to a gRPC status.
 #pragma once
 
 #include <algorithm>
@@ -15,38 +15,38 @@ namespace pfc {
 
 struct Refusal {
   enum class Kind {
-    /// This, another job, or another precondition: the same request will not be granted before
-    /// something else has happened, as the message says (a queue has room, a worker joins again).
+    /// A failed precondition, such as another job or generation, or a full queue. The request
+    /// fails until the condition named in the message has changed.
     kOldGeneration,
-    kInvalid,      ///< a rank, key or size that does not exist or is too large
-    kTimeout,      ///< the time limit of a wait is over; the message names what is missing
+    kInvalid,      ///< a rank, key or size does not exist or is too large
+    kTimeout,      ///< deadline exceeded; the message names what is missing
     kUnavailable,  ///< the coordinator is ending
-    kDenied,       ///< the caller's credential does not allow it, or it has none
-    kInternal,     ///< an error of the coordinator
+    kDenied,       ///< no credential, or not authorized
+    kInternal,     ///< internal error
   };
   Kind kind = Kind::kInvalid;
   std::string message;
 };
 
-/// To everything that is asked of a coordinator that ends.
+/// Returns the refusal of every request while the coordinator ends.
 Refusal going_away();
 
-/// Takes the reply to a request, or its refusal. Called exactly once, on the event loop.
+/// Receives the reply to a request, or its refusal. Called exactly once, on the event loop.
 template <typename T>
 using Answer = std::function<void(std::variant<T, Refusal>)>;
 
-/// How long the one who asks waits for the answer.
+/// How long a caller waits for an answer.
 class Patience {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a time alone is one that does not end early
+  // NOLINTNEXTLINE(google-explicit-constructor): a time alone is a plain deadline
   Patience(TimePoint deadline = TimePoint::max(), std::function<bool()> has_gone = {})
       : deadline_(deadline), has_gone_(std::move(has_gone)) {}
 
-  /// The same, but no longer than until then.
+  /// Returns the same with an earlier deadline, if `limit` is earlier.
   [[nodiscard]] Patience until(TimePoint limit) const {
     return {std::min(deadline_, limit), has_gone_};
   }
-  /// The time has come, or nobody waits any more.
+  /// Returns whether the deadline has passed or the caller has gone.
   [[nodiscard]] bool is_over(TimePoint now) const {
     return deadline_ <= now || (has_gone_ && has_gone_());
   }
@@ -57,19 +57,19 @@ class Patience {
   std::function<bool()> has_gone_;
 };
 
-/// What a request belongs to: a job, and a generation of it.
+/// The job and generation that a request belongs to.
 struct Fence {
   std::string_view job_id;
   Generation generation = 0;
-  std::string_view cause = {};  ///< what has ended the generation before; empty: nothing has
+  std::string_view cause = {};  ///< what ended the last generation; empty: nothing
 };
 
-/// Every request must come from this job, so that agents and workers of a coordinator that has
-/// ended cannot disturb the next one. Returns whether it does; if not, fills in `why`.
+/// Returns whether the request is for this job; otherwise sets `why`. This fences off agents and
+/// workers of an earlier coordinator.
 bool of_this_job(std::string_view job_id, const Fence& current, Refusal& why);
 
-/// And a worker's requests from the current generation, so that workers that missed the end of one
-/// cannot disturb the next. Returns whether it does; if not, fills in `why`.
+/// Returns whether a worker's request is for the current job and generation; otherwise sets `why`.
+/// This fences off workers that missed the end of a generation.
 bool admitted(const Fence& theirs, const Fence& current, Refusal& why);
 
 }  // namespace pfc

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// A job that must have GPUs, and the host that has none.
+/// Returns an incident if the job requires GPUs and a host has none.
 std::optional<Incident> host_without_gpu(const ClusterState& state, TimePoint now) {
   if (state.job.device != DeviceChoice::kCuda) return {};
   for (const HostState& host : state.hosts) {
@@ -27,7 +27,7 @@ std::optional<Incident> host_without_gpu(const ClusterState& state, TimePoint no
   return {};
 }
 
-/// Whether the job begins now without the hosts that have not come in time.
+/// Returns whether the job starts now without hosts that did not come in time.
 bool begins_smaller(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   if (state.job.current.number > 0 || now < state.job.started_at + config.limits.start) {
     return false;
@@ -36,7 +36,7 @@ bool begins_smaller(const ClusterState& state, const RendezvousConfig& config, T
   return plan_members(state, config.elastic, now).enough();
 }
 
-/// "--min-workers 4 and --spares 1"
+/// Returns "--min-workers 4 and --spares 1".
 std::string asked_for(const ElasticConfig& config) {
   std::string text;
   if (config.min_workers > 0) text = "--min-workers " + std::to_string(config.min_workers);
@@ -46,7 +46,7 @@ std::string asked_for(const ElasticConfig& config) {
   return text;
 }
 
-/// All hosts are here, and cannot have the workers that were asked for.
+/// Returns an incident if all hosts together have too few slots for the options.
 std::optional<Incident> too_few_slots(const ClusterState& state, const ElasticConfig& config,
                                       TimePoint now) {
   const int slots = slots_of(state.hosts);
@@ -63,7 +63,7 @@ std::optional<Incident> too_few_slots(const ClusterState& state, const ElasticCo
                   .at = now};
 }
 
-/// All hosts are here, and some have fewer GPUs than slots were given.
+/// Returns the incident for hosts with fewer GPUs than slots.
 Incident too_few_gpus(const ClusterState& state, const Plan& plan, TimePoint now) {
   Incident lacking{.kind = Incident::Kind::kCrash,
                    .rank = {},
@@ -115,7 +115,7 @@ void release(ClusterState& state, const action::ReleaseHosts& hosts) {
   for (const std::string& name : hosts.hosts) find_host(state, name)->registered = false;
 }
 
-/// Calls the one of `handlers` that takes this action.
+/// Calls the handler that accepts the action.
 template <typename... Handlers>
 struct Overloaded : Handlers... {
   using Handlers::operator()...;
@@ -160,27 +160,27 @@ void apply(ClusterState& state, const Action& action, TimePoint now) {
 }
 
 Decision decide(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
-  // A host must be free, and nothing goes on without it.
+  // A host must be drained and the job cannot continue without it.
   if (auto stop = stop_for_host(state, config, now)) return *stop;
   if (auto silent = release_silent(state, config, now)) return *silent;
-  // An incident ends the generation, whatever else is going on.
+  // An incident ends the generation, independent of everything else.
   if (!state.job.current.incidents.empty()) {
     return may_restart(state, config) ? go_on(state, config, now)
                                       : end_after_failure(state, config, now);
   }
-  // A stop that was asked for.
+  // A stop was requested.
   if (state.job.stop) return end_after_stop(state, config, now);
-  // It could not outlive the coordinator that has begun it.
+  // The generation was lost with the coordinator that began it.
   if (state.job.current.lost) return begin_again(state, config, now);
-  // Hosts are missing at the start, and enough are here.
+  // Hosts are missing at the start, but there are enough.
   if (begins_smaller(state, config, now)) return gather_hosts(state, config, now);
-  // Somebody who never came, or is silent, or does not leave.
+  // A host or worker never came, is silent, or does not exit.
   if (auto late = find_overdue(state, config.limits, now); !late.empty()) {
     return ask_and_blame(state, std::move(late), now);
   }
   // Before the first generation.
   if (state.job.current.number == 0) return gather_hosts(state, config, now);
-  // Hosts come and go as it was planned.
+  // Hosts are added or removed as requested.
   if (state.job.current.regroup) return regroup(state, config, now);
   return watch_training(state, config, now);
 }

@@ -1,5 +1,5 @@
-// What the coordinator does next, decided by one pure function, decide(): when a generation begins,
-// what has ended it, and when the job ends. docs/cluster.md describes it in prose.
+// The coordinator's decision function: when a generation begins, what ended it, and when the job
+// ends. Described in docs/cluster.md.
 #pragma once
 
 #include "coordinator/cluster_state.h"
@@ -8,11 +8,11 @@
 
 namespace pfc {
 
-/// Pure: no clock, lock or I/O. The caller applies each action to the state, carries it out, and
-/// asks again, until there is nothing to do; and after every event and several times a second.
+/// Pure: no clock, locks or I/O. The caller applies each action to the state, executes it, and
+/// calls again until there is nothing to do; also after every event and several times a second.
 Decision decide(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
-/// What the action changes in the state. Pure, apart from the state.
+/// Applies an action to the state. No other side effects.
 void apply(ClusterState& state, const Action& action, TimePoint now);
 
 }  // namespace pfc

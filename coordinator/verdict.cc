@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// The ranks whose incident reads the same.
+/// Returns the ranks with the same incident text.
 std::set<Rank> ranks_with(const GenerationState& generation, const std::string& what) {
   std::set<Rank> ranks;
   for (const Incident& incident : generation.incidents) {
@@ -19,7 +19,7 @@ std::set<Rank> ranks_with(const GenerationState& generation, const std::string& 
   return ranks;
 }
 
-/// "ranks 0-2, 5"
+/// Returns "ranks 0-2, 5".
 std::string ranks_text(const std::set<Rank>& ranks) {
   std::string text;
   for (auto first = ranks.begin(); first != ranks.end();) {
@@ -32,8 +32,8 @@ std::string ranks_text(const std::set<Rank>& ranks) {
   return text;
 }
 
-/// " (host b)" where the ranks are of one host, but not all of the job's are. What all workers or
-/// several hosts report is not a matter of one host.
+/// Returns " (host b)" if all ranks are on one host, but not all workers of the job are. A report
+/// of all workers or several hosts does not concern one host.
 std::string where(const GenerationState& generation, const std::set<Rank>& ranks) {
   const auto host = [&](Rank rank) {
     const auto i = static_cast<std::size_t>(rank);
@@ -46,17 +46,17 @@ std::string where(const GenerationState& generation, const std::set<Rank>& ranks
   return same && !whole_job && !first.empty() ? " (host " + first + ")" : "";
 }
 
-/// Nothing is lost when it is ended.
+/// Returns whether nothing is lost if the worker is killed.
 bool has_saved(const WorkerState& worker) { return has_ended_well(worker) || worker.paused; }
 
-/// " (after 2 restarts)"; empty without any.
+/// Returns " (after 2 restarts)"; empty without restarts.
 std::string after_restarts(const ClusterState& state) {
   if (state.job.restarts == 0) return {};
   return " (after " + counted(state.job.restarts, "restart") + ")";
 }
 
-/// "; left out: slot 1 of host b after 2 failures, the last: killed by signal 9 (SIGKILL)" of those
-/// that were at any time; empty where none was.
+/// Returns "; left out: slot 1 of host b after 2 failures, the last: killed by signal 9
+/// (SIGKILL)", for all past and present exclusions; empty if there were none.
 std::string left_out_text(const ClusterState& state) {
   constexpr std::ptrdiff_t kShown = 8;
   std::string text;
@@ -102,7 +102,7 @@ Verdict stopped(const ClusterState& state) {
   return result;
 }
 
-/// Whether a host had to leave while the job was about to go on after a failure.
+/// Returns whether a host was drained while the job was about to restart after a failure.
 bool left_while_restarting(const ClusterState& state) {
   const auto& incidents = state.job.current.incidents;
   return state.job.stop && !state.job.stop->leaving.empty() && state.job.current.counted &&

@@ -1,4 +1,4 @@
-// How a job has ended, and what ended it: told to people in one line.
+// Result of a job and its cause, as one line for users.
 #pragma once
 
 #include <optional>
@@ -12,32 +12,30 @@ namespace pfc {
 struct Verdict {
   enum class Kind { kCompleted, kStopped, kFailed };
   Kind kind = Kind::kFailed;
-  bool at_start = false;     ///< failed before training could begin
+  bool at_start = false;     ///< failed before training began
   std::optional<Rank> rank;  ///< of the worker that caused the failure
-  bool host_left = false;    ///< stopped because a host leaves: it can go on elsewhere
-  int worker_exit_code = 0;  ///< that worker's, where it exited by itself
+  bool host_left = false;    ///< stopped because a host was drained; it can be resumed elsewhere
+  int worker_exit_code = 0;  ///< of that worker, if it exited by itself
   std::string message;       ///< one line: "job failed: rank 1 (host b, slot 0): ..."
 };
 
-/// Pure. The message ends with the slots and hosts that were left out, and why. The cause of a
-/// failed job is the root cause of its last generation.
+/// Returns the result. The message ends with the excluded slots and hosts, and why. The cause of a
+/// failed job is the root cause of its last generation. Pure.
 Verdict verdict(const ClusterState& state);
 
-/// The earliest incident of the lowest kind, which is the most likely cause of the others; of these
-/// one that would happen again.
-/// REQUIRES: there is one. Pure.
+/// Returns the incident of the lowest kind, which is the most likely cause of the others; among
+/// these a permanent one first, then the earliest. REQUIRES: there is one. Pure.
 const Incident& root_cause(const GenerationState& generation);
 
-/// "rank 1 (host b, slot 0): killed by SIGKILL". What several workers have reported in the same
-/// words is one line: "ranks 0-2, 5: ...". Pure.
+/// Returns "rank 1 (host b, slot 0): killed by SIGKILL". Equal reports of several workers become
+/// one line: "ranks 0-2, 5: ...". Pure.
 std::string line_of(const GenerationState& generation, const Incident& incident);
 
-/// The lines of all incidents of the generation, in order of arrival, each once. Pure.
+/// Returns the distinct lines of all incidents of the generation, in order of arrival. Pure.
 std::vector<std::string> incident_lines(const GenerationState& generation);
 
-/// Whether workers may have trained in this generation, so that they have something to save. They
-/// have not before all of them have joined, nor while all of them say that they have not begun
-/// their first step. Pure.
+/// Returns whether workers may have trained in this generation and have something to save: all
+/// have joined, and not all report that their first step has not begun. Pure.
 bool may_have_trained(const ClusterState& state);
 
 }  // namespace pfc

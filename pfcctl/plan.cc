@@ -41,12 +41,14 @@ struct Flags {
 };
 
 /// Every image is decoded, as the job would do it when it starts.
-std::vector<VerificationSet> read_verification_sets(const JobConfig& job, const DatasetInfo& info) {
-  std::vector<VerificationSet> sets;
-  for (const auto& bin : find_verification_bins(job.val_targets, job.rec)) {
-    sets.push_back(read_verification_bin(bin));
-    check_verification_set(sets.back(), {0, static_cast<std::int64_t>(sets.back().images.size())},
-                           {.height = info.height, .width = info.width});
+EvaluationSets read_evaluation_sets(const JobConfig& job, const DatasetInfo& info) {
+  const EmbedOptions size{.height = info.height, .width = info.width};
+  EvaluationSets sets = open_evaluation_sets(job.val_targets, job.rec, info.height);
+  for (const VerificationSet& set : sets.verification) {
+    check_verification_set(set, {0, std::ssize(set.images)}, size);
+  }
+  for (const RetrievalSet& set : sets.retrieval) {
+    check_retrieval_set(set, {0, std::ssize(set.labels)}, size);
   }
   return sets;
 }
@@ -71,7 +73,7 @@ PlannedData read_data(JobConfig& job) {
   if (has_data_here(job)) {
     const auto dataset = open_job_data_and_complete(job);
     for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
-    return planned_data(*dataset, read_verification_sets(job, dataset->info()));
+    return planned_data(*dataset, read_evaluation_sets(job, dataset->info()));
   }
   if (job.num_classes == 0) {
     throw InputError(

@@ -12,15 +12,15 @@
 namespace pfc {
 namespace {
 
-using Clock = std::chrono::system_clock;  // gRPC's deadlines are of this clock
+using Clock = std::chrono::system_clock;  // the clock of gRPC's deadlines
 
-// The kernel repeats an unanswered attempt after 1 s, then after 2 s more, 4 s more. A new attempt
-// after 2 s keeps the pauses at 1 s.
+// The kernel retransmits an unanswered SYN after 1 s, then 2 s, then 4 s. A new attempt every 2 s
+// keeps the pauses at 1 s.
 constexpr int kConnectMilliseconds = 2'000;
 constexpr int kLookUpMilliseconds = 2'000;
 constexpr int kLongestBackoffMilliseconds = 1'000;
 constexpr std::chrono::milliseconds kLook{100};
-// What a check has found on thousands of hosts takes more than gRPC's 4 MiB.
+// Findings of a check on thousands of hosts exceed gRPC's default of 4 MiB.
 constexpr int kMostReplyBytes = 64 << 20;
 
 std::shared_ptr<grpc::ChannelCredentials> credentials_of(const Credential& credential) {
@@ -38,20 +38,20 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   grpc::ChannelArguments arguments;
   if (credential.secure()) arguments.SetSslTargetNameOverride(kCoordinatorName);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // Despite its name, how long one attempt to connect may take.
+  // Despite its name, this is the timeout of one attempt to connect.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMilliseconds);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestBackoffMilliseconds);
-  // Otherwise a name that did not resolve is looked up again only after 30 s.
+  // Otherwise gRPC resolves a failed name again only after 30 s.
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kLongestBackoffMilliseconds);
-  // A name server that does not answer is asked again, and told of, after so long; not after 2 min.
+  // Timeout of a DNS query, after which it is retried and the error is reported. Default: 2 min.
   arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, kLookUpMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kClientKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kClientKeepaliveTimeoutMilliseconds);
-  // Otherwise every message is followed by a ping that measures the link, which carries little.
+  // Otherwise gRPC sends a bandwidth probe after every message, although the link carries little.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // any number: calls may wait long
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit: a call may wait long
   arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
-  // Workers of one host talk to the coordinator directly, whatever http_proxy says.
+  // Workers of one host connect to the coordinator directly, even if http_proxy is set.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, credentials_of(credential), arguments);
 }
@@ -64,7 +64,7 @@ std::string problem_of(const grpc::Status& status) {
 
 bool wait_for_connection(grpc::Channel& channel, std::chrono::milliseconds time,
                          const std::function<bool()>& ended) {
-  // Attempts, and look-ups of the name, begin anew with short pauses.
+  // Restart gRPC's backoff, so that the next attempts and DNS queries follow after short pauses.
   grpc::experimental::ChannelResetConnectionBackoff(&channel);
   const Clock::time_point deadline = Clock::now() + time;
   while (!ended || !ended()) {

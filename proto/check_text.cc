@@ -17,12 +17,12 @@ namespace {
 using proto::CheckFinding;
 using proto::CheckReport;
 
-constexpr std::size_t kWidestFound = 44;  // a longer text goes beyond its column
+constexpr std::size_t kWidestFound = 44;  // a longer text overflows its column
 constexpr std::size_t kWidestName = 28;
-constexpr std::size_t kMostNamed = 3;   // hosts of one row
-constexpr std::size_t kMostInMap = 24;  // hosts whose speeds are printed
+constexpr std::size_t kMostNamed = 3;   // hosts named in one row
+constexpr std::size_t kMostInMap = 24;  // hosts; with more, no speeds are printed
 
-/// What several hosts have found in the same words.
+/// Equal findings of several hosts.
 struct Row {
   const CheckFinding* finding = nullptr;
   std::vector<std::string> hosts;
@@ -71,7 +71,7 @@ const char* name_of(proto::CheckVerdict verdict) {
   }
 }
 
-/// A text that is longer than its column is still told from the next one.
+/// Pads to `width`, but always leaves two spaces before the next column.
 std::string padded(std::string text, std::size_t width) {
   text.resize(std::max(width, text.size() + 2), ' ');
   return text;
@@ -123,13 +123,13 @@ std::string short_speed(double bits_per_second) {
   return text.data();
 }
 
-/// Darker is faster: a quarter of the fastest each.
+/// Returns one of four shades; darker is faster.
 std::string shade(double part) {
   constexpr std::array<const char*, 4> kShades{"░", "▒", "▓", "█"};
   return kShades[static_cast<std::size_t>(std::clamp(part * 4, 0.0, 3.0))];
 }
 
-/// Rows send, columns receive. If a name is too long for a column header, hosts are numbered.
+/// Rows send, columns receive. Hosts are numbered if a name is too long for a column header.
 std::string heat_map(const CheckReport& report) {
   std::vector<std::string> hosts;
   std::map<std::pair<std::string, std::string>, const proto::CheckPair*> pairs;

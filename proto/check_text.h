@@ -1,4 +1,4 @@
-// What a check has found (docs/check.md), for people and for programs.
+// Formats the report of a check (docs/check.md) as text and as JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,22 +8,21 @@
 
 namespace pfc {
 
-/// How many findings have this verdict. What several hosts have found in the same words counts
-/// once.
+/// Returns the number of findings with this verdict. Equal findings of several hosts count once.
 int count_of(const proto::CheckReport& report, proto::CheckVerdict verdict);
 
-/// Whether nothing would stop or slow the job.
+/// Returns whether nothing would stop or slow the job.
 bool is_good(const proto::CheckReport& report);
 
-/// "the cluster would run this job: 6 workers on 3 hosts", "2 things would stop the job, and 1
-/// would slow it".
+/// Returns a summary: "the cluster would run this job: 6 workers on 3 hosts", "2 things would stop
+/// the job, and 1 would slow it".
 std::string check_sentence(const proto::CheckReport& report);
 
-/// A table of all findings, the worst first, each bad one with its remedy; the speeds of all pairs
-/// of hosts; and the sentence. Ends with a line's end.
+/// Returns a table of the findings, with a remedy below each bad one; the speeds between hosts;
+/// and the summary. Ends with a line feed.
 std::string check_text(const proto::CheckReport& report);
 
-/// The same as JSON: every field, named as in the .proto file.
+/// Returns the same as JSON. Fields are named as in the .proto file.
 nlohmann::ordered_json check_json(const proto::CheckReport& report);
 
 }  // namespace pfc

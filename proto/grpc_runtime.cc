@@ -11,7 +11,7 @@ namespace pfc {
 void set_up_grpc() {
   static std::once_flag once;
   std::call_once(once, [] {
-    setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): before gRPC's threads
+    setenv("GRPC_VERBOSITY", "NONE", 0);  // before gRPC starts threads
     google::protobuf::SetLogHandler(nullptr);
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   });

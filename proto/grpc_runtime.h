@@ -1,18 +1,16 @@
-// What a program sets before its first gRPC channel or server.
+// Process-wide settings for gRPC.
 #pragma once
 
 namespace pfc {
 
-/// Silences gRPC's own log, which is for its developers: errors are told as messages of the
-/// program. A GRPC_VERBOSITY that is set stands. Protobuf's log likewise, which has a line for
-/// every message with text that is no UTF-8, so that any client could fill the coordinator's
-/// output.
+/// Silences the logs of gRPC and Protobuf. gRPC's is meant for its developers; our programs report
+/// errors themselves. A GRPC_VERBOSITY that is already set is respected. Protobuf's has a line for
+/// every message with text that is not UTF-8, so any client could flood the coordinator's output.
 ///
-/// Also turns off the search for cycles among the locks that gRPC takes. Debian's Abseil is built
-/// with it, and it takes half of the time that a join costs the coordinator
-/// (docs/benchmarks/coordinator.md).
+/// Also turns off Abseil's deadlock detection, which Debian builds in. It takes half of the
+/// coordinator's time per join (docs/benchmarks/coordinator.md).
 ///
-/// make_channel() and the coordinator's service call this; a second call changes nothing.
+/// make_channel() and the coordinator's service call this. Further calls have no effect.
 void set_up_grpc();
 
 }  // namespace pfc

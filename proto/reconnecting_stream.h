@@ -1,4 +1,4 @@
-// A bidirectional gRPC stream to the coordinator that is opened again whenever it breaks.
+// A bidirectional gRPC stream to the coordinator that reconnects when it breaks.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -21,26 +21,26 @@
 
 namespace pfc {
 
-/// Owns a thread that opens the stream, writes the messages of hello(), then those of take() (at
-/// once after wake(), otherwise once every heartbeat), and opens the stream again after a pause
-/// when it breaks. The server answers hello() with a message, which shows that it has accepted the
-/// connection. Callbacks run on the stream's threads; a callback does not run twice at the same
-/// time. REQUIRES: no callback destroys the object.
+/// Owns a thread that opens the stream, writes the messages of hello(), then those of take():
+/// immediately after wake(), otherwise once per heartbeat. If the stream breaks, the thread pauses
+/// and opens it again. The server replies to hello() with a message, which shows that it has
+/// accepted the connection. Callbacks run on the stream's threads. Calls of one callback never
+/// overlap. REQUIRES: no callback destroys the object.
 template <typename Out, typename In>
 class ReconnectingStream {
  public:
   using Stream = grpc::ClientReaderWriterInterface<Out, In>;
   struct Options {
-    std::shared_ptr<grpc::Channel> channel;  ///< that open() uses; shared with the caller's stub
+    std::shared_ptr<grpc::Channel> channel;  ///< used by open(); shared with the caller's stub
     std::function<std::unique_ptr<Stream>(grpc::ClientContext*)> open;
     std::function<std::vector<Out>()> hello;  ///< the first messages of every connection
-    std::function<std::vector<Out>()> take;   ///< what to write now; at least a heartbeat
+    std::function<std::vector<Out>()> take;   ///< messages to write now; at least a heartbeat
     std::function<void(const In&)> received;
-    /// There has been no connection for `silence`. Returns whether to try again.
+    /// Called without a connection for `silence`. Returns whether to retry.
     std::function<bool(const grpc::Status&, std::chrono::milliseconds silence)> lost;
     std::chrono::milliseconds heartbeat{1'000};
     std::chrono::milliseconds first_backoff{100};
-    std::chrono::milliseconds max_backoff{2'000};  ///< for a server that refuses the stream
+    std::chrono::milliseconds max_backoff{2'000};  ///< used if a server refuses the stream
   };
 
   explicit ReconnectingStream(Options options)
@@ -59,7 +59,7 @@ class ReconnectingStream {
   ReconnectingStream(const ReconnectingStream&) = delete;
   ReconnectingStream& operator=(const ReconnectingStream&) = delete;
 
-  /// Calls take() soon, because it has new messages.
+  /// Makes the thread call take() soon. Call it when there are new messages.
   void wake() {
     {
       std::lock_guard lock(mutex_);
@@ -91,8 +91,8 @@ class ReconnectingStream {
     }
   }
 
-  /// Before the next attempt. It comes as soon as the link is back; a server that is there and
-  /// refuses the stream is asked again after `longest`.
+  /// Waits before the next attempt. If the link is down, the wait ends as soon as it is back. If a
+  /// server is reachable and refused the stream, the wait is `longest`.
   void pause(std::chrono::milliseconds longest) {
     const bool refused = options_.channel->GetState(false) == GRPC_CHANNEL_READY;
     const auto first = refused ? longest : options_.first_backoff;
@@ -103,7 +103,7 @@ class ReconnectingStream {
     if (!refused) wait_for_connection(*options_.channel, longest, [this] { return is_stopping(); });
   }
 
-  /// One connection, from its start to its end. `heard`: the other side accepted messages.
+  /// Runs one connection from start to end. Sets `heard` if the server sent a message.
   grpc::Status run_once(bool& heard) {
     grpc::ClientContext context;
     {
@@ -120,7 +120,7 @@ class ReconnectingStream {
     return started.ok() ? ended : started;
   }
 
-  /// Reads and writes until the stream ends. An error says that it has not begun.
+  /// Reads and writes until the stream ends. Returns an error if the reader thread cannot start.
   grpc::Status talk(Stream& stream, grpc::ClientContext& context, bool& heard) {
     std::thread reader;
     try {
@@ -130,7 +130,7 @@ class ReconnectingStream {
       return {grpc::StatusCode::UNAVAILABLE, text_of(error)};
     }
     write(stream);
-    // A stream that the server has ended is not cancelled, so that the server's status is kept.
+    // If the server has ended the stream, do not cancel, so that the server's status is kept.
     if (!is_broken()) context.TryCancel();
     reader.join();
     return grpc::Status::OK;
@@ -175,7 +175,7 @@ class ReconnectingStream {
     return broken_;
   }
 
-  /// After a failed write the stream has ended. It is not cancelled, so that its status is kept.
+  /// Waits for the reader after a failed write. Does not cancel, to keep the status.
   void wait_for_reader() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopping_ || broken_; });
@@ -184,11 +184,11 @@ class ReconnectingStream {
   const Options options_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  grpc::ClientContext* context_ = nullptr;  // guarded by mutex_; the open connection's
+  grpc::ClientContext* context_ = nullptr;  // guarded by mutex_; of the open connection
   bool stopping_ = false;                   // guarded by mutex_
   bool broken_ = false;                     // guarded by mutex_
   bool awake_ = false;                      // guarded by mutex_
-  std::thread thread_;                      // last: it uses everything above
+  std::thread thread_;                      // last: uses all members above
 };
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// The coordinator's status as JSON, for pfcctl status --json and /status.json.
+// The coordinator's status as JSON: pfcctl status --json and /status.json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// Has every field, named as in the .proto file. A loss that is not finite and a remaining time
-/// that is not known are null.
+/// Fields are named as in the .proto file. A loss that is not finite and an unknown remaining time
+/// are null.
 nlohmann::ordered_json to_json(const proto::StatusReply& status);
 
 }  // namespace pfc

@@ -68,7 +68,7 @@ AuditLog::~AuditLog() {
 }
 
 std::string AuditLog::open() {
-  // Not blocking: a FIFO would wait for a reader, and without one it is refused here.
+  // O_NONBLOCK: opening a FIFO without a reader then fails here instead of blocking.
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const auto cannot = [](const char* what) {
     return std::string("cannot be ") + what + ": " + file_error_text(errno) +

@@ -31,7 +31,7 @@ void add_extension(X509& certificate, X509* issuer, int kind, const std::string&
                  "adding an extension to a certificate");
 }
 
-/// X509V3_EXT_conf_nid() would take commas and colons for its own syntax.
+/// Adds a subject alternative name. X509V3_EXT_conf_nid() would parse commas and colons in `text`.
 void add_name(X509& certificate, int kind, const std::string& text) {
   const NamesOwner names(GENERAL_NAMES_new());
   GENERAL_NAME* const name = GENERAL_NAME_new();
@@ -48,11 +48,11 @@ void add_name(X509& certificate, int kind, const std::string& text) {
 NumberOwner draw_serial() {
   std::array<unsigned char, 16> bytes{};
   expect_openssl(RAND_bytes(bytes.data(), bytes.size()) == 1, "drawing a serial number");
-  bytes.front() = (bytes.front() & 0x7fU) | 0x40U;  // positive, and of one length
+  bytes.front() = (bytes.front() & 0x7fU) | 0x40U;  // positive, and always of the same length
   return NumberOwner(BN_bin2bn(bytes.data(), bytes.size(), nullptr));
 }
 
-/// `digits`: hexadecimal; empty: drawn at random.
+/// Sets the serial number: hexadecimal `digits`, or a random number if empty.
 void set_serial(X509& certificate, const std::string& digits = {}) {
   BIGNUM* read = nullptr;
   if (!digits.empty()) BN_hex2bn(&read, digits.c_str());
@@ -62,7 +62,7 @@ void set_serial(X509& certificate, const std::string& digits = {}) {
                  "numbering a certificate");
 }
 
-/// All but the signature and what it is good for.
+/// Returns a certificate without issuer, end of validity, extensions and signature.
 CertificateOwner unsigned_certificate(EVP_PKEY& public_key, const std::string& common_name) {
   CertificateOwner certificate(X509_new());
   expect_openssl(certificate != nullptr && X509_set_version(certificate.get(), X509_VERSION_3) == 1,

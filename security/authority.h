@@ -1,4 +1,4 @@
-// The coordinator's certificate authority: it signs what the hosts of one cluster trust.
+// The coordinator's certificate authority. All hosts of one cluster trust its certificates.
 #pragma once
 
 #include <filesystem>
@@ -10,30 +10,31 @@
 
 namespace pfc {
 
-/// Certificates of everybody last as long as that of the authority: 10 years. They begin a day in
-/// the past, so that a clock that is late does not refuse them. Constant after construction.
+/// All certificates expire with the authority's own, which is valid for 10 years. They are valid
+/// from a day in the past, so that hosts with a slow clock accept them. Constant after
+/// construction.
 class Authority {
  public:
-  /// Reads FOLDER/authority.pem, or makes it where there is none. REQUIRES: make_private_folder()
-  /// and FolderLock were called. Throws InputError or StorageError that names the file.
+  /// Reads or creates FOLDER/authority.pem. REQUIRES: make_private_folder() was called and
+  /// FolderLock is held. Throws InputError or StorageError that names the file.
   explicit Authority(const std::filesystem::path& folder);
 
-  /// Key and certificate, as authority.pem has them.
+  /// Returns the key and the certificate in PEM, the content of authority.pem.
   [[nodiscard]] std::string text() const;
-  /// Its own certificate, in PEM.
+  /// The authority's own certificate, in PEM.
   [[nodiscard]] const std::string& certificate() const { return certificate_pem_; }
-  /// By which an agent knows it: 64 lower-case hex digits.
+  /// SHA-256 of the authority's certificate, 64 lower-case hex digits. Agents verify it.
   [[nodiscard]] const std::string& fingerprint() const { return fingerprint_; }
 
   struct Issued {
     std::string certificate;  ///< PEM
     std::string serial;       ///< lower-case hex
   };
-  /// A certificate for the key, with a serial number drawn at random where none is given. Throws
-  /// InputError where the host's name cannot stand in a certificate.
+  /// Issues a certificate for the key. An empty `serial` selects a random number. Throws
+  /// InputError if the host's name is not printable ASCII.
   [[nodiscard]] Issued issue(EVP_PKEY& public_key, const Identity& identity,
                              const std::string& serial = {}) const;
-  /// One with a new key.
+  /// Makes a key pair and issues a certificate for it.
   [[nodiscard]] Credential make_credential(const Identity& identity) const;
 
  private:

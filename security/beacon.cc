@@ -36,7 +36,7 @@ std::string hmac(std::string_view text, std::string_view key) {
   return hex;
 }
 
-/// Takes the text up to the next space, or to the end.
+/// Removes and returns the text up to the next space or the end.
 std::string_view take_word(std::string_view& text) {
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);

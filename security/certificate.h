@@ -1,4 +1,4 @@
-// What a certificate says.
+// Reads fields of certificates.
 #pragma once
 
 #include <ctime>
@@ -11,13 +11,13 @@
 
 namespace pfc {
 
-/// Of a certificate that was checked before: what is read here is not proven by anything.
+/// Fields of a certificate. The signature is not verified here, so the caller must have done so.
 struct CertificateFacts {
   Identity identity;
   std::string serial;  ///< lower-case hex
 };
 
-/// None where the PEM text has no certificate, or it is not of this project's form.
+/// Returns nothing if the PEM text contains no certificate of this project's form.
 std::optional<CertificateFacts> facts_of(std::string_view pem);
 
 /// SHA-256 of the whole certificate, 64 lower-case hex digits.
@@ -28,7 +28,6 @@ std::string serial_of(X509& certificate);
 /// "is not valid yet" or "has expired", at `now`; empty if the certificate is valid then.
 std::string validity_problem(const X509& certificate, std::time_t now);
 
-/// The certificate in PEM.
 std::string to_pem(X509& certificate);
 
 }  // namespace pfc

@@ -15,10 +15,10 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestCredential = 64 << 10;  // bytes; it has about 2 KiB
+constexpr std::size_t kLongestCredential = 64 << 10;  // bytes; a credential has about 2 KiB
 constexpr std::chrono::seconds kPatience{10};
 
-/// The next PEM block of this kind at or after `from`, which is moved behind it; empty: none.
+/// Returns the next PEM block of this kind from `from` on (empty: none), and moves `from`.
 std::string take_block(std::string_view text, const std::string& kind, std::size_t& from) {
   const std::string begin = "-----BEGIN " + kind + "-----", end = "-----END " + kind + "-----\n";
   const std::size_t first = text.find(begin, from);

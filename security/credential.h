@@ -1,4 +1,4 @@
-// What a program shows to the other side of a TLS connection, and what it expects of that one.
+// Keys and certificates for TLS connections.
 #pragma once
 
 #include <filesystem>
@@ -6,27 +6,26 @@
 
 namespace pfc {
 
-/// All in PEM. Without `authority` the connection is in plaintext; without `certificate` the
-/// program shows none.
+/// All in PEM. If `authority` is empty the connection is in plaintext. If `certificate` is empty
+/// the program does not authenticate itself.
 struct Credential {
-  std::string authority;    ///< the certificate that must have signed the other side's
-  std::string certificate;  ///< its own
-  std::string key;          ///< its own
+  std::string authority;    ///< must have signed the peer's certificate
+  std::string certificate;  ///< of this program
+  std::string key;          ///< of this program
 
   [[nodiscard]] bool secure() const { return !authority.empty(); }
 };
 
-/// The name that the coordinator's certificate has, whatever its address is.
+/// The name in the coordinator's certificate, independent of its address.
 inline constexpr const char* kCoordinatorName = "pfc-coordinator";
 
-/// One text for all: key, certificate, authority.
+/// Returns key, certificate and authority in one text.
 std::string to_text(const Credential& credential);
-/// Reads what to_text() wrote. Throws InputError that begins with `origin` where a part is missing.
+/// Parses to_text()'s output. Throws InputError that begins with `origin` if a part is missing.
 Credential credential_from_text(const std::string& text, const std::string& origin);
 
-/// Reads a file that only this user may read (secret_file.h). "-" is what the program that has
-/// started this one has put into its stdin, which is /dev/null from then on, so that programs that
-/// this one starts do not find it; waits for it at most 10 s.
+/// Reads a file that only this user may read (secret_file.h). "-" reads stdin, with a timeout of
+/// 10 s, and then replaces stdin by /dev/null so that child processes do not see the credential.
 Credential read_credential(const std::filesystem::path& path);
 
 }  // namespace pfc

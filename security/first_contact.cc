@@ -27,15 +27,15 @@ std::string utc_text(std::time_t time) {
   return text.data();
 }
 
-/// One attempt. All in one object, which the pending operations refer to.
+/// One connection attempt. The pending operations refer to this object.
 class Contact {
  public:
   Contact() {
-    // Nobody is trusted yet: the fingerprint decides, and only the certificate is taken.
+    // Accept any certificate: the handshake only fetches it, and the fingerprint decides later.
     tls_.set_verify_mode(asio::ssl::verify_none);
   }
 
-  /// Returns what went wrong; no error: the handshake is done. `connected`: how far it came.
+  /// Connects and shakes hands. Returns the error, if any. Sets `connected` after TCP connects.
   error_code run(const std::string& address, std::chrono::milliseconds limit) {
     const std::string host = host_of(address), port = address.substr(address.rfind(':') + 1);
     resolver_.async_resolve(host, port, [this](error_code error, auto results) {
@@ -61,8 +61,8 @@ class Contact {
     return {};
   }
 
-  /// Returns the validity problem of any certificate of the peer, such as "is not valid yet"; empty
-  /// if all are valid.
+  /// Returns the validity problem of one of the peer's certificates, such as "is not valid yet".
+  /// Empty if all are valid.
   [[nodiscard]] std::string validity_problem_at(std::time_t now) {
     STACK_OF(X509)* const chain = SSL_get_peer_cert_chain(stream_.native_handle());
     std::string problem;

@@ -1,4 +1,4 @@
-// The first connection to a coordinator of which only the fingerprint is known.
+// First connection to a coordinator of which only the fingerprint is known.
 #pragma once
 
 #include <chrono>
@@ -20,11 +20,11 @@ inline constexpr const char* kMtuAdvice =
     "it may be busy, or large packets are lost because a link has a smaller MTU than the hosts; "
     "try \"ping -M do -s 1472 HOST\", and lower the MTU of the hosts if it fails";
 
-/// Connects to HOST:PORT by TLS, sends nothing else, and returns the certificate (PEM) of the
-/// authority that the other side shows and that has this fingerprint: from then on it is what the
-/// other side's certificate must be signed by. Waits at most `limit`, apart from a name server.
-/// Throws CommError if the other side cannot be reached, ClockError if one of its certificates is
-/// not valid at `now`, and InputError if it shows another authority or does not use TLS.
+/// Connects to HOST:PORT, completes a TLS handshake and sends nothing else. Returns the
+/// certificate (PEM) in the peer's chain that has this fingerprint: the authority that must sign
+/// the peer's certificate on later connections. Waits at most `limit`, plus DNS. Throws CommError
+/// if the peer cannot be reached, ClockError if one of its certificates is not valid at `now`, and
+/// InputError if the fingerprint does not match or the peer does not use TLS.
 std::string fetch_authority(const std::string& address, const std::string& fingerprint,
                             std::chrono::milliseconds limit, std::time_t now = std::time(nullptr));
 

@@ -16,7 +16,7 @@ constexpr std::array<std::pair<Role, std::string_view>, 7> kNames{{{Role::kNobod
 
 constexpr std::string_view kScheme = "pfc:";
 
-/// Takes the text up to the next colon. False where there is none.
+/// Removes the text up to the next colon into `field`. Returns false if there is no colon.
 bool take_field(std::string_view& rest, std::string& field) {
   const std::size_t colon = rest.find(':');
   if (colon == std::string_view::npos) return false;
@@ -56,7 +56,7 @@ std::optional<Identity> identity_from_uri(std::string_view uri) {
       !take_field(uri, identity.agent)) {
     return {};
   }
-  identity.host = uri;  // the last one: an IPv6 address has colons
+  identity.host = uri;  // last field, because an IPv6 address contains colons
   identity.role = role_named(role);
   const bool shows_token = identity.role == Role::kReader || identity.role == Role::kSubmitter;
   if (identity.role == Role::kNobody || shows_token) return {};

@@ -1,4 +1,4 @@
-// Who holds a credential: the role, and what it may speak for.
+// Identity of a caller: its role, and the host or job it acts for.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 namespace pfc {
 
 enum class Role {
-  kNobody,     ///< no credential: may exchange a token for one
-  kReader,     ///< may see status and metrics
-  kSubmitter,  ///< may also submit jobs, stop these jobs and read their logs
-  kWorker,     ///< of one job, on one host
-  kAgent,      ///< of one host
+  kNobody,     ///< has no credential; may exchange a token for one
+  kReader,     ///< may read status and metrics
+  kSubmitter,  ///< may also submit jobs, and stop and read the logs of its own jobs
+  kWorker,     ///< worker of one job on one host
+  kAgent,      ///< agent of one host
   kAdmin,      ///< may stop jobs, and make and revoke tokens
   kServer,     ///< the coordinator itself
 };
@@ -24,16 +24,16 @@ Role role_named(std::string_view name);
 
 struct Identity {
   Role role = Role::kNobody;
-  std::string host;   ///< of an agent or a worker: the name in the coordinator's --hosts
-  std::string job;    ///< of a worker
-  std::string agent;  ///< of a worker: the serial number of its agent's certificate
+  std::string host;   ///< agents and workers: name in the coordinator's --hosts
+  std::string job;    ///< workers only
+  std::string agent;  ///< workers only: serial number of the agent's certificate
 
   friend bool operator==(const Identity&, const Identity&) = default;
 };
 
-/// As it stands in a certificate's subject alternative name: "pfc:worker:JOB:AGENT:HOST".
+/// Returns the subject alternative name of a certificate: "pfc:worker:JOB:AGENT:HOST".
 std::string to_uri(const Identity& identity);
-/// None where the text is not of this form, or names a role that no certificate has.
+/// Returns nothing if the text is malformed, or names a role that has no certificates.
 std::optional<Identity> identity_from_uri(std::string_view uri);
 
 }  // namespace pfc

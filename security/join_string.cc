@@ -28,7 +28,7 @@ bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c < 0x7f; });
 }
 
-/// At most one byte more than a join string may have.
+/// Reads at most one piece more than a join string may have.
 std::string read_stdin() {
   std::string text;
   std::array<char, kLongestJoinString> piece{};
@@ -100,7 +100,7 @@ std::string take_join_variable() {
   char* const value = std::getenv(kJoinVariable);  // NOLINT(concurrency-mt-unsafe)
   if (value == nullptr) return {};
   std::string text = value;
-  // What stood there at the start stays readable in /proc/PID/environ unless it is overwritten.
+  // The original value stays readable in /proc/PID/environ unless it is overwritten.
   std::fill(value, value + text.size(), 'x');
   unsetenv(kJoinVariable);  // NOLINT(concurrency-mt-unsafe)
   return text;

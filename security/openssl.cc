@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-/// Instead of OpenSSL's own, which asks on the terminal.
+/// Replaces OpenSSL's callback, which prompts on the terminal.
 int no_passphrase(char*, int, int, void*) { return 0; }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// OpenSSL's objects with an owner, and its errors as exceptions.
+// RAII owners of OpenSSL's objects, and its errors as exceptions.
 #pragma once
 
 #include <openssl/bio.h>
@@ -29,19 +29,19 @@ using NamesOwner = std::unique_ptr<GENERAL_NAMES, FreeWith<GENERAL_NAMES_free>>;
 using NumberOwner = std::unique_ptr<BIGNUM, FreeWith<BN_free>>;
 using BioOwner = std::unique_ptr<BIO, FreeWith<BIO_free_all>>;
 
-/// Throws std::runtime_error "DOING: OpenSSL's reason" where `ok` is false.
+/// Throws std::runtime_error "DOING: OpenSSL's reason" if `ok` is false.
 void expect_openssl(bool ok, std::string_view doing);
 
-/// Reads from `text`, which must outlive it.
+/// Returns a reader of `text`, which must outlive it.
 BioOwner reader_of(std::string_view text);
 BioOwner memory_writer();
 std::string written_text(BIO& bio);
 
-/// Parse the first object of this kind in PEM text; null where there is none. The text may come
-/// from anybody.
+/// Parse the first object of this kind in PEM text, which may be untrusted. Return null if there
+/// is none.
 CertificateOwner certificate_from_pem(std::string_view pem);
 RequestOwner request_from_pem(std::string_view pem);
-/// A key without a passphrase.
+/// The key must not have a passphrase.
 KeyOwner key_from_pem(std::string_view pem);
 
 }  // namespace pfc

@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestRequest = 4'096;  // bytes; one with a P-256 key has about 400
+constexpr std::size_t kLongestRequest = 4'096;  // bytes; a request with a P-256 key has about 400
 
 bool is_on_p256(EVP_PKEY& key) {
   std::array<char, 64> group{};

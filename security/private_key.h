@@ -1,4 +1,4 @@
-// Keys of agents, workers and the coordinator, and the requests by which they get a certificate.
+// Private keys, and the requests that turn them into certificates.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace pfc {
 
-/// A new ECDSA key on P-256.
+/// Makes an ECDSA key on P-256.
 KeyOwner make_key();
 std::string to_pem(EVP_PKEY& key);
 
-/// A request for a certificate, in PEM: it has the public key alone, signed with the private one.
+/// Returns a certificate request in PEM: the public key, signed with the private key.
 std::string make_request(EVP_PKEY& key);
 
-/// The public key of a request, which has been checked: ECDSA on P-256, and the sender has the
-/// private key. Throws InputError where it is anything else.
+/// Returns the public key of a request after checking that it is ECDSA on P-256 and that the
+/// sender has the private key. Throws InputError otherwise.
 KeyOwner key_of_request(const std::string& pem);
 
-/// SHA-256 of a public key, lower-case hex.
+/// Returns the SHA-256 of a public key, lower-case hex.
 std::string hash_of(EVP_PKEY& key);
 
 }  // namespace pfc

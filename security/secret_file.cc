@@ -32,7 +32,7 @@ constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
                      "; choose another folder with " + option);
 }
 
-/// Not of what a link names; without a type where there is nothing.
+/// Does not follow links. Returns zeros if the path does not exist.
 struct stat stat_of(const fs::path& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return {};
@@ -59,7 +59,7 @@ void write_secret_text(int fd, std::string_view text, const fs::path& path,
 }  // namespace
 
 void make_own_folder(const fs::path& folder, const std::string& option) {
-  std::error_code ignored;  // mkdir says what is wrong
+  std::error_code ignored;  // mkdir reports the error
   if (folder.has_parent_path() && !fs::exists(folder.parent_path(), ignored)) {
     make_own_folder(folder.parent_path(), option);
   }

@@ -25,10 +25,10 @@ namespace {
 using FileMark = TokenStore::FileMark;
 
 constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
-constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // so that it is called expired, not wrong
+constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; called expired, not wrong
 constexpr std::size_t kIdDigits = 12;
 constexpr std::chrono::minutes kTellAgain{1};
-constexpr std::chrono::seconds kLoadAgain{1};  // retry: the cause may lie in this process
+constexpr std::chrono::seconds kLoadAgain{1};  // retry, because the cause may be in this process
 
 std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_clock::now(); }
 
@@ -44,7 +44,7 @@ std::string draw_secret() {
   return text;
 }
 
-/// What tells one version of a file from another.
+/// Identifies a version of a file.
 FileMark mark_of(const std::filesystem::path& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return {};
@@ -61,7 +61,7 @@ std::string hash_of_secret(const std::string& secret) {
 nlohmann::json to_json(const Token& token) {
   return {{"id", token.id},
           {"sha256", token.hash},
-          {"read", token.role != Role::kAgent},  // for older versions
+          {"read", token.role != Role::kAgent},  // read by older versions
           {"role", name_of(token.role)},
           {"number", token.number},
           {"created", token.created},
@@ -70,7 +70,7 @@ nlohmann::json to_json(const Token& token) {
           {"revoked", token.revoked}};
 }
 
-/// Older versions wrote no "role". A coordinator replaces an admin's token that it reads so.
+/// Older versions wrote no "role". The coordinator replaces an admin token that is read this way.
 Role role_from(const nlohmann::json& json) {
   if (json.contains("role")) return role_named(json["role"].get<std::string>());
   return json.at("read").get<bool>() ? Role::kReader : Role::kAgent;
@@ -97,7 +97,7 @@ TokenStore::TokenStore(std::filesystem::path folder, WallClock clock)
 
 TokenStore::Contents TokenStore::load() const {
   if (!something_at(path_)) return {};
-  Contents contents{.mark = mark_of(path_)};  // before it is read: then a later change is seen
+  Contents contents{.mark = mark_of(path_)};  // before reading, so that a later change is noticed
   const std::string text = read_secret(path_, kLongestTokenFile);
   try {
     const auto json =
@@ -119,7 +119,7 @@ TokenStore::Snapshot TokenStore::newest() {
   const FileMark mark = mark_of(path_);
   {
     const std::lock_guard lock(mutex_);
-    // A file that was removed is no change: what it had is written with the next one.
+    // A removed file does not count as a change: refresh() writes the contents again.
     if (mark == snapshot_->mark || mark == FileMark()) return snapshot_;
     const bool is_as_before = damage_ && damage_->mark == mark;
     if (is_as_before && steady_now() - damage_->at < kLoadAgain) throw InputError(damage_->problem);
@@ -192,7 +192,7 @@ void TokenStore::drop_old_tokens(Contents& contents) const {
     });
   };
   drop(kKeptAfterExpiry);
-  if (contents.tokens.size() >= kMostTokens) drop(0);  // as a join file that is renewed makes many
+  if (contents.tokens.size() >= kMostTokens) drop(0);  // renewing a join file creates many tokens
 }
 
 TokenStore::NewToken TokenStore::create(const Request& request) {
@@ -251,7 +251,7 @@ bool TokenStore::revoke_host(const std::string& host) {
 }
 
 const Token* TokenStore::find(const Contents& contents, const std::string& secret, Roles roles) {
-  // Hashes are compared, so the time that it takes tells nothing about a token.
+  // Comparing hashes leaks nothing about the token through timing.
   const std::string hash = hash_of_secret(secret);
   const auto found = std::ranges::find_if(contents.tokens, [&](const Token& each) {
     return each.hash == hash && std::ranges::find(roles, each.role) != roles.end();

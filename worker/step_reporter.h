@@ -39,6 +39,7 @@ class StepReporter {
   void checkpointed(std::int64_t step, double seconds) { remaining_.add_checkpoint(step, seconds); }
 
   void evaluation(std::int64_t step, const VerificationResult& result);
+  void evaluation(std::int64_t step, const RetrievalResult& result);
   void checkpoint(const std::vector<CheckpointEvent>& events);
   /// All workers have the state after this step in memory; 0: none yet.
   void in_memory(std::int64_t step);

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "common/config/no_network.h"
 #include "common/error.h"
 #include "common/files/safetensors.h"
+#include "common/machine/cores.h"
 #include "model/files/export_model.h"
 #include "model/files/torch_writer.h"
 #include "worker/checkpoint/checkpoint_format.h"
@@ -23,7 +25,7 @@ namespace {
 constexpr const char* kModel = "backbone.safetensors";
 
 void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
-  if (s.verification_sets.empty()) return;
+  if (s.evaluation_sets.empty()) return;
   const TimePoint start = Clock::now();
   // Without sync_bn each worker has the running statistics of its own batches. The model that is
   // written has those of rank 0, so these are evaluated. Training itself never reads them.
@@ -32,14 +34,17 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
   const EmbedOptions options{.batch = s.job.batch_size,
                              .height = s.dataset->info().height,
                              .width = s.dataset->info().width,
-                             .embedding_size = s.job.embedding_size};
-  for (const VerificationSet& set : s.verification_sets) {
-    try {
-      reporter.evaluation(
-          step, s.phase("evaluate", [&] { return evaluate(set, s.host_comm(), embed, options); }));
-    } catch (const InputError& error) {
-      throw DataFailed(error.what(), true);  // all workers find the same
-    }
+                             .embedding_size = s.job.embedding_size,
+                             .threads = threads_of_worker(1)};
+  const auto evaluate_one = [&](const auto& set) {
+    reporter.evaluation(
+        step, s.phase("evaluate", [&] { return evaluate(set, s.host_comm(), embed, options); }));
+  };
+  try {
+    std::ranges::for_each(s.evaluation_sets.verification, evaluate_one);
+    std::ranges::for_each(s.evaluation_sets.retrieval, evaluate_one);
+  } catch (const InputError& error) {
+    throw DataFailed(error.what(), true);  // all workers find the same
   }
   reporter.evaluated(seconds_since(start));
 }

@@ -102,7 +102,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   memory = expect_to_fit(planned(), ops->on_host() ? there : memory_of_gpu(*ops));
   check_job(planned());
   warn();
-  check_verification_sets(options.doing);
+  check_evaluation_sets(options.doing);
   tell(options, "reserving memory");
   ops->reserve(reserved_bytes(memory));
   plan = plan_steps(job, membership.world_size, job.num_image, untrained(job, options));
@@ -198,8 +198,7 @@ void TrainingSession::compare_hosts_of_job(const SessionOptions& options) {
   if (membership.local_world_size == membership.world_size) return;  // one host
   tell(options, "comparing the data of all hosts");
   hosts = gather_texts(*input_comm, host_of(options));
-  const auto warnings =
-      compare_hosts(*input_comm, hosts, facts_of_host(*dataset, verification_sets));
+  const auto warnings = compare_hosts(*input_comm, hosts, facts_of_host(*dataset, evaluation_sets));
   for (const std::string& warning : warnings) spdlog::warn("{}", warning);
 }
 
@@ -231,10 +230,7 @@ void TrainingSession::open_data(std::vector<std::filesystem::path> staged, const
   if (membership.rank == 0) {
     for (FileBrief& brief : dataset->briefs()) data.push_back(std::move(brief.holds));
   }
-  for (const auto& bin : find_verification_bins(job.val_targets, job.rec)) {
-    if (doing) doing("reading verification set " + bin.string());
-    verification_sets.push_back(read_verification_bin(bin));
-  }
+  evaluation_sets = open_evaluation_sets(job.val_targets, job.rec, dataset->info().height, doing);
 }
 
 /// Once for all workers: they have the same data.
@@ -248,12 +244,16 @@ void TrainingSession::warn() const {
 }
 
 /// Each worker those images that it will embed.
-void TrainingSession::check_verification_sets(const Doing& doing) const {
-  for (const VerificationSet& set : verification_sets) {
-    const auto images = static_cast<std::int64_t>(set.images.size());
-    check_verification_set(set, shard_of(images, membership.rank, membership.world_size),
-                           {.height = dataset->info().height, .width = dataset->info().width},
-                           doing);
+void TrainingSession::check_evaluation_sets(const Doing& doing) const {
+  const EmbedOptions size{.height = dataset->info().height, .width = dataset->info().width};
+  const auto mine = [&](const auto& images) {
+    return shard_of(std::ssize(images), membership.rank, membership.world_size);
+  };
+  for (const VerificationSet& set : evaluation_sets.verification) {
+    check_verification_set(set, mine(set.images), size, doing);
+  }
+  for (const RetrievalSet& set : evaluation_sets.retrieval) {
+    check_retrieval_set(set, mine(set.labels), size, doing);
   }
 }
 
@@ -261,7 +261,7 @@ PlannedJob TrainingSession::planned() const {
   PlannedJob planned{.job = job,
                      .world_size = membership.world_size,
                      .threads = threads_of_worker(1),
-                     .data = planned_data(*dataset, verification_sets),
+                     .data = planned_data(*dataset, evaluation_sets),
                      .gpu = !ops->on_host(),
                      .host_bytes = host_bytes};
   if (!threads.empty() && !planned.gpu) {
@@ -313,7 +313,7 @@ void TrainingSession::make_model() {
   if (ops->activation_type() == DType::kFloat16) loss_scale = LossScale::dynamic();
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
-  if (!verification_sets.empty()) {
+  if (!evaluation_sets.empty()) {
     evaluated_images = OwnedTensor(*ops, batch().shape, DType::kUInt8);
   }
   const StepShapes shapes(job, membership.world_size);

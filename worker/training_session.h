@@ -92,7 +92,7 @@ struct TrainingSession {
   std::list<AbortSwitch::Guard> abort_guards;  ///< of the Comms above
   std::unique_ptr<OutputLock> output_lock;     ///< rank 0's; null on the others
   std::unique_ptr<Dataset> dataset;
-  std::vector<VerificationSet> verification_sets;
+  EvaluationSets evaluation_sets;
   StepPlan plan;
   bool loaded_from_disk = false;  ///< plan.start is that of a checkpoint in the output folder
   std::unique_ptr<Backbone> backbone;
@@ -135,7 +135,7 @@ struct TrainingSession {
   /// `staged`: what is opened in place of job.rec.
   void open_data(std::vector<std::filesystem::path> staged, const Doing& doing);
   void warn() const;
-  void check_verification_sets(const Doing& doing) const;
+  void check_evaluation_sets(const Doing& doing) const;
   void agree_on_checkpoints();
   void decide_threads(const SessionOptions& options);
   void make_model();

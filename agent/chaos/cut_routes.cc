@@ -19,10 +19,10 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-// Says in the routing table who has made a route. Linux leaves the numbers from 4 on to programs,
-// and iproute2 knows none with this one.
+// Protocol number in the routing table, which identifies our routes. Linux reserves numbers above
+// 3 for user programs, and iproute2 has no name for this one.
 constexpr unsigned char kMaker = 112;
-// An IPv6 route to the same address has 256 or 1024. An IPv4 route has 0, the most preferred.
+// Metric. Other IPv6 routes have 256 or 1024. IPv4 routes have 0, the most preferred.
 constexpr std::uint32_t kPreferredV6 = 1;
 constexpr const char* kNobody = "192.0.2.1";  // an address for documentation (RFC 5737)
 
@@ -62,7 +62,7 @@ std::string message_of(const ip::address& address, unsigned short type, unsigned
 
 int open_netlink() noexcept { return ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); }
 
-/// Returns the kernel's answer: 0 or an errno. Async-signal-safe.
+/// Returns the kernel's reply: 0 or an errno. Async-signal-safe.
 int ask(int fd, std::string_view message) noexcept {
   if (::send(fd, message.data(), message.size(), 0) < 0) return errno;
   alignas(nlmsghdr) std::array<char, 1024> answer;
@@ -75,7 +75,7 @@ int ask(int fd, std::string_view message) noexcept {
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-/// Of routes that this program has made: the kernel's list of them, turned into removals.
+/// Returns the removal messages for all routes that this program has added.
 std::vector<std::string> removals_of_all(int fd, unsigned char family) {
   std::string request(NLMSG_LENGTH(sizeof(rtmsg)), '\0');
   nlmsghdr head{};
@@ -94,7 +94,7 @@ std::vector<std::string> removals_of_all(int fd, unsigned char family) {
     if (left <= 0) return removals;
     const auto* each = reinterpret_cast<const nlmsghdr*>(answer.data());
     for (; NLMSG_OK(each, left); each = NLMSG_NEXT(each, left)) {
-      if (each->nlmsg_type != RTM_NEWROUTE) return removals;  // the end, or an error
+      if (each->nlmsg_type != RTM_NEWROUTE) return removals;  // end of the list, or an error
       const auto* route = static_cast<const rtmsg*>(NLMSG_DATA(each));
       if (route->rtm_protocol != kMaker || route->rtm_type != RTN_UNREACHABLE) continue;
       std::string removal(reinterpret_cast<const char*>(each), each->nlmsg_len);
@@ -146,7 +146,7 @@ void CutRoutes::remove() const noexcept {
 std::string CutRoutes::obstacle() {
   const int fd = open_netlink();
   if (fd < 0) return "no netlink socket can be opened: " + reason(errno);
-  // There is no such route: whoever may change routes is told so.
+  // Deleting a route that does not exist fails with ESRCH if this process may change routes.
   const int error = ask(fd, message_of(ip::make_address(kNobody), RTM_DELROUTE, 0));
   ::close(fd);
   if (error == 0 || error == ESRCH) return {};
@@ -161,7 +161,7 @@ void CutRoutes::remove_all() noexcept {
     for (const unsigned char family : {AF_INET, AF_INET6}) {
       for (const std::string& removal : removals_of_all(fd, family)) ask(fd, removal);
     }
-  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): they stay, as without this
+  } catch (const std::bad_alloc&) {  // the routes stay
   }
   ::close(fd);
 }

@@ -1,4 +1,4 @@
-// Routes that make addresses unreachable for this host: how a partition is made.
+// Creates a network partition with routes that make addresses unreachable.
 #pragma once
 
 #include <sys/types.h>
@@ -9,30 +9,30 @@
 
 namespace pfc {
 
-/// The kernel's messages that add and remove a route to each of some addresses, of the kind that
-/// says "No route to host". Connections that are open stay so, and nothing goes out on them. Made
-/// beforehand, so that sending them takes no memory: remove() may be called after a fork.
+/// Netlink messages that add and remove an unreachable route ("No route to host") to each of some
+/// addresses. Open connections stay open, but can send nothing. The messages are built in the
+/// constructor, so remove() allocates nothing and may be called after fork().
 class CutRoutes {
  public:
-  /// Addresses are IPv4 or IPv6; others, and those of this machine's loopback, are left out.
+  /// Ignores loopback addresses and anything that is not an IPv4 or IPv6 address.
   explicit CutRoutes(const std::vector<std::string>& addresses);
 
   [[nodiscard]] std::size_t count() const { return additions_.size(); }
-  /// Throws std::runtime_error that names the address, and has added none then.
+  /// Throws std::runtime_error that names the address; then no route stays.
   void add() const;
-  /// Those that are there, whatever fails. Async-signal-safe.
+  /// Removes all routes and ignores errors. Async-signal-safe.
   void remove() const noexcept;
 
-  /// Why this process may not change routes; empty: it may.
+  /// Returns why this process may not change routes; empty if it may.
   static std::string obstacle();
-  /// Removes the routes of an earlier process, which was killed together with what would have
-  /// removed them. Does nothing where that is not allowed.
+  /// Removes the routes of an earlier process that was killed before it could remove them. Does
+  /// nothing without permission.
   static void remove_all() noexcept;
 
  private:
   std::vector<std::string> addresses_;
   std::vector<std::string> additions_;  ///< by address
-  std::vector<std::string> removals_;   ///< likewise
+  std::vector<std::string> removals_;   ///< by address
 };
 
 }  // namespace pfc

@@ -55,8 +55,8 @@ std::string Faults::obstacle(const proto::Fault& fault) const {
   }
 }
 
-/// A host that is cut off from the coordinator cannot tell any more how that went: so it is tried
-/// for a moment before.
+/// Tries the partition for a moment, because a host that is cut off from the coordinator could not
+/// report a failure.
 std::string Faults::try_to_cut(const proto::Fault& fault) {
   try {
     const Partition attempt({fault.addresses().begin(), fault.addresses().end()},
@@ -134,7 +134,7 @@ void Faults::after(milliseconds delay, std::function<void()> then) {
   const auto timer = timers_.try_emplace(number, loop_, delay).first;
   timer->second.async_wait(
       [this, number, then = std::move(then)](const boost::system::error_code& error) {
-        // A timer that was removed just when its time had come is not told so.
+        // A timer that is erased after it has expired still calls its handler without an error.
         if (!error && timers_.erase(number) > 0) then();
       });
 }

@@ -20,14 +20,14 @@ namespace {
 
 std::int64_t now_ms() {
   timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);  // also while the machine sleeps
+  clock_gettime(CLOCK_BOOTTIME, &now);  // also counts while the machine sleeps
   return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
 }
 
-/// Runs in the child, after a fork of a program that has threads: only async-signal-safe calls, and
-/// no allocation.
+/// Runs in the child after fork() of a multi-threaded program: only async-signal-safe calls, no
+/// allocation.
 [[noreturn]] void heal_later(const CutRoutes& routes, int fd, std::int64_t deadline) {
-  setsid();  // neither a terminal's Ctrl-C nor the end of the agent's group is for it
+  setsid();  // protects from a terminal's Ctrl-C and from signals to the agent's group
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
   prctl(PR_SET_NAME, "pfc-agent-heal");
   dup2(fd, STDIN_FILENO);
@@ -37,7 +37,7 @@ std::int64_t now_ms() {
     const int wait = static_cast<int>(std::min<std::int64_t>(left, INT_MAX));
     if (poll(&told, 1, wait) <= 0) continue;
     if ((told.revents & POLLIN) != 0) break;
-    told.fd = -1;  // the agent was killed: its host stays cut off as long as it was to be
+    told.fd = -1;  // the agent was killed: keep the partition until its deadline
   }
   routes.remove();
   _exit(0);
@@ -76,7 +76,7 @@ Partition::~Partition() {
   close(fd_);
   while (waitpid(healer_, nullptr, 0) < 0 && errno == EINTR) {
   }
-  routes_.remove();  // where the healer itself was killed
+  routes_.remove();  // in case the healer was killed
 }
 
 }  // namespace pfc

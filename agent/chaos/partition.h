@@ -1,4 +1,4 @@
-// A host that is cut off from others for a while.
+// A temporary network partition of this host.
 #pragma once
 
 #include <sys/types.h>
@@ -11,24 +11,24 @@
 
 namespace pfc {
 
-/// Cuts this host off when it is made. A process of its own, which outlives this one however that
-/// ends, mends it when the time is over. One thread at a time.
+/// Cuts this host off on construction. A child process, which survives this one, removes the
+/// routes at the deadline. Not thread-safe.
 class Partition {
  public:
-  /// Throws std::runtime_error: no process is left, or routes cannot be added.
+  /// Throws std::runtime_error if the child cannot be started or routes cannot be added.
   Partition(const std::vector<std::string>& addresses, std::chrono::milliseconds lasts);
-  /// Mends it now, and waits until that is done.
+  /// Removes the routes and waits until that is done.
   ~Partition();
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
 
-  /// Of that process.
+  /// Returns the pid of the child.
   [[nodiscard]] pid_t healer() const { return healer_; }
 
  private:
   const CutRoutes routes_;
   pid_t healer_ = -1;
-  int fd_ = -1;  ///< a byte tells the healer not to wait any longer
+  int fd_ = -1;  ///< write end of a pipe; a byte makes the healer act now
 };
 
 }  // namespace pfc

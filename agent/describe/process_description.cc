@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostThreads = 4;  // besides the first one
-constexpr std::size_t kMostFrames = 6;   // of a stack within the kernel
+constexpr std::size_t kMostThreads = 4;  // besides the main thread
+constexpr std::size_t kMostFrames = 6;   // of a kernel stack
 constexpr std::size_t kLongestName = 200;
 
 std::string read_proc_file(const fs::path& path) {
@@ -29,14 +29,14 @@ std::string read_proc_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A call of the kernel, and whether its first argument is an open file.
+/// A system call, and whether its first argument is a file descriptor.
 struct Call {
   long number;
   const char* name;
   bool of_file;
 };
 
-// Those that a worker may be stuck in. Any other one is told by its number.
+// System calls in which a worker may be stuck. Others are reported by number.
 constexpr std::array kCalls{
     Call{SYS_read, "read", true},
     Call{SYS_pread64, "pread64", true},
@@ -73,17 +73,16 @@ constexpr std::array kCalls{
 #endif
 };
 
-/// One thread of the process.
 struct Thread {
   fs::path folder;
   std::string id;
   char state = '?';
-  std::string call;        // "read of /data/train.rec"; empty: not in the kernel, or not to be seen
-  bool of_a_file = false;  // that call works on files
-  std::string waits;       // the kernel's function; empty: it does not wait
+  std::string call;        // "read of /data/train.rec"; empty: none, or not readable
+  bool of_a_file = false;  // the call works on files
+  std::string waits;       // kernel function that it waits in; empty: not waiting
 };
 
-/// The letter after the name, which may itself have brackets.
+/// Returns the letter after the name. The name may itself contain brackets.
 char state_in(const std::string& stat) {
   const std::size_t end = stat.rfind(')');
   return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
@@ -113,7 +112,7 @@ std::string state_text(char state) {
   return std::string("state ") + state + " (" + meaning(state) + ")";
 }
 
-/// Fills in what it waits for. "0 0x3 0x7f... " is read of file 3; "running" and "-1 ..." are none.
+/// Sets the system call. "0 0x3 0x7f... " is read of file 3; "running" and "-1 ..." are none.
 void add_call(Thread& thread, const fs::path& process) {
   std::istringstream text(read_proc_file(thread.folder / "syscall"));
   long number = -1;
@@ -152,7 +151,7 @@ std::string doing(const Thread& thread) {
   return thread.state == 'R' ? "computes" : state_text(thread.state);
 }
 
-/// The innermost functions of a thread that only the kernel can free; root alone may read them.
+/// Returns the innermost kernel functions of a thread in state D. Only root can read them.
 std::string kernel_stack(const Thread& thread) {
   if (thread.state != 'D') return {};
   std::istringstream lines(read_proc_file(thread.folder / "stack"));
@@ -175,7 +174,7 @@ std::string other_text(const Thread& thread) {
   return text;
 }
 
-/// Where the whole process is stopped, so is every thread.
+/// Returns whether this thread, more than the first one, may block the process.
 bool may_hold_up(const Thread& thread, const Thread& first) {
   const bool stopped = thread.state == 'T' || thread.state == 't';
   return thread.state == 'D' || thread.of_a_file || (stopped && first.state != thread.state);

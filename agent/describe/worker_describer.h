@@ -1,4 +1,4 @@
-// Tells what a worker does, and lets it write its stack first.
+// Describes what a worker is doing, after letting it write its stack.
 #pragma once
 
 #include <sys/types.h>
@@ -18,14 +18,14 @@ class WorkerDescriber {
 
   explicit WorkerDescriber(boost::asio::io_context& loop) : loop_(loop) {}
 
-  /// Asks the worker to write its stack to stderr (SIGUSR1), where it can. `answer` gets
-  /// describe_process() of this moment: after half a second, in which the stack comes as all output
-  /// does, or at once where the worker writes none. It is not called once this object is gone.
+  /// Asks the worker to write its stack to stderr (SIGUSR1), if it handles that signal. Calls
+  /// `answer` with describe_process() as of now: after 500 ms, so that the stack arrives first, or
+  /// immediately if there is none. Never calls it after this object's end.
   void describe(pid_t pid, const Answer& answer);
 
  private:
   boost::asio::io_context& loop_;
-  std::list<boost::asio::steady_timer> stacks_;  ///< of workers that write theirs
+  std::list<boost::asio::steady_timer> stacks_;  ///< one for each worker that is writing its stack
 };
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Answers a request for a piece of a worker's log.
+// Replies to a request for a piece of a worker's log.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// `logs`: null where the agent keeps none. `send` gets the answer once, on the loop: a piece of at
-/// most 256 KiB, or what is wrong.
+/// `logs` is null if the agent stores none. Calls `send` once, on the loop, with up to 256 KiB of
+/// text or with the problem.
 void reply_with_log(WorkerLogs* logs, const proto::ReadLog& wanted, boost::asio::io_context& loop,
                     std::function<void(proto::AgentMessage)> send);
 

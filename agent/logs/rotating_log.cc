@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
   throw StorageError(path.string() + ": cannot be " + what + ": " + file_error_text(errno));
 }
 
-/// The N of PATH.N; 0 where it is no such file.
+/// Returns the N of PATH.N; 0 if the name has another form.
 std::int64_t number_of(const std::string& name, const std::string& log) {
   if (!name.starts_with(log + ".")) return 0;
   std::int64_t number = 0;
@@ -39,7 +39,7 @@ fs::path part_path(const fs::path& path, std::int64_t part) {
   return path.string() + "." + std::to_string(part);
 }
 
-/// The place that lies so many bytes before the end, or at the begin of the part before the newest.
+/// Returns the position `bytes` before the end, within the two newest parts.
 std::pair<std::int64_t, std::int64_t> place_before_end(
     const std::map<std::int64_t, fs::path>& parts, std::int64_t bytes) {
   const auto size_of = [](const fs::path& file) {
@@ -56,7 +56,7 @@ std::pair<std::int64_t, std::int64_t> place_before_end(
   return {part->first, std::max<std::int64_t>(size_of(part->second) - (bytes - newest), 0)};
 }
 
-/// Returns the part and the offset where the last `lines` lines begin. An unfinished last line
+/// Returns the part and offset at which the last `lines` lines begin. An unfinished last line
 /// counts as a line.
 std::pair<std::int64_t, std::int64_t> place_of_last_lines(
     const std::map<std::int64_t, fs::path>& parts, std::int64_t lines) {
@@ -104,7 +104,7 @@ void RotatingLog::open() {
 }
 
 void RotatingLog::write(std::string_view text) {
-  if (fd_ < 0) open();  // the last time it could not be
+  if (fd_ < 0) open();  // the last attempt to open it failed
   if (size_ > 0 && size_ + text.size() > limits_.part_bytes) begin_part();
   while (!text.empty()) {
     const ssize_t written = ::write(fd_, text.data(), text.size());
@@ -137,7 +137,7 @@ LogPiece read_log(const fs::path& path, std::int64_t part, std::int64_t offset, 
   }
   auto place = parts.lower_bound(part);
   LogPiece piece{.text = {}, .part = part, .offset = std::max<std::int64_t>(offset, 0)};
-  if (place == parts.end()) return piece;  // as new as the next part
+  if (place == parts.end()) return piece;  // the requested part does not exist yet
   if (place->first != part) {
     piece.skipped = part > 0;
     piece.part = place->first;

@@ -1,4 +1,4 @@
-// The log of one worker: a file that is renamed when it is full, and the parts that it leaves.
+// Log of one worker, in parts: a file is renamed when it is full.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,26 @@
 namespace pfc {
 
 struct LogLimits {
-  std::uint64_t part_bytes = std::uint64_t{10} << 20;  ///< of one file
-  int parts = 5;                                       ///< of one worker, the newest with them
+  std::uint64_t part_bytes = std::uint64_t{10} << 20;  ///< per part
+  int parts = 5;                                       ///< per worker, including the newest
   int jobs = 20;                                       ///< whose logs are kept
 };
 
-/// The number of each part of a log, and its file. The newest one is `path` itself; those before it
-/// are PATH.1, PATH.2 and so on, of which the last is the newest. Empty where there is no log.
+/// Returns the log's files by part number. The newest is `path`; older parts are PATH.1, PATH.2
+/// and so on, in order of age, oldest first. Empty if there is no log.
 std::map<std::int64_t, std::filesystem::path> parts_of_log(const std::filesystem::path& path);
 
 /// Not thread-safe.
 class RotatingLog {
  public:
-  /// Goes on with a log that is there. Throws StorageError that names the file and the reason.
+  /// Opens or creates the log. Throws StorageError that names the file and the reason.
   RotatingLog(std::filesystem::path path, const LogLimits& limits);
   ~RotatingLog();
   RotatingLog(const RotatingLog&) = delete;
   RotatingLog& operator=(const RotatingLog&) = delete;
 
-  /// Adds text. Begins another part first where this one would become too large, and removes the
-  /// oldest one then. Throws StorageError likewise.
+  /// Appends text. If the part would become too large, starts a new part first and removes the
+  /// oldest one. Throws StorageError as the constructor does.
   void write(std::string_view text);
 
  private:
@@ -43,20 +43,20 @@ class RotatingLog {
   std::uint64_t size_ = 0;
 };
 
-/// A place in a log, and a piece of it.
+/// A piece of a log, and the position after it.
 struct LogPiece {
-  std::string text;         ///< empty: there is nothing more yet
-  std::int64_t part = 0;    ///< of what follows
-  std::int64_t offset = 0;  ///< likewise
-  bool skipped = false;     ///< the part that was asked for has been removed
+  std::string text;         ///< empty: nothing new yet
+  std::int64_t part = 0;    ///< position after the text
+  std::int64_t offset = 0;  ///< position after the text
+  bool skipped = false;     ///< the requested part has been removed
 };
 
-/// Value of `part` in read_log(): `offset` is a number of lines, counted from the end of the log.
+/// Value of `part` in read_log(): `offset` is a number of lines before the end of the log.
 inline constexpr std::int64_t kLogLines = -2;
 
-/// Reads at most `most` bytes from this place on; part 0 is the oldest that there is, and part -1
-/// is the end, of which `offset` is the distance; at most two parts are gone back. Throws
-/// InputError where there is no such log, and StorageError where it cannot be read.
+/// Reads up to `most` bytes from this position. Part 0 is the oldest. With part -1, `offset` is a
+/// distance from the end, and reaches back at most into the second newest part. Throws InputError
+/// if there is no such log, and StorageError if it cannot be read.
 LogPiece read_log(const std::filesystem::path& path, std::int64_t part, std::int64_t offset,
                   std::size_t most);
 

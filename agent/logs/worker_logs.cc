@@ -32,7 +32,7 @@ bool is_id(const std::string& job) {
          job.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz") == job.npos;
 }
 
-/// A job's id becomes the name of a folder, and comes from another program.
+/// Job ids come from another program and become folder names.
 void check_id(const std::string& job) {
   if (!is_id(job)) throw InputError("this is no job's id");
 }
@@ -42,7 +42,7 @@ std::string folder_variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// In each job's folder that pfc has made.
+/// Marks the job folders that pfc has created.
 constexpr const char* kMarker = ".pfc-logs";
 constexpr const char* kMarkerText =
     "pfc-agent keeps the logs of one job here. It deletes this folder when it has the logs of 20\n"
@@ -61,14 +61,14 @@ bool is_log_name(const std::string& name) {
          (part.size() > 1 && part[0] == '.' && part.find_first_not_of(kDigits, 1) == part.npos);
 }
 
-/// Whether this program has made the folder.
+/// Returns whether pfc has created this folder.
 bool is_own(const fs::directory_entry& folder) {
   std::error_code error;
   return folder.is_directory(error) && !folder.is_symlink(error) &&
          is_id(folder.path().filename().string()) && fs::exists(folder.path() / kMarker, error);
 }
 
-/// The lock that keeps a folder from being removed, or -1.
+/// Locks a folder against removal. Returns the descriptor, or -1.
 int lock_folder(const fs::path& folder, int how) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || ::flock(fd, how | LOCK_NB) == 0) return fd;
@@ -116,7 +116,7 @@ void WorkerLogs::add(const std::string& job, Rank rank, std::string lines) {
 void WorkerLogs::write(const std::string& job, Rank rank, const std::string& lines) {
   try {
     if (job != job_) begin_job(job);
-    if (lock_ < 0) return;  // its folder cannot be made
+    if (lock_ < 0) return;  // the folder could not be created
     auto& file = files_[rank];
     if (!file) file = std::make_unique<RotatingLog>(path_of(job, rank), limits_);
     if (const std::size_t dropped = dropped_bytes_.exchange(0); dropped > 0) {
@@ -141,7 +141,7 @@ void WorkerLogs::begin_job(const std::string& job) {
   check_id(job);
   std::error_code error;
   bool made = false;
-  // Perhaps below the folder with the agent's key, which others may not enter.
+  // The folder may be in the state directory with the agent's key, which is private.
   if (!fs::exists(folder_, error)) make_own_folder(folder_, "--log-dir");
   if (fs::create_directory(folder_ / job, error)) {
     fs::permissions(folder_ / job, fs::perms::owner_all, error);
@@ -176,10 +176,10 @@ void WorkerLogs::remove_old_jobs() {
       jobs.emplace_back(entry.last_write_time(error), entry.path());
     }
   }
-  std::ranges::sort(jobs, std::greater{});  // the newest first
+  std::ranges::sort(jobs, std::greater{});  // newest first
   for (std::size_t i = static_cast<std::size_t>(limits_.jobs); i < jobs.size(); ++i) {
     const int lock = lock_folder(jobs[i].second, LOCK_EX);
-    if (lock < 0) continue;  // another agent's
+    if (lock < 0) continue;  // another agent uses it
     try {
       remove_own_folder(jobs[i].second, is_log_name, kMarker);
     } catch (const StorageError& problem) {

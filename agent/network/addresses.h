@@ -1,4 +1,4 @@
-// The addresses by which other hosts may reach this one.
+// Lists the addresses at which other hosts may reach this one.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace pfc {
 
-inline constexpr int kMostAddresses = 16;            ///< that one host tells
-inline constexpr int kMostAddressesOfInterface = 4;  ///< of them
+inline constexpr int kMostAddresses = 16;            ///< per host
+inline constexpr int kMostAddressesOfInterface = 4;  ///< per interface
 
-/// Those of the interfaces that are up, in the kernel's order, without those that only this machine
-/// or the next cable knows: loopback, link-local. A host that has no other tells these too, but
-/// never an IPv6 link-local address, which means nothing without its interface.
+/// Returns the addresses of the interfaces that are up, in the kernel's order. Loopback and
+/// link-local addresses are included only if there are no others. IPv6 link-local addresses are
+/// never included, because they need an interface.
 std::vector<proto::NetworkAddress> network_addresses();
 
 }  // namespace pfc

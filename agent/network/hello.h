@@ -1,9 +1,8 @@
-// How two agents prove to each other, on a connection of a measurement, that both take part in it.
+// Mutual authentication of two agents on a connection of a network measurement.
 //
-// The one that connects sends a hello, the other one answers. Both hold a code that only somebody
-// who knows the measurement's secret can make (HMAC-SHA256), over a number that is drawn for this
-// connection. So a stranger's connection is worth nothing, and a program of another host that
-// listens at the address is not taken for the host that was meant.
+// The connecting agent sends a hello, and the other replies. Both messages contain an HMAC-SHA256
+// over a nonce, with the measurement's secret as its key. So connections from strangers are
+// ignored, and another program that listens at the address is not mistaken for the intended host.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +14,21 @@
 namespace pfc {
 
 struct Hello {
-  std::int32_t to_host = 0;  ///< the number of the host that is meant
-  bool transfer = false;     ///< bytes follow, whose speed the other one measures
+  std::int32_t to_host = 0;  ///< number of the intended host
+  bool transfer = false;     ///< data follows, whose speed the receiver measures
 };
 
 inline constexpr std::size_t kHelloBytes = 8 + 16 + 4 + 1 + 32;
 inline constexpr std::size_t kAnswerBytes = 32;
 
-/// kHelloBytes, each time others.
+/// Returns kHelloBytes with a new nonce.
 std::string make_hello(std::string_view secret, const Hello& hello);
-/// Empty unless whoever has made it knows the secret.
+/// Returns nothing unless the sender knows the secret.
 std::optional<Hello> read_hello(std::string_view secret, std::string_view bytes);
-/// kAnswerBytes: what the host that was meant replies to this hello.
+/// Returns the intended host's reply to this hello (kAnswerBytes).
 std::string answer_to(std::string_view secret, std::string_view hello);
 
-/// Whether two codes are equal, in a time that does not tell where they differ.
+/// Compares two codes in constant time.
 bool same_code(std::string_view a, std::string_view b);
 
 }  // namespace pfc

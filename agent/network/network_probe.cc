@@ -10,7 +10,7 @@ namespace pfc {
 
 struct NetworkProbe::Reported {
   std::mutex mutex;
-  std::optional<proto::NetworkReport> report;  // guarded by mutex; empty: the step is under way
+  std::optional<proto::NetworkReport> report;  // guarded by mutex; empty: the step is not finished
 };
 
 void NetworkProbe::step(const proto::NetworkStep& step) {
@@ -43,7 +43,7 @@ void NetworkProbe::begin(const proto::NetworkStep& step) {
           for (proto::NetworkResult& result : results) *report.add_results() = std::move(result);
           tell(std::move(report));
         });
-  } catch (const std::exception& error) {  // no descriptor, port or thread is left
+  } catch (const std::exception& error) {  // no descriptor, port or thread available
     report.set_problem(text_of(error));
     tell(std::move(report));
   }

@@ -1,4 +1,4 @@
-// The part of an agent in the measurement of the network between the hosts (docs/network.md).
+// The agent's part of the network measurement (docs/network.md).
 #pragma once
 
 #include <functional>
@@ -11,19 +11,19 @@
 
 namespace pfc {
 
-/// Used on one thread, apart from the report. It listens from the first step of a measurement to
-/// its end or to the begin of another one, and at most as long as a ProbeListener does.
+/// Used on one thread, except for reports. Listens from the first step of a measurement until its
+/// end or the start of another, but no longer than ProbeListener::kOpen.
 class NetworkProbe {
  public:
-  /// Takes a step's report, on any thread.
+  /// Receives a step's report, on any thread.
   using Report = std::function<void(const proto::NetworkReport&)>;
 
   explicit NetworkProbe(Report report) : report_(std::move(report)) {}
 
-  /// Does what the coordinator asks for. A step that is under way already goes on; one that has
-  /// been reported is reported again.
+  /// Executes a step. If the step is already running, does nothing. If it is finished, sends its
+  /// report again.
   void step(const proto::NetworkStep& step);
-  /// Stops to listen. No report comes afterwards.
+  /// Stops listening. No report follows.
   void end();
 
  private:
@@ -31,9 +31,9 @@ class NetworkProbe {
 
   struct Reported;
   const Report report_;
-  std::string measurement_;             // that is under way; empty: none is
-  int number_ = 0;                      // of its last step
-  std::shared_ptr<Reported> reported_;  // shared with the thread of the tests
+  std::string measurement_;             // current measurement; empty: none
+  int number_ = 0;                      // of the last step
+  std::shared_ptr<Reported> reported_;  // shared with the test thread
   std::unique_ptr<ProbeListener> listener_;
   std::unique_ptr<NetworkTests> tests_;
 };

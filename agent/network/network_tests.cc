@@ -19,7 +19,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::milliseconds;
 
-/// What is sent in a transfer, again and again.
+/// Data sent repeatedly in a transfer.
 const std::array<char, std::size_t{256} << 10> kPayload{};
 
 tcp::endpoint endpoint(const std::string& address, int port) {
@@ -47,7 +47,7 @@ class NetworkTests::Attempt : public std::enable_shared_from_this<Attempt> {
     });
   }
 
-  /// Ends without an answer.
+  /// Ends with a timeout error.
   void give_up() { fail(std::generic_category().message(ETIMEDOUT)); }
 
  private:
@@ -169,7 +169,7 @@ void NetworkTests::ended(std::size_t number, proto::NetworkResult result) {
   results_[number] = std::move(result);
   ended_ += 1;
   if (finished_) return;
-  // Not from here: an attempt that fails at once would start the next one deep in its own call.
+  // Posted, because attempts that fail immediately would otherwise recurse.
   asio::post(loop_, [this] { start_more(); });
 }
 

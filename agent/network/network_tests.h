@@ -1,4 +1,4 @@
-// The connections that this host tries in one step of a measurement.
+// Runs the connection tests of one measurement step.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -14,20 +14,20 @@
 
 namespace pfc {
 
-/// Tries the step's tests on a thread of its own, each from the address and to the address that it
-/// names, when it is to begin, and at most kAtOnce at the same time. A test has failed that takes
-/// longer than kPatience, or kTransferPatience, or has not ended within the step's limit.
+/// Runs the tests on its own thread. Each test starts at its time and connects from and to the
+/// given addresses. At most kAtOnce run at the same time. A test fails if it takes longer than
+/// kPatience (transfers: kTransferPatience), or is not finished at the step's limit.
 class NetworkTests {
  public:
   static constexpr std::size_t kAtOnce = 512;
-  /// Longer than the second after which TCP sends a lost packet of a new connection again.
+  /// More than 1 s, after which TCP retransmits a lost SYN.
   static constexpr std::chrono::milliseconds kPatience{1'500};
   static constexpr std::chrono::milliseconds kTransferPatience{2'500};
 
   using Done = std::function<void(std::vector<proto::NetworkResult>)>;
 
-  /// `done` is called once, on that thread, unless this object has been destroyed before. Throws
-  /// std::system_error without a thread.
+  /// Calls `done` once, on that thread, unless this object is destroyed first. Throws
+  /// std::system_error if the thread cannot start.
   NetworkTests(std::string secret, const proto::NetworkStep& step, Done done);
   ~NetworkTests();
   NetworkTests(const NetworkTests&) = delete;
@@ -51,7 +51,7 @@ class NetworkTests {
   std::size_t started_ = 0;
   std::size_t ended_ = 0;
   bool finished_ = false;
-  std::thread thread_;  // last: it uses what is above
+  std::thread thread_;  // last: uses the members above
 };
 
 }  // namespace pfc

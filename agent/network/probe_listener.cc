@@ -32,7 +32,6 @@ std::string in_bytes(std::uint64_t number) {
 
 }  // namespace
 
-/// One connection.
 class ProbeListener::Visitor : public std::enable_shared_from_this<Visitor> {
  public:
   Visitor(const ProbeListener& listener, tcp::socket socket)
@@ -92,7 +91,7 @@ class ProbeListener::Visitor : public std::enable_shared_from_this<Visitor> {
                        });
   }
 
-  /// The kernel drops the bytes without a copy, and says how many there were (tcp(7), MSG_TRUNC).
+  /// The kernel discards the bytes without copying and returns their number (tcp(7), MSG_TRUNC).
   void take() {
     const ssize_t taken =
         ::recv(socket_.native_handle(), nullptr, kMostAtOnce, MSG_TRUNC | MSG_DONTWAIT);
@@ -117,7 +116,7 @@ class ProbeListener::Visitor : public std::enable_shared_from_this<Visitor> {
     moment_.expires_after(kCounted);
     moment_.async_wait([self = shared_from_this(), before, since](const error_code& error) {
       if (error) return;
-      // Over a very slow network all may have come in the first moments.
+      // On a very slow network all bytes may have arrived during the warm-up.
       const bool slow = self->bytes_ == before;
       const auto bits = 8.0 * static_cast<double>(self->bytes_ - (slow ? 0 : before));
       const double speed = bits / seconds_since(slow ? self->begin_ : since);
@@ -171,7 +170,7 @@ void ProbeListener::accept() {
       admit(std::move(socket));
       return accept();
     }
-    pause_.expires_after(kAcceptPause);  // no descriptor is left, most likely
+    pause_.expires_after(kAcceptPause);  // probably out of file descriptors
     pause_.async_wait([this](const error_code& cancelled) {
       if (!cancelled && acceptor_.is_open()) accept();
     });

@@ -1,4 +1,4 @@
-// Where the agents of other hosts reach this one while the network is measured.
+// Accepts the connections of other hosts' agents during a network measurement.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -12,23 +12,22 @@
 
 namespace pfc {
 
-/// Listens on a port that the system chooses, on all interfaces, and has a thread of its own.
-/// Answers hellos that know the secret and mean this host, and measures how fast the bytes of a
-/// transfer arrive; closes any other connection without a word. At most kMostVisitors are open; for
-/// a new one the oldest is closed that has not shown that it knows the secret, and each is closed
-/// after kVisit. After kOpen, longer than any measurement takes, it listens no more.
+/// Listens on a port chosen by the system, on all interfaces, on its own thread. Replies to hellos
+/// that are authenticated and meant for this host, and measures the receive speed of transfers.
+/// Closes other connections without a reply. At most kMostVisitors are open; a new one replaces
+/// the oldest that is not authenticated. Each is closed after kVisit. Stops listening after kOpen,
+/// which is longer than any measurement.
 class ProbeListener {
  public:
   static constexpr int kMostVisitors = 1'024;
   static constexpr std::chrono::milliseconds kVisit{2'000};
   static constexpr std::chrono::milliseconds kOpen{15'000};
-  /// Of a transfer: bytes of the first moments, in which TCP is slow, are not counted.
+  /// Transfers: bytes during the warm-up are not counted, because TCP starts slowly.
   static constexpr std::chrono::milliseconds kWarmUp{20};
   static constexpr std::chrono::milliseconds kCounted{60};
-  static constexpr std::size_t kSpeedBytes =
-      8;  ///< what ends a transfer: bits a second, big end first
+  static constexpr std::size_t kSpeedBytes = 8;  ///< bits per second, big-endian; ends a transfer
 
-  /// Throws boost::system::system_error when it cannot listen, std::system_error without a thread.
+  /// Throws boost::system::system_error if it cannot listen, std::system_error without a thread.
   ProbeListener(std::string secret, int host);
   ~ProbeListener();
   ProbeListener(const ProbeListener&) = delete;
@@ -50,9 +49,9 @@ class ProbeListener {
   tcp::acceptor acceptor_{loop_};
   boost::asio::steady_timer pause_{loop_};  // after a failed accept
   boost::asio::steady_timer end_{loop_};
-  std::list<std::shared_ptr<Visitor>> visitors_;  // shared with their handlers; the oldest first
+  std::list<std::shared_ptr<Visitor>> visitors_;  // shared with their handlers; oldest first
   int port_ = 0;
-  std::thread thread_;  // last: it uses what is above
+  std::thread thread_;  // last: uses the members above
 };
 
 }  // namespace pfc

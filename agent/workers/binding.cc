@@ -32,13 +32,13 @@ std::vector<int> numbers_in(hwloc_const_bitmap_t bitmap) {
 
 using Core = std::vector<int>;
 
-/// Share i of n of the cores; sizes differ by one at most.
+/// Returns share i of n of the cores. Sizes differ by at most one.
 std::span<const Core> share(std::span<const Core> cores, std::size_t i, std::size_t n) {
   const std::size_t begin = cores.size() * i / n;
   return cores.subspan(begin, cores.size() * (i + 1) / n - begin);
 }
 
-/// The workers' shares by slot: of all cores, in order.
+/// Returns the workers' shares of all cores, by slot.
 std::vector<std::vector<Core>> equal_shares(std::span<const Core> cores, std::size_t workers) {
   std::vector<std::vector<Core>> shares;
   for (std::size_t i = 0; i < workers; ++i) {
@@ -48,7 +48,7 @@ std::vector<std::vector<Core>> equal_shares(std::span<const Core> cores, std::si
   return shares;
 }
 
-/// The same, of the cores of each worker's node. Empty where a worker has no node, or a node too
+/// Returns shares of the cores of each worker's NUMA node. Empty if a node is unknown or has too
 /// few cores.
 std::vector<std::vector<Core>> shares_near(const std::map<int, std::vector<Core>>& cores_by_node,
                                            std::span<const int> nodes) {
@@ -74,8 +74,8 @@ void Topology::Destroy::operator()(hwloc_topology* topology) const {
 
 namespace {
 
-/// hwloc's plugins look for GPUs by OpenCL, OpenGL and CUDA, which load their drivers. What is
-/// asked here is in the library itself.
+/// Disables hwloc's plugins, which search for GPUs with OpenCL, OpenGL and CUDA and load their
+/// drivers. All that is needed here is in the library itself.
 hwloc_topology_t begin_topology() {
   setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 0);  // NOLINT(concurrency-mt-unsafe)
   hwloc_topology_t made = nullptr;

@@ -15,16 +15,16 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kMostGroups = 4'096;  // a host has 1,024 slots at most
+constexpr std::size_t kMostGroups = 4'096;  // a host has at most 1,024 slots
 
-/// Runs in the child, after a fork of a program that may have threads: only async-signal-safe
-/// calls, and no allocation.
+/// Runs in the child after fork() of a program that may be multi-threaded: only async-signal-safe
+/// calls, no allocation.
 [[noreturn]] void guard(int fd) {
-  setpgid(0, 0);  // a terminal's Ctrl-C is not for it
+  setpgid(0, 0);  // protects from a terminal's Ctrl-C
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
   prctl(PR_SET_NAME, "pfc-agent-guard");
   dup2(fd, STDIN_FILENO);
-  // Above all the other end of the pipe, and an output that somebody reads to its end.
+  // Most important: the write end of the pipe, and an output whose reader waits for its end.
   close_range(STDIN_FILENO + 1, ~0U, 0);
   std::array<pid_t, kMostGroups> groups{};
   std::size_t count = 0;
@@ -55,7 +55,7 @@ GroupGuard::GroupGuard() {
     return;
   }
   fd_ = ends[1];
-  fcntl(fd_, F_SETFL, O_NONBLOCK);  // a guard that was stopped holds nobody
+  fcntl(fd_, F_SETFL, O_NONBLOCK);  // a stopped guard must not block this process
 }
 
 GroupGuard::~GroupGuard() {

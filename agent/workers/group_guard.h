@@ -1,33 +1,33 @@
-// What ends the processes that a worker has started when the agent itself is killed.
+// Kills the processes that workers have started if the agent itself is killed.
 #pragma once
 
 #include <sys/types.h>
 
 namespace pfc {
 
-/// A process of its own, which does nothing but wait for the end of this one, however that comes,
-/// and then sends SIGKILL to the process groups that it was told of. The kernel ends the workers of
-/// a dead agent by itself (SpawnOptions::parent_death_signal), but not what they have started.
+/// A child process that waits for the end of this process, for any reason, and then sends SIGKILL
+/// to the registered process groups. When an agent dies, the kernel kills its workers
+/// (SpawnOptions::parent_death_signal), but not the processes that they have started.
 class GroupGuard {
  public:
-  /// Starts it. Where no process is left there is none: is_there() tells.
+  /// Starts the child. If fork() fails, is_there() returns false.
   GroupGuard();
-  /// Ends it, and with it the groups that were not taken back.
+  /// Ends the child, which kills the groups that are still registered.
   ~GroupGuard();
   GroupGuard(const GroupGuard&) = delete;
   GroupGuard& operator=(const GroupGuard&) = delete;
 
   [[nodiscard]] bool is_there() const { return pid_ > 0; }
-  /// The group of this process is to end with this one.
+  /// Registers a process group to be killed when this process ends.
   void watch(pid_t group) { tell(group); }
-  /// It has ended: its number may soon be another's.
+  /// Removes a group that has ended, because its number may be reused.
   void forget(pid_t group) { tell(-group); }
 
  private:
   void tell(pid_t number) const;
 
   pid_t pid_ = -1;
-  int fd_ = -1;  ///< its end tells it that this process has ended
+  int fd_ = -1;  ///< write end of a pipe; closing it signals the end of this process
 };
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Splits the bytes that come from a pipe into lines.
+// Splits bytes from a pipe into lines.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace pfc {
 
-/// A longer line is split, so that a program that never ends its line does not fill the memory.
+/// Longer lines are split, to bound the memory.
 inline constexpr std::size_t kMaxLine = 8'192;
 
 class LineSplitter {
  public:
-  /// The lines that these bytes complete, without their ends (\n or \r\n).
+  /// Returns the lines that these bytes complete, without \n or \r\n.
   std::vector<std::string> feed(std::string_view bytes);
-  /// The line that the end of the stream completes: one, or none.
+  /// Returns the last line, which ends with the stream: one or none.
   std::vector<std::string> flush();
 
  private:

@@ -24,7 +24,7 @@ Environment worker_environment(int workers_of_host, const Binding& binding) {
   return environment;
 }
 
-/// Nothing where workers are not to be bound, or cannot.
+/// Returns nothing if workers should not be bound, or hwloc fails.
 std::optional<Topology> find_topology(BindMode bind) {
   if (bind == BindMode::kNone) return {};
   try {
@@ -49,9 +49,9 @@ WorkerCommand::WorkerCommand(Options options)
       credential_(options_.credential),
       topology_(find_topology(options_.bind)) {}
 
-// CUDA_VISIBLE_DEVICES stays as it is: every worker sees all GPUs of the host and uses the one of
-// its local rank. So a GPU has the same number in all messages, and NCCL can reach the memory of
-// the other GPUs directly. A worker makes a CUDA context on its own GPU alone.
+// CUDA_VISIBLE_DEVICES is not changed: every worker sees all GPUs of the host and uses the one of
+// its local rank. So a GPU has the same number in all messages, and NCCL can access the memory of
+// other GPUs directly. A worker creates a CUDA context only on its own GPU.
 SpawnOptions WorkerCommand::of(const std::string& job_id, const proto::DesiredSlots& desired,
                                const proto::DesiredSlots::Slot& wanted,
                                std::chrono::milliseconds coordinator_grace) const {

@@ -1,4 +1,4 @@
-// How a worker is started: its arguments, its environment, its cores, and what its stdin has.
+// The command of a worker: arguments, environment, cores and stdin.
 #pragma once
 
 #include <chrono>
@@ -15,22 +15,22 @@
 
 namespace pfc {
 
-/// What is the same for all workers of a host.
+/// Holds what is the same for all workers of a host.
 class WorkerCommand {
  public:
   struct Options {
-    std::filesystem::path program;  ///< the only one that is started
+    std::filesystem::path program;  ///< the only program that is started
     std::string coordinator;        ///< host:port
     std::string agent_id;
-    Credential credential = {};       ///< the agent's own; none: plaintext
-    std::vector<Gpu> gpus = {};       ///< near which workers are bound, by slot
-    BindMode bind = BindMode::kNone;  ///< warns where the machine's cores cannot be found out
+    Credential credential = {};       ///< of the agent; empty: plaintext
+    std::vector<Gpu> gpus = {};       ///< by slot; workers are bound near them
+    BindMode bind = BindMode::kNone;  ///< prints a warning if the cores are unknown
   };
   explicit WorkerCommand(Options options);
 
-  /// For the certificate of the workers; empty in plaintext.
+  /// Returns the request for the workers' certificate; empty in plaintext.
   [[nodiscard]] const std::string& certificate_request() const { return credential_.request(); }
-  /// `wanted`: one of the slots of `desired`, which share the cores.
+  /// `wanted` is one of the slots of `desired`, which share the cores.
   [[nodiscard]] SpawnOptions of(const std::string& job_id, const proto::DesiredSlots& desired,
                                 const proto::DesiredSlots::Slot& wanted,
                                 std::chrono::milliseconds coordinator_grace) const;
@@ -40,10 +40,10 @@ class WorkerCommand {
 
   const Options options_;
   const WorkerCredential credential_;
-  const std::optional<Topology> topology_;  // none: workers are not bound
+  const std::optional<Topology> topology_;  // empty: workers are not bound
 };
 
-/// A duration as pfc-worker's options take it: "70", "2.5".
+/// Formats a duration for pfc-worker's options: "70", "2.5".
 std::string in_seconds(std::chrono::milliseconds time);
 
 }  // namespace pfc

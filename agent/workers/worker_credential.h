@@ -1,4 +1,4 @@
-// The credential that an agent hands to its workers.
+// The credential that an agent gives to its workers.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace pfc {
 
-/// Has a key of its own, which all workers of this agent share and which never leaves the host. The
-/// coordinator signs it anew for each job.
+/// Has its own key, which all workers of this agent share and which never leaves the host. The
+/// coordinator signs it again for each job.
 class WorkerCredential {
  public:
-  /// `agent`: the agent's own; in plaintext there is nothing to hand over.
+  /// `agent` is the agent's own credential. In plaintext this object is empty.
   explicit WorkerCredential(const Credential& agent);
 
-  /// For the coordinator, in PEM; empty in plaintext.
+  /// Returns the certificate request in PEM; empty in plaintext.
   [[nodiscard]] const std::string& request() const { return request_; }
-  /// What a worker reads from its stdin (read_credential()); empty in plaintext.
+  /// Returns the text that a worker reads from stdin (read_credential()); empty in plaintext.
   [[nodiscard]] std::string text(const std::string& certificate) const;
 
  private:

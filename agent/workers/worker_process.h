@@ -1,4 +1,4 @@
-// One running worker: its process, its output in lines, and the last lines of its stderr.
+// A running worker: its process, its output in lines, and the last lines of its stderr.
 #pragma once
 
 #include <array>
@@ -17,25 +17,25 @@
 
 namespace pfc {
 
-/// Used on the event loop only. REQUIRES: the loop runs on the thread that makes this object,
-/// because Linux kills the worker when that thread ends. Shared by its owner and the pending reads.
+/// Used on the event loop only. REQUIRES: the loop runs on the constructing thread, because Linux
+/// kills the worker when that thread ends. Shared by its owner and the pending reads.
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
   struct Handler {
     std::function<void(bool is_stderr, std::vector<std::string> lines)> output;
-    /// Called once, when the process has ended and `output` has had all of its output.
+    /// Called once, when the process has ended and `output` has received everything.
     std::function<void(const ProcessExit&, const std::vector<std::string>& last_stderr)> ended;
   };
 
-  /// Starts it. Throws InputError when that cannot be done.
+  /// Starts the process. Throws InputError on failure.
   static std::shared_ptr<WorkerProcess> start(boost::asio::io_context& loop,
                                               const SpawnOptions& options, Handler handler);
 
   [[nodiscard]] pid_t pid() const { return process_.pid(); }
   void send(int signal) { process_.send(signal); }
-  /// REQUIRES: called after every SIGCHLD. Checks whether this process has ended.
+  /// Checks whether the process has ended. REQUIRES: called after every SIGCHLD.
   void look();
-  /// Calls no handler from now on. The process is killed when this object is destroyed.
+  /// Disables the handlers. The process is killed when this object is destroyed.
   void abandon();
 
  private:

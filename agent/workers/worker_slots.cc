@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// Null: nobody wants that process.
+/// Returns null if this process is not wanted.
 const WorkerSlots::Wanted* find_wish(const proto::DesiredSlots& desired, int slot,
                                      std::int64_t incarnation) {
   const auto& slots = desired.slots();
@@ -20,7 +20,7 @@ const WorkerSlots::Wanted* find_wish(const proto::DesiredSlots& desired, int slo
   return wanted == slots.end() ? nullptr : &*wanted;
 }
 
-/// That a process must get for this wish; 0: none.
+/// Returns the signal to send for this wish; 0: none.
 int signal_for(const WorkerSlots::Wanted* wanted) {
   return wanted == nullptr                                  ? SIGKILL
          : wanted->wish() == proto::DesiredSlots::KILL      ? SIGKILL
@@ -58,7 +58,7 @@ void WorkerSlots::reconcile(const proto::DesiredSlots& desired, bool may_start) 
     const int signal = signal_for(find_wish(desired, number, slot.incarnation));
     if (signal != 0 && signal != slot.sent) slot.process->send(slot.sent = signal);
   }
-  if (has_workers_of_last_job()) return;  // their GPUs and their output are still in use
+  if (has_workers_of_last_job()) return;  // their GPUs and output are still in use
   if (!may_start) return;
   for (const Wanted& wanted : desired.slots()) {
     Slot& slot = slots_[wanted.slot()];
@@ -108,7 +108,7 @@ void WorkerSlots::begin_incarnation(Slot& slot, const Wanted& wanted) {
   slot = {.incarnation = wanted.incarnation(), .process = nullptr};
   handler_.begins(wanted.slot());
   if (wanted.wish() == proto::DesiredSlots::RUN) return start(slot, wanted);
-  // It was never started, and is to have ended already.
+  // The process never started and should already have ended.
   proto::AgentMessage event = message();
   event.mutable_exited()->set_slot(wanted.slot());
   event.mutable_exited()->set_incarnation(wanted.incarnation());
@@ -141,7 +141,7 @@ void WorkerSlots::start(Slot& slot, const Wanted& wanted) {
     handler_.runs(wanted);
     about(event.mutable_started());
     event.mutable_started()->set_pid(slot.process->pid());
-  } catch (const std::exception& error) {  // also where no process or file is left
+  } catch (const std::exception& error) {  // also if no process or file descriptor is available
     event = exited;
     event.mutable_exited()->set_not_started(text_of(error));
   }
@@ -152,7 +152,7 @@ void WorkerSlots::watch_children() {
   children_.async_wait([this](const boost::system::error_code& error, int) {
     if (error) return;
     watch_children();
-    const auto slots = slots_;  // a process that has ended leaves its slot, for another one perhaps
+    const auto slots = slots_;  // copy: a handler may free or reuse a slot
     for (const auto& [number, slot] : slots) {
       if (slot.process) slot.process->look();
     }

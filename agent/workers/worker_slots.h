@@ -1,4 +1,4 @@
-// The places of a host for workers, and the processes in them.
+// The worker slots of a host, and the processes in them.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -19,51 +19,51 @@
 
 namespace pfc {
 
-/// Makes what runs what is wanted, and reports what becomes of it in the words of
-/// proto/coordinator.proto. Used on the event loop only. REQUIRES: the loop runs on the thread that
-/// makes this object.
+/// Starts and ends processes as requested, and reports events as messages of
+/// proto/coordinator.proto. Used on the event loop only. REQUIRES: the loop runs on the thread
+/// that constructs this object.
 class WorkerSlots {
  public:
   using Wanted = proto::DesiredSlots::Slot;
 
   struct Handler {
-    std::function<SpawnOptions(const Wanted&)> command;  ///< how this worker is started
-    std::function<void(int slot)> begins;                ///< another process begins in the slot
-    std::function<void(const Wanted&)> runs;             ///< its process runs
-    std::function<void(proto::AgentMessage)> event;      ///< it was started, or has ended
-    /// It has written lines. `rank`: that it was started with.
+    std::function<SpawnOptions(const Wanted&)> command;  ///< returns how to start this worker
+    std::function<void(int slot)> begins;                ///< a new incarnation begins in the slot
+    std::function<void(const Wanted&)> runs;             ///< the process is running
+    std::function<void(proto::AgentMessage)> event;      ///< a process was started or has ended
+    /// Lines of output. `rank` is the rank that the worker was started with.
     std::function<void(proto::AgentMessage, Rank rank)> output;
-    std::function<void()> ended;  ///< a process has ended: its slot is free
+    std::function<void()> ended;  ///< a process has ended and its slot is free
   };
 
-  /// Borrows the guard, which is told of every process.
+  /// Does not own the guard, which registers every process.
   WorkerSlots(boost::asio::io_context& loop, GroupGuard& guard, Handler handler);
-  /// Kills what runs, and calls no handler any more.
+  /// Kills the running processes and disables the handlers.
   ~WorkerSlots();
 
-  /// What runs is of the last job from now on, and nobody wants it.
+  /// Begins a job. Running processes belong to the last job and are no longer wanted.
   void begin_job(const std::string& job_id);
-  /// Ends what is not wanted any more, and starts what is wanted and was not started yet. Starts
-  /// nothing while a process of the last job runs, nor where it `may_start` none.
+  /// Ends processes that are no longer wanted, and starts wanted ones. Starts none while a process
+  /// of the last job runs, or if `may_start` is false.
   void reconcile(const proto::DesiredSlots& desired, bool may_start);
-  /// SIGTERM to all that were sent no signal yet, and after `grace` SIGKILL. `lost`: because no
-  /// coordinator was there.
+  /// Sends SIGTERM to processes that have received no signal yet, then SIGKILL after `grace`.
+  /// `lost`: the reason is that the coordinator is gone.
   void end_all(std::chrono::milliseconds grace, bool lost);
-  void send(int signal);  ///< to all
+  void send(int signal);  ///< to all processes
 
-  [[nodiscard]] bool empty() const;  ///< no process runs
-  /// Null where that process does not run.
+  [[nodiscard]] bool empty() const;  ///< no process is running
+  /// Returns null if that process is not running.
   [[nodiscard]] std::shared_ptr<WorkerProcess> process_of(int slot, std::int64_t incarnation) const;
-  /// Calls no handler from now on.
+  /// Disables the handlers.
   void abandon();
 
  private:
-  /// A place for a worker. A process that is not wanted any more stays in it until it has ended.
+  /// A slot. A process that is no longer wanted stays in it until it has ended.
   struct Slot {
-    std::int64_t incarnation = 0;            ///< of the last process that was wanted; 0: none was
-    std::shared_ptr<WorkerProcess> process;  ///< null: none runs
-    int sent = 0;                            ///< the last signal that it was sent; 0: none
-    bool lost = false;                       ///< that was because no coordinator was there
+    std::int64_t incarnation = 0;            ///< of the last process that was wanted; 0: none
+    std::shared_ptr<WorkerProcess> process;  ///< null: not running
+    int sent = 0;                            ///< last signal sent; 0: none
+    bool lost = false;                       ///< `sent` was because the coordinator is gone
   };
 
   [[nodiscard]] bool has_workers_of_last_job() const;
@@ -72,7 +72,7 @@ class WorkerSlots {
   void watch_children();
   void worker_ended(const proto::AgentMessage& about, const ProcessExit& exit,
                     const std::vector<std::string>& last_stderr);
-  [[nodiscard]] proto::AgentMessage message() const;  ///< of the current job
+  [[nodiscard]] proto::AgentMessage message() const;  ///< for the current job
 
   boost::asio::io_context& loop_;
   GroupGuard& guard_;

@@ -1,4 +1,4 @@
-// Who is at the other side of a connection.
+// Identity of a caller.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace pfc {
 
-/// The other side of a call, or of a request for a page.
+/// The sender of a call or of a request for a page.
 struct Caller {
   std::string peer;  ///< address and port: "ipv4:10.0.0.2:4711"
   Identity identity;
-  std::string serial = {};  ///< of its certificate, or the id of its token
+  std::string serial = {};  ///< of the certificate, or the id of the token
 };
 
 }  // namespace pfc

@@ -25,27 +25,27 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ", kBasic = "Basic ";
 constexpr std::size_t kLongestAuthority = 64 << 10;
 constexpr std::size_t kLongestHeader = 512;
-constexpr std::size_t kMostKeptFacts = 4'096;  // certificates, of about 1 KiB
+constexpr std::size_t kMostKeptFacts = 4'096;  // certificates of about 1 KiB
 
 TokenStore::WallClock clock_or_system(const TokenStore::WallClock& clock) {
   if (clock) return clock;
   return [] { return static_cast<std::int64_t>(std::time(nullptr)); };
 }
 
-/// The authority under its lock, so that of two coordinators that start together one makes it.
+/// Locks the folder, so that only one of two starting coordinators creates the authority.
 Authority open_authority(const std::filesystem::path& folder) {
   const FolderLock lock(folder);
   return Authority(folder);
 }
 
-/// A server shows its chain with the authority, of which agents know the fingerprint.
+/// The chain includes the authority's certificate, whose fingerprint agents verify.
 Credential make_server_credential(const Authority& authority) {
   Credential credential = authority.make_credential({.role = Role::kServer});
   credential.certificate += authority.certificate();
   return credential;
 }
 
-/// The password of "USER:PASSWORD" in base64; empty: it is something else.
+/// Returns the password of base64 "USER:PASSWORD"; empty if malformed.
 std::string password_of(std::string_view encoded) {
   std::vector<unsigned char> bytes(encoded.size());
   const int size =
@@ -58,7 +58,7 @@ std::string password_of(std::string_view encoded) {
   return colon == std::string::npos ? "" : text.substr(colon + 1);
 }
 
-/// The token in a header "authorization"; empty: there is none.
+/// Returns the token of an "authorization" header; empty if there is none.
 std::string token_of(std::string_view authorization) {
   if (authorization.size() > kLongestHeader) return {};
   if (authorization.starts_with(kBearer)) {
@@ -91,7 +91,7 @@ Gate::Folder::Folder(std::filesystem::path state)
 }
 
 void Gate::Folder::make() const {
-  // Both before any key is written. The folder above may be open to others, but not theirs.
+  // Both before any key is written. Other users may have access to state_dir, but must not own it.
   make_own_folder(state_dir);
   make_private_folder(path);
 }
@@ -109,7 +109,7 @@ Gate::Gate(const GateOptions& options)
 
 Gate::~Gate() = default;
 
-/// Of an earlier authority, or of tokens that were removed, they would be of no use.
+/// Writes new credentials, because old files may belong to an earlier authority or removed tokens.
 void Gate::write_own_files() {
   const std::string reader = kept_or_new_token(folder_.path / "reader.token", Role::kReader);
   page_token_ = kept_or_new_token(folder_.path / "admin.token", Role::kAdmin);
@@ -124,11 +124,11 @@ void Gate::write_own_files() {
 
 void Gate::refresh_files() {
   const bool was_removed = !something_at(folder_.path);
-  if (!was_removed) tokens_.refresh();  // also if a file cannot be written
+  if (!was_removed) tokens_.refresh();  // throws if tokens.json cannot be written
   folder_.make();
   const std::filesystem::path authority = folder_.path / "authority.pem";
   if (something_at(authority) && read_secret(authority, kLongestAuthority) != authority_.text()) {
-    return;  // a coordinator that was started later has made another one
+    return;  // a coordinator started later has made another authority
   }
   for (const auto& [name, text] : own_files_) {
     if (!something_at(folder_.path / name)) write_secret(folder_.path / name, text);
@@ -187,7 +187,7 @@ std::optional<Denial> Gate::identify(const grpc::ServerContextBase& context, Cal
   const auto auth = context.auth_context();
   const auto pems = auth->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
   if (!pems.empty()) {
-    // gRPC has checked that the authority has signed it, and that the caller has its key.
+    // gRPC has verified the authority's signature and that the caller has the private key.
     const auto facts = facts_of_caller({pems.front().data(), pems.front().size()});
     if (!facts) {
       return Denial{.code = "unknown_certificate", .message = "the certificate has no role"};
@@ -251,7 +251,7 @@ std::variant<Caller, Refusal> Gate::admit(const grpc::ServerContextBase& context
 std::optional<Caller> Gate::admit_page(std::string_view authorization, const std::string& peer) {
   Caller caller{.peer = peer};
   if (authorization.empty()) {
-    // A browser asks without one first.
+    // A browser's first request has no credential.
     static_cast<void>(refuse(caller, "page", "no_credential", "no credential was sent"));
     return {};
   }

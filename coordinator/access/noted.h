@@ -1,4 +1,4 @@
-// Writes the result of a request to the audit log before the caller gets it.
+// Writes the result of a request to the audit log before the reply.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace pfc {
 
-/// Wraps `answer` so that the result is first written to the audit log: on success
-/// `detail(reply)`, on refusal `asked` ("stop of job 1234") and the reason. `gate` is not owned;
-/// nullptr: there is no audit log.
+/// Wraps `answer` so that the result is first written to the audit log: `detail(reply)` on
+/// success, `asked` ("stop of job 1234") and the reason on refusal. `gate` is not owned; nullptr
+/// disables the audit log.
 template <typename Reply>
 Answer<Reply> noted(Gate* gate, const Caller& caller, const std::string& what,
                     const std::string& asked, const Answer<Reply>& answer,

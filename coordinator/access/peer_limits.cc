@@ -18,7 +18,7 @@ bool PeerLimits::may_call(const std::string& peer, TimePoint now) {
 bool PeerLimits::may_send(const std::string& peer, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   Peer& its = peer_of(peer, Clock::now());
-  // One reply alone is always sent, whatever its size: what it may have is bounded elsewhere.
+  // A single reply is always sent; its size is limited elsewhere.
   if (its.waiting_bytes > 0 && its.waiting_bytes + bytes > kMostWaitingBytes) return false;
   its.waiting_bytes += bytes;
   return true;
@@ -37,7 +37,7 @@ PeerLimits::Peer& PeerLimits::peer_of(const std::string& name, TimePoint now) {
   return found->second;
 }
 
-/// Those who could make as many calls as a new one.
+/// Removes peers that have their full burst again.
 void PeerLimits::forget_idle(TimePoint now) {
   const std::chrono::duration<double> refill(static_cast<double>(burst_) / rate_);
   std::erase_if(peers_, [&](const auto& each) {

@@ -1,4 +1,4 @@
-// What one connection may ask for, so that it cannot take the coordinator's time or memory.
+// Limits what one connection may request, to protect the coordinator's time and memory.
 #pragma once
 
 #include <cstddef>
@@ -10,35 +10,34 @@
 
 namespace pfc {
 
-/// Bounds of one gRPC connection. A worker's calls at its start are its joins and its reads of the
-/// key-value store, a few for each of its peers.
+/// Limits of one gRPC connection. When a worker starts it joins and reads the key-value store, a
+/// few calls per peer.
 inline constexpr int kMostCallsASecond = 2'000;
 inline constexpr int kMostCallsAtOnce = 10'000;
-/// Replies that the other side has not read yet.
+/// Replies that the peer has not read yet.
 inline constexpr std::size_t kMostWaitingBytes = std::size_t{16} << 20;
 inline constexpr int kMostConcurrentCalls = 256;
-inline constexpr int kMostMessageBytes = 4 << 20;  ///< of one request; gRPC's own default
-/// Of one address, attempts to exchange a token.
+inline constexpr int kMostMessageBytes = 4 << 20;  ///< one request; gRPC's default
+/// Limits on token exchanges, per address.
 inline constexpr int kMostExchangesASecond = 20;
 inline constexpr int kMostExchangesAtOnce = 200;
 
 /// Thread-safe. A peer is a connection ("ipv4:10.0.0.2:4711") or an address.
 class PeerLimits {
  public:
-  /// At most `rate` calls a second, and `burst` at once after a pause.
+  /// Allows `rate` calls a second, and `burst` at once after a pause.
   PeerLimits(int rate, int burst) : rate_(rate), burst_(burst) {}
 
-  /// Counts a call; false: it is one too many.
+  /// Counts a call. Returns false if it exceeds the limit.
   bool may_call(const std::string& peer, TimePoint now = Clock::now());
-  /// Counts a reply that is about to be sent; false: too many bytes wait already, and it was not
-  /// counted.
+  /// Counts a reply to be sent. Returns false, without counting, if too many bytes are unsent.
   bool may_send(const std::string& peer, std::size_t bytes);
-  /// A reply that was counted has been taken over by the network, or dropped.
+  /// Called when a counted reply was sent or dropped.
   void sent(const std::string& peer, std::size_t bytes);
 
  private:
   struct Peer {
-    double calls = 0;  ///< that it may still make now
+    double calls = 0;  ///< calls allowed now
     TimePoint counted_at;
     std::size_t waiting_bytes = 0;
   };

@@ -1,4 +1,4 @@
-// Who may ask a coordinator for what, when it serves over TLS.
+// Which roles may make which calls, if the coordinator serves over TLS.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// Whether a caller of this role may make the call with this request ("StopRequest", the name of
-/// the message; a stream's is "AgentMessage"). What the table does not have is for admins alone.
+/// Returns whether this role may send this request, given by message name: "StopRequest", for a
+/// stream "AgentMessage". Requests that are not in the table are allowed only for admins.
 bool may_call(Role role, std::string_view request);
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// The hosts that a scheduler has given to this job, read from the environment: no SSH, and no
-// program of the scheduler, is asked.
+// Reads the job's hosts from the scheduler's environment variables. Uses no SSH and runs no
+// scheduler program.
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,15 @@
 
 namespace pfc {
 
-/// Who gives out the hosts, and starts an agent on each.
+/// The scheduler that allocates the hosts and starts an agent on each.
 enum class Launcher { kSlurm, kMpi, kKubernetes };
 
-/// The hosts in the scheduler's order, at most kMaxHosts. Slots are 0 where each host's agent must
-/// count its GPUs. Throws InputError that names the variable or the file, its value, and what was
-/// expected; where no allocation is there, it names the variables that were looked for.
+/// Returns up to kMaxHosts hosts, in the scheduler's order. Slots are 0 if the host's agent must
+/// count its GPUs. Throws InputError that names the variable or file, its value, and what was
+/// expected. If there is no allocation, the error names the variables that were tried.
 std::vector<HostSpec> allocated_hosts(Launcher launcher, const Variables& variables);
 
-/// One sentence: how the agents of such a job are started, which find in `join_file` what they join
-/// with.
+/// Returns a sentence that says how to start the agents of such a job with `join_file`.
 std::string launch_advice(Launcher launcher, const std::filesystem::path& join_file);
 
 }  // namespace pfc

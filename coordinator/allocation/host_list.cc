@@ -20,9 +20,9 @@ namespace {
 namespace ip = boost::asio::ip;
 
 constexpr std::size_t kMaxHostListBytes =
-    kMaxHosts * (kMaxHostName + 64);  // a line of each, with a comment
+    kMaxHosts * (kMaxHostName + 64);  // one line per host, with a comment
 
-/// Where an entry stands: "--hosts 'a:8,b:x'", "hosts.txt, line 3".
+/// Position of an entry, for errors: "--hosts 'a:8,b:x'", "hosts.txt, line 3".
 struct Source {
   std::string where;
   std::string expected;
@@ -51,7 +51,7 @@ int parse_slots(const Source& source, const std::string& quoted, std::string_vie
   return slots;
 }
 
-/// "[2001:db8::7]" of "[2001:db8::7]:8", "10.0.0.2" of "10.0.0.2:8".
+/// Returns "[2001:db8::7]" for "[2001:db8::7]:8", and "10.0.0.2" for "10.0.0.2:8".
 std::string_view name_part(std::string_view entry) {
   if (!entry.starts_with('[')) return entry.substr(0, entry.find(':'));
   const std::size_t bracket = entry.find(']');
@@ -93,7 +93,7 @@ HostSpec parse_host(const Source& source, std::string_view entry) {
   return host;
 }
 
-/// A list that has each host once.
+/// A list of distinct hosts.
 class HostList {
  public:
   void add(const Source& source, HostSpec host) {
@@ -105,7 +105,7 @@ class HostList {
     }
     hosts_.push_back(std::move(host));
   }
-  /// A host that is there already gets these slots too.
+  /// Adds a host, or adds these slots to a host that is already listed.
   void add_slots(const Source& source, HostSpec host) {
     const auto place = places_.find(lower_case(host.name));
     if (place == places_.end()) return add(source, std::move(host));
@@ -119,17 +119,17 @@ class HostList {
 
  private:
   std::vector<HostSpec> hosts_;
-  std::map<std::string, std::size_t> places_;  // in hosts_, by the name in lower case
+  std::map<std::string, std::size_t> places_;  // index in hosts_ by lower-case name
 };
 
-/// The words of a line up to a comment. "slots = 8" is one word.
+/// Splits a line, up to a comment, into words. "slots = 8" is one word.
 std::vector<std::string> words_before_comment(const std::string& line) {
   static const std::regex equals(R"([ \t]*=[ \t]*)");
   std::istringstream stream(std::regex_replace(line.substr(0, line.find('#')), equals, "="));
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-/// "b", "b:8" or "b slots=8", with "max_slots=..." of MPI's host files ignored.
+/// Parses "b", "b:8" or "b slots=8". Ignores "max_slots=...", which MPI host files may have.
 HostSpec parse_line(const Source& source, const std::vector<std::string>& words) {
   HostSpec host = parse_host(source, words.front());
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -201,7 +201,7 @@ std::vector<HostSpec> read_hosts_file(const std::filesystem::path& file) {
   Source source{.where = file.string(),
                 .expected = "one host a line: NAME, NAME:SLOTS or NAME slots=SLOTS"};
   HostList list;
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // of some editors
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // written by some editors
   std::istringstream lines(
       text.substr(text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
   std::string line;

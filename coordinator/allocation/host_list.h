@@ -1,4 +1,4 @@
-// The list of hosts that a person gives: --hosts a:8,b:8, or a file with one host a line.
+// Parses the user's list of hosts: --hosts a:8,b:8, or a file with one host per line.
 #pragma once
 
 #include <cstddef>
@@ -10,43 +10,40 @@
 
 namespace pfc {
 
-/// Upper bounds on a list, wherever it comes from.
+/// Limits for every kind of host list.
 inline constexpr std::size_t kMaxHosts = 16'384;
 inline constexpr int kMaxSlots = 1'024;           ///< of one host
-inline constexpr std::size_t kMaxHostName = 253;  ///< of a DNS name, in bytes
+inline constexpr std::size_t kMaxHostName = 253;  ///< bytes; limit of a DNS name
 
 struct HostSpec {
-  std::string name;      ///< a name, or an address without brackets
-  int slots = 0;         ///< workers on it; 0: as many as it has GPUs
-  bool local = false;    ///< this machine: the coordinator starts its agent itself
-  bool resolves = true;  ///< this machine knows its address
-  bool answered = true;  ///< false: no name server has said in time whether it does
-  /// Set when this name is not this machine's own, but resolves to a loopback address here, which
-  /// is often a mistake in /etc/hosts.
+  std::string name;      ///< name, or address without brackets
+  int slots = 0;         ///< workers; 0: one per GPU
+  bool local = false;    ///< this machine, whose agent the coordinator starts
+  bool resolves = true;  ///< its name resolves on this machine
+  bool answered = true;  ///< false: no name server answered in time
+  /// A loopback address that this name resolves to, although it is not this machine's name: often
+  /// a mistake in /etc/hosts. Empty: none.
   std::string loopback;
-  std::string address;  ///< of a name that was looked up, IPv4 first; empty: none is known
+  std::string address;  ///< of a resolved name, IPv4 preferred; empty: unknown
 
   friend bool operator==(const HostSpec&, const HostSpec&) = default;
 };
 
-/// Parses NAME[:SLOTS][,NAME[:SLOTS]...]. An IPv6 address stands in brackets. Throws InputError
-/// that names the entry, what is wrong with it and what was expected. Looks nothing up (hosts.h).
+/// Parses NAME[:SLOTS][,NAME[:SLOTS]...]. An IPv6 address is in brackets. Throws InputError that
+/// names the entry, the problem and what was expected. Resolves no names (hosts.h).
 std::vector<HostSpec> parse_hosts(std::string_view text);
 
-/// Reads a file with one host a line: NAME, NAME:SLOTS, or NAME slots=SLOTS as in an MPI host file,
-/// in which a host may appear on several lines: its slots are added up, and such a line without a
-/// number counts as 1 slot.
-/// Empty lines and what follows a # are skipped. Throws InputError that names the file and the
-/// line.
+/// Reads a file with one host per line: NAME, NAME:SLOTS, or NAME slots=SLOTS as in an MPI host
+/// file. The slots of repeated hosts are added up; then a line without a number counts as 1 slot.
+/// Skips empty lines and text after a #. Throws InputError that names the file and line.
 std::vector<HostSpec> read_hosts_file(const std::filesystem::path& file);
 
-/// Checks a list that a program has made, not a person: names or addresses without brackets, each
-/// once, with 0 (not given) to kMaxSlots slots. Throws InputError "WHERE: what is wrong; expected
-/// EXPECTED".
+/// Checks a list from a program: distinct names or addresses without brackets, with 0 (not given)
+/// to kMaxSlots slots. Throws InputError "WHERE: what is wrong; expected EXPECTED".
 std::vector<HostSpec> checked_hosts(const std::string& where, const std::string& expected,
                                     std::span<const HostSpec> hosts);
 
-/// How many workers the hosts start together; 0: not known before they register.
+/// Returns the total number of workers; 0 if unknown before the hosts register.
 int workers_of(std::span<const HostSpec> hosts);
 
 }  // namespace pfc

@@ -46,13 +46,13 @@ bool is_address(const std::string& name) {
   return !error;
 }
 
-/// "node7" of "Node7.cluster".
+/// Returns "node7" for "Node7.cluster".
 std::string first_label(const std::string& name) {
   return lower_case(name.substr(0, name.find('.')));
 }
 
-/// Finds out which host is this machine (localhost, its name, or an address of one of its
-/// interfaces), and which have an address at all.
+/// Finds which host is this machine (localhost, its name, or an address of its interfaces), and
+/// the addresses of the others.
 void find_addresses(std::vector<HostSpec>& hosts, const Resolve& resolve_name) {
   boost::system::error_code error;
   const std::string own_name = ip::host_name(error);
@@ -99,7 +99,7 @@ std::string address_towards(const std::string& peer) {
   boost::system::error_code error;
   const auto address = ip::make_address(peer, error);
   if (error) return ip::host_name(error);
-  // Connecting a datagram socket only asks the routing table.
+  // Connecting a UDP socket sends nothing; it only reads the routing table.
   boost::asio::io_context io;
   ip::udp::socket socket(io);
   socket.connect({address, kDiscardPort}, error);

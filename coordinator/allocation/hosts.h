@@ -1,4 +1,4 @@
-// What this machine knows about the hosts of a list: which one it is itself, and which it can find.
+// Resolves a list of hosts, and finds which one is this machine.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,19 @@
 
 namespace pfc {
 
-/// For the names of all hosts together: a name server may be down.
+/// Total time for all names, because a name server may be down.
 inline constexpr std::chrono::seconds kLookUpLimit{10};
 
-/// Looks every host up, and fills in what this machine knows of it. A name that cannot be looked up
-/// is no error: its agent may know this machine. Throws InputError when two of them are this
+/// Resolves every host and sets what this machine knows of it. A name that does not resolve is not
+/// an error, because its agent may know this machine. Throws InputError if two hosts are this
 /// machine.
 void look_up_hosts(std::vector<HostSpec>& hosts, const Resolve& resolve_name = resolve);
 
-/// The address by which other hosts reach this machine: the one that it would use to talk to
-/// `peer`, or this machine's name when there is no route, or `peer` is no IP address. Nothing is
-/// sent, and no name is looked up.
+/// Returns the address by which other hosts reach this machine: the source address of the route to
+/// `peer`. Returns this machine's name if there is no route or `peer` is not an IP address. Sends
+/// nothing and resolves no names.
 std::string address_towards(const std::string& peer);
-/// The same towards the first host that is not this machine and whose address is known.
+/// Does the same for the first host that is not this machine and whose address is known.
 std::string address_towards(std::span<const HostSpec> hosts);
 
 }  // namespace pfc

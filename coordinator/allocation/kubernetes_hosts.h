@@ -1,4 +1,4 @@
-// The pods of an Indexed Job, from the environment that its manifest sets (deploy/kubernetes).
+// The pods of a Kubernetes Indexed Job, from variables set by its manifest (deploy/kubernetes).
 #pragma once
 
 #include <vector>
@@ -8,10 +8,9 @@
 
 namespace pfc {
 
-/// PFC_KUBERNETES_PODS pods, whose names are PFC_KUBERNETES_JOB-0.PFC_KUBERNETES_SERVICE and so on:
-/// Kubernetes gives the pods of an Indexed Job these names in the domain of its headless service.
-/// Each has PFC_KUBERNETES_SLOTS slots; without it, as many as its agent finds GPUs. Throws
-/// InputError that names the variable.
+/// Returns PFC_KUBERNETES_PODS hosts, named PFC_KUBERNETES_JOB-0.PFC_KUBERNETES_SERVICE and so on:
+/// the DNS names of the pods of an Indexed Job with a headless service. Each has
+/// PFC_KUBERNETES_SLOTS slots; if unset, one per GPU. Throws InputError that names the variable.
 std::vector<HostSpec> kubernetes_hosts(const Variables& variables);
 
 }  // namespace pfc

@@ -13,15 +13,15 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kMaxMpiHostsBytes = std::size_t{16} << 20;  // a line for each slot
+constexpr std::size_t kMaxMpiHostsBytes = std::size_t{16} << 20;  // one line per slot
 
-/// Hosts in the order in which they first come, with the sum of their slots.
+/// Hosts in order of first appearance, with their summed slots.
 class Slots {
  public:
   void add(const std::string& host, int slots) {
     const auto [place, is_new] = places_.try_emplace(host, hosts_.size());
     if (is_new && hosts_.size() <= kMaxHosts) hosts_.push_back({.name = host});
-    if (place->second >= hosts_.size()) return;  // more than kMaxHosts, which is refused
+    if (place->second >= hosts_.size()) return;  // more than kMaxHosts, which is an error later
     int& sum = hosts_[place->second].slots;
     sum = std::min(sum + std::min(slots, kMaxSlots + 1), kMaxSlots + 1);
   }
@@ -29,7 +29,7 @@ class Slots {
 
  private:
   std::vector<HostSpec> hosts_;
-  std::map<std::string, std::size_t> places_;  // in hosts_
+  std::map<std::string, std::size_t> places_;  // index in hosts_
 };
 
 std::vector<std::string> words_in(const std::string& text) {
@@ -51,7 +51,7 @@ std::string quoted(const char* variable, const std::string& value) {
   return std::string(variable) + " '" + value + "'";
 }
 
-/// "hostA 4 hostB 8"
+/// Parses "hostA 4 hostB 8".
 std::vector<HostSpec> pairs(const std::string& value) {
   const std::string where = quoted("LSB_MCPU_HOSTS", value), expected = "HOST SLOTS HOST SLOTS ...";
   const std::vector<std::string> words = words_in(value);
@@ -66,7 +66,7 @@ std::vector<HostSpec> pairs(const std::string& value) {
   return checked_hosts(where, expected, slots.hosts());
 }
 
-/// Words, or lines of a file, of which each is a slot on the host that it names.
+/// Parses words or lines, each of which is one slot on the host that it names.
 std::vector<HostSpec> one_a_slot(const std::string& where, const std::string& text) {
   Slots slots;
   for (const std::string& host : words_in(text)) slots.add(host, 1);
@@ -80,7 +80,7 @@ std::string text_of_file(const std::string& where, const std::string& file) {
                    " bytes; expected a list of hosts");
 }
 
-/// "HOST SLOTS QUEUE PROCESSORS" in each line.
+/// Parses lines of "HOST SLOTS QUEUE PROCESSORS".
 std::vector<HostSpec> grid_engine(const std::string& file) {
   const std::string where = quoted("PE_HOSTFILE", file);
   const std::string expected = "HOST SLOTS in each line";

@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-/// What is being read, for the errors.
+/// The text being parsed, for errors.
 struct Field {
   std::string variable;
   std::string value;
@@ -25,7 +25,7 @@ struct Field {
   }
 };
 
-/// Parses a number that is not negative. Host names may contain long serial numbers:
+/// Parses a non-negative number. Host names may contain long serial numbers:
 /// "n[1234567890-1234567891]".
 template <typename Integer>
 Integer number_in_field(const Field& field, std::string_view digits) {
@@ -39,7 +39,7 @@ Integer number_in_field(const Field& field, std::string_view digits) {
   return number;
 }
 
-/// Cuts off and returns what comes before the first comma.
+/// Removes and returns the text before the first comma.
 std::string_view take_entry(std::string_view& list) {
   const std::size_t end = std::min(list.find(','), list.size());
   const std::string_view entry = list.substr(0, end);
@@ -47,7 +47,7 @@ std::string_view take_entry(std::string_view& list) {
   return entry;
 }
 
-/// The texts of "8-10,012": "8", "9", "10", "012". At most kMaxHosts.
+/// Expands "8-10,012" to "8", "9", "10", "012". At most kMaxHosts.
 std::vector<std::string> numbers_in_brackets(const Field& field, std::string_view group) {
   std::vector<std::string> texts;
   if (group.empty() || group.back() == ',') field.refuse("a range is empty");
@@ -72,7 +72,7 @@ std::vector<std::string> numbers_in_brackets(const Field& field, std::string_vie
   return texts;
 }
 
-/// Every name with every text behind it.
+/// Returns every name with every ending.
 std::vector<std::string> with_endings(const Field& field, const std::vector<std::string>& names,
                                       const std::vector<std::string>& endings) {
   if (names.size() * endings.size() > kMaxHosts) {
@@ -89,7 +89,7 @@ std::vector<std::string> with_endings(const Field& field, const std::vector<std:
   return all;
 }
 
-/// Cuts off the first entry, up to a comma that is in no bracket, and returns its hosts.
+/// Removes the first entry, up to a comma outside brackets, and returns its hosts.
 std::vector<std::string> take_hosts(const Field& field, std::string_view& list) {
   std::vector<std::string> names{""};
   bool ended = false;
@@ -111,7 +111,7 @@ std::vector<std::string> take_hosts(const Field& field, std::string_view& list) 
   return names;
 }
 
-/// "8", "h100:8" or "h100:4,a100:2": how many together.
+/// Returns the sum of "8", "h100:8" or "h100:4,a100:2".
 int gpus_of(const Field& field) {
   int gpus = 0;
   for (std::string_view list = field.value; !list.empty();) {
@@ -127,7 +127,7 @@ int gpus_of(const Field& field) {
   return gpus;
 }
 
-/// One number for each host; empty: their agents count the GPUs.
+/// Returns the slots of each host; empty if agents must count their GPUs.
 std::vector<int> slots_of_nodes(const Variables& variables, std::size_t hosts) {
   if (const auto gpus = variables("SLURM_GPUS_PER_NODE")) {
     const int each = gpus_of({.variable = "SLURM_GPUS_PER_NODE",

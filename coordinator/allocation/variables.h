@@ -1,4 +1,4 @@
-// The environment that a scheduler makes for a job.
+// Environment variables set by a scheduler.
 #pragma once
 
 #include <functional>
@@ -7,10 +7,10 @@
 
 namespace pfc {
 
-/// Looks up one environment variable; nothing where it is not set, or empty.
+/// Returns a variable's value; nothing if it is unset or empty.
 using Variables = std::function<std::optional<std::string>(const char* name)>;
 
-/// This process's own.
+/// Reads this process's environment.
 std::optional<std::string> own_variable(const char* name);
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// Which slots and hosts have failed in a job, how often, and for how long one is left out because
-// of it. Plain values and pure functions.
+// Failures of a job's slots and hosts, and for how long they are excluded. Plain values and pure
+// functions.
 #pragma once
 
 #include <chrono>
@@ -11,54 +11,54 @@
 
 namespace pfc {
 
-/// As a slot's number: the host itself, with all its slots.
+/// Slot number that stands for the whole host.
 inline constexpr int kWholeHost = -1;
 
 /// A slot or host that has failed.
 struct FailureRecord {
   std::string host;
   int slot = kWholeHost;
-  int failures = 0;                ///< as they were at `last`
-  TimePoint last;                  ///< of the last failure, or the end of the time it was left out
-  int times_left_out = 0;          ///< one after another
-  std::optional<TimePoint> until;  ///< it is left out until then; empty: it never was
+  int failures = 0;                ///< at time `last`
+  TimePoint last;                  ///< last failure, or end of the last exclusion
+  int times_left_out = 0;          ///< consecutive exclusions
+  std::optional<TimePoint> until;  ///< end of the exclusion; empty: never excluded
   std::string cause;               ///< of the last failure: "killed by signal 9 (SIGKILL)"
 };
 
-/// Of one job.
+/// Failures in one job.
 struct FailureHistory {
   std::vector<FailureRecord> records;  ///< in order of the first failure
 };
 
-/// A slot is left out with this failure, a host likewise. A lost host counts as several: it fails
-/// with all its slots.
+/// Failures at which a slot or host is excluded. A lost host counts as several failures, because
+/// all its slots fail.
 inline constexpr int kSlotLimit = 2;
 inline constexpr int kHostLimit = 5;
 inline constexpr int kLostHostWeight = 2;
-/// One failure is forgotten after so long without another.
+/// Time without a failure after which one failure is forgiven.
 inline constexpr std::chrono::minutes kForgiveness{30};
-/// For which a slot or host is left out for the first time; then twice as long each time.
+/// Duration of the first exclusion. It doubles each time.
 inline constexpr std::chrono::minutes kFirstLeftOut{5};
 inline constexpr std::chrono::minutes kLongestLeftOut{120};
 
-/// The failures that are not forgotten. `slot`: or kWholeHost.
+/// Returns the failures that are not forgiven. `slot` may be kWholeHost.
 int failures_of(const FailureHistory& blame, const std::string& host, int slot, TimePoint now);
 
-/// Counts one more, and drops what is forgotten.
+/// Adds a failure, and removes forgiven records.
 void add_failure(FailureHistory& blame, const std::string& host, int slot, int weight,
                  const std::string& cause, TimePoint now);
 
-/// Whether it has failed so often that the job should do without it.
+/// Returns whether it has failed so often that it should be excluded.
 bool is_at_limit(const FailureRecord& record, TimePoint now);
 
-/// From now on, for a time that grows.
+/// Excludes a slot or host from now on, longer each time.
 void leave_out(FailureRecord& record, TimePoint now);
 
-/// Whether the slot, or its host, is left out now.
+/// Returns whether the slot or its host is excluded now.
 bool is_left_out(const FailureHistory& blame, const std::string& host, int slot, TimePoint now);
 bool is_left_out(const FailureRecord& record, TimePoint now);
 
-/// When the slot was last admitted again after it, or its host, was left out; empty: it never was.
+/// Returns the end of the last exclusion of the slot or its host; empty if it was never excluded.
 std::optional<TimePoint> admitted_at(const FailureHistory& blame, const std::string& host,
                                      int slot);
 

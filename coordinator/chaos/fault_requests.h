@@ -1,4 +1,4 @@
-// The faults that were asked for and wait for the answer of an agent.
+// Requested faults that wait for an agent's reply.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ class FaultRequests {
   static constexpr std::chrono::seconds kPatience{5};
   using Reply = proto::InjectFaultReply;
 
-  /// Keeps the answer until the host's agent has told it, and returns the number by which the agent
-  /// names the fault; or refuses where too many wait, and returns 0.
+  /// Stores `answer` until the host's agent replies. Returns the request number, or refuses and
+  /// returns 0 if too many requests wait.
   std::int64_t wait(const FaultTarget& target, Answer<Reply> answer, TimePoint now);
-  /// The host's agent answers. What it was not asked for is dropped.
+  /// Called with an agent's reply. Ignores unknown requests.
   void answered(const std::string& host, const proto::FaultReport& report);
   void expire(TimePoint now);
   void clear(const Refusal& why);

@@ -17,8 +17,8 @@ bool is_of_worker(proto::FaultKind kind) {
   return kind == proto::FAULT_KILL_WORKER || kind == proto::FAULT_STOP_WORKER;
 }
 
-/// By which this host may reach the others. One that several hosts have, such as a loopback or a
-/// bridge's address, is nobody's.
+/// Returns the addresses of the other hosts. Excludes addresses that this host also has, such as
+/// those of loopback or bridge interfaces.
 std::set<std::string> addresses_of_others(const ClusterState& state, const std::string& host) {
   std::set<std::string> others, own;
   for (const HostState& each : state.hosts) {

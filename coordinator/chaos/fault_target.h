@@ -1,4 +1,4 @@
-// What a fault that somebody asks for means on the hosts of the job.
+// Maps a requested fault to a host of the job.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace pfc {
 struct FaultTarget {
   std::string host;
   std::string name;    ///< "rank 3 (host b, slot 1, pid 4711)", "host b"
-  proto::Fault fault;  ///< as the host's agent takes it, but for its number
+  proto::Fault fault;  ///< for the host's agent, without request number
 };
 
-/// Pure. `agent_comes_back`: whether somebody starts the agent of this machine again; without it
-/// the job would end. Refused: a rank or host that does not exist, a worker that has ended, and
-/// what would end the job for certain.
+/// Pure. Refuses a rank or host that does not exist, a worker that has ended, and a fault that
+/// would certainly end the job: killing this machine's agent, unless `agent_comes_back` (it is
+/// restarted).
 std::variant<FaultTarget, Refusal> fault_target(const ClusterState& state,
                                                 const proto::InjectFaultRequest& request,
                                                 bool agent_comes_back);

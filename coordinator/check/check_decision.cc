@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// Every slot of the hosts that are here, also where a host has fewer GPUs: its worker says so.
+/// Plans a worker for every slot of the available hosts. Workers report missing GPUs.
 Plan all_slots(const ClusterState& state) {
   Plan plan;
   for (const HostState& host : state.hosts) {
@@ -26,7 +26,7 @@ bool is_apart(const ClusterState& state, const std::string& host) {
   return state.network.failed && std::ranges::count(state.network.apart, host) > 0;
 }
 
-/// The workers that have looked at their hosts, on hosts that reach each other.
+/// Returns the workers that have tested their own host, on hosts that reach each other.
 Plan those_that_are_ready(const ClusterState& state) {
   Plan plan;
   for (const WorkerState& worker : state.job.current.workers) {
@@ -51,14 +51,14 @@ Decision gather_for_check(const ClusterState& state, const CheckLimits& limits, 
              missing.empty() ? "all hosts are here" : "going on without " + missing);
 }
 
-/// Its agent is gone.
+/// Returns whether the worker's agent is gone.
 bool is_lost(const ClusterState& state, const WorkerState& worker,
              std::chrono::milliseconds silence, TimePoint now) {
   const auto host = std::ranges::find(state.hosts, worker.host, &HostState::name);
   return !host->registered || now - host->last_heard >= silence;
 }
 
-/// "a (reading images), b"
+/// Lists unfinished workers: "a (reading images), b".
 std::string still_busy(const ClusterState& state, std::chrono::milliseconds silence,
                        TimePoint now) {
   std::vector<std::string> busy;

@@ -1,6 +1,6 @@
-// What the coordinator does next while a check runs (docs/check.md). A check has two generations:
-// in the first each worker looks at its host and needs no other; in the second those that have done
-// so connect as the job would. Whatever goes wrong on one host, the others are looked at.
+// Decides the coordinator's next action in a check (docs/check.md). A check has two generations.
+// In the first, each worker tests its own host. In the second, the workers that have done so
+// connect as the job would. A failure on one host does not stop the tests of the others.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ namespace pfc {
 
 struct CheckLimits {
   std::chrono::milliseconds gather{20'000};    ///< for hosts to register
-  std::chrono::milliseconds alone{60'000};     ///< for the workers of the first generation
-  std::chrono::milliseconds together{60'000};  ///< for those of the second
+  std::chrono::milliseconds alone{60'000};     ///< for the first generation
+  std::chrono::milliseconds together{60'000};  ///< for the second generation
 };
 
-/// The generation in which each worker looks at its host.
+/// Generation in which each worker tests its own host.
 inline constexpr Generation kCheckAlone = 1;
 
 /// Pure. REQUIRES: the job is a check.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kLongestCheckText = 2'000;
 constexpr std::size_t kLongestCheckName = 200;
-// A refused agent that is there tries again every 10 s at the longest.
+// A refused agent retries at least every 10 s.
 constexpr std::chrono::seconds kRefusedLately{60};
 
 proto::CheckFinding finding(const std::string& host, Rank rank, const std::string& what,
@@ -32,7 +32,7 @@ proto::CheckFinding finding(const std::string& host, Rank rank, const std::strin
   return added;
 }
 
-/// Fit to be shown, as of this worker.
+/// Returns the finding with sanitized texts, attributed to this worker.
 proto::CheckFinding admitted_finding(const WorkerState& worker, proto::CheckFinding told) {
   told.set_host(worker.host);
   told.set_rank(told.rank() < 0 ? -1 : worker.rank);
@@ -51,7 +51,7 @@ std::string host_of_incident(const ClusterState& state, const Incident& incident
   return rank < workers.size() ? workers[rank].host : "";
 }
 
-/// The names by which an agent may have called the host. The first part of a name is enough.
+/// Compares names of a host. Equal first labels are enough.
 bool may_be(const std::string& agent, const std::string& host) {
   return agent == host || agent.substr(0, agent.find('.')) == host.substr(0, host.find('.'));
 }
@@ -137,8 +137,8 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
       continue;
     }
     if (host.registered) {
-      // Another agent wants the host too: two machines with one name, for example. It tries again
-      // and again; one that has ended is none any more.
+      // A second agent claims this host, for example because two machines have the same name. It
+      // retries, so without a recent refusal it has ended.
       if (!was_refused || now - found->second.at > kRefusedLately) continue;
       findings.push_back(finding(
           host.name, -1, "agent", "another agent was refused: " + found->second.why, "one agent",

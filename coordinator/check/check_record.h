@@ -1,4 +1,4 @@
-// What a check finds while it runs: what its workers tell, and what only the coordinator knows.
+// Collects the results of a check, from its workers and from the coordinator.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace pfc {
 
-/// Agents that were refused since the coordinator has started, and why: the last of each host, of
-/// at most kMost hosts. Used on the event loop only.
+/// The last refusal of each host's agent since the coordinator started, for up to kMost hosts.
+/// Used on the event loop only.
 class RefusedAgents {
  public:
   static constexpr std::size_t kMost = 256;
@@ -23,38 +23,36 @@ class RefusedAgents {
     TimePoint at;
   };
 
-  /// Records a refusal. Returns true if it should be printed: the first one of this host, or
-  /// another reason more than a minute after the last refusal. This limits what strangers can
-  /// print.
+  /// Records a refusal. Returns true if it should be printed: the first one of this host, or a new
+  /// reason more than a minute after the last refusal. This limits output caused by strangers.
   bool add(const std::string& host, const std::string& why, TimePoint now);
-  /// An agent of the host was admitted.
+  /// Called when an agent of the host was admitted.
   void forget(const std::string& host) { last_.erase(host); }
-  /// Why the last of these agents was refused; empty if there is none.
+  /// Returns the reason of the latest refusal; empty if there is none.
   [[nodiscard]] std::string newest() const;
   [[nodiscard]] const std::map<std::string, Refused>& last() const { return last_; }
 
  private:
-  std::map<std::string, Refused> last_;  ///< by host, as the agent has named itself
+  std::map<std::string, Refused> last_;  ///< by the agent's name for its host
 };
 
 /// Used on the event loop only.
 class CheckRecord {
  public:
-  /// Upper bound on what is kept of all workers together; more is dropped, and said.
+  /// Limit on stored findings of all workers. The report says if some were dropped.
   static constexpr std::size_t kMostFindings = 20'000;
   static constexpr std::size_t kMostOfRequest = 2'000;
 
-  /// A worker tells what it has found.
+  /// Adds a worker's findings.
   void add(const WorkerState& worker, const proto::ReportCheckRequest& request);
-  /// Takes over the incidents of this generation, each once, and which workers have come to its
-  /// end. Called again and again.
+  /// Records new incidents of this generation. Called repeatedly.
   void note(const ClusterState& state);
-  /// The second generation begins without these workers of the first, which have not come to the
-  /// end of it in time. `agent_is_there`: that of its host is connected.
+  /// Records a worker that did not finish the first generation in time. `agent_is_there`: its
+  /// host's agent is connected.
   void note_late(const WorkerState& worker, double seconds, bool agent_is_there);
   void set_pairs(std::vector<proto::CheckPair> pairs) { pairs_ = std::move(pairs); }
 
-  /// All of it, judged. `refused`: agents that may be those of hosts that are not here.
+  /// Returns the judged report. `refused` may explain missing hosts.
   [[nodiscard]] proto::CheckReport report(const ClusterState& state, const RefusedAgents& refused,
                                           TimePoint now) const;
 
@@ -64,7 +62,7 @@ class CheckRecord {
 
   std::vector<proto::CheckFinding> findings_;
   std::vector<proto::CheckPair> pairs_;
-  std::set<std::pair<Generation, std::size_t>> noted_;  ///< incidents
+  std::set<std::pair<Generation, std::size_t>> noted_;  ///< incidents recorded by note()
   bool dropped_ = false;
 };
 

@@ -15,13 +15,13 @@ namespace {
 using proto::CheckFinding;
 using proto::CheckPair;
 
-/// The upper one of two: of two hosts the faster one tells what to expect.
+/// Returns the upper median: of two hosts the faster one is the reference.
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-/// The value that most have, and the first of them that has it.
+/// Returns a finding with the most common value; the first one if there is a tie.
 const CheckFinding& most_common(const std::vector<CheckFinding*>& findings) {
   std::map<std::string, int> count;
   for (const CheckFinding* each : findings) count[each->found()] += 1;
@@ -72,8 +72,8 @@ void expect_as_fast(const std::vector<CheckFinding*>& findings) {
 
 std::string pair_text(const CheckPair& pair) { return pair.from() + " to " + pair.to(); }
 
-/// Gives each of these pairs to the host that has most of them, which is told to `found` with its
-/// pairs. `pairs` is empty then.
+/// Assigns each pair to the host that occurs in most pairs, and calls `found` with the host and
+/// its pairs.
 void blame_hosts(std::vector<const CheckPair*> pairs,
                  const std::function<void(const std::string& host,
                                           const std::vector<const CheckPair*>& pairs)>& found) {
@@ -163,7 +163,7 @@ std::vector<CheckFinding> judge_pairs(const std::vector<CheckPair>& pairs) {
 }
 
 void sort_by_verdict(std::vector<CheckFinding>& findings) {
-  std::map<std::string, std::size_t> place;  // of what was told first
+  std::map<std::string, std::size_t> place;  // order of first appearance
   for (const CheckFinding& each : findings) place.try_emplace(each.what(), place.size());
   std::ranges::stable_sort(findings, {}, [&](const CheckFinding& each) {
     return std::tuple(-static_cast<int>(each.verdict()), place[each.what()], each.host());

@@ -25,7 +25,7 @@ void Chronicle::begin_generation(const std::string& text) {
 }
 
 void Chronicle::take_over(const ClusterState& state) {
-  static_cast<void>(watch_.update(state));  // what was before is known
+  static_cast<void>(watch_.update(state));  // ignore earlier events
   history_.clear(to_ms(wall_now()));
   cut_ = !state.job.id.empty();
   tell(ClusterEvent::Kind::kTakeover, Severity::kWarning,

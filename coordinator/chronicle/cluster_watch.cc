@@ -59,7 +59,7 @@ void ClusterWatch::see_job(const JobState& job, std::vector<ClusterEvent>& found
                                                            ? "stop requested by " + job.stop->reason
                                                            : job.stop->reason + ": the job stops"));
   }
-  // What a generation has gone on from has no time.
+  // A state that a generation resumed from has no time.
   if (job.saved.at == TimePoint() || job.saved.at == saved_at_) return;
   if (saved_at_ != TimePoint() && job.saved.at - saved_at_ < kPause) return;
   saved_at_ = job.saved.at;

@@ -1,4 +1,4 @@
-// Finds what has happened to hosts and workers by comparing the cluster's state with what it was.
+// Derives events from changes of the cluster's state.
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,17 @@
 
 namespace pfc {
 
-/// Sees hosts that come, go and leave, failures, checkpoints, stops, and that all workers have
-/// joined. The begin of a generation is for the caller to tell, who knows why.
+/// Detects hosts that join, disappear or are drained, failures, checkpoints, stops, and that all
+/// workers have joined. The caller, which knows the reason, reports the start of a generation.
 class ClusterWatch {
  public:
-  /// Failures of one generation that are told one by one. The others are the consequence, mostly.
+  /// Failures reported per generation. Later ones are mostly consequences.
   static constexpr std::size_t kMostFailures = 8;
-  /// Between two checkpoints that are told: a state may be safe every second.
+  /// Minimum time between reported checkpoints, because a snapshot may be taken every second.
   static constexpr std::chrono::seconds kPause{30};
 
-  /// What is new since the last call, oldest first, without number and time. Takes little where
-  /// nothing is. REQUIRES: called at least once a generation.
+  /// Returns the events since the last call, oldest first, without number and time. Cheap if
+  /// nothing has changed. REQUIRES: called at least once per generation.
   std::vector<ClusterEvent> update(const ClusterState& state);
 
  private:
@@ -34,15 +34,15 @@ class ClusterWatch {
   void see_generation(const GenerationState& current, std::vector<ClusterEvent>& found);
   void see_job(const JobState& job, std::vector<ClusterEvent>& found);
 
-  std::vector<Host> hosts_;  // as in the state
+  std::vector<Host> hosts_;  // same order as in the state
   std::string job_;
   Generation generation_ = 0;
-  std::size_t incidents_ = 0;  // of this generation that were seen
-  std::size_t failures_ = 0;   // of them, that were told
-  bool lost_peers_ = false;    // was told
+  std::size_t incidents_ = 0;  // incidents of this generation seen so far
+  std::size_t failures_ = 0;   // failures reported so far
+  bool lost_peers_ = false;    // reported once
   bool begun_ = false;
   bool stops_ = false;
-  TimePoint saved_at_;  // of the last checkpoint that was told
+  TimePoint saved_at_;  // time of the last reported checkpoint
 };
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// What has happened to a coordinator's hosts and workers, for people who look later.
+// Log of events of hosts and workers.
 #pragma once
 
 #include <cstddef>
@@ -24,24 +24,24 @@ struct ClusterEvent {
     kRequest
   };
   std::int64_t number = 0;  ///< from 1, in order
-  std::int64_t ms = 0;      ///< since 1970, by the coordinator's clock
+  std::int64_t ms = 0;      ///< since 1970, the coordinator's clock
   Kind kind = Kind::kJob;
   Severity severity = Severity::kNote;
-  std::optional<Rank> rank;  ///< that the text names; empty: it names none, or several
+  std::optional<Rank> rank;  ///< rank named in the text; empty: none or several
   std::string text;          ///< one line
 };
 
-/// "host", "failure", "generation", "checkpoint", "job", "takeover", "straggler" or "request"
+/// Returns "host", "failure", "generation" and so on.
 const char* name_of(ClusterEvent::Kind kind);
 
-/// Keeps the last kMost events, but of checkpoints the last kMostCheckpoints: a job writes many.
+/// Keeps the last kMost events, but only kMostCheckpoints checkpoints, because they are frequent.
 class EventLog {
  public:
   static constexpr std::size_t kMost = 200;
   static constexpr std::size_t kMostCheckpoints = 20;
   static constexpr std::size_t kLongestText = 400;  ///< bytes
 
-  /// Fills in the number, and makes the text one line.
+  /// Sets the number, and makes the text one line.
   void add(ClusterEvent event);
 
   /// The kept events, oldest first.

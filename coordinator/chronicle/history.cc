@@ -6,7 +6,7 @@
 namespace pfc {
 namespace {
 
-/// Of values that `a` and `b` reports have; NaN: it has none.
+/// Merges means over `of_a` and `of_b` reports. A NaN has no weight.
 CurveValue merged(const CurveValue& a, std::int64_t of_a, const CurveValue& b, std::int64_t of_b) {
   if (!std::isfinite(a.mean)) return b;
   if (!std::isfinite(b.mean)) return a;

@@ -1,4 +1,4 @@
-// In which phases each worker has spent its last steps.
+// Time that each worker spent in each phase of its recent steps.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,21 @@
 
 namespace pfc {
 
-/// Of the current generation. The sums of a rank are halved when they have grown to kWindow
-/// seconds: so they tell of about the last 20 s, or of the last step where one takes longer.
+/// Covers the current generation. A rank's sums are halved when they reach kWindow seconds, so
+/// they cover about the last 20 s, or the last step if that is longer.
 class PhaseTimes {
  public:
   static constexpr double kWindow = 20;          ///< seconds
-  static constexpr std::size_t kMostNames = 24;  ///< what is beyond that is "other"
+  static constexpr std::size_t kMostNames = 24;  ///< further phases are counted as "other"
 
-  /// A worker's report, and the one before it.
+  /// Adds a worker's report; `before` is the previous one.
   void add(Rank rank, const proto::Progress& before, const proto::Progress& report);
   void clear();
 
-  /// In the order in which they were first told.
+  /// Names in order of first appearance.
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   [[nodiscard]] std::size_t ranks() const { return ranks_.size(); }
-  /// Seconds a step, by name(); shorter than names() where the rest is 0. Empty: nothing is known.
+  /// Returns seconds per step, by name; missing entries are 0. Empty: unknown.
   [[nodiscard]] std::vector<double> seconds_a_step(Rank rank) const;
 
  private:

@@ -1,4 +1,4 @@
-// What rank 0 tells of the job in its log before the first step: data, memory, where it goes on.
+// Rank 0's log lines before the first step: data, memory, resumed state.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace pfc {
 
-/// Takes the lines of rank 0's output, and keeps the first kMost of those that have the form of
-/// output/training.log ("Training: DATE TIME-TEXT"), until the first step is told.
+/// Keeps the first kMost output lines of rank 0 that look like output/training.log ("Training:
+/// DATE TIME-TEXT"), until the first step is logged.
 class StartNotes {
  public:
   static constexpr std::size_t kMost = 8;
-  static constexpr std::size_t kLongest = 300;  ///< bytes of one
+  static constexpr std::size_t kLongest = 300;  ///< bytes per line
 
   void add(std::string_view line);
-  /// Another generation begins.
+  /// Called when another generation begins.
   void clear() { *this = {}; }
 
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }

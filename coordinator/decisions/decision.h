@@ -1,5 +1,4 @@
-// What the coordinator may do next: the actions that decide() chooses from, and the settings that
-// it depends on.
+// The coordinator's possible actions, from which decide() chooses, and its settings.
 #pragma once
 
 #include <chrono>
@@ -19,61 +18,61 @@ namespace pfc {
 struct RendezvousConfig {
   HealthLimits limits;
   ElasticConfig elastic;
-  int max_restarts = 0;                        ///< that have not come back with progress
-  std::chrono::milliseconds grace{5'000};      ///< for peers to notice a failure by themselves
+  int max_restarts = 0;                        ///< restarts that are not refilled by progress
+  std::chrono::milliseconds grace{5'000};      ///< for peers to notice a failure
   std::chrono::milliseconds stop{60'000};      ///< for workers to write a checkpoint and end
   std::chrono::milliseconds terminate{5'000};  ///< between SIGTERM and SIGKILL
   std::chrono::milliseconds kill{5'000};       ///< from SIGKILL to the agents' reports
 };
 
 namespace action {
-/// Something has gone wrong: the generation is over.
+/// Record a failure, which ends the generation.
 struct Blame {
   Incident incident;
 };
-/// The failure counts in the job's blame and budget.
+/// Count the failure in the job's failure history and restart budget.
 struct Count {
   FailureHistory blame;
   RestartBudget budget;
 };
-/// Slots or hosts are left out, or taken back, although nothing has failed now.
+/// Exclude or readmit slots or hosts without a new failure.
 struct ChangeBlame {
   FailureHistory blame;
 };
-/// Find out how the hosts with these agents reach each other, and which network is the best. By
-/// host; an empty one does not take part.
+/// Measure the networks between the hosts of these agents. Indexed by host; empty: the host does
+/// not take part.
 struct MeasureNetwork {
   std::vector<std::string> agents;
 };
-/// The hosts without a worker whose agents are silent have to register again.
+/// Require these hosts, which are silent and have no worker, to register again.
 struct ReleaseHosts {
   std::vector<std::string> hosts;
 };
-/// The workers are to write a checkpoint, and to go on in another generation.
+/// Ask the workers to write a checkpoint and continue in another generation.
 struct BeginRegroup {
   std::string reason;
   std::chrono::milliseconds within;
 };
-/// The job ends after a checkpoint, because it cannot go on without a host that must be free.
+/// End the job after a checkpoint, because it needs a host that is being drained.
 struct StopForHost {
   StopRequest request;
 };
-/// The next generation begins.
+/// Start the next generation.
 struct StartGeneration {
   std::vector<Member> members;
-  std::optional<Incident> cause;  ///< the failure that has ended the last one; empty: none has
-  std::string why;                ///< the change that was planned; empty: there is a cause, or it
-                                  ///< is the first generation
+  std::optional<Incident> cause;  ///< failure that ended the last one; empty: none
+  std::string why;                ///< reason of a planned change; empty: failure, or first
+                                  ///< generation
 };
-/// Ask every worker to write a checkpoint and end.
+/// Ask all workers to write a checkpoint and end.
 struct AskToStop {};
-/// Send SIGTERM to the workers that still run.
+/// Send SIGTERM to the remaining workers.
 struct Terminate {};
-/// Send SIGKILL to the workers that still run.
+/// Send SIGKILL to the remaining workers.
 struct Kill {};
-/// The job is over; verdict() says how.
+/// End the job; verdict() returns the result.
 struct Finish {};
-/// Ask the worker's agent what it does: it will be blamed.
+/// Ask the agent what the worker is doing, before it is blamed.
 struct Describe {
   Rank rank = 0;
 };
@@ -85,11 +84,11 @@ using Action = std::variant<action::Blame, action::StartGeneration, action::AskT
                             action::BeginRegroup, action::StopForHost, action::Describe>;
 
 struct Decision {
-  std::string reason;           ///< for a person; changes only when something has changed
-  std::vector<Action> actions;  ///< in order; none: there is nothing to do, `reason` is awaited
+  std::string reason;           ///< for the user; changes only with the situation
+  std::vector<Action> actions;  ///< in order; empty: wait for `reason`
 };
 
-/// Nothing is to be done before something happens.
+/// Decides to wait.
 inline Decision wait_for(std::string reason) {
   return {.reason = std::move(reason), .actions = {}};
 }
@@ -98,14 +97,14 @@ inline Decision act(Action action, std::string reason) {
   return {.reason = std::move(reason), .actions = {std::move(action)}};
 }
 
-/// What the coordinator itself has found. REQUIRES: incidents is not empty.
+/// Blames what the coordinator itself has found. REQUIRES: incidents is not empty.
 inline Decision blame(std::vector<Incident> incidents) {
   Decision decision{.reason = incidents.front().text(), .actions = {}};
   for (Incident& incident : incidents) decision.actions.emplace_back(action::Blame{incident});
   return decision;
 }
 
-/// The same, once the agents of those that are blamed have told what they do, or had their time.
+/// Like blame(), after the agents have described the blamed workers or timed out.
 Decision ask_and_blame(const ClusterState& state, std::vector<Incident> incidents, TimePoint now);
 
 }  // namespace pfc

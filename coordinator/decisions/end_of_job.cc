@@ -18,7 +18,7 @@ Clock::duration time_to_save(const StopRequest& stop, const RendezvousConfig& co
   return stop.leaving.empty() ? config.stop : std::min(config.stop, stop.within);
 }
 
-/// Whether workers may have something that they have not saved.
+/// Returns whether workers may have unsaved progress.
 bool may_save(const ClusterState& state) {
   if (!may_have_trained(state) || state.job.stop->urgent || state.job.terminated_at) return false;
   return std::ranges::any_of(state.job.current.workers, takes_part);

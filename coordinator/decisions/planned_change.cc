@@ -13,22 +13,22 @@ std::string reason_of(const HostState& host) {
   return "host " + host.name + " is leaving (" + host.leaving->reason + ")";
 }
 
-/// The slots of hosts that do not leave, whether they are here or not.
+/// Counts the slots of hosts that are not being drained, available or not.
 int slots_that_stay(const ClusterState& state) {
   int slots = 0;
   for (const HostState& host : state.hosts) slots += host.leaving ? 0 : host.slots;
   return slots;
 }
 
-/// Whether its output folder alone has what the others would go on from.
+/// Returns whether only this host's output folder has the state to resume from.
 bool has_the_output(const ClusterState& state, const HostState& host) {
   const auto& workers = state.job.current.workers;
   return host.name == state.job.saved.checkpoint_host && !workers.empty() &&
          workers.front().host == host.name;
 }
 
-/// Whether the job can go on without the hosts that must be free. An agent that is silent for a
-/// moment may yet answer.
+/// Returns whether the job can continue without the hosts being drained. Hosts with a silent agent
+/// count as available.
 bool goes_on_without(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   const bool loses_output = std::ranges::any_of(state.hosts, [&](const HostState& host) {
     return host.leaving && has_the_output(state, host);
@@ -40,8 +40,7 @@ bool goes_on_without(const ClusterState& state, const RendezvousConfig& config, 
   return usable_slots(state, now) >= least_workers(state, config.elastic);
 }
 
-/// The host has workers that have saved their state to go on, and its agent is silent for the
-/// moment.
+/// Returns whether the host has workers that wait after saving, and its agent is silent.
 bool keeps_workers_waiting(const HostState& host, TimePoint now) {
   return host.workers > 0 && is_usable(host) && is_quiet(host, now);
 }
@@ -58,7 +57,7 @@ Decision free_host(const ClusterState& state, const RendezvousConfig& config, co
     return act(action::BeginRegroup{reason_of(host), std::min(config.stop, host.leaving->within)},
                reason_of(host));
   }
-  const Plan plan = plan_members(state, config.elastic, now);  // there is nothing to save
+  const Plan plan = plan_members(state, config.elastic, now);  // nothing to save
   if (!plan.enough()) return wait_for("waiting for hosts that do not answer");
   if (auto measure = see_to_network(state, plan)) return *measure;
   return start(plan, reason_of(host));

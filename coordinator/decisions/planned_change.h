@@ -1,5 +1,4 @@
-// How the workers of a job change although nothing has failed: hosts come, and hosts must be free.
-// Pure functions.
+// Planned changes of membership: hosts that join and hosts that are drained. Pure functions.
 #pragma once
 
 #include <optional>
@@ -8,22 +7,22 @@
 
 namespace pfc {
 
-/// Ends the job after a checkpoint, because it cannot go on without a host that must be free.
-/// Empty: there is no such host.
+/// If the job cannot continue without a host that is being drained, returns the decision to stop
+/// it after a checkpoint. Otherwise returns nothing.
 std::optional<Decision> stop_for_host(const ClusterState& state, const RendezvousConfig& config,
                                       TimePoint now);
 
-/// Silent hosts without a worker are no failure: they have to register again. Empty: there are
-/// none.
+/// Silent hosts without a worker are not a failure, but must register again. Returns nothing if
+/// there are none.
 std::optional<Decision> release_silent(const ClusterState& state, const RendezvousConfig& config,
                                        TimePoint now);
 
-/// What a host that must be free, or one that has come, changes in the current generation. Empty:
-/// nothing.
+/// Returns the change for a drained or new host in the current generation. Nothing if there is
+/// none.
 std::optional<Decision> change_members(const ClusterState& state, const RendezvousConfig& config,
                                        TimePoint now);
 
-/// The workers save their state, and go on in the next generation. REQUIRES: a regroup has begun.
+/// Lets the workers save and continue in the next generation. REQUIRES: a regroup has begun.
 Decision regroup(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
 }  // namespace pfc

@@ -10,10 +10,10 @@
 namespace pfc {
 namespace {
 
-// Between two attempts to measure a network that has failed while a job was running.
+// Pause before a failed network is measured again while a job is running.
 constexpr std::chrono::milliseconds kMeasureAgain{1'000};
 
-/// By host; empty for those that have no member.
+/// Returns the agents by host; empty for hosts without a member.
 std::vector<std::string> agents_of(const ClusterState& state, const Plan& plan) {
   std::vector<std::string> agents(state.hosts.size());
   auto member = plan.members.begin();
@@ -26,7 +26,7 @@ std::vector<std::string> agents_of(const ClusterState& state, const Plan& plan) 
   return agents;
 }
 
-/// Whether all these hosts were measured together, perhaps with others.
+/// Returns whether all these hosts were measured together, perhaps with others.
 bool was_measured(const NetworkState& network, const std::vector<std::string>& agents) {
   if (network.agents.size() != agents.size()) return false;
   for (std::size_t i = 0; i < agents.size(); ++i) {
@@ -35,16 +35,16 @@ bool was_measured(const NetworkState& network, const std::vector<std::string>& a
   return true;
 }
 
-/// Whether workers have lost each other, nobody knows why, and the network was good when it was
-/// measured, before that.
+/// Returns whether workers have lost each other for an unknown reason, and the last measurement
+/// was good and took place before that.
 bool is_suspected(const NetworkState& network, const ClusterState& state) {
   const auto& incidents = state.job.current.incidents;
   return !incidents.empty() && cause_is_unknown(state) && network.ended_at && !network.failed &&
          *network.ended_at < incidents.front().at;
 }
 
-/// Goes on without the hosts that the others have not reached for a while. Empty: that is too soon,
-/// or there are none, or too few are left without them.
+/// Continues without hosts that have been unreachable for host_patience. Returns nothing if it is
+/// too early, there are none, or too few hosts remain.
 std::optional<Decision> leave_unreached_out(const ClusterState& state,
                                             const RendezvousConfig& config, TimePoint now) {
   const std::vector<std::string>& apart = state.network.apart;
@@ -56,7 +56,7 @@ std::optional<Decision> leave_unreached_out(const ClusterState& state,
              "going on without " + listed(apart) + ": " + state.network.text);
 }
 
-/// A link that a host has lost may come back. `since`: when members were first looked for.
+/// Measures again, because a lost link may come back. `since`: start of the search for members.
 Decision measure_again(const ClusterState& state, const RendezvousConfig& config, const Plan& plan,
                        TimePoint since, TimePoint now) {
   if (now >= since + config.limits.start) {
@@ -66,7 +66,7 @@ Decision measure_again(const ClusterState& state, const RendezvousConfig& config
   return act(action::MeasureNetwork{agents_of(state, plan)}, "measuring the network again");
 }
 
-/// Hosts that have fallen silent while the next generation is awaited.
+/// Returns hosts that have become silent while the next generation is awaited.
 std::vector<Incident> silent_hosts(const ClusterState& state, const HealthLimits& limits,
                                    TimePoint now) {
   std::vector<Incident> silent = find_silent(state, limits, now);
@@ -92,7 +92,7 @@ Decision count(const ClusterState& state, const RendezvousConfig& config, TimePo
   return blame({std::move(again)});
 }
 
-/// Whom the job waits for: "b, c"; empty: nobody is missing.
+/// Returns the missing hosts: "b, c"; empty if none.
 std::string awaited(const ClusterState& state, TimePoint now) {
   std::vector<std::string> names;
   for (const HostState& host : state.hosts) {
@@ -101,8 +101,8 @@ std::string awaited(const ClusterState& state, TimePoint now) {
   return listed(names);
 }
 
-/// What ends a job for which too few have come. `missing`: those it waits for; empty: all are here,
-/// but slots are left out, or have no GPU any more.
+/// Returns the incident that ends a job with too few slots. `missing`: hosts waited for; empty:
+/// all are present, but slots are excluded or have lost their GPU.
 Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& plan,
                  const std::string& missing, TimePoint now) {
   const std::string time = std::to_string(config.limits.start.count() / 1000) + " s";
@@ -115,15 +115,15 @@ Incident too_few(Incident cause, const RendezvousConfig& config, const Plan& pla
   return cause;
 }
 
-/// The host that is not here and whose output folder alone has the state that the job would go on
-/// from; null: there is none.
+/// Returns the absent host whose output folder alone has the state to resume from; null if there
+/// is none.
 const HostState* absent_holder(const ClusterState& state, TimePoint now) {
   const auto host = std::ranges::find(state.hosts, holder_of(state, now), &HostState::name);
   if (host == state.hosts.end()) return nullptr;
   return is_usable(*host) && !is_quiet(*host, now) ? nullptr : &*host;
 }
 
-/// For that host the job waits as long as for any that it needs.
+/// Waits for that host as long as for any required host.
 std::optional<Decision> wait_for_holder(const ClusterState& state, const RendezvousConfig& config,
                                         TimePoint since, Incident cause, TimePoint now) {
   const HostState* const holder = absent_holder(state, now);
@@ -144,8 +144,8 @@ std::optional<Decision> wait_for_holder(const ClusterState& state, const Rendezv
   return blame({std::move(cause)});
 }
 
-/// What must happen before there are members for the next generation; empty: there are. `since`:
-/// the end of the last one, for which `cause` would be blamed if too few came.
+/// Returns what must happen before the next generation has members; nothing if it has. `since`:
+/// end of the last generation. `cause` is blamed if too few hosts come.
 std::optional<Decision> gather_for_restart(const ClusterState& state,
                                            const RendezvousConfig& config, const Plan& plan,
                                            TimePoint since, const Incident& cause, TimePoint now) {
@@ -213,8 +213,8 @@ std::optional<Decision> see_to_network(const ClusterState& state, const Plan& pl
 }
 
 bool network_failed(const ClusterState& state, const Plan& plan) {
-  // A failure between more hosts says nothing: fewer may reach each other, and one needs no
-  // network.
+  // A failure between more hosts is not conclusive: fewer may reach each other, and one host needs
+  // no network.
   return state.network.failed && state.network.agents == agents_of(state, plan);
 }
 
@@ -231,7 +231,7 @@ Incident network_problem(const ClusterState& state, TimePoint now) {
 
 Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
   const TimePoint since = state.job.current.incidents.front().at;
-  // What has happened?
+  // Find the cause.
   if (cause_is_unknown(state)) {
     if (auto suspect = find_suspect(state, now)) {
       return ask_and_blame(state, {std::move(*suspect)}, now);
@@ -246,13 +246,13 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   if (now < state.job.budget.not_before) {
     return wait_for("generations have failed one after another; a pause before the next");
   }
-  // With whom does it go on?
+  // Choose the members.
   const Plan plan = plan_members(state, config.elastic, now);
   if (auto wait =
           gather_for_restart(state, config, plan, since, root_cause(state.job.current), now)) {
     return *wait;
   }
-  // Can they reach each other?
+  // Check that they reach each other.
   if (auto measure = see_to_network(state, plan)) return *measure;
   if (network_failed(state, plan)) {
     if (auto without = leave_unreached_out(state, config, now)) return *without;

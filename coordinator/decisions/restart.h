@@ -1,4 +1,4 @@
-// How a job goes on after a failure: what is waited for, and with whom the next generation begins.
+// How a job continues after a failure: what it waits for, and the members of the next generation.
 // Pure functions.
 #pragma once
 
@@ -8,23 +8,23 @@
 
 namespace pfc {
 
-/// Whether the job may go on in another generation after what has happened in this one.
+/// Returns whether the job may continue in another generation.
 bool may_restart(const ClusterState& state, const RendezvousConfig& config);
 
-/// Restarts that are left.
+/// Returns the number of restarts left.
 int restarts_left(const ClusterState& state, const RendezvousConfig& config);
 
 /// REQUIRES: there is an incident, and may_restart().
 Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
-/// After a generation that was lost with its coordinator. No restart is counted. REQUIRES: there is
-/// no incident.
+/// Continues after a generation that was lost with its coordinator. Counts no restart. REQUIRES:
+/// there is no incident.
 Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
-/// What must be done before the workers of these members can connect; empty: nothing. A host whose
-/// agent tells no address is reached by that of its connection.
+/// Returns what must happen before these members can connect; nothing if they can. A host without
+/// reported addresses is reached by the address of its connection.
 std::optional<Decision> see_to_network(const ClusterState& state, const Plan& plan);
-/// Whether the measurement that see_to_network() wants has failed.
+/// Returns whether the measurement required by see_to_network() has failed.
 bool network_failed(const ClusterState& state, const Plan& plan);
 Incident network_problem(const ClusterState& state, TimePoint now);
 

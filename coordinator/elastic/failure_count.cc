@@ -7,7 +7,7 @@
 namespace pfc {
 namespace {
 
-/// Each slot once, and each host once for all of its slots.
+/// Counts each slot once, and each host once for all its slots.
 void add_failures(FailureHistory& blame, const GenerationState& generation, Incident::Kind kind,
                   TimePoint now) {
   std::set<std::string> lost, failed;
@@ -26,7 +26,7 @@ void add_failures(FailureHistory& blame, const GenerationState& generation, Inci
   }
 }
 
-/// Those that have failed too often, where the job goes on without them.
+/// Excludes slots and hosts at their limit, if the job can continue without them.
 void leave_some_out(const ClusterState& state, const ElasticConfig& config, FailureHistory& blame,
                     TimePoint now) {
   for (FailureRecord& record : blame.records) {
@@ -37,8 +37,8 @@ void leave_some_out(const ClusterState& state, const ElasticConfig& config, Fail
   }
 }
 
-/// None for a worker that was killed: that comes from outside, whatever it was doing. A worker that
-/// ended by itself before it joined has only its exit code to tell one crash from another.
+/// Returns nothing for a killed worker, because the cause is external. A worker that exited before
+/// joining is identified by its exit code.
 std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
   if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
   const WorkerState& worker = generation.workers.at(*cause.rank);
@@ -60,7 +60,7 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
                            const Incident& cause, TimePoint now) {
   const GenerationState& generation = state.job.current;
   FailureCount count{.blame = state.job.blame, .budget = state.job.budget};
-  // One that has got on is no sign that the next would fail at once, however short it was.
+  // After progress, even a short generation does not predict another quick failure.
   if (state.job.saved.at >= generation.started_at) count.budget.quick = 0;
   spend_restart(count.budget, config.first_pause, generation.started_at, now);
   if (const auto site = site_of(generation, cause)) {
@@ -70,7 +70,7 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
   }
   add_failures(count.blame, generation, cause.kind, now);
   leave_some_out(state, config, count.blame, now);
-  // Where the job does without the slot, what is wrong may be wrong with its host.
+  // If the job excludes the slot, the fault may be in its host.
   if (count.is_hopeless && count.budget.last_crash.step <= kBeforeJoining) {
     const WorkerState& worker = generation.workers.at(*cause.rank);
     count.is_hopeless = !is_left_out(count.blame, worker.host, worker.slot, now);

@@ -1,5 +1,4 @@
-// What a failure changes in a job's blame and restart budget, and which slots it does without from
-// then on. Pure functions.
+// Counts failures, and decides which slots are excluded. Pure functions.
 #pragma once
 
 #include <optional>
@@ -13,21 +12,20 @@ namespace pfc {
 struct FailureCount {
   FailureHistory blame;
   RestartBudget budget;
-  bool is_hopeless = false;  ///< the same crash, kSameCrashes times at the same place
+  bool is_hopeless = false;  ///< the same crash, kSameCrashes times in a row
 };
 
-/// Counts what has ended the generation: by slot, by host and against the budget. A slot or host
-/// that has reached its limit is left out where the job goes on without it. REQUIRES: there is an
-/// incident; `cause` is the root of them.
+/// Counts the failure by slot, by host and in the budget. Excludes a slot or host at its limit if
+/// the job can continue without it. REQUIRES: there is an incident; `cause` is the root cause.
 FailureCount count_failure(const ClusterState& state, const ElasticConfig& config,
                            const Incident& cause, TimePoint now);
 
-/// With one slot or host less that is left out: the one that was so for the longest time. Empty:
-/// with all of them there would not be enough workers either.
+/// Readmits the slot or host whose exclusion ends first. Returns nothing if even all slots would
+/// not be enough.
 std::optional<FailureHistory> take_back(const ClusterState& state, const ElasticConfig& config,
                                         TimePoint now);
 
-/// With these hosts left out.
+/// Returns the history with these hosts excluded.
 FailureHistory leave_hosts_out(const ClusterState& state, std::span<const std::string> hosts,
                                const std::string& cause, TimePoint now);
 

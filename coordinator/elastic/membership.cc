@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-/// By host and slot, so that nothing is looked for among all workers again and again.
+/// Indexes the workers by host and slot.
 using Places = std::map<std::pair<std::string_view, int>, const WorkerState*>;
 
 Places places_of(const GenerationState& generation) {
@@ -36,8 +36,8 @@ bool is_blamed(const GenerationState& generation, const WorkerState& worker) {
   });
 }
 
-/// Those that can have a worker now: a host may have fewer GPUs than slots were given, or come back
-/// with fewer than were counted. A single slot is what a host without a GPU has too.
+/// Returns the usable slots: a host may have fewer GPUs than slots, or fewer than before. A host
+/// without a GPU has one slot.
 int slots_there(const HostState& host, DeviceChoice device) {
   if (host.gpus > 0 && (host.counts_gpus || device != DeviceChoice::kCpu)) {
     return std::min(host.slots, host.gpus);
@@ -46,18 +46,17 @@ int slots_there(const HostState& host, DeviceChoice device) {
   return device == DeviceChoice::kCuda ? 0 : host.slots;
 }
 
-/// A slot that could have a worker.
+/// A slot that can have a worker.
 struct Candidate {
   const HostState* host = nullptr;
   int slot = 0;
-  bool goes_on = false;  ///< its worker runs, and nobody blames it
+  bool goes_on = false;  ///< its worker runs and is not blamed
   std::int64_t incarnation = 0;
   int failures = 0;
-  bool has_checkpoint = false;  ///< its host alone has the state that the job would continue from
+  bool has_checkpoint = false;  ///< only its host has the state to resume from
 };
 
-/// Returns whether the remaining workers have all rows of a snapshot, as their own rows or as
-/// copies.
+/// Returns whether the remaining workers hold all rows of a snapshot, as their own or as replicas.
 bool memory_is_whole(const ClusterState& state, TimePoint now) {
   const std::vector<SnapshotPart> parts = snapshot_parts(state.job);
   const Places places = places_of(state.job.current);
@@ -83,7 +82,7 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
   const Places places = places_of(state.job.current);
   const SavedState& saved = state.job.saved;
   std::string holder = holder_of(state, now);
-  // While nobody knows whether the folder is shared, its writer is kept, but not waited for.
+  // While it is unknown whether the folder is shared, keep its writer, but do not wait for it.
   const bool is_unknown = saved.checkpoint_host.empty() && !saved.sharing_is_known;
   if (is_unknown) holder = saved.checkpoint_writer;
   std::vector<Candidate> found;
@@ -190,7 +189,7 @@ Plan plan_members(const ClusterState& state, const FailureHistory& blame,
     std::ranges::sort(chosen, {}, place);
   }
   for (const Candidate& each : chosen) {
-    // None stays when the network is another one: NCCL reads its interface once in a process.
+    // If the network has changed, no process stays: NCCL reads its interface once per process.
     const bool stays = each.goes_on && !state.network.changed;
     plan.members.push_back({.rank = plan.size(),
                             .host = each.host->name,
@@ -244,7 +243,7 @@ std::optional<Growth> possible_growth(const ClusterState& state, const ElasticCo
     const auto admitted = admitted_at(state.job.blame, member.host, member.slot);
     growth.since = std::max({growth.since, host->came_at, admitted.value_or(host->came_at)});
   }
-  if (stay < present) return {};  // an agent is silent for the moment
+  if (stay < present) return {};  // an agent is silent
   return growth;
 }
 
@@ -296,7 +295,7 @@ bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConf
                        .at_start = at_start,
                        .permanent = !enough_are_left,
                        .at = now});
-  // Its workers have ended with it, and no agent is left to report how.
+  // The workers died with the agent, so no exit report will come.
   for (WorkerState& worker : state.job.current.workers) {
     if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
   }

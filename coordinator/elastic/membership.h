@@ -1,5 +1,4 @@
-// Who is in a generation: which slots of which hosts get a worker, with which rank, and whose
-// processes go on.
+// Membership of a generation: which slots get a worker, with which rank, and which processes stay.
 #pragma once
 
 #include <optional>
@@ -16,43 +15,43 @@ namespace pfc {
 struct Member {
   Rank rank = 0;
   std::string host;
-  int slot = 0;  ///< its place on the host, from 0
-  /// The incarnation of a worker of the last generation that goes on; 0: a new one is started.
+  int slot = 0;  ///< slot number on the host, from 0
+  /// Incarnation of a worker that stays from the last generation; 0: start a new one.
   std::int64_t survivor = 0;
 
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-/// Gives ranks to the hosts in the order given, and on each host to its slots in order. Workers of
-/// one host have neighbouring ranks, so that most steps of a ring stay inside a host. All are new.
+/// Assigns ranks by host and slot, in the order given. Workers of one host have consecutive ranks,
+/// so that most steps of a ring stay inside a host. All members are new.
 std::vector<Member> assign_ranks(std::span<const HostState> hosts);
 
-/// Of all hosts, those that are not here too. A host that has to register first may have none yet.
+/// Returns the slots of all hosts, including absent ones. They may be 0 until a host registers.
 int slots_of(std::span<const HostState> hosts);
-/// How many could have a worker if every agent that is here answers: without those of hosts that
-/// leave, those that are left out, and GPUs that a host has lost since it was here first.
+/// Returns the slots that could have a worker if every registered agent answers. Omits hosts being
+/// drained, excluded slots, and GPUs that a host has lost.
 int usable_slots(const ClusterState& state, TimePoint now);
 
-/// How many workers the job should have: one for each slot of all hosts of the list, but for the
-/// spares, and at most ElasticConfig::max_workers and what it can use.
+/// Returns the target number of workers: all slots of all hosts except spares, limited by
+/// ElasticConfig::max_workers and by the number that the job can use.
 int wanted_workers(const ClusterState& state, const ElasticConfig& config);
-/// With how few it goes on.
+/// Returns the minimum number of workers to continue.
 int least_workers(const ClusterState& state, const ElasticConfig& config);
 
-/// An agent that has been silent for so long is not counted on for a new generation: heartbeats
-/// come every second. A worker is suspected later, so that its host is then known to be silent too.
+/// Silence (heartbeat: 1 s) after which an agent is not used in a new generation. Less than the
+/// limit for workers, so that a suspected worker's host is known to be silent too.
 inline constexpr std::chrono::seconds kQuiet{3};
 
-/// Whether workers may be started on the host: its agent is here, and it does not leave.
+/// Returns whether the host can have workers: its agent is registered and it is not being drained.
 bool is_usable(const HostState& host);
-/// Whether its agent is here, but has been silent for a while.
+/// Returns whether its agent is registered, but silent.
 bool is_quiet(const HostState& host, TimePoint now);
 
-/// The processes that hold the newest snapshot, by their ranks when it was taken; none: unknown.
+/// Returns the processes that hold the newest snapshot, by their rank in it. Empty: unknown.
 std::vector<SnapshotPart> snapshot_parts(const JobState& job);
 
-/// Returns the host whose output folder alone has the newest usable state. Empty if all hosts share
-/// the folder, or if the workers' memory has a state that is as new.
+/// Returns the host whose output folder alone has the newest usable state. Empty if all hosts
+/// share the folder, or the workers' memory has a state at least as new.
 std::string holder_of(const ClusterState& state, TimePoint now);
 
 struct Plan {
@@ -65,47 +64,46 @@ struct Plan {
   [[nodiscard]] bool complete() const { return size() >= wanted; }
 };
 
-/// The generation that could begin now. Of the slots that are there and not left out, those whose
-/// worker goes on come first, then those that have failed least, then the first in the list. The
-/// ranks are in the order of the list, so that survivors keep their neighbours where they can.
+/// Plans the generation that could begin now, from slots that are usable and not excluded. Prefers
+/// the host with the checkpoint, then slots whose worker stays, then slots with fewer failures,
+/// then list order. Ranks follow the list, so that survivors keep their neighbours if possible.
 Plan plan_members(const ClusterState& state, const FailureHistory& blame,
                   const ElasticConfig& config, TimePoint now);
 inline Plan plan_members(const ClusterState& state, const ElasticConfig& config, TimePoint now) {
   return plan_members(state, state.job.blame, config, now);
 }
 
-/// Slots that are there and have no worker. "slot 1 of host b"
+/// Returns the usable slots without a worker: "slot 1 of host b".
 std::vector<std::string> idle_slots(const ClusterState& state, TimePoint now);
 
-/// The hosts that have workers in this generation and are not here any more, or silent.
+/// Returns the hosts that have workers in this generation and are gone or silent.
 std::vector<std::string> lost_hosts(const ClusterState& state, TimePoint now);
 
 /// Slots that could join the current generation.
 struct Growth {
-  Plan plan;                       ///< with them
-  std::vector<std::string> hosts;  ///< theirs
-  TimePoint since;                 ///< since when they could
+  Plan plan;                       ///< includes the new slots
+  std::vector<std::string> hosts;  ///< hosts of the new slots
+  TimePoint since;                 ///< since when they can join
 };
-/// None: there are none, or the job has all the workers that it should have, or one of its workers
-/// would not stay, because its agent is silent.
+/// Returns nothing if no slot can join, the job has all wanted workers, or a current worker would
+/// not stay because its agent is silent.
 std::optional<Growth> possible_growth(const ClusterState& state, const ElasticConfig& config,
                                       TimePoint now);
 
-/// The host with workers in this generation that must be free first; null: there is none.
+/// Returns the first host with workers that is being drained; null if there is none.
 const HostState* leaving_host(const ClusterState& state);
 
-/// Why the job has fewer workers than it should: "4 of 6 workers: host b is not here; slot 1 of
-/// host c is left out"; empty where it has all.
+/// Returns why the job has fewer workers than wanted: "4 of 6 workers: host b is not here; slot 1
+/// of host c is left out". Empty if it has all.
 std::string why_smaller(const ClusterState& state, const ElasticConfig& config, TimePoint now);
 
-/// Marks the host unusable after its agent ended for good. Returns true if that is an incident,
-/// because the host runs workers, or the first generation still needs it, as it needs every host of
-/// the list. The incident is permanent unless enough slots are left.
+/// Marks the host unusable after its agent ended for good. Returns true if that is an incident:
+/// the host runs workers, or the first generation, which needs every host, has not begun. The
+/// incident is permanent unless enough slots are left.
 bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConfig& config,
                          const std::string& what, bool at_start, TimePoint now);
 
-/// Begins the next generation with these members. `cause`: the failure of the last one; empty: it
-/// has not failed.
+/// Begins the next generation. `cause`: failure of the last one; empty if it did not fail.
 void start_generation(ClusterState& state, std::span<const Member> members,
                       const std::optional<Incident>& cause, TimePoint now);
 

@@ -1,4 +1,4 @@
-// A job as a person gives it to the coordinator, checked.
+// A submitted job, checked.
 #pragma once
 
 #include <filesystem>
@@ -14,30 +14,29 @@ namespace pfc {
 
 struct Job {
   std::string id;    ///< random
-  std::string file;  ///< the job file's path, as it was given, as one line of text
-  std::string json;  ///< the whole job, which every worker gets when it joins
+  std::string file;  ///< path of the job file as given, on one line
+  std::string json;  ///< the whole job; sent to every worker that joins
   DeviceChoice device = DeviceChoice::kAuto;
-  std::vector<std::string> warnings = {};  ///< of keys that are ignored; for the person
+  std::vector<std::string> warnings = {};  ///< about ignored keys; shown to the submitter
   WallTime submitted = {};
   std::string name = {};       ///< one line, from --name; empty: `file` is displayed
   std::string submitter = {};  ///< id of the submitter's token; empty: submitted by an admin
-  /// The output folder of the job, which may be relative to where its agents run; empty for a
-  /// check, which writes nothing there.
+  /// The job's output folder, perhaps relative to the agents' working folder. Empty for a check,
+  /// which writes nothing.
   std::filesystem::path output = {};
-  bool check = false;  ///< the hosts are looked at as this job would use them (docs/check.md)
+  bool check = false;  ///< test the hosts as this job would use them (docs/check.md)
 };
 
-/// Checks a job that is to run on so many workers (0: not known yet). Throws InputError, which
-/// names the origin of what is wrong.
+/// Checks a job for this number of workers (0: unknown). Throws InputError that names the origin
+/// of the problem.
 Job make_job(const nlohmann::json& written, const JobOrigin& origin, int workers);
 
-/// Makes it a check of its hosts. Throws InputError where the job has no `rec`, unless it is a
-/// check without a job.
+/// Turns the job into a check. Throws InputError if the job has no `rec`, unless `without_job`.
 void become_check(Job& job, bool without_job);
 
-/// The output folder that Job::json names; empty where it names none.
+/// Returns the output folder in Job::json; empty if there is none.
 std::filesystem::path output_of(const std::string& job_json);
-/// Whether it goes on from what is in that folder.
+/// Returns whether the job resumes from its output folder.
 bool resumes(const std::string& job_json);
 
 }  // namespace pfc

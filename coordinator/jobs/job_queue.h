@@ -1,4 +1,4 @@
-// The jobs that wait for the one that runs, and how the last ones have ended.
+// Queue of waiting jobs, and results of recent ones.
 #pragma once
 
 #include <cstddef>
@@ -15,36 +15,35 @@
 
 namespace pfc {
 
-/// A job that has ended. Its configuration is forgotten.
+/// A job that has ended. Its configuration is not kept.
 struct EndedJob {
   std::string id;
   std::string file;
   WallTime submitted;
-  std::optional<WallTime> started;  ///< empty: it was taken out of the queue
+  std::optional<WallTime> started;  ///< empty: removed from the queue
   WallTime ended;
   Verdict::Kind how = Verdict::Kind::kFailed;
   std::string message;  ///< one line
   int workers = 0;
-  std::vector<Rank> first_ranks;  ///< by host: where the logs of the workers lie
+  std::vector<Rank> first_ranks;  ///< by host; locates the logs of the workers
   std::string name = {};
-  std::string submitter = {};  ///< both as in Job
+  std::string submitter = {};  ///< as in Job, like name
   std::string output = {};
 };
 
-/// In the order in which they were given. However many jobs come, the queue keeps at most
-/// kMostWaiting of them, with kMostBytes together, and remembers the last kMostEnded that have
-/// ended. Used on the event loop only.
+/// First in, first out. Keeps at most kMostWaiting jobs with at most kMostBytes in total, and the
+/// last kMostEnded ended jobs. Used on the event loop only.
 class JobQueue {
  public:
   static constexpr std::size_t kMostWaiting = 1'000;
   static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
   static constexpr std::size_t kMostEnded = 100;
 
-  /// Puts the job at the end; says why where there is no room.
+  /// Appends the job; refuses if the queue is full.
   std::optional<Refusal> add(Job job);
-  /// Takes the first one out.
+  /// Removes and returns the first job.
   std::optional<Job> take();
-  /// Takes this one out.
+  /// Removes and returns this job.
   std::optional<Job> take(std::string_view id);
   void remember(EndedJob job);
 

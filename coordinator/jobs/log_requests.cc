@@ -39,7 +39,7 @@ void LogRequests::answered(const std::string& host, const proto::LogChunk& chunk
 
 template <typename Predicate>
 void LogRequests::refuse_if(Predicate predicate, const std::string& why) {
-  std::vector<Waiter> refused;  // an answer may ask for more
+  std::vector<Waiter> refused;  // an answer may start another request
   for (auto place = waiters_.begin(); place != waiters_.end();) {
     if (!predicate(place->second)) {
       ++place;

@@ -1,4 +1,4 @@
-// The requests for a worker's log that wait for the agent that has it.
+// Requests for workers' logs that wait for an agent's reply.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@
 
 namespace pfc {
 
-/// Used on the event loop only. Each request has one answer of at most kLongestChunk bytes, so a
-/// reader that does not read costs no more than that.
+/// Used on the event loop only. Each request gets one reply of at most kLongestChunk bytes, which
+/// limits the memory for slow readers.
 class LogRequests {
  public:
   static constexpr std::size_t kMost = 64;
   static constexpr std::size_t kLongestChunk = std::size_t{256} << 10;
   static constexpr std::chrono::seconds kPatience{10};
 
-  /// Keeps the answer until the host's agent has told it. Returns the request's number, by which
-  /// the agent names it; or refuses where too many wait, and returns 0.
+  /// Stores `answer` until the host's agent replies. Returns the request number, or refuses and
+  /// returns 0 if too many requests wait.
   std::int64_t wait(const std::string& host, Answer<proto::LogsReply> answer, TimePoint now);
-  /// The host's agent answers. What it was not asked for is dropped.
+  /// Called with an agent's reply. Ignores unknown requests.
   void answered(const std::string& host, const proto::LogChunk& chunk);
-  /// Refuses what the host was asked for: its agent has gone.
+  /// Refuses the requests to this host, because its agent is gone.
   void host_gone(const std::string& host);
   void expire(TimePoint now);
   void clear(const Refusal& why);

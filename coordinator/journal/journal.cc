@@ -18,7 +18,7 @@
 namespace pfc {
 namespace {
 
-constexpr int kGrowth = 4;  // the file may have so many times the bytes of its values
+constexpr int kGrowth = 4;  // the file may be this many times as large as its values
 
 [[noreturn]] void fail(const std::filesystem::path& file, const char* doing) {
   const int error = errno;
@@ -139,14 +139,14 @@ void Journal::write_all() {
     const bool last = stopping_;
     if (over_) break;
     if (!last && held_) continue;
-    // The file is this thread's, and a disk that hangs must hold nobody else.
+    // The disk may hang, and must not block the callers.
     lock.unlock();
     const bool removed = was_removed();
     lock.lock();
     if (!last && held_) continue;
     broken_ = broken_ || removed;
     if (!unwritten_.empty() || broken_) write_once(lock);
-    if (!last) {  // also when writing has failed: a full disk is not a dead coordinator
+    if (!last) {  // even after a failed write: a full disk does not mean a dead coordinator
       lock.unlock();
       touch();
       lock.lock();
@@ -188,9 +188,9 @@ void Journal::write_once(Lock& lock) {
   changed_.notify_all();
   lock.unlock();
   if (problem.empty()) {
-    ::fdatasync(file_.fd());  // what fails here shows when it is written anew
+    ::fdatasync(file_.fd());  // an error here shows at the next rewrite
   } else {
-    touch();  // it lives all the same
+    touch();  // the coordinator is alive although the write failed
   }
   lock.lock();
 }
@@ -199,10 +199,10 @@ void Journal::append(const std::string& record) {
   if (!pfc::write_all(file_.fd(), record)) fail(options_.file, "written");
 }
 
-/// Locked before it has its name, so that nobody takes it for one that was left.
+/// Locks the file before it gets its name, so that no coordinator takes it for an abandoned one.
 void Journal::rewrite(const std::string& bytes) {
   const std::filesystem::path temporary = options_.file.string() + ".tmp";
-  make_own_folder(options_.file.parent_path());  // it may have been removed
+  make_own_folder(options_.file.parent_path());  // the folder may have been removed
   ::unlink(temporary.c_str());
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
   LockedFile fresh(::open(temporary.c_str(), kFlags, 0600));

@@ -1,4 +1,4 @@
-// The file in which a coordinator keeps what another process needs to go on in its place.
+// File with the state that another process needs to take over from this coordinator.
 #pragma once
 
 #include <chrono>
@@ -15,50 +15,50 @@
 
 namespace pfc {
 
-/// An open file, and the lock on it, that no two coordinators have at a time.
+/// Owns an open file and an exclusive lock on it.
 class LockedFile {
  public:
   LockedFile() = default;
-  explicit LockedFile(int fd) : fd_(fd) {}  ///< takes a locked file over
+  explicit LockedFile(int fd) : fd_(fd) {}  ///< takes ownership of a locked file
   ~LockedFile();
   LockedFile(LockedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   LockedFile& operator=(LockedFile&& other) noexcept;
   LockedFile(const LockedFile&) = delete;
   LockedFile& operator=(const LockedFile&) = delete;
 
-  [[nodiscard]] int fd() const { return fd_; }  ///< -1: none
+  [[nodiscard]] int fd() const { return fd_; }  ///< -1 if empty
 
  private:
   int fd_ = -1;
 };
 
-/// Values by key, kept in FILE, for this user alone, which is locked as long as this object lives.
-/// A thread of its own writes: what was put while it wrote becomes one record. Where that fails
-/// (a full disk) all values stay in memory, and the whole file is written anew every second until
-/// that works. The file is written anew, too, when it has grown to several times its values. Its
-/// time of change tells when the coordinator lived last, to a few seconds. All functions are for
-/// one thread.
+/// Stores values by key in a file that only this user can read, and holds its lock for the
+/// lifetime of this object. Its own thread writes; values put during a write become one record. If
+/// a write fails (full disk), all values stay in memory, and the whole file is rewritten every
+/// second until that succeeds. It is also rewritten when it is several times as large as its
+/// values. Its modification time shows, to a few seconds, when the coordinator was last alive. All
+/// functions are called by one thread.
 class Journal {
  public:
   struct Options {
     std::filesystem::path file;
-    /// One line when writing begins to fail, or to hang, and one when it works again. On the
-    /// journal's thread, and in settle().
+    /// Called with a line when writing begins to fail or hang, and when it works again. Runs on
+    /// the journal's thread, or in settle().
     std::function<void(const std::string& line)> tell;
-    std::uint64_t smallest_rewrite = 1U << 20;  ///< in bytes: a file that is rewritten
+    std::uint64_t smallest_rewrite = 1U << 20;  ///< bytes; smaller files are not rewritten
     std::chrono::milliseconds retry{1'000};
     std::chrono::milliseconds touch{2'000};
   };
 
-  /// Writes the file with these contents, in the place of the one that `found` has open, if one was
-  /// found. What fails is told, and tried again.
+  /// Writes the file with these contents, replacing the one open in `found`, if any. Failures are
+  /// reported and retried.
   Journal(Options options, JournalContents contents, LockedFile found = {});
-  /// Writes what was put, and keeps the file, unless remove() was called.
+  /// Writes pending values. Keeps the file, unless remove() was called.
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  /// While it lives nothing is written, so that what is put meanwhile becomes one record.
+  /// Delays writing during its lifetime, so that all changes become one record.
   class Change {
    public:
     explicit Change(Journal& journal);
@@ -70,34 +70,33 @@ class Journal {
     Journal& journal_;
   };
 
-  void put(const std::string& key, std::string value);  ///< nothing where it has this value
+  void put(const std::string& key, std::string value);  ///< no effect if unchanged
   void erase(const std::string& key);
-  /// Erases each key that begins with `prefix` and is not among these.
+  /// Erases the keys that begin with `prefix` and are not in `keys`.
   void keep_only(const std::string& prefix, const std::set<std::string>& keys);
-  /// Waits until everything that was put is in the file, at most `limit`, and not at all where the
-  /// last attempt to write has failed, or has not ended since an earlier call has waited in vain.
-  /// Returns whether it is. A file that is not on this machine's disk yet survives the end of the
-  /// process, not that of the machine.
+  /// Waits up to `limit` until all changes are in the file, and returns whether they are. Does not
+  /// wait if the last write failed, or a write that timed out here is still running. The data then
+  /// survive the end of the process, but not necessarily of the machine.
   bool settle(std::chrono::milliseconds limit);
-  /// There is nothing to go on with any more: nothing is written from now on, and the file goes at
-  /// the latest when this object does. Waits for nothing.
+  /// Called when there is nothing left to take over. Stops writing and deletes the file, at the
+  /// latest when this object is destroyed. Does not block.
   void remove();
 
-  [[nodiscard]] std::uint64_t failures();  ///< attempts to write that have failed
+  [[nodiscard]] std::uint64_t failures();  ///< failed attempts to write
   [[nodiscard]] std::uint64_t file_bytes();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
   void write_all();
-  /// One attempt; `lock` is released meanwhile.
+  /// Makes one attempt to write. Releases `lock` meanwhile.
   void write_once(Lock& lock);
   void append(const std::string& record);
   void rewrite(const std::string& bytes);
   [[nodiscard]] std::string whole_file() const;
   [[nodiscard]] proto::JournalRecord changes() const;
   [[nodiscard]] bool must_rewrite() const;
-  /// Returns whether the file or its folder was removed. Then further writes are lost.
+  /// Returns whether the file or its folder was removed, so that further writes would be lost.
   [[nodiscard]] bool was_removed() const;
   void touch() const;
   void note_failure(const std::string& why);
@@ -107,23 +106,23 @@ class Journal {
 
   const Options options_;
   const proto::JournalIdentity identity_;
-  LockedFile file_;          // the writer's
-  std::uint64_t bytes_ = 0;  // guarded by mutex_: of the file
+  LockedFile file_;          // used by the writer
+  std::uint64_t bytes_ = 0;  // guarded by mutex_: size of the file
   std::mutex mutex_;
   std::condition_variable changed_;
   JournalValues values_;             // guarded by mutex_
   std::uint64_t value_bytes_ = 0;    // guarded by mutex_
   std::set<std::string> unwritten_;  // guarded by mutex_: keys
-  std::uint64_t put_ = 0;            // guarded by mutex_: changes
-  std::uint64_t written_ = 0;        // guarded by mutex_: of them
-  bool broken_ = true;               // guarded by mutex_: the file must be written anew
+  std::uint64_t put_ = 0;            // guarded by mutex_: number of changes
+  std::uint64_t written_ = 0;        // guarded by mutex_: number of changes written
+  bool broken_ = true;               // guarded by mutex_: the file must be rewritten
   bool failing_ = false;             // guarded by mutex_
-  bool hanging_ = false;             // guarded by mutex_: the disk has not answered for so long
+  bool hanging_ = false;             // guarded by mutex_: a write has timed out in settle()
   std::uint64_t failures_ = 0;       // guarded by mutex_
-  bool held_ = false;                // guarded by mutex_: a Change lives
+  bool held_ = false;                // guarded by mutex_: a Change exists
   bool stopping_ = false;            // guarded by mutex_
-  bool over_ = false;                // guarded by mutex_: the file goes
-  std::thread thread_;               // last: it uses everything above
+  bool over_ = false;                // guarded by mutex_: delete the file
+  std::thread thread_;               // last: uses all members above
 };
 
 }  // namespace pfc

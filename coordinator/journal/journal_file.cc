@@ -12,9 +12,9 @@ namespace {
 constexpr std::string_view kMagic = "pfcjrnl\n";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kNumber = 4;
-// Version, length and checksum of the identity; checksum of all before it.
+// Version, length and checksum of the identity; checksum of the header so far.
 constexpr std::size_t kHeaderBytes = kMagic.size() + 4 * kNumber;
-// Length and checksum of the record; checksum of these two.
+// Length and checksum of the record; checksum of these two numbers.
 constexpr std::size_t kRecordHeaderBytes = 3 * kNumber;
 
 void append_number(std::string& bytes, std::uint32_t number) {
@@ -34,12 +34,12 @@ std::uint32_t number_at(std::string_view bytes, std::size_t place) {
                    "; remove the file to begin anew without what it has");
 }
 
-/// Space that a file system had given to the file and not yet filled.
+/// Space that the file system allocated but did not fill.
 bool is_blank(std::string_view bytes) {
   return std::ranges::all_of(bytes, [](char byte) { return byte == 0; });
 }
 
-/// The identity, and where it ends.
+/// Returns the identity and the offset of its end.
 std::pair<proto::JournalIdentity, std::size_t> read_header(std::string_view bytes,
                                                            const std::string& name) {
   if (!bytes.starts_with(kMagic)) {
@@ -69,7 +69,7 @@ std::pair<proto::JournalIdentity, std::size_t> read_header(std::string_view byte
   return {std::move(identity), kHeaderBytes + length};
 }
 
-/// The record at the beginning of `rest`, and its size in the file. None: it was not completed.
+/// Returns the first record of `rest` and its size in the file; nothing if it is incomplete.
 std::optional<std::pair<proto::JournalRecord, std::size_t>> read_record(std::string_view rest,
                                                                         std::size_t offset,
                                                                         const std::string& name) {

@@ -1,4 +1,4 @@
-// Under which keys the coordinator's journal has what (proto/journal.proto).
+// Keys of the coordinator's journal (proto/journal.proto).
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 namespace pfc::journal_keys {
 
 inline constexpr const char* kOwn = "coordinator";     ///< SavedCoordinator
-inline constexpr const char* kHost = "host/";          ///< and its name: SavedHost
+inline constexpr const char* kHost = "host/";          ///< followed by its name: SavedHost
 inline constexpr const char* kRun = "run";             ///< SavedRun
 inline constexpr const char* kJob = "job";             ///< SavedJob, of the run
-inline constexpr const char* kWorker = "worker/";      ///< and its rank: SavedWorker
-inline constexpr const char* kProgress = "progress/";  ///< and its rank: Progress
+inline constexpr const char* kWorker = "worker/";      ///< followed by its rank: SavedWorker
+inline constexpr const char* kProgress = "progress/";  ///< followed by its rank: Progress
 inline constexpr const char* kQueue = "queue";         ///< SavedQueue
-inline constexpr const char* kQueued = "queued/";      ///< and the job's id: SavedJob
+inline constexpr const char* kQueued = "queued/";      ///< followed by the job id: SavedJob
 inline constexpr const char* kEnded = "ended";         ///< SavedEndedJobs
 inline constexpr const char* kMetrics = "metrics";     ///< SavedMetrics
 
-/// The message that is there; empty where there is none, or none that can be read.
+/// Returns the message at `key`; empty if there is none or it cannot be parsed.
 template <typename Message>
 Message read(const JournalValues& saved, const std::string& key) {
   Message message;

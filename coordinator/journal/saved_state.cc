@@ -49,8 +49,8 @@ Incident incident_from(const proto::SavedIncident& saved, TimePoint at) {
   return incident;
 }
 
-/// A time of this process's clock as one of the clock of the wall, and back, to the second: the two
-/// clocks differ by another fraction in every call.
+/// Converts times between the steady clock and the wall clock, to the second, because the two
+/// clocks differ by another fraction at every call.
 class Times {
  public:
   Times(TimePoint now, WallTime wall) : now_(now), wall_(wall) {}
@@ -60,7 +60,7 @@ class Times {
     const auto ago = std::chrono::round<std::chrono::seconds>(now_ - time);
     return to_ms(std::chrono::round<std::chrono::seconds>(wall_) - ago);
   }
-  /// The wall clock may have been changed. Limits times to one year ago and one day ahead.
+  /// Limits times to one year ago and one day ahead, because the wall clock may have been changed.
   [[nodiscard]] TimePoint restored(std::int64_t ms) const {
     if (ms == 0) return {};
     constexpr milliseconds kLongest = std::chrono::hours{24 * 365}, kAhead = std::chrono::hours{24};
@@ -336,7 +336,7 @@ void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, W
                            .within = milliseconds{saved.stop().within_ms()}};
   }
   state.network = {.changed = saved.network_changed(), .text = saved.network_text()};
-  if (!saved.network_ended()) return;  // it is measured again
+  if (!saved.network_ended()) return;  // measure it again
   state.network.agents = strings_of(saved.network_agents());
   state.network.ended_at = now;
   state.network.failed = saved.network_failed();

@@ -1,4 +1,4 @@
-// What the coordinator knows, as its journal keeps it, and back.
+// Converts the coordinator's state to journal messages and back.
 #pragma once
 
 #include <chrono>
@@ -12,25 +12,24 @@
 namespace pfc {
 
 proto::SavedHost to_saved(const HostState& host);
-/// Into the host of this name. Its slots are what they were; it was heard of at `heard`.
+/// Restores the host of this name, with its earlier slots, as last heard from at `heard`.
 void restore(HostState& host, const proto::SavedHost& saved, TimePoint heard);
 
 proto::SavedWorker to_saved(const WorkerState& worker);
-/// Without its progress.
+/// Returns the worker without its progress.
 WorkerState worker_from(const proto::SavedWorker& saved, TimePoint heard);
 
-/// The job that runs, without its workers. REQUIRES: one runs.
+/// Returns the running job without its workers. REQUIRES: a job is running.
 proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause, TimePoint now,
                              WallTime wall);
-/// Restores the job and its network. REQUIRES: the hosts are restored; the workers follow. What was
-/// asked for or has happened at some time was at `now`, from which limits are counted. In a running
-/// job, a host without workers joins only after its agent has registered again: nobody knows
-/// whether that agent still lives.
+/// Restores the job and its network. REQUIRES: the hosts are restored; the workers follow. Sets
+/// the times of requests and incidents to `now`, so that timeouts start again. Hosts without
+/// workers must register again if a job is running, because their agents may be gone.
 void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, WallTime wall);
 
-/// The workers of the saved generation, by rank. It is lost where one of them has not begun to
-/// train, because the values by which they connect were in the memory of the coordinator that was
-/// killed; unless one has ended well, whose work cannot be repeated.
+/// Restores the workers of a generation, by rank. Marks the generation as lost if one of them had
+/// not begun to train, because the values needed to connect were in the killed coordinator's
+/// memory; but not if a worker has ended well, because its work cannot be repeated.
 void restore(GenerationState& generation, std::vector<WorkerState> workers);
 
 proto::SavedJob to_saved(const Job& job);

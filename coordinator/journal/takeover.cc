@@ -25,14 +25,14 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-// Workers that have waited long enough still write a checkpoint.
+// Workers write a checkpoint when their grace period ends.
 constexpr milliseconds kEnd{60'000};
-// Another coordinator looks at the file, perhaps.
+// Another coordinator may be reading the file.
 constexpr milliseconds kLockPatience{500};
 constexpr milliseconds kLockPoll{10};
 constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
 
-/// A journal that lies in the folder.
+/// A journal found in the folder.
 struct Left {
   fs::path file;
   proto::JournalIdentity identity;
@@ -47,7 +47,7 @@ milliseconds age_of(const fs::path& file) {
   return std::max(std::chrono::duration_cast<milliseconds>(now - changed), milliseconds{0});
 }
 
-/// None where a coordinator has it, which lives.
+/// Locks the file. Returns nothing if a live coordinator holds the lock.
 std::optional<LockedFile> lock_file(const fs::path& file, milliseconds patience = kLockPatience) {
   const TimePoint deadline = Clock::now() + patience;
   while (true) {
@@ -74,7 +74,7 @@ std::string identity_title(const proto::JournalIdentity& identity) {
   return (identity.is_service() ? "service " : "job ") + identity.id();
 }
 
-/// The part of a journal's state that a live coordinator changes every few seconds, by touching or
+/// Part of a journal's state that a live coordinator changes every few seconds, by touching or
 /// replacing the file.
 struct FileState {
   ino_t inode = 0;
@@ -90,16 +90,16 @@ FileState state_of(const fs::path& file) {
       .inode = info.st_ino, .seconds = info.st_mtim.tv_sec, .nanoseconds = info.st_mtim.tv_nsec};
 }
 
-/// Watches a locked journal. Returns false if its coordinator is alive, or has ended and removed
-/// the journal. Returns true when the lock of a dead coordinator is released; throws StorageError
-/// if that takes too long. Compares only times of the file with each other, because the clock of a
-/// file server may differ from this host's.
+/// Watches a locked journal. Returns false if its coordinator is alive, or ended and removed the
+/// journal. Returns true when the lock of a dead coordinator is released; throws StorageError if
+/// that takes too long. Compares file times only with each other, because a file server's clock
+/// may differ.
 bool outlive_lock(const Left& left, const LockWait& wait) {
   const FileState first = state_of(left.file);
   const TimePoint start = Clock::now();
   const auto seconds = [](milliseconds time) { return std::to_string(time.count() / 1000) + " s"; };
   bool told = false;
-  // Opening the file also makes NFS ask its server for the time of change.
+  // Opening the file makes an NFS client fetch its modification time.
   while (!lock_file(left.file, milliseconds{0})) {
     if (state_of(left.file) != first) return false;
     const TimePoint now = Clock::now();
@@ -120,7 +120,7 @@ bool outlive_lock(const Left& left, const LockWait& wait) {
   return true;
 }
 
-/// No process can be left that has waited for its coordinator.
+/// Returns whether all processes that waited for this coordinator must have ended.
 bool is_outdated(const Left& left) {
   return !left.identity.is_service() && left.age > milliseconds{left.identity.grace_ms()} + kEnd;
 }
@@ -131,7 +131,7 @@ std::string hosts_text(const proto::JournalIdentity& identity) {
   return text;
 }
 
-/// Empty: it was the same command. None: it has nothing to do with this one.
+/// Returns how the commands differ; empty if they are the same, nothing if unrelated.
 std::optional<std::string> difference(const proto::JournalIdentity& left,
                                       const proto::JournalIdentity& wanted) {
   if (left.is_service() != wanted.is_service() || left.job_file() != wanted.job_file()) return {};
@@ -152,7 +152,7 @@ std::optional<std::string> difference(const proto::JournalIdentity& left,
   return "";
 }
 
-/// The beginning of the file, at most `most` bytes; without room for more than it has.
+/// Reads up to `most` bytes from the start of the file.
 std::string read_begin(const fs::path& path, std::uint64_t most) {
   RegularFile file(path);
   std::string bytes(std::min(file.bytes(), most), '\0');
@@ -160,8 +160,8 @@ std::string read_begin(const fs::path& path, std::uint64_t most) {
   return bytes;
 }
 
-/// One that cannot be read may be that of this command: so it is an error, unless `choice` says
-/// which one is meant.
+/// Returns the journals in the folder. An unreadable one may belong to this command, so it is an
+/// error unless `choice` names another.
 std::vector<Left> journals_in(const fs::path& folder, const std::string& choice,
                               std::vector<std::string>& notes) {
   std::vector<Left> all;
@@ -190,7 +190,7 @@ void forget(const Left& left) {
   if (const auto lock = lock_file(left.file)) ::unlink(left.file.c_str());
 }
 
-/// A job that another command can go on with, or that ends by itself.
+/// Returns the note about a journal that is not used.
 std::string not_used(const Left& left, const std::string& why) {
   return identity_title(left.identity) +
          ", whose coordinator was killed, is not gone on with: " + why +
@@ -207,13 +207,13 @@ std::string list_of(const std::vector<Left>& fitting) {
 }
 
 FoundJournal open_journal(const Left& left, LockedFile lock) {
-  // Read again: until it was locked its coordinator may have lived.
+  // Read again, because its coordinator may have been alive until the lock was taken.
   JournalContents contents = parse_journal(read_begin(left.file, kMostBytes), left.file.string());
   return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
 }
 
-/// Puts it into `takeover` where it is a job's and no coordinator has it. Returns whether it is
-/// there now. What cannot be read is nobody's loss here.
+/// Adds the journal to `takeover.unused` if it is a job's and its coordinator is dead. Returns
+/// whether it was added. Ignores unreadable journals.
 bool set_aside(const Left& left, const proto::JournalIdentity& wanted, Takeover& takeover) {
   if (wanted.is_service() || left.identity.is_service()) return false;
   try {
@@ -225,7 +225,7 @@ bool set_aside(const Left& left, const proto::JournalIdentity& wanted, Takeover&
   }
 }
 
-/// Those that fit, of which no coordinator lives. Puts the others into `takeover`.
+/// Returns the matching journals of dead coordinators. Adds the others to `takeover`.
 std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalIdentity& wanted,
                              const std::string& choice, const LockWait& wait, Takeover& takeover) {
   std::vector<Left> fitting;

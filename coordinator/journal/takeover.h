@@ -1,4 +1,4 @@
-// Which job or service of a killed coordinator this one goes on with.
+// Finds the job or service of a killed coordinator that this one resumes.
 #pragma once
 
 #include <chrono>
@@ -14,32 +14,32 @@
 
 namespace pfc {
 
-/// A journal that a coordinator has left which lives no more.
+/// The journal of a dead coordinator.
 struct FoundJournal {
   std::filesystem::path file;
   LockedFile lock;
   JournalContents contents;
-  bool is_unwanted = false;  ///< --take-over never: the file goes when another job begins
+  bool is_unwanted = false;  ///< --take-over never: delete the file when another job begins
 };
 
 struct Takeover {
-  std::optional<FoundJournal> found;  ///< empty: there is nothing to go on with
-  /// Of other jobs whose coordinators were killed: their workers may still run. None for a service,
-  /// which may have many outputs, one after another.
+  std::optional<FoundJournal> found;  ///< journal to resume; empty: none
+  /// Other jobs of killed coordinators; their workers may still run. Empty for a service, which
+  /// may have many output folders over time.
   std::vector<FoundJournal> unused;
-  std::vector<std::string> notes;  ///< lines for the person: what was left and is not used
+  std::vector<std::string> notes;  ///< lines to print about unused journals
 };
 
-/// What people may choose instead of "auto", which is what find_takeover() describes.
+/// Choice of the user, instead of "auto" (see find_takeover()).
 inline constexpr const char* kTakeOverNever = "never";
 
-/// The command of this coordinator, with the id that it has if it begins anew. `job`: null for a
-/// service. `file`: the job file, as it was given.
+/// Returns the identity of this command, with the id used for a new start. `job`: null for a
+/// service. `file`: path of the job file as given.
 proto::JournalIdentity identity_of(const std::vector<HostSpec>& hosts, int port, const Job* job,
                                    const std::filesystem::path& file,
                                    std::chrono::milliseconds grace);
 
-/// FOLDER/journals/ID.journal
+/// Returns FOLDER/journals/ID.journal.
 std::filesystem::path journal_file(const std::filesystem::path& folder, const std::string& id);
 
 /// Timeouts for a journal that is locked although its coordinator seems dead. A file server keeps
@@ -51,14 +51,13 @@ struct LockWait {
   std::function<void(const std::string& line)> tell = [](const std::string&) {};
 };
 
-/// Looks in FOLDER/journals for the journal of a coordinator that lives no more and was the same
-/// command: the same hosts in the same order, port, job (the file and what it says) and version. A
-/// job whose coordinator has been away for longer than its workers wait is forgotten, a service
-/// never. The journals of other jobs are `unused`. `choice`: "auto"; "never", which forgets what is
-/// found; or the beginning of an id. A matching journal that is locked is watched until its
-/// coordinator touches it or the lock is released. Throws InputError if several journals match, if
-/// none has the id, or if the matching one is damaged. Throws StorageError if the folder cannot be
-/// created or a dead coordinator's lock is not released.
+/// Searches FOLDER/journals for the journal of a dead coordinator with the same command: the same
+/// hosts in the same order, port, job (file and contents) and version. Deletes the journal of a
+/// job whose workers must have ended, but never a service's. Journals of other jobs are `unused`.
+/// `choice`: "auto"; "never", which resumes nothing; or a prefix of an id. A matching journal that
+/// is locked is watched until its coordinator touches it or the lock is released. Throws
+/// InputError if several journals match, none has the id, or the matching one is damaged. Throws
+/// StorageError if the folder cannot be created or a dead coordinator's lock is not released.
 Takeover find_takeover(const std::filesystem::path& folder, const proto::JournalIdentity& wanted,
                        const std::string& choice, const LockWait& wait = {});
 

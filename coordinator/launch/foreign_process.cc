@@ -27,7 +27,7 @@ std::optional<ForeignProcess> ForeignProcess::find(pid_t pid, const std::string&
   const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return {};
   ForeignProcess process(pid, fd);
-  // Looked at while the number is held: what is found there is of this process.
+  // The pidfd prevents reuse of the pid, so the environment is this process's.
   if (process.has_ended() || !has_variable(pid, name + "=" + value)) return {};
   return process;
 }

@@ -1,4 +1,4 @@
-// A process that another program has started, and that this one takes over.
+// A process that another program started and this one takes over.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +10,11 @@
 
 namespace pfc {
 
-/// Its number cannot become another process's while this object lives.
+/// Its pid cannot be reused while this object exists.
 class ForeignProcess {
  public:
-  /// The process with this number, if it lives and was started by this user with NAME=VALUE in its
-  /// environment: otherwise the number is another process's now.
+  /// Returns the process with this pid, if it is alive and this user started it with NAME=VALUE in
+  /// its environment. Otherwise the pid belongs to another process.
   static std::optional<ForeignProcess> find(pid_t pid, const std::string& name,
                                             const std::string& value);
   ~ForeignProcess();
@@ -25,10 +25,10 @@ class ForeignProcess {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool has_ended() const { return wait(std::chrono::milliseconds{0}); }
-  /// Waits for its end, at most `limit`. Returns whether it has ended.
+  /// Waits up to `limit`. Returns whether the process has ended.
   [[nodiscard]] bool wait(std::chrono::milliseconds limit) const;
   void send(int signal) const;
-  /// Its working folder; empty where that cannot be seen.
+  /// Returns the working folder; empty if unknown.
   [[nodiscard]] std::filesystem::path working_folder() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-/// Prints directly, because the coordinator has no Terminal yet while it waits.
+/// Prints directly, because the Terminal does not exist yet.
 void print_warning(const std::string& line) {
   print_message("pfc-coordinator", Severity::kWarning, line);
 }

@@ -1,4 +1,4 @@
-// What a coordinator that was killed has left for the one that takes its place.
+// State that a killed coordinator left for its successor.
 #pragma once
 
 #include <filesystem>
@@ -16,39 +16,39 @@
 
 namespace pfc {
 
-/// The agent that a coordinator has started itself, where it lives.
+/// Returns the agent that this coordinator started, if it is alive.
 std::optional<ForeignProcess> local_agent_of(const proto::SavedCoordinator& coordinator);
 
-/// Its state, and its own agent where that lives. Empty where none was killed.
+/// The state of a killed coordinator and its local agent. Empty if there is none.
 class Inheritance {
  public:
-  /// Looks in the state folder for the journal of a coordinator that was the same command.
-  /// `choice`: --take-over. Throws as find_takeover() does. Prints a warning while it waits.
+  /// Searches the state folder for the journal of a coordinator with the same command. `choice`:
+  /// --take-over. Throws as find_takeover() does. Prints a warning while it waits.
   Inheritance(const std::filesystem::path& state_folder, const proto::JournalIdentity& identity,
               const std::string& choice);
 
   [[nodiscard]] bool exists() const { return takeover_.found.has_value(); }
-  /// Of the job or service: the earlier one's, or that of the identity.
+  /// Id of the job or service: the inherited one, or that of `identity`.
   [[nodiscard]] const std::string& id() const { return identity_.id(); }
-  /// Agents and workers know the earlier one's port: so that is taken where any is asked for.
+  /// Returns the inherited port if any port is allowed, because agents and workers know it.
   [[nodiscard]] int port(int asked) const { return asked == 0 ? own_.port() : asked; }
   [[nodiscard]] int http_port(int asked) const { return asked == 0 ? own_.http_port() : asked; }
 
-  /// Whether the agent that the earlier one has started still lives.
+  /// Returns whether the agent started by the earlier coordinator is alive.
   [[nodiscard]] bool has_agent() const { return agent_.has_value(); }
   [[nodiscard]] const std::string& agent_id() const { return own_.local_agent_id(); }
   [[nodiscard]] const std::string& agent_serial() const { return own_.local_agent_serial(); }
   std::optional<ForeignProcess> take_agent() { return std::exchange(agent_, std::nullopt); }
 
-  /// What other jobs have left, which this one does not go on with. Locked as long as it lives.
+  /// Returns the journals of other jobs, which are not resumed. They are locked.
   std::vector<FoundJournal> take_unused() { return std::exchange(takeover_.unused, {}); }
 
-  /// What a person should know, a line each.
+  /// Returns lines to print.
   [[nodiscard]] std::vector<std::string> notes() const;
 
-  /// The values that the earlier one has saved. REQUIRES: exists(), and open() was not called.
+  /// Returns the saved values. REQUIRES: exists(), and open() was not called.
   [[nodiscard]] const JournalValues& values() const { return takeover_.found->contents.values; }
-  /// The journal of this one, which begins with what was saved. `tell` as Journal::Options has it.
+  /// Opens this coordinator's journal with the inherited values. `tell`: see Journal::Options.
   std::unique_ptr<Journal> open(std::function<void(const std::string& line)> tell);
 
  private:

@@ -18,7 +18,7 @@ JoinFile::JoinFile(boost::asio::io_context& loop, Options options)
 JoinFile::~JoinFile() {
   timer_.cancel();
   files_.join();
-  try {  // its token is of no use without the coordinator
+  try {  // its token is useless without the coordinator
     if (read_text(options_.path, text_.size() + 1) == text_) {
       std::filesystem::remove(options_.path);
     }
@@ -41,7 +41,7 @@ void JoinFile::renew_later() {
   });
 }
 
-/// The token before stays valid for as long as it was made for: an agent may just have read it.
+/// The previous token keeps its lifetime, because an agent may just have read it.
 void JoinFile::renew() {
   try {
     write();

@@ -1,4 +1,4 @@
-// What agents join with, in a file for the scripts that start them.
+// Join file: a join string for scripts that start agents.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -11,23 +11,23 @@
 
 namespace pfc {
 
-/// Has a join string, for this user alone, as long as this object lives, and again and again a new
-/// one, so that its token is always valid. An agent waits for the file (pfc-agent --join-file), so
-/// both may be started at once. Used on the event loop only.
+/// Holds a join string that only this user can read, and renews it so that its token is always
+/// valid. Agents wait for the file (pfc-agent --join-file), so they may start at the same time as
+/// the coordinator. Used on the event loop only.
 class JoinFile {
  public:
   struct Options {
     std::filesystem::path path;
-    std::chrono::milliseconds renewed_after{};  ///< less than the lifetime of a token
-    /// Makes a join string. Called here, and later on a thread of its own, because it waits for
-    /// files. Throws like Gate::make_join_string().
+    std::chrono::milliseconds renewed_after{};  ///< less than the lifetime of the token
+    /// Makes a join string. Blocks during file access, so later calls run on a separate thread.
+    /// Throws like Gate::make_join_string().
     std::function<std::string()> make;
-    std::function<void(const std::string&)> warn;  ///< on the loop: it could not be renewed
+    std::function<void(const std::string&)> warn;  ///< called on the loop if renewal fails
   };
 
-  /// Replaces what has this name. Throws StorageError where it cannot be written.
+  /// Replaces an existing file. Throws StorageError if it cannot be written.
   JoinFile(boost::asio::io_context& loop, Options options);
-  /// Removes the file, unless it is another one by now.
+  /// Removes the file, unless it has been replaced.
   ~JoinFile();
   JoinFile(const JoinFile&) = delete;
   JoinFile& operator=(const JoinFile&) = delete;
@@ -39,9 +39,9 @@ class JoinFile {
 
   boost::asio::io_context& loop_;
   const Options options_;
-  std::string text_;  ///< that was written last
+  std::string text_;  ///< last text written
   boost::asio::steady_timer timer_;
-  boost::asio::thread_pool files_{1};  // last: it uses all above
+  boost::asio::thread_pool files_{1};  // last: uses all members above
 };
 
 }  // namespace pfc

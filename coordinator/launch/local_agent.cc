@@ -52,7 +52,7 @@ bool LocalAgent::has_ended() {
 
 void LocalAgent::start() {
   const auto grace = options_.coordinator_grace.count();
-  // When the coordinator dies the agent gets a signal, so that it knows it at once.
+  // The agent receives this signal when the coordinator dies.
   process_.emplace(SpawnOptions{.program = program_folder() / "pfc-agent",
                                 .arguments = arguments_of(options_),
                                 .environment = {{kAgentIdVariable, options_.id},
@@ -83,7 +83,7 @@ void LocalAgent::start_again() {
     try {
       start();
       watch();
-    } catch (const std::exception&) {  // no process is left, for example: the next time perhaps
+    } catch (const std::exception&) {  // such as no process available; retry later
       start_again();
       handler_.ended(ProcessExit{.code = kCannotStartCode});
     }

@@ -17,31 +17,31 @@ struct LocalAgentOptions {
   std::string coordinator;  ///< host:port
   std::string host;         ///< this machine's name in --hosts
   std::string id;           ///< kAgentIdVariable
-  /// Makes one for each process: to_text() of it, for its stdin. Null: plaintext.
+  /// Makes a credential for each process, as text for its stdin. Null: plaintext.
   std::function<std::string()> credential = {};
-  bool allow_chaos = false;   ///< pfcctl chaos may break things on this host
-  bool starts_again = false;  ///< when it has ended, after a pause
-  /// How long it waits for another coordinator when this one is killed.
+  bool allow_chaos = false;   ///< pfcctl chaos may inject faults on this host
+  bool starts_again = false;  ///< restart it after a pause when it ends
+  /// How long the agent waits for another coordinator if this one is killed.
   std::chrono::milliseconds coordinator_grace{0};
 };
 
-/// Used on the event loop only. REQUIRES: the loop runs on the thread that makes this object,
-/// because Linux sends the agent kParentDeathSignal when that thread ends.
+/// Used on the event loop only. REQUIRES: the loop runs on the thread that constructs this object,
+/// because Linux sends kParentDeathSignal to the agent when that thread ends.
 class LocalAgent {
  public:
   struct Handler {
     std::function<void(pid_t)> started;
-    /// Whenever it has ended for whatever reason; empty: another coordinator has started it, so
-    /// that nobody knows how. Returns whether it is to be started again in any case.
+    /// Called when the agent has ended. Empty if another coordinator started it, because the
+    /// status is then unknown. Returns whether to restart it in any case.
     std::function<bool(const std::optional<ProcessExit>&)> ended;
   };
 
-  /// Starts the pfc-agent in this program's folder, or watches `living`, which a coordinator that
-  /// was killed has started. Throws as ChildProcess does.
+  /// Starts the pfc-agent in this program's folder, or watches `living`, which a killed
+  /// coordinator started. Throws as ChildProcess does.
   LocalAgent(boost::asio::io_context& loop, LocalAgentOptions options, Handler handler,
              std::optional<ForeignProcess> living = {});
-  /// Waits a few seconds for the agent to end, then kills it. REQUIRES: the coordinator has told it
-  /// to end.
+  /// Waits a few seconds for the agent to end, then kills it. REQUIRES: the coordinator has sent
+  /// the agent a shutdown.
   ~LocalAgent();
 
  private:
@@ -51,11 +51,11 @@ class LocalAgent {
   [[nodiscard]] bool has_ended();
 
   const LocalAgentOptions options_;
-  std::optional<ForeignProcess> living_;  ///< empty: it was not taken over, or has ended
-  std::optional<ChildProcess> process_;   ///< empty: it has ended
+  std::optional<ForeignProcess> living_;  ///< empty: not taken over, or ended
+  std::optional<ChildProcess> process_;   ///< empty: ended
   boost::asio::steady_timer timer_;
   const Handler handler_;
-  std::chrono::milliseconds pause_;  ///< before it is started again
+  std::chrono::milliseconds pause_;  ///< before the next restart
 };
 
 }  // namespace pfc

@@ -15,22 +15,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An agent leaves its workers 30 s for a checkpoint, and kills them then.
+// An agent gives its workers 30 s for a checkpoint, then kills them.
 constexpr std::chrono::seconds kCheckpoint{45};
 constexpr std::chrono::seconds kKilled{5};
 
-/// Empty: it has no job yet, so that no worker was started.
+/// Returns the job's output folder. Empty if there is no job yet, so no worker was started.
 fs::path output_folder_of(const JournalValues& saved) {
   const auto job = journal_keys::read<proto::SavedJob>(saved, journal_keys::kJob);
   return job.json().empty() ? fs::path() : output_of(job.json());
 }
 
-/// The same text for the same folder, whether it is there or not.
+/// Returns a canonical path, even if the folder does not exist.
 fs::path whole(const fs::path& folder, const fs::path& output) {
   std::error_code error;
   fs::path path = fs::weakly_canonical(folder / output, error);
   if (error) path = (folder / output).lexically_normal();
-  return path.has_filename() ? path : path.parent_path();  // without a slash at its end
+  return path.has_filename() ? path : path.parent_path();  // removes a trailing slash
 }
 
 struct Rival {
@@ -40,7 +40,7 @@ struct Rival {
   [[nodiscard]] std::string title() const { return "job " + journal.contents.identity.id(); }
 };
 
-/// Nobody else's journal is held any longer: another coordinator may take it over.
+/// Releases the locks of other journals, so that other coordinators may take them over.
 std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::path& output) {
   std::vector<Rival> rivals;
   for (FoundJournal& journal : journals) {

@@ -1,4 +1,4 @@
-// Jobs of killed coordinators whose workers still write where those of this one will.
+// Ends jobs of killed coordinators that still write into this job's output folder.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,11 @@
 
 namespace pfc {
 
-/// Ends, in good order, each job of these journals whose coordinator's own agent still runs, and
-/// that has the output folder of `job`: its workers write a checkpoint together, and it is waited
-/// for, less than a minute. Its journal goes then. Jobs with another output folder are left alone,
-/// and their journals are free when the first one is waited for. `tell` gets a line about each that
-/// is ended, before it is waited for. Throws InputError, and ends none, where `job` would not go on
-/// from such a checkpoint: it would refuse to begin.
+/// Ends each job of these journals whose local agent still runs and whose output folder is that of
+/// `job`. Its workers write a checkpoint first; waits less than a minute, then deletes its
+/// journal. Leaves jobs with other output folders alone and releases their journals. Calls `tell`
+/// with a line before each wait. Throws InputError, and ends no job, if `job` would not resume
+/// from such a checkpoint.
 void end_rivals(std::vector<FoundJournal> journals, const Job& job,
                 const std::function<void(const std::string& line)>& tell);
 

@@ -1,6 +1,6 @@
-// What all metrics have in common. Names and units follow the conventions of Prometheus
+// Common parts of all metrics. Names and units follow the conventions of Prometheus
 // (https://prometheus.io/docs/practices/naming/): base units, counters that end in _total instead
-// of rates, points in time instead of ages.
+// of rates, timestamps instead of ages.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -34,22 +34,21 @@ inline HistogramFamily& histogram(Registry& registry, const char* name, const ch
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
-/// How much a counter grows when a worker reports a new total. A worker that was started again
-/// begins again at 0.
+/// Returns the increase of a counter for a new total. A restarted worker begins again at 0.
 template <typename Number>
 double increase(Number before, Number after) {
   return static_cast<double>(after >= before ? after - before : after);
 }
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 inline double unix_seconds(WallTime time) { return static_cast<double>(to_ms(time)) / 1000; }
-/// Of a moment on the clock that never jumps.
+/// Converts a time of the steady clock.
 inline double unix_seconds(TimePoint time, TimePoint now, WallTime wall) {
   return unix_seconds(wall) - seconds_since(time, now);
 }
 
-/// The values of one label. Each makes a time series in every dashboard, so that beyond `most` of
-/// them, which no pfc-worker has, a new value is "other".
+/// Limits the values of a label, because each one is a time series. Values beyond `most`, which no
+/// pfc-worker has, become "other".
 class LabelValues {
  public:
   explicit LabelValues(std::size_t most) : most_(most) {}

@@ -10,7 +10,7 @@
 namespace pfc::metrics {
 namespace {
 
-// As report/status.cc names them.
+// Same names as in report/status.cc.
 constexpr std::array<const char*, 11> kStates{"idle",       "waiting",  "starting", "training",
                                               "restarting", "stopping", "checking", "failing",
                                               "completed",  "stopped",  "failed"};
@@ -24,7 +24,7 @@ void set_if_known(GaugeFamily& family, std::optional<double> value) {
   family.Add({}).Set(*value);
 }
 
-/// Where no job runs, or a check alone, the values of the last job stay.
+/// Without a job, or during a check, the values of the last job stay.
 bool has_job(const Seen& seen) {
   return !seen.state.job.id.empty() && seen.state_name != "checking";
 }
@@ -92,7 +92,7 @@ JobMetrics::JobMetrics(Registry& r)
       checkpoint_bytes_(
           counter(r, "pfc_job_checkpoint_bytes_total", "Bytes of all files of checkpoints")) {
   for (const char* cause : {"crash", "silence", "host_lost", "connection_lost"}) {
-    restarts_.Add({{"cause", cause}});  // so that the first one is an increase
+    restarts_.Add({{"cause", cause}});  // begins at 0, so that the first one is an increase
   }
 }
 

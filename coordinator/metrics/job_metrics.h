@@ -1,4 +1,4 @@
-// The metrics of the job that runs, and of the hosts that it runs on.
+// Metrics of the current job and its hosts.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,17 @@
 
 namespace pfc::metrics {
 
-/// What the metrics are made from when somebody reads them.
+/// Inputs of the metrics at the time of a request.
 struct Seen {
   const ClusterState& state;
   const RendezvousConfig& config;
   const JobProgress& progress;
   const Stragglers& stragglers;
-  std::string state_name;  ///< of the job: "training"; "checking": it is a check
+  std::string state_name;  ///< of the job: "training"; "checking" if it is a check
   TimePoint now;
 };
 
-/// "crash", "silence", "host_lost" or "connection_lost".
+/// Returns "crash", "silence", "host_lost" or "connection_lost".
 std::string cause_of(const Incident& incident);
 
 class JobMetrics {
@@ -31,11 +31,11 @@ class JobMetrics {
   JobMetrics(const JobMetrics&) = delete;
   JobMetrics& operator=(const JobMetrics&) = delete;
 
-  /// What is known of an earlier job's checkpoints is forgotten.
+  /// Removes the checkpoint metrics of the previous job.
   void begin_job();
-  /// A generation has begun because of this.
+  /// Counts a generation that began because of this failure.
   void count_restart(const Incident& cause);
-  /// What rank 0 tells beside what it has told `before`.
+  /// Adds what rank 0's report `told` has more than `before`.
   void add_checkpoints(const proto::Progress& before, const proto::Progress& told);
   void set(const Seen& seen);
 
@@ -50,7 +50,7 @@ class JobMetrics {
   void set_hosts(const Seen& seen);
 
   double last_checkpoint_ = 0;
-  std::string job_id_;  ///< of info_; empty: it has none
+  std::string job_id_;  ///< label of info_; empty: not set
   GaugeFamily& info_;
   GaugeFamily& state_;
   GaugeFamily& started_;

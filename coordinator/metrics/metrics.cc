@@ -26,12 +26,12 @@ using metrics::HistogramFamily;
 using metrics::Labels;
 
 const prometheus::Histogram::BucketBoundaries kSeconds(kPhaseBounds.begin(), kPhaseBounds.end());
-// Each makes a time series in every dashboard; no pfc-worker has so many.
+// Each is a time series; no pfc-worker has so many.
 constexpr std::size_t kMostPhaseSeries = 64;
-// A report tells the mean of its steps; so many of them count at most.
+// A report has only the mean of its steps; at most this many are counted.
 constexpr std::uint64_t kMostSteps = 1'000;
 
-/// A counter that somebody else counts becomes what he says.
+/// Raises a counter to a total that is counted elsewhere.
 void raise(CounterFamily& family, double to) {
   prometheus::Counter& counter = family.Add({});
   counter.Increment(std::max(to - counter.Value(), 0.0));
@@ -43,7 +43,7 @@ struct Metrics::All {
   metrics::Registry registry;
   metrics::JobMetrics job{registry};
   metrics::WorkerMetrics workers{registry};
-  std::map<std::string, prometheus::Histogram*> phases;  ///< as workers name them
+  std::map<std::string, prometheus::Histogram*> phases;  ///< by the workers' names
   prometheus::Histogram* other_phase = nullptr;
   HistogramFamily& phase = histogram(registry, "pfc_worker_phase_duration_seconds",
                                      "Time of each phase of training, all workers");
@@ -66,7 +66,7 @@ struct Metrics::All {
   GaugeFamily& resident =
       gauge(registry, "process_resident_memory_bytes", "Host memory of the coordinator");
 
-  /// Workers tell of thousands of phases a second, so that each is looked for only once.
+  /// Cached, because workers report thousands of phases per second.
   prometheus::Histogram& phase_of(const std::string& name) {
     if (const auto found = phases.find(name); found != phases.end()) return *found->second;
     if (phases.size() < kMostPhaseSeries)
@@ -87,7 +87,7 @@ struct Metrics::All {
 Metrics::Metrics() : all_(std::make_unique<All>()) {
   all_->build_info.Add({{"version", version()}}).Set(1);
   for (const char* how : {"completed", "stopped", "failed", "refused"}) {
-    all_->jobs.Add({{"how", how}});  // so that the first one is an increase
+    all_->jobs.Add({{"how", how}});  // begins at 0, so that the first one is an increase
   }
 }
 

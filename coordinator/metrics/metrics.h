@@ -1,5 +1,5 @@
-// The coordinator's metrics in Prometheus' text format: of the job, its hosts and workers, and of
-// the coordinator itself (docs/metrics.md).
+// The coordinator's metrics in Prometheus' text format: job, hosts, workers and the coordinator
+// itself (docs/metrics.md).
 #pragma once
 
 #include <cstddef>
@@ -18,26 +18,26 @@ class Metrics {
   Metrics();
   ~Metrics();
 
-  /// Updates counters and histograms by what `progress` adds to the worker's progress `before`.
+  /// Adds the difference between `progress` and the worker's last progress, `before`.
   void add_progress(const WorkerState& before, const proto::Progress& progress, TimePoint now);
-  /// A job, not a check, has begun.
+  /// Called when a job begins that is not a check.
   void begin_job();
-  /// A generation has begun because of this.
+  /// Counts a generation that began because of this failure.
   void count_restart(const Incident& cause);
   /// Counts a job: "completed", "stopped", "failed" or "refused".
   void count_job(const std::string& how);
   void set_waiting_jobs(std::size_t count);
-  /// How often a coordinator was taken over, and how often the journal could not be written.
+  /// Sets the number of takeovers and of failed journal writes.
   void set_journal(int takeovers, std::uint64_t failures);
-  /// Of the coordinator's own output.
+  /// Sets the number of dropped lines of the coordinator's output.
   void set_dropped_lines(std::uint64_t count);
-  /// Counters and histograms, for a coordinator that goes on counting in the place of this one.
+  /// Returns counters and histograms, for a coordinator that takes over.
   [[nodiscard]] proto::SavedMetrics saved() const;
-  /// Adds what another one has counted.
+  /// Adds the counts of another coordinator.
   void restore(const proto::SavedMetrics& saved, TimePoint now);
-  /// Another generation begins: what its workers have is told from now on. Counters stay.
+  /// Begins a generation: removes the workers' gauges. Counters stay.
   void begin_generation();
-  /// Sets what is only looked at when somebody asks, and returns all metrics as /metrics serves
+  /// Updates the values that are only read on request, and returns all metrics as /metrics serves
   /// them.
   std::string text(const metrics::Seen& seen);
 

@@ -5,7 +5,7 @@
 namespace pfc::metrics {
 namespace {
 
-/// What the worker had told of this communicator before; zeros when nothing.
+/// Returns the worker's last total for this communicator; zeros if there is none.
 const proto::CommTotal& total_of(const proto::Progress& progress, const std::string& purpose) {
   const auto found =
       std::ranges::find(progress.comm(), purpose, [](const auto& each) { return each.purpose(); });
@@ -84,7 +84,7 @@ WorkerMetrics::Series& WorkerMetrics::series_of(Rank rank, const std::string& ho
   return series;
 }
 
-// A worker reports many times a second, so that a counter is looked for by its labels only once.
+// Caches the counter, because a worker reports many times a second.
 void WorkerMetrics::grow(Series& series, CounterFamily& family, double by, const std::string& key,
                          const Labels& more) {
   prometheus::Counter*& counter = series.counters[{&family, key}];
@@ -154,7 +154,7 @@ void WorkerMetrics::count_comm(Series& s, const proto::CommTotal& before,
 void WorkerMetrics::set(const GenerationState& generation, const Stragglers& stragglers,
                         TimePoint now) {
   for (auto& [worker, series] : workers_) {
-    if (series.gauges.contains(&up_)) put(series, up_, 0);  // unless it is of this generation
+    if (series.gauges.contains(&up_)) put(series, up_, 0);  // unless set below
   }
   for (const WorkerState& worker : generation.workers) {
     set_worker(series_of(worker.rank, worker.host, now), worker, stragglers, now);
@@ -176,7 +176,7 @@ void WorkerMetrics::set_worker(Series& s, const WorkerState& worker, const Strag
   put(s, up_, worker.joined && !worker.exit && !worker.report ? 1 : 0);
   put(s, step_, static_cast<double>(progress.step()));
   if (worker.joined) put(s, heard_, unix_seconds(worker.last_heard, now, wall));
-  if (!worker.training) return;  // it has not reported yet
+  if (!worker.training) return;  // no report yet
   put(s, moved_, unix_seconds(worker.last_moved, now, wall));
   put(s, own_seconds_, stragglers.own_seconds(worker.rank));
   put(s, slow_, stragglers.slowness(worker.rank) > 0 ? 1 : 0);

@@ -1,4 +1,4 @@
-// The metrics of each worker, with the labels rank and host.
+// Metrics of each worker, with labels rank and host.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@
 
 namespace pfc::metrics {
 
-/// A worker that is gone keeps its last values for kKept, so that whoever reads them now and then
-/// gets them all; then its time series end. So their number is bounded by the slots of all hosts.
+/// Keeps the last values of a worker that is gone for kKept, so that occasional readers see them;
+/// then removes its time series. So their number is limited by the slots of all hosts.
 class WorkerMetrics {
  public:
   static constexpr std::chrono::seconds kKept{60};
@@ -23,17 +23,17 @@ class WorkerMetrics {
   WorkerMetrics(const WorkerMetrics&) = delete;
   WorkerMetrics& operator=(const WorkerMetrics&) = delete;
 
-  /// Counts what `told` adds to the worker's progress `before`.
+  /// Adds the difference between `told` and the worker's last progress in `before`.
   void add(const WorkerState& before, const proto::Progress& told, TimePoint now);
-  /// Sets the gauges of the workers of the current generation, and ends what is too old.
+  /// Sets the gauges of the current generation's workers, and removes old series.
   void set(const GenerationState& generation, const Stragglers& stragglers, TimePoint now);
-  /// Another generation begins: of the last one only counters stay.
+  /// Begins another generation; only counters stay.
   void forget_gauges();
-  /// Adds what another coordinator has counted. False: it is no counter of a worker.
+  /// Adds a count of another coordinator. Returns false if it is not a worker's counter.
   bool restore(const std::string& family, const Labels& labels, double value, TimePoint now);
 
  private:
-  /// What is told of one worker.
+  /// The time series of one worker.
   struct Series {
     Labels labels;
     TimePoint used;
@@ -42,7 +42,7 @@ class WorkerMetrics {
   };
 
   Series& series_of(Rank rank, const std::string& host, TimePoint now);
-  /// `more`: labels beside the worker's; `key` tells them apart.
+  /// `more`: additional labels; `key` identifies them.
   static void grow(Series& series, CounterFamily& family, double by, const std::string& key = {},
                    const Labels& more = {});
   static void put(Series& series, GaugeFamily& family, double value, const Labels& more = {});

@@ -27,9 +27,8 @@ struct Place {
   unsigned interface = 0;
 };
 
-/// The addresses of this machine from which others can be told something: of interfaces that are up
-/// and carry multicast. Not those that are of one link only, which agents could not connect to
-/// without naming their own interface.
+/// Returns this machine's addresses on interfaces that are up and support multicast. Omits IPv6
+/// link-local addresses, because agents could not connect to them without naming an interface.
 std::vector<Place> places() {
   std::vector<Place> found;
   ifaddrs* list = nullptr;

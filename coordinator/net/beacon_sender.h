@@ -1,4 +1,4 @@
-// Tells agents on the networks of this machine where the coordinator is (security/beacon.h).
+// Announces the coordinator's address to agents on this machine's networks (security/beacon.h).
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -10,21 +10,21 @@
 
 namespace pfc {
 
-/// Used on the event loop only. Sends to the multicast groups of every interface that is up, once a
-/// second, one datagram for each token and each address of this machine. What cannot be sent is
-/// left out: a network may come later.
+/// Used on the event loop only. Once a second, sends one datagram per token and per address to the
+/// multicast groups of every interface that is up. Ignores send errors, because a network may come
+/// up later.
 class BeaconSender {
  public:
   struct Options {
     int port = 0;             ///< of the coordinator
     std::string fingerprint;  ///< of its authority
-    /// The hashes of the tokens that agents may have now.
+    /// Returns the hashes of the tokens that agents may have now.
     std::function<std::vector<std::string>()> token_hashes;
   };
-  /// Tokens beyond these are not told.
+  /// Further tokens are not announced.
   static constexpr std::size_t kMostTokens = 16;
 
-  /// Throws InputError where no UDP socket can be made.
+  /// Throws InputError if no UDP socket can be opened.
   BeaconSender(boost::asio::io_context& loop, Options options);
 
  private:

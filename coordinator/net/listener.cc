@@ -18,7 +18,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// Until a connection has been closed, or a file.
+// Until a connection or file has been closed.
 constexpr std::chrono::milliseconds kAcceptRetryPause{100};
 
 [[noreturn]] void refuse(const Listener::Options& options, const boost::system::error_code& why) {
@@ -41,7 +41,7 @@ tcp protocol_of(const std::string& address) {
   return asio::ip::make_address(address).is_v4() ? tcp::v4() : tcp::v6();
 }
 
-/// Small messages leave at once; they are never held back to be sent together.
+/// Disables Nagle's algorithm, so that small messages are sent immediately.
 void send_at_once(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -59,7 +59,7 @@ Listener::Listener(asio::io_context& loop, const Options& options, Accepted acce
                                static_cast<unsigned short>(options.port));
   try {
     acceptor_.open(protocol_);
-    // "::" takes connections of IPv4 as well, whatever the system's default is.
+    // "::" also accepts IPv4, independent of the system's default.
     if (protocol_ == tcp::v6()) acceptor_.set_option(asio::ip::v6_only(false));
     acceptor_.set_option(asio::socket_base::reuse_address(true));  // only past TIME_WAIT, on Linux
     acceptor_.bind(endpoint);
@@ -90,7 +90,7 @@ void Listener::accept() {
   if (fd < 0) {
     const bool exhausted =
         errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    return exhausted ? pause() : wait();  // otherwise that connection alone has failed
+    return exhausted ? pause() : wait();  // otherwise only that connection has failed
   }
   wait();
   if (descriptors_are_short(fd, held_back_)) {

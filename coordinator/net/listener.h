@@ -1,4 +1,4 @@
-// Accepts the TCP connections of one port on the event loop, and goes on doing so whatever happens.
+// Accepts TCP connections on the event loop, and recovers from all errors.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,27 +9,27 @@
 
 namespace pfc {
 
-/// Used on the event loop only. Where no file descriptor is left it tries again after a pause.
-/// Beyond that it closes a new connection at once when fewer than `held_back` descriptors would be
-/// left: for the program's own files, and for listeners that hold back fewer.
+/// Used on the event loop only. Without free file descriptors it retries after a pause. It closes
+/// a new connection immediately if fewer than `held_back` descriptors would remain: they are
+/// reserved for the program's files and for listeners with a lower limit.
 class Listener {
  public:
   struct Options {
-    std::string address;  ///< IPv4 or IPv6, no name
-    int port = 0;         ///< 0: any free one
-    std::string flag;     ///< of the command line, for errors: "--port"
+    std::string address;  ///< IPv4 or IPv6 address, not a name
+    int port = 0;         ///< 0: any free port
+    std::string flag;     ///< command-line flag, for errors: "--port"
     int held_back = 0;
   };
-  /// Takes a connected, non-blocking socket, which is its own from now on.
+  /// Receives a connected, non-blocking socket and owns it.
   using Accepted = std::function<void(int fd)>;
 
-  /// Throws InputError that names port and flag when the port cannot be used.
+  /// Throws InputError that names port and flag if the port cannot be used.
   Listener(boost::asio::io_context& loop, const Options& options, Accepted accepted);
 
   [[nodiscard]] int port() const { return port_; }
-  /// Of the sockets that it gives away.
+  /// Protocol of the accepted sockets.
   [[nodiscard]] boost::asio::ip::tcp protocol() const { return protocol_; }
-  /// Accepts nothing from now on.
+  /// Stops accepting.
   void close();
 
  private:
@@ -45,8 +45,8 @@ class Listener {
   int port_ = 0;
 };
 
-/// The address that takes connections on all network interfaces: "::", for IPv6 and IPv4, or
-/// "0.0.0.0" where this machine has no IPv6.
+/// Returns the address that listens on all interfaces: "::" for IPv6 and IPv4, or "0.0.0.0" if
+/// this machine has no IPv6.
 std::string any_address();
 
 }  // namespace pfc

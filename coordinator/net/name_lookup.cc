@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostThreads = 32;
 
-/// Shared by the caller and the threads, of which one may still wait for its answer later.
+/// Shared with the threads, which may outlive the caller.
 struct Lookups {
   std::vector<std::string> names;  // constant
   Resolve resolve;                 // constant

@@ -20,12 +20,12 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// Between two polls a fast sender can fill several MiB.
+// Between two polls a fast sender can send several MiB.
 constexpr std::chrono::milliseconds kConnectionPollInterval{10};
 // Consecutive retransmissions without an acknowledgement: after 0.2 s, 0.4 s and 0.8 s.
 constexpr int kStalledRetransmits = 3;
 
-/// Address and port as both the kernel's name and gRPC's give them: without a scope (%eth0).
+/// Returns a key for address and port, without a scope (%eth0), for names by kernel and gRPC.
 std::string connection_key(const std::string& address, const std::string& port) {
   return address.substr(0, address.find('%')) + " " + port;
 }
@@ -35,7 +35,7 @@ struct PeerName {
   int port = 0;
 };
 
-/// Empty where the other side has gone already.
+/// Empty if the peer has disconnected.
 PeerName peer_name(int fd) {
   tcp::endpoint end;
   auto size = static_cast<socklen_t>(end.capacity());
@@ -44,7 +44,7 @@ PeerName peer_name(int fd) {
   return {.address = plain_address(end.address().to_string()), .port = end.port()};
 }
 
-/// 0: it is none of an open file.
+/// Returns 0 if the descriptor is not open.
 ino_t inode_of(int fd) {
   struct stat info {};
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
@@ -135,7 +135,7 @@ void Newcomers::let_in() {
 std::vector<int> Newcomers::take_next() {
   const std::lock_guard lock(mutex_);
   std::vector<int> taken;
-  std::size_t without = 0;  // addresses in a row of which none may enter
+  std::size_t without = 0;  // consecutive addresses from which none may enter
   auto next = addresses_.upper_bound(last_address_);
   while (waiting_ > 0 && entered_.size() < limits_.all && without < addresses_.size()) {
     if (next == addresses_.end()) next = addresses_.begin();
@@ -147,7 +147,7 @@ std::vector<int> Newcomers::take_next() {
     const Waiting chosen = std::move(address.waiting.front());
     address.waiting.pop_front();
     waiting_ -= 1;
-    // One that has the same name as another has come after it: that one has gone.
+    // An existing entry with the same key belongs to a closed connection.
     const std::string key = connection_key(name, chosen.peer.substr(chosen.peer.rfind(':') + 1));
     const bool is_new = entered_
                             .insert_or_assign(key, Inside{.fd = chosen.fd,
@@ -188,7 +188,7 @@ void Newcomers::look_after() {
   tell(closed);
   for (const std::string& address : stalled) stalled_(address);
   let_in();
-  // gRPC has freed the requests by now, but malloc keeps the memory.
+  // gRPC has freed the requests, but malloc keeps the memory.
   if (!watching_ && std::exchange(sent_much_, false)) malloc_trim(0);
 }
 
@@ -206,7 +206,7 @@ void Newcomers::sweep(TimePoint now, std::vector<Closed>& closed) {
       continue;
     }
     if (!has_gone) {
-      // gRPC sees its end and closes it. Only this thread makes new sockets of this port.
+      // gRPC notices and closes it. Only this thread opens sockets of this port.
       shutdown(inside.fd, SHUT_RDWR);
       sent_much_ = sent_much_ || is_large;
       closed.push_back(

@@ -1,4 +1,4 @@
-// Bounds the connections that have not shown a credential yet: each holds memory of gRPC's.
+// Limits unauthenticated connections, because each one holds memory in gRPC.
 #pragma once
 
 #include <sys/types.h>
@@ -20,32 +20,30 @@
 
 namespace pfc {
 
-/// Takes connections over TLS and lets only so many at a time go on to their handshake; the others
-/// wait outside, where they hold no more than a socket, and each address has its turn. One that is
-/// let in must show a credential in time, and before it has sent much, or is closed: an unfinished
-/// handshake holds about 65 KB.
-/// On the event loop only, but for known().
+/// Queues accepted TLS connections and admits a limited number to the handshake, round-robin over
+/// client addresses. A queued connection costs one socket; an unfinished handshake costs about 65
+/// KB. An admitted connection is closed unless it authenticates in time and before it has sent
+/// much.
+/// Used on the event loop only, except for known().
 class Newcomers {
  public:
   struct Limits {
-    std::size_t all = 512;       ///< that were let in
-    std::size_t of_address = 8;  ///< of these, from one address
-    /// Outside. Of more, the oldest of the address that has most is closed.
+    std::size_t all = 512;       ///< admitted connections
+    std::size_t of_address = 8;  ///< admitted connections per address
+    /// Queued connections. Above this, closes the oldest one of the address with the most.
     std::size_t waiting = 4'096;
-    std::chrono::milliseconds patience{10'000};  ///< outside, and again when it was let in
-    /// Limit for an admitted connection while others wait. gRPC's clients give up a connection
-    /// after 2 s.
+    std::chrono::milliseconds patience{10'000};  ///< limit in the queue, and again after admission
+    /// Limit for an admitted connection while others wait. gRPC's clients give up after 2 s.
     std::chrono::milliseconds contended{1'000};
-    /// Bytes that an admitted connection may send before it shows a credential. gRPC buffers a
-    /// whole request before the sender can be checked.
+    /// Bytes that an admitted connection may send before it authenticates. gRPC buffers a whole
+    /// request before the sender can be checked.
     std::uint64_t bytes = std::uint64_t{1280} << 10;
   };
-  /// Takes a socket that is let in; it is its own from now on, and closes it.
+  /// Receives and owns an admitted socket.
   using Passed = std::function<void(int fd)>;
-  /// Is told the address and port of one that was closed, and why.
+  /// Called with the peer's address and the reason when a connection is closed.
   using Refused = std::function<void(const std::string& peer, const std::string& why)>;
-  /// Called with the address of a peer that sends data but does not acknowledge the data it is
-  /// sent.
+  /// Called with the address of a peer that sends data but does not acknowledge any.
   using Stalled = std::function<void(const std::string& address)>;
 
   Newcomers(
@@ -55,11 +53,11 @@ class Newcomers {
   Newcomers(const Newcomers&) = delete;
   Newcomers& operator=(const Newcomers&) = delete;
 
-  /// Takes a connected socket.
+  /// Adds a connected socket.
   void add(int fd);
-  /// The peer ("ipv4:10.0.0.2:4711", as gRPC names it) has shown a credential. Thread-safe.
+  /// Called when a peer ("ipv4:10.0.0.2:4711", as named by gRPC) has authenticated. Thread-safe.
   void known(const std::string& peer);
-  /// Closes those that wait, and forgets the others.
+  /// Closes the queued connections, and forgets the admitted ones.
   void close();
 
  private:
@@ -69,8 +67,8 @@ class Newcomers {
     TimePoint since;
   };
   struct Inside {
-    int fd = -1;      ///< gRPC's; may be another file's by now
-    ino_t inode = 0;  ///< of the socket: tells whether it is
+    int fd = -1;      ///< owned by gRPC, which may have closed and reused the number
+    ino_t inode = 0;  ///< inode of the socket; detects a reused descriptor
     std::string address;
     std::string peer;  ///< ADDRESS:PORT
     TimePoint since;
@@ -78,7 +76,7 @@ class Newcomers {
   };
   struct Address {
     std::size_t inside = 0;
-    std::deque<Waiting> waiting;  ///< the oldest first
+    std::deque<Waiting> waiting;  ///< oldest first
   };
   using Entered = std::unordered_map<std::string, Inside>;
   struct Closed {
@@ -87,13 +85,13 @@ class Newcomers {
   };
 
   void let_in();
-  /// Takes those that may enter out of the queues, in turn.
+  /// Removes the connections to admit from the queues, round-robin.
   std::vector<int> take_next();
   void watch();
   void look_after();
-  /// Forgets those that have gone, and ends those that have stayed for too long.
+  /// Forgets closed connections, and closes those over a limit.
   void sweep(TimePoint now, std::vector<Closed>& closed);
-  /// Returns the addresses of connections that have stalled since the last call.
+  /// Returns the addresses of newly stalled connections.
   std::vector<std::string> find_stalled();
   void expire_waiting(TimePoint now, std::vector<Closed>& closed);
   void drop_one(std::vector<Closed>& closed);
@@ -108,12 +106,12 @@ class Newcomers {
   boost::asio::steady_timer timer_;
   bool watching_ = false;
   bool sent_much_ = false;              ///< a closed connection had sent more than `bytes`
-  std::string last_address_;            ///< whose turn it was
-  std::atomic<std::size_t> inside_{0};  ///< entered_.size(); so that most calls take no lock
+  std::string last_address_;            ///< address served last
+  std::atomic<std::size_t> inside_{0};  ///< entered_.size(), readable without the lock
   std::mutex mutex_;
   Entered entered_;                           ///< guarded by mutex_; by address and port
-  std::map<std::string, Address> addresses_;  ///< guarded by mutex_; without empty ones
-  std::size_t waiting_ = 0;                   ///< guarded by mutex_; in all queues
+  std::map<std::string, Address> addresses_;  ///< guarded by mutex_; no empty entries
+  std::size_t waiting_ = 0;                   ///< guarded by mutex_; total of all queues
 };
 
 }  // namespace pfc

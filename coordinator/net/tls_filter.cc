@@ -59,12 +59,12 @@ void TlsFilter::look(const boost::asio::ip::tcp& protocol, int fd) {
   waiting->socket.async_wait(
       boost::asio::ip::tcp::socket::wait_read,
       [this, waiting, place](const boost::system::error_code& failed) {
-        if (!waiting->socket.is_open()) return;  // it was closed, and has left the list
+        if (!waiting->socket.is_open()) return;  // already closed and removed from the list
         waiting_.erase(place);
         waiting->timer.cancel();
         if (!failed) decide(*waiting);
         boost::system::error_code ignored;
-        waiting->socket.close(ignored);  // also so that the timer's handler finds it closed
+        waiting->socket.close(ignored);  // the timer's handler must find it closed
       });
 }
 

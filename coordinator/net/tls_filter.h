@@ -1,4 +1,4 @@
-// Lets those connections pass that begin a TLS handshake.
+// Passes on connections that begin a TLS handshake.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -11,14 +11,14 @@
 
 namespace pfc {
 
-/// Used on the event loop only. gRPC closes a connection in plaintext without a word to anybody;
-/// here it can be told. A connection that sends nothing for 10 s is closed, and so is the oldest
-/// one when more than kMostWaiting have sent nothing yet.
+/// Used on the event loop only. gRPC closes plaintext connections silently; this class reports
+/// them. Closes a connection that sends nothing for 10 s, and the oldest one if more than
+/// kMostWaiting have sent nothing yet.
 class TlsFilter {
  public:
-  /// Takes a socket that begins a handshake; it is its own from now on.
+  /// Receives and owns a socket that begins a handshake.
   using Passed = std::function<void(int fd)>;
-  /// Is told the address and port of one that has sent anything else, and was closed.
+  /// Called with the peer's address when a connection sends anything else and is closed.
   using Refused = std::function<void(const std::string& peer)>;
 
   static constexpr std::size_t kMostWaiting = 4'096;
@@ -28,9 +28,9 @@ class TlsFilter {
   TlsFilter(const TlsFilter&) = delete;
   TlsFilter& operator=(const TlsFilter&) = delete;
 
-  /// Takes a connected, non-blocking socket.
+  /// Takes ownership of a connected, non-blocking socket.
   void look(const boost::asio::ip::tcp& protocol, int fd);
-  /// Closes those that wait.
+  /// Closes the waiting connections.
   void close();
 
  private:
@@ -46,7 +46,7 @@ class TlsFilter {
   boost::asio::io_context& loop_;
   const Passed passed_;
   const Refused refused_;
-  std::list<std::shared_ptr<Waiting>> waiting_;  ///< the oldest first; shared with its handlers
+  std::list<std::shared_ptr<Waiting>> waiting_;  ///< oldest first; shared with their handlers
 };
 
 }  // namespace pfc

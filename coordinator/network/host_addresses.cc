@@ -14,8 +14,8 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-constexpr int kMostAddresses = 32;             // of one host; an agent tells 16
-constexpr std::size_t kLongestInterface = 15;  // IFNAMSIZ, less its end
+constexpr int kMostAddresses = 32;             // per host; an agent sends at most 16
+constexpr std::size_t kLongestInterface = 15;  // IFNAMSIZ without the terminator
 constexpr std::size_t kShownAddresses = 8;
 constexpr int kLargestMtu = 1 << 20;
 
@@ -33,7 +33,7 @@ int bits_of_family(const std::string& address) {
   return address.find(':') == std::string::npos ? 32 : 128;
 }
 
-/// The bits after the prefix become 0.
+/// Clears the bits after the prefix.
 std::vector<unsigned char> masked(std::vector<unsigned char> bytes, int prefix) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const int kept = std::clamp(prefix - 8 * static_cast<int>(i), 0, 8);
@@ -99,7 +99,7 @@ NetworkWish::NetworkWish(std::string text) : text_(std::move(text)) {
   const std::size_t slash = text_.find('/');
   const std::string address = plain_address(text_.substr(0, slash));
   if (!bytes_of(address)) {
-    // A slip in an address or a network is no interface's name.
+    // A mistyped address or network must not become an interface name.
     if (!may_name_interface(text_) || text_.find_first_of(".:") != std::string::npos) {
       throw not_a_network(text_);
     }

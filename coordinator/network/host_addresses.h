@@ -1,4 +1,4 @@
-// What the hosts have told about their addresses, and which of them a person wants to be used.
+// Addresses reported by the hosts, and the user's choice among them.
 #pragma once
 
 #include <cstdint>
@@ -12,49 +12,49 @@ namespace pfc {
 
 struct HostAddress {
   std::string interface;  ///< "eth0"
-  std::string address;    ///< IPv4 or IPv6, in its shortest form
-  int prefix = 0;         ///< bits of its network
-  int mtu = 0;            ///< bytes; 0: not known
+  std::string address;    ///< IPv4 or IPv6, shortest form
+  int prefix = 0;         ///< length of the network prefix, in bits
+  int mtu = 0;            ///< bytes; 0: unknown
 
   friend bool operator==(const HostAddress&, const HostAddress&) = default;
 };
 
-/// "10.0.0.2/24 (eth0)"
+/// Returns "10.0.0.2/24 (eth0)".
 std::string text_of(const HostAddress& address);
-/// "10.0.0.2/24 (eth0), 10.9.0.2/24 (eth1)"; of more than 8 the first ones.
+/// Returns "10.0.0.2/24 (eth0), 10.9.0.2/24 (eth1)", with at most 8 addresses.
 std::string text_of(const std::vector<HostAddress>& addresses);
 
-/// Those of a registration that are addresses, at most 32 of them.
+/// Returns the valid addresses of a registration, at most 32.
 std::vector<HostAddress> addresses_in(const proto::AgentRegistration& registration);
 
 struct NetworkHost {
   std::string name;
   std::vector<HostAddress> addresses;
-  std::string connection = {};  ///< the address of its connection to the coordinator
-  std::string earlier = {};     ///< the address that was chosen for it before; empty: none was
+  std::string connection = {};  ///< address of its connection to the coordinator
+  std::string earlier = {};     ///< address chosen before; empty: none
 };
 
-/// Some addresses of hosts: a network ("10.0.0.0/8", "2001:db8::/32"), an address, or the interface
-/// of that name. An empty text means all addresses.
+/// Selects addresses of hosts: a network ("10.0.0.0/8", "2001:db8::/32"), an address, or the name
+/// of an interface. An empty text selects all.
 class NetworkWish {
  public:
   NetworkWish() = default;
-  /// Throws InputError when the text is no network, address or name of an interface.
+  /// Throws InputError if the text is not a network, an address or an interface name.
   explicit NetworkWish(std::string text);
 
   [[nodiscard]] bool admits(const HostAddress& address) const;
-  /// As it was given; empty: all.
+  /// Text as given; empty: all.
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:
   std::string text_;
-  std::string network_;  // its address; empty: it is an interface, or all
+  std::string network_;  // address part; empty: an interface, or all
   int prefix_ = 0;
 };
 
-/// The network of an address: "10.0.0.0/24".
+/// Returns the network of an address: "10.0.0.0/24".
 std::string network_of(const HostAddress& address);
-/// Whether `address` is in the network of `of`. Both are IPv4, or both IPv6.
+/// Returns whether `address` is in the network `of`/`prefix`, which is of the same IP version.
 bool is_in_network(const std::string& address, const std::string& of, int prefix);
 bool is_v6(const HostAddress& address);
 

@@ -49,7 +49,7 @@ std::vector<std::string> interfaces_of(const std::vector<NetworkHost>& hosts,
   return interfaces;
 }
 
-/// " (eth0)" where all hosts have it on the same interface, and the name does not say it already.
+/// Returns " (eth0)" if all hosts use the same interface and the name does not contain it.
 std::string interface_text(const std::vector<NetworkHost>& hosts, const UsableNetwork& network) {
   const auto list = interfaces_of(hosts, network);
   const std::set<std::string> interfaces(list.begin(), list.end());
@@ -79,7 +79,7 @@ std::string unused_text(const std::vector<NetworkHost>& hosts, const FoundNetwor
   return listed_at_most(unused, kShownNetworks);
 }
 
-/// A pair of hosts of which one reaches the other at no address; empty: every pair has one.
+/// Returns a pair of hosts of which one cannot reach the other; nothing if there is none.
 std::optional<Gap> unreachable_pair(const std::vector<NetworkHost>& hosts, const Reach& reach) {
   const int count = static_cast<int>(hosts.size());
   for (int b = 0; b < count; ++b) {
@@ -117,7 +117,7 @@ std::string problem(const std::vector<NetworkHost>& hosts, const NetworkWish& wi
   return among + "no network reaches all hosts: " + unused_text(hosts, found, nullptr);
 }
 
-/// Null where none lets data through.
+/// Returns null if no network transfers data.
 const UsableNetwork* best_of(const FoundNetworks& found) {
   double fastest = 0;
   for (const UsableNetwork& each : found.usable)

@@ -1,4 +1,4 @@
-// Which network the workers use: decided from what was measured, by pure functions.
+// Chooses the workers' network from the measurements. Pure functions.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace pfc {
 
-/// A network that reaches all hosts, and its speed.
+/// A network that reaches all hosts.
 struct UsableNetwork {
   std::string name;
-  std::vector<int> address;  ///< by host: the number of its address
-  /// Bits a second of the slowest transfer; 0: nothing has arrived; empty: not measured.
+  std::vector<int> address;  ///< by host: index of its address
+  /// Bits per second of the slowest transfer; 0: nothing arrived; empty: not measured.
   std::optional<double> speed = {};
-  int from = 0;  ///< the hosts of this transfer
+  int from = 0;  ///< hosts of the slowest transfer
   int to = 0;
-  std::string error = {};  ///< why it did not succeed
+  std::string error = {};  ///< why that transfer failed
 };
 
 struct UnusableNetwork {
@@ -26,53 +26,53 @@ struct UnusableNetwork {
 };
 
 struct FoundNetworks {
-  /// The preferred first. Of those that use the same interfaces only one: IPv4, for example.
+  /// Preferred first. Of networks on the same interfaces only one is kept.
   std::vector<UsableNetwork> usable;
   std::vector<UnusableNetwork> unusable;
 };
 
-/// The networks that reach all hosts, and why the others do not. The one that was used before comes
-/// first where it still does.
+/// Returns the networks that reach all hosts, and why the others do not. A usable network that was
+/// chosen before comes first.
 FoundNetworks find_networks(const std::vector<NetworkHost>& hosts,
                             const std::vector<Network>& networks, const Reach& reach);
 
-/// Whether the hosts used these addresses before: then nothing has to be measured.
+/// Returns whether the hosts used these addresses before, so that no measurement is needed.
 bool was_used_before(const std::vector<NetworkHost>& hosts, const UsableNetwork& network);
 
-/// Up to so many hosts every pair measures its speed; with more each host sends to the next one.
+/// Up to this many hosts, all pairs measure their speed; with more, each host sends to the next.
 inline constexpr int kAllTransfers = 3;
-/// In one round, host i sends to host (i + offset) % hosts, all at the same time.
+/// Returns the offsets of the rounds. In a round, host i sends to host (i + offset) % hosts.
 std::vector<int> rounds_of(int hosts);
 
-/// The speed of one transfer in this network. The slowest counts.
+/// Adds the speed of a transfer. The slowest one counts.
 void add_speed(UsableNetwork& network, int from, int to, double bits_per_second,
                const std::string& error);
 
-/// Networks are as good as the fastest from this part of its speed on: then the preferred is used.
+/// Networks with at least this fraction of the highest speed count as equal; preference decides.
 inline constexpr double kAsGood = 0.8;
 
 struct NetworkChoice {
   std::vector<int> address;  ///< by host; empty: there is a problem
-  /// "network 10.0.0.0/24 (eth0): 3 hosts, slowest pair a to b 9.4 Gbit/s; not used: 10.9.0.0/24 (b
-  /// cannot reach c: Connection timed out)", or what is wrong: "host b cannot reach host c: ..."
+  /// "network 10.0.0.0/24 (eth0): 3 hosts, slowest pair a to b 9.4 Gbit/s; not used: 10.9.0.0/24
+  /// (b cannot reach c: Connection timed out)", or the problem: "host b cannot reach host c: ..."
   std::string text;
-  /// Where there is a problem: the hosts without which all others reach each other, in order; none:
-  /// that is not known.
+  /// If there is a problem: the hosts to exclude so that all others reach each other, in order.
+  /// Empty: unknown.
   std::vector<int> apart = {};
 };
 
-/// The fewest hosts, nearly, without which all others reach each other. Of two that do not reach
-/// each other, and all others, the later one.
+/// Returns a nearly minimal set of hosts without which all others reach each other. Of two
+/// candidates with equally many failures, picks the later one.
 std::vector<int> hosts_apart(int hosts, const Reach& reach);
 
-/// The fastest usable network, or the pair of hosts that keeps all from being usable.
+/// Returns the fastest usable network, or the pair of hosts that prevents one.
 NetworkChoice choose_network(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
                              const FoundNetworks& found, const Reach& reach);
 
-/// A host without an address that the wish admits; empty: all have one.
+/// Returns a problem that names a host without a selected address; empty if there is none.
 std::string unfulfilled(const std::vector<NetworkHost>& hosts, const NetworkWish& wish);
 
-/// "9.4 Gbit/s", "20 Mbit/s"
+/// Returns "9.4 Gbit/s", "20 Mbit/s".
 std::string speed_text(double bits_per_second);
 
 }  // namespace pfc

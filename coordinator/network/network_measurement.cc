@@ -151,7 +151,7 @@ void NetworkMeasurement::choose() {
   end(std::move(chosen_));
 }
 
-/// Three times, and the fastest counts: one busy moment of a host must not make it a slow one.
+/// Repeats three times and keeps the fastest, so that a host's busy moment does not count.
 void NetworkMeasurement::transfer_between_pairs() {
   constexpr int kRepetitions = 3;
   for (Answer& answer : answers_) answer.tests.clear();
@@ -176,7 +176,7 @@ void NetworkMeasurement::note_pairs() {
   }
 }
 
-/// A busy moment of a host is not taken for a slow link.
+/// Detects a possible busy moment of a host, which must not be taken for a slow link.
 bool NetworkMeasurement::some_are_slow() const {
   constexpr double kMuchSlower = 0.5;
   double fastest = 0;
@@ -239,7 +239,7 @@ void NetworkMeasurement::transfer() {
   for (Answer& answer : answers_) answer.tests.clear();
   for (UsableNetwork& network : found_.usable) network.speed.reset();
   const std::size_t measured = std::min(found_.usable.size(), kMostMeasured);
-  // Where there is something to choose, one bad moment of one host must not decide.
+  // If there is a choice, one bad moment of one host must not decide.
   const int repetitions = measured > 1 ? 2 : 1;
   milliseconds begin_at{0};
   for (int repetition = 0; repetition < repetitions; ++repetition) {
@@ -266,7 +266,7 @@ void NetworkMeasurement::add_round(const std::vector<int>& addresses, int offset
   }
 }
 
-/// Of the transfers between the same addresses the fastest counts.
+/// Keeps the fastest transfer between the same addresses.
 void NetworkMeasurement::note_transfers() {
   struct Best {
     std::size_t network = 0;
@@ -298,7 +298,7 @@ bool NetworkMeasurement::data_arrive() const {
 
 void NetworkMeasurement::end(NetworkChoice choice) {
   choice_ = std::move(choice);
-  for (int host = 0; host < host_count(); ++host) repeat(host);  // the last step
+  for (int host = 0; host < host_count(); ++host) repeat(host);  // sends the last step
 }
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Asks the agents, step by step, how they reach each other (docs/network.md).
+// Measures which networks connect all hosts, and how fast they are (docs/network.md).
 #pragma once
 
 #include <chrono>
@@ -14,52 +14,52 @@
 
 namespace pfc {
 
-/// One measurement. First every agent listens; then they connect to each other over the networks
-/// that there may be, and where none reaches all from every address to every address; then they
-/// measure the speed of the networks that reach all, once more where nothing arrives over any. The
-/// next step begins when every agent has answered. Used on the event loop only; it knows no clock.
+/// One measurement. First every agent listens. Then agents connect to each other over the
+/// candidate networks; if none reaches all hosts, they try all addresses. Then they measure the
+/// speed of the usable networks, twice if no data arrive. The next step begins when every agent
+/// has replied. Used on the event loop only; does not read a clock.
 class NetworkMeasurement {
  public:
-  /// For all steps together. A host that has not answered then is named.
+  /// Total timeout. The error names the hosts that did not reply.
   static constexpr std::chrono::milliseconds kLimit{10'000};
-  static constexpr std::chrono::milliseconds kConnectLimit{2'500};   ///< for one such step
+  static constexpr std::chrono::milliseconds kConnectLimit{2'500};   ///< for one connection step
   static constexpr std::chrono::milliseconds kTransferSlot{120};     ///< for one round
-  static constexpr std::chrono::milliseconds kTransferLimit{2'600};  ///< for the last of them
+  static constexpr std::chrono::milliseconds kTransferLimit{2'600};  ///< for the last round
   static constexpr std::size_t kMostMeasured = 4;                    ///< networks
 
-  /// Of a check, once more between all pairs of hosts over the network that was chosen: at most so
-  /// many to and from each host.
+  /// A check also measures all pairs of hosts over the chosen network: at most this many to and
+  /// from each host.
   static constexpr int kMostPairs = 15;
-  static constexpr std::chrono::milliseconds kPairsLimit{10'000};  ///< more, for all steps
+  static constexpr std::chrono::milliseconds kPairsLimit{10'000};  ///< additional time for that
   enum class Pairs { kSome, kAll };
 
   using Send = std::function<void(int host, const proto::NetworkStep&)>;
 
-  /// Sends the first step. REQUIRES: two hosts or more, each with an address.
+  /// Sends the first step. REQUIRES: at least two hosts, each with an address.
   NetworkMeasurement(std::vector<NetworkHost> hosts, NetworkWish wish, Send send, TimePoint now,
                      Pairs pairs = Pairs::kSome);
 
-  /// What a host's agent has answered.
+  /// Adds the reply of a host's agent.
   void said(int host, const proto::NetworkReport& report);
-  /// Its agent has connected again, and may not have got what was sent last.
+  /// Sends the last step again, because the agent has reconnected and may have missed it.
   void repeat(int host);
-  /// Gives everybody so much more time.
+  /// Extends the deadline.
   void postpone(Clock::duration gap);
-  /// Ends it when the limit has passed.
+  /// Ends the measurement at its deadline.
   void expire(TimePoint now);
 
-  /// As they were when it began. What a host has registered since then may be something else.
+  /// The hosts when the measurement began. A host may have registered other addresses since.
   [[nodiscard]] const std::vector<NetworkHost>& hosts() const { return hosts_; }
-  /// How it has ended; empty: it goes on. The text of a choice without addresses is the problem.
+  /// Result; empty while running. Without addresses, the text is the problem.
   [[nodiscard]] const std::optional<NetworkChoice>& choice() const { return choice_; }
-  /// What is known of the pairs of hosts: their speed over the chosen network, where it was
-  /// measured between all pairs, or why one does not reach the other.
+  /// Returns the pairs of hosts: with speeds over the chosen network if all pairs were measured,
+  /// otherwise with the errors of failed connections.
   [[nodiscard]] std::vector<proto::CheckPair> pairs() const;
 
  private:
   struct Test {
     Connection connection;
-    std::size_t network = 0;  ///< of a transfer: of found_.usable
+    std::size_t network = 0;  ///< index into found_.usable; transfers only
     std::chrono::milliseconds begin{0};
   };
   struct Answer {
@@ -83,7 +83,7 @@ class NetworkMeasurement {
   void transfer_between_pairs();
   void note_pairs();
   [[nodiscard]] bool some_are_slow() const;
-  [[nodiscard]] bool data_arrive() const;  ///< over one network at least
+  [[nodiscard]] bool data_arrive() const;  ///< over at least one network
   void end(NetworkChoice choice);
   [[nodiscard]] int host_count() const { return static_cast<int>(hosts_.size()); }
 
@@ -94,17 +94,17 @@ class NetworkMeasurement {
   const std::string id_;
   const std::string secret_;
   Stage stage_ = Stage::kListen;
-  int number_ = 0;  // of the step
+  int number_ = 0;  // sequence number of the current step
   std::chrono::milliseconds limit_{0};
   std::vector<Answer> answers_;  // by host
   Reach reach_;
-  std::vector<Network> networks_;  // that were tried
+  std::vector<Network> networks_;  // tried so far
   FoundNetworks found_;
   bool transferred_twice_ = false;
-  bool transferred_again_ = false;  ///< between pairs
+  bool transferred_again_ = false;  ///< kPairs was repeated
   const Pairs wanted_pairs_;
-  NetworkChoice chosen_;                          ///< while kPairs goes on
-  std::map<std::pair<int, int>, double> speeds_;  ///< of pairs
+  NetworkChoice chosen_;                          ///< set during kPairs
+  std::map<std::pair<int, int>, double> speeds_;  ///< by pair of hosts
   std::optional<NetworkChoice> choice_;
 };
 

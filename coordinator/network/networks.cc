@@ -9,13 +9,13 @@
 namespace pfc {
 namespace {
 
-// An address is looked for that reaches all others; so many attempts are enough for any cluster
-// whose hosts have the same networks.
+// Limit of the search for addresses that reach each other. Enough for clusters whose hosts have
+// the same networks.
 constexpr int kMostAttempts = 200'000;
 
 using Admits = std::function<bool(const HostAddress&)>;
 
-/// That of the connection to the coordinator comes first.
+/// Puts the address of the connection to the coordinator first.
 Network network_with(std::string name, const std::vector<NetworkHost>& hosts,
                      const Admits& admits) {
   Network network{.name = std::move(name), .addresses = {}};
@@ -43,7 +43,7 @@ bool is_network_of_v6(const std::vector<NetworkHost>& hosts, const Network& netw
   return false;
 }
 
-/// How many hosts talk to the coordinator over this network.
+/// Returns how many hosts are connected to the coordinator over this network.
 int connections_over(const std::vector<NetworkHost>& hosts, const Network& network) {
   int count = 0;
   for (std::size_t host = 0; host < hosts.size(); ++host) {
@@ -57,7 +57,7 @@ long long missing_in(const Network& network) {
   return std::ranges::count_if(network.addresses, &std::vector<int>::empty);
 }
 
-/// Adds it unless a network of the same addresses is there.
+/// Adds the network unless one with the same addresses exists.
 void add_network(std::vector<Network>& networks, Network network) {
   const auto same = [&](const Network& each) { return each.addresses == network.addresses; };
   if (std::ranges::none_of(networks, same)) networks.push_back(std::move(network));
@@ -75,8 +75,7 @@ void add_subnets(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
   }
 }
 
-/// Hosts whose subnets differ may be joined by routers: mostly the same interface has it
-/// everywhere.
+/// Different subnets may be connected by routers, usually on the same interface of every host.
 void add_interfaces(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
                     std::vector<Network>& networks) {
   std::set<std::pair<std::string, bool>> seen;
@@ -92,7 +91,7 @@ void add_interfaces(const std::vector<NetworkHost>& hosts, const NetworkWish& wi
   }
 }
 
-/// The search of reaching_addresses(): host by host, and back where a host has none that fits.
+/// Backtracking search of reaching_addresses(), host by host.
 class Search {
  public:
   Search(const Network& network, const Reach& reach)
@@ -111,7 +110,7 @@ class Search {
   }
 
   [[nodiscard]] const std::vector<int>& chosen() const { return chosen_; }
-  /// The first host that never had an address.
+  /// Returns the first host that never had an address.
   [[nodiscard]] int deepest() const { return static_cast<int>(deepest_); }
 
  private:
@@ -133,7 +132,7 @@ bool is_in(const Network& network, Endpoint endpoint) {
   return std::ranges::find(mine, endpoint.address) != mine.end();
 }
 
-/// The direction in which less works, and what was said there.
+/// Returns the direction with a failure, and its error.
 Gap gap_between(const Network& network, const Reach& reach, int a, int b) {
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
     for (const auto& [connection, error] : reach.failures(from, to)) {
@@ -154,8 +153,8 @@ bool pair_connects(const Network& network, const Reach& reach, int a, int b) {
   return false;
 }
 
-/// The pair that keeps the network from reaching all. `deepest` has at least one host that it does
-/// not reach together with those before.
+/// Returns the pair that prevents the network from reaching all hosts. Host `deepest` cannot be
+/// reached together with those before it.
 Gap find_gap(const Network& network, const Reach& reach, int deepest) {
   const int hosts = static_cast<int>(network.addresses.size());
   for (int host = 0; host < hosts; ++host) {

@@ -1,4 +1,4 @@
-// The networks between the hosts: which there may be, and which of them reach all hosts.
+// Finds candidate networks, and those that reach all hosts.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace pfc {
 
-/// An address of a host: their numbers.
+/// An address of a host, by index.
 struct Endpoint {
   int host = 0;
   int address = 0;
@@ -19,25 +19,25 @@ struct Endpoint {
   friend auto operator<=>(const Endpoint&, const Endpoint&) = default;
 };
 
-/// Addresses that may reach each other.
+/// A set of addresses that may reach each other.
 struct Network {
   std::string name;                         ///< "10.0.0.0/24", "interface eth1", "any IPv4"
-  std::vector<std::vector<int>> addresses;  ///< by host: its addresses here, the preferred first
+  std::vector<std::vector<int>> addresses;  ///< by host: indexes of its addresses, preferred first
 };
 
-/// What there may be, the preferred ones first: every subnet of the first host, and every interface
-/// whose name all hosts have. First those with an address of every host; of these the one over
-/// which most hosts talk to the coordinator; of these IPv4.
+/// Returns the candidates in order of preference: every subnet of the first host, and every
+/// interface name that all hosts have. Networks that include all hosts come first, then those over
+/// which more hosts are connected to the coordinator, then IPv4.
 std::vector<Network> networks_of(const std::vector<NetworkHost>& hosts, const NetworkWish& wish);
-/// All IPv4 addresses, and all IPv6 addresses, of every host: over routers they may reach each
-/// other, though no subnet or interface has all hosts.
+/// Returns a network of all IPv4 addresses and one of all IPv6 addresses: routers may connect
+/// hosts that share no subnet or interface.
 std::vector<Network> any_networks_of(const std::vector<NetworkHost>& hosts,
                                      const NetworkWish& wish);
 
-/// Up to so many hosts every pair is tried. With more, each host tries its neighbours in the list
-/// and the first host, and that one tries all: so the time does not grow with their number.
+/// Up to this many hosts, all pairs are tested. With more, each host tests its neighbours in the
+/// list and the first host, and the first host tests all, so the time does not grow.
 inline constexpr int kAllPairs = 64;
-/// The hosts to which this host's connections are tried.
+/// Returns the hosts to which this host tests connections.
 std::vector<int> tried_by(int host, int hosts);
 
 struct Connection {
@@ -46,28 +46,28 @@ struct Connection {
   friend auto operator<=>(const Connection&, const Connection&) = default;
 };
 
-/// What each host is to try, each connection once, those of the first networks first, and at most
-/// kMostOfPair for two hosts.
+/// Returns each host's tests: distinct connections, first networks first, at most kMostOfPair per
+/// pair of hosts.
 inline constexpr int kMostOfPair = 64;
 std::vector<std::vector<Connection>> connections_of(const std::vector<Network>& networks);
 
-/// What has been found out about the connections.
+/// Results of the connection tests.
 class Reach {
  public:
   explicit Reach(int hosts) : tried_with_(static_cast<std::size_t>(hosts)) {}
 
-  /// `error` is empty when it has connected.
+  /// `error` is empty on success.
   void add(const Connection& connection, std::string error);
   [[nodiscard]] bool was_tried(const Connection& connection) const {
     return errors_.contains(connection);
   }
-  /// Whether both can connect to each other.
+  /// Returns whether both can connect to each other.
   [[nodiscard]] bool connects(Endpoint a, Endpoint b) const;
-  /// Whether one host has reached the other at any of its addresses.
+  /// Returns whether a host has reached the other at any of its addresses.
   [[nodiscard]] bool some_connect(int from, int to) const;
-  /// Every connection from one host to the other that has failed, with its error.
+  /// Returns all failed connections between these hosts, with their errors.
   [[nodiscard]] std::vector<std::pair<Connection, std::string>> failures(int from, int to) const;
-  /// The hosts with a lower number with which this one was tried.
+  /// Returns the lower-numbered hosts with which this one was tested.
   [[nodiscard]] const std::vector<int>& tried_before(int host) const {
     return tried_with_[static_cast<std::size_t>(host)];
   }
@@ -84,12 +84,12 @@ class Reach {
 /// Why a network does not reach all hosts.
 struct Gap {
   int from = 0;
-  int to = 0;              ///< the same host: it has no address there
+  int to = 0;              ///< same as `from`: it has no address in the network
   std::string error = {};  ///< of one connection; empty: none was tried
 };
 
-/// For each host one of its addresses in this network, such that all that were tried reach each
-/// other in both directions, or why there are none.
+/// Returns one address per host in this network, such that all tested pairs reach each other in
+/// both directions; or the reason why that is impossible.
 std::variant<std::vector<int>, Gap> reaching_addresses(const Network& network, const Reach& reach);
 
 }  // namespace pfc

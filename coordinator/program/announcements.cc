@@ -31,7 +31,7 @@ void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Ga
   }
   if (!launch_advice.empty()) return terminal.note(launch_advice);
   if (std::ranges::all_of(hosts, &HostSpec::local)) return;
-  const std::string join = gate.make_join_string(address);  // only where it is shown
+  const std::string join = gate.make_join_string(address);  // only if it is shown
   for (const HostSpec& host : hosts) {
     if (host.local) continue;
     if (!host.answered) {

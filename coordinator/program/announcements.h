@@ -1,4 +1,4 @@
-// What pfc-coordinator tells the person who has started it, beside what happens to jobs.
+// Messages of pfc-coordinator to the user, apart from events of jobs.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@
 
 namespace pfc {
 
-/// What a person reads first. `job`: none for a service. `page_access`: is added to the address of
-/// the page.
+/// Prints the first lines. `job`: empty for a service. `page_access` is appended to the page's
+/// address.
 void tell_beginning(Terminal& terminal, const CoordinatorFile& file, const std::optional<Job>& job,
                     const std::string& page_access);
 
-/// What a person must do on the hosts of which this machine is none. `address`: by which they reach
-/// the coordinator. `launch_advice`: of the scheduler that starts all agents; empty: none does.
+/// Prints what to do on hosts other than this machine. `address`: at which they reach the
+/// coordinator. `launch_advice`: of the scheduler that starts the agents; empty if none does.
 void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Gate& gate,
                       const std::string& address, const std::string& launch_advice);
 

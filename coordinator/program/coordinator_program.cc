@@ -30,7 +30,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-// For gRPC and the agent to end, and for the output to be read.
+// Time for gRPC and the agent to end, and for the output to be read.
 constexpr std::chrono::seconds kExitLimit{20};
 constexpr std::chrono::seconds kReaderLimit{2};
 constexpr std::chrono::milliseconds kLeastRenewal{500};  // of the join file
@@ -51,14 +51,14 @@ int exit_code(const Verdict& verdict, std::optional<int> signal) {
 }
 
 GateOptions gate_options(const Options& options) {
-  // Rounded up: less than a second would be none.
+  // Rounded up, because 0 s would mean no expiry.
   const auto lifetime = std::chrono::ceil<std::chrono::seconds>(
       std::chrono::duration<double>(options.token_lifetime));
   return {.state_dir = options.state_dir, .token_lifetime = lifetime};
 }
 
-/// Pages for those who have a token: over TLS, or, where all hosts are this machine, in plaintext
-/// on its loopback interface.
+/// Serves pages to holders of a token: over TLS, or in plaintext on the loopback interface if all
+/// hosts are this machine.
 HttpSecurity security_of(Gate& gate, bool all_local) {
   return {
       .server = all_local ? Credential{} : gate.server(),
@@ -72,8 +72,8 @@ HttpSecurity security_of(Gate& gate, bool all_local) {
           }};
 }
 
-/// On another port than the coordinator before this one, where somebody has that one now: nobody
-/// but people knows it.
+/// Listens on another port if the previous coordinator's is in use now and any is allowed. Only
+/// people need to know this port.
 std::unique_ptr<HttpServer> serve_http(asio::io_context& loop, const std::string& bind, int port,
                                        bool may_be_any, const HttpSite& site,
                                        const HttpSecurity& security) {
@@ -125,13 +125,13 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
 
 int CoordinatorProgram::run() {
   tell_beginning(console_.terminal, about(), setup_.job, page_access());
-  // When nothing of this program's own can fail any more.
+  // Called once nothing else of this program can fail.
   if (setup_.job && !options_.check) {
     end_rivals(inheritance_.take_unused(), *setup_.job,
                [this](const std::string& line) { warn(line); });
   }
   begin_journal();
-  // The first signal ends the job after a checkpoint, the second one in a few seconds.
+  // The first signal ends the job after a checkpoint, the second one within seconds.
   signals_.emplace(loop_, [this](int number, bool again) {
     if (verdict_) return loop_.stop();
     coordinator_.stop(std::string("SIG") + sigabbrev_np(number), again);
@@ -150,8 +150,8 @@ CoordinatorOptions CoordinatorProgram::settings() const {
   return settings;
 }
 
-/// Text after the page's address: the token on a terminal, its path otherwise, because others may
-/// read the output.
+/// Returns the text after the page's address: the token on a terminal, otherwise the token's file,
+/// because others may read the output.
 std::string CoordinatorProgram::page_access() const {
   if (!setup_.all_local) return {};
   if (isatty(STDERR_FILENO) == 1) return "/?token=" + gate_.page_token();
@@ -168,7 +168,7 @@ CoordinatorFile CoordinatorProgram::about() const {
           .job = options_.config.string()};
 }
 
-/// With the metrics of refusals, where there is a gate; and what only this program knows.
+/// Adds the gate's metrics to /metrics, and serves pages that need data of this class.
 HttpReply CoordinatorProgram::serve(const HttpRequest& request) {
   const std::string& path = request.path;
   if (path == "/targets") {
@@ -202,10 +202,10 @@ void CoordinatorProgram::warn(const std::string& line) {
   console_.terminal.note(line, Severity::kWarning);
 }
 
-/// What the next coordinator needs, in a journal that begins with what the last one has saved; and
-/// the job of --config, where that was not taken over.
+/// Opens the journal, with the inherited values, and adds the job of --config unless it was taken
+/// over.
 void CoordinatorProgram::begin_journal() {
-  if (options_.check) {  // none is kept
+  if (options_.check) {  // a check has no journal
     setup_.job->id = inheritance_.id();
     coordinator_.add(std::move(*setup_.job));
     return;
@@ -217,7 +217,7 @@ void CoordinatorProgram::begin_journal() {
   if (inheritance_.exists()) coordinator_.take_over(inheritance_.values());
   journal_ = inheritance_.open(
       [this](const std::string& line) { asio::post(loop_, [this, line] { warn(line); }); });
-  // The earlier coordinator may have been killed before it had written its job.
+  // The earlier coordinator may have been killed before it saved its job.
   if (setup_.job && coordinator_.queue().jobs().empty()) {
     setup_.job->id = inheritance_.id();
     coordinator_.add(std::move(*setup_.job));
@@ -234,8 +234,8 @@ proto::SavedCoordinator CoordinatorProgram::own_record() const {
   return own;
 }
 
-/// The token names the hosts: a scheduler's may come back without the files of their last agent,
-/// and then get another certificate.
+/// The token names the hosts, because a scheduler's host may lose its agent's files and then needs
+/// another certificate.
 std::unique_ptr<JoinFile> CoordinatorProgram::write_join_file() {
   if (setup_.all_local || options_.join_file.empty()) return nullptr;
   std::vector<std::string> names;
@@ -255,7 +255,7 @@ void CoordinatorProgram::start() {
       options_.hosts_from ? launch_advice(*options_.hosts_from, options_.join_file) : "";
   join_file_ = write_join_file();
   tell_other_hosts(console_.terminal, setup_.hosts, gate_, address, advice);
-  // Whoever may see the status sees this too, so it has no token.
+  // Readers of the status see this, so it contains no token.
   coordinator_.start("TOKEN@" + address + "#" + gate_.fingerprint(), advice);
   if (options_.beacon && !setup_.all_local) {
     beacon_.emplace(loop_, beacon_of(gate_, service_.port()));
@@ -315,10 +315,10 @@ void CoordinatorProgram::keep_files(const std::stop_token& stop) {
 int CoordinatorProgram::end() {
   const int code = exit_code(*verdict_, signals_->first());
   if (options_.check) {
-    signals_->restore();  // the event loop does not run while a slow reader takes the report
+    signals_->restore();  // the event loop does not run while a slow reader reads the report
     print_check();
   }
-  // From here on the job has ended, and what follows must not hold the program.
+  // The job has ended, so nothing from here on may block the program.
   end_process_after(kExitLimit, code);
   const bool closed = service_.shut_down();
   agent_.reset();

@@ -32,19 +32,19 @@
 
 namespace pfc {
 
-/// Made once in a process, and run once. The members stand in the order in which they are made;
-/// each uses only those before it, and they end in the opposite order.
+/// Constructed and run once per process. Members are in order of construction; each uses only
+/// those before it.
 class CoordinatorProgram {
  public:
-  /// Checks what was asked for, takes over what a killed coordinator has left, and opens the ports;
-  /// pfcctl finds it from then on. Borrows the options. Throws InputError, StorageError.
+  /// Checks the options, takes over from a killed coordinator, and opens the ports; then pfcctl
+  /// finds it. Does not own the options. Throws InputError, StorageError.
   explicit CoordinatorProgram(const Options& options);
-  /// Runs the job, or the service, to its end. Returns the exit code. Where gRPC cannot be ended it
-  /// ends the process itself.
+  /// Runs the job or service to its end. Returns the exit code. Exits the process itself if gRPC
+  /// cannot be shut down.
   int run();
 
  private:
-  /// What a person sees. It begins with these lines.
+  /// Output to the user. Prints these notes first.
   struct Console {
     explicit Console(const std::vector<std::string>& notes);
     BackgroundOutput output;
@@ -55,7 +55,7 @@ class CoordinatorProgram {
   [[nodiscard]] CoordinatorFile about() const;
   [[nodiscard]] std::string page_access() const;
   HttpReply serve(const HttpRequest& request);
-  void warn(const std::string& line);  ///< on the loop
+  void warn(const std::string& line);  ///< called on the loop
   void finished(const Verdict& verdict);
   void begin_journal();
   [[nodiscard]] proto::SavedCoordinator own_record() const;
@@ -63,8 +63,8 @@ class CoordinatorProgram {
   void start();
   void start_local_agent();
   void print_check();
-  /// Recreates removed files in the state folder, because other programs need them. Runs on its own
-  /// thread, because the disk may hang.
+  /// Recreates removed files in the state folder, because other programs need them. Runs on its
+  /// own thread, because the disk may hang.
   void keep_files(const std::stop_token& stop);
   int end();
 
@@ -74,10 +74,10 @@ class CoordinatorProgram {
   const std::string local_agent_id_;
   Console console_;
   boost::asio::io_context loop_{1};
-  std::optional<Verdict> verdict_;  ///< empty: nothing has ended yet
+  std::optional<Verdict> verdict_;  ///< empty: not finished
   LastReading last_reading_;
-  boost::asio::steady_timer linger_;  ///< after the end
-  std::unique_ptr<Journal> journal_;  ///< the coordinator borrows it
+  boost::asio::steady_timer linger_;  ///< wait after the end
+  std::unique_ptr<Journal> journal_;  ///< not owned by coordinator_, which uses it
   Coordinator coordinator_;
   Gate gate_;  ///< keys and tokens
   Service service_;
@@ -85,10 +85,10 @@ class CoordinatorProgram {
   const std::unique_ptr<HttpServer> http_;
   PublishedCoordinator published_;
   std::optional<StopSignals> signals_;
-  std::unique_ptr<JoinFile> join_file_;  ///< null where none is asked for, or agents need none
+  std::unique_ptr<JoinFile> join_file_;  ///< null if not requested or not needed
   std::optional<BeaconSender> beacon_;
   std::optional<LocalAgent> agent_;
-  std::jthread keeper_;  ///< declared last: it uses the members above
+  std::jthread keeper_;  ///< last: uses the members above
 };
 
 }  // namespace pfc

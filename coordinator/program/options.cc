@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-// Of a job that may lose workers: a failure is nothing unusual there.
+// Default for jobs that may lose workers, where failures are normal.
 constexpr int kElasticRestarts = 10;
 
 void declare_hosts(CLI::App& app, Options& options) {

@@ -12,7 +12,7 @@
 
 namespace pfc {
 
-/// A job that may lose workers, and get some.
+/// Options of a job whose number of workers may change.
 struct ElasticOptions {
   std::optional<int> max_restarts;
   int min_workers = 0;
@@ -20,11 +20,11 @@ struct ElasticOptions {
   int spares = 0;
 
   [[nodiscard]] bool may_go_on() const { return min_workers > 0 || spares > 0; }
-  /// That are allowed, where their number was not given.
+  /// Returns the allowed restarts, or the default.
   [[nodiscard]] int restarts() const;
 };
 
-/// What `pfc-coordinator --help` describes. Times are in seconds.
+/// Options of pfc-coordinator (see --help). Times are in seconds.
 struct Options {
   std::string hosts = "localhost";
   std::filesystem::path hosts_file;
@@ -42,20 +42,20 @@ struct Options {
   double stop_timeout = 60;
   ElasticOptions elastic;
   double token_lifetime = 3'600;
-  std::optional<double> coordinator_grace;  ///< empty: it depends on the hosts
+  std::optional<double> coordinator_grace;  ///< empty: depends on the hosts
   std::string take_over = "auto";
   double metrics_linger = 60;
   std::string address;
   std::string network;
   bool allow_chaos = false;
-  bool check = false;  ///< trains nothing (docs/check.md)
-  bool json = false;   ///< the report of the check
+  bool check = false;  ///< train nothing (docs/check.md)
+  bool json = false;   ///< print the report of the check as JSON
   std::filesystem::path state_dir = default_state_folder();
 
   [[nodiscard]] bool is_service() const { return config.empty() && !check; }
 };
 
-/// Declares every option and the text below them; parsing fills in `options`, which must outlive
+/// Declares every option and the text below them. Parsing writes to `options`, which must outlive
 /// `app`.
 void declare(CLI::App& app, Options& options);
 

@@ -17,11 +17,11 @@
 namespace pfc {
 namespace {
 
-// Open files: its own, some for calls of pfcctl, and one connection of each agent and worker. With
-// fewer it closes connections of its own workers.
+// Open files: its own, some for pfcctl's calls, and one connection per agent and worker. With
+// fewer, it closes connections of workers.
 constexpr std::size_t kOwnFiles = 26;
 
-/// The hosts of the scheduler, of the file or of the list that was given, in this order.
+/// Returns the hosts of --hosts-file, else of the scheduler, else of --hosts.
 std::vector<HostSpec> hosts_of(const Options& options) {
   if (options.hosts_from && options.join_file.empty()) {
     throw InputError(
@@ -36,14 +36,14 @@ std::vector<HostSpec> hosts_of(const Options& options) {
   return hosts;
 }
 
-/// One that does not say its slots has one worker at least.
+/// A host without a slot count has at least one worker.
 ProcessNeeds needs_of(const std::vector<HostSpec>& hosts) {
   std::size_t files = kOwnFiles + hosts.size();
   for (const HostSpec& host : hosts) files += static_cast<std::size_t>(std::max(host.slots, 1));
   return {.files = files};
 }
 
-/// The job of --config; none for a service.
+/// Returns the job of --config; nothing for a service.
 std::optional<Job> job_of(const Options& options, const std::vector<HostSpec>& hosts) {
   if (options.is_service()) return {};
   if (options.check && options.config.empty()) {
@@ -57,13 +57,13 @@ std::optional<Job> job_of(const Options& options, const std::vector<HostSpec>& h
   return job;
 }
 
-/// This machine's name in --hosts, where the coordinator starts the agent itself; otherwise empty.
+/// Returns this machine's name in --hosts if the coordinator starts its agent; otherwise empty.
 std::string own_host(const Options& options, const std::vector<HostSpec>& hosts) {
   const auto here = std::ranges::find(hosts, true, &HostSpec::local);
   return here == hosts.end() || options.hosts_from ? "" : here->name;
 }
 
-/// Numbers that no job could have. Throws InputError.
+/// Throws InputError for numbers that no job can satisfy.
 void check_elastic(const ElasticOptions& options, const std::vector<HostSpec>& hosts) {
   const auto expect = [](bool ok, const std::string& what) {
     if (!ok) throw InputError(what);
@@ -72,7 +72,7 @@ void check_elastic(const ElasticOptions& options, const std::vector<HostSpec>& h
   expect(most == 0 || least <= most, "--min-workers " + std::to_string(least) +
                                          " is more than --max-workers " + std::to_string(most));
   const int slots = workers_of(hosts);
-  if (slots == 0) return;  // known when all hosts are here
+  if (slots == 0) return;  // unknown until all hosts have registered
   const std::string there = " of the " + counted(slots, "slot") + " of all hosts";
   expect(options.spares < slots,
          "--spares " + std::to_string(options.spares) + " leaves no worker" + there);
@@ -81,7 +81,7 @@ void check_elastic(const ElasticOptions& options, const std::vector<HostSpec>& h
                                               " are together more than" + there.substr(3));
 }
 
-/// A person who kills the coordinator of a job on one machine expects that nothing is left soon.
+/// On a single machine, users expect all processes to end soon after the coordinator is killed.
 std::chrono::milliseconds grace_of(const Options& options, bool all_local) {
   constexpr std::chrono::seconds kOfOneMachine{30};
   constexpr std::chrono::minutes kOfACluster{10};
@@ -123,7 +123,7 @@ Setup set_up(const Options& options) {
   const std::vector<HostSpec>& hosts = setup.hosts;
   expect_limits(needs_of(hosts));
   setup.job = job_of(options, hosts);
-  // An agent that a scheduler starts does not know that it is on the coordinator's machine.
+  // An agent started by a scheduler does not know that it is on the coordinator's machine.
   setup.all_local = !options.hosts_from && std::ranges::all_of(hosts, &HostSpec::local);
   setup.bind = setup.all_local ? "127.0.0.1" : any_address();
   setup.reachable = setup.all_local           ? setup.bind
@@ -135,7 +135,7 @@ Setup set_up(const Options& options) {
   setup.identity =
       identity_of(hosts, options.port, setup.job ? &*setup.job : nullptr,
                   options.check ? "check" : options.config, setup.coordinator.coordinator_grace);
-  // A check takes nothing over, neither from another one nor from a job of this file.
+  // A check takes nothing over, and nothing takes over from it.
   if (options.check) setup.identity.set_job_file("check/" + setup.job->id);
   if (!setup.job) setup.identity.set_id(random_id());
   return setup;

@@ -1,4 +1,4 @@
-// What follows from the command line of pfc-coordinator, before anything has started.
+// Settings derived from pfc-coordinator's command line before anything starts.
 #pragma once
 
 #include <chrono>
@@ -16,21 +16,21 @@ namespace pfc {
 
 struct Setup {
   std::vector<HostSpec> hosts;
-  std::optional<Job> job;  ///< of --config; none for a service
-  /// All hosts are this machine, and it starts its agent itself: nobody else needs to come in.
+  std::optional<Job> job;  ///< of --config; empty for a service
+  /// All hosts are this machine, and the coordinator starts its agent: nothing else connects.
   bool all_local = false;
-  std::string bind;                ///< the address that it listens on
-  std::string reachable;           ///< the address that agents are told
-  std::string own_host;            ///< the host whose agent it starts itself; empty: there is none
-  CoordinatorOptions coordinator;  ///< as it is where nothing is taken over
+  std::string bind;                ///< address to listen on
+  std::string reachable;           ///< address that agents use
+  std::string own_host;            ///< host whose agent the coordinator starts; empty: none
+  CoordinatorOptions coordinator;  ///< for a new start, without a takeover
   proto::JournalIdentity identity;
 };
 
-/// Looks the hosts up, and reads and checks the job. Throws InputError where an option, the host
+/// Resolves the hosts, and reads and checks the job. Throws InputError if an option, the host
 /// list, the job or a limit of this process makes the job impossible.
 Setup set_up(const Options& options);
 
-/// A time that an option has given.
+/// Converts an option's value in seconds.
 std::chrono::milliseconds milliseconds_of(double seconds);
 
 }  // namespace pfc

@@ -9,17 +9,17 @@
 namespace pfc {
 namespace {
 
-// Rank 0 has one for each worker that does not see the output folder, and their numbers are added.
+// Rank 0 has one for each worker that does not share the output folder, with added numbers.
 constexpr std::string_view kOfPairs = "output";
 
 bool is_in_one(const proto::CommTotal& comm) { return comm.done() < comm.calls(); }
 
-/// How far the workers are in one communicator.
+/// Progress of the workers in one communicator.
 struct Front {
-  std::uint64_t newest = 0;  ///< the number of the newest collective that somebody has begun
+  std::uint64_t newest = 0;  ///< highest number of a collective that a worker has begun
   std::string kind;
-  int waiting = 0;  ///< workers that are in it
-  /// What the worker that is least far has done, and the one before it.
+  int waiting = 0;  ///< workers in it
+  /// Lowest and second lowest number of finished collectives.
   std::uint64_t least = kNone, second_least = kNone;
 
   static constexpr auto kNone = std::numeric_limits<std::uint64_t>::max();
@@ -47,8 +47,8 @@ Fronts fronts_of(std::span<const Standing> workers) {
   return all;
 }
 
-/// Whether the worker is in a collective that another one has not done either. One that all others
-/// have done needs nothing of them any more.
+/// Returns whether the worker is in a collective that another worker has not finished either. If
+/// all others have finished it, it waits for none of them.
 bool waits(const proto::CommTotal& comm, const Fronts& all) {
   const auto found = all.find(comm.purpose());
   if (!is_in_one(comm) || found == all.end()) return is_in_one(comm);

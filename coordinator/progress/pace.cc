@@ -12,10 +12,10 @@ constexpr std::array<std::string_view, 5> kWriting{"checkpoint", "write_model", 
                                                    "dump"};
 constexpr std::size_t kRemembered = 64;
 constexpr std::int64_t kFirstSteps = 3;
-// The phase of an evaluation is also that of a broadcast before it, which says nothing.
+// An evaluation's phase also covers a short broadcast before it, which is ignored.
 constexpr double kShortestPause = 0.1;
 constexpr int kFloorsOfEvaluation = 4;
-constexpr double kLongest = 3600;  // seconds; a limit beyond that would find nothing
+constexpr double kLongest = 3600;  // seconds; a higher limit would be useless
 
 milliseconds of_seconds(double seconds) {
   return milliseconds{static_cast<std::int64_t>(std::min(seconds, kLongest) * 1000)};
@@ -40,7 +40,7 @@ void Pace::add(const proto::Progress& progress, bool step_done) {
     }
   }
   if (!step_done) return;
-  // A report may be of several steps: then it is longer than each of them, which does no harm.
+  // A report may cover several steps. Then it overestimates each, which does no harm.
   if (steps_.empty()) first_ = progress.step();
   if (steps_.empty() || steps_.back().number < progress.step()) {
     steps_.push_back({.number = progress.step()});

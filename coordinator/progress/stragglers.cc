@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-/// The upper one of two. REQUIRES: values is not empty.
+/// Returns the upper median. REQUIRES: values is not empty.
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::ranges::nth_element(values, middle);
@@ -39,7 +39,7 @@ std::vector<Stragglers::Change> Stragglers::update() {
   std::vector<Change> changes;
   for (auto& [rank, own] : ranks_) {
     if (own.median == 0) continue;
-    // Without its own: the lower of the two in the middle, where there are two.
+    // Excludes its own value: the lower of the two middle values, if there are two.
     const std::size_t middle = (medians.size() - 2) / 2;
     const auto place =
         static_cast<std::size_t>(std::ranges::lower_bound(medians, own.median) - medians.begin());

@@ -33,14 +33,14 @@ std::uint64_t lines_in(std::string_view text) {
   return static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-/// Writes all of it, however long that takes. Returns false when it cannot be written: the reader
-/// is gone, or the disk is full.
+/// Writes everything, blocking as long as needed. Returns false on an error: the reader is gone,
+/// or the disk is full.
 bool write_all_waiting(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = ::write(fd, text.data(), text.size());
     if (count >= 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
-    } else if (errno == EAGAIN) {  // somebody who shares it has made it non-blocking
+    } else if (errno == EAGAIN) {  // another process that shares it made it non-blocking
       pollfd output{.fd = fd, .events = POLLOUT, .revents = 0};
       poll(&output, 1, -1);
     } else if (errno != EINTR) {
@@ -52,7 +52,7 @@ bool write_all_waiting(int fd, std::string_view text) {
 
 }  // namespace
 
-/// One file, or pipe, or terminal: a queue and the thread that empties it.
+/// Queue and writer thread of one file, pipe or terminal.
 struct BackgroundOutput::Lane {
   struct Piece {
     int fd = -1;
@@ -64,7 +64,7 @@ struct BackgroundOutput::Lane {
     while (true) {
       changed.wait(lock, [this] { return ending || !queue.empty(); });
       if (ending) return;
-      const Piece& piece = queue.front();  // stays where it is while others are added behind it
+      const Piece& piece = queue.front();  // stays in place while others are appended
       lock.unlock();
       const bool written = write_all_waiting(piece.fd, piece.text);
       lock.lock();
@@ -77,7 +77,7 @@ struct BackgroundOutput::Lane {
     }
   }
 
-  /// Keeps the text, or counts its lines where there is no room.
+  /// Queues the text, or counts its lines if the queue is full.
   void add(int fd, std::string_view text, bool is_message) {
     const std::lock_guard lock(mutex);
     if (!is_message && bytes + text.size() > kMaxBytes) full = true;
@@ -91,7 +91,7 @@ struct BackgroundOutput::Lane {
     push(fd, std::string(text));
   }
 
-  /// Says how many lines are missing here. REQUIRES: mutex is held.
+  /// Queues a message with the number of dropped lines. REQUIRES: mutex is held.
   void tell_dropped(int fd) {
     const std::uint64_t lines = std::exchange(dropped_of(fd), 0);
     if (lines == 0) return;
@@ -117,12 +117,12 @@ struct BackgroundOutput::Lane {
   const int first_fd;
   std::mutex mutex;
   std::condition_variable changed;
-  // Guarded by mutex. The thread alone removes pieces.
+  // Guarded by mutex. Only the thread removes pieces.
   std::deque<Piece> queue;
-  std::size_t bytes = 0;                   ///< of the queue
-  bool full = false;                       ///< since it was full, until it is half empty
+  std::size_t bytes = 0;                   ///< in the queue
+  bool full = false;                       ///< set when the queue is full, until it is half empty
   std::uint64_t done = 0;                  ///< pieces
-  std::array<std::uint64_t, 2> dropped{};  ///< lines not told yet, by descriptor
+  std::array<std::uint64_t, 2> dropped{};  ///< not reported yet, by descriptor
   std::uint64_t all_dropped = 0;
   bool ending = false;
 };
@@ -130,7 +130,7 @@ struct BackgroundOutput::Lane {
 BackgroundOutput::BackgroundOutput(int out, int err) : out_(out), err_(err) {
   lanes_.push_back(std::make_shared<Lane>(out));
   if (!same_file(out, err)) lanes_.push_back(std::make_shared<Lane>(err));
-  // Detached: a thread that waits for a reader would never be joined.
+  // Detached, because a thread blocked by a reader could not be joined.
   for (const auto& lane : lanes_) std::thread([lane] { lane->run(); }).detach();
 }
 

@@ -1,5 +1,5 @@
-// Writes stdout and stderr on threads of their own, so that the event loop never waits for a pipe
-// that nobody reads, a terminal that was stopped, or a slow disk.
+// Writes stdout and stderr on separate threads, so that the event loop never blocks on a pipe
+// without a reader, a stopped terminal, or a slow disk.
 #pragma once
 
 #include <chrono>
@@ -11,18 +11,18 @@
 
 namespace pfc {
 
-/// Used by one thread. What cannot be written yet is kept, at most kMaxBytes of each of the two
-/// outputs (of both together where they are the same file); then what workers write is dropped,
-/// and a line says there how much. The coordinator's own messages have another kMaxMessageBytes.
+/// Used by one thread. Buffers up to kMaxBytes per output (in total if both are the same file).
+/// Beyond that, workers' output is dropped, and a line says how much. The coordinator's own
+/// messages have another kMaxMessageBytes.
 class BackgroundOutput final : public Output {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
   static constexpr std::size_t kMaxMessageBytes = std::size_t{256} << 10;
 
-  /// Borrows the file descriptors. Throws std::system_error when no thread can be started.
+  /// Does not own the file descriptors. Throws std::system_error if no thread can be started.
   BackgroundOutput(int out, int err);
-  /// Writes what is left, as finish() does, for at most 2 s without any progress. The rest is lost.
-  /// A write that is under way then goes on with the descriptor.
+  /// Writes the rest as finish() does, for up to 2 s without progress. A write in progress
+  /// continues to use the descriptor.
   ~BackgroundOutput();
   BackgroundOutput(const BackgroundOutput&) = delete;
   BackgroundOutput& operator=(const BackgroundOutput&) = delete;
@@ -30,17 +30,17 @@ class BackgroundOutput final : public Output {
   void write(Kind kind, std::string_view text) override;
   [[nodiscard]] std::uint64_t dropped_lines() const override;
 
-  /// Writes the program's result, of any size, to `out`. Blocks until the reader has read all of it
-  /// or has closed the pipe.
+  /// Writes the program's result, of any size, to `out`. Blocks until the reader has read all of
+  /// it or closed the pipe.
   void write_result(std::string_view text);
 
-  /// Returns once everything has been written, or nothing has been for `patience`. Returns whether
-  /// everything was.
+  /// Waits until everything is written, or nothing was written for `patience`. Returns whether
+  /// everything was written.
   bool finish(std::chrono::milliseconds patience);
 
  private:
   struct Lane;
-  // Shared with its thread, which may outlive this object: a write that blocks cannot be ended.
+  // Shared with its thread, which may outlive this object: a blocked write cannot be stopped.
   std::vector<std::shared_ptr<Lane>> lanes_;
   const int out_;
   const int err_;

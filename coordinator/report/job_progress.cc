@@ -21,7 +21,7 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
   step_ = lead.step();
   total_steps_ = lead.total_steps();
   epoch_ = lead.epoch();
-  if (lead.steps() == 0) return;  // a generation before its first step: the values are of no step
+  if (lead.steps() == 0) return;  // before a generation's first step the values are not meaningful
   loss_ = lead.loss();
   learning_rate_ = lead.lr();
   gradient_norm_ = lead.gradient_norm();

@@ -1,4 +1,4 @@
-// How far the whole job is, and how long it will still take.
+// Progress of the whole job, and its remaining time.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,29 @@
 
 namespace pfc {
 
-/// Step, epoch and loss are those of rank 0; samples per second are of all workers together.
+/// Step, epoch and loss are rank 0's; samples per second are the sum of all workers.
 class JobProgress {
  public:
-  /// REQUIRES: a worker's new progress is in the state.
+  /// REQUIRES: the state contains a worker's new progress.
   void update(const ClusterState& state, TimePoint now);
-  /// Goes on counting images where another coordinator has ended. `generation`: of its last report.
+  /// Continues another coordinator's count of images. `generation`: of its last report.
   void count_on(Generation generation, std::int64_t images_seen, std::int64_t images_lost);
 
   [[nodiscard]] bool known() const { return first_.has_value(); }
   [[nodiscard]] std::int64_t step() const { return step_; }
   [[nodiscard]] std::int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
-  /// By the state of the model: those that count.
+  /// Images that the current state of the model has been trained on.
   [[nodiscard]] std::int64_t images_seen() const { return images_seen_; }
-  /// Those that were trained in vain, because a later generation began from an older state.
+  /// Images trained and discarded, because a generation resumed from an older state.
   [[nodiscard]] std::int64_t images_lost() const { return images_lost_; }
   [[nodiscard]] Generation generation() const { return generation_; }  ///< of the last report
   [[nodiscard]] double loss() const { return loss_; }
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
   [[nodiscard]] double gradient_norm() const { return gradient_norm_; }
-  [[nodiscard]] double loss_scale() const { return loss_scale_; }  ///< 0: the job has none
+  [[nodiscard]] double loss_scale() const { return loss_scale_; }  ///< 0: not used
   [[nodiscard]] double samples_per_second() const { return samples_per_second_; }
-  /// At the mean speed since the first report, evaluations and checkpoints included. Empty before
+  /// At the mean speed since the first report, including evaluations and checkpoints. Empty before
   /// the second step.
   [[nodiscard]] std::optional<double> remaining_seconds() const { return remaining_seconds_; }
 
@@ -55,10 +55,10 @@ class JobProgress {
   std::optional<double> remaining_seconds_;
 };
 
-/// "step 120/2000 (6 %)  epoch 3  loss 12.3450  884.4 samples/s  12 min left"
+/// Returns "step 120/2000 (6 %)  epoch 3  loss 12.3450  884.4 samples/s  12 min left".
 std::string progress_line(const JobProgress& progress);
 
-/// "45 s", "12 min", "3 h 20 min", "2 days 4 h"
+/// Returns "45 s", "12 min", "3 h 20 min", "2 days 4 h".
 std::string duration_text(double seconds);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Where the coordinator's text goes: stdout and stderr.
+// Destination of the coordinator's text: stdout and stderr.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace pfc {
 class Output {
  public:
   enum class Kind {
-    kWorkerStdout,  ///< a line that a worker has written; to stdout
-    kWorkerStderr,  ///< likewise; to stderr
+    kWorkerStdout,  ///< line of a worker; to stdout
+    kWorkerStderr,  ///< line of a worker; to stderr
     kProgress,      ///< parts of the progress line; to stderr
     kMessage,       ///< the coordinator's own messages; to stderr
   };
 
-  /// Takes text in whole lines, but for kProgress.
+  /// Writes text: whole lines, except for kProgress.
   virtual void write(Kind kind, std::string_view text) = 0;
-  /// Lines that were dropped since the start, because nobody read the output fast enough.
+  /// Returns the lines dropped since the start, because the output was not read fast enough.
   [[nodiscard]] virtual std::uint64_t dropped_lines() const { return 0; }
 
  protected:

@@ -1,13 +1,12 @@
-// What of a worker's report the coordinator keeps: it believes no client any amount of text.
+// Limits what the coordinator stores of a worker's report, because clients are not trusted.
 #pragma once
 
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
 
-/// The report with its names as short single lines, without measurements that are no number, and
-/// without what no pfc-worker sends: more communicators than it has, or more samples of phases
-/// than it keeps. Pure.
+/// Returns the report with names as short single lines, without measurements that are not numbers,
+/// and without more communicators or phases than a pfc-worker has. Pure.
 proto::Progress limited(const proto::Progress& progress);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Tells a person which host does not answer, long before it is taken for lost.
+// Reports hosts that have been silent for 5 s, long before they are declared lost.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,14 @@ namespace pfc {
 
 class QuietHosts {
  public:
-  /// What there is to say: once when nothing was heard of a host's agent for 5 s, although one is
-  /// heard of every second, and once when it is back. Says nothing about a host that was declared
-  /// lost in the meantime: that is reported elsewhere. `lost_after` is for the text.
+  /// Returns the messages to print: one when an agent (heartbeat: 1 s) has been silent for 5 s,
+  /// and one when it is heard from again. Omits hosts that were declared lost meanwhile, which is
+  /// reported elsewhere. `lost_after` appears in the text.
   std::vector<std::string> update(const ClusterState& state, std::chrono::milliseconds lost_after,
                                   TimePoint now);
 
  private:
-  std::map<std::string, TimePoint> quiet_;  ///< that were told, and when
+  std::map<std::string, TimePoint> quiet_;  ///< hosts already reported, and when
 };
 
 }  // namespace pfc

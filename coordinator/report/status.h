@@ -1,4 +1,4 @@
-// The cluster's state as pfcctl status, the status page and /status.json show it.
+// The cluster's state for pfcctl status, the status page and /status.json.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace pfc {
 
-/// `reason` is that of the last decision. `finished`: the job has ended.
+/// `reason`: of the last decision. `finished`: the job has ended.
 proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig& config,
                                const JobProgress& progress, const std::string& reason,
                                bool finished, TimePoint now);
 
-/// "training": a job's, as StatusReply has it. `finished`: it has ended.
+/// Returns the job's state as in StatusReply: "training". `finished`: the job has ended.
 std::string state_name(const ClusterState& state, const RendezvousConfig& config, bool finished);
 
-/// starting, joined, training, "no progress" (neither its step nor its phase has changed for
+/// Returns starting, joined, training, "no progress" (neither step nor phase has changed for
 /// kNoProgress), leaving (for the next generation), completed, stopped, failed or exited.
 std::string worker_state_name(const WorkerState& worker, TimePoint now);
 

@@ -10,13 +10,13 @@
 namespace pfc {
 namespace {
 
-// Back to the first column, and erase to the end of the line (ECMA-48).
+// Returns to the first column and erases the line (ECMA-48).
 constexpr std::string_view kErase = "\r\x1b[K";
 
 constexpr std::string_view kName = "pfc-coordinator";
-constexpr std::size_t kLongestLine = 8'192;  // agents split longer ones
+constexpr std::size_t kLongestLine = 8'192;  // agents split longer lines
 
-/// The longest line that the terminal does not wrap: a wrapped line could not be erased.
+/// Returns the longest line that does not wrap, because a wrapped line could not be erased.
 std::size_t columns() {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;

@@ -1,4 +1,4 @@
-// Which calls are let through to the coordinator.
+// Decides which calls reach the coordinator.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -14,20 +14,20 @@
 
 namespace pfc {
 
-/// Asks the gate, and the limits of each connection. Without a gate everybody is an admin: that is
-/// for loopback alone. fits() is for the event loop; the other functions are thread-safe.
+/// Applies the gate and the limits per connection. Without a gate every caller is an admin, which
+/// is for loopback only. fits() is for the event loop; the other functions are thread-safe.
 class Admission {
  public:
-  /// Borrows both; `gate` may be null.
+  /// Owns neither; `gate` may be null.
   Admission(const Coordinator& coordinator, Gate* gate) : coordinator_(coordinator), gate_(gate) {}
 
-  /// Who calls; or why that one may not. `request`: the name of its message.
+  /// Returns the caller, or why the call is refused. `request`: name of its message.
   std::variant<Caller, Refusal> admit(const grpc::ServerContextBase& context,
                                       const std::string& request);
 
-  /// Returns whether the request fits the caller. A worker may only name the job and the host of
-  /// its certificate. A submitter may only stop, and read the logs of, its own jobs. Sets `why` if
-  /// the result is false.
+  /// Returns whether the request fits the caller; sets `why` if not. Workers may name only the job
+  /// and host of their certificate. Submitters may stop, and read the logs of, only their own
+  /// jobs.
   template <typename Request>
   bool fits(const Caller& caller, const Request& request, Refusal& why) {
     if constexpr (std::is_same_v<Request, proto::StopRequest> ||
@@ -48,11 +48,11 @@ class Admission {
     }
   }
 
-  /// Counts a reply; false: the peer leaves too many bytes unread. Each is followed by sent().
+  /// Counts a reply; call sent() afterwards. Returns false if the peer has too many unread bytes.
   bool may_send(const std::string& peer, std::size_t bytes) { return calls_.may_send(peer, bytes); }
   void sent(const std::string& peer, std::size_t bytes) { calls_.sent(peer, bytes); }
 
-  /// "too many WHAT; try again": clients do so.
+  /// Returns "too many WHAT; try again". Clients retry.
   static Refusal too_many(const std::string& what);
 
  private:

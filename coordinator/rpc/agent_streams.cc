@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-/// Logs may be of a job that has ended, and a network is no job's. A fault is known by its number.
+/// Logs may belong to an ended job, networks belong to no job, and faults have a number.
 bool is_of_any_job(const proto::AgentMessage& message) {
   return message.has_heartbeat() || message.has_log_chunk() || message.has_network() ||
          message.has_fault();
@@ -42,7 +42,7 @@ void AgentStreams::heard(Session& session, const proto::AgentMessage& message, A
   if (!session.host) {
     register_agent(message, session, link);
   } else if (is_of_any_job(message) || calls_.current(message, why)) {
-    // Not what it still has to tell of another job's workers.
+    // Reports on workers of other jobs are dropped.
     coordinator_.agent_said(*session.host, message);
   }
 }
@@ -57,7 +57,7 @@ void AgentStreams::add_certificate(Session& session, proto::AgentCommand& comman
     }
     command.mutable_desired()->set_worker_certificate(session.certificate);
   } catch (const std::exception& error) {
-    // The coordinator, which sends this, has nothing to do with it: the agent's stream ends.
+    // The coordinator cannot handle this error, so the agent's stream is closed.
     const std::string why = "no certificate can be made for its workers: " + one_line(error.what());
     boost::asio::post(loop_, [this, host = session.caller.identity.host, why] {
       close_links_of(host, {.kind = Refusal::Kind::kInternal, .message = why});
@@ -89,7 +89,7 @@ std::optional<Refusal> AgentStreams::refusal_of(const proto::AgentRegistration& 
                          "the certificate is of host " + caller.identity.host +
                              ", and the agent says that it is on " + one_line(registration.host()));
   }
-  // The stream may be older than the end of its certificate.
+  // The certificate may have been revoked after the stream was opened.
   if (const auto denial = gate_->outdated(caller)) {
     return gate_->refuse(caller, "register", denial->code, denial->message);
   }
@@ -115,8 +115,7 @@ void AgentStreams::register_agent(const proto::AgentMessage& message, Session& s
   const Caller& caller = session.caller;
   if (const auto refusal = refusal_of(registration, caller)) return link.close(*refusal);
   session.certificate_request = registration.worker_certificate_request();
-  // Before the coordinator knows the link: whatever goes wrong then, it is told of the link's
-  // end.
+  // Set before the coordinator knows the link, so that the link's end is always reported.
   const std::string peer = address_of_peer(caller.peer);
   session.host = coordinator_.listed_host(registration.host(), peer);
   links_[&link] = caller;

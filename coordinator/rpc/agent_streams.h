@@ -1,4 +1,4 @@
-// The streams of agents: registration, the certificates of their workers, and their links.
+// Streams of agents: registration, the certificates of their workers, and their links.
 #pragma once
 
 #include <map>
@@ -9,37 +9,37 @@
 
 namespace pfc {
 
-/// Used on the event loop only, but for attach() and close_outdated_links_of().
+/// Used on the event loop only, except for attach() and close_outdated_links_of().
 class AgentStreams {
  public:
   using Reactor = grpc::ServerBidiReactor<proto::AgentMessage, proto::AgentCommand>;
 
-  /// Borrows all; `gate` may be null.
+  /// Owns none of them; `gate` may be null.
   AgentStreams(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, Calls& calls)
       : loop_(loop), coordinator_(coordinator), gate_(gate), calls_(calls) {}
 
-  /// A new stream. Thread-safe.
+  /// Accepts a new stream. Thread-safe.
   Reactor* attach(const grpc::CallbackServerContext& context);
-  /// Soon, where their certificate is not valid any more. Thread-safe.
+  /// Schedules the closing of links whose certificate is no longer valid. Thread-safe.
   void close_outdated_links_of(const std::string& host);
 
  private:
-  /// Who is at the other side of a stream.
+  /// State of a stream.
   struct Session {
     Caller caller;
-    std::optional<std::string> host;  ///< that it has registered
-    std::string certificate_request;  ///< for its workers
-    std::string job;                  ///< that `certificate` is for
+    std::optional<std::string> host;  ///< registered host
+    std::string certificate_request;  ///< of its workers
+    std::string job;                  ///< job of `certificate`
     std::string certificate;          ///< of its workers
   };
 
   void heard(Session& session, const proto::AgentMessage& message, AgentLink& link);
-  /// Fills in the session, or closes the link.
+  /// Sets the session, or closes the link.
   void register_agent(const proto::AgentMessage& message, Session& session, AgentLink& link);
-  /// Why this agent may not register; none: the coordinator decides.
+  /// Returns why this agent may not register; nothing if the coordinator may decide.
   std::optional<Refusal> refusal_of(const proto::AgentRegistration& registration,
                                     const Caller& caller);
-  /// Tells an agent the certificate of its workers together with what it is to run.
+  /// Adds the workers' certificate to the desired slots.
   void add_certificate(Session& session, proto::AgentCommand& command);
   void close_links_of(const std::string& host, const Refusal& why);
 
@@ -47,7 +47,7 @@ class AgentStreams {
   Coordinator& coordinator_;
   Gate* const gate_;
   Calls& calls_;
-  std::map<AgentLink*, Caller> links_;  // who is at the other side of each agent's stream
+  std::map<AgentLink*, Caller> links_;  // authenticated caller of each agent's stream
 };
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// How calls come to the event loop: admitted, of the current job, and answered once.
+// Passes calls to the event loop: admitted, for the current job, and answered once.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -24,20 +24,20 @@
 
 namespace pfc {
 
-/// Thread-safe, but for current(), fits() and what the handlers are: those are for the event loop.
+/// Thread-safe, except for current(), fits() and the handlers, which run on the event loop.
 class Calls {
  public:
-  /// Borrows all; `gate` may be null: everybody is an admin then.
+  /// Owns none of them; `gate` may be null: then every caller is an admin.
   Calls(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, Newcomers& newcomers)
       : loop_(loop),
         coordinator_(coordinator),
         newcomers_(newcomers),
         admission_(coordinator, gate) {}
 
-  /// Of streams that have not been closed yet.
+  /// Number of open streams.
   [[nodiscard]] int open_streams() const { return open_streams_; }
 
-  /// Fills in who calls. Where that one may not, returns what ends the stream.
+  /// Sets `caller`. If it is refused, returns the reactor that ends the stream.
   template <typename In, typename Command>
   grpc::ServerBidiReactor<In, Command>* refuse_stream(const grpc::ServerContextBase& context,
                                                       Caller& caller) {
@@ -69,9 +69,8 @@ class Calls {
         loop_, {.message = message, .closed = closed, .sending = std::move(sending)});
   }
 
-  /// Whether the request belongs to the job, and to the current generation where it names one. A
-  /// type of request without a job_id may come from anybody, and a host is drained also where there
-  /// is no job.
+  /// Returns whether the request is for this job, and for its generation if it names one. Requests
+  /// without a job_id are always accepted; a host may be drained without a job.
   template <typename Request>
   bool current(const Request& request, Refusal& why) {
     const Fence fence = coordinator_.fence();
@@ -87,27 +86,27 @@ class Calls {
     }
   }
 
-  /// Whether a worker speaks for the job and the host of its certificate.
+  /// Returns whether the request fits the caller (Admission::fits()).
   template <typename Request>
   bool fits(const Caller& caller, const Request& request, Refusal& why) {
     return admission_.fits(caller, request, why);
   }
 
-  /// Handles a unary call on the loop, if its caller may make it and it belongs to the job.
-  /// `handler` takes the answer, and where it wants to know it the caller, or how long that one
-  /// waits. The request is gone when the handler has returned and the caller gives up.
+  /// Handles a unary call on the loop, if it is admitted and is for the current job. `handler`
+  /// receives the answer, and optionally the caller or its patience. The request is valid only
+  /// until the handler returns.
   template <typename Reply, typename Request, typename Handler>
   grpc::ServerUnaryReactor* handle(grpc::CallbackServerContext* context, const Request* request,
                                    Reply* reply, Handler handler) {
     auto* const reactor = new UnaryReactor(loop_);
-    const auto end = reactor->end();  // the reactor may be gone when the loop comes to the call
+    const auto end = reactor->end();  // the reactor may be gone when the loop handles the call
     auto caller = admit(*context, Request::descriptor()->name());
     if (const auto* refusal = std::get_if<Refusal>(&caller)) {
       end->take()->Finish(to_status(*refusal));
       return reactor;
     }
-    // Fields that nobody reads are kept as long as the request otherwise. The request is gRPC's,
-    // which made it for this call and shows it as a constant.
+    // Unknown fields would use memory as long as the request. gRPC made the request for this call,
+    // and only passes it as const.
     const_cast<Request*>(request)->DiscardUnknownFields();
     const Patience patience(deadline_of(*context), [end] { return end->is_over(); });
     boost::asio::post(loop_, [this, end, request, reply, handler, patience,
@@ -131,7 +130,7 @@ class Calls {
   }
 
  private:
-  /// One request that went wrong in a way that nobody has thought of does not end the job.
+  /// An unexpected error in one request must not end the job.
   static Refusal unexpected(const std::exception& error) {
     return {.kind = Refusal::Kind::kInternal, .message = one_line(error.what())};
   }
@@ -151,7 +150,7 @@ class Calls {
     return caller;
   }
 
-  /// Sends the first answer. Too many bytes that this peer does not read are refused instead.
+  /// Returns a callback that sends the first answer, or refuses if too many bytes are unread.
   template <typename Reply>
   Answer<Reply> answer_of(const std::shared_ptr<UnaryReactor::End>& end, Reply* reply,
                           const std::string& peer) {

@@ -14,20 +14,20 @@ namespace {
 
 constexpr int kHandshakeMilliseconds = 10'000;
 constexpr int kIdleMilliseconds = 30'000;
-constexpr int kDescriptorsForOwnFiles = 4;  // descriptors for the coordinator's own files
+constexpr int kDescriptorsForOwnFiles = 4;  // reserved for the coordinator's own files
 constexpr std::chrono::seconds kLastCalls{2};
 
 void set_arguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kClientKeepaliveMilliseconds / 2);
-  // Any number: after a link was cut, what was held up arrives at once.
+  // No limit: after an outage, delayed pings arrive together.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMilliseconds);
-  // Otherwise every message is followed by a ping that measures the link, which carries little.
+  // Otherwise gRPC sends a bandwidth probe after every message, although the link carries little.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveMilliseconds);
-  // A connection that asks for nothing holds a descriptor. Agents and workers always have a call.
+  // An idle connection holds a descriptor. Agents and workers always have an open call.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMilliseconds);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMilliseconds);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostConcurrentCalls);

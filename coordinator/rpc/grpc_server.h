@@ -1,4 +1,4 @@
-// gRPC's server on a port of which this program accepts the connections itself.
+// A gRPC server whose connections are accepted by this program.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -16,31 +16,31 @@
 
 namespace pfc {
 
-/// gRPC's own listener would stop for ever when no descriptor is left for a connection. Over TLS a
-/// connection comes to gRPC when it has begun a handshake, and not too many others are at theirs.
-/// Used on the event loop only.
+/// gRPC's own listener would stop forever when no descriptor is free. With TLS, a connection is
+/// passed to gRPC after it has begun a handshake and the number of handshakes allows it. Used on
+/// the event loop only.
 class GrpcServer {
  public:
   struct Options {
-    std::string address;   ///< that it listens on
-    int port = 0;          ///< 0: a free one
-    Gate* gate = nullptr;  ///< borrowed; null: plaintext
+    std::string address;   ///< address to listen on
+    int port = 0;          ///< 0: any free port
+    Gate* gate = nullptr;  ///< not owned; null: plaintext
     Newcomers::Limits newcomers;
     Newcomers::Stalled stalled = [](const std::string&) {};
   };
 
-  /// Listens. Throws InputError when the port cannot be used.
+  /// Listens. Throws InputError if the port cannot be used.
   GrpcServer(boost::asio::io_context& loop, const Options& options);
 
   [[nodiscard]] int port() const { return listener_.port(); }
-  /// Those who have not shown a credential yet; told of those who have.
+  /// Unauthenticated connections; must be notified when a peer has authenticated.
   [[nodiscard]] Newcomers& newcomers() { return newcomers_; }
 
-  /// Serves what connects from now on.
+  /// Starts to serve connections.
   void start(grpc::Service& service);
-  /// Accepts nothing from now on.
+  /// Stops accepting.
   void close();
-  /// Ends every call, and returns when gRPC has done with all. Blocks; on any thread.
+  /// Ends every call and waits until gRPC has finished. Blocks; may run on any thread.
   void shut_down();
 
  private:

@@ -49,7 +49,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
 
   int port() const { return port_; }
 
-  /// Returns false when that cannot be done because no thread can be started.
+  /// Returns false if no thread can be started for it.
   bool shut_down() {
     if (!server_) return true;
     server_->close();
@@ -57,7 +57,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     bool closed = false;
     const auto work = boost::asio::make_work_guard(loop_);
     loop_.restart();
-    // It waits for calls that end on the loop, so it must run on another thread.
+    // Runs on another thread, because it waits for calls that end on the loop.
     std::thread closer;
     try {
       closer = std::thread([&] {
@@ -322,7 +322,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     coordinator_.worker_said(message);
   }
 
-  /// The new certificate may replace that of an open stream.
+  /// The new certificate may invalidate the one of an open stream.
   void exchange(const Caller& caller, const proto::ExchangeTokenRequest& request,
                 const Answer<proto::ExchangeTokenReply>& answer) {
     using Reply = proto::ExchangeTokenReply;
@@ -334,7 +334,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     });
   }
 
-  /// What a handler throws must not keep the service from closing. Nothing depends on it any more.
+  /// Ignores exceptions of handlers, because the service must close.
   void run_one() {
     try {
       loop_.run_one();
@@ -346,7 +346,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
   Coordinator& coordinator_;
   Gate* const gate_;  // null: plaintext
   AdminCalls admin_calls_;
-  std::optional<GrpcServer> server_;  // until it is shut down
+  std::optional<GrpcServer> server_;  // empty after shutdown
   Calls calls_;
   AgentStreams agents_;
   TokenCalls tokens_;
@@ -363,7 +363,7 @@ int Service::port() const { return adapter_->port(); }
 
 bool Service::shut_down() {
   if (adapter_ == nullptr || adapter_->shut_down()) return true;
-  static_cast<void>(adapter_.release());  // gRPC's threads go on using it
+  static_cast<void>(adapter_.release());  // gRPC's threads still use it
   return false;
 }
 

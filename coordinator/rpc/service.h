@@ -12,20 +12,20 @@
 namespace pfc {
 
 struct ServiceOptions {
-  std::string address;  ///< that it listens on
-  int port = 0;         ///< 0: a free one
-  /// Borrowed. Null: plaintext, and everybody may make every call, which is for loopback alone.
+  std::string address;  ///< address to listen on
+  int port = 0;         ///< 0: any free port
+  /// Not owned. Null: plaintext, and every caller may make every call; for loopback only.
   Gate* gate = nullptr;
-  std::string reachable = {};  ///< the address that join strings have; empty: `address`
+  std::string reachable = {};  ///< address in join strings; empty: `address`
   Newcomers::Limits newcomers = {};
 };
 
-/// Every request is handled on the event loop, not on gRPC's threads, and only if it belongs to the
-/// job and its current generation (proto/coordinator.proto), and its caller may make it
-/// (access/gate.h) and does not make too many (access/peer_limits.h).
+/// Handles requests on the event loop, not on gRPC's threads. A request must be for the current
+/// job and generation (proto/coordinator.proto), its caller must be authorized (access/gate.h),
+/// and within the limits (access/peer_limits.h).
 class Service {
  public:
-  /// Listens on address:port. Throws InputError when the port is in use.
+  /// Listens on address:port. Throws InputError if the port is in use.
   Service(boost::asio::io_context& loop, Coordinator& coordinator, const ServiceOptions& options);
   ~Service();
   Service(const Service&) = delete;
@@ -33,10 +33,10 @@ class Service {
 
   [[nodiscard]] int port() const;
 
-  /// Closes the coordinator and every call, and waits until gRPC has finished with them. REQUIRES:
-  /// the caller is on the loop's thread, and the loop is not running; it is run here meanwhile.
-  /// Returns false where no thread can be started for that: then gRPC goes on using loop and
-  /// coordinator, and the process must end without destroying them.
+  /// Closes the coordinator and every call, and waits for gRPC. REQUIRES: called on the loop's
+  /// thread while the loop is not running; this function runs it. Returns false if no thread can
+  /// be started: then gRPC still uses loop and coordinator, and the process must exit without
+  /// destroying them.
   bool shut_down();
 
  private:

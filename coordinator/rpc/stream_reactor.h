@@ -1,4 +1,4 @@
-// The coordinator's side of one bidirectional gRPC stream, used from the event loop.
+// The coordinator's side of a bidirectional gRPC stream, used on the event loop.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -15,15 +15,15 @@ namespace pfc {
 
 grpc::Status to_status(const Refusal& refusal);
 
-/// gRPC calls On...() on its own threads; each posts its work to the loop. Everything else is
-/// called on the loop. The object deletes itself after it has called `closed`.
+/// gRPC calls On...() on its threads; each posts its work to the loop. Everything else is called
+/// on the loop. The object deletes itself after calling `closed`.
 template <typename In, typename Command>
 class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public CommandLink<Command> {
  public:
   struct Handler {
     std::function<void(StreamReactor&, const In&)> message;
     std::function<void(StreamReactor&)> closed;
-    std::function<void(Command&)> sending = {};  ///< may change what is sent; empty: does nothing
+    std::function<void(Command&)> sending = {};  ///< may modify an outgoing command
   };
 
   StreamReactor(boost::asio::io_context& loop, Handler handler)
@@ -38,7 +38,7 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Comman
     if (outgoing_.size() == 1) this->StartWrite(&outgoing_.front());
   }
 
-  /// Ends the stream after everything that was sent has been written.
+  /// Ends the stream after all sent commands have been written.
   void close(const Refusal& why) override {
     if (closing_) return;
     closing_ = true;
@@ -51,8 +51,8 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Comman
       boost::asio::post(loop_, [this] { close({.message = "the other side has closed"}); });
       return;
     }
-    // The next message is read when this one has been handled. So a client that sends more than the
-    // loop can take is slowed down by gRPC, and no messages pile up here.
+    // Reads the next message only when this one has been handled. So gRPC slows down a client that
+    // sends too fast, and no messages pile up here.
     boost::asio::post(loop_, [this] {
       if (closing_) return;
       handler_.message(*this, incoming_);

@@ -1,4 +1,4 @@
-// The calls about tokens and certificates.
+// Calls about tokens and certificates.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -11,11 +11,11 @@
 
 namespace pfc {
 
-/// Used on the event loop only, but for the answers, which come on a thread that waits for files.
+/// Used on the event loop only, except for answers, which come on the thread that accesses files.
 /// Without a gate every call is refused.
 class TokenCalls {
  public:
-  /// Borrows both; `gate` may be null. `address`: HOST:PORT in join strings.
+  /// Owns neither; `gate` may be null. `address`: HOST:PORT in join strings.
   TokenCalls(Coordinator& coordinator, Gate* gate, std::string address)
       : coordinator_(coordinator), gate_(gate), address_(std::move(address)) {}
 
@@ -28,7 +28,7 @@ class TokenCalls {
               const Answer<proto::RevokeTokenReply>& answer);
 
  private:
-  /// Runs `work`, which blocks, on the other thread, and answers with its result.
+  /// Runs `work`, which blocks, on the file thread, and answers with its result.
   template <typename Reply, typename Work>
   void on_files(const Answer<Reply>& answer, Work work);
 

@@ -1,4 +1,4 @@
-// The coordinator's side of one unary gRPC call, and of a stream that is refused.
+// The coordinator's side of a unary gRPC call, and of a refused stream.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -12,15 +12,15 @@
 
 namespace pfc {
 
-/// Deletes itself when gRPC has done with the call: the reply has left, or the caller has gone.
+/// Deletes itself when gRPC has finished the call.
 class UnaryReactor final : public grpc::ServerUnaryReactor {
  public:
-  /// The right to end the call, which whoever takes it first has: an answer, or the caller that
-  /// gives up. Shared by both. Thread-safe.
+  /// The right to end the call. The first to take it gets it: the answer, or the cancellation.
+  /// Shared by both. Thread-safe.
   class End {
    public:
     explicit End(UnaryReactor* reactor) : reactor_(reactor) {}
-    /// The call, for its Finish(); null: it is over.
+    /// Returns the call, for its Finish(); null if it is over.
     UnaryReactor* take() { return reactor_.exchange(nullptr); }
     [[nodiscard]] bool is_over() const { return reactor_ == nullptr; }
 
@@ -32,11 +32,11 @@ class UnaryReactor final : public grpc::ServerUnaryReactor {
 
   [[nodiscard]] const std::shared_ptr<End>& end() const { return end_; }
 
-  /// Called once, before the object goes, on one of gRPC's threads.
+  /// `done` is called once, before the object is deleted, on a gRPC thread.
   void when_done(std::function<void()> done) { done_ = std::move(done); }
 
-  /// Gives back what the call holds, its request above all, also where its answer is far off. On
-  /// the loop, behind the handler of the call, which reads the request there.
+  /// Frees the call and its request early if the caller has cancelled. Posted to the loop after
+  /// the call's handler, which reads the request.
   void OnCancel() override {
     boost::asio::post(loop_, [end = end_] {
       if (UnaryReactor* const call = end->take()) {
@@ -56,7 +56,7 @@ class UnaryReactor final : public grpc::ServerUnaryReactor {
   std::function<void()> done_;
 };
 
-/// Ends a stream before it has begun.
+/// Ends a stream before it begins.
 template <typename In, typename Command>
 class RefusedStream final : public grpc::ServerBidiReactor<In, Command> {
  public:

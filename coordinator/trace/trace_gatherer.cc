@@ -10,9 +10,9 @@
 namespace pfc {
 namespace {
 
-// For the order to come to every worker, and for it to make room for what it records.
+// Time for the order to reach every worker, and for the worker to allocate memory.
 constexpr double kLeadSeconds = 0.5;
-// On the wire a span takes 20 bytes in the mean, and no more than this in any likely trace.
+// A span has 20 bytes on average; this is enough for any likely trace.
 constexpr std::size_t kBytesOfSpan = 30;
 constexpr std::size_t kMostBytesOfPart = std::size_t{256} << 10;
 constexpr std::size_t kLongestTraceText = 400;
@@ -28,7 +28,7 @@ proto::TraceSummary limited_summary(proto::TraceSummary summary) {
 }
 
 Refusal not_wanted(std::int64_t id) {
-  // Not kOldGeneration: the worker would take it for the end of its generation.
+  // Not kOldGeneration, which would tell the worker that its generation has ended.
   return {.kind = Refusal::Kind::kInvalid,
           .message = "trace " + std::to_string(id) + " is not wanted of this worker any more"};
 }
@@ -38,7 +38,7 @@ Refusal not_wanted(std::int64_t id) {
 std::optional<TraceSteps> plan_trace(const TraceWish& wish) {
   const double seconds = wish.step_seconds > 0 ? wish.step_seconds : 1;
   const double ahead = (std::max(wish.told_seconds, 0.0) + kLeadSeconds) / seconds;
-  // The step after the one that was told of may have begun.
+  // The step after the reported one may have begun.
   const std::int64_t first = wish.step + 2 + std::llround(std::ceil(std::min(ahead, 1e9)));
   if (first > wish.total_steps || wish.steps <= 0) return {};
   return TraceSteps{.first = first, .last = std::min(first + wish.steps - 1, wish.total_steps)};
@@ -189,7 +189,7 @@ void TraceGatherer::answer_readers() {
 void TraceGatherer::answer_readers_if(const std::function<bool(const Reader&)>& has) {
   const auto found =
       std::ranges::stable_partition(readers_, [&](const Reader& reader) { return !has(reader); });
-  // An answer may come back with the next question.
+  // An answer may make the reader call read() again.
   const std::vector<Reader> ready(std::make_move_iterator(found.begin()),
                                   std::make_move_iterator(found.end()));
   readers_.erase(found.begin(), found.end());

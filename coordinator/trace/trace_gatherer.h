@@ -1,4 +1,4 @@
-// Gathers what all workers have recorded for one trace (docs/trace.md), until somebody has read it.
+// Collects the spans of all workers for one trace (docs/trace.md) until they are read.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@
 
 namespace pfc {
 
-/// What is known when somebody asks for a trace.
+/// State of the job when a trace is requested.
 struct TraceWish {
-  std::int64_t steps = 0;        ///< that are wanted
-  std::int64_t step = 0;         ///< the last one that a worker has told of
+  std::int64_t steps = 0;        ///< number requested
+  std::int64_t step = 0;         ///< last reported step
   std::int64_t total_steps = 0;  ///< of the job
-  double step_seconds = 0;       ///< of a step; 0: not known
-  double told_seconds = 0;       ///< since it was told of
+  double step_seconds = 0;       ///< seconds per step; 0: unknown
+  double told_seconds = 0;       ///< since that report
 };
 
 struct TraceSteps {
@@ -31,24 +31,24 @@ struct TraceSteps {
   std::int64_t last = 0;
 };
 
-/// Those that all workers can record from their begin on: the first lies so far ahead that every
-/// worker hears of it in time. There are fewer than wanted where the job ends with them; none where
-/// it ends before. Pure.
+/// Returns steps that every worker can record completely: the first one is far enough ahead for
+/// the order to arrive in time. Fewer than requested if the job ends with them; nothing if it ends
+/// before. Pure.
 std::optional<TraceSteps> plan_trace(const TraceWish& wish);
 
-/// Used on the event loop only. One trace at a time: the next one replaces it.
+/// Used on the event loop only. Holds one trace; the next one replaces it.
 class TraceGatherer {
  public:
   static constexpr std::int64_t kMostSteps = 10'000;
-  /// Of all parts together, in memory until kKept after the last one has come.
+  /// Memory for all parts, kept until kKept after the last part.
   static constexpr std::size_t kMostBytes = std::size_t{48} << 20;
   static constexpr std::size_t kMostBytesOfRank = std::size_t{2} << 20;
   static constexpr std::size_t kMostBytesOfReply = std::size_t{1} << 20;
   static constexpr std::chrono::minutes kKept{5};
-  /// A worker that has not sent all of it so long after the first that has is not waited for.
+  /// A worker that has not sent everything this long after the first one is given up.
   static constexpr std::chrono::seconds kSlowest{30};
   static constexpr std::chrono::seconds kLongestRead{5};
-  /// A trace of which nobody has asked for so long has lost its reader.
+  /// A trace that was not read for this long has lost its reader.
   static constexpr std::chrono::seconds kUnread{3};
   static constexpr std::size_t kMostReaders = 8;
 
@@ -57,29 +57,29 @@ class TraceGatherer {
     std::string host;
     int slot = 0;
   };
-  /// Waiting readers of the trace before get what there is of it. `wall` is the time of day at
-  /// `now`: the trace's clock goes on evenly from there, also where the time of day is set.
+  /// Begins a trace. Readers of the previous one get what exists. `wall` is the time of day at
+  /// `now`; the trace's clock continues steadily from there, even if the time of day is changed.
   void begin(std::int64_t id, const TraceSteps& steps, const std::vector<Worker>& workers,
              TimePoint now, WallTime wall);
-  [[nodiscard]] std::int64_t id() const { return id_; }  ///< 0: there is none
+  [[nodiscard]] std::int64_t id() const { return id_; }  ///< 0: no trace
   [[nodiscard]] bool goes_on() const { return id_ != 0 && !is_over(); }
-  /// Somebody waits for it, or has only just got a part of it and will ask for the next.
+  /// Returns whether a reader is waiting, or has read a part recently.
   [[nodiscard]] bool is_read(TimePoint now) const;
-  /// What a worker is told; absent where nothing is expected of it.
+  /// Returns the order for a worker; nothing if no data is expected from it.
   [[nodiscard]] std::optional<proto::TraceOrder> order(Rank rank) const;
-  /// Of the trace, for messages.
+  /// Steps of the trace, for messages.
   [[nodiscard]] const TraceSteps& steps() const { return steps_; }
 
-  /// A part, or a question for the clock. What nobody has asked for is refused.
+  /// Adds a part, or only answers with the clock. Refuses parts that were not requested.
   std::variant<proto::SendTraceReply, Refusal> add(const proto::SendTraceRequest& request,
                                                    TimePoint now);
-  /// Nothing more comes from this rank. Does nothing where all of it has come.
+  /// Gives up a rank that has not sent everything.
   void lose(Rank rank, const std::string& why);
-  /// Nor from any other.
+  /// Gives up all ranks that have not sent everything.
   void end(const std::string& why);
 
-  /// Answers when there is a part that was not read, or all is over, or the patience ends. `step`:
-  /// that the job is at.
+  /// Answers when there is an unread part, the trace is over, or the patience ends. `step`:
+  /// current step of the job.
   void read(const proto::ReadTraceRequest& request, Answer<proto::ReadTraceReply> answer,
             const Patience& patience, std::int64_t step, TimePoint now);
   void expire(std::int64_t step, TimePoint now);
@@ -89,7 +89,7 @@ class TraceGatherer {
     Worker worker;
     std::size_t bytes = 0;
     bool done = false;
-    std::string problem;  ///< why it is done before all has come
+    std::string problem;  ///< why it was given up
     std::optional<proto::TraceSummary> summary;
   };
   struct Part {
@@ -104,19 +104,19 @@ class TraceGatherer {
 
   [[nodiscard]] State* find(Rank rank);
   [[nodiscard]] bool is_over() const;
-  [[nodiscard]] std::size_t share() const;  ///< bytes that each rank may send
+  [[nodiscard]] std::size_t share() const;  ///< bytes allowed per rank
   [[nodiscard]] proto::ReadTraceReply reply(int from, std::int64_t step) const;
   void finish(State& state, const std::string& problem);
-  /// Those for whom there is something.
+  /// Answers readers for whom there is a new part, or the end.
   void answer_readers();
   void answer_readers_if(const std::function<bool(const Reader&)>& has);
 
-  std::int64_t id_ = 0;  ///< 0: there is none
+  std::int64_t id_ = 0;  ///< 0: no trace
   TraceSteps steps_;
   TimePoint begun_;
   WallTime begun_wall_;
   std::int64_t step_ = 0;
-  TimePoint last_read_;  ///< when a reader was last told something; before that, when it began
+  TimePoint last_read_;  ///< last answer to a reader; initially the start
   std::vector<State> ranks_;
   std::vector<Part> parts_;
   std::vector<Reader> readers_;

@@ -47,7 +47,7 @@ int http_status_of(Refusal::Kind kind) {
   return 500;
 }
 
-/// Answers with what `to_json` makes of the reply, or with the refusal.
+/// Returns an answer that replies with `to_json` of the result, or with the refusal.
 template <typename Reply, typename ToJson>
 Answer<Reply> answer_of(const HttpAnswer& answer, ToJson to_json) {
   return [answer, to_json](const std::variant<Reply, Refusal>& result) {
@@ -58,8 +58,8 @@ Answer<Reply> answer_of(const HttpAnswer& answer, ToJson to_json) {
   };
 }
 
-/// A number of the query; 0 where there is none. Throws InputError, also where the type cannot hold
-/// it.
+/// Returns a number of the query; 0 if absent. Throws InputError if it is malformed or out of
+/// range.
 template <typename Number>
 Number number_in(const HttpRequest& request, std::string_view key) {
   const std::string_view text = query_value(request.query, key);
@@ -71,7 +71,7 @@ Number number_in(const HttpRequest& request, std::string_view key) {
   return number;
 }
 
-/// A text of the body. Throws InputError.
+/// Returns a text of the body. Throws InputError.
 std::string text_in(const nlohmann::json& body, const char* key) {
   const auto found = body.find(key);
   if (found == body.end() || !found->is_string()) {
@@ -86,7 +86,7 @@ nlohmann::json body_of(const HttpRequest& request) {
   return body;
 }
 
-/// For the log, and for people: who has asked.
+/// Returns who made the request, for logs.
 std::string asker(const HttpRequest& request) {
   return "the page at / (" + request.caller.peer + ")";
 }

@@ -23,12 +23,12 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-constexpr std::chrono::seconds kTimeout{10};      // for a request to arrive, and a reply to leave
-constexpr std::chrono::seconds kFeedTimeout{30};  // for a piece of a feed to leave
+constexpr std::chrono::seconds kTimeout{10};      // to receive a request, and to send a reply
+constexpr std::chrono::seconds kFeedTimeout{30};  // for a piece of a feed to be sent
 constexpr std::uint32_t kMaxHeader = 8 << 10;
 constexpr std::uint64_t kMaxBody = 16 << 10;
-// After a refusal. Where unread bytes are left when a socket is closed, TCP tells the client that
-// the connection is broken, and the client may never see the answer.
+// After a refusal. If a socket is closed with unread bytes, TCP resets the connection, and the
+// client may never see the reply.
 constexpr std::chrono::seconds kLinger{2};
 constexpr std::size_t kMostDiscarded = std::size_t{1} << 20;
 
@@ -36,7 +36,7 @@ HttpReply failure(const std::exception& error) {
   return {.status = 500, .body = "this page could not be made: " + one_line(error.what()) + "\n"};
 }
 
-/// Whether something was read that is no request.
+/// Returns whether the received bytes are not an HTTP request.
 bool is_malformed(beast::error_code error) {
   return error.category() == http::make_error_code(http::error::bad_version).category() &&
          error != http::error::end_of_stream && error != http::error::partial_message;
@@ -53,8 +53,8 @@ HttpReply refusal_of(beast::error_code why, bool has_first_line) {
              : HttpReply{.status = 414, .body = "the request's path is too long: " + limit_text()};
 }
 
-/// What keeps a browser from doing with a page what it is not for. The page has no other assets
-/// than its own, no frames and no forms that are sent.
+/// Restricts what a browser may do with the page, which has only its own assets, no frames, and no
+/// forms that are submitted.
 template <typename Response>
 void set_policies(Response& response) {
   response.set("Content-Security-Policy",
@@ -66,10 +66,10 @@ void set_policies(Response& response) {
   response.set("Cross-Origin-Opener-Policy", "same-origin");
 }
 
-/// A path that a browser does not take for another host's ("//evil.example").
+/// Returns a path that a browser cannot take for another host's ("//evil.example").
 std::string own_path(const std::string& path) { return path.starts_with("//") ? "/" : path; }
 
-/// What Prometheus reads.
+/// Returns whether Prometheus reads this path.
 bool is_for_monitoring(std::string_view path) {
   return path == "/metrics" || path == "/targets" || path == "/targets/hosts";
 }
@@ -119,7 +119,7 @@ void HttpConnection::read() {
   body_.reset();
   parser_.emplace();
   parser_->header_limit(kMaxHeader);
-  parser_->body_limit(std::numeric_limits<std::uint64_t>::max());  // none is read
+  parser_->body_limit(std::numeric_limits<std::uint64_t>::max());  // no body is read here
   stream_.expires_after(kTimeout);
   with_stream([this](auto& stream) {
     http::async_read_header(stream, buffer_, *parser_,
@@ -186,7 +186,7 @@ std::optional<HttpReply> HttpConnection::refusal(HttpRequest& request) {
               "/?token=TOKEN, as \"Authorization: Bearer TOKEN\", or as the password of "
               "any user name (docs/security.md)\n"};
     }
-    // A cookie replaces the token, which would otherwise stay in the browser's address bar.
+    // Sets a cookie in place of the token, which would otherwise stay in the address bar.
     if (!in_address.empty() && !request.post) {
       return HttpReply{
           .status = 303, .location = own_path(request.path), .cookie = new_cookie(in_address)};
@@ -211,13 +211,13 @@ std::string HttpConnection::cookie_name() const {
   return "pfc-" + std::to_string(stream_.socket().local_endpoint(error).port());
 }
 
-/// Not the token itself: browsers send a cookie to every port of the address.
+/// Does not contain the token, because browsers send a cookie to every port of the address.
 std::string HttpConnection::new_cookie(const std::string& token) {
   return cookie_name() + "=" + sessions_.begin("Bearer " + token) +
          "; Path=/; HttpOnly; SameSite=Strict" + (tls_ ? "; Secure" : "");
 }
 
-/// The header, or what the browser has kept in its place.
+/// Returns the header, or the value that belongs to the browser's cookie.
 std::string HttpConnection::authorization() const {
   const std::string_view sent = header("Authorization");
   if (!sent.empty()) return std::string(sent);
@@ -232,7 +232,7 @@ void HttpConnection::read_body(HttpRequest request) {
   const HttpReply too_long{.status = 413,
                            .body = "the request's body is too long: expected at most " +
                                    std::to_string(kMaxBody) + " bytes\n"};
-  // The limit of the parser is for chunks: it has seen the header without one.
+  // The parser's limit applies only to chunks, because the header was parsed without a limit.
   const auto length = parser_->content_length();
   if (length && *length > kMaxBody) return write(too_long, false, false);
   body_.emplace(std::move(*parser_));
@@ -254,7 +254,7 @@ void HttpConnection::read_body(HttpRequest request) {
 }
 
 void HttpConnection::ask(const HttpRequest& request, bool head, bool keep_alive) {
-  stream_.expires_never();  // the answer may need another machine's
+  stream_.expires_never();  // the answer may need another machine
   const auto answer = [self = shared_from_this(), head, keep_alive](const HttpReply& reply) {
     if (reply.feed && !head) return self->begin_feed(reply.feed);
     self->write(reply, head, keep_alive && reply.feed == nullptr);
@@ -267,7 +267,7 @@ void HttpConnection::ask(const HttpRequest& request, bool head, bool keep_alive)
 }
 
 void HttpConnection::refuse(beast::error_code why) {
-  // The parser takes the first line from the buffer when that comes in one piece.
+  // The parser consumes the first line from the buffer if it arrives in one piece.
   const auto left = buffer_.cdata();
   const std::string_view text(static_cast<const char*>(left.data()), left.size());
   const bool has_first_line =
@@ -278,7 +278,7 @@ void HttpConnection::refuse(beast::error_code why) {
 void HttpConnection::set_header(const HttpReply& reply) {
   response_ = {static_cast<http::status>(reply.status), version_};
   response_.set(http::field::content_type, reply.content_type);
-  // Kept only to be asked for again, so that another version is never mixed with this one.
+  // Cached only for revalidation, so that different versions are never mixed.
   response_.set(http::field::cache_control, reply.etag.empty() ? "no-store" : "no-cache");
   if (!reply.etag.empty()) response_.set(http::field::etag, reply.etag);
   set_policies(response_);
@@ -310,7 +310,7 @@ void HttpConnection::write(const HttpReply& reply, bool head_only, bool keep_ali
 
 void HttpConnection::begin_feed(const std::shared_ptr<HttpFeed>& pieces) {
   set_header({.content_type = "text/event-stream"});
-  response_.keep_alive(false);  // its length is not known: it ends with the connection
+  response_.keep_alive(false);  // length unknown: ends with the connection
   header_.emplace(response_);
   stream_.expires_after(kTimeout);
   with_stream([&](auto& stream) {
@@ -367,7 +367,7 @@ void HttpConnection::finish() {
     self->linger();
   };
   if (!tls_) return closed();
-  // It waits for the other side's answer too: where none comes, until the time is over.
+  // Waits for the peer's reply, or for the timeout.
   tls_->async_shutdown([closed](beast::error_code) { closed(); });
 }
 

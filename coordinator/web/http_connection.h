@@ -1,4 +1,4 @@
-// One HTTP/1.1 connection: it reads requests, answers each, and ends by itself.
+// An HTTP/1.1 connection: reads requests, answers each, and closes itself.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
@@ -15,23 +15,22 @@
 
 namespace pfc {
 
-/// Used on the event loop only; kept alive by the operation that is under way. GET and HEAD are
-/// served, and POST of the site's paths for it, with a body of at most 16 KiB. Other methods are
-/// answered with 405, a request line or header that is too long with 414 or 431, a body with 413,
-/// and what is no HTTP with 400; then the connection is closed. The body of a GET is never read.
-/// Who may not see pages is answered with 401, a POST of another site's page with 403, and a
-/// request to another name than this machine's with 421.
+/// Used on the event loop only; kept alive by the pending operation. Serves GET and HEAD, and POST
+/// on the site's paths for it, with a body of up to 16 KiB. Replies and then closes: 405 for other
+/// methods, 414 or 431 for a long request line or header, 413 for a long body, 400 for anything
+/// but HTTP. Never reads the body of a GET. Replies 401 to callers who may not see pages, 403 to a
+/// POST from another site's page, and 421 to a request for another host name.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  /// Borrows all but the socket: it must outlive the loop's last run. `tls`: null for plaintext.
+  /// Owns only the socket; the rest must outlive the loop's last run. `tls`: null for plaintext.
   HttpConnection(boost::asio::ip::tcp::socket socket, const HttpSite& site,
                  const HttpSecurity& security, HttpSessions& sessions,
                  boost::asio::ssl::context* tls);
 
-  /// Shakes hands where there is TLS, and waits for a request.
+  /// Completes the TLS handshake, if any, and waits for a request.
   void start();
   void close() { stream_.close(); }
-  /// When it has begun to wait for a request, or its reader has taken a piece of a feed.
+  /// Time when it began to wait for a request, or its reader accepted a piece of a feed.
   [[nodiscard]] TimePoint last_used() const { return last_used_; }
 
  private:
@@ -44,37 +43,37 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void with_stream(Use use) {
     tls_ ? use(*tls_) : use(stream_);
   }
-  /// Sends what says that no more comes, and closes once the other side has.
+  /// Shuts down the sending side, and closes after the peer has.
   void finish();
   [[nodiscard]] std::string peer() const;
-  /// Of the request's header; empty: it was not sent.
+  /// Returns a header field of the request; empty if absent.
   [[nodiscard]] std::string_view header(std::string_view name) const;
   void received(boost::beast::error_code error);
   void answer();
-  /// Why the request is refused before its body is read; none: it is not. Fills in who sends it.
+  /// Returns why the request is refused before its body is read, or nothing. Sets the caller.
   std::optional<HttpReply> refusal(HttpRequest& request);
   [[nodiscard]] bool takes_post(std::string_view path) const;
   [[nodiscard]] std::string cookie_name() const;
   std::string new_cookie(const std::string& token);
   [[nodiscard]] std::string authorization() const;
   void read_body(HttpRequest request);
-  /// Asks the site.
+  /// Passes the request to the site.
   void ask(const HttpRequest& request, bool head, bool keep_alive);
-  /// Answers a request that could not be read, and closes.
+  /// Replies to a request that could not be parsed, and closes.
   void refuse(boost::beast::error_code why);
   void write(const HttpReply& reply, bool head_only, bool keep_alive);
   void set_header(const HttpReply& reply);
-  /// Sends the feed's header, and then each of its pieces.
+  /// Sends the feed's header, then each of its pieces.
   void begin_feed(const std::shared_ptr<HttpFeed>& feed);
   void feed(const std::shared_ptr<HttpFeed>& feed);
-  /// Detects that the reader of a feed disconnects, and frees its place at once. Discards data from
-  /// the reader.
+  /// Detects that the reader of a feed has disconnected, and frees its slot immediately. Discards
+  /// data from the reader.
   void watch_reader(const std::shared_ptr<HttpFeed>& feed);
-  /// Reads a little of what still comes, so that the answer is not lost, and closes.
+  /// Discards some further input before closing, so that the reply is not lost.
   void linger();
 
   boost::beast::tcp_stream stream_;
-  std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;  ///< over stream_
+  std::optional<boost::asio::ssl::stream<boost::beast::tcp_stream&>> tls_;  ///< uses stream_
   const HttpSite& site_;
   const HttpSecurity& security_;
   HttpSessions& sessions_;
@@ -82,8 +81,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::size_t discarded_ = 0;
   boost::beast::flat_buffer buffer_;
   std::optional<HeaderParser> parser_;
-  std::optional<BodyParser> body_;  ///< of a POST that is being read; it has the header then
-  unsigned version_ = 11;           ///< of the request: HTTP/1.1
+  std::optional<BodyParser> body_;  ///< while a POST is read; has the header then
+  unsigned version_ = 11;           ///< HTTP version of the request: 1.1
   boost::beast::http::response<boost::beast::http::string_body> response_;
   std::optional<boost::beast::http::response_serializer<boost::beast::http::string_body>> header_;
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kShownHeaderBytes = 80;  // bytes of a header in a message
 
-/// Without ":PORT".
+/// Removes ":PORT".
 std::string_view without_port(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   const bool is_port = colon != host.npos && host.find(']', colon) == host.npos &&
@@ -20,7 +20,7 @@ std::string_view without_port(std::string_view host) {
   return is_port ? host.substr(0, colon) : host;
 }
 
-/// VALUE of the first NAME=VALUE in a list.
+/// Returns the VALUE of the first NAME=VALUE in a list.
 std::string value_in(std::string_view list, char separator, std::string_view name) {
   while (!list.empty()) {
     const std::size_t end = std::min(list.find(separator), list.size());

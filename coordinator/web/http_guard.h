@@ -1,4 +1,4 @@
-// Keeps the pages of other sites, which run in the same browser, from using this one.
+// Protects against requests from other sites' pages in the same browser.
 #pragma once
 
 #include <optional>
@@ -7,17 +7,17 @@
 
 namespace pfc {
 
-/// Whether a header "Host" names the loopback interface: localhost, 127.x.y.z or [::1], with any
-/// port (it may be forwarded).
+/// Returns whether a "Host" header names the loopback interface: localhost, 127.x.y.z or [::1].
+/// Any port is allowed, because it may be forwarded.
 bool is_loopback_name(std::string_view host);
 
-/// The token of "token=TOKEN" in a query; empty: there is none. Tokens need no escapes.
+/// Returns the token of "token=TOKEN" in a query; empty if absent. Tokens need no escapes.
 std::string token_in(std::string_view query);
 
-/// The value of a cookie in a header "Cookie"; empty: there is none.
+/// Returns the value of a cookie in a "Cookie" header; empty if absent.
 std::string cookie_in(std::string_view header, std::string_view name);
 
-/// Headers of a POST; empty where one was not sent.
+/// Headers of a POST; empty if absent.
 struct PostHeaders {
   std::string_view host;
   std::string_view origin;
@@ -26,9 +26,9 @@ struct PostHeaders {
   std::string_view request;  ///< "X-Pfc-Request"
 };
 
-/// Why a POST is refused; none: it comes from this site's own page, or from no browser. Another
-/// site's page can send a form, with the browser's password for this site, but neither JSON nor a
-/// header of its own without being asked first (CORS), which is refused here.
+/// Returns why a POST is refused; nothing if it comes from this site's page or not from a browser.
+/// Another site's page can submit a form with the browser's password for this site. It cannot send
+/// JSON or its own header without a CORS preflight, which is refused here.
 std::optional<std::string> why_foreign(const PostHeaders& headers, bool tls);
 
 }  // namespace pfc

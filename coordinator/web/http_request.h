@@ -1,4 +1,4 @@
-// What the coordinator's HTTP server is asked, and what it answers.
+// Requests and replies of the coordinator's HTTP server.
 #pragma once
 
 #include <functional>
@@ -11,25 +11,24 @@
 
 namespace pfc {
 
-/// A request that may be answered: its sender may see pages, and where it is a POST it does not
-/// come from another site's page.
+/// An admitted request: its sender may see pages, and a POST does not come from another site's
+/// page.
 struct HttpRequest {
   bool post = false;  ///< otherwise GET or HEAD
   std::string path;   ///< "/api/log"
-  std::string query;  ///< "rank=0&part=1", as it was sent; empty: none
+  std::string query;  ///< "rank=0&part=1", as sent; empty: none
   std::string body;   ///< of a POST
   std::string if_none_match;
-  bool scrape = false;  ///< it comes from Prometheus, or from what reads as regularly as it does
+  bool scrape = false;  ///< sent by Prometheus or a similar periodic reader
   Caller caller;
 };
 
-/// Text that is sent to one reader piece after piece, for as long as it reads. The connection takes
-/// the next piece when the last one has left: so a reader that does not read holds back nothing but
-/// that piece.
+/// Text that is sent to one reader in pieces. The connection takes the next piece when the last
+/// one has been sent, so a slow reader holds only one piece.
 class HttpFeed {
  public:
   virtual ~HttpFeed() = default;
-  /// Shared by all readers that get the same. Null: there is nothing yet.
+  /// Shared by all readers with the same content. Null: nothing yet.
   virtual std::shared_ptr<const std::string> next() = 0;
   /// Calls `call` once, when next() has a piece. REQUIRES: next() has just returned null. An empty
   /// `call` cancels the earlier one, because the reader has disconnected.
@@ -40,22 +39,22 @@ struct HttpReply {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body = {};
-  std::string etag = {};                     ///< with its quotes; empty: the reply is never kept
-  std::shared_ptr<HttpFeed> feed = nullptr;  ///< comes instead of the body
-  std::string location = {};                 ///< where a 303 leads
-  std::string cookie = {};                   ///< for the browser to keep: "NAME=VALUE; ..."
+  std::string etag = {};                     ///< with quotes; empty: not cacheable
+  std::shared_ptr<HttpFeed> feed = nullptr;  ///< sent instead of the body
+  std::string location = {};                 ///< target of a 303
+  std::string cookie = {};                   ///< Set-Cookie: "NAME=VALUE; ..."
 };
 
-/// Called once, on the event loop, at once or later.
+/// Called once, on the event loop, immediately or later.
 using HttpAnswer = std::function<void(HttpReply)>;
 
-/// What is served. A handler that throws is answered with 500.
+/// Content of the server. If a handler throws, the reply is 500.
 struct HttpSite {
   std::function<void(const HttpRequest&, const HttpAnswer&)> handler;
-  std::vector<std::string> post_paths = {};  ///< all others take GET and HEAD alone
+  std::vector<std::string> post_paths = {};  ///< all other paths accept only GET and HEAD
 };
 
-/// A site of pages that depend on nothing but their paths.
+/// Returns a site of pages that depend only on their path.
 HttpSite pages_only(std::function<HttpReply(std::string_view path)> pages);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Who may see the coordinator's pages, and over what.
+// Access control of the coordinator's pages.
 #pragma once
 
 #include <functional>
@@ -12,35 +12,33 @@
 
 namespace pfc {
 
-/// Who the sender of a request's header "Authorization" is (empty: none was sent); none where it
-/// may not see pages. A token in the address is shown as "Bearer TOKEN". `peer`: its
-/// address and port.
+/// Returns the caller with this "Authorization" header (empty if absent); nothing if it may not
+/// see pages. A token in the URL is passed as "Bearer TOKEN". `peer`: address and port.
 using HttpAdmission =
     std::function<std::optional<Caller>(std::string_view authorization, const std::string& peer)>;
 
-/// Random session names, which browsers keep in place of tokens, for one server. Call it on the
-/// event loop only.
+/// Random session names, which browsers store instead of tokens, for one server. Used on the event
+/// loop only.
 class HttpSessions {
  public:
-  /// Returns a new name for this value of the header "Authorization".
+  /// Creates a session for this value of the "Authorization" header, and returns its name.
   std::string begin(const std::string& authorization);
-  /// The value that belongs to the name; empty: this server did not give this name.
+  /// Returns the session's value; empty if there is no such session.
   [[nodiscard]] std::string authorization(const std::string& name) const;
 
  private:
   std::map<std::string, std::string> sessions_;
 };
 
-/// How the server protects its pages. Without `admits` every caller is an admin.
+/// Protection of the server's pages. Without `admits` every caller is an admin.
 struct HttpSecurity {
-  Credential server = {};     ///< what the server shows; none: it serves in plaintext
-  HttpAdmission admits = {};  ///< asked for every page but /healthz; empty: everybody may see them
-  /// For a server that listens on this machine's loopback interface alone, in plaintext. Only
-  /// requests whose Host names that interface are answered, but for /healthz: a browser that was
-  /// led here by another name ("DNS rebinding") sends that one. What monitoring reads needs no
-  /// token.
+  Credential server = {};     ///< of the server; empty: plaintext
+  HttpAdmission admits = {};  ///< called for every page but /healthz; empty: no check
+  /// For a server that listens only on the loopback interface, in plaintext. Except for /healthz,
+  /// it serves only requests whose Host names that interface, because a browser misled by "DNS
+  /// rebinding" sends another name. Monitoring pages need no token.
   bool loopback_only = false;
-  /// Is told what was refused for another reason than its credential: `code` for metrics.
+  /// Called if a request is refused, but not for its credential. `code` is for metrics.
   std::function<void(const Caller&, const std::string& what, const std::string& code,
                      const std::string& why)>
       refused = {};

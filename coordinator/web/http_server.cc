@@ -18,7 +18,7 @@ constexpr std::size_t kMostConnections = 64;
 // For the calls of agents, workers and pfcctl, and the coordinator's own files.
 constexpr int kDescriptorsForOthers = 16;
 
-/// TLS 1.2 and 1.3, and no session that is taken up again. None without a key.
+/// Allows TLS 1.2 and 1.3, without session resumption. Returns nothing without a key.
 std::optional<asio::ssl::context> tls_context(const Credential& server) {
   if (!server.secure()) return {};
   std::optional<asio::ssl::context> tls(std::in_place, asio::ssl::context::tls_server);
@@ -61,14 +61,14 @@ void HttpServer::serve(int fd) {
   connection->start();
 }
 
-/// Closes the connection that has waited longest for a request when there are as many as may be.
+/// If the limit is reached, closes the connection that has waited longest for a request.
 void HttpServer::make_room() {
   std::erase_if(connections_, [](const auto& each) { return each.expired(); });
   if (connections_.size() < kMostConnections) return;
   const auto oldest = std::ranges::min_element(
       connections_, {}, [](const auto& each) { return each.lock()->last_used(); });
   oldest->lock()->close();
-  connections_.erase(oldest);  // it lives on until its handlers have run
+  connections_.erase(oldest);  // it lives until its handlers have run
 }
 
 }  // namespace pfc

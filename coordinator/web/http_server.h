@@ -1,5 +1,5 @@
-// A small HTTP/1.1 server for the page at /, Prometheus and health checks. It limits the size and
-// the time of every request.
+// A small HTTP/1.1 server for the page at /, Prometheus and health checks. Limits the size and
+// duration of requests.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -17,11 +17,11 @@ namespace pfc {
 
 class HttpConnection;
 
-/// Used on the event loop only. It serves at most 64 connections; for another one it closes the one
-/// that has waited longest for a request.
+/// Used on the event loop only. Serves up to 64 connections; a new one replaces the one that has
+/// waited longest for a request.
 class HttpServer {
  public:
-  /// Listens on address:port (port 0: a free one). Throws InputError when the port is in use.
+  /// Listens on address:port (port 0: any free port). Throws InputError if the port is in use.
   HttpServer(boost::asio::io_context& loop, const std::string& address, int port, HttpSite site,
              HttpSecurity security = {});
   HttpServer(const HttpServer&) = delete;

@@ -8,7 +8,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kReadings = 9;  // the longest of the pauses between them is a reader's
+constexpr std::size_t kReadings = 9;  // the longest pause between them is the reader's interval
 constexpr milliseconds kSlack{1'000};
 
 }  // namespace
@@ -24,7 +24,7 @@ milliseconds LastReading::wait(TimePoint now) const {
   for (std::size_t i = 1; i < last_.size(); ++i)
     longest = std::max(longest, last_[i] - last_[i - 1]);
   const auto pause = std::chrono::ceil<milliseconds>(longest) + kSlack;
-  if (now - last_.back() > pause) return {};  // it has given up, or its pauses are too long
+  if (now - last_.back() > pause) return {};  // the reader has stopped
   return std::min(pause, most_);
 }
 

@@ -1,4 +1,4 @@
-// Whether somebody still waits for the last values of /metrics.
+// Decides whether to wait for a last read of /metrics.
 #pragma once
 
 #include <chrono>
@@ -8,17 +8,17 @@
 
 namespace pfc {
 
-/// Prometheus reads /metrics every few seconds, and would miss how a job has ended if the
-/// coordinator went at once. REQUIRES: told of scrapes alone (HttpRequest::scrape), so that who
-/// reads by hand is not waited for.
+/// Prometheus reads /metrics every few seconds, and would miss the end of a job if the coordinator
+/// exited immediately. REQUIRES: called only for scrapes (HttpRequest::scrape), so that manual
+/// readers are not waited for.
 class LastReading {
  public:
-  /// `most`: how long a coordinator is held at most; 0: never.
+  /// `most`: maximum time to wait; 0: never wait.
   explicit LastReading(std::chrono::milliseconds most) : most_(most) {}
 
-  /// Somebody has read.
+  /// Records a scrape.
   void read(TimePoint now);
-  /// After so long everybody who reads regularly has read again; 0: nobody does.
+  /// Returns the time after which every regular reader has read again; 0: there is none.
   [[nodiscard]] std::chrono::milliseconds wait(TimePoint now) const;
 
  private:

@@ -24,7 +24,7 @@ class LiveFeed::Reader final : public HttpFeed {
 
   void when_ready(std::function<void()> call) override { call_ = std::move(call); }
 
-  /// Has it ask again where it waits.
+  /// Makes a waiting reader call next() again.
   void wake() {
     if (const auto call = std::exchange(call_, nullptr)) call();
   }
@@ -40,8 +40,8 @@ class LiveFeed::Reader final : public HttpFeed {
     return piece;
   }
 
-  LiveFeed* feed_;         // null: it has ended
-  std::uint64_t has_ = 0;  // number of the last piece that it has got; 0: none
+  LiveFeed* feed_;         // null: ended
+  std::uint64_t has_ = 0;  // number of its last piece; 0: none
   TimePoint sent_at_;
   std::function<void()> call_;
 };
@@ -56,7 +56,7 @@ LiveFeed::~LiveFeed() {
 std::shared_ptr<HttpFeed> LiveFeed::open() {
   drop_those_who_left();
   if (readers_.size() >= options_.most_readers) return nullptr;
-  if (readers_.empty()) look();  // nothing was made meanwhile
+  if (readers_.empty()) look();  // nothing was produced without readers
   const auto reader = std::make_shared<Reader>(*this);
   readers_.push_back(reader);
   if (!std::exchange(ticking_, true)) tick();
@@ -78,11 +78,11 @@ void LiveFeed::tick() {
 void LiveFeed::flush() {
   if (readers_.empty()) return;
   look();
-  const auto readers = readers_;  // one that is woken may end
+  const auto readers = readers_;  // copy: a reader may end when woken
   for (const auto& reader : readers) reader->wake();
 }
 
-/// A reader who neither waits nor is being sent anything has no connection any more.
+/// A reader that is not waiting and has no write in progress has lost its connection.
 void LiveFeed::drop_those_who_left() {
   std::erase_if(readers_,
                 [](const auto& reader) { return reader.use_count() == 1 && !reader->waits(); });

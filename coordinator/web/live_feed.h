@@ -1,5 +1,5 @@
-// Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) for all who
-// have the page at / open: the job's state, at most twice a second.
+// Server-sent events (https://html.spec.whatwg.org/multipage/server-sent-events.html) for open
+// pages at /: the job's state, at most twice a second.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -14,39 +14,38 @@
 
 namespace pfc {
 
-/// What a feed tells of: JSON objects, in one line each.
+/// Source of a feed: JSON objects, one line each.
 class LiveSource {
  public:
-  /// What has changed since the last call; empty: nothing. It may tell again what all() has told.
+  /// Returns the changes since the last call; empty if none. May repeat content of all().
   virtual std::string changes() = 0;
-  /// What somebody needs who has nothing yet.
+  /// Returns everything, for a new reader.
   virtual std::string all() = 0;
 
  protected:
   ~LiveSource() = default;
 };
 
-/// Each reader gets everything at first, and then what has changed. Both are made once for all
-/// readers. One that has not read the last piece when another is made gets everything again
-/// as soon as it reads: so no reader makes anything grow. Without readers nothing is made. Used on
-/// the event loop only.
+/// Each reader gets everything first, then changes. Both are produced once for all readers. A
+/// reader that missed a piece gets everything again, so slow readers need no buffers. Without
+/// readers nothing is produced. Used on the event loop only.
 class LiveFeed {
  public:
   struct Options {
-    std::chrono::milliseconds pause{500};         ///< between two pieces
-    std::chrono::milliseconds heartbeat{10'000};  ///< after which a reader gets a comment at least
+    std::chrono::milliseconds pause{500};         ///< minimum interval between pieces
+    std::chrono::milliseconds heartbeat{10'000};  ///< maximum silence, ended by a comment
     std::size_t most_readers = 16;
   };
 
-  /// Borrows the source.
+  /// Does not own the source.
   LiveFeed(boost::asio::io_context& loop, Options options, LiveSource& source);
   ~LiveFeed();
   LiveFeed(const LiveFeed&) = delete;
   LiveFeed& operator=(const LiveFeed&) = delete;
 
-  /// A new reader; null: there are too many.
+  /// Adds a reader; returns null if there are too many.
   std::shared_ptr<HttpFeed> open();
-  /// Sends now what there is: nothing more may come.
+  /// Sends the current state now, because nothing may follow.
   void flush();
 
   [[nodiscard]] std::size_t readers() const { return readers_.size(); }
@@ -57,7 +56,7 @@ class LiveFeed {
 
   void tick();
   void drop_those_who_left();
-  /// Looks for changes, and makes the next piece of them.
+  /// Gets changes, and makes the next piece of them.
   void look();
   [[nodiscard]] std::string event(const std::string& json) const;
   [[nodiscard]] Piece everything();
@@ -65,12 +64,12 @@ class LiveFeed {
   boost::asio::steady_timer timer_;
   const Options options_;
   LiveSource& source_;
-  const std::string id_;  ///< of this coordinator, random
+  const std::string id_;  ///< random, per coordinator
   bool ticking_ = false;
-  std::vector<std::shared_ptr<Reader>> readers_;  ///< each also of its connection, while that lives
-  std::uint64_t number_ = 0;                      ///< of the newest piece
+  std::vector<std::shared_ptr<Reader>> readers_;  ///< shared with their connections
+  std::uint64_t number_ = 0;                      ///< number of the newest piece
   Piece changes_;                                 ///< the newest piece
-  Piece everything_;                              ///< as of number_; null: nobody has asked
+  Piece everything_;                              ///< at number_; null: not requested yet
 };
 
 }  // namespace pfc

@@ -12,9 +12,9 @@
 namespace pfc {
 namespace {
 
-constexpr int kMostQueued = 20;  // jobs that are shown of the queue, and of those that have ended
+constexpr int kMostQueued = 20;  // jobs shown of the queue, and of the ended ones
 
-/// With so many significant digits; null: it is not finite.
+/// Rounds to this many significant digits; null if not finite.
 LiveJson rounded(double value, int digits = 6) {
   if (!std::isfinite(value)) return nullptr;
   if (value == 0) return 0;
@@ -46,7 +46,7 @@ const char* severity_name(Severity severity) {
   return "note";
 }
 
-/// Phases in which a worker waits for others.
+/// Returns whether a worker waits for others in this phase.
 bool is_wait(const std::string& phase) {
   static const std::set<std::string> kWaits{"all_gather", "reduce_scatter", "gradient_wait"};
   return kWaits.contains(phase);
@@ -199,7 +199,7 @@ LiveJson live_queue(const proto::QueueReply& queue) {
   for (const proto::JobStatus& job : queue.jobs()) {
     if (job.state() == "running") continue;
     if (job.state() != "waiting") {
-      ended.insert(ended.begin(), row(job));  // the newest first
+      ended.insert(ended.begin(), row(job));  // newest first
     } else if (waiting.size() < kMostQueued) {
       waiting.push_back(row(job));
     }

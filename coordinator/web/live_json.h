@@ -1,4 +1,4 @@
-// What the page at / shows, as JSON. coordinator/web/assets/page.js reads it.
+// JSON for the page at /, read by coordinator/web/assets/page.js.
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@ namespace pfc {
 
 using LiveJson = nlohmann::ordered_json;
 
-/// The job as a whole. Times that go on are not part of it, so that it is the same text until
-/// something happens.
+/// Returns the state of the job. Contains no running times, so that the text changes only with the
+/// state.
 LiveJson live_status(const proto::StatusReply& status, std::int64_t now_ms);
 LiveJson live_hosts(const proto::StatusReply& status);
-/// An array for each worker: rank, number of its host, slot, pid, state, step, phase, images a
-/// second, bytes of memory, bytes of its GPU's memory, device, seconds of silence (0: less than 3),
+/// Returns an array per worker: rank, index of its host, slot, pid, state, step, phase, images per
+/// second, bytes of memory, bytes of GPU memory, device, seconds of silence (0: less than 3),
 /// slowness.
 LiveJson live_workers(const proto::StatusReply& status);
-/// The job's keys, and what rank 0 has told at its start. `job_json`: empty: no job runs.
+/// Returns the job's keys and rank 0's start notes. `job_json`: empty without a job.
 LiveJson live_plan(const std::string& job_json, const StartNotes& notes);
-/// Seconds a step by phase: of all ranks, or of the kMostBars that have worked longest.
+/// Returns seconds per step and phase, for all ranks or the kMostBars with the longest own work.
 LiveJson live_phases(const PhaseTimes& phases);
 inline constexpr std::size_t kMostBars = 32;
-/// The points from number `from` on, each as an array: milliseconds, step, generation, loss, images
-/// a second; where it is made of several reports, then least and most of both.
+/// Returns the points from index `from` on as arrays: milliseconds, step, generation, loss, images
+/// per second; for merged reports also minimum and maximum of both.
 LiveJson live_curves(const History& history, std::size_t from, bool cut);
-/// Those with a larger number.
+/// Returns the events with a number above `after`.
 LiveJson live_events(const EventLog& events, std::int64_t after);
-/// The jobs that wait, and the last that have ended.
+/// Returns the waiting jobs, and the last ended ones.
 LiveJson live_queue(const proto::QueueReply& queue);
 
 }  // namespace pfc

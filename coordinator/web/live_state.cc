@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-// What a worker has written may be no UTF-8.
+// Text from workers may not be valid UTF-8.
 std::string live_text(const LiveJson& value) {
   return value.dump(-1, ' ', false, LiveJson::error_handler_t::replace);
 }

@@ -1,4 +1,4 @@
-// What the page at / shows of a coordinator, whole or as changes.
+// State of a coordinator for the page at /, complete or as changes.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace pfc {
 /// Used on the event loop only.
 class LiveState final : public LiveSource {
  public:
-  /// Borrows the coordinator.
+  /// Does not own the coordinator.
   explicit LiveState(const Coordinator& coordinator) : coordinator_(coordinator) {}
 
   std::string changes() override;
@@ -27,15 +27,15 @@ class LiveState final : public LiveSource {
     std::string name;
     std::string json;
   };
-  /// Those that are told as a whole whenever they have changed.
+  /// Returns the parts that are sent completely when they change.
   [[nodiscard]] std::vector<Part> parts() const;
 
   const Coordinator& coordinator_;
   std::vector<Part> told_;
-  std::uint64_t curves_ = 0;  ///< version of the history that was told
-  std::size_t points_ = 0;    ///< how many points of it
-  std::int64_t reports_ = 0;  ///< in the last of them
-  std::int64_t events_ = 0;   ///< number of the last event that was told
+  std::uint64_t curves_ = 0;  ///< version of the history sent last
+  std::size_t points_ = 0;    ///< number of points sent
+  std::int64_t reports_ = 0;  ///< in the last point
+  std::int64_t events_ = 0;   ///< number of the last event sent
 };
 
 }  // namespace pfc

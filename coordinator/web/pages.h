@@ -1,4 +1,4 @@
-// What the coordinator serves over HTTP.
+// The coordinator's HTTP pages.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -15,25 +15,24 @@
 
 namespace pfc {
 
-/// The reply for one path that programs read: /metrics (Prometheus), /healthz or /status.json.
+/// Serves a path that programs read: /metrics (Prometheus), /healthz or /status.json.
 HttpReply serve_page(Coordinator& coordinator, std::string_view path);
 
-/// The page at / (docs/page.md) with its files, its events and its actions. Used on the event loop
-/// only.
+/// The page at / (docs/page.md) with its files, events and actions. Used on the event loop only.
 class Pages {
  public:
   using ForPrograms = std::function<HttpReply(const HttpRequest& request)>;
 
-  /// Borrows all; `gate`: null in plaintext. `others` makes what it has not itself.
+  /// Owns none of them; `gate`: null in plaintext. `others` serves all other paths.
   Pages(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, ForPrograms others)
       : others_(std::move(others)),
         state_(coordinator),
         feed_(loop, {}, state_),
         actions_(coordinator, gate) {}
 
-  /// Borrows this object.
+  /// Returns the site, which refers to this object.
   HttpSite site();
-  /// The coordinator ends: its readers are told how, now.
+  /// Sends the final state to the readers, because the coordinator ends.
   void tell_end() { feed_.flush(); }
 
  private:

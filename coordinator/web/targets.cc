@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Names may be any bytes.
+/// Names may contain any bytes.
 std::string targets_text(const json& targets) {
   return targets.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -25,7 +25,7 @@ std::string host_targets(const proto::StatusReply& status) {
   json targets = json::array();
   for (const proto::HostStatus& host : status.hosts()) {
     if (!host.registered() || host.address().empty()) continue;
-    // As it stands before a port.
+    // IPv6 addresses are in brackets before a port.
     const bool is_ipv6 = host.address().find(':') != std::string::npos;
     const std::string address = is_ipv6 ? "[" + host.address() + "]" : host.address();
     targets.push_back({{"targets", json::array({address})}, {"labels", {{"host", host.name()}}}});

@@ -1,4 +1,4 @@
-// What Prometheus shall read, in the format of its HTTP service discovery
+// Targets for Prometheus, in the format of its HTTP service discovery
 // (https://prometheus.io/docs/prometheus/latest/http_sd/).
 #pragma once
 
@@ -8,12 +8,11 @@
 
 namespace pfc {
 
-/// The coordinator, which tells of all its workers. `http_address`: host:port by which it is
-/// reached.
+/// Returns the coordinator, which has the metrics of all workers. `http_address`: its host:port.
 std::string coordinator_targets(const std::string& http_address);
 
-/// The hosts whose agents are here, by their addresses and without a port: that is of what else
-/// runs on them, such as node_exporter.
+/// Returns the addresses of registered hosts, without a port, for other exporters on them such as
+/// node_exporter.
 std::string host_targets(const proto::StatusReply& status);
 
 }  // namespace pfc

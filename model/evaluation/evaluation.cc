@@ -13,19 +13,28 @@
 #include "common/error.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
+#include "model/evaluation/identification.h"
 
 namespace pfc {
 
 namespace {
 
-// What stands behind an embedding's D numbers in its gathered row: its length before normalisation,
-// or this mark where the image did not decode.
+// What stands behind an embedding's D numbers in its gathered row: the mean length of the two that
+// were added, or this mark where the image did not decode.
 constexpr float kDamaged = -1.f;
 
 double length(std::span<const float> v) {
   double sum = 0;
   for (const float x : v) sum += double{x} * double{x};
   return std::sqrt(sum);
+}
+
+/// Appends the embedding, divided by its length.
+template <class Number>
+void append_unit(std::span<const float> embedding, std::vector<Number>& to) {
+  const double norm = length(embedding);
+  for (const float x : embedding)
+    to.push_back(static_cast<Number>(norm > 0 ? double{x} / norm : 0));
 }
 
 std::size_t floats(std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); }
@@ -35,30 +44,24 @@ std::int64_t longest_shard(std::int64_t images, int world_size) {
 }
 
 void write_row(const EmbeddedImage& image, std::span<float> row) {
-  const std::span<float> sum = row.first(row.size() - 1);
-  const double norm = add_mirrored(image, sum);
-  for (std::size_t k = 0; k < sum.size() && norm > 0; ++k) {
-    sum[k] = static_cast<float>(sum[k] / norm);
-  }
+  add_mirrored(image, row.first(row.size() - 1));
   row.back() = image.damage
                    ? kDamaged
                    : static_cast<float>((length(image.plain) + length(image.mirrored)) / 2);
 }
 
-/// All images' rows [2n, D + 1], the same on every worker.
-std::vector<float> embed_all(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
-                             const EmbedOptions& o) {
-  const auto images = static_cast<std::int64_t>(set.images.size());
+/// All images' rows [images, D + 1], the same on every worker.
+std::vector<float> embed_all(std::int64_t images, const ReadImage& read, Comm& comm,
+                             const EmbedBatch& embed, const EmbedOptions& o) {
   const RowRange mine = shard_of(images, comm.rank(), comm.size());
   const std::int64_t longest = longest_shard(images, comm.size());
   const std::int64_t row = o.embedding_size + 1;
 
   std::vector<float> own(static_cast<std::size_t>(longest * row));
-  const auto read = [&](std::int64_t i, std::span<std::uint8_t> rgb) {
-    thread_local ImageDecoder decoder;
-    decoder.decode(set.images[static_cast<std::size_t>(mine.begin + i)], {o.height, o.width}, rgb);
+  const auto read_mine = [&](std::int64_t i, std::span<std::uint8_t> rgb) {
+    read(mine.begin + i, rgb);
   };
-  embed_images(mine.size(), read, embed, o, [&](std::int64_t i, const EmbeddedImage& image) {
+  embed_images(mine.size(), read_mine, embed, o, [&](std::int64_t i, const EmbeddedImage& image) {
     // All workers tell of a damaged one once they have met: see throw_if_damaged.
     write_row(image, std::span(own).subspan(static_cast<std::size_t>(i * row),
                                             static_cast<std::size_t>(row)));
@@ -91,46 +94,86 @@ void check_pairs(const VerificationSet& set) {
                   set.file.string(), set.same.size(), genuine > 0 ? "one person" : "two people"));
 }
 
-/// Throws InputError when the image is damaged. rgb [H, W, 3] is overwritten.
-void check_image(const VerificationSet& set, std::size_t image, const EmbedOptions& o,
-                 ImageDecoder& decoder, std::span<std::uint8_t> rgb) {
-  try {
-    decoder.decode(set.images[image], {o.height, o.width}, rgb);
-  } catch (const DamagedImage& e) {
-    throw InputError(fmt::format("verification set {}: image {} (the {} of pair {}): {}",
-                                 set.file.string(), image, image % 2 == 0 ? "first" : "second",
-                                 image / 2, e.what()));
+void check_labels(const RetrievalSet& set) {
+  std::vector<std::int64_t> labels = set.labels;
+  std::ranges::sort(labels);
+  if (std::ranges::adjacent_find(labels) != labels.end()) return;
+  throw InputError(
+      fmt::format("retrieval set {}: found {} images of as many classes, expected several of some "
+                  "class; remove "
+                  "it from val_targets",
+                  set.folder.string(), labels.size()));
+}
+
+std::string where(const VerificationSet& set, std::int64_t image) {
+  return fmt::format("verification set {}: image {} (the {} of pair {})", set.file.string(), image,
+                     image % 2 == 0 ? "first" : "second", image / 2);
+}
+
+std::string where(const RetrievalSet& set, std::int64_t image) {
+  return fmt::format("retrieval set {}: {}", set.folder.string(), set.dataset->name(image));
+}
+
+std::int64_t images_of(const VerificationSet& set) { return std::ssize(set.images); }
+std::int64_t images_of(const RetrievalSet& set) { return std::ssize(set.labels); }
+
+ReadImage reader_of(const VerificationSet& set, const EmbedOptions& o) {
+  return [&set, size = ImageSize{o.height, o.width}](std::int64_t i, std::span<std::uint8_t> rgb) {
+    thread_local ImageDecoder decoder;
+    decoder.decode(set.images[static_cast<std::size_t>(i)], size, rgb);
+  };
+}
+ReadImage reader_of(const RetrievalSet& set, const EmbedOptions& o) {
+  return read_images_of(*set.dataset, {o.height, o.width});
+}
+
+/// Throws InputError when one of the images is damaged.
+template <class Set>
+void check_images(const Set& set, RowRange images, const EmbedOptions& o, const Doing& doing) {
+  constexpr std::int64_t kTold = 1000;  // images between two words about it
+  const ReadImage read = reader_of(set, o);
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(o.height * o.width * 3));
+  for (std::int64_t i = images.begin; i < images.end; ++i) {
+    if (doing && (i - images.begin) % kTold == 0) {
+      doing(fmt::format("checking evaluation set {}: {} of {} images", set.name, i - images.begin,
+                        images.size()));
+    }
+    try {
+      read(i, rgb);
+    } catch (const DamagedImage& e) {
+      throw InputError(where(set, i) + ": " + e.what());
+    }
   }
 }
 
-std::vector<std::uint8_t> pixels_of_one_image(const EmbedOptions& o) {
-  return std::vector<std::uint8_t>(static_cast<std::size_t>(o.height * o.width * 3));
-}
-
-/// Every worker knows all images, so that every worker can say what is wrong with the same one.
-void throw_if_damaged(const VerificationSet& set, std::size_t image, float mark,
-                      const EmbedOptions& o) {
-  if (mark != kDamaged) return;
-  ImageDecoder decoder;
-  std::vector<std::uint8_t> rgb = pixels_of_one_image(o);
-  check_image(set, image, o, decoder, rgb);
+/// All images' rows [images, D + 1]. Every worker has all rows, so that every worker can say what
+/// is wrong with the same image.
+template <class Set>
+std::vector<float> rows_of(const Set& set, Comm& comm, const EmbedBatch& embed,
+                           const EmbedOptions& o, double& norm) {
+  const std::int64_t images = images_of(set);
+  std::vector<float> rows = embed_all(images, reader_of(set, o), comm, embed, o);
+  norm = 0;
+  for (std::int64_t i = 0; i < images; ++i) {
+    const float own = rows[static_cast<std::size_t>((i + 1) * (o.embedding_size + 1) - 1)];
+    if (own == kDamaged) check_images(set, {i, i + 1}, o, {});
+    norm += double{own} / static_cast<double>(images);
+  }
+  return rows;
 }
 
 }  // namespace
 
 void check_verification_set(const VerificationSet& set, RowRange images,
                             const EmbedOptions& options, const Doing& doing) {
-  constexpr std::int64_t kTold = 1000;  // images between two words about it
   check_pairs(set);
-  ImageDecoder decoder;
-  std::vector<std::uint8_t> rgb = pixels_of_one_image(options);
-  for (std::int64_t i = images.begin; i < images.end; ++i) {
-    if (doing && (i - images.begin) % kTold == 0) {
-      doing(fmt::format("checking verification set {}: {} of {} images", set.name, i - images.begin,
-                        images.size()));
-    }
-    check_image(set, static_cast<std::size_t>(i), options, decoder, rgb);
-  }
+  check_images(set, images, options, doing);
+}
+
+void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOptions& options,
+                         const Doing& doing) {
+  check_labels(set);
+  check_images(set, images, options, doing);
 }
 
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
@@ -139,21 +182,54 @@ VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedB
   check_pairs(set);
   check(set.images.size() == 2 * set.same.size() && options.flip,
         "evaluate: two images a pair, and flip");
-  const std::vector<float> rows = embed_all(set, comm, embed, options);
+  double norm = 0;
+  const std::vector<float> rows = rows_of(set, comm, embed, options, norm);
 
   const auto d = static_cast<std::size_t>(options.embedding_size);
   std::array<std::vector<float>, 2> sides;  // first and second image of each pair: [n, D]
   for (auto& side : sides) side.reserve(set.same.size() * d);
-  double norms = 0;
   for (std::size_t image = 0; image < set.images.size(); ++image) {
-    const auto row = std::span(rows).subspan(image * (d + 1), d + 1);
-    throw_if_damaged(set, image, row[d], options);
-    norms += double{row[d]};
-    sides[image % 2].insert(sides[image % 2].end(), row.begin(), row.end() - 1);
+    append_unit(std::span(rows).subspan(image * (d + 1), d), sides[image % 2]);
   }
   VerificationResult result = verify_pairs(sides[0], sides[1], options.embedding_size, set.same);
   result.name = set.name;
-  result.embedding_norm = norms / static_cast<double>(set.images.size());
+  result.embedding_norm = norm;
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& embed,
+                         const EmbedOptions& options) {
+  const TimePoint start = Clock::now();
+  RetrievalResult result{.name = set.name, .images = images_of(set)};
+  LabelledRows labelled{options.embedding_size, {}, set.labels};
+  {
+    const std::vector<float> rows = rows_of(set, comm, embed, options, result.embedding_norm);
+    const auto d = static_cast<std::size_t>(options.embedding_size);
+    labelled.rows.reserve(set.labels.size() * d);
+    for (std::size_t i = 0; i < set.labels.size(); ++i) {
+      append_unit(std::span(rows).subspan(i * (d + 1), d), labelled.rows);
+    }
+  }
+  const std::vector<Search> found =
+      search_others(labelled, shard_of(result.images, comm.rank(), comm.size()), options.threads);
+
+  // Of each worker: its queries, and those with a hit among the first K.
+  std::array<std::int64_t, kRecallRanks.size() + 1> own{
+      std::ranges::count_if(found, &Search::mated)};
+  for (std::size_t k = 0; k < kRecallRanks.size(); ++k) {
+    own[k + 1] = std::ranges::count_if(
+        found, [&](const Search& s) { return s.mated && s.rank <= kRecallRanks[k]; });
+  }
+  std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(comm.size()));
+  comm.all_gather(Tensor(own.data(), DType::kInt64, {std::ssize(own)}),
+                  Tensor(all.data(), DType::kInt64, {std::ssize(all)}));
+  std::array<std::int64_t, kRecallRanks.size() + 1> sums{};
+  for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+  result.queries = sums[0];
+  for (std::size_t k = 0; k < kRecallRanks.size() && result.queries > 0; ++k) {
+    result.recalls[k] = static_cast<double>(sums[k + 1]) / static_cast<double>(result.queries);
+  }
   result.seconds = seconds_since(start);
   return result;
 }
@@ -165,6 +241,16 @@ std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOpt
   const std::size_t figures = 4001 * sizeof(std::int64_t) + static_cast<std::size_t>(images) * 60;
   const std::size_t sides = floats(images * o.embedding_size);
   return floats(longest * row) + floats(longest * world_size * row) + sides + figures +
+         embed_images_bytes(o);
+}
+
+std::size_t retrieval_bytes(std::int64_t images, int world_size, const EmbedOptions& o) {
+  const std::int64_t row = o.embedding_size + 1;
+  const std::int64_t longest = longest_shard(images, world_size);
+  const std::size_t searched = static_cast<std::size_t>(images * o.embedding_size) * sizeof(double);
+  // Labels, an index by label, and what each search found.
+  const std::size_t figures = static_cast<std::size_t>(images) * 150;
+  return floats(longest * world_size * row) + std::max(floats(longest * row), searched) + figures +
          embed_images_bytes(o);
 }
 

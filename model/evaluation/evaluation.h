@@ -1,14 +1,16 @@
-// The accuracy of the network on a verification set, computed by all workers together.
+// The accuracy of the network on verification and retrieval sets, computed by all workers together.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 
 #include "comm/comm.h"
 #include "comm/shard.h"
 #include "data/doing.h"
 #include "model/evaluation/embed_images.h"
+#include "model/evaluation/evaluation_sets.h"
 #include "model/evaluation/lfw_protocol.h"
-#include "model/evaluation/verification_bin.h"
 
 namespace pfc {
 
@@ -18,6 +20,10 @@ namespace pfc {
 void check_verification_set(const VerificationSet& set, RowRange images,
                             const EmbedOptions& options, const Doing& doing = {});
 
+/// The same for a retrieval set, which needs two images with one label.
+void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOptions& options,
+                         const Doing& doing = {});
+
 /// Each worker decodes its share of the images, shard_of(images, rank, workers). It embeds each
 /// image and its mirror image, adds the two embeddings and normalises the sum. Then every worker
 /// gathers all embeddings and computes the same result. The last batch of a worker is filled up
@@ -26,7 +32,28 @@ void check_verification_set(const VerificationSet& set, RowRange images,
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
                             const EmbedOptions& options);
 
-/// Bytes of memory that evaluate() takes at most for a set of so many images.
+inline constexpr std::array<std::int64_t, 4> kRecallRanks = {1, 10, 100, 1000};
+
+struct RetrievalResult {
+  std::string name;
+  std::int64_t images = 0;
+  std::int64_t queries = 0;  ///< images that share their label with another one
+  /// Recall@K for each K of kRecallRanks: the part of the queries that have an image with their
+  /// label among the K most similar other images (Song et al. 2016, "Deep Metric Learning via
+  /// Lifted Structured Feature Embedding").
+  std::array<double, kRecallRanks.size()> recalls{};
+  double embedding_norm = 0;  ///< as in VerificationResult
+  double seconds = 0;
+};
+
+/// Embeds the images as above, and searches each worker's share of them in all images, by exact
+/// products in float64 on options.threads threads. Collective, and throws, as above.
+RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& embed,
+                         const EmbedOptions& options);
+
+/// Bytes of memory that evaluate() takes at most for a verification set, or a retrieval set, of so
+/// many images.
 std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOptions& options);
+std::size_t retrieval_bytes(std::int64_t images, int world_size, const EmbedOptions& options);
 
 }  // namespace pfc

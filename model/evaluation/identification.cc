@@ -48,17 +48,17 @@ void check_sizes(const LabelledRows& a, const LabelledRows& b) {
         "identification: wrong sizes");
 }
 
-/// Calls work(i) for each probe of each block, a block at a time on each thread, and takes the
+/// Calls work(begin, end) for each block of probes, a block at a time on each thread, and takes the
 /// results in order.
 template <class Result, class Work>
-std::vector<Result> for_probes(const LabelledRows& probes, int threads, const Work& work) {
-  const std::int64_t n = std::ssize(probes.subject);
+std::vector<Result> for_probes(RowRange probes, int threads, const Work& work) {
   std::vector<Result> results;
   ordered_work<std::vector<Result>>(
-      (n + kBlock - 1) / kBlock, threads,
+      (probes.size() + kBlock - 1) / kBlock, threads,
       [&](std::int64_t block) {
-        return work(static_cast<std::size_t>(block * kBlock),
-                    static_cast<std::size_t>(std::min(n, (block + 1) * kBlock)));
+        const std::int64_t begin = probes.begin + block * kBlock;
+        return work(static_cast<std::size_t>(begin),
+                    static_cast<std::size_t>(std::min(probes.end, begin + kBlock)));
       },
       [&](std::int64_t, std::vector<Result> block) {
         std::ranges::move(block, std::back_inserter(results));
@@ -66,19 +66,22 @@ std::vector<Result> for_probes(const LabelledRows& probes, int threads, const Wo
   return results;
 }
 
-}  // namespace
+RowRange all_of(const LabelledRows& rows) { return {0, std::ssize(rows.subject)}; }
 
-std::vector<Search> search(const LabelledRows& probes, const LabelledRows& gallery, int threads) {
+/// Where the gallery is the probes' own set, an image is not its own mate.
+std::vector<Search> search_range(const LabelledRows& probes, RowRange range,
+                                 const LabelledRows& gallery, int threads) {
   check_sizes(probes, gallery);
   const auto mates = rows_of_subjects(gallery);
-  return for_probes<Search>(probes, threads, [&](std::size_t begin, std::size_t end) {
+  return for_probes<Search>(range, threads, [&](std::size_t begin, std::size_t end) {
     std::vector<Search> found(end - begin, Search{.rank = 1});
     for (std::size_t i = begin; i < end; ++i) {
       Search& probe = found[i - begin];
       const auto [first, last] = mates.equal_range(probes.subject[i]);
-      probe.mated = first != last;
       probe.mate = -2;
       for (auto m = first; m != last; ++m) {
+        if (&probes == &gallery && m->second == i) continue;
+        probe.mated = true;
         probe.mate = std::max(probe.mate, similarity(probes, i, gallery, m->second));
       }
     }
@@ -93,6 +96,16 @@ std::vector<Search> search(const LabelledRows& probes, const LabelledRows& galle
     }
     return found;
   });
+}
+
+}  // namespace
+
+std::vector<Search> search(const LabelledRows& probes, const LabelledRows& gallery, int threads) {
+  return search_range(probes, all_of(probes), gallery, threads);
+}
+
+std::vector<Search> search_others(const LabelledRows& set, RowRange images, int threads) {
+  return search_range(set, images, set, threads);
 }
 
 double rank_rate(std::span<const Search> searches, std::int64_t k) {
@@ -122,7 +135,7 @@ std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
                                                   const LabelledRows& distractors, int threads) {
   check_sizes(probes, distractors);
   const auto mates = rows_of_subjects(probes);
-  return for_probes<std::int64_t>(probes, threads, [&](std::size_t begin, std::size_t end) {
+  return for_probes<std::int64_t>(all_of(probes), threads, [&](std::size_t begin, std::size_t end) {
     // Of each probe: its mates' similarities in rising order, and how many distractors lie between
     // one and the next.
     std::vector<std::vector<double>> levels(end - begin);

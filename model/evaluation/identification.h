@@ -5,13 +5,15 @@
 #include <span>
 #include <vector>
 
+#include "comm/shard.h"
+
 namespace pfc {
 
-/// Embeddings of length 1 and whose they are. Borrowed.
+/// Embeddings of length 1 and the numbers of their subjects.
 struct LabelledRows {
-  std::span<const double> rows;           ///< [n, D]
-  std::span<const std::int64_t> subject;  ///< [n]
   std::int64_t dimension = 0;
+  std::vector<double> rows = {};           ///< [n, D]
+  std::vector<std::int64_t> subject = {};  ///< [n]
 };
 
 /// The search for one probe. A similarity is a dot product in float64.
@@ -26,6 +28,9 @@ struct Search {
 /// not depend on their number. Takes O(probes) of memory.
 std::vector<Search> search(const LabelledRows& probes, const LabelledRows& gallery,
                            int threads = 0);
+
+/// Searches each image of a range in all other images of the set.
+std::vector<Search> search_others(const LabelledRows& set, RowRange images, int threads = 0);
 
 /// Part of the mated probes with a mate among the first k; 0 where no probe is mated.
 double rank_rate(std::span<const Search> searches, std::int64_t k);

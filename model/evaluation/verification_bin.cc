@@ -165,7 +165,7 @@ fs::path find_verification_bin(const std::string& target, std::span<const fs::pa
     tried += (tried.empty() ? "" : ", ") + place.string();
   }
   const auto other = std::ranges::find_if(places, [&](const fs::path& place) {
-    return something_at(place) && !fs::is_directory(place, ignored);
+    return something_at(place) && (place.has_parent_path() || !fs::is_directory(place, ignored));
   });
   if (other != places.end()) return *other;
   throw InputError(fmt::format("val_targets: '{}' not found; tried {}", target, tried));

@@ -34,8 +34,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kSmallest = 1e-6;  // scale, of landmarks that have nothing of a face
-
 struct Face {
   fs::path image;  ///< relative
   fs::path out;    ///< likewise
@@ -126,10 +124,7 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
     const ImageSize size = decoder.decode_whole(read_image_file(source, encoded), rgb);
     expect_inside(face.landmarks, size);
     const ImageSize wanted{options.size, options.size};
-    const Similarity placed = estimate_similarity(face.landmarks, template_landmarks(options.size));
-    if (std::hypot(placed.a, placed.b) < kSmallest) {
-      throw DamagedImage("its landmarks are not those of a face");
-    }
+    const Similarity placed = place_face(face.landmarks, options.size);
     out.resize(static_cast<std::size_t>(wanted.height * wanted.width * 3));
     warp(rgb, size, placed, wanted, out);
   } catch (const DamagedImage& e) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "data/damaged_image.h"
 #include "data/layouts/layout.h"
 #include "data/text_lines.h"
 
@@ -145,6 +146,15 @@ bool is_heading(std::span<const std::string_view> fields) {
 }
 
 }  // namespace
+
+Similarity place_face(const Landmarks& landmarks, std::int64_t size) {
+  constexpr double kSmallest = 1e-6;  // scale, of landmarks that have nothing of a face
+  if (are_of_a_face(landmarks)) {
+    const Similarity placed = estimate_similarity(landmarks, template_landmarks(size));
+    if (std::hypot(placed.a, placed.b) >= kSmallest) return placed;
+  }
+  throw DamagedImage("its landmarks are not those of a face");
+}
 
 LandmarkList read_landmarks(const fs::path& file) {
   LandmarkList list;

@@ -32,4 +32,8 @@ struct LandmarkList {
 /// Throws InputError for a path that leads out of the folder and for a list without faces.
 LandmarkList read_landmarks(const std::filesystem::path& file);
 
+/// Moves the landmarks of a face to the template's places in an image of `size` pixels a side.
+/// Throws DamagedImage for landmarks that no face has: all in one pixel, or far from any image.
+Similarity place_face(const Landmarks& landmarks, std::int64_t size);
+
 }  // namespace pfc

@@ -16,7 +16,8 @@
 #include "data/records/buffered_file.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/writing.h"
-#include "pfcctl/evaluation/embed_dataset.h"
+#include "pfcctl/evaluation/damages.h"
+#include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {
@@ -122,7 +123,7 @@ class EmbeddingWriter {
       sink(std::as_bytes(std::span(row)));
       progress.show(i + 1, images());
     };
-    embed_images(images(), read_images_of(dataset_, options_), model_.embed(), options_, take);
+    embed_images(images(), model_.reader_of(dataset_), model_.embed(), options_, take);
     names.commit();
   }
 
@@ -151,7 +152,7 @@ void run_embed(const EmbedFlags& flags) {
   check_out_file(flags.out);
   const TimePoint start = Clock::now();
   const LoadedModel model(flags.model);
-  const auto dataset = open_to_embed(flags.in, model.options(flags.flip));
+  const auto dataset = open_images(flags.in, model.options(false).height, end_at_interrupt);
   const std::string people = names_of_people(*dataset, dataset->info().classes - 1);
   const path identities = flags.out.parent_path() / "identities.txt";
   keep_identities(identities, people);

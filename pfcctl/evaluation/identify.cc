@@ -1,4 +1,4 @@
-// pfcctl identify: whose face is this? Probes in a gallery, and among distractors.
+// pfcctl identify: finds probes in a gallery, among distractors, or among each other.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -6,14 +6,19 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
+#include "model/evaluation/evaluation.h"
 #include "model/evaluation/identification.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/writing.h"
-#include "pfcctl/evaluation/embed_dataset.h"
+#include "pfcctl/evaluation/damages.h"
+#include "pfcctl/evaluation/loaded_model.h"
+#include "pfcctl/evaluation/noises.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {
@@ -25,6 +30,7 @@ using std::filesystem::path;
 struct IdentifyFlags {
   ModelFlags model;
   path probes, gallery, distractors;
+  std::vector<path> noises;
   bool no_flip = false, json = false;
   double max_damaged = 0.001;
 };
@@ -33,15 +39,16 @@ struct IdentifyFlags {
 class Faces {
  public:
   Faces(const LoadedModel& model, const IdentifyFlags& flags)
-      : model_(model), flags_(flags), options_(model.options(!flags.no_flip)) {}
+      : model_(model), flags_(flags), options_(model.options(!flags.no_flip)) {
+    if (!flags.noises.empty()) noises_.emplace(flags.noises);
+  }
 
-  struct Rows {
-    std::vector<double> rows;
-    std::vector<std::int64_t> subject;
-  };
-  /// Adds those of a data set; as strangers: each is nobody of any other set.
-  void add(const path& data, bool strangers, Rows& to) {
-    const auto dataset = open_to_embed(data, options_);
+  /// Adds the images of a data set. Strangers have no subject in common with any other image.
+  void add(const path& data, bool strangers, LabelledRows& to) {
+    to.dimension = options_.embedding_size;
+    const auto whole = open_images(data, options_.height, end_at_interrupt);
+    const auto others = noises_ ? noises_->leave_out_of(*whole) : nullptr;
+    const Dataset* const dataset = others ? others.get() : whole.get();
     const std::int64_t images = dataset->info().images;
     Damages damages(images, flags_.max_damaged);
     std::vector<float> sum(static_cast<std::size_t>(options_.embedding_size));
@@ -54,13 +61,11 @@ class Faces {
       for (const float x : sum) to.rows.push_back(norm > 0 ? double{x} / norm : 0);
       to.subject.push_back(strangers ? -1 : number_of(*dataset, dataset->label(i, storage)));
     };
-    embed_images(images, read_images_of(*dataset, options_), model_.embed(), options_, take);
+    embed_images(images, model_.reader_of(*dataset), model_.embed(), options_, take);
     tell_damaged(damages.all());
   }
 
-  [[nodiscard]] LabelledRows labelled(const Rows& rows) const {
-    return {rows.rows, rows.subject, options_.embedding_size};
-  }
+  [[nodiscard]] const std::optional<Noises>& noises() const { return noises_; }
 
  private:
   std::int64_t number_of(const Dataset& dataset, std::int64_t label) {
@@ -72,6 +77,7 @@ class Faces {
   const LoadedModel& model_;
   const IdentifyFlags& flags_;
   const EmbedOptions options_;
+  std::optional<Noises> noises_;
   std::map<std::string, std::int64_t> numbers_;
 };
 
@@ -106,6 +112,15 @@ json among_distractors(const LabelledRows& probes, const LabelledRows& distracto
           {"rank", ranks}};
 }
 
+json among_others(const LabelledRows& images, int threads) {
+  const auto found = search_others(images, {0, std::ssize(images.subject)}, threads);
+  json recalls = json::object();
+  for (const std::int64_t k : kRecallRanks) recalls[std::to_string(k)] = rank_rate(found, k);
+  return {{"images", found.size()},
+          {"queries", std::ranges::count_if(found, &Search::mated)},
+          {"recall", recalls}};
+}
+
 std::string identification_text(const json& result) {
   std::string text;
   for (const auto& [key, value] : result.items()) {
@@ -113,28 +128,35 @@ std::string identification_text(const json& result) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", value.dump(), key);
   }
   text += "\n";
-  for (const auto& [k, rate] : result["rank"].items()) {
-    text += fmt::format("rank-{:<4} {:.5f}\n", k, rate.get<double>());
+  for (const auto& [key, form] :
+       {std::pair{"rank", "rank-{:<4} {:.5f}\n"}, std::pair{"recall", "Recall@{:<4} {:.5f}\n"},
+        std::pair{"tpir_at_fpir", "TPIR@FPIR={} {:.5f}\n"}}) {
+    if (!result.contains(key)) continue;
+    for (const auto& [k, rate] : result[key].items()) {
+      text += fmt::format(fmt::runtime(form), k, rate.get<double>());
+    }
   }
-  if (!result.contains("tpir_at_fpir")) return text;
-  for (const auto& [fpir, rate] : result["tpir_at_fpir"].items()) {
-    text += fmt::format("TPIR@FPIR={} {:.5f}\n", fpir, rate.get<double>());
-  }
-  return text;
+  if (!result.contains("noises")) return text;
+  return text + fmt::format("noises: {} of the names are images, which were left out; {} are not\n",
+                            result["noises"]["matched"].dump(),
+                            result["noises"]["unmatched"].dump());
 }
 
 json identify(const IdentifyFlags& flags) {
-  if (flags.gallery.empty() && flags.distractors.empty()) {
-    throw InputError("found neither --gallery nor --distractors; name what to search in");
-  }
   const LoadedModel model(flags.model);
   Faces faces(model, flags);
-  Faces::Rows probes, gallery;
+  LabelledRows probes, gallery;
   faces.add(flags.probes, false, probes);
   if (!flags.gallery.empty()) faces.add(flags.gallery, false, gallery);
   if (!flags.distractors.empty()) faces.add(flags.distractors, true, gallery);
-  const auto run = flags.gallery.empty() ? among_distractors : in_gallery;
-  return run(faces.labelled(probes), faces.labelled(gallery), flags.model.threads);
+  const int threads = flags.model.threads;
+  json result = !flags.gallery.empty()       ? in_gallery(probes, gallery, threads)
+                : !flags.distractors.empty() ? among_distractors(probes, gallery, threads)
+                                             : among_others(probes, threads);
+  if (const auto& noises = faces.noises()) {
+    result["noises"] = {{"matched", noises->matched()}, {"unmatched", noises->unmatched()}};
+  }
+  return result;
 }
 
 }  // namespace
@@ -150,15 +172,21 @@ void add_identify_verb(CLI::App& pfcctl) {
                    "Images to find them in; people have the same names as among the probes");
   verb->add_option("--distractors", flags->distractors,
                    "Images of other people, which are added to the gallery");
+  verb->add_option("--noises", flags->noises,
+                   "Lists of images to leave out, such as megaface_noises.txt: a name or the end "
+                   "of a path a line");
   verb->add_flag("--no-flip", flags->no_flip, "Does not add the embedding of each mirror image");
   add_max_damaged(*verb, flags->max_damaged);
   verb->add_flag("--json", flags->json, "For programs");
   verb->footer(
       "With a gallery: the part of the probes with a mate among the first k (TinyFace), and TPIR\n"
-      "at FPIR where some probes have no mate. Without one, as MegaFace: each probe looks for\n"
-      "each other image of its person among the distractors (docs/evaluate.md). Examples:\n"
+      "at FPIR where some probes have no mate. With distractors alone, as MegaFace: each probe\n"
+      "looks for each other image of its person among them. With probes alone: Recall@K, the part\n"
+      "of them that have an image of their class among the K most similar other probes, as for\n"
+      "Stanford Online Products (docs/evaluate.md). Examples:\n"
       "  pfcctl identify --model m.safetensors --probes Probe --gallery Match --distractors Rest\n"
-      "  pfcctl identify --model m.safetensors --probes facescrub --distractors megaface");
+      "  pfcctl identify --model m.safetensors --probes facescrub --distractors megaface\n"
+      "  pfcctl identify --model m.safetensors --probes products");
   verb->callback([flags] {
     const json result = identify(*flags);
     std::fputs(flags->json ? (result.dump(2) + "\n").c_str() : identification_text(result).c_str(),

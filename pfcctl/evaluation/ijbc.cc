@@ -15,10 +15,12 @@
 #include "data/images/image_file.h"
 #include "model/evaluation/identification.h"
 #include "model/evaluation/template_pooling.h"
+#include "pfcctl/data/landmarks.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/writing.h"
-#include "pfcctl/evaluation/embed_dataset.h"
+#include "pfcctl/evaluation/damages.h"
 #include "pfcctl/evaluation/ijb_files.h"
+#include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/evaluation/roc_picture.h"
 #include "pfcctl/verbs.h"
 
@@ -45,14 +47,9 @@ ReadImage read_aligned(const IjbLists& lists, const path& crops, const EmbedOpti
     thread_local std::vector<std::byte> encoded;
     thread_local std::vector<std::uint8_t> rgb;
     const IjbFace& face = lists.faces[static_cast<std::size_t>(i)];
-    if (std::ranges::all_of(face.landmarks, [&](const Point& p) {
-          return p.x == face.landmarks[0].x && p.y == face.landmarks[0].y;
-        })) {
-      throw DamagedImage("all its landmarks are one point");
-    }
+    const Similarity placed = place_face(face.landmarks, options.height);
     const ImageSize size = decoder.decode_whole(read_image_file(crops / face.image, encoded), rgb);
-    warp(rgb, size, estimate_similarity(face.landmarks, template_landmarks(options.height)),
-         {options.height, options.width}, out);
+    warp(rgb, size, placed, {options.height, options.width}, out);
   };
 }
 
@@ -99,14 +96,9 @@ Roc compare_pairs(const Templates& templates, const IjbLists& lists, std::int64_
   return roc_of(std::move(scored));
 }
 
-struct SubjectRows {
-  std::vector<double> rows;
-  std::vector<std::int64_t> subject;
-};
-
-SubjectRows rows_of(const Templates& templates, const std::vector<IjbSubject>& list,
-                    std::int64_t d) {
-  SubjectRows rows;
+LabelledRows rows_of(const Templates& templates, const std::vector<IjbSubject>& list,
+                     std::int64_t d) {
+  LabelledRows rows{d};
   for (const IjbSubject& each : list) {
     const auto row = row_of(templates, each.template_id, d);
     rows.rows.insert(rows.rows.end(), row.begin(), row.end());
@@ -119,14 +111,12 @@ SubjectRows rows_of(const Templates& templates, const std::vector<IjbSubject>& l
 /// divided by all probes; TPIRs are averaged.
 json identify_templates(const Templates& templates, const IjbLists& lists, std::int64_t d,
                         int threads) {
-  const SubjectRows probes = rows_of(templates, lists.probes, d);
+  const LabelledRows probes = rows_of(templates, lists.probes, d);
   std::array<double, 3> hits{};
   std::array<double, kFpirs.size()> tpirs{};
   constexpr std::array<std::int64_t, 3> kRanks = {1, 5, 10};
   for (const auto& list : lists.galleries) {
-    const SubjectRows gallery = rows_of(templates, list, d);
-    const auto found =
-        search({probes.rows, probes.subject, d}, {gallery.rows, gallery.subject, d}, threads);
+    const auto found = search(probes, rows_of(templates, list, d), threads);
     for (std::size_t i = 0; i < kRanks.size(); ++i) {
       hits[i] += static_cast<double>(std::ranges::count_if(
           found, [&](const Search& s) { return s.mated && s.rank <= kRanks[i]; }));

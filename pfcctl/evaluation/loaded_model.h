@@ -11,7 +11,7 @@
 #include "common/config/config.h"
 #include "kernels/ops.h"
 #include "kernels/owned_tensor.h"
-#include "model/evaluation/embed_images.h"
+#include "model/evaluation/evaluation_sets.h"
 #include "model/networks/backbone.h"
 #include "pfcctl/data/progress.h"
 
@@ -36,6 +36,10 @@ class LoadedModel {
   explicit LoadedModel(const ModelFlags& flags);
 
   [[nodiscard]] EmbedOptions options(bool flip) const;
+  /// Decodes images of the data set, and borrows it.
+  [[nodiscard]] ReadImage reader_of(const Dataset& dataset) const {
+    return read_images_of(dataset, {options_.height, options_.width});
+  }
   [[nodiscard]] EmbedBatch embed() const { return embed_with(*ops_, *backbone_, images_); }
 
  private:

@@ -2,10 +2,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "model/evaluation/evaluation.h"
+#include "pfcctl/evaluation/groups.h"
 #include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/evaluation/roc_picture.h"
 #include "pfcctl/verbs.h"
@@ -26,14 +29,34 @@ using std::filesystem::path;
 struct VerifyFlags {
   std::vector<path> models, bins;
   ModelFlags compute;
-  path roc;
+  path groups, roc;
   bool json = false;
 };
 
 struct Verified {
   path model;
-  VerificationResult result;
+  std::vector<VerificationResult> sets;  ///< or groups of one set
 };
+
+struct Average {
+  std::int64_t pairs = 0;
+  double accuracy = 0, deviation = 0;
+};
+
+/// Mean accuracy, and the sample standard deviation, as the publications on RFW print them.
+/// REQUIRES: two sets or more.
+Average average_of(const std::vector<VerificationResult>& sets) {
+  const auto n = static_cast<double>(sets.size());
+  Average average;
+  for (const VerificationResult& r : sets) {
+    average.pairs += r.pairs;
+    average.accuracy += r.accuracy / n;
+  }
+  double squares = 0;
+  for (const VerificationResult& r : sets) squares += std::pow(r.accuracy - average.accuracy, 2);
+  average.deviation = std::sqrt(squares / (n - 1));
+  return average;
+}
 
 /// A folder stands for those sets of the panel that it holds.
 std::vector<path> bins_of(const std::vector<path>& given) {
@@ -65,13 +88,27 @@ VerificationResult verify_on(const LoadedModel& model, const VerificationSet& se
 std::vector<Verified> verify_all(const VerifyFlags& flags) {
   const auto comm = make_host_comm({}, nullptr);
   const std::vector<path> bins = bins_of(flags.bins);
+  std::optional<std::vector<VerificationSet>> groups;
+  if (!flags.groups.empty()) {
+    if (bins.size() != 1) {
+      throw InputError(fmt::format("--groups {}: found {} verification sets, expected one --bin",
+                                   flags.groups.string(), bins.size()));
+    }
+    groups = split_by_group(read_verification_bin(bins[0]), flags.groups);
+  }
   std::vector<Verified> all;
   for (const path& file : flags.models) {
     ModelFlags compute = flags.compute;
     compute.model = file;
     const LoadedModel model(compute);
-    for (const path& bin : bins) {
-      all.push_back({file, verify_on(model, read_verification_bin(bin), *comm)});
+    all.push_back({file, {}});
+    const auto run = [&](const VerificationSet& set) {
+      all.back().sets.push_back(verify_on(model, set, *comm));
+    };
+    if (groups) {
+      std::ranges::for_each(*groups, run);
+    } else {
+      for (const path& bin : bins) run(read_verification_bin(bin));
     }
   }
   return all;
@@ -81,22 +118,34 @@ std::vector<Verified> verify_all(const VerifyFlags& flags) {
 bool resolves(const Roc& roc, double far) { return far * static_cast<double>(roc.impostors) >= 1; }
 
 std::string table_of(const std::vector<Verified>& all) {
-  std::size_t width = 5;
-  for (const Verified& v : all) width = std::max(width, v.model.string().size());
-  std::string text = fmt::format("{:{}}  {:12} {:>6}  {:18}  {:>9}", "model", width, "set", "pairs",
-                                 "accuracy", "threshold");
+  std::size_t width = 5, name = 12;
+  for (const auto& [model, sets] : all) {
+    width = std::max(width, model.string().size());
+    for (const VerificationResult& r : sets) name = std::max(name, r.name.size());
+  }
+  std::string text = fmt::format("{:{}}  {:{}} {:>6}  {:18}  {:>9}", "model", width, "set", name,
+                                 "pairs", "accuracy", "threshold");
   for (const double far : kFars) text += fmt::format("  {:>9}", fmt::format("TAR@{:.0e}", far));
   text += fmt::format("  {:>7}  {:>7}\n", "EER", "minDCF");
   bool marked = false;
-  for (const auto& [model, r] : all) {
-    text += fmt::format("{:{}}  {:12} {:6}  {:.5f} +- {:.5f}  {:9.3f}", model.string(), width,
-                        r.name, r.pairs, r.accuracy, r.deviation, r.threshold);
-    for (const TarAtFar& t : r.tars) {
-      const bool mark = !resolves(r.roc, t.far);
-      marked |= mark;
-      text += fmt::format("  {:.5f}{} ", t.tar, mark ? "*" : " ");
+  const auto begin_line = [&](const path& model, const std::string& set, const auto& r) {
+    text += fmt::format("{:{}}  {:{}} {:6}  {:.5f} +- {:.5f}", model.string(), width, set, name,
+                        r.pairs, r.accuracy, r.deviation);
+  };
+  for (const auto& [model, sets] : all) {
+    for (const VerificationResult& r : sets) {
+      begin_line(model, r.name, r);
+      text += fmt::format("  {:9.3f}", r.threshold);
+      for (const TarAtFar& t : r.tars) {
+        const bool mark = !resolves(r.roc, t.far);
+        marked |= mark;
+        text += fmt::format("  {:.5f}{} ", t.tar, mark ? "*" : " ");
+      }
+      text += fmt::format("  {:.5f}  {:.5f}\n", equal_error_rate(r.roc), min_detection_cost(r.roc));
     }
-    text += fmt::format("  {:.5f}  {:.5f}\n", equal_error_rate(r.roc), min_detection_cost(r.roc));
+    if (sets.size() < 2) continue;
+    begin_line(model, "average", average_of(sets));
+    text += "\n";
   }
   text += "threshold: on the squared distance d of unit embeddings, whose cosine is 1 - d / 2\n";
   if (marked) text += "*: the set has too few impostor pairs for one false accept at this FAR\n";
@@ -105,33 +154,41 @@ std::string table_of(const std::vector<Verified>& all) {
 
 json json_of(const std::vector<Verified>& all) {
   json list = json::array();
-  for (const auto& [model, r] : all) {
-    json tars = json::array();
-    for (const TarAtFar& t : r.tars) {
-      tars.push_back({{"far", t.far},
-                      {"tar", t.tar},
-                      {"deviation", t.deviation},
-                      {"measured_far", t.measured},
-                      {"resolved", resolves(r.roc, t.far)}});
-    }
+  const auto begin_object = [&](const path& model, const std::string& set, const auto& r) {
     list.push_back({{"model", model.string()},
-                    {"set", r.name},
+                    {"set", set},
                     {"pairs", r.pairs},
                     {"accuracy", r.accuracy},
-                    {"deviation", r.deviation},
-                    {"threshold", r.threshold},
-                    {"tar_at_far", tars},
-                    {"eer", equal_error_rate(r.roc)},
-                    {"min_dcf", min_detection_cost(r.roc)},
-                    {"embedding_norm", r.embedding_norm},
-                    {"seconds", r.seconds}});
+                    {"deviation", r.deviation}});
+  };
+  for (const auto& [model, sets] : all) {
+    for (const VerificationResult& r : sets) {
+      json tars = json::array();
+      for (const TarAtFar& t : r.tars) {
+        tars.push_back({{"far", t.far},
+                        {"tar", t.tar},
+                        {"deviation", t.deviation},
+                        {"measured_far", t.measured},
+                        {"resolved", resolves(r.roc, t.far)}});
+      }
+      begin_object(model, r.name, r);
+      list.back().update({{"threshold", r.threshold},
+                          {"tar_at_far", tars},
+                          {"eer", equal_error_rate(r.roc)},
+                          {"min_dcf", min_detection_cost(r.roc)},
+                          {"embedding_norm", r.embedding_norm},
+                          {"seconds", r.seconds}});
+    }
+    if (sets.size() > 1) begin_object(model, "average", average_of(sets));
   }
   return list;
 }
 
 void write_picture(const path& file, const std::vector<Verified>& all) {
   std::vector<NamedRoc> curves;
-  for (const auto& [model, r] : all) curves.push_back({model.string() + ", " + r.name, r.roc});
+  for (const auto& [model, sets] : all) {
+    for (const auto& r : sets) curves.push_back({model.string() + ", " + r.name, r.roc});
+  }
   write_file_atomically(file, roc_picture(curves));
 }
 
@@ -147,10 +204,15 @@ void add_verify_verb(CLI::App& pfcctl) {
                    "calfw, cplfw and xqlfw that it holds")
       ->required();
   add_compute_options(*verb, flags->compute);
+  verb->add_option("--groups", flags->groups,
+                   "Text file whose line k names the group of pair k of the one set: each group is "
+                   "judged by itself");
   verb->add_option("--roc", flags->roc, "Draws all ROC curves into this SVG file");
   verb->add_flag("--json", flags->json, "For programs");
   verb->footer(
-      "Accuracy, threshold and TAR at FAR by LFW's protocol, as arcface_torch computes them\n"
+      "Accuracy, threshold and TAR at FAR by LFW's protocol, as arcface_torch computes them. "
+      "Several\n"
+      "sets or groups also get the mean and standard deviation of their accuracies\n"
       "(docs/evaluate.md). Examples:\n"
       "  pfcctl verify --model out/backbone.safetensors --bin lfw.bin cfp_fp.bin\n"
       "  pfcctl verify --model a.safetensors b.safetensors --bin /data/ms1m --roc roc.svg");

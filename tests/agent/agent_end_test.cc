@@ -1,4 +1,4 @@
-// How an agent leaves the job and ends its workers; the coordinator is in this process too.
+// How an agent ends with its workers. The coordinator runs in this process too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using testing::RunningAgent;
 using testing::RunningCoordinator;
 using testing::wait_until;
 
-TEST_F(AgentOfAHost, LetsTheCoordinatorStopTheJobWhenItLeaves) {
+TEST_F(AgentOfAHost, LetsTheCoordinatorStopTheJobWhenItsHostIsDrained) {
   workers_do("trap 'exit 0' TERM; echo started; while :; do sleep 0.01; done");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));
@@ -40,7 +40,7 @@ TEST_F(AgentOfAHost, LetsTheCoordinatorStopTheJobWhenItLeaves) {
   EXPECT_EQ(agent.problem(), "");
 }
 
-TEST_F(AgentOfAHost, EndsWithTheJobWhenItLeavesAndStartsNoWorkerOfTheNext) {
+TEST_F(AgentOfAHost, EndsWithTheJobWhenDrainedAndStartsNoWorkerOfTheNextJob) {
   workers_do("echo $4 >>\"${0%/*}/jobs\"; trap 'exit 0' TERM; while :; do sleep 0.01; done");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}}, testing::impatient(), 0, "");
   const auto stub = proto::CoordinatorService::NewStub(make_channel(coordinator.address()));
@@ -64,7 +64,7 @@ TEST_F(AgentOfAHost, EndsWithTheJobWhenItLeavesAndStartsNoWorkerOfTheNext) {
   EXPECT_EQ(coordinator.status().jobs_waiting(), 1);
 }
 
-/// It knows of the job then.
+/// Waits until the agent knows the job.
 void wait_for_answer_of(RunningCoordinator& coordinator, const std::string& host) {
   const auto stub = proto::CoordinatorService::NewStub(make_channel(coordinator.address()));
   grpc::ClientContext context;
@@ -78,7 +78,7 @@ void wait_for_answer_of(RunningCoordinator& coordinator, const std::string& host
               HasSubstr("does not allow faults"));
 }
 
-TEST_F(AgentOfAHost, TellsTheCoordinatorThatItLeavesWhereNoWorkerRuns) {
+TEST_F(AgentOfAHost, ReportsADrainWithoutWorkersToTheCoordinator) {
   workers_do("while :; do sleep 0.01; done");
   RendezvousConfig config = testing::impatient();
   config.elastic.spares = 1;
@@ -96,7 +96,7 @@ TEST_F(AgentOfAHost, TellsTheCoordinatorThatItLeavesWhereNoWorkerRuns) {
   EXPECT_THAT(coordinator.output(), HasSubstr("host b is leaving (SIGTERM), where no worker runs"));
 }
 
-TEST_F(AgentOfAHost, LeavesAtOnceWhereNoCoordinatorAnswers) {
+TEST_F(AgentOfAHost, EndsImmediatelyWhenDrainedWithoutACoordinator) {
   AgentOptions alone = options("127.0.0.1:1");
   alone.patience = 1h;
   RunningAgent agent(alone);
@@ -105,7 +105,7 @@ TEST_F(AgentOfAHost, LeavesAtOnceWhereNoCoordinatorAnswers) {
 }
 
 TEST_F(AgentOfAHost, EndsItsWorkersWhenTheGracePeriodIsOver) {
-  // A coordinator that leaves its workers more time than this host has.
+  // A coordinator that gives its workers more time than this host has.
   workers_do("trap '' TERM; while :; do sleep 0.01; done");
   RendezvousConfig patient = testing::impatient();
   patient.terminate = 1h;
@@ -135,7 +135,7 @@ TEST_F(AgentOfAHost, KillsAWorkerThatIgnoresSigtermAndItsChildren) {
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
   coordinator.shut_down();
   EXPECT_EQ(agent.problem(), "");
-  // Killed at once; its new parent (init) may take a moment to collect it.
+  // Killed immediately; its new parent (init) may take a moment to reap it.
   wait_until([&] {
     std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
     std::string pid, name, state;
@@ -143,7 +143,7 @@ TEST_F(AgentOfAHost, KillsAWorkerThatIgnoresSigtermAndItsChildren) {
   });
 }
 
-TEST_F(AgentOfAHost, KillsItsWorkersAtOnceOnASecondSignal) {
+TEST_F(AgentOfAHost, KillsItsWorkersImmediatelyOnASecondSignal) {
   workers_do("trap '' TERM; echo > " + (folder / "started").string() + "; sleep 1000");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   AgentOptions patient = options(coordinator.address());

@@ -1,4 +1,4 @@
-// An agent in this process; its workers are small shell scripts.
+// An agent in this process. Its workers are small shell scripts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace pfc::testing {
 
-/// An agent on a thread with a loop of its own.
+/// An agent on a thread with its own loop.
 class RunningAgent {
  public:
   explicit RunningAgent(const AgentOptions& options)
@@ -38,13 +38,13 @@ class RunningAgent {
           runs_on(nullptr, nullptr);
           problem_.set_value(problem);
         }) {}
-  /// Ends it: a coordinator that shuts down while the link is broken has not told it to.
+  /// Ends the agent, because a coordinator that shuts down over a broken link could not.
   ~RunningAgent() {
     end_twice();
     thread_.join();
   }
 
-  /// As two signals do.
+  /// Acts as two signals do.
   void end_twice() {
     post([](Agent& agent) {
       agent.end({});
@@ -52,12 +52,12 @@ class RunningAgent {
     });
   }
 
-  /// As one signal does.
+  /// Acts as one signal does.
   void leave() {
     post([](Agent& agent) { agent.leave("SIGTERM"); });
   }
 
-  /// Waits for its end.
+  /// Waits for the agent's end.
   std::string problem() { return problem_.get_future().get(); }
 
  private:
@@ -68,7 +68,7 @@ class RunningAgent {
     made_ = true;
     changed_.notify_all();
   }
-  /// Waits for the agent to be there; does nothing once it has ended.
+  /// Waits until the agent exists. Does nothing once it has ended.
   void post(const std::function<void(Agent&)>& work) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return made_; });
@@ -77,8 +77,8 @@ class RunningAgent {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool made_ = false;                        // guarded by mutex_, as are the following
-  boost::asio::io_context* loop_ = nullptr;  // null: it has ended
+  bool made_ = false;                        // guarded by mutex_, like the members below
+  boost::asio::io_context* loop_ = nullptr;  // null: ended
   Agent* agent_ = nullptr;
   std::promise<std::string> problem_;
   std::thread thread_;
@@ -95,7 +95,7 @@ class AgentOfAHost : public ::testing::Test {
             .grace = std::chrono::milliseconds{100}};
   }
 
-  /// Workers will run this script.
+  /// Makes the workers run this script.
   void workers_do(const std::string& script) {
     std::ofstream(folder / "pfc-worker") << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(folder / "pfc-worker", std::filesystem::perms::owner_all);

@@ -1,4 +1,4 @@
-// How an agent starts workers, and what it reports of them; the coordinator is in this process too.
+// How an agent starts workers and reports on them. The coordinator runs in this process too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST_F(AgentOfAHost, StartsEachWorkerOnCoresOfItsOwn) {
   }
 }
 
-TEST_F(AgentOfAHost, LetsThreadsThatWaitSleepSoonUnlessTheEnvironmentSaysOtherwise) {
+TEST_F(AgentOfAHost, LetsWaitingThreadsSleepSoonUnlessTheEnvironmentSaysOtherwise) {
   workers_do("echo spin=$GOMP_SPINCOUNT policy=$OMP_WAIT_POLICY; exit 3");
   const auto started_with = [&](const char* spin_count, const char* policy) {
     for (const auto& [name, value] :
@@ -92,7 +92,7 @@ TEST_F(AgentOfAHost, NumbersRanksInTheOrderOfTheHosts) {
   EXPECT_THAT(coordinator.output(), HasSubstr("waiting for"));
 }
 
-TEST_F(AgentOfAHost, HandsItsWorkersACredentialThatIsInNoArgumentAndNoVariable) {
+TEST_F(AgentOfAHost, PassesTheCredentialToWorkersNotByArgumentOrVariable) {
   workers_do(
       "read -r first; echo $first of $(tr -d '\\0' < /proc/$$/environ | grep -c PRIVATE) of $*; "
       "exit 3");
@@ -151,7 +151,7 @@ TEST_F(AgentOfAHost, NamesTheProgramThatIsMissing) {
   coordinator.shut_down();
 }
 
-TEST_F(AgentOfAHost, ReportsTheLastLineThatAWorkerWrote) {
+TEST_F(AgentOfAHost, ReportsTheLastLineOfAWorkersStderr) {
   workers_do("echo fine; echo 'cannot allocate 4 GiB' >&2; kill -ABRT $$");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));

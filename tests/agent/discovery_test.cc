@@ -26,7 +26,7 @@ std::string hash_of(const std::string& token) {
   return sha256_hex(std::as_bytes(std::span(token)));
 }
 
-/// Sends the datagrams to this machine's port, again and again. Others may listen there too.
+/// Sends the datagrams to this machine's port repeatedly. Others may listen there too.
 class Voice {
  public:
   explicit Voice(std::vector<std::string> datagrams) : datagrams_(std::move(datagrams)) {
@@ -49,7 +49,7 @@ class Voice {
         sendto(socket_fd, each.data(), each.size(), 0, reinterpret_cast<const sockaddr*>(&to),
                sizeof(to));
       }
-      std::this_thread::sleep_for(5ms);  // sends again until the test ends
+      std::this_thread::sleep_for(5ms);  // sends until the test ends
     }
     close(socket_fd);
   }
@@ -69,7 +69,7 @@ TEST(Discover, FindsTheCoordinatorThatKnowsTheToken) {
                 .token = kToken, .address = kBeacon.address, .fingerprint = kBeacon.fingerprint}));
 }
 
-TEST(Discover, TellsThatItWaitsAndEndsWithItsLimit) {
+TEST(Discover, ReportsThatItWaitsAndEndsAtItsTimeout) {
   const Voice voice({sign_beacon(kBeacon, hash_of("another"))});
   std::vector<std::string> told;
   try {

@@ -40,7 +40,7 @@ TEST_F(ScheduledHostName, IsThePodsOfAnIndexedJob) {
 TEST_F(ScheduledHostName, IsTheHostsOwnWithoutAScheduler) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
-  setenv("PFC_KUBERNETES_JOB", "agents", 1);  // a pod of another kind
+  setenv("PFC_KUBERNETES_JOB", "agents", 1);  // another kind of pod
   EXPECT_EQ(scheduled_host_name(), name.data());
 }
 

@@ -1,4 +1,4 @@
-// An agent's join file and coordinators that follow one another.
+// An agent's join file and several coordinators in sequence.
 #include "agent/join_options.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +29,7 @@ class AJoinFile : public ::testing::Test {
     std::filesystem::permissions(folder / "new", std::filesystem::perms::owner_read);
     std::filesystem::rename(folder / "new", folder / "join");
   }
-  /// What an agent learns from it.
+  /// Returns the options that joining sets.
   AgentOptions joins(std::chrono::milliseconds patience) const {
     CLI::App app;
     AgentOptions options{.host = "a", .patience = patience};
@@ -41,7 +41,7 @@ class AJoinFile : public ::testing::Test {
     return options;
   }
 
-  /// The agent makes its key after it has read a join string and before it connects.
+  /// The agent makes its key between reading a join string and connecting.
   [[nodiscard]] bool has_made_a_key() const {
     std::error_code none;
     for (const auto& file : std::filesystem::directory_iterator(folder / "agent", none)) {
@@ -55,11 +55,11 @@ class AJoinFile : public ::testing::Test {
   testing::RunningCoordinator coordinator{
       {{.name = "a", .slots = 1}}, testing::impatient(), 0, "0123456789abcdef", &gate};
   const std::string current = gate.make_join_string(coordinator.address());
-  /// Of a coordinator with another authority, which had the same address.
+  /// A join string of a coordinator with another authority at the same address.
   const std::string outdated = current.substr(0, current.find('#') + 1) + std::string(64, '0');
 };
 
-TEST_F(AJoinFile, IsReadAgainWhereItIsOfTheCoordinatorBefore) {
+TEST_F(AJoinFile, IsReadAgainIfLeftByAnEarlierCoordinator) {
   holds(outdated);
   auto joining = std::async(std::launch::async, [&] { return joins(2min); });
   testing::wait_until([&] { return has_made_a_key(); });  // it has read the outdated file
@@ -70,7 +70,7 @@ TEST_F(AJoinFile, IsReadAgainWhereItIsOfTheCoordinatorBefore) {
   EXPECT_TRUE(joined.credential.secure());
 }
 
-TEST_F(AJoinFile, IsRefusedWhereItStaysTheSame) {
+TEST_F(AJoinFile, IsRefusedIfItDoesNotChange) {
   holds(outdated);
   EXPECT_THAT(message_of<InputError>([&] { joins(2s); }), HasSubstr("shows another certificate"));
 }

@@ -21,7 +21,7 @@ proto::AgentMessage line(const std::string& text) {
   return message;
 }
 
-TEST(Outbox, GivesEveryMessageOnceAndInOrder) {
+TEST(Outbox, ReturnsEveryMessageOnceAndInOrder) {
   Outbox outbox;
   outbox.add_event(started(0));
   outbox.add_output(line("hello"));
@@ -43,7 +43,7 @@ TEST(Outbox, KeepsTheEventsOfTheLastProcessInEachSlot) {
   EXPECT_EQ(outbox.events()[0].started().slot(), 1);
 }
 
-TEST(Outbox, KeepsNothingOfTheJobBefore) {
+TEST(Outbox, DropsMessagesOfThePreviousJob) {
   Outbox outbox;
   outbox.add_event(started(0));
   outbox.add_output(line("hello"));
@@ -80,7 +80,7 @@ TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
   };
   for (const int slot : {0, 1, 1}) outbox.add_output(from(slot, true));
   outbox.add_output(from(1, false));
-  const auto messages = outbox.take();  // each is more than is kept
+  const auto messages = outbox.take();  // each exceeds the limit
   ASSERT_THAT(messages, SizeIs(3));
   EXPECT_EQ(messages[0].output().slot(), 0);
   EXPECT_EQ(messages[1].output().slot(), 1);
@@ -92,7 +92,7 @@ TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
   EXPECT_EQ(messages[2].job_id(), "job");
 }
 
-TEST(Outbox, KeepsAFewPiecesOfLogsAlsoForTheNextJob) {
+TEST(Outbox, KeepsAFewPiecesOfLogsAcrossJobs) {
   Outbox outbox;
   proto::AgentMessage piece;
   piece.mutable_log_chunk()->set_text(std::string(std::size_t{1} << 20, 'x'));

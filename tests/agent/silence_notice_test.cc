@@ -7,19 +7,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(SilenceNotice, SaysWhyOnceInEachTimeWithoutAConnection) {
+TEST(SilenceNotice, ReportsTheReasonOncePerOutage) {
   SilenceNotice notice("10.0.0.1:7450");
   EXPECT_EQ(notice.attempt_failed(100ms, 60s, "refused"), std::nullopt);
   EXPECT_EQ(notice.attempt_failed(3s, 60s, "refused"),
             "coordinator 10.0.0.1:7450 cannot be reached (refused); trying for 57 s more");
   EXPECT_EQ(notice.attempt_failed(5s, 60s, "refused"), std::nullopt);
   EXPECT_EQ(notice.attempt_failed(200ms, 60s, "no route"),
-            std::nullopt);  // it was connected meanwhile
+            std::nullopt);  // it was connected in between
   EXPECT_EQ(notice.attempt_failed(4s, 60s, "no route"),
             "coordinator 10.0.0.1:7450 cannot be reached (no route); trying for 56 s more");
 }
 
-TEST(SilenceNotice, OfAnAgentThatStaysSaysWhenItsWorkersEnd) {
+TEST(SilenceNotice, SaysWhenWorkersEndIfTheAgentStays) {
   SilenceNotice notice("10.0.0.1:7450", true);
   EXPECT_EQ(*notice.attempt_failed(3s, 60s, "no route"),
             "coordinator 10.0.0.1:7450 cannot be reached (no route); trying on; workers here write "
@@ -27,7 +27,7 @@ TEST(SilenceNotice, OfAnAgentThatStaysSaysWhenItsWorkersEnd) {
   EXPECT_FALSE(notice.attempt_failed(1h, 60s, "no route"));
 }
 
-TEST(SilenceNotice, SaysEachReasonWhyTheAgentIsRefusedOnce) {
+TEST(SilenceNotice, ReportsEachRefusalReasonOnce) {
   SilenceNotice notice("10.0.0.1:7450", true);
   EXPECT_EQ(*notice.attempt_failed(0s, 60s, "unknown host", true),
             "coordinator 10.0.0.1:7450 refuses this agent (unknown host); trying again");

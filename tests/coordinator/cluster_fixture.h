@@ -1,4 +1,4 @@
-// The programs pfc-coordinator and pfc-agent with a fake worker, in a folder of their own.
+// The programs pfc-coordinator and pfc-agent with a fake worker, in a separate folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class Cluster : public ::testing::Test {
     ProcessExit exit;
     std::string out, err;
 
-    /// All lines, where a sanitizer has found something.
+    /// Returns all lines if a sanitizer has reported something.
     [[nodiscard]] std::string last_line() const {
       if (err.find("SUMMARY: ") != std::string::npos) return err;
       const std::string text = err.substr(0, err.find_last_not_of('\n') + 1);
@@ -38,7 +38,7 @@ class Cluster : public ::testing::Test {
 
   Cluster() { std::ofstream(folder / "job.json") << R"({"network": "r18", "rec": "somewhere"})"; }
 
-  /// A running coordinator, its output in files.
+  /// Starts a coordinator whose output goes to files.
   std::unique_ptr<ChildProcess> starts(const std::string& fate,
                                        const std::vector<std::string>& more = {}) {
     std::string command =
@@ -74,7 +74,7 @@ class Cluster : public ::testing::Test {
 
   [[nodiscard]] std::string mark() const { return folder.path().string(); }
 
-  /// Living processes of this test, at any depth: all carry its mark.
+  /// Returns the living processes of this test, at any depth, by a mark in their environment.
   std::vector<std::string> processes_left() {
     std::vector<std::string> left;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -91,7 +91,7 @@ class Cluster : public ::testing::Test {
   TemporaryFolder folder;
   std::vector<std::string> hosts{"--hosts", "localhost:2"};
   std::string programs = CLUSTER_FOLDER;
-  /// As a terminal starts it, whatever has started this test.
+  /// Starts it as a terminal does, however this test was started.
   std::string launcher = "exec env --default-signal=HUP";
   std::string stdout_path = (folder / "out").string();
 };

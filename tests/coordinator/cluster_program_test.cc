@@ -1,5 +1,5 @@
 // The programs pfc-coordinator and pfc-agent with a fake worker: exit codes, the final line, and
-// that no process is left behind.
+// no process left behind.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST_F(Cluster, DividesTheCoresAmongTheSlots) {
   EXPECT_THAT(ran.out, HasSubstr("threads " + std::to_string(std::max(cores / 2, 1L)) + "\n"));
 }
 
-TEST_F(Cluster, WarnsWhereTheWorkersWouldHaveMoreThreadsThanCores) {
+TEST_F(Cluster, WarnsIfTheWorkersWouldHaveMoreThreadsThanCores) {
   const std::string threads = std::to_string(32 * usable_cores());
   launcher += " OMP_NUM_THREADS=" + threads;
   const Ran ran = runs("complete");
@@ -111,7 +111,7 @@ TEST_F(Cluster, ExitsWithTwoForBadInputThatAWorkerFinds) {
   EXPECT_THAT(ran.last_line(), HasSubstr("train.rec: no such file"));
 }
 
-TEST_F(Cluster, TellsWorkersHowLongACollectiveMayTake) {
+TEST_F(Cluster, PassesTheCollectiveTimeoutToWorkers) {
   EXPECT_THAT(runs("complete").out, HasSubstr("[rank 1] collective timeout 300\n"));
   EXPECT_THAT(runs("complete", {"--collective-timeout", "1.5min"}).out,
               HasSubstr("[rank 1] collective timeout 90\n"));
@@ -177,7 +177,7 @@ TEST_F(Cluster, LetsTheWorkersSaveTheirStateWhenTheCoordinatorIsKilled) {
   while (!processes_left().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
   EXPECT_TRUE(fs::exists(folder / "saved-0"));
   EXPECT_TRUE(fs::exists(folder / "saved-1"));
-  // The kernel says it, or the connection, whichever is first.
+  // The message comes from the kernel or the connection, whichever is first.
   EXPECT_THAT(contents(folder / "err"),
               AnyOf(HasSubstr("pfc-agent: error: the coordinator was killed"),
                     ContainsRegex("pfc-agent: error: coordinator \\S+ has gone")));
@@ -199,7 +199,7 @@ TEST_F(Cluster, ExitsWith129OnSighup) {
   EXPECT_EQ(ends(*coordinator).exit.code, 129);
 }
 
-TEST_F(Cluster, GoesOnAfterSighupWhereItWasIgnoredAsNohupDoes) {
+TEST_F(Cluster, IgnoresSighupUnderNohup) {
   launcher = "exec nohup";
   const auto coordinator = starts("until_stop");
   wait_for_output("[rank 1] world size 2");
@@ -218,7 +218,7 @@ TEST_F(Cluster, ExitsWithThreeWithoutItsAgent) {
                                      HasSubstr("/bin/pfc-agent: cannot be started")));
 }
 
-TEST_F(Cluster, GoesOnWhenNobodyReadsStdout) {
+TEST_F(Cluster, ContinuesIfStdoutIsNotRead) {
   stdout_path = (folder / "pipe").string();
   ASSERT_EQ(mkfifo(stdout_path.c_str(), S_IRWXU), 0);
   const int reader = open(stdout_path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -232,7 +232,7 @@ TEST_F(Cluster, GoesOnWhenNobodyReadsStdout) {
   close(reader);
 }
 
-/// Connections that ask for nothing.
+/// Idle connections.
 std::vector<int> idle_connections(int count, const std::string& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -247,7 +247,7 @@ std::vector<int> idle_connections(int count, const std::string& address) {
   return sockets;
 }
 
-TEST_F(Cluster, AnswersCallsWhileIdleConnectionsTakeAllTheDescriptorsThatTheyMay) {
+TEST_F(Cluster, AnswersCallsDespiteManyIdleConnections) {
   launcher = "ulimit -n 48; exec";
   const auto coordinator = starts("until_stop");
   wait_for_output("[rank 1] world size 2");
@@ -269,7 +269,7 @@ TEST_F(Cluster, AnswersCallsWhileIdleConnectionsTakeAllTheDescriptorsThatTheyMay
   EXPECT_EQ(ends(*coordinator).exit.code, 143);
 }
 
-TEST_F(Cluster, NamesALimitOfOpenFilesThatIsTooLowAtOnce) {
+TEST_F(Cluster, RejectsATooLowLimitOfOpenFilesAtTheStart) {
   launcher = "ulimit -n 20; exec";
   const Ran ran = runs("complete");
   EXPECT_EQ(ran.exit.code, 2);
@@ -287,18 +287,18 @@ TEST_F(Cluster, RunsWithTheFewestOpenFilesThatItAccepts) {
   EXPECT_EQ(ran.exit.code, 0) << ran.err;
 }
 
-TEST_F(Cluster, EndsWithALineWhateverTheLimitOfProcesses) {
+TEST_F(Cluster, EndsWithAMessageUnderAnyLimitOfProcesses) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become a user without other processes";
   fs::permissions(folder.path(), fs::perms::all);
   for (const int limit : {2, 6, 16, 22, 28, 34}) {
-    // LeakSanitizer would need a process of its own.
+    // LeakSanitizer would need another process.
     launcher = "exec env ASAN_OPTIONS=detect_leaks=0 prlimit --nproc=" + std::to_string(limit) +
                " setpriv --reuid=" + std::to_string(61'000 + limit) +
                " --regid=65534 --clear-groups";
     const Ran ran = runs("complete", {"--start-timeout", "2s"});
     EXPECT_EQ(ran.exit.signal, 0) << limit << ": " << ran.err;
     EXPECT_THAT(ran.err, Not(HasSubstr("terminate called"))) << limit;
-    // An agent that cannot start its threads may still say so when the coordinator has ended.
+    // An agent that cannot start its threads may report it after the coordinator has ended.
     const std::size_t last = ran.err.rfind("pfc-coordinator: ");
     ASSERT_NE(last, std::string::npos) << limit << ": " << ran.err;
     EXPECT_THAT(ran.err.substr(last),
@@ -327,7 +327,7 @@ TEST_F(Cluster, AgentAlsoTakesVersionAndExitsWithTwoForAnUnknownOption) {
   EXPECT_THAT(contents(folder / "out"), HasSubstr("pfc-agent: error: unknown option --bogus"));
 }
 
-TEST_F(Cluster, WarnsOfKeysThatAreIgnored) {
+TEST_F(Cluster, WarnsOfIgnoredKeys) {
   EXPECT_THAT(runs("complete", {"--set", "using_wandb=true"}).err,
               HasSubstr("pfc-coordinator: warning: " + (folder / "job.json").string() +
                         ": using_wandb is ignored: metrics go to metrics.jsonl"));

@@ -1,4 +1,4 @@
-// Jobs of the real programs that go on after a failure, or do not.
+// Jobs of the real programs that continue after a failure, or do not.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-TEST_F(Cluster, GoesOnAfterAWorkerWasKilledWhenRestartsAreLeft) {
+TEST_F(Cluster, ContinuesAfterAKilledWorkerIfRestartsAreLeft) {
   const Ran ran = runs("killed_once:1", {"--max-restarts", "1"});
   EXPECT_EQ(ran.exit, ProcessExit{}) << ran.err;
   EXPECT_EQ(ran.last_line(), "pfc-coordinator: job completed");
@@ -38,7 +38,7 @@ TEST_F(Cluster, FailsWithTheLastCauseWhenAllRestartsAreSpent) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST_F(Cluster, RefusesASecondAgentOnItsOwnHostAndGoesOn) {
+TEST_F(Cluster, RefusesASecondAgentOnItsOwnHostAndContinues) {
   const auto coordinator = starts("until_stop");
   wait_for_output("world size 2");
   const std::string address = find_coordinator(folder / "state", "").address;

@@ -1,9 +1,9 @@
-// A worker that trains nothing: it joins, exchanges keys with its peers, reports progress, and ends
-// as the environment's FAKE_WORKER says: "complete", "until_stop", "saves" (until SIGTERM, and then
-// needs a moment to write a file), "has_child" (a process that outlives it, until the stop),
-// "all_fail", or "WHAT:RANK" for what happens to that one rank,
-// while the others lose their peer. "killed_once:RANK" happens in the first generation alone. The
-// "notes" of a job, where it has some, say it instead.
+// A worker that does not train: it joins, exchanges keys with its peers, reports progress, and
+// ends as the environment variable FAKE_WORKER says: "complete", "until_stop", "saves" (until
+// SIGTERM, and then needs a moment to write a file), "has_child" (a process that outlives it,
+// until the stop), "all_fail", or "WHAT:RANK" for one rank, while the others lose their peer.
+// "killed_once:RANK" applies only to the first generation. The "notes" of a job, if any, override
+// it.
 #include <signal.h>
 #include <unistd.h>
 
@@ -40,13 +40,13 @@ Fate read_fate() {
   return parse_fate(text == nullptr ? "complete" : text);
 }
 
-/// Of this job.
+/// Returns the fate for this job.
 Fate fate_of(const std::string& job_json, const Fate& otherwise) {
   const std::string notes = nlohmann::json::parse(job_json).value("notes", "");
   return notes.empty() ? otherwise : parse_fate(notes);
 }
 
-/// What a collective does: every rank meets every other in each step.
+/// Acts like a collective: in each step every rank waits for every other.
 void meet(CoordinatorClient& client, const pfc::Membership& self, int step) {
   const auto key = [&](int rank) {
     return "step/" + std::to_string(step) + "/" + std::to_string(rank);
@@ -69,7 +69,7 @@ int suffer(CoordinatorClient& client, const std::string& what) {
     client.finish(CoordinatorClient::Outcome::kBadInput, "train.rec: no such file");
     return 2;
   }
-  if (what == "floods") {  // more than anybody keeps
+  if (what == "floods") {  // more than is buffered
     const std::string line(999, 'x');
     for (int i = 0; i < 16'000; ++i) std::cout << line << '\n';
     std::cout << std::flush;
@@ -81,7 +81,7 @@ int suffer(CoordinatorClient& client, const std::string& what) {
     std::cout << "ignores stops" << std::endl;
     while (true) std::this_thread::sleep_for(1h);
   }
-  return 0;  // "leaves": without a word
+  return 0;  // "leaves": without a report
 }
 
 std::atomic<bool> g_terminated{false};
@@ -104,7 +104,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& g
     progress.starting = true;
     progress.phase = "opening /data";
     client.report(progress);
-    while (true) std::this_thread::sleep_for(1h);  // its heartbeats go on
+    while (true) std::this_thread::sleep_for(1h);  // its heartbeats continue
   }
   if (fate.what == "has_child" && std::system("sleep 1000 &") != 0) return 1;
   const bool endless = fate.what == "until_stop" || fate.what == "has_child" ||
@@ -130,7 +130,7 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& g
     progress.device = "cpu";
     progress.phases = {{.phase = "forward", .seconds = 0.01}};
     client.report(progress);
-    if (endless) std::this_thread::sleep_for(20ms);  // the time of a step
+    if (endless) std::this_thread::sleep_for(20ms);  // duration of a step
   }
   client.finish(CoordinatorClient::Outcome::kCompleted, "");
   return 0;
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
       .grace = std::chrono::milliseconds(static_cast<std::int64_t>(std::stod(argv[16]) * 1000)),
       .gives_up = [] { return g_terminated.load(); }};
   const Fate fate = read_fate();
-  // These tests have one host, so that slots and ranks are the same.
+  // These tests have one host, so slot and rank are equal.
   if (fate.what == "never_joins" && options.slot == fate.rank) pause();
   const auto client = pfc::connect_to_coordinator(options);
   bool join_again = true;

@@ -1,9 +1,7 @@
-// What many workers cost the coordinator: their joins, their roll call, their heartbeats, and their
-// reports while they train, without and with a
-// reader of the page at /; and a page of metrics.
-// The coordinator is a process of
-// its own, whose processor time is measured; all workers are in one other process, each with a
-// connection of its own.
+// Measures the coordinator's cost of many workers: joins, roll call, heartbeats, reports during
+// training (with and without a reader of the page at /), and a page of metrics. The coordinator
+// runs in a separate process, whose CPU time is measured. All workers run in one other process,
+// each with its own connection.
 //
 //   join_benchmark [tls] [WORKERS]...
 #include <grpcpp/client_context.h>
@@ -48,7 +46,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::kJob;
 
-constexpr int kSlots = 8;  // workers of a host
+constexpr int kSlots = 8;  // workers per host
 constexpr auto kHeartbeats = 10s;
 constexpr auto kReports = 15s;
 
@@ -57,8 +55,8 @@ struct Ports {
   int http = 0;
 };
 
-/// The coordinator's process. It answers each '?' on `in` with the processor seconds it has used,
-/// and each 'm' with the size of its metrics.
+/// The coordinator's process. Replies to each '?' on `in` with the CPU seconds it has used, and to
+/// each 'm' with the size of its metrics.
 [[noreturn]] void serve(int hosts, int in, int out, const std::filesystem::path& state_dir) {
   std::vector<HostSpec> specs;
   for (int i = 0; i < hosts; ++i)
@@ -100,7 +98,7 @@ struct Ports {
   _exit(0);
 }
 
-/// Waits until something has happened to every worker.
+/// Waits until an event has happened to every worker.
 class Countdown {
  public:
   explicit Countdown(int count) : left_(count) {}
@@ -119,7 +117,7 @@ class Countdown {
   int left_;
 };
 
-/// A call that is answered some time later.
+/// A call that is answered later.
 template <typename Request, typename Reply>
 struct Call {
   grpc::ClientContext context;
@@ -180,7 +178,7 @@ class Worker final : public grpc::ClientBidiReactor<proto::WorkerMessage, proto:
   void beats() {
     if (!writing_.exchange(true)) StartWrite(&message_);
   }
-  /// What it tells of steps of 0.25 s, every `pause`.
+  /// Reports steps of 0.25 s, every `pause`.
   void reports(std::chrono::milliseconds pause) {
     if (writing_.exchange(true)) return;
     proto::Progress& told = *message_.mutable_progress();
@@ -252,7 +250,7 @@ class Worker final : public grpc::ClientBidiReactor<proto::WorkerMessage, proto:
   Countdown* ended_ = nullptr;
 };
 
-/// Somebody who has the page at / open: reads what comes, and counts it.
+/// A reader of the page at /: counts the bytes that it receives.
 class PageReader {
  public:
   explicit PageReader(int port) : socket_(io_) {
@@ -282,7 +280,7 @@ class PageReader {
   std::thread thread_;
 };
 
-/// What the agent and the workers of a host show; empty in plaintext.
+/// Credentials of the agent and the workers of a host; empty in plaintext.
 struct HostCredentials {
   Credential agent;
   Credential worker;
@@ -303,9 +301,8 @@ HostCredentials credentials_of(const std::string& host, const std::filesystem::p
           {.role = Role::kWorker, .host = host, .job = kJob, .agent = exchanged.issued.serial})};
 }
 
-/// `http_port`: 0 over TLS, where nobody looks at the page. `used`: processor seconds of the
-/// coordinator. `metrics`: lets it make its metrics, and tells
-/// their bytes.
+/// `http_port`: 0 over TLS, where the page is not read. `used`: CPU seconds of the coordinator.
+/// `metrics`: makes the coordinator generate its metrics, and returns their size.
 void measure(int workers, const std::string& address, int http_port,
              const std::filesystem::path& state_dir, const std::function<double()>& used,
              const std::function<std::size_t()>& metrics) {
@@ -396,7 +393,7 @@ void measure(int workers, const std::string& address, int http_port,
   ended.wait();
 }
 
-/// In a process of its own, so that the next one begins anew.
+/// Runs in a separate process, so that the next run starts fresh.
 void measure_in_processes(int workers, bool tls) {
   const TemporaryFolder folder;
   const std::filesystem::path state_dir = tls ? folder / "state" : std::filesystem::path();

@@ -29,7 +29,7 @@ class KeyValueStoreOfAGeneration : public ::testing::Test {
         });
   }
 
-  /// "a,b,(2)": the values, and the numbers of those that are missing.
+  /// "a,b,(2)": the values, and the numbers of the missing ones.
   static std::string text_of(const proto::GetValuesReply& reply) {
     std::string text;
     std::size_t begin = 0;
@@ -47,7 +47,7 @@ class KeyValueStoreOfAGeneration : public ::testing::Test {
   std::vector<std::string> answers;
 };
 
-TEST_F(KeyValueStoreOfAGeneration, AnswersAtOnceWhenTheValueIsSet) {
+TEST_F(KeyValueStoreOfAGeneration, AnswersImmediatelyIfTheValueIsSet) {
   values.set("id", "abc");
   asks("id", 0ms);
   EXPECT_THAT(answers, ElementsAre("id=abc"));
@@ -94,7 +94,7 @@ TEST_F(KeyValueStoreOfAGeneration, RefusesWaitingCallsWhenItIsCleared) {
   EXPECT_THAT(answers, ElementsAre("id=! going away"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, AnswersForAllOfThemWhenTheLastOneIsSet) {
+TEST_F(KeyValueStoreOfAGeneration, AnswersForAllKeysWhenTheLastOneIsSet) {
   values.set("here/1", "b");
   asks_for_all("here/", 3, 1s);
   asks_for_all("here/", 3, 1s);
@@ -110,13 +110,13 @@ TEST_F(KeyValueStoreOfAGeneration, AnswersForAllOfThemWhenTheLastOneIsSet) {
   EXPECT_THAT(answers, ElementsAre("a,b", "A,b,c", "A,b,c"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, AnswersAtOnceWhenAllAreSet) {
+TEST_F(KeyValueStoreOfAGeneration, AnswersImmediatelyIfAllKeysAreSet) {
   values.set("here/0", "a");
   asks_for_all("here/", 1, 0ms);
   EXPECT_THAT(answers, ElementsAre("a"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, SaysWhichOnesWereNotSetInTime) {
+TEST_F(KeyValueStoreOfAGeneration, NamesTheKeysThatWereNotSetInTime) {
   values.set("here/1", "b");
   asks_for_all("here/", 3, 1s);
   asks_for_all("here/", 3, 3s);
@@ -127,7 +127,7 @@ TEST_F(KeyValueStoreOfAGeneration, SaysWhichOnesWereNotSetInTime) {
   EXPECT_THAT(answers, ElementsAre("(0),b,(2)", "a,b,c"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, RefusesThoseWhoWaitForSeveralWhenItIsCleared) {
+TEST_F(KeyValueStoreOfAGeneration, RefusesCallsForSeveralKeysWhenItIsCleared) {
   asks_for_all("here/", 2, 1s);
   values.clear({.message = "over"});
   EXPECT_THAT(answers, ElementsAre("! over"));
@@ -181,7 +181,7 @@ TEST_F(KeyValueStoreOfAGeneration, ForgetsCallsWhoseCallerHasGone) {
   EXPECT_EQ(ended, 2);
 }
 
-TEST_F(KeyValueStoreOfAGeneration, LetsNobodyWaitLongerThanItsCaller) {
+TEST_F(KeyValueStoreOfAGeneration, EndsACallWhenItsCallerGivesUp) {
   const Patience patience(now + 1s);
   EXPECT_EQ(patience.until(now + 1h).deadline(), now + 1s);
   EXPECT_EQ(patience.until(now + 1ms).deadline(), now + 1ms);

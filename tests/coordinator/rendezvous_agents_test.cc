@@ -1,4 +1,4 @@
-// What a host gives to a job, and what its agent takes with it when it ends or is replaced.
+// What a host provides to a job, and what happens when its agent ends or is replaced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST_F(Rendezvous, StartsAJobForAnyDeviceOnAHostWithoutGpu) {
   EXPECT_EQ(does(), "start");
 }
 
-TEST_F(Rendezvous, FailsWhenAnAgentFallsSilent) {
+TEST_F(Rendezvous, FailsWhenAnAgentBecomesSilent) {
   trains_on_two_hosts();
   passes(30s);
   state.hosts[1].last_heard -= 30s;
@@ -70,7 +70,7 @@ TEST_F(Rendezvous, FailsWhenAnAgentFallsSilent) {
   EXPECT_THAT(verdict(state).message, HasSubstr("host b: its agent has been silent for 30 s"));
 }
 
-TEST_F(Rendezvous, WantsWorkersAnewWhenTheirAgentIsReplacedBeforeAllHaveJoined) {
+TEST_F(Rendezvous, RestartsWorkersIfTheirAgentIsReplacedBeforeAllHaveJoined) {
   expect_hosts({{"a", 1}, {"b", 2}});
   registers("a");
   registers("b");

@@ -1,4 +1,4 @@
-// Whom decide() blames when a worker fails, and how it ends the others.
+// Which worker decide() blames for a failure, and how it ends the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -169,7 +169,7 @@ TEST_F(Rendezvous, ReportsTheSameFailureOfManyRanksOnce) {
                           "rank 3 (host a, slot 3, pid 103): all_gather: rank 0 is gone"));
 }
 
-TEST_F(Rendezvous, NamesTheHostOfWhichAllReportTheSameFailure) {
+TEST_F(Rendezvous, NamesTheHostIfAllItsRanksReportTheSameFailure) {
   expect_hosts({{"a", 2}, {"b", 2}});
   registers("a");
   registers("b");
@@ -180,7 +180,7 @@ TEST_F(Rendezvous, NamesTheHostOfWhichAllReportTheSameFailure) {
   EXPECT_EQ(verdict(state).message, "job failed: ranks 1-3: rec: not found");
 }
 
-TEST_F(Rendezvous, BlamesNobodyForTheTimeInWhichTheCoordinatorItselfDidNotRun) {
+TEST_F(Rendezvous, BlamesNoWorkerForTimeInWhichTheCoordinatorDidNotRun) {
   trains_on_two_hosts();
   now += 90s;
   postpone(state, 90s);

@@ -1,4 +1,4 @@
-// A cluster for tests of decide(), and the verbs that change it. Only the test moves the time.
+// A cluster for tests of decide(), and verbs that change it. Only the test advances the time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class Rendezvous : public ::testing::Test {
     state.address = "10.0.0.1:7450";
   }
 
-  /// With so many GPUs.
+  /// With this number of GPUs.
   void registers(const std::string& name, int gpus = 0) {
     proto::AgentRegistration registration;
     registration.set_gpus(gpus);
@@ -33,14 +33,14 @@ class Rendezvous : public ::testing::Test {
     host_registered(*find_host(state, name), registration, state.job.device, now);
   }
 
-  /// Of each host, once all are there.
+  /// Returns the slots of each host, once all have registered.
   std::vector<int> slots() {
     std::vector<int> slots;
     for (const HostState& host : state.hosts) slots.push_back(host.slots);
     return slots;
   }
 
-  /// That a failure is counted is a step of its own, which most tests do not look at.
+  /// Skips the separate step that counts a failure, which most tests ignore.
   Decision tick() {
     Decision decision = decides();
     while (decision.actions.size() == 1 &&
@@ -67,7 +67,7 @@ class Rendezvous : public ::testing::Test {
     return described ? tick() : decision;
   }
 
-  /// What decide() does next, and has done then: "wait", "blame", "start".
+  /// Returns the name of decide()'s next action after applying it: "wait", "blame", "start".
   std::string does() {
     const Decision decision = tick();
     std::string all;
@@ -93,7 +93,7 @@ class Rendezvous : public ::testing::Test {
     ASSERT_EQ(tick().reason, "training");
   }
 
-  /// Time passes, and everybody but `silent` is heard of.
+  /// Advances the time; heartbeats of all but `silent` arrive.
   void passes(std::chrono::milliseconds time, std::optional<Rank> silent = {}) {
     now += time;
     for (HostState& host : state.hosts) host.last_heard = now;
@@ -129,15 +129,15 @@ class Rendezvous : public ::testing::Test {
       "blame", "start",        "ask to stop", "terminate", "kill",          "finish",  "measure",
       "count", "change blame", "release",     "regroup",   "stop for host", "describe"};
 
-  /// Rank 0 has published a checkpoint of this step.
+  /// Rank 0 publishes a checkpoint of this step.
   void saves(std::int64_t step) { state_saved(state, step, now); }
 
-  /// It has lost its peers.
+  /// The worker loses its peers.
   void leaves(Rank rank, const std::string& message = "all_reduce: rank 1 is gone") {
     worker_left(state, state.job.current.workers.at(rank), message, now);
   }
 
-  /// The members of the generation that decide() begins now.
+  /// Returns the members of the generation that decide() begins now.
   std::vector<Member> begins() {
     const Decision decision = tick();
     const auto* start = decision.actions.size() == 1
@@ -147,7 +147,7 @@ class Rendezvous : public ::testing::Test {
     return start == nullptr ? std::vector<Member>() : start->members;
   }
 
-  /// The workers save their state at the end of a step, and go on with others. Returns these.
+  /// The workers save at the end of a step and continue in a new generation. Returns its members.
   std::vector<Member> regroups() {
     EXPECT_EQ(does(), "regroup");
     EXPECT_EQ(does(), "ask to stop");
@@ -159,7 +159,7 @@ class Rendezvous : public ::testing::Test {
   TimePoint now{std::chrono::seconds{1000}};
   ClusterState state;
   RendezvousConfig config;
-  /// Agents tell at once, and nothing, when they are asked what a worker does.
+  /// Agents reply immediately, with an empty description.
   bool agents_answer = true;
 };
 

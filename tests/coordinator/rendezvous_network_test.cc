@@ -32,7 +32,7 @@ class RendezvousOverNetworks : public testing::Rendezvous {
     state.network.text = why;
   }
 
-  /// Host b is lost in a job that trains, and comes back.
+  /// Host b is lost during training, and comes back.
   void comes_back() {
     config.max_restarts = 3;
     registers_two_hosts();
@@ -105,7 +105,7 @@ TEST_F(RendezvousOverNetworks, IsNotMeasuredAgainWhenOnlyAWorkerIsReplaced) {
   EXPECT_EQ(does(), "start");
 }
 
-TEST_F(RendezvousOverNetworks, KeepsNoWorkerWhenTheNetworkIsAnotherOne) {
+TEST_F(RendezvousOverNetworks, KeepsNoWorkerWhenTheNetworkChanges) {
   comes_back();
   tick();
   measured();
@@ -129,7 +129,7 @@ TEST_F(RendezvousOverNetworks, WaitsInARestartForALinkThatComesBack) {
   EXPECT_EQ(does(), "terminate");
 }
 
-/// Three hosts of one worker each, of which two are enough.
+/// Three hosts with one worker each, of which two are enough.
 class RendezvousOverBrokenNetworks : public RendezvousOverNetworks {
  protected:
   void trains_on_three_hosts() {
@@ -160,7 +160,7 @@ class RendezvousOverBrokenNetworks : public RendezvousOverNetworks {
     not_measured("host a cannot reach host c: timed out");
     state.network.apart = {"c"};
   }
-  /// The job goes on with the workers of a and b.
+  /// The job continues with the workers of a and b.
   void goes_on_without_c() {
     all_lose_each_other();
     ASSERT_EQ(does(), "measure");
@@ -174,7 +174,7 @@ class RendezvousOverBrokenNetworks : public RendezvousOverNetworks {
   }
 };
 
-TEST_F(RendezvousOverBrokenNetworks, AreMeasuredAgainWhenWorkersHaveLostEachOther) {
+TEST_F(RendezvousOverBrokenNetworks, MeasuresAgainWhenWorkersHaveLostEachOther) {
   trains_on_three_hosts();
   all_lose_each_other();
   EXPECT_EQ(does(), "measure");
@@ -183,7 +183,7 @@ TEST_F(RendezvousOverBrokenNetworks, AreMeasuredAgainWhenWorkersHaveLostEachOthe
   EXPECT_EQ(begins().size(), 3U) << "the network is well";
 }
 
-TEST_F(RendezvousOverBrokenNetworks, ALinkHasAMomentToComeBack) {
+TEST_F(RendezvousOverBrokenNetworks, WaitsBrieflyForALinkToComeBack) {
   trains_on_three_hosts();
   all_lose_each_other();
   tick();
@@ -196,13 +196,13 @@ TEST_F(RendezvousOverBrokenNetworks, ALinkHasAMomentToComeBack) {
   EXPECT_EQ(begins().size(), 3U);
 }
 
-TEST_F(RendezvousOverBrokenNetworks, AHostThatTheOthersDoNotReachIsLeftOut) {
+TEST_F(RendezvousOverBrokenNetworks, ExcludesAnUnreachableHost) {
   trains_on_three_hosts();
   goes_on_without_c();
   EXPECT_EQ(why_smaller(state, config.elastic, now), "2 of 3 workers: host c is left out");
 }
 
-TEST_F(RendezvousOverBrokenNetworks, AHostThatWasNotReachedComesBack) {
+TEST_F(RendezvousOverBrokenNetworks, ReadmitsAHostThatIsReachableAgain) {
   trains_on_three_hosts();
   goes_on_without_c();
   all_train();
@@ -215,7 +215,7 @@ TEST_F(RendezvousOverBrokenNetworks, AHostThatWasNotReachedComesBack) {
   EXPECT_EQ(regroups().size(), 3U);
 }
 
-TEST_F(RendezvousOverBrokenNetworks, TheHostThatIsLeftNeedsNone) {
+TEST_F(RendezvousOverBrokenNetworks, NeedsNoNetworkForASingleHost) {
   config.max_restarts = 3;
   config.elastic.min_workers = 1;
   registers_two_hosts();
@@ -232,7 +232,7 @@ TEST_F(RendezvousOverBrokenNetworks, TheHostThatIsLeftNeedsNone) {
   EXPECT_EQ(begins().size(), 1U);
 }
 
-TEST_F(RendezvousOverBrokenNetworks, NoHostIsLeftOutThatIsNeeded) {
+TEST_F(RendezvousOverBrokenNetworks, DoesNotExcludeANeededHost) {
   trains_on_three_hosts();
   config.elastic.min_workers = 3;
   all_lose_each_other();
@@ -242,7 +242,7 @@ TEST_F(RendezvousOverBrokenNetworks, NoHostIsLeftOutThatIsNeeded) {
   EXPECT_EQ(does(), "measure");
 }
 
-TEST_F(RendezvousOverNetworks, IsMeasuredAgainWhereATakeoverFindsALinkDown) {
+TEST_F(RendezvousOverNetworks, IsMeasuredAgainIfATakeoverFindsALinkDown) {
   registers_two_hosts();
   ASSERT_EQ(does(), "measure");
   measured();

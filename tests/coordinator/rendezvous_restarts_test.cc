@@ -1,5 +1,5 @@
-// What decide() does when a generation is lost and the job may be restarted: who stays, who is
-// replaced, what is waited for, and what no restart would mend.
+// How decide() handles a lost generation if the job may be restarted: who stays, who is replaced,
+// what it waits for, and which failures are permanent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ TEST_F(Restarts, ReplacesAWorkerThatWasKilledAndKeepsTheOthers) {
   EXPECT_EQ(state.job.current.workers[1].pid, 201);
 }
 
-TEST_F(Restarts, EndsAtOnceWhereAWorkerCannotBeRun) {
+TEST_F(Restarts, EndsImmediatelyIfAWorkerCannotBeRun) {
   for (const int code : {126, 127}) {
     state = {};
     expect_hosts({{"a", 1}, {"b", 1}});
@@ -54,7 +54,7 @@ TEST_F(Restarts, EndsAtOnceWhereAWorkerCannotBeRun) {
   }
 }
 
-TEST_F(Restarts, EndsWhereAWorkerEndsThreeTimesInTheSameWayBeforeItHasJoined) {
+TEST_F(Restarts, EndsIfAWorkerFailsThreeTimesInTheSameWayBeforeJoining) {
   config.max_restarts = 20;
   trains_on_two_hosts();
   exits(1, {.code = 3});
@@ -140,7 +140,7 @@ TEST_F(Restarts, EndsTheJobWhenAllRestartsAreSpent) {
   EXPECT_THAT(verdict(state).message, HasSubstr("(after 1 restart)"));
 }
 
-TEST_F(Restarts, DoesNotRepeatWhatWouldFailAgain) {
+TEST_F(Restarts, DoesNotRestartAfterAPermanentFailure) {
   trains_on_two_hosts();
   reports(1, proto::OUTCOME_BAD_INPUT, "train.rec: no such file");
   EXPECT_FALSE(may_restart(state, config));
@@ -148,13 +148,13 @@ TEST_F(Restarts, DoesNotRepeatWhatWouldFailAgain) {
   EXPECT_EQ(does(), "terminate");
 }
 
-TEST_F(Restarts, RepeatsWhatMayWorkTheNextTime) {
+TEST_F(Restarts, RestartsAfterATransientFailure) {
   trains_on_two_hosts();
   reports(1, proto::OUTCOME_FAILED, "CUDA: unspecified launch failure");
   EXPECT_EQ(begins().at(1).survivor, 0);
 }
 
-TEST_F(Restarts, DoesNotBeginAgainWhatAWorkerHasCompleted) {
+TEST_F(Restarts, DoesNotRestartIfAWorkerHasCompleted) {
   trains_on_two_hosts();
   reports(0, proto::OUTCOME_COMPLETED);
   loses(1);
@@ -184,7 +184,7 @@ TEST_F(Restarts, WaitsForTheCauseWhenWorkersHaveOnlyLostAPeer) {
   EXPECT_EQ(begins().at(0).survivor, 1);
 }
 
-TEST_F(Restarts, KeepsAllWorkersWhenNobodyIsToBlame) {
+TEST_F(Restarts, KeepsAllWorkersIfNoneIsToBlame) {
   trains_on_two_hosts();
   leaves(0);
   leaves(1);
@@ -237,7 +237,7 @@ TEST_F(Restarts, WaitsForASilentHostToRegisterAgain) {
   EXPECT_EQ(members.at(1).survivor, 0) << "what ran there is not known";
 }
 
-TEST_F(Restarts, GivesAHostUpThatDoesNotComeBack) {
+TEST_F(Restarts, GivesUpAHostThatDoesNotComeBack) {
   trains_on_two_hosts();
   falls_silent("b");
   EXPECT_EQ(does(), "blame");

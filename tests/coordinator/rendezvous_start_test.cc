@@ -1,4 +1,4 @@
-// How a job begins, runs and completes: what decide() waits for, and whom it names as missing.
+// How a job begins, runs and completes: what decide() waits for, and what it names as missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ TEST_F(Rendezvous, FailsWithTheCommandToRunWhenAHostDoesNotRegister) {
             "--coordinator 10.0.0.1:7450 --host b");
 }
 
-TEST_F(Rendezvous, NamesTheAgentThatWasRefusedWhereAHostHasNone) {
+TEST_F(Rendezvous, NamesTheRefusedAgentIfAHostHasNone) {
   expect_hosts({{"a", 1}, {"b", 1}});
   registers("a");
   state.refused_agent = "host NODE (10.0.0.7) is not in the coordinator's --hosts";
@@ -105,7 +105,7 @@ TEST_F(Rendezvous, NamesAWorkerThatDoesNotJoin) {
             "job failed: rank 1 (host b, slot 0, pid 101): has not joined after 60 s");
 }
 
-TEST_F(Rendezvous, NamesAWorkerThatDoesNotComeToItsFirstStep) {
+TEST_F(Rendezvous, NamesAWorkerThatDoesNotReachItsFirstStep) {
   trains_on_two_hosts();
   starts(1, "opening /data");
   passes(1s);
@@ -120,7 +120,7 @@ TEST_F(Rendezvous, NamesAWorkerThatDoesNotComeToItsFirstStep) {
             "60 s in: opening /data; --start-timeout sets this time");
 }
 
-TEST_F(Rendezvous, WaitsForALongStartThatGoesOn) {
+TEST_F(Rendezvous, WaitsForALongStartThatProgresses) {
   trains_on_two_hosts();
   starts(0, "connecting to the other workers");
   for (int percent = 0; percent < 100; ++percent) {

@@ -1,4 +1,4 @@
-// How a job ends that a person has stopped.
+// How a job ends after a user has stopped it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ TEST_F(Rendezvous, AsksWorkersToWriteACheckpointOnAStop) {
   EXPECT_EQ(verdict(state).message, "job stopped by SIGINT");
 }
 
-TEST_F(Rendezvous, EndsAStopByForceAfterItsTimeAndSaysWhom) {
+TEST_F(Rendezvous, KillsWorkersAfterTheStopTimeoutAndNamesThem) {
   trains_on_two_hosts();
   state.job.stop = StopRequest{.reason = "SIGTERM", .at = now};
   tick();
@@ -53,7 +53,7 @@ TEST_F(Rendezvous, EndsAStopByForceAfterItsTimeAndSaysWhom) {
               HasSubstr("rank 1 (host b, slot 0, pid 101) had to be ended"));
 }
 
-TEST_F(Rendezvous, LeavesACheckpointNoMoreTimeThanAHostHasThatLeaves) {
+TEST_F(Rendezvous, LimitsACheckpointToTheGraceTimeOfADrainedHost) {
   trains_on_two_hosts();
   state.job.stop =
       StopRequest{.reason = "host b is leaving (SIGTERM)", .at = now, .leaving = "b", .within = 5s};
@@ -99,7 +99,7 @@ TEST_F(Rendezvous, WaitsForNoCheckpointAfterASecondStop) {
   EXPECT_EQ(does(), "terminate");
 }
 
-TEST_F(Rendezvous, EndsAtOnceOnAStopBeforeTheStart) {
+TEST_F(Rendezvous, EndsImmediatelyOnAStopBeforeTheStart) {
   expect_hosts({{"a", 1}});
   state.job.stop = StopRequest{.reason = "SIGINT", .at = now};
   EXPECT_EQ(does(), "finish");
@@ -143,7 +143,7 @@ TEST_F(Rendezvous, ReportsACheckpointThatFailsAfterSigtermAsAFailure) {
   EXPECT_THAT(verdict(state).message, HasSubstr("not a directory"));
 }
 
-TEST_F(Rendezvous, DoesNotTakeALostPeerForAWorkerThatHasSavedItsState) {
+TEST_F(Rendezvous, ReportsALostPeerDuringAStopAsAFailure) {
   trains_on_two_hosts();
   state.job.stop = StopRequest{.reason = "pfcctl stop", .urgent = true, .at = now};
   tick();

@@ -1,5 +1,5 @@
-// A worker that lives, sends heartbeats, and holds all others up: when it is blamed, and when
-// nobody is.
+// A worker that is alive and sends heartbeats, but blocks all others: when it is blamed, and when
+// none is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class StuckWorkers : public Rendezvous {
     for (int step = 1; step <= 4; ++step) all_do_step(step);
   }
 
-  /// Two collectives each.
+  /// All complete two collectives.
   void all_do_step(std::int64_t step, double seconds = 0.5) {
     for (Rank rank = 0; rank < 3; ++rank) {
       const auto collectives = static_cast<std::uint64_t>(2 * step);
@@ -51,7 +51,7 @@ class StuckWorkers : public Rendezvous {
     worker_progressed(state.job.current.workers.at(rank), progress, now);
   }
 
-  /// Rank 2 does not come to the next collective.
+  /// Rank 2 does not reach the next collective.
   void stalls(const std::string& phase = "forward") {
     tells(0, 4, "all_gather", 9, 8);
     tells(1, 4, "all_gather", 9, 8);
@@ -66,7 +66,7 @@ class StuckWorkers : public Rendezvous {
   }
 };
 
-TEST_F(StuckWorkers, TheOneThatTheOthersWaitForIsNamedWithWhatItDoes) {
+TEST_F(StuckWorkers, TheAwaitedOneIsNamedWithItsDescription) {
   trains_with_three();
   stalls();
   passes(29'900ms);
@@ -82,7 +82,7 @@ TEST_F(StuckWorkers, TheOneThatTheOthersWaitForIsNamedWithWhatItDoes) {
             "(runs); main thread computes");
 }
 
-TEST_F(StuckWorkers, AnAgentThatDoesNotAnswerDelaysItForTwoSeconds) {
+TEST_F(StuckWorkers, AnAgentThatDoesNotAnswerDelaysTheBlameByTwoSeconds) {
   trains_with_three();
   stalls();
   passes(30s);
@@ -94,7 +94,7 @@ TEST_F(StuckWorkers, AnAgentThatDoesNotAnswerDelaysItForTwoSeconds) {
   EXPECT_THAT(verdict(state).message, HasSubstr("no progress for 32 s at step 4"));
 }
 
-TEST_F(StuckWorkers, OneThatMovesAfterAllIsNotBlamed) {
+TEST_F(StuckWorkers, OneThatMovesInTimeIsNotBlamed) {
   trains_with_three();
   stalls();
   passes(30s);
@@ -105,7 +105,7 @@ TEST_F(StuckWorkers, OneThatMovesAfterAllIsNotBlamed) {
   EXPECT_FALSE(state.job.current.workers.at(2).description);
 }
 
-TEST_F(StuckWorkers, ItAloneIsReplacedWhereTheJobMayGoOn) {
+TEST_F(StuckWorkers, OnlyTheStuckOneIsReplacedInARestart) {
   trains_with_three(1);
   stalls();
   passes(30s);
@@ -150,7 +150,7 @@ TEST_F(StuckWorkers, AFirstStepACheckpointAndAnEvaluationHaveMoreTime) {
   EXPECT_EQ(does(), "describe");
 }
 
-TEST_F(StuckWorkers, NobodyIsBlamedWhileAnyWorkerMoves) {
+TEST_F(StuckWorkers, NoneIsBlamedWhileAnyWorkerMoves) {
   trains_with_three();
   stalls();
   for (int i = 0; i < 20; ++i) {
@@ -160,14 +160,14 @@ TEST_F(StuckWorkers, NobodyIsBlamedWhileAnyWorkerMoves) {
   }
 }
 
-TEST_F(StuckWorkers, NobodyIsBlamedWhereNoOneWaits) {
+TEST_F(StuckWorkers, NoneIsBlamedIfNoWorkerWaits) {
   trains_with_three();
   for (Rank rank = 0; rank < 3; ++rank) tells(rank, 4, "data_wait", 8, 8);
   passes(1h);
   EXPECT_EQ(does(), "wait") << "a disk that all share";
 }
 
-TEST_F(StuckWorkers, NobodyIsBlamedForTheCoordinatorsOwnPause) {
+TEST_F(StuckWorkers, NoneIsBlamedForAPauseOfTheCoordinator) {
   trains_with_three();
   stalls();
   passes(29s);
@@ -178,11 +178,11 @@ TEST_F(StuckWorkers, NobodyIsBlamedForTheCoordinatorsOwnPause) {
   EXPECT_EQ(does(), "describe");
 }
 
-TEST_F(StuckWorkers, WhatASilentWorkerHasToldIsTooOldToBlameAnother) {
+TEST_F(StuckWorkers, ReportsOfASilentWorkerAreIgnored) {
   trains_with_three();
   stalls();
   passes(26s);
-  passes(5s, 1);  // rank 1 may have gone on
+  passes(5s, 1);  // rank 1 may have continued
   EXPECT_EQ(does(), "wait");
   passes(25s, 1);
   EXPECT_EQ(does(), "describe");
@@ -190,7 +190,7 @@ TEST_F(StuckWorkers, WhatASilentWorkerHasToldIsTooOldToBlameAnother) {
   EXPECT_FALSE(state.job.current.workers.at(2).description);
 }
 
-TEST_F(StuckWorkers, NobodyIsBlamedWhileTheJobStops) {
+TEST_F(StuckWorkers, NoneIsBlamedWhileTheJobStops) {
   trains_with_three();
   stalls();
   state.job.stop = StopRequest{.reason = "SIGTERM", .at = now};
@@ -204,7 +204,7 @@ TEST_F(StuckWorkers, TheOneAwaitedIsTheSuspectWhenPeersGiveUp) {
   tells(1, 4, "head", 9, 8);
   passes(1s);
   tells(0, 4, "all_gather", 9, 8);
-  tells(2, 4, "forward", 8, 8);  // it has moved last, and is the cause
+  tells(2, 4, "forward", 8, 8);  // it moved last, and is the cause
   passes(10s);
   leaves(0, "all_gather: timed out");
   EXPECT_EQ(does(), "describe");
@@ -223,7 +223,7 @@ TEST_F(StuckWorkers, ASilentWorkerIsDescribedToo) {
                                                 "optimizer; state T (stopped)"));
 }
 
-TEST_F(StuckWorkers, WhatTheCoordinatorSaysToPeersOfAWorker) {
+TEST_F(StuckWorkers, TheCoordinatorDescribesAWorkerToItsPeers) {
   trains_with_three();
   stalls();
   passes(31s);

@@ -15,7 +15,7 @@
 
 namespace pfc::testing {
 
-/// Short pauses, and limits that no test waits for: a slow machine does not come near them.
+/// Short pauses, and timeouts that no test waits for and that even a slow machine does not reach.
 inline RendezvousConfig impatient() {
   using namespace std::chrono_literals;
   RendezvousConfig config;
@@ -29,7 +29,7 @@ inline RendezvousConfig impatient() {
 
 class RunningCoordinator {
  public:
-  /// Without a job's id it is a service.
+  /// Without a job id it is a service.
   explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
                               int port = 0, const std::string& job_id = "0123456789abcdef",
                               Gate* gate = nullptr, const Newcomers::Limits& newcomers = {},
@@ -52,7 +52,7 @@ class RunningCoordinator {
 
   ~RunningCoordinator() { shut_down(); }
 
-  /// As the program ends: agents are told to end too.
+  /// Ends it as the program does, and ends the agents.
   void shut_down() {
     if (!thread_.joinable()) return;
     loop_.stop();
@@ -75,7 +75,7 @@ class RunningCoordinator {
     return promise.get_future().get();
   }
 
-  /// What /metrics serves.
+  /// Returns the text of /metrics.
   [[nodiscard]] std::string metrics() {
     std::string text;
     on_loop([&](auto&, Coordinator& coordinator) { text = coordinator.metrics_text(); });
@@ -94,11 +94,11 @@ class RunningCoordinator {
 
   /// Waits for the end of the job.
   Verdict verdict() { return verdict_.get_future().get(); }
-  /// Of what a person has seen so far: for a test that goes on for long.
+  /// Clears the output so far, for long tests.
   void forget_output() {
     boost::asio::post(loop_, [this] { output_ = {}; });
   }
-  /// What a person has seen. After shut_down().
+  /// Returns the output. REQUIRES: shut_down() was called.
   [[nodiscard]] std::string output() const { return output_.both; }
 
  private:
@@ -113,7 +113,7 @@ class RunningCoordinator {
   std::thread thread_;
 };
 
-/// Asks until the answer is yes. The test's own time limit bounds it.
+/// Polls until the condition is true. Limited by the test's own timeout.
 template <typename Condition>
 void wait_until(Condition condition) {
   while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds{1});

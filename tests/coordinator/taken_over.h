@@ -1,4 +1,4 @@
-// What the next coordinator knows of a cluster when one was killed.
+// A successor's view of a cluster after its coordinator was killed.
 #pragma once
 
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace pfc::testing {
 
-/// From the messages of the journal alone; progress is as new as it was.
+/// Built only from the journal's messages; progress is up to date.
 inline ClusterState taken_over(const ClusterState& state, TimePoint now, WallTime wall) {
   ClusterState next;
   for (const HostState& host : state.hosts) {

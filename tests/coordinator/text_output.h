@@ -1,4 +1,4 @@
-// Keeps what a Terminal writes.
+// Stores the output of a Terminal.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class TextOutput final : public Output {
   }
 
   std::string out, err;
-  std::string both;  ///< in the order in which a terminal shows them
+  std::string both;  ///< in the order of a terminal
 };
 
 }  // namespace pfc::testing

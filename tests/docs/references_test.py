@@ -17,7 +17,7 @@ SOURCES = ("agent", "comm", "common", "coordinator", "data", "kernels", "model",
 FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
     "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
-    "--nnodes": "torchrun", "--logdir": "tensorboard",
+    "--nnodes": "torchrun", "--node_rank": "torchrun", "--master_addr": "torchrun", "--logdir": "tensorboard",
     "--check-build": "horovodrun", "--lzma2": "xz", "--benchmark_filter": "Google Benchmark",
     "--ntasks": "srun", "--ntasks-per-node": "sbatch and srun", "--gpus-per-node": "sbatch", "--nodes": "sbatch",
     "--signal": "sbatch", "--requeue": "sbatch", "--map-by": "mpirun", "--pernode": "mpirun", "--follow": "kubectl",

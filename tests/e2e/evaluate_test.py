@@ -40,10 +40,10 @@ class Evaluate(JobTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def embed(self, data, *more):
+    def embed(self, data, *more, model=None):
         """[images, D] by name of the image, relative to the folder."""
         out = self.folder / "embedded.safetensors"
-        self.pfcctl("embed", "--model", self.model, "--in", data, "--out", out, *more)
+        self.pfcctl("embed", "--model", model or self.model, "--in", data, "--out", out, *more)
         names = out.with_suffix(".names.txt").read_text().splitlines()
         rows = safetensors_io.load(out)["embeddings"]
         self.assertEqual(len(names), len(rows))
@@ -82,6 +82,17 @@ class Evaluate(JobTest):
         self.assertEqual(run(*command, "--max-damaged", 0.1).returncode, 0)
         self.assertEqual((np.abs(np.load(self.folder / "x.npy")).sum(1) == 0).sum(), 1)
 
+    def test_embed_keeps_the_identities_of_another_data_set(self):
+        other = self.folder / "identities.txt"
+        other.write_text("somebody else\n")
+        command = (BIN / "pfcctl", "embed", "--model", self.model, "--in", self.people, "--out", self.folder / "x.npy")
+        self.assert_one_line(run(*command), "identities.txt", "names other people", "another folder for --out")
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["identities.txt"])
+        other.unlink()
+        for _ in range(2):  # the second time the same people are named there
+            self.assertEqual(run(*command).returncode, 0)
+        self.assertEqual(other.read_text().splitlines(), sorted(path.name for path in self.people.iterdir()))
+
     def test_verify_has_the_figures_of_numpy_and_a_picture(self):
         images, same = pickle.loads((self.data / "val.bin").read_bytes())
         folder = self.folder / "pairs/one"
@@ -104,6 +115,40 @@ class Evaluate(JobTest):
         words = [e.text for e in drawn.iter("{http://www.w3.org/2000/svg}text")]
         self.assertEqual(len([w for w in words if w.endswith("%)")]), 2, "a legend line for each model")
 
+    def test_each_group_of_a_set_is_judged_by_itself_and_averaged(self):
+        images, same = pickle.loads((self.data / "val.bin").read_bytes())
+        names = ["b c" if k % 3 == 1 else "a" for k in range(len(same))]
+        groups, verify = self.folder / "groups.txt", ("verify", "--model", self.model, "--json", "--bin")
+        groups.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(names).encode())
+        found = json.loads(self.pfcctl(*verify, self.data / "val.bin", "--groups", groups))
+        for name in ("a", "b c"):
+            pairs = [k for k, each in enumerate(names) if each == name]
+            (self.folder / f"{name}.bin").write_bytes(
+                pickle.dumps(([images[2 * k + side] for k in pairs for side in (0, 1)], [same[k] for k in pairs])))
+        alone = json.loads(self.pfcctl(*verify, self.folder / "a.bin", self.folder / "b c.bin"))
+        self.assertEqual([each["set"] for each in found], ["val/a", "val/b c", "average"])
+        for figures in zip(found, alone):
+            for each in figures:
+                each.pop("seconds", None), each.pop("set")
+            self.assertEqual(*figures)
+        accuracies = [each["accuracy"] for each in found[:2]]
+        self.assertNotEqual(*accuracies)
+        self.assert_close([found[2][key] for key in ("pairs", "accuracy", "deviation")],
+                          [len(same), np.mean(accuracies), np.std(accuracies, ddof=1)])
+        self.assertRegex(self.pfcctl("verify", "--model", self.model, "--bin", self.data / "val.bin", "--groups", groups),
+                         f" average +{len(same)} +{np.mean(accuracies):.5f} \\+- {np.std(accuracies, ddof=1):.5f}\n")
+        lines = "\n".join(names)
+        for text, words in (("a\n", ["found 1 lines", f"the {len(same)} pairs"]), (lines + "\na", [f"line {len(same) + 1}", "another line"]),
+                            ("a\n\n" + lines, ["line 2", "no group"]), (lines.encode("utf-16"), ["UTF-16"]),
+                            ("\n".join("b" if each else "a" for each in same), ["(group", "all", "pairs are of"]),
+                            ("x" * 20000, ["line 1: longer than"]), (None, ["cannot open"])):
+            groups.unlink()
+            if text is not None:
+                groups.write_bytes(text if isinstance(text, bytes) else text.encode())
+            self.assert_one_line(run(BIN / "pfcctl", *verify, self.data / "val.bin", "--groups", groups), *words)
+        self.assert_one_line(run(BIN / "pfcctl", *verify, self.data / "val.bin", self.data / "val.bin", "--groups", groups),
+                             "found 2 verification sets, expected one --bin")
+
     def test_the_panel_is_those_of_the_known_sets_that_are_there(self):
         data = self.copy_of_data()
         for name in ("lfw", "cplfw"):
@@ -112,9 +157,45 @@ class Evaluate(JobTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(re.findall(r"\[(\w+)\]\[\d+\]Accuracy-Flip", done.stdout), ["lfw", "cplfw"])
         found = json.loads(self.pfcctl("verify", "--model", self.model, "--bin", data, "--json"))
-        self.assertEqual([each["set"] for each in found], ["lfw", "cplfw"])
+        self.assertEqual([each["set"] for each in found], ["lfw", "cplfw", "average"])
         done = run(BIN / "pfcctl", "verify", "--model", self.model, "--bin", self.folder)
         self.assert_one_line(done, "panel of verification sets: found none", "agedb_30.bin")
+
+    def recall_of(self, model):
+        rows = self.embed(self.people, "--flip", model=model)
+        return reference.recall(reference.unit(np.array(list(rows.values()))), np.array([int(name.split("/")[0]) for name in rows]))
+
+    def test_recall_is_numpys(self):
+        expected = self.recall_of(self.model)
+        self.assertGreater(expected[1], expected[0])
+        command = ("identify", "--model", self.model, "--probes", self.people)
+        found = json.loads(self.pfcctl(*command, "--json"))
+        self.assertEqual((found["images"], found["queries"]), (80, 80))
+        self.assert_close(list(found["recall"].values()), expected)
+        self.assertIn(f"Recall@1    {expected[0]:.5f}\n", self.pfcctl(*command))
+
+    def test_a_job_evaluates_recall_with_two_workers(self):
+        out = self.folder / "out"
+        # So many steps that batch norm has learnt the images' statistics, and embeddings differ.
+        done = self.train(2, self.job(max_steps=60, num_epoch=10, val_targets=[str(self.data / "val.bin"), str(self.people)],
+                                      output=str(out)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        expected = self.recall_of(out / "backbone.safetensors")
+        self.assertIn(f"[people][60]Recall@1: {expected[0]:.5f}  Recall@10: {expected[1]:.5f}  Recall@100: 1", done.stdout)
+        told = [m for m in self.metrics(out) if m["kind"] == "evaluation"][1]
+        self.assertEqual((told["val_target"], told["images"], told["queries"]), ("people", 80, 80))
+        self.assert_close(list(told["recall"].values()), expected)
+
+    def test_a_retrieval_set_with_a_damaged_image_is_refused_before_the_first_step(self):
+        data = pathlib.Path(shutil.copytree(self.people, self.folder / "damaged"))
+        broken = sorted(data.rglob("*.jpg"))[3]
+        broken.write_bytes(b"\xff\xd8 cut short")
+        job = self.job(val_targets=[str(data)], max_steps=1)
+        self.assert_one_line(self.train(2, job), "retrieval set", str(broken))
+        for folder in data.iterdir():
+            for image in sorted(folder.iterdir())[1:]:
+                image.unlink()
+        self.assert_one_line(run(BIN / "pfcctl", "plan", "--config", job), "retrieval set", "8 images of as many classes")
 
     def write_ijb(self, rng):
         """A set of 1:1 and 1:N from the people; templates have images of one person."""
@@ -206,6 +287,20 @@ class Evaluate(JobTest):
         among = np.array(reference.among_distractors(array["probes"], np.array(people["probes"]), array["rest"]))
         found = json.loads(self.pfcctl(*command))
         self.assert_close(list(found["rank"].values()), [np.mean(among <= k) for k in (1, 5, 10, 20)])
+        # Names as in FaceScrub's list and as in MegaFace's.
+        lists = [self.folder / "facescrub_noises.txt", self.folder / "megaface_noises.txt"]
+        noisy = [sorted(sets["probes"])[2], sorted(sets["rest"])[1]]
+        lists[0].write_text(f"# noisy\n{noisy[0].split('/')[-1]}\r\nnot_there.jpg\n")
+        lists[1].write_text(f"1\t{noisy[1]}\n2\tx/y.jpg")
+        kept = {"probes": [name not in noisy and name.split("/")[-1] != noisy[0].split("/")[-1] for name in sets["probes"]],
+                "rest": [name not in noisy and name.split("/")[-1] != noisy[0].split("/")[-1] for name in sets["rest"]]}
+        among = np.array(reference.among_distractors(array["probes"][kept["probes"]], np.array(people["probes"])[kept["probes"]],
+                                                     array["rest"][kept["rest"]]))
+        found = json.loads(self.pfcctl(*command, "--noises", *lists))
+        self.assert_close(list(found["rank"].values()), [np.mean(among <= k) for k in (1, 5, 10, 20)])
+        self.assertEqual((found["searches"], found["noises"]), (len(among), {"matched": 2, "unmatched": 2}))
+        lists[0].write_text("# nothing\n")
+        self.assert_one_line(run(BIN / "pfcctl", *command, "--noises", lists[0]), "found no names")
 
 
 if __name__ == "__main__":

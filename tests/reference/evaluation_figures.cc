@@ -2,6 +2,7 @@
 // JSON. evaluation_protocols.py compares them with NumPy.
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -71,16 +72,26 @@ json identification(const SafetensorsFile& file) {
   const auto subject = numbers<std::int64_t>(file, "subject");  // of each template
   const auto probes = static_cast<std::size_t>(numbers<std::int64_t>(file, "probes")[0]);
   const auto part = [&](std::size_t begin, std::size_t end) {
-    return LabelledRows{std::span(templates.rows).subspan(begin * width, (end - begin) * width),
-                        std::span(subject).subspan(begin, end - begin), d};
+    const auto at = [](const auto& list, std::size_t i) {
+      return list.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    return LabelledRows{d,
+                        {at(templates.rows, begin * width), at(templates.rows, end * width)},
+                        {at(subject, begin), at(subject, end)}};
   };
   const LabelledRows searched = part(0, probes), gallery = part(probes, subject.size());
   const std::vector<Search> found = search(searched, gallery, 2);
   json ranks = json::array(), tpirs = json::array();
   for (const int k : {1, 5, 10, 20}) ranks.push_back(rank_rate(found, k));
   for (const double fpir : {0.001, 0.01, 0.1}) tpirs.push_back(tpir_at_fpir(found, fpir));
+  json recalls = json::array();
+  const LabelledRows all = part(0, subject.size());
+  auto others = search_others(all, {0, 70}, 2);  // as two workers share them
+  std::ranges::move(search_others(all, {70, std::ssize(subject)}, 1), std::back_inserter(others));
+  for (const int k : {1, 2, 10}) recalls.push_back(rank_rate(others, k));
   return {{"templates", templates.rows},
           {"ranks", ranks},
+          {"recalls", recalls},
           {"tpirs", tpirs},
           {"among_distractors", ranks_among_distractors(searched, gallery, 2)}};
 }

@@ -128,8 +128,21 @@ def identification(rows, subject, probes):
     strangers = np.sort(strangers)[::-1]
     limits = [strangers[max(int(len(strangers) * f) - 1, 0)] for f in (0.001, 0.01, 0.1)]
     return {"ranks": [np.mean(hits <= k) for k in (1, 5, 10, 20)],
+            "recalls": recall(rows, subject, (1, 2, 10)),
             "tpirs": [np.mean((mates > others) & (mates > limit)) for limit in limits],
             "among_distractors": among_distractors(rows[:probes], subject[:probes], gallery)}
+
+
+def recall(rows, subject, ks=(1, 10, 100, 1000)):
+    """Recall@K of each row among all others, of the rows that are not the only one of their subject."""
+    similar = rows.astype(np.float64) @ rows.astype(np.float64).T
+    np.fill_diagonal(similar, -np.inf)
+    hits = []
+    for i, own in enumerate(similar):
+        mates = (subject == subject[i]) & (np.arange(len(subject)) != i)
+        if mates.any():
+            hits.append(1 + np.sum(own[subject != subject[i]] > own[mates].max()))
+    return [np.mean(np.array(hits) <= k) for k in ks]
 
 
 def among_distractors(rows, subject, distractors):

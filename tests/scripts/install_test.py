@@ -59,7 +59,7 @@ class Install(unittest.TestCase):
 
     def test_documents_and_examples_are_there(self):
         folder = self.prefix / "share/doc/pfc"
-        for name in ("README.md", "docs/install.md", "docs/configuration.md",
+        for name in ("README.md", "docs/install.md", "docs/configuration.md", "scripts/landmarks_yunet.py",
                      "examples/quickstart.json"):
             self.assertTrue((folder / name).is_file(), name)
 

@@ -77,7 +77,7 @@ TEST(Audit, KeepsTwoFilesOfABoundedSize) {
             std::stoi(newest.front()["detail"].get<std::string>()));
 }
 
-TEST(Audit, WritesFewRefusalsASecondAndHowManyItLeftOut) {
+TEST(Audit, LimitsRefusalsPerSecondAndCountsTheRest) {
   const TemporaryFolder folder;
   {
     AuditLog log(folder.path());
@@ -93,7 +93,7 @@ TEST(Audit, WritesFewRefusalsASecondAndHowManyItLeftOut) {
   EXPECT_EQ(lines.back()["what"], "stop");
 }
 
-TEST(Audit, RefusesAPipeAndALinkAtOnce) {
+TEST(Audit, RejectsAPipeAndALinkWithoutBlocking) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "audit.jsonl").c_str(), 0600), 0);
   EXPECT_THAT(message_of<StorageError>([&] { const AuditLog log(folder.path()); }),
@@ -104,7 +104,7 @@ TEST(Audit, RefusesAPipeAndALinkAtOnce) {
   EXPECT_FALSE(std::filesystem::exists(folder / "elsewhere"));
 }
 
-TEST(Audit, IsKeptFromOthersAlsoWhereTheyCouldReadIt) {
+TEST(Audit, RemovesOtherUsersAccessFromAnExistingFile) {
   const TemporaryFolder folder;
   std::ofstream(folder / "audit.jsonl").close();
   std::filesystem::permissions(folder / "audit.jsonl", std::filesystem::perms{0644});

@@ -21,7 +21,7 @@ class AuthorityTest : public ::testing::Test {
   TemporaryFolder folder;
   Authority authority{folder.path()};
 
-  /// Whether a program whose clock is off by so many seconds takes the certificate for this use.
+  /// Returns whether a program with this clock offset (seconds) accepts the certificate.
   [[nodiscard]] bool is_taken(const std::string& pem, int purpose, long clock_off = 0) const {
     using StoreOwner = std::unique_ptr<X509_STORE, FreeWith<X509_STORE_free>>;
     using ContextOwner = std::unique_ptr<X509_STORE_CTX, FreeWith<X509_STORE_CTX_free>>;
@@ -37,7 +37,7 @@ class AuthorityTest : public ::testing::Test {
   }
 };
 
-TEST_F(AuthorityTest, IsMadeOnceAndKeptForItsUserAlone) {
+TEST_F(AuthorityTest, IsMadeOnceAndReadableOnlyByItsUser) {
   EXPECT_EQ(Authority(folder.path()).fingerprint(), authority.fingerprint());
   EXPECT_EQ(authority.fingerprint().size(), 64U);
   struct stat info {};
@@ -56,7 +56,7 @@ TEST_F(AuthorityTest, IsRefusedWhenItsFileIsReadableOrDamaged) {
               HasSubstr("authority.pem: expected a private key and its certificate"));
 }
 
-TEST_F(AuthorityTest, SignsForOneUseAlone) {
+TEST_F(AuthorityTest, IssuesCertificatesForOneUseOnly) {
   const Credential agent = authority.make_credential({.role = Role::kAgent, .host = "b"});
   const Credential server = authority.make_credential({.role = Role::kServer});
   EXPECT_TRUE(is_taken(agent.certificate, X509_PURPOSE_SSL_CLIENT));
@@ -65,7 +65,7 @@ TEST_F(AuthorityTest, SignsForOneUseAlone) {
   EXPECT_FALSE(is_taken(server.certificate, X509_PURPOSE_SSL_CLIENT));
 }
 
-TEST_F(AuthorityTest, SignsForHostsWhoseClocksAreWrong) {
+TEST_F(AuthorityTest, IssuesCertificatesForHostsWithWrongClocks) {
   const Credential agent = authority.make_credential({.role = Role::kAgent, .host = "b"});
   for (const long seconds : {-60L, 60L, -3'600L, 3'600L, -80'000L}) {
     EXPECT_TRUE(is_taken(agent.certificate, X509_PURPOSE_SSL_CLIENT, seconds)) << seconds;
@@ -73,14 +73,14 @@ TEST_F(AuthorityTest, SignsForHostsWhoseClocksAreWrong) {
   EXPECT_FALSE(is_taken(agent.certificate, X509_PURPOSE_SSL_CLIENT, 11L * 365 * 86'400));
 }
 
-TEST_F(AuthorityTest, DoesNotTakeTheCertificateOfAnother) {
+TEST_F(AuthorityTest, RejectsCertificatesOfAnotherAuthority) {
   const TemporaryFolder other_folder;
   const Authority other(other_folder.path());
   const Credential stranger = other.make_credential({.role = Role::kAdmin});
   EXPECT_FALSE(is_taken(stranger.certificate, X509_PURPOSE_SSL_CLIENT));
 }
 
-TEST_F(AuthorityTest, WritesWhoItIsForIntoACertificate) {
+TEST_F(AuthorityTest, WritesTheIdentityIntoACertificate) {
   const Identity worker{.role = Role::kWorker, .host = "2001:db8::7", .job = "01ab", .agent = "ff"};
   const KeyOwner key = make_key();
   const Authority::Issued issued = authority.issue(*key, worker);
@@ -92,7 +92,7 @@ TEST_F(AuthorityTest, WritesWhoItIsForIntoACertificate) {
   EXPECT_EQ(authority.issue(*key, worker, issued.serial).serial, issued.serial);
 }
 
-TEST_F(AuthorityTest, RefusesAHostThatCannotStandInACertificate) {
+TEST_F(AuthorityTest, RejectsHostNamesThatAreNotPrintableAscii) {
   const KeyOwner key = make_key();
   for (const std::string host : {"a b", "a\n", "h\xc3\xb6st"}) {
     EXPECT_THAT(message_of<InputError>([&] {
@@ -102,12 +102,12 @@ TEST_F(AuthorityTest, RefusesAHostThatCannotStandInACertificate) {
   }
 }
 
-TEST(CertificateRequest, GivesTheKeyThatHasSignedIt) {
+TEST(CertificateRequest, ReturnsTheKeyThatSignedIt) {
   const KeyOwner key = make_key();
   EXPECT_EQ(hash_of(*key_of_request(make_request(*key))), hash_of(*key));
 }
 
-TEST(CertificateRequest, IsRefusedWhenItIsAnythingElse) {
+TEST(CertificateRequest, IsRejectedIfMalformedTooLongOrNotOnP256) {
   EXPECT_THAT(message_of<InputError>([] { key_of_request("nonsense"); }), HasSubstr("PEM"));
   EXPECT_THAT(message_of<InputError>([] { key_of_request(std::string(1 << 20, 'x')); }),
               HasSubstr("expected at most 4096"));

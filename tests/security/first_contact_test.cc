@@ -72,14 +72,14 @@ TEST_F(FirstContact, ReturnsTheAuthority) {
   EXPECT_EQ(contact_at(std::time(nullptr)), authority_.certificate());
 }
 
-TEST_F(FirstContact, NamesTheClockOfAHostThatIsLate) {
+TEST_F(FirstContact, ReportsASlowClock) {
   EXPECT_THAT(message_of<ClockError>([&] { contact_at(std::time(nullptr) - 2 * kDay); }),
               AllOf(HasSubstr(port_.address() + ": its certificate is not valid yet; this host's "
                                                 "clock says "),
                     MatchesRegex(".* 20..-..-.. ..:.. UTC; set the clock.*")));
 }
 
-TEST_F(FirstContact, NamesTheClockOfAHostThatIsYearsAhead) {
+TEST_F(FirstContact, ReportsAClockThatIsYearsAhead) {
   EXPECT_THAT(message_of<ClockError>([&] { contact_at(std::time(nullptr) + 4'000 * kDay); }),
               HasSubstr(": its certificate has expired; this host's clock says "));
 }

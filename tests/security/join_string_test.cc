@@ -31,7 +31,7 @@ TEST(JoinString, HasTokenAddressAndFingerprint) {
   }
 }
 
-TEST(JoinString, MayStandOnALineOfAFile) {
+TEST(JoinString, MayBeSurroundedByWhiteSpace) {
   const JoinString join = parse_join_string("  " + kToken + "@a:1#" + kPrint + "\r\n", "file");
   EXPECT_EQ(join.address, "a:1");
 }
@@ -57,7 +57,7 @@ TEST(JoinString, SaysWhichPartIsWrongAndNeverQuotesIt) {
   EXPECT_THAT(refused(std::string(1 << 20, 'x')), HasSubstr("longer than"));
 }
 
-TEST(JoinString, TakesAnyBytesWithoutACrash) {
+TEST(JoinString, ParsesAnyBytesWithoutACrash) {
   std::mt19937 random(7);
   const std::string good = kToken + "@[2001:db8::7]:7450#" + kPrint;
   for (int i = 0; i < 100'000; ++i) {
@@ -79,7 +79,7 @@ TEST(JoinString, TakesAnyBytesWithoutACrash) {
   }
 }
 
-TEST(JoinString, IsTakenOutOfTheEnvironment) {
+TEST(JoinString, IsRemovedFromTheEnvironment) {
   ASSERT_EQ(setenv(kJoinVariable, "x@y:1#z", 1), 0);
   EXPECT_EQ(take_join_variable(), "x@y:1#z");
   EXPECT_EQ(std::getenv(kJoinVariable), nullptr);

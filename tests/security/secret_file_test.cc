@@ -21,7 +21,7 @@ mode_t mode_of(const std::filesystem::path& path) {
   return info.st_mode & 0777U;
 }
 
-TEST(SecretFile, IsForItsUserAlone) {
+TEST(SecretFile, IsReadableOnlyByItsUser) {
   const TemporaryFolder folder;
   make_private_folder(folder / "state" / "security");
   EXPECT_EQ(mode_of(folder / "state" / "security"), 0700U);
@@ -42,14 +42,14 @@ TEST(SecretFile, IsRefusedWhenOthersMayReadIt) {
   }
 }
 
-TEST(SecretFile, IsNotPutIntoAFolderThatOthersMayEnter) {
+TEST(SecretFile, IsNotWrittenToAFolderThatOthersMayEnter) {
   const TemporaryFolder folder;
   ASSERT_EQ(chmod(folder.path().c_str(), 0750), 0);
   EXPECT_THAT(message_of<StorageError>([&] { make_private_folder(folder.path()); }),
               AllOf(HasSubstr("0750"), HasSubstr("chmod 700")));
 }
 
-TEST(SecretFile, IsNotReadBeyondItsBound) {
+TEST(SecretFile, IsRejectedAboveItsSizeLimit) {
   const TemporaryFolder folder;
   write_secret(folder / "key", std::string(101, 'x'));
   EXPECT_THAT(message_of<InputError>([&] { read_secret(folder / "key", 100); }),

@@ -30,7 +30,7 @@ using ::testing::Not;
 
 class Tokens : public ::testing::Test {
  protected:
-  /// "" where the exchange is granted, otherwise the code of the denial.
+  /// Returns "" if the exchange is granted, otherwise the code of the denial.
   std::string exchanges(const std::string& secret, const std::string& host, EVP_PKEY& its_key) {
     const auto result = store.exchange(secret, host, its_key, authority);
     if (const auto* denial = std::get_if<Denial>(&result)) return denial->code;
@@ -38,14 +38,14 @@ class Tokens : public ::testing::Test {
     return "";
   }
 
-  /// The id of the valid token with one of these roles, or the code of the denial.
+  /// Returns the id of the valid token with one of these roles, or the code of the denial.
   std::string id_of(const std::string& secret, TokenStore::Roles roles) {
     const auto result = store.find_valid(secret, roles);
     if (const auto* denial = std::get_if<Denial>(&result)) return denial->code;
     return std::get<Token>(result).id;
   }
 
-  /// Adds copies of the first token to the file until it holds `tokens` of them.
+  /// Adds copies of the first token to the file until it contains `tokens` of them.
   void fill_file(std::size_t tokens) {
     nlohmann::json json;
     std::ifstream(folder / "tokens.json") >> json;
@@ -82,7 +82,7 @@ TEST_F(Tokens, AreKeptAsHashesOnly) {
   EXPECT_THAT(text, Not(HasSubstr(secret)));
 }
 
-TEST_F(Tokens, OfOneCreationServeSeveralHosts) {
+TEST_F(Tokens, CanServeSeveralHosts) {
   const std::string secret = store.create({.lifetime = 1h}).secret;
   EXPECT_EQ(exchanges(secret, "b", *key), "");
   EXPECT_EQ(exchanges(secret, "c", *another_key), "");
@@ -106,7 +106,7 @@ TEST_F(Tokens, AreRefusedToAnotherKeyOfAHostThatHasUsedThem) {
   EXPECT_EQ(exchanges(secret, "b", *another_key), "replayed_token");
 }
 
-TEST_F(Tokens, GiveTheSameKeyItsAnswerAgainAlsoWhenTheyHaveExpired) {
+TEST_F(Tokens, ReturnTheCertificateOfAKnownKeyEvenAfterExpiry) {
   const std::string secret = store.create({.lifetime = 1h}).secret;
   EXPECT_EQ(exchanges(secret, "b", *key), "");
   const std::string first = serial;
@@ -115,7 +115,7 @@ TEST_F(Tokens, GiveTheSameKeyItsAnswerAgainAlsoWhenTheyHaveExpired) {
   EXPECT_EQ(serial, first);
 }
 
-TEST_F(Tokens, MadeLaterReplaceTheCertificateOfAHost) {
+TEST_F(Tokens, ReplaceAnOlderCertificateOfTheirHost) {
   const std::string first = store.create({.lifetime = 1h}).secret;
   EXPECT_EQ(exchanges(first, "b", *key), "");
   const std::string old = serial;
@@ -127,7 +127,7 @@ TEST_F(Tokens, MadeLaterReplaceTheCertificateOfAHost) {
   EXPECT_EQ(exchanges(first, "b", *key), "replayed_token");
 }
 
-TEST_F(Tokens, ForAllHostsReplaceNoCertificate) {
+TEST_F(Tokens, DoNotReplaceACertificateIfMadeForAllHosts) {
   EXPECT_EQ(exchanges(store.create({.lifetime = 1h}).secret, "b", *key), "");
   const std::string later = store.create({.lifetime = 1h}).secret;
   EXPECT_EQ(exchanges(later, "b", *another_key), "host_has_certificate");
@@ -135,7 +135,7 @@ TEST_F(Tokens, ForAllHostsReplaceNoCertificate) {
   EXPECT_EQ(exchanges(later, "c", *another_key), "");
 }
 
-TEST_F(Tokens, MadeBeforeAHostWasRevokedAreOfNoUse) {
+TEST_F(Tokens, AreInvalidIfOlderThanTheHostsRevocation) {
   const std::string secret = store.create({.lifetime = 1h}).secret;
   EXPECT_EQ(exchanges(secret, "b", *key), "");
   EXPECT_TRUE(store.revoke_host("b"));
@@ -144,7 +144,7 @@ TEST_F(Tokens, MadeBeforeAHostWasRevokedAreOfNoUse) {
   EXPECT_EQ(exchanges(store.create({.lifetime = 1h}).secret, "b", *key), "");
 }
 
-TEST_F(Tokens, ForReadingAreNotForJoining) {
+TEST_F(Tokens, CannotJoinIfMadeForReading) {
   const TokenStore::NewToken reading = store.create({.role = Role::kReader});
   now += 1'000'000'000;
   EXPECT_EQ(id_of(reading.secret, {Role::kReader}), reading.token.id);
@@ -206,7 +206,7 @@ TEST_F(Tokens, AreLimitedInNumberUntilTheyHaveLongExpired) {
   EXPECT_EQ(store.list().size(), 1U);
 }
 
-TEST_F(Tokens, OfAFileThatIsDamagedAreRefusedWithItsName) {
+TEST_F(Tokens, AreNotLoadedFromADamagedFile) {
   store.create({.lifetime = 1h});
   std::ofstream(folder / "tokens.json") << R"({"number": "x"})";
   EXPECT_THAT(message_of<InputError>([&] { TokenStore(folder.path(), [] { return 0; }); }),
@@ -226,7 +226,7 @@ TEST_F(Tokens, StayInForceWhileTheFileIsDamaged) {
   EXPECT_TRUE(store.is_current("b", serial));
   EXPECT_EQ(store.list().size(), 2U);
   EXPECT_EQ(store.valid_join_hashes().size(), 1U);
-  // A change would be lost, or would make what the file had before undone.
+  // A change would be lost, or would undo the file's previous contents.
   EXPECT_THAT(message_of<InputError>([&] { store.create({.lifetime = 1h}); }),
               HasSubstr("tokens.json: not what a coordinator writes"));
   EXPECT_THROW(store.exchange(joining, "c", *another_key, authority), InputError);
@@ -234,7 +234,7 @@ TEST_F(Tokens, StayInForceWhileTheFileIsDamaged) {
   EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), R"({"number": "x"})");
 }
 
-/// Nothing can be written: the name of the temporary file is taken.
+/// Writing fails, because the name of the temporary file is taken.
 class TokensOnAFullDisk : public Tokens {
  protected:
   void fill_disk() {

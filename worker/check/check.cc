@@ -58,7 +58,7 @@ CheckFinding problem(const std::string& what, const std::string& found, const st
 /// The data of the job, or the finding that says why they cannot be read.
 struct OpenedData {
   std::unique_ptr<Dataset> dataset;
-  std::vector<VerificationSet> sets;
+  EvaluationSets sets;
 };
 
 std::optional<OpenedData> open_data(JobConfig& job, const SessionOptions& options,
@@ -66,10 +66,8 @@ std::optional<OpenedData> open_data(JobConfig& job, const SessionOptions& option
   try {
     doing(options, "opening " + text_of(job.rec));
     OpenedData data{.dataset = open_job_data_and_complete(job, options.doing), .sets = {}};
-    for (const auto& bin : find_verification_bins(job.val_targets, job.rec)) {
-      doing(options, "reading verification set " + bin.string());
-      data.sets.push_back(read_verification_bin(bin));
-    }
+    data.sets =
+        open_evaluation_sets(job.val_targets, job.rec, data.dataset->info().height, options.doing);
     return data;
   } catch (const InputError& error) {
     if (options.membership.local_rank == 0) {

@@ -100,8 +100,7 @@ CheckFinding version_finding() {
           .otherwise = kStops};
 }
 
-std::vector<CheckFinding> facts_findings(const Dataset& dataset,
-                                         std::span<const VerificationSet> sets) {
+std::vector<CheckFinding> facts_findings(const Dataset& dataset, const EvaluationSets& sets) {
   std::vector<CheckFinding> findings;
   for (const HostFact& fact : facts_of_host(dataset, sets)) {
     if (fact.what == version_finding().what) continue;  // told already

@@ -15,8 +15,7 @@ namespace pfc {
 /// What must be the same on all hosts: the program's version.
 CheckFinding version_finding();
 /// And in brief each file's content (worker/start/host_check.h).
-std::vector<CheckFinding> facts_findings(const Dataset& dataset,
-                                         std::span<const VerificationSet> sets);
+std::vector<CheckFinding> facts_findings(const Dataset& dataset, const EvaluationSets& sets);
 
 /// How fast one core reads and decodes images that are drawn at random, and what is wrong with
 /// them.

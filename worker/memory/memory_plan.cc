@@ -91,7 +91,7 @@ Tensor planned_batch(const PlannedJob& p) {
 
 /// A batch of images as bytes: where an evaluation's images lie on the device.
 std::size_t evaluated_images(const PlannedJob& p) {
-  if (p.data.verification_images == 0) return 0;
+  if (p.data.verification_images + p.data.retrieval_images == 0) return 0;
   return static_cast<std::size_t>(p.job.batch_size * p.data.height * p.data.width * 3);
 }
 
@@ -195,11 +195,13 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
   list.add("verification sets", p.data.verification_bytes, "encoded images");
   // One file is in memory at a time, in PyTorch's layout; evaluation has ended before it is made.
   const std::uint64_t file = std::max<std::uint64_t>(b.weights + b.state, optimizer_bytes(p, b));
+  const EmbedOptions embed{p.job.batch_size, p.data.height, p.data.width, p.job.embedding_size};
+  const auto of_largest = [&](std::int64_t images, const auto& bytes) -> std::uint64_t {
+    return images == 0 ? 0 : bytes(images, p.world_size, embed);
+  };
   const std::uint64_t evaluation =
-      p.data.verification_images == 0
-          ? 0
-          : evaluation_bytes(p.data.verification_images, p.world_size,
-                             {p.job.batch_size, p.data.height, p.data.width, p.job.embedding_size});
+      std::max(of_largest(p.data.verification_images, evaluation_bytes),
+               of_largest(p.data.retrieval_images, retrieval_bytes));
   list.add("between steps", std::max(file, evaluation),
            file > evaluation ? "a file of the model to be written" : "evaluation's embeddings");
 }
@@ -216,14 +218,18 @@ void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& li
 
 }  // namespace
 
-PlannedData planned_data(const Dataset& dataset, std::span<const VerificationSet> sets) {
+PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets) {
   const DatasetInfo& info = dataset.info();
   PlannedData data{.images = info.images,
                    .height = info.height,
                    .width = info.width,
                    .index_bytes = info.index_bytes,
                    .stored_bytes = stored_bytes_of_image(dataset).value_or(0)};
-  for (const VerificationSet& set : sets) {
+  for (const RetrievalSet& set : sets.retrieval) {
+    data.index_bytes += set.dataset->info().index_bytes + set.labels.size() * sizeof(std::int64_t);
+    data.retrieval_images = std::max(data.retrieval_images, std::ssize(set.labels));
+  }
+  for (const VerificationSet& set : sets.verification) {
     data.verification_bytes += set.bytes();
     data.verification_images =
         std::max(data.verification_images, static_cast<std::int64_t>(set.images.size()));

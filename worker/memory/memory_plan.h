@@ -9,7 +9,7 @@
 
 #include "common/config/config.h"
 #include "data/dataset.h"
-#include "model/evaluation/verification_bin.h"
+#include "model/evaluation/evaluation_sets.h"
 #include "model/networks/backbone.h"
 #include "worker/head/head.h"
 
@@ -19,13 +19,14 @@ namespace pfc {
 struct PlannedData {
   std::int64_t images = 0;
   std::int64_t height = 112, width = 112;
-  std::uint64_t index_bytes = 0;  ///< DatasetInfo::index_bytes
+  std::uint64_t index_bytes = 0;  ///< DatasetInfo::index_bytes, with retrieval sets
   double stored_bytes = 0;        ///< of an image (stored_bytes_of_image()); 0: not read ahead
   std::uint64_t verification_bytes = 0;  ///< VerificationSet::bytes() of all sets
   std::int64_t verification_images = 0;  ///< images of the largest set
+  std::int64_t retrieval_images = 0;     ///< of the largest retrieval set
 };
 
-PlannedData planned_data(const Dataset& dataset, std::span<const VerificationSet> sets);
+PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets);
 
 struct PlannedJob {
   JobConfig job;  ///< REQUIRES: num_classes is known

@@ -1,5 +1,7 @@
 #include "worker/report/training_log.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -241,6 +243,23 @@ void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
                  {"accuracy_deviation", r.deviation},
                  {"threshold", r.threshold},
                  {"pairs", r.pairs},
+                 {"xnorm", r.embedding_norm},
+                 {"seconds", r.seconds}});
+  write(object);
+}
+
+void TrainingLog::evaluation(std::int64_t step, const RetrievalResult& r) {
+  nlohmann::ordered_json object = event("evaluation", step);
+  object["val_target"] = r.name;
+  std::string text = "[" + r.name + "][" + std::to_string(step) + "]";
+  for (std::size_t i = 0; i < kRecallRanks.size(); ++i) {
+    const std::string k = std::to_string(kRecallRanks[i]);
+    text += fmt::format("{}Recall@{}: {:.5f}", i == 0 ? "" : "  ", k, r.recalls[i]);
+    object["recall"][k] = r.recalls[i];
+  }
+  message(text);
+  object.update({{"images", r.images},
+                 {"queries", r.queries},
                  {"xnorm", r.embedding_norm},
                  {"seconds", r.seconds}});
   write(object);

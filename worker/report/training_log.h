@@ -158,6 +158,7 @@ class TrainingLog {
   void start(const StartRecord& record);
   void step(const StepRecord& record);
   void evaluation(std::int64_t step, const VerificationResult& result);
+  void evaluation(std::int64_t step, const RetrievalResult& result);
   void checkpoint(const CheckpointEvent& event);
   void end(const EndRecord& record);
 

@@ -108,13 +108,17 @@ std::vector<std::string> clock_warnings(std::span<const std::string> hosts,
 
 }  // namespace
 
-std::vector<HostFact> facts_of_host(const Dataset& dataset, std::span<const VerificationSet> sets) {
+std::vector<HostFact> facts_of_host(const Dataset& dataset, const EvaluationSets& sets) {
   std::vector<HostFact> facts{
       {"pfc-worker", std::string("version ") + version(), "install the same version on all hosts"}};
-  for (const FileBrief& brief : dataset.briefs()) {
-    facts.push_back({brief.file.string(), brief.holds, kSameData});
-  }
-  for (const VerificationSet& set : sets) {
+  const auto add = [&](const Dataset& of) {
+    for (const FileBrief& brief : of.briefs()) {
+      facts.push_back({brief.file.string(), brief.holds, kSameData});
+    }
+  };
+  add(dataset);
+  for (const RetrievalSet& set : sets.retrieval) add(*set.dataset);
+  for (const VerificationSet& set : sets.verification) {
     facts.push_back({set.file.string(),
                      fmt::format("{} images of {} bytes", set.images.size(), set.bytes()),
                      kSameData});

@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "data/dataset.h"
-#include "model/evaluation/verification_bin.h"
+#include "model/evaluation/evaluation_sets.h"
 
 namespace pfc {
 
@@ -22,7 +22,7 @@ struct HostFact {
 
 /// Of this worker's host: the program's version, the training data, and the verification sets by
 /// their sizes. Reads of the .rec what Dataset::briefs() does.
-std::vector<HostFact> facts_of_host(const Dataset& dataset, std::span<const VerificationSet> sets);
+std::vector<HostFact> facts_of_host(const Dataset& dataset, const EvaluationSets& sets);
 
 /// Hosts whose clock differs more from that of rank 0's host are named.
 inline constexpr std::chrono::seconds kClockTolerance{5};

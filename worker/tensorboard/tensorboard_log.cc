@@ -86,6 +86,15 @@ void TensorBoardLog::evaluation(std::int64_t step, const VerificationResult& res
   file_.write(step, std::move(summary));
 }
 
+void TensorBoardLog::evaluation(std::int64_t step, const RetrievalResult& result) {
+  tensorboard::Summary summary;
+  for (std::size_t i = 0; i < kRecallRanks.size(); ++i) {
+    add_scalar(summary, tag_of("recall_at_" + std::to_string(kRecallRanks[i]), result.name),
+               result.recalls[i]);
+  }
+  file_.write(step, std::move(summary));
+}
+
 void TensorBoardLog::sample(std::int64_t step, const StepSample& sample) {
   tensorboard::Summary summary;
   add_distribution(summary, "length", sample.lengths);

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "model/evaluation/lfw_protocol.h"
+#include "model/evaluation/evaluation.h"
 #include "worker/report/training_log.h"
 #include "worker/tensorboard/event_file.h"
 #include "worker/tensorboard/step_sampler.h"
@@ -30,6 +30,7 @@ class TensorBoardLog {
   /// Writes the means over the steps since the last line, with the numbers of the log's line.
   void line(const LogWindow& window);
   void evaluation(std::int64_t step, const VerificationResult& result);
+  void evaluation(std::int64_t step, const RetrievalResult& result);
   /// Writes two histograms with their means, and the images.
   void sample(std::int64_t step, const StepSample& sample);
 

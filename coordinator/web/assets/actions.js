@@ -3,7 +3,7 @@ import { find } from "./format.js";
 
 let confirmed = null;
 
-/** Asks in a dialog; calls `yes` where it is confirmed. */
+/** Asks in a dialog; calls `yes` on confirmation. */
 function confirm(title, text, label, yes) {
   find("dialog-title").textContent = title;
   find("dialog-text").textContent = text;
@@ -30,7 +30,7 @@ async function post(path, body, tell) {
     try {
       error = JSON.parse(told).error;
     } catch {
-      // It is plain text.
+      // Plain text.
     }
     tell(error || `the coordinator has answered ${reply.status}`, "");
   } catch {
@@ -38,7 +38,7 @@ async function post(path, body, tell) {
   }
 }
 
-/** `tell(error, done)` shows what came of it. */
+/** `tell(error, done)` shows the result. */
 export function askToStop(job, tell) {
   confirm("Stop this job?", "The workers write a checkpoint and end. It can go on later with \"resume\": true.",
     "Stop the job", () => post("/api/stop", { job }, (error, done) => tell(error, done && "The stop was asked for.")));

@@ -4,9 +4,9 @@ import { count, find, number, rate, setText, table, tableIn, time } from "./form
 const HEIGHT = 210;
 const ROWS = 25;  // of the table
 
-/** What the server has told: a column for each of these. */
+/** Data from the server, one column per name. */
 const columns = { x: [], step: [], generation: [], loss: [[], [], []], speed: [[], [], []] };
-let points = [];  // rows as the server tells them
+let points = [];  // rows as sent by the server
 let marks = [];   // failures and generations, as events
 
 function theme(name) {
@@ -21,7 +21,7 @@ function toColumns() {
   columns.speed = [points.map((row) => row[4]), points.map((row) => row[7] ?? row[4]), points.map((row) => row[8] ?? row[4])];
 }
 
-/** Failures as red lines over the whole height, and the begin of each generation as a grey one. */
+/** Draws failures as red lines and the start of each generation as a grey one. */
 function drawMarks(plot) {
   const { ctx, bbox } = plot;
   ctx.save();
@@ -39,12 +39,12 @@ function drawMarks(plot) {
   ctx.restore();
 }
 
-/** How many decimals the steps of an axis need: 0.25 has two. */
+/** Returns the decimals that the steps of an axis need: 2 for 0.25. */
 function decimals(step) {
   return String(Number(step.toPrecision(3))).split(".")[1]?.length ?? 0;
 }
 
-/** One curve with its range behind it. */
+/** A curve on top of its range. */
 class Chart {
   constructor(name, colour, unit, fromZero) {
     Object.assign(this, { name, colour, unit, fromZero });
@@ -94,7 +94,7 @@ class Chart {
     const width = this.place.clientWidth;
     if (width === 0 || typeof uPlot === "undefined") return;
     if (points.length === 0) {
-      this.plot?.destroy();  // of an earlier job
+      this.plot?.destroy();  // chart of an earlier job
       this.plot = undefined;
       setText(this.reading, "");
       return setText(this.place, "No step has been done yet.");
@@ -112,17 +112,17 @@ class Chart {
     this.fillTable();
   }
 
-  /** Nobody has zoomed in. */
+  /** Returns whether the whole range is shown. */
   isWhole() {
     const { min, max } = this.plot.scales.x;
     const data = this.plot.data[0];
     return min === null || data.length < 2 || (min <= data[0] && max >= data[data.length - 1]);
   }
 
-  /** The value under the cursor, or the newest. */
+  /** Shows the value under the cursor, or the newest. */
   read(index) {
     const newest = points.length - 1;
-    const at = Math.min(index ?? newest, newest);  // the cursor may be where an earlier curve went
+    const at = Math.min(index ?? newest, newest);  // the cursor may be beyond the current curve
     const value = columns[this.name][0][at];
     const text = `${this.text(value)}${this.unit}`;
     setText(this.reading, index === null || index === undefined ? text
@@ -134,7 +134,7 @@ class Chart {
     if (this.plot && width > 0 && this.plot.width !== width) this.plot.setSize({ width, height: HEIGHT });
   }
 
-  /** Other colours. */
+  /** Redraws after a change of colours. */
   renew() {
     this.plot?.destroy();
     this.plot = undefined;
@@ -153,7 +153,7 @@ class Chart {
 const charts = [new Chart("loss", "--curve-loss", "", false), new Chart("speed", "--curve-speed", " images/s", true)];
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((chart) => chart.renew()));
 
-/** Takes over what the server has told; draws nothing. */
+/** Stores data from the server; draws nothing. */
 export function addCurves({ from, rows, cut, begun_ms: begun }) {
   points.length = Math.min(points.length, from);
   points.push(...rows);

@@ -1,4 +1,4 @@
-// What has happened, the newest first.
+// The list of events, newest first.
 import { count, element, find, setText, timeElement } from "./format.js";
 
 const MOST = 200;
@@ -9,7 +9,7 @@ const NAMES = {
 
 let events = [];
 
-/** Takes over those that are new; returns them. */
+/** Adds the new events and returns them. */
 export function addEvents(told, whole) {
   if (whole) {
     events = [];

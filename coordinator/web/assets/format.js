@@ -1,6 +1,6 @@
-// How numbers, times and elements are made. Text that comes from the cluster is only ever set as text.
+// Formats numbers and times, and makes elements. Text from the cluster is never set as HTML.
 
-/** An element with a class, and with texts or elements in it. */
+/** Makes an element with a class and children (texts or elements). */
 export function element(tag, className, ...children) {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -13,7 +13,7 @@ export function find(id) {
   return document.getElementById(id);
 }
 
-/** Changes the text only where it is another one: so a screen reader and the layout stay calm. */
+/** Sets the text only if it differs, so that screen readers and the layout are not disturbed. */
 export function setText(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
@@ -24,7 +24,7 @@ export function count(value) {
   return whole.format(value);
 }
 
-/** Three significant digits or more: "0.00123", "12.3", "8,912". */
+/** Formats with at least three significant digits: "0.00123", "12.3", "8,912". */
 export function number(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -35,7 +35,7 @@ export function number(value) {
   return value.toPrecision(3);
 }
 
-/** Images a second: three significant digits. */
+/** Formats images per second with three significant digits. */
 export function rate(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   return value >= 100 || value === 0 ? whole.format(value) : value.toPrecision(3);
@@ -71,7 +71,7 @@ export function duration(value) {
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-/** The time of day, with the day where it is not today. */
+/** Formats the time of day, with the date if it is not today. */
 export function time(ms) {
   const date = new Date(ms);
   const text = clock.format(date);
@@ -84,7 +84,7 @@ export function timeElement(ms) {
   return made;
 }
 
-/** A table; cells are texts, elements or numbers, which stand to the right. */
+/** Makes a table of texts, elements and numbers; numbers are right-aligned. */
 export function table(heads, rows) {
   const cell = (tag, value) => {
     const made = element(tag, typeof value === "number" ? "number" : "", value);

@@ -1,13 +1,13 @@
 // Hosts, and the workers in their slots, as tiles.
 import { bytes, count, element, find, rate, setText, table, tableIn } from "./format.js";
 
-const MANY = 64;  // workers, beyond which tiles are small
+const MANY = 64;  // workers; with more, tiles are small
 
-// The places of a worker's values, as the server tells them (coordinator/web/live_json.h).
+// Indexes of a worker's values in the server's array (coordinator/web/live_json.h).
 const RANK = 0, HOST = 1, SLOT = 2, PID = 3, STATE = 4, STEP = 5, PHASE = 6, SPEED = 7, MEMORY = 8,
   GPU_MEMORY = 9, DEVICE = 10, SILENT = 11, SLOWNESS = 12;
 
-// A worker that has failed may be replaced within a second. Its slot stays red for so long.
+// A failed worker may be replaced within a second. Its slot stays red for this long.
 const RED = 15000;  // milliseconds
 
 const TONES = {
@@ -17,9 +17,9 @@ const TONES = {
 
 let hosts = [];
 let workers = [];
-let drain = null;  // called with a host's name; null: nobody may
+let drain = null;  // called with a host's name; null: not allowed
 const cards = new Map();
-const failed = new Map();  // until when, by host and slot
+const failed = new Map();  // end of the red time, by host and slot
 const fillTable = tableIn(find("workers-table"), workerTable);
 
 export function setDrain(call) {
@@ -29,7 +29,7 @@ export function setDrain(call) {
   showHosts(hosts, workers);
 }
 
-/** The worker of this rank, as it was shown last, has failed. */
+/** Marks the worker of this rank, as last shown, as failed. */
 export function noteFailure(rank) {
   const worker = workers.find((each) => each[RANK] === rank);
   if (worker) failed.set(placeOf(worker), Date.now() + RED);

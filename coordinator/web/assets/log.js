@@ -1,16 +1,16 @@
-// The end of one worker's log, for those who may read logs.
+// The end of one worker's log, for roles that may read logs.
 import { find, setText } from "./format.js";
 
-const TAIL = 16 * 1024;       // bytes that are read at first
-const MOST = 256 * 1024;      // characters that are kept
-const PAUSE = 2000;           // between two looks, milliseconds
+const TAIL = 16 * 1024;       // bytes read at first
+const MOST = 256 * 1024;      // characters kept
+const PAUSE = 2000;           // milliseconds between two requests
 
 let rank = 0;
-let job = "";      // whose log is shown
+let job = "";      // job whose log is shown
 let place = null;  // what to read next; null: the end
 let text = "";
 let timer = 0;
-let turn = 0;  // of the last choice: answers to an earlier one are dropped
+let turn = 0;  // number of the last choice; replies to earlier ones are dropped
 
 export function startLog() {
   find("log-controls").hidden = false;
@@ -47,7 +47,7 @@ async function read() {
     if (mine !== turn) return;
     if (reply.ok) add(told); else if (text === "") setText(find("log"), told.error);
   } catch {
-    // The coordinator cannot be reached, which the header says.
+    // The coordinator cannot be reached; the header shows it.
   }
   if (mine === turn && find("log-follow").checked) timer = setTimeout(read, PAUSE);
 }
@@ -55,7 +55,7 @@ async function read() {
 function add(told) {
   const before = job;
   job = told.job_id;
-  if (before !== "" && job !== before) return choose(rank);  // of its log nothing is shown yet
+  if (before !== "" && job !== before) return choose(rank);  // nothing of its log is shown yet
   let more = told.text;
   if (place === null && told.offset > more.length) more = more.slice(more.indexOf("\n") + 1);
   place = { part: told.part, offset: told.offset };

@@ -1,4 +1,4 @@
-// The page: takes the coordinator's events (docs/page.md) and shows each part where it has changed.
+// The page: receives the coordinator's events (docs/page.md) and updates the parts that changed.
 import { askToDrain, askToStop } from "./actions.js";
 import { addCurves, drawCharts, setMarks } from "./charts.js";
 import { addEvents, allEvents } from "./events.js";
@@ -8,7 +8,7 @@ import { refuseLog, setRanks, startLog } from "./log.js";
 import { showPhases } from "./phases.js";
 import { showPlan, showQueue } from "./plan.js";
 
-const AGAIN = 5000;  // milliseconds, after which a refused connection is tried again
+const AGAIN = 5000;  // milliseconds before a refused connection is retried
 
 const TONES = {
   training: "good", completed: "good", starting: "quiet", waiting: "quiet", idle: "quiet", stopped: "quiet",

@@ -1,7 +1,7 @@
-// Where the time of a step goes: one bar a rank, one colour a phase.
+// The time of a step by phase: one bar per rank, one colour per phase.
 import { count, element, find, seconds, setText, table, tableIn } from "./format.js";
 
-// In the order of a step. Colours of those that wait for others lie apart from those that compute.
+// In the order of a step. Phases that wait for others have distinct colours.
 const KNOWN = ["data_wait", "images", "forward", "all_gather", "head", "reduce_scatter", "backward",
   "gradient_wait", "optimizer", "evaluate", "checkpoint", "snapshot", "log", "report", "write_model"];
 
@@ -12,7 +12,7 @@ function colourClass(name) {
   return `phase-${KNOWN.includes(name) ? name : "other"}`;
 }
 
-/** The numbers of the phases in the order of a step; those that are always too short are left out. */
+/** Returns the indexes of the phases in the order of a step, without very short ones. */
 function shownPhases() {
   const place = (i) => { const at = KNOWN.indexOf(told.names[i]); return at < 0 ? KNOWN.length : at; };
   const most = Math.max(0, ...told.rows.map(([, row]) => row.reduce((sum, each) => sum + each, 0)));

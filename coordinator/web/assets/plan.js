@@ -1,4 +1,4 @@
-// What the job is to do, and the jobs before and after it.
+// The job's configuration, and the jobs before and after it.
 import { count, element, find, table, tableIn, time } from "./format.js";
 
 const SHOWN = [

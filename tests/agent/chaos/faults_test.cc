@@ -24,7 +24,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-/// "T" of a process that is stopped.
+/// Returns the state of a process: "T" if stopped.
 std::string state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string id, name, state;
@@ -62,7 +62,7 @@ class FaultsOfAHost : public ::testing::Test {
     while (!condition() && Clock::now() < deadline) {
       worker->look();
       loop.run_for(10ms);
-      std::this_thread::sleep_for(5ms);  // without work it returns at once
+      std::this_thread::sleep_for(5ms);  // returns immediately without work
       loop.restart();
     }
     return condition();
@@ -110,12 +110,12 @@ TEST_F(FaultsOfAHost, StopAWorkerForAWhile) {
   EXPECT_TRUE(comes([&] { return state_of(worker->pid()) == "S"; }));
 }
 
-TEST_F(FaultsOfAHost, StopAWorkerUntilTheLastOfSeveralStopsIsOver) {
+TEST_F(FaultsOfAHost, StopAWorkerUntilAllOverlappingStopsAreOver) {
   Faults faults(loop, allowed());
   begins(faults, proto::FAULT_STOP_WORKER, 10min);
   begins(faults, proto::FAULT_STOP_WORKER, 100ms);
   EXPECT_TRUE(comes([&] { return state_of(worker->pid()) == "T"; }));
-  // The loop runs timers in the order in which they expire: the stop of 100 ms has ended.
+  // Timers run in order of expiry, so the stop of 100 ms has ended.
   boost::asio::steady_timer later(loop, 300ms);
   bool passed = false;
   later.async_wait([&passed](const boost::system::error_code&) { passed = true; });
@@ -140,14 +140,14 @@ TEST_F(FaultsOfAHost, EndWithTheAgent) {
   EXPECT_TRUE(comes([&] { return state_of(worker->pid()) == "S"; }));
 }
 
-TEST_F(FaultsOfAHost, KillTheAgentAfterItsAnswer) {
+TEST_F(FaultsOfAHost, KillTheAgentAfterItsReply) {
   Faults faults(loop, allowed());
   EXPECT_EQ(begins(faults, proto::FAULT_KILL_AGENT), "");
   EXPECT_FALSE(died);
   EXPECT_TRUE(comes([&] { return died; }));
 }
 
-TEST_F(FaultsOfAHost, AreNotDoneWhenSomebodyOnlyAsks) {
+TEST_F(FaultsOfAHost, AreNotInjectedInADryRun) {
   Faults faults(loop, allowed());
   EXPECT_EQ(begins(faults, proto::FAULT_KILL_WORKER, 0ms, true), "");
   EXPECT_EQ(begins(faults, proto::FAULT_KILL_AGENT, 0ms, true), "");
@@ -156,14 +156,14 @@ TEST_F(FaultsOfAHost, AreNotDoneWhenSomebodyOnlyAsks) {
   EXPECT_FALSE(exit || died);
 }
 
-TEST_F(FaultsOfAHost, OfAWorkerThatIsNotThereAreRefused) {
+TEST_F(FaultsOfAHost, AreRefusedForAMissingWorker) {
   Faults::Options options = allowed();
   options.worker = [](int, std::int64_t) { return nullptr; };
   Faults faults(loop, options);
   EXPECT_EQ(begins(faults, proto::FAULT_KILL_WORKER), "no such worker runs in slot 1");
 }
 
-/// Without it there is no address of IPv6 that a datagram could come from.
+/// Without it, datagrams have no IPv6 source address.
 void loopback_up() {
   ifreq request{};
   std::strcpy(request.ifr_name, "lo");
@@ -173,7 +173,7 @@ void loopback_up() {
   ::close(fd);
 }
 
-/// Runs its body on a thread in a network of its own, where there is no route to anywhere.
+/// Runs its body on a thread in a separate network namespace without routes.
 template <typename Body>
 void in_a_network_of_its_own(Body body) {
   bool made = false;
@@ -186,7 +186,7 @@ void in_a_network_of_its_own(Body body) {
   if (!made) GTEST_SKIP() << "this user cannot make a network namespace";
 }
 
-/// The error of a datagram to this address; 0: there is a route.
+/// Returns the error of a datagram to this address; 0: there is a route.
 int way_to(const char* address) {
   const bool v6 = std::string(address).find(':') != std::string::npos;
   const int fd = ::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
@@ -210,7 +210,7 @@ bool soon(Condition condition) {
   return condition();
 }
 
-TEST_F(FaultsOfAHost, CutItOffOnceWhereTwoAskAtTheSameMoment) {
+TEST_F(FaultsOfAHost, CutItOffOnceForTwoConcurrentRequests) {
   in_a_network_of_its_own([this] {
     Faults faults(loop, allowed());
     EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "");
@@ -247,7 +247,7 @@ TEST(PartitionOfAHost, EndsAfterItsTimeAlsoWhenTheAgentIsKilled) {
   });
 }
 
-TEST(PartitionOfAHost, OfAnAgentThatWasKilledWithAllItsProcessesIsRemovedByTheNext) {
+TEST(PartitionOfAHost, IsRemovedByTheNextAgentAfterAllProcessesWereKilled) {
   in_a_network_of_its_own([] {
     CutRoutes({"10.9.8.7", "fd00::7"}).add();
     CutRoutes::remove_all();
@@ -256,7 +256,7 @@ TEST(PartitionOfAHost, OfAnAgentThatWasKilledWithAllItsProcessesIsRemovedByTheNe
   });
 }
 
-TEST(PartitionOfAHost, ThatCannotBeMadeLeavesNothing) {
+TEST(PartitionOfAHost, LeavesNoRoutesIfItFails) {
   in_a_network_of_its_own([] {
     const CutRoutes there({"10.9.8.7"});
     there.add();
@@ -265,7 +265,7 @@ TEST(PartitionOfAHost, ThatCannotBeMadeLeavesNothing) {
   });
 }
 
-TEST_F(FaultsOfAHost, CutTheHostOffAfterTheirAnswer) {
+TEST_F(FaultsOfAHost, CutTheHostOffAfterTheReply) {
   in_a_network_of_its_own([this] {
     Faults faults(loop, allowed());
     EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "");
@@ -275,7 +275,7 @@ TEST_F(FaultsOfAHost, CutTheHostOffAfterTheirAnswer) {
   });
 }
 
-TEST_F(FaultsOfAHost, AnswerWhyTheHostCannotBeCutOff) {
+TEST_F(FaultsOfAHost, ReportWhyTheHostCannotBeCutOff) {
   in_a_network_of_its_own([this] {
     Faults faults(loop, allowed());
     const CutRoutes there({"10.9.8.7"});

@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// A process that does this, and is killed at the end.
+/// A child process that runs this function, and is killed at the end.
 class Child {
  public:
   explicit Child(const std::function<void()>& does) : pid_(fork()) {
@@ -40,7 +40,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Its description, once that has this text, or the last one.
+  /// Waits until the process's description contains `text`, and returns it, or the last one.
   [[nodiscard]] std::string described_with(const std::string& text) const {
     std::string description;
     for (const TimePoint end = Clock::now() + 60s; Clock::now() < end; usleep(1'000)) {
@@ -84,7 +84,7 @@ TEST(ProcessDescription, NamesTheFileThatAReadWaitsFor) {
   EXPECT_THAT(child.described_with("in read"), HasSubstr("in read of " + fifo.string()));
 }
 
-TEST(ProcessDescription, OfAProcessThatIsNotThereIsEmpty) {
+TEST(ProcessDescription, IsEmptyWithoutAProcess) {
   EXPECT_EQ(describe_process(0), "");
   EXPECT_FALSE(handles_signal(0, SIGUSR1));
 }
@@ -98,7 +98,7 @@ TEST(ProcessDescription, KnowsWhetherASignalHasAHandler) {
   EXPECT_FALSE(handles_signal(getpid(), SIGUSR2));
 }
 
-/// What the kernel tells of processes, as a folder of the test's own.
+/// A fake /proc folder.
 class ProcFolder : public ::testing::Test {
  protected:
   void has(const std::string& file, const std::string& text) {
@@ -114,7 +114,7 @@ class ProcFolder : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(ProcFolder, AnotherThreadIsToldWhereItMayHoldTheProcessUp) {
+TEST_F(ProcFolder, DescribesOtherThreadsThatMayBlockTheProcess) {
   has("7/stat", "7 (pfc) w) S 1 1");
   has("7/syscall", std::to_string(SYS_futex) + " 0x1 0x2");
   has("7/wchan", "futex_do_wait");
@@ -134,7 +134,7 @@ TEST_F(ProcFolder, AnotherThreadIsToldWhereItMayHoldTheProcessUp) {
             "kernel in folio_wait_bit < filemap_read");
 }
 
-TEST_F(ProcFolder, WhatCannotBeReadIsLeftOut) {
+TEST_F(ProcFolder, OmitsWhatCannotBeRead) {
   has("7/stat", "7 (w) S 1 1");
   EXPECT_EQ(describe_process(7, folder.path()), "state S (sleeps); main thread state S (sleeps)");
   has("7/syscall", "running\n");

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Key;
 
-/// Its parts have room for two lines.
+/// A log whose parts hold two lines.
 class SmallLog : public ::testing::Test {
  protected:
   void writes(int from, int to) {
@@ -22,7 +22,7 @@ class SmallLog : public ::testing::Test {
     for (int line = from; line < to; ++line) log.write("line " + std::to_string(line) + "\n");
   }
 
-  /// From this place to the end, in pieces of a few bytes.
+  /// Reads from this position to the end, in pieces of a few bytes.
   std::string reads(std::int64_t part, std::int64_t offset) {
     std::string all;
     while (true) {
@@ -44,7 +44,7 @@ TEST_F(SmallLog, KeepsItsLastPartsAndNumbersThemAll) {
   EXPECT_EQ(reads(0, 0), "line 4\nline 5\nline 6\nline 7\nline 8\n");
 }
 
-TEST_F(SmallLog, IsReadOnWhereTheLastPieceEndedAlsoAfterItWasRenamed) {
+TEST_F(SmallLog, ContinuesAfterTheLastPieceEvenIfRenamed) {
   writes(0, 1);
   const LogPiece first = read_log(path, 0, 0, 100);
   EXPECT_EQ(first.text, "line 0\n");
@@ -52,7 +52,7 @@ TEST_F(SmallLog, IsReadOnWhereTheLastPieceEndedAlsoAfterItWasRenamed) {
   EXPECT_EQ(reads(first.part, first.offset), "line 1\nline 2\nline 3\n");
 }
 
-TEST_F(SmallLog, SaysThatWhatWasAskedForHasBeenRemoved) {
+TEST_F(SmallLog, ReportsThatTheRequestedPartWasRemoved) {
   writes(0, 9);
   const LogPiece piece = read_log(path, 1, 7, 100);
   EXPECT_TRUE(piece.skipped);
@@ -67,7 +67,7 @@ TEST_F(SmallLog, HasNoTextBeyondItsEnd) {
 }
 
 TEST_F(SmallLog, IsReadFromItsEnd) {
-  writes(0, 9);  // the newest part has one line, and the one before it two
+  writes(0, 9);  // the newest part has one line, the one before it two
   EXPECT_EQ(read_log(path, -1, 3, 100).text, " 8\n");
   EXPECT_EQ(reads(-1, 7), "line 8\n");
   EXPECT_EQ(reads(-1, 10), " 7\nline 8\n");
@@ -90,7 +90,7 @@ TEST_F(SmallLog, CountsLinesOfAnyLengthAndAnUnfinishedOne) {
   EXPECT_EQ(read_log(path, kLogLines, 1, 100'000).text, std::string(30'000, 'y'));
 }
 
-TEST_F(SmallLog, IsReadFromItsEndOnWhereItGrows) {
+TEST_F(SmallLog, CanBeFollowedFromItsEnd) {
   writes(0, 1);
   const LogPiece piece = read_log(path, -1, 1'000, 100);
   EXPECT_EQ(piece.text, "line 0\n");
@@ -100,14 +100,14 @@ TEST_F(SmallLog, IsReadFromItsEndOnWhereItGrows) {
   EXPECT_EQ(reads(piece.part, piece.offset), "line 1\n");
 }
 
-TEST_F(SmallLog, IsNotTakenForOneOfAnotherRank) {
+TEST_F(SmallLog, IsNotConfusedWithAnotherRanksLog) {
   writes(0, 1);
   std::ofstream(folder / "rank-0.log.x") << "no part";
   std::ofstream(folder / "rank-01.log.7") << "of another rank";
   EXPECT_THAT(parts_of_log(path), ElementsAre(Key(1)));
 }
 
-TEST_F(SmallLog, ThatIsNotThereIsAnError) { EXPECT_THROW(read_log(path, 0, 0, 100), InputError); }
+TEST_F(SmallLog, IsAnErrorIfMissing) { EXPECT_THROW(read_log(path, 0, 0, 100), InputError); }
 
 }  // namespace
 }  // namespace pfc

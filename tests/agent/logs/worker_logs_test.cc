@@ -28,7 +28,7 @@ class Logs : public ::testing::Test {
                                         });
   }
 
-  /// Text, or what is wrong. Whatever was added before has been written then.
+  /// Returns the text or the problem. Everything added before has been written by then.
   static std::string reads(WorkerLogs& logs, const std::string& job, Rank rank) {
     std::promise<std::string> promise;
     logs.read(job, rank, 0, 0, 1'000, [&](const LogPiece& piece, const std::string& problem) {
@@ -61,7 +61,7 @@ TEST_F(Logs, AreAFileForEachRankOfAJob) {
   EXPECT_TRUE(fs::exists(folder / "logs/job1/rank-3.log"));
 }
 
-TEST_F(Logs, OfTheOldestJobsAreRemoved) {
+TEST_F(Logs, AreRemovedForTheOldestJobs) {
   const auto writer = logs();
   for (const std::string job : {"job1", "job2", "job3", "job4"}) {
     writer->add(job, 0, "a\n");
@@ -93,7 +93,7 @@ TEST_F(Logs, RemovesNoFolderWithForeignFiles) {
   EXPECT_TRUE(fs::exists(home / "job1/rank-0.log")) << "all of it stays, or nothing";
 }
 
-TEST_F(Logs, ThatAnotherAgentWritesAreNotRemoved) {
+TEST_F(Logs, AreKeptWhileAnotherAgentWritesThem) {
   const auto another = logs();
   another->add("theirs", 0, "a\n");
   reads(*another, "theirs", 0);
@@ -105,7 +105,7 @@ TEST_F(Logs, ThatAnotherAgentWritesAreNotRemoved) {
   EXPECT_THAT(jobs(), UnorderedElementsAre("theirs", "job2"));
 }
 
-TEST_F(Logs, ThatCannotBeWrittenAreToldOnceAJob) {
+TEST_F(Logs, ReportAWriteErrorOncePerJob) {
   std::ofstream(folder / "logs") << "a file where a folder is needed";
   auto writer = logs();
   for (int line = 0; line < 3; ++line) writer->add("job1", 0, "a\n");
@@ -114,7 +114,7 @@ TEST_F(Logs, ThatCannotBeWrittenAreToldOnceAJob) {
   EXPECT_THAT(warnings, ElementsAre(HasSubstr("--log-dir"), HasSubstr("job2")));
 }
 
-TEST_F(Logs, OfARankThatCannotBeWrittenAreToldOnceAndThoseOfOthersGoOn) {
+TEST_F(Logs, ReportAWriteErrorOfOneRankOnceAndKeepOtherRanksLogs) {
   fs::create_directories(folder / "logs/job1/rank-0.log");
   auto writer = logs();
   for (int line = 0; line < 3; ++line) writer->add("job1", 0, "a\n");
@@ -124,14 +124,14 @@ TEST_F(Logs, OfARankThatCannotBeWrittenAreToldOnceAndThoseOfOthersGoOn) {
   EXPECT_THAT(warnings, ElementsAre(HasSubstr("rank-0.log: ")));
 }
 
-TEST_F(Logs, AreNotWrittenIntoAFolderThatAJobsIdLeadsTo) {
+TEST_F(Logs, RejectJobIdsThatLeadToAnotherFolder) {
   auto writer = logs();
   writer->add("../elsewhere", 0, "a\n");
   EXPECT_EQ(reads(*writer, "../elsewhere", 0), "this is no job's id");
   EXPECT_FALSE(fs::exists(folder / "elsewhere"));
 }
 
-TEST_F(Logs, OfADiskThatHangsTakeNoMoreMemoryAndSayWhatIsMissing) {
+TEST_F(Logs, LimitMemoryWhileTheDiskHangsAndReportTheLoss) {
   const auto writer = logs();
   std::promise<void> hangs;
   writer->read("job1", 0, 0, 0, 1,

@@ -19,7 +19,7 @@ TEST(NetworkAddresses, HaveAnInterfaceAPrefixAndAnMtu) {
   }
 }
 
-TEST(NetworkAddresses, HaveNoLoopbackBesideOthers) {
+TEST(NetworkAddresses, OmitLoopbackIfThereAreOthers) {
   std::set<bool> loopback;
   for (const proto::NetworkAddress& each : network_addresses()) {
     loopback.insert(each.address().starts_with("127.") || each.address() == "::1");

@@ -1,4 +1,4 @@
-// Agents that measure the network, over the loopback interface.
+// Agents that measure the network over the loopback interface.
 #include "agent/network/network_probe.h"
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using asio::ip::tcp;
 
 const std::string kMeasurementSecret = "the secret of this measurement";
 
-/// A probe whose reports can be waited for.
+/// A network probe with a way to wait for its reports.
 class Host {
  public:
   explicit Host(int number) : number_(number) {}
@@ -108,7 +108,7 @@ TEST(NetworkProbe, MeasuresASpeed) {
   }
 }
 
-TEST(NetworkProbe, SaysWhyATestHasFailed) {
+TEST(NetworkProbe, ReportsWhyATestFailed) {
   Host a(0);
   proto::NetworkTest from_nowhere = to(1, 1), to_nowhere = to(1, 1);
   from_nowhere.set_from("192.0.2.1");
@@ -119,13 +119,13 @@ TEST(NetworkProbe, SaysWhyATestHasFailed) {
   EXPECT_EQ(report.results(2).error(), "Invalid argument");
 }
 
-TEST(NetworkProbe, DoesNotTakeAnotherHostForTheOneThatIsMeant) {
+TEST(NetworkProbe, RejectsAnotherHostThanTheIntendedOne) {
   Host a(0), b(1);
   const int port = b.answers().port();
   EXPECT_EQ(a.answers({to(2, port)}).results(0).error(), "something else answers there");
 }
 
-TEST(NetworkProbe, DoesNotTakeAStrangerForAnAgent) {
+TEST(NetworkProbe, RejectsAnswersOfStrangers) {
   asio::io_context loop;
   tcp::acceptor stranger(loop, {tcp::v4(), 0});
   Host a(0);
@@ -145,7 +145,7 @@ TEST(NetworkProbe, GivesUpAnAddressThatDoesNotAnswer) {
             "Connection timed out");
 }
 
-/// What a stranger gets who says this.
+/// Returns the number of bytes that a stranger receives after sending `words`.
 std::size_t bytes_for(const std::string& words, int port) {
   asio::io_context loop;
   tcp::socket socket(loop);
@@ -156,7 +156,7 @@ std::size_t bytes_for(const std::string& words, int port) {
   return asio::read(socket, asio::buffer(answer), end);
 }
 
-TEST(NetworkProbe, TellsStrangersNothing) {
+TEST(NetworkProbe, IgnoresUnauthenticatedPeers) {
   Host a(0);
   const int port = a.answers().port();
   EXPECT_EQ(bytes_for(std::string(kHelloBytes, 'x'), port), 0U);
@@ -165,7 +165,7 @@ TEST(NetworkProbe, TellsStrangersNothing) {
   EXPECT_EQ(bytes_for(make_hello(kMeasurementSecret, {.to_host = 0}), port), kAnswerBytes);
 }
 
-TEST(NetworkProbe, IsReachedThroughACrowdOfStrangers) {
+TEST(NetworkProbe, StaysReachableDuringManyStrangersConnections) {
   Host a(0), b(1);
   const int port = b.answers().port();
   asio::io_context loop;
@@ -177,7 +177,7 @@ TEST(NetworkProbe, IsReachedThroughACrowdOfStrangers) {
   EXPECT_EQ(a.answers({to(1, port)}).results(0).error(), "");
 }
 
-TEST(NetworkProbe, TriesMoreThanAtOnce) {
+TEST(NetworkProbe, RunsMoreTestsThanItsConcurrencyLimit) {
   Host a(0), b(1);
   const int port = b.answers().port();
   const std::vector<proto::NetworkTest> tests(NetworkTests::kAtOnce + 100, to(1, port));
@@ -186,7 +186,7 @@ TEST(NetworkProbe, TriesMoreThanAtOnce) {
             std::ssize(tests));
 }
 
-TEST(NetworkProbe, ReportsAStepAgainWithoutDoingItAgain) {
+TEST(NetworkProbe, RepeatsAReportWithoutRepeatingTheStep) {
   Host a(0), b(1);
   const int port = b.answers().port();
   const proto::NetworkReport first = a.answers({to(1, port, true)});
@@ -199,14 +199,14 @@ TEST(NetworkProbe, ListensOnTheSamePortInTheNextStep) {
   EXPECT_EQ(a.answers().port(), a.answers({}, 2).port());
 }
 
-TEST(NetworkProbe, ListensNoMoreAfterTheEnd) {
+TEST(NetworkProbe, StopsListeningAtTheEnd) {
   Host a(0), b(1);
   const int port = b.answers().port();
   b.probe().step(b.step({}, 0));
   EXPECT_EQ(a.answers({to(1, port)}).results(0).error(), "Connection refused");
 }
 
-TEST(NetworkProbe, TakesUpAnotherMeasurement) {
+TEST(NetworkProbe, StartsAnotherMeasurement) {
   Host a(0);
   a.answers();
   EXPECT_EQ(a.answers({}, 1, "two").measurement(), "two");

@@ -15,7 +15,7 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// The hardware threads of each worker, by slot.
+/// Returns the hardware threads of each worker, by slot.
 std::vector<std::vector<int>> plan(const std::string& machine, BindMode mode, int workers,
                                    const std::vector<int>& near = {}) {
   std::vector<std::vector<int>> cpus;
@@ -30,7 +30,7 @@ TEST(PlanBinding, GivesWholeCores) {
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
 }
 
-TEST(PlanBinding, KeepsSharesTogether) {
+TEST(PlanBinding, MakesSharesContiguous) {
   EXPECT_THAT(plan("numa:2 core:4 pu:1", BindMode::kCores, 2),
               ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
   EXPECT_THAT(plan("numa:1 core:5 pu:1", BindMode::kCores, 2),
@@ -50,17 +50,17 @@ TEST(PlanBinding, GivesAllCoresOfItsNumaNodes) {
               ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7)));
 }
 
-TEST(PlanBinding, BindsNobodyToTheOnlyNumaNodeOrToAll) {
+TEST(PlanBinding, BindsNoWorkerIfItWouldGetAllNumaNodes) {
   EXPECT_THAT(plan("numa:1 core:4 pu:1", BindMode::kNuma, 2), Each(IsEmpty()));
   EXPECT_THAT(plan("numa:2 core:4 pu:1", BindMode::kNuma, 1), Each(IsEmpty()));
 }
 
-TEST(PlanBinding, BindsNobodyWhereThereAreMoreWorkersThanCores) {
+TEST(PlanBinding, BindsNoWorkerIfThereAreMoreWorkersThanCores) {
   EXPECT_THAT(plan("numa:1 core:2 pu:2", BindMode::kCores, 3), Each(IsEmpty()));
   EXPECT_THAT(plan("numa:1 core:2 pu:2", BindMode::kCores, 3), SizeIs(3));
 }
 
-TEST(PlanBinding, BindsNobodyWhenThatIsAskedFor) {
+TEST(PlanBinding, BindsNoWorkerInModeNone) {
   EXPECT_THAT(plan("numa:2 core:4 pu:1", BindMode::kNone, 2), Each(IsEmpty()));
 }
 
@@ -71,14 +71,14 @@ TEST(PlanBinding, PutsWorkersNearTheirGpus) {
               ElementsAre(ElementsAre(2, 3), ElementsAre(2, 3)));
 }
 
-TEST(PlanBinding, SharesEquallyWhereAGpusNodeIsNotKnownOrTooSmall) {
+TEST(PlanBinding, SharesEquallyIfAGpusNodeIsUnknownOrTooSmall) {
   for (const std::vector<int>& near : {std::vector{1, -1}, {1}, {1, 9}, {1, 1}}) {
     EXPECT_THAT(plan("numa:2 core:1 pu:1", BindMode::kCores, 2, near),
                 ElementsAre(ElementsAre(0), ElementsAre(1)));
   }
 }
 
-TEST(TopologyHere, DoesNotKnowTheNodeOfADeviceThatIsNotThere) {
+TEST(TopologyHere, HasNoNodeForAMissingDevice) {
   EXPECT_EQ(Topology::here().node_of_device("ffff:ff:1f.7"), -1);
   EXPECT_EQ(Topology::here().node_of_device("nonsense"), -1);
 }
@@ -96,7 +96,7 @@ TEST(TopologyHere, HasTheCoresOfThisProcessOnly) {
   EXPECT_THAT(cores, ElementsAre(ElementsAre(first)));
 }
 
-TEST(TopologySynthetic, RefusesWhatDescribesNoMachine) {
+TEST(TopologySynthetic, RejectsAnInvalidDescription) {
   EXPECT_THROW(Topology::synthetic("nonsense"), std::runtime_error);
 }
 

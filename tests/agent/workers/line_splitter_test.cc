@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(LineSplitter, GivesLinesAsTheyAreCompleted) {
+TEST(LineSplitter, ReturnsLinesWhenTheyAreComplete) {
   LineSplitter splitter;
   EXPECT_THAT(splitter.feed("one\ntw"), ElementsAre("one"));
   EXPECT_THAT(splitter.feed("o\r\n\nthree"), ElementsAre("two", ""));

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(WorkerCommand, SaysWhereTheWorkerRunsAndHowLongItWaits) {
+TEST(WorkerCommand, ContainsTheWorkersSlotAndTimeouts) {
   const WorkerCommand command(
       {.program = "/bin/pfc-worker", .coordinator = "host:7450", .agent_id = "me"});
   proto::DesiredSlots desired;
@@ -30,7 +30,7 @@ TEST(WorkerCommand, SaysWhereTheWorkerRunsAndHowLongItWaits) {
                           "2.5", "--coordinator-grace", "600"));
 }
 
-TEST(WorkerCommand, HandsNothingOverInPlaintextAndBindsNobodyUnasked) {
+TEST(WorkerCommand, PassesNoCredentialInPlaintextAndBindsNoWorkerByDefault) {
   const WorkerCommand command({.program = "pfc-worker", .coordinator = "", .agent_id = ""});
   proto::DesiredSlots desired;
   const SpawnOptions options = command.of("job", desired, *desired.add_slots(), 0s);

@@ -28,7 +28,7 @@ class CredentialsOfAGate : public ::testing::Test {
   Gate gate{{.state_dir = folder.path()}};
 };
 
-TEST_F(CredentialsOfAGate, OfAgentsThatItStartsStayValidBesideAnotherCoordinator) {
+TEST_F(CredentialsOfAGate, RemainValidForLocalAgentsBesideAnotherCoordinator) {
   Gate other({.state_dir = folder.path()});
   const Caller first = agent("a", gate.credential_for_local_agent("a"));
   const Caller second = agent("a", other.credential_for_local_agent("a"));
@@ -37,7 +37,7 @@ TEST_F(CredentialsOfAGate, OfAgentsThatItStartsStayValidBesideAnotherCoordinator
   EXPECT_EQ(gate.outdated(second)->code, "revoked_certificate");
 }
 
-TEST_F(CredentialsOfAGate, JoinByTokensThatEndInAnyCase) {
+TEST_F(CredentialsOfAGate, UseJoinTokensThatAlwaysExpire) {
   Gate short_lived(
       {.state_dir = folder.path(), .token_lifetime = 0s, .clock = [] { return 1'000; }});
   static_cast<void>(short_lived.make_join_string("host:1"));
@@ -46,7 +46,7 @@ TEST_F(CredentialsOfAGate, JoinByTokensThatEndInAnyCase) {
   EXPECT_EQ(short_lived.tokens().back().expires, 1'001);
 }
 
-TEST_F(CredentialsOfAGate, OfAgentsThatItStartsCanBeRevoked) {
+TEST_F(CredentialsOfAGate, CanBeRevokedForLocalAgents) {
   const Caller own = agent("a", gate.credential_for_local_agent("a"));
   EXPECT_TRUE(gate.revoke_host({}, "a"));
   EXPECT_TRUE(gate.outdated(own));

@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-/// The requests of all calls that a role may make.
+/// Returns the requests that a role may make.
 std::set<std::string> requests_of(Role role) {
   const auto* const service =
       proto::StatusRequest::descriptor()->file()->FindServiceByName("CoordinatorService");
@@ -25,7 +25,7 @@ std::set<std::string> requests_of(Role role) {
 
 using Names = std::set<std::string>;
 
-TEST(Roles, LetNobodyDoAnythingButExchangeAToken) {
+TEST(Roles, AllowOnlyATokenExchangeWithoutACredential) {
   EXPECT_EQ(requests_of(Role::kNobody), Names{"ExchangeTokenRequest"});
   EXPECT_EQ(requests_of(Role::kServer), Names{});
 }
@@ -54,7 +54,7 @@ TEST(Roles, LetWorkersTakePartInTheirJob) {
                    "WorkerMessage"}));
 }
 
-TEST(Roles, LeaveWhatTheTableDoesNotHaveToAdmins) {
+TEST(Roles, AllowUnknownRequestsOnlyForAdmins) {
   EXPECT_TRUE(may_call(Role::kAdmin, "RequestOfTomorrow"));
   for (const Role role :
        {Role::kNobody, Role::kReader, Role::kSubmitter, Role::kWorker, Role::kAgent}) {

@@ -1,4 +1,4 @@
-// An environment that a test makes up.
+// A fake environment.
 #pragma once
 
 #include <map>

@@ -66,12 +66,12 @@ TEST(ParseHosts, RefusesANumberOfSlotsThatIsNotPositive) {
   }
 }
 
-TEST(ParseHosts, RefusesANameThatNoHostCanHave) {
+TEST(ParseHosts, RejectsInvalidHostNames) {
   EXPECT_THAT(host_list_error("a b:1"), HasSubstr("no host name or address"));
   EXPECT_THAT(host_list_error("$(reboot):1"), HasSubstr("no host name or address"));
 }
 
-TEST(ParseHosts, RefusesAnAddressThatNoHostHas) {
+TEST(ParseHosts, RejectsUnspecifiedAndBroadcastAddresses) {
   for (const char* hosts : {"0.0.0.0:1", "255.255.255.255"}) {
     EXPECT_THAT(host_list_error(hosts), HasSubstr("is the address of no host"));
   }
@@ -109,7 +109,7 @@ TEST_F(HostsFile, MayBeginWithAByteOrderMark) {
               ElementsAre(HostSpec{.name = "a", .slots = 8}));
 }
 
-TEST_F(HostsFile, MayBeOneOfMpi) {
+TEST_F(HostsFile, MayBeAnMpiHostFile) {
   EXPECT_THAT(read("a slots=8 max_slots=8\n"), ElementsAre(HostSpec{.name = "a", .slots = 8}));
 }
 
@@ -138,12 +138,12 @@ TEST_F(HostsFile, IsRefusedWithoutAHost) {
   EXPECT_THAT(refusal_of("# nobody\n"), HasSubstr("it names no host"));
 }
 
-TEST_F(HostsFile, IsRefusedWhereItIsNoFile) {
+TEST_F(HostsFile, IsRejectedIfItIsNotAFile) {
   EXPECT_THAT(testing::message_of<InputError>([&] { read_hosts_file(folder / "none"); }),
               HasSubstr("none"));
 }
 
-TEST(WorkersOf, IsKnownWhereAllHostsHaveANumber) {
+TEST(WorkersOf, IsKnownIfAllHostsHaveANumber) {
   const std::vector<HostSpec> known{{.name = "a", .slots = 2}, {.name = "b", .slots = 3}};
   EXPECT_EQ(workers_of(known), 5);
   const std::vector<HostSpec> unknown{{.name = "a", .slots = 2}, {.name = "b"}};

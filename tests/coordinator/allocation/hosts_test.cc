@@ -53,7 +53,7 @@ TEST(LookUpHosts, RefusesTwoNamesOfThisMachine) {
               HasSubstr("'localhost' and '127.0.0.1' are both this machine"));
 }
 
-TEST(AddressTowards, IsOfTheFamilyOfThePeer) {
+TEST(AddressTowards, HasTheAddressFamilyOfThePeer) {
   EXPECT_EQ(address_towards("127.0.0.1"), "127.0.0.1");
   EXPECT_EQ(address_towards("::1"), "::1");
 }

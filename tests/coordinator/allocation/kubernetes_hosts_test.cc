@@ -47,7 +47,7 @@ TEST(KubernetesHosts, NameTheVariableThatIsMissing) {
   }
 }
 
-TEST(KubernetesHosts, RefuseNumbersThatCannotBe) {
+TEST(KubernetesHosts, RejectImpossibleNumbers) {
   for (const char* name : {"PFC_KUBERNETES_PODS", "PFC_KUBERNETES_SLOTS"}) {
     for (const char* value : {"0", "-1", "x", "2x", "99999999999"}) {
       Environment environment = kubernetes_job();
@@ -59,7 +59,7 @@ TEST(KubernetesHosts, RefuseNumbersThatCannotBe) {
   }
 }
 
-TEST(KubernetesHosts, RefuseNamesThatMakeNoHostName) {
+TEST(KubernetesHosts, RejectNamesThatFormAnInvalidHostName) {
   Environment environment = kubernetes_job();
   environment["PFC_KUBERNETES_SERVICE"] = "a b";
   EXPECT_THAT(kubernetes_error(environment), HasSubstr("PFC_KUBERNETES_SERVICE 'a b'"));

@@ -36,7 +36,7 @@ class MpiHosts : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(MpiHosts, AreThoseOfLsf) {
+TEST_F(MpiHosts, AreReadFromLsf) {
   EXPECT_THAT(hosts({{"LSB_MCPU_HOSTS", "a 2 b 1 "}}), ElementsAre(a, b));
   EXPECT_THAT(hosts({{"LSB_HOSTS", "a b a"}}), ElementsAre(a, b));
 }
@@ -45,18 +45,18 @@ TEST_F(MpiHosts, HaveASlotForEachLineOfAPbsNodeFile) {
   EXPECT_THAT(hosts({{"PBS_NODEFILE", file("a\na\nb\n")}}), ElementsAre(a, b));
 }
 
-TEST_F(MpiHosts, AreThoseOfGridEngine) {
+TEST_F(MpiHosts, AreReadFromGridEngine) {
   EXPECT_THAT(hosts({{"PE_HOSTFILE", file("a 2 all.q@a UNDEFINED\nb 1 all.q@b UNDEFINED\n")}}),
               ElementsAre(a, b));
 }
 
-TEST_F(MpiHosts, AreThoseOfTheDefaultHostFile) {
+TEST_F(MpiHosts, AreReadFromTheDefaultHostFile) {
   for (const char* name : {"OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"}) {
     EXPECT_THAT(hosts({{name, file("a slots=2\nb slots=1\n")}}), ElementsAre(a, b)) << name;
   }
 }
 
-TEST_F(MpiHosts, RefuseWhatIsNoList) {
+TEST_F(MpiHosts, RejectMalformedLists) {
   EXPECT_THAT(refusal({{"LSB_MCPU_HOSTS", "a 2 b"}}),
               AllOf(HasSubstr("LSB_MCPU_HOSTS 'a 2 b'"), HasSubstr("'b' has no number of slots")));
   EXPECT_THAT(refusal({{"LSB_MCPU_HOSTS", "a x"}}), HasSubstr("'x' is no number of slots"));
@@ -66,7 +66,7 @@ TEST_F(MpiHosts, RefuseWhatIsNoList) {
   EXPECT_THAT(refusal({{"PBS_NODEFILE", (folder / "none").string()}}), HasSubstr("cannot open"));
 }
 
-TEST_F(MpiHosts, AreAtMostAsManyAsAHostListMayHave) {
+TEST_F(MpiHosts, AreLimitedInNumber) {
   std::string lines;
   for (int host = 0; host < 20'000; ++host) lines += "n" + std::to_string(host) + "\n";
   EXPECT_THAT(refusal({{"PBS_NODEFILE", file(lines)}}), HasSubstr("more than 16384 hosts"));
@@ -75,7 +75,7 @@ TEST_F(MpiHosts, AreAtMostAsManyAsAHostListMayHave) {
   EXPECT_THAT(refusal({{"PBS_NODEFILE", file(slots)}}), HasSubstr("slots, not 1 to 1024"));
 }
 
-TEST_F(MpiHosts, SayWhatWasLookedFor) {
+TEST_F(MpiHosts, NameTheVariablesThatWereTried) {
   EXPECT_THAT(refusal({}), AllOf(HasSubstr("PBS_NODEFILE"), HasSubstr("LSB_MCPU_HOSTS"),
                                  HasSubstr("--hosts-file")));
   EXPECT_THAT(refusal({{"OMPI_COMM_WORLD_SIZE", "2"}}), HasSubstr("mpirun tells the processes"));

@@ -47,7 +47,7 @@ TEST(ExpandSlurmNodes, ReadsSeveralBracketsInAName) {
   EXPECT_THAT(expand("r[0-1]n[1-2]-ib"), ElementsAre("r0n1-ib", "r0n2-ib", "r1n1-ib", "r1n2-ib"));
 }
 
-TEST(ExpandSlurmNodes, RefusesWhatIsNoList) {
+TEST(ExpandSlurmNodes, RejectsMalformedLists) {
   for (const char* list :
        {"", "a,", ",a", "a,,b", "a[", "a[1", "a]", "a[]", "a[1-]", "a[-1]", "a[1,]", "a[,1]",
         "a[x]", "a[1-2-3]", "a[2-1]", "a[[1-2]]", "a[+1]", "a[99999999999999999999]"}) {
@@ -57,7 +57,7 @@ TEST(ExpandSlurmNodes, RefusesWhatIsNoList) {
   }
 }
 
-TEST(ExpandSlurmNodes, TakesAsManyHostsAsAHostListMayHave) {
+TEST(ExpandSlurmNodes, AcceptsTheMaximumNumberOfHosts) {
   EXPECT_THAT(expand("n[1-16384]"), SizeIs(16'384));
   for (const char* list : {"n[0-16384]", "n[0-999999999]", "a,n[1-16384]", "a[1-200]b[1-200]",
                            "a[1-9]b[1-9]c[1-9]d[1-9]e[1-9]f[1-9]g[1-9]h[1-9]"}) {
@@ -84,7 +84,7 @@ TEST(SlurmHosts, HaveAsManySlotsAsTasks) {
               ElementsAre(2, 2, 2, 1));
 }
 
-TEST(SlurmHosts, HaveAsManySlotsAsGpusWhereTheJobHasGpus) {
+TEST(SlurmHosts, HaveAsManySlotsAsGpusIfTheJobHasGpus) {
   const Environment job{{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "1(x2)"}};
   for (const auto& [gpus, expected] :
        {std::pair{"8", 8}, std::pair{"h100:8", 8}, std::pair{"h100:4,a100:2", 6}}) {
@@ -94,7 +94,7 @@ TEST(SlurmHosts, HaveAsManySlotsAsGpusWhereTheJobHasGpus) {
   }
 }
 
-TEST(SlurmHosts, LeaveTheCountToTheAgentsWhereOnlyThisHostsGpusAreKnown) {
+TEST(SlurmHosts, LetAgentsCountIfOnlyThisHostsGpusAreKnown) {
   EXPECT_THAT(slots({{"SLURM_JOB_NODELIST", "n[1-2]"},
                      {"SLURM_TASKS_PER_NODE", "1(x2)"},
                      {"SLURM_GPUS_ON_NODE", "4"}}),
@@ -110,12 +110,12 @@ TEST(SlurmHosts, RefuseCountsOfOtherHosts) {
             HasSubstr("not under srun")));
 }
 
-TEST(SlurmHosts, SayWhatIsMissingOutsideOfAJob) {
+TEST(SlurmHosts, NameTheMissingVariableOutsideAJob) {
   EXPECT_THAT(testing::message_of<InputError>([] { slots({}); }),
               AllOf(HasSubstr("SLURM_JOB_NODELIST is not set"), HasSubstr("sbatch")));
 }
 
-TEST(SlurmHosts, RefuseABadNameAndAHostThatIsThereTwice) {
+TEST(SlurmHosts, RejectInvalidAndRepeatedHosts) {
   for (const auto& [nodes, problem] :
        {std::pair{"a b", "'a b' is no host name"}, std::pair{"a,a", "host 'a' is given twice"}}) {
     EXPECT_THAT(

@@ -1,5 +1,5 @@
-// Failures of slots and hosts are counted, forgotten, and lead to a time without them; restarts are
-// spent and come back.
+// Failures of slots and hosts are counted, forgiven, and cause exclusions. Restarts are used and
+// refilled.
 #include "coordinator/blame/blame.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST_F(FailuresOfASlot, AreCountedBySlot) {
   EXPECT_EQ(failures_of(blame, "b", 1, now), 0);
 }
 
-TEST_F(FailuresOfASlot, AreForgottenOneByOne) {
+TEST_F(FailuresOfASlot, AreForgivenOneByOne) {
   fails();
   fails();
   EXPECT_EQ(failures_of(blame, "a", 1, now + 29min), 2);
@@ -37,7 +37,7 @@ TEST_F(FailuresOfASlot, AreForgottenOneByOne) {
   EXPECT_EQ(failures_of(blame, "a", 1, now + 60min), 0);
 }
 
-TEST_F(FailuresOfASlot, AreDroppedWhenTheyAreForgotten) {
+TEST_F(FailuresOfASlot, AreDroppedWhenTheyAreForgiven) {
   fails();
   now += 31min;
   add_failure(blame, "b", 0, 1, "killed", now);
@@ -45,7 +45,7 @@ TEST_F(FailuresOfASlot, AreDroppedWhenTheyAreForgotten) {
   EXPECT_EQ(record().host, "b");
 }
 
-TEST_F(FailuresOfASlot, LeaveItOutForATimeThatGrows) {
+TEST_F(FailuresOfASlot, ExcludeItForAGrowingTime) {
   fails();
   EXPECT_FALSE(is_at_limit(record(), now));
   fails();
@@ -63,13 +63,13 @@ TEST_F(FailuresOfASlot, LeaveItOutForATimeThatGrows) {
   EXPECT_FALSE(is_left_out(blame, "a", 1, now + 10min));
 }
 
-TEST_F(FailuresOfASlot, NeverLeaveItOutForMoreThanTwoHours) {
+TEST_F(FailuresOfASlot, NeverExcludeItForMoreThanTwoHours) {
   fails();
   for (int i = 0; i < 40; ++i) leave_out(record(), now);
   EXPECT_EQ(*record().until, now + 2h);
 }
 
-TEST_F(FailuresOfASlot, OfAHostLeaveAllItsSlotsOut) {
+TEST_F(FailuresOfASlot, ExcludeAllSlotsIfTheyAreOfTheHost) {
   add_failure(blame, "a", kWholeHost, kHostLimit, "silent", now);
   ASSERT_TRUE(is_at_limit(record(), now));
   leave_out(record(), now);
@@ -79,7 +79,7 @@ TEST_F(FailuresOfASlot, OfAHostLeaveAllItsSlotsOut) {
 
 class RestartsOfAJob : public ::testing::Test {
  protected:
-  /// After a generation that lasted so long.
+  /// Restarts after a generation of this duration.
   void restarts(Clock::duration lasted) {
     now += lasted;
     spend_restart(budget, 1'000ms, now - lasted, now);
@@ -102,7 +102,7 @@ TEST_F(RestartsOfAJob, PauseLongerAndLongerWhenTheyAreQuick) {
   EXPECT_EQ(budget.not_before, now) << "the job went well for a while";
 }
 
-TEST_F(RestartsOfAJob, ComeBackWithProgress) {
+TEST_F(RestartsOfAJob, AreRefilledByProgress) {
   restarts(10s);
   restarts(10s);
   now += 599s;
@@ -115,7 +115,7 @@ TEST_F(RestartsOfAJob, ComeBackWithProgress) {
   EXPECT_EQ(budget.spent, 1) << "one in ten minutes";
 }
 
-TEST_F(RestartsOfAJob, KnowTheSamePlace) {
+TEST_F(RestartsOfAJob, DetectCrashesAtTheSamePlace) {
   const CrashSite site{.rank = 1, .workers = 4, .step = 7};
   EXPECT_EQ(count_crash(budget, site), 1);
   EXPECT_EQ(count_crash(budget, site), 2);

@@ -40,7 +40,7 @@ class FaultOfAJob : public ::testing::Test {
   proto::InjectFaultRequest request;
 };
 
-TEST_F(FaultOfAJob, OfAWorkerNamesItsProcess) {
+TEST_F(FaultOfAJob, NamesTheProcessOfAWorker) {
   request.set_kind(proto::FAULT_STOP_WORKER);
   request.set_rank(1);
   request.set_lasts_ms(2'500);
@@ -51,7 +51,7 @@ TEST_F(FaultOfAJob, OfAWorkerNamesItsProcess) {
   EXPECT_EQ(to_text(found), "stops rank 1 (host b, slot 1, pid 4711) for 2.5 s");
 }
 
-TEST_F(FaultOfAJob, OfAWorkerThatIsNotThereIsRefused) {
+TEST_F(FaultOfAJob, IsRefusedForAMissingWorker) {
   request.set_kind(proto::FAULT_KILL_WORKER);
   request.set_rank(2);
   EXPECT_THAT(refusal(), HasSubstr("rank 2 does not exist in this generation, which has 2"));
@@ -60,20 +60,20 @@ TEST_F(FaultOfAJob, OfAWorkerThatIsNotThereIsRefused) {
   EXPECT_EQ(refusal(), "rank 0 has ended already");
 }
 
-TEST_F(FaultOfAJob, APartitionHasTheAddressesThatOnlyOtherHostsHave) {
+TEST_F(FaultOfAJob, CutsOnlyAddressesThatAreUniqueToOtherHosts) {
   request.set_kind(proto::FAULT_PARTITION);
   request.set_host("b");
   EXPECT_THAT(std::get<FaultTarget>(target()).fault.addresses(),
               ElementsAre("10.0.0.1", "10.0.0.3", "fd00::3"));
 }
 
-TEST_F(FaultOfAJob, OfAHostThatIsNotThereIsRefused) {
+TEST_F(FaultOfAJob, IsRefusedForAnUnknownHost) {
   request.set_kind(proto::FAULT_PARTITION);
   request.set_host("d");
   EXPECT_THAT(refusal(), HasSubstr("there is no host d"));
 }
 
-TEST_F(FaultOfAJob, ThatWouldEndItIsRefused) {
+TEST_F(FaultOfAJob, IsRefusedIfItWouldEndTheJob) {
   request.set_kind(proto::FAULT_KILL_AGENT);
   request.set_host("a");
   EXPECT_THAT(refusal(false), HasSubstr("without it the job would end"));

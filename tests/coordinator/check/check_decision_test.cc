@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Hosts a, b and c with two slots each. None tells an address, so no network is measured.
+/// Hosts a, b and c with two slots each. They report no addresses, so no network is measured.
 class CheckDecision : public ::testing::Test {
  protected:
   CheckDecision() {
@@ -65,7 +65,7 @@ class CheckDecision : public ::testing::Test {
   CheckLimits limits;
 };
 
-TEST_F(CheckDecision, WaitsForHostsAndThenGoesOnWithoutThem) {
+TEST_F(CheckDecision, WaitsForHostsAndThenContinuesWithoutThem) {
   registers("a");
   registers("c");
   EXPECT_EQ(tick().reason, "waiting for b to register");
@@ -74,17 +74,17 @@ TEST_F(CheckDecision, WaitsForHostsAndThenGoesOnWithoutThem) {
   EXPECT_THAT(hosts_of_workers(), ElementsAre("a", "a", "c", "c"));
 }
 
-TEST_F(CheckDecision, EndsWhereNoHostIsHere) {
+TEST_F(CheckDecision, EndsIfNoHostHasRegistered) {
   passes(20s);
   EXPECT_TRUE(does<action::Finish>());
 }
 
-TEST_F(CheckDecision, LooksAtHostsWithoutTheGpusThatTheJobMustHave) {
+TEST_F(CheckDecision, TestsHostsWithoutTheRequiredGpus) {
   look_at_all_hosts();
   EXPECT_THAT(hosts_of_workers(), ElementsAre("a", "a", "b", "b", "c", "c"));
 }
 
-TEST_F(CheckDecision, LetsTheWorkersConnectThatHaveLookedAtTheirHosts) {
+TEST_F(CheckDecision, ConnectsTheWorkersThatHaveTestedTheirHosts) {
   look_at_all_hosts();
   for (const Rank rank : {0, 1, 2, 4, 5}) worker_paused(worker(rank));
   EXPECT_EQ(tick().reason, "looking at b");
@@ -117,7 +117,7 @@ TEST_F(CheckDecision, DoesNotWaitForAHostWhoseAgentIsGone) {
   EXPECT_TRUE(does<action::StartGeneration>());
 }
 
-TEST_F(CheckDecision, LeavesHostsOutThatOthersDoNotReach) {
+TEST_F(CheckDecision, ExcludesHostsThatOthersCannotReach) {
   look_at_all_hosts();
   state.network.failed = true;
   state.network.apart = {"b"};
@@ -126,7 +126,7 @@ TEST_F(CheckDecision, LeavesHostsOutThatOthersDoNotReach) {
   EXPECT_THAT(hosts_of_workers(), ElementsAre("a", "a", "c", "c"));
 }
 
-TEST_F(CheckDecision, EndsWhenAllWorkersHave) {
+TEST_F(CheckDecision, EndsWhenAllWorkersHaveEnded) {
   look_at_all_hosts();
   for (Rank rank = 0; rank < 6; ++rank) worker_paused(worker(rank));
   ASSERT_TRUE(does<action::StartGeneration>());
@@ -135,7 +135,7 @@ TEST_F(CheckDecision, EndsWhenAllWorkersHave) {
   EXPECT_TRUE(does<action::Finish>());
 }
 
-TEST_F(CheckDecision, EndsWorkersByForceThatDoNotEnd) {
+TEST_F(CheckDecision, KillsWorkersThatDoNotEnd) {
   look_at_all_hosts();
   for (Rank rank = 0; rank < 6; ++rank) worker_paused(worker(rank));
   ASSERT_TRUE(does<action::StartGeneration>());
@@ -147,7 +147,7 @@ TEST_F(CheckDecision, EndsWorkersByForceThatDoNotEnd) {
   EXPECT_TRUE(does<action::Finish>());
 }
 
-TEST_F(CheckDecision, EndsWhereItIsStoppedWhileHostsAreAwaited) {
+TEST_F(CheckDecision, EndsIfStoppedWhileWaitingForHosts) {
   state.job.stop = StopRequest{.reason = "SIGINT", .at = now};
   EXPECT_TRUE(does<action::Finish>());
 }

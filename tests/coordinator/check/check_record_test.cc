@@ -48,7 +48,7 @@ class CheckOfTwoHosts : public ::testing::Test {
   RefusedAgents refused;
 };
 
-TEST_F(CheckOfTwoHosts, KnowsByItselfOfWhichHostAWorkerTells) {
+TEST_F(CheckOfTwoHosts, FillsInTheHostOfAWorkersFinding) {
   tells(1, "open files", "1024");
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_EQ(report().findings(0).host(), "host-b");
@@ -64,7 +64,7 @@ TEST_F(CheckOfTwoHosts, NamesAHostThatIsLeaving) {
   EXPECT_EQ(finding.verdict(), proto::CHECK_STOPS);
 }
 
-TEST_F(CheckOfTwoHosts, MakesWhatAWorkerTellsFitToBeShown) {
+TEST_F(CheckOfTwoHosts, SanitizesTheTextsOfAWorker) {
   tells(0, "open\nfiles", "\x1b[31m1024");
   EXPECT_EQ(report().findings(0).what(), "open files");
   EXPECT_EQ(report().findings(0).found(), " [31m1024");
@@ -79,7 +79,7 @@ TEST_F(CheckOfTwoHosts, ExpectsWorkersOfTheCoordinatorsVersion) {
   EXPECT_THAT(found.findings(0).expected(), HasSubstr("as the coordinator has"));
 }
 
-TEST_F(CheckOfTwoHosts, TellsWhatHasEndedAWorkerOnce) {
+TEST_F(CheckOfTwoHosts, ReportsOnceWhatEndedAWorker) {
   worker_exited(state, state.job.current.workers[1], ProcessExit{.signal = 9}, {}, now);
   record.note(state);
   record.note(state);
@@ -89,7 +89,7 @@ TEST_F(CheckOfTwoHosts, TellsWhatHasEndedAWorkerOnce) {
   EXPECT_EQ(report().findings(0).verdict(), proto::CHECK_STOPS);
 }
 
-TEST_F(CheckOfTwoHosts, TellsHowToStartTheAgentOfAHostThatIsNotHere) {
+TEST_F(CheckOfTwoHosts, SaysHowToStartTheAgentOfAMissingHost) {
   state.hosts[1].registered = false;
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_EQ(report().findings(0).found(), "none has registered");
@@ -98,26 +98,26 @@ TEST_F(CheckOfTwoHosts, TellsHowToStartTheAgentOfAHostThatIsNotHere) {
                     HasSubstr("firewalls")));
 }
 
-TEST_F(CheckOfTwoHosts, TellsWhyTheAgentOfAHostWasRefused) {
+TEST_F(CheckOfTwoHosts, SaysWhyTheAgentOfAHostWasRefused) {
   state.hosts[1].registered = false;
   refused.add("host-b.example.com", "host host-b runs pfc 9.9.9, the coordinator 0.1.0", now);
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_THAT(report().findings(0).found(), HasSubstr("refused: host host-b runs pfc 9.9.9"));
 }
 
-TEST_F(CheckOfTwoHosts, TellsOfASecondAgentForAHost) {
+TEST_F(CheckOfTwoHosts, ReportsASecondAgentOfAHost) {
   refused.add("host-b", "host host-b has an agent already", now);
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_THAT(report().findings(0).found(), HasSubstr("another agent was refused"));
   EXPECT_EQ(report().findings(0).verdict(), proto::CHECK_STOPS);
 }
 
-TEST_F(CheckOfTwoHosts, SaysNothingOfASecondAgentThatHasTriedNoMore) {
+TEST_F(CheckOfTwoHosts, IgnoresASecondAgentThatHasStoppedRetrying) {
   refused.add("host-b", "host host-b has an agent already", now - std::chrono::seconds{61});
   EXPECT_THAT(report().findings(), SizeIs(0));
 }
 
-TEST_F(CheckOfTwoHosts, NotesAnAgentOfNoHost) {
+TEST_F(CheckOfTwoHosts, NotesAnAgentOfAnUnlistedHost) {
   refused.add("elsewhere", "host elsewhere is not in the coordinator's --hosts", now);
   ASSERT_THAT(report().findings(), SizeIs(1));
   EXPECT_EQ(report().findings(0).verdict(), proto::CHECK_NOTE);
@@ -156,7 +156,7 @@ TEST(RefusedAgents, ForgetTheReasonOfAnAgentThatIsAdmitted) {
   EXPECT_EQ(refused.newest(), "");
 }
 
-TEST(RefusedAgents, AreNewsOnceAMinute) {
+TEST(RefusedAgents, ArePrintedOnceAMinute) {
   RefusedAgents refused;
   const TimePoint now = Clock::now();
   EXPECT_TRUE(refused.add("a", "one reason", now));

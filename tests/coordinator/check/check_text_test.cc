@@ -46,14 +46,14 @@ TEST(CheckText, SaysHowManyThingsWouldStopOrSlowTheJob) {
   EXPECT_FALSE(is_good(report));
 }
 
-TEST(CheckText, CountsWhatAllHostsLackOnce) {
+TEST(CheckText, CountsAFindingOfAllHostsOnce) {
   proto::CheckReport report = report_of_three_hosts();
   for (const char* host : {"a", "b", "c"}) add(report, host, "memory", "1 GiB", proto::CHECK_STOPS);
   EXPECT_EQ(check_sentence(report), "1 thing would stop this job");
   EXPECT_THAT(check_text(report), HasSubstr("STOPS  all 3 hosts  memory  1 GiB"));
 }
 
-TEST(CheckText, PutsTheRemedyBelowWhatIsWrongAndNoneBelowWhatIsRight) {
+TEST(CheckText, ShowsARemedyOnlyBelowBadFindings) {
   proto::CheckReport report = report_of_three_hosts();
   add(report, "b", "open files", "40", proto::CHECK_STOPS).set_expected("at least 100");
   add(report, "a", "open files", "1024");
@@ -97,14 +97,14 @@ TEST(CheckText, NumbersHostsWhoseNamesAreTooLongForAColumn) {
                                         HasSubstr("2 gpu-node-12  █ 1.0G    .\n")));
 }
 
-TEST(CheckText, IsPlainTextWhateverAHostTells) {
+TEST(CheckText, ContainsNoControlCharactersOfAHost) {
   proto::CheckReport report = report_of_three_hosts();
   add(report, "b", "data", "\x1b[2J\xff", proto::CHECK_STOPS);
   EXPECT_THAT(check_text(report), Not(HasSubstr("\x1b")));
   EXPECT_NO_THROW(static_cast<void>(check_json(report).dump()));
 }
 
-TEST(CheckText, IsJsonForPrograms) {
+TEST(CheckText, HasAJsonForm) {
   proto::CheckReport report = report_of_three_hosts();
   proto::CheckFinding& slow = add(report, "b", "decode speed", "10 images/s", proto::CHECK_SLOWS);
   slow.set_value(10);
@@ -118,7 +118,7 @@ TEST(CheckText, IsJsonForPrograms) {
   EXPECT_EQ(printed["findings"][0]["remedy"], "do something");
 }
 
-TEST(CheckOfNobody, IsNotGood) {
+TEST(CheckOfNobody, IsNotGoodWithoutWorkers) {
   const proto::CheckReport nothing;
   EXPECT_FALSE(is_good(nothing));
   EXPECT_EQ(check_sentence(nothing), "no worker took part to the end: nothing is known of a job");

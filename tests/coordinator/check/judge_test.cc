@@ -60,7 +60,7 @@ TEST(CheckJudge, AcceptsWhatIsTheSameEverywhere) {
   EXPECT_EQ(findings[0].remedy(), "");
 }
 
-TEST(CheckJudge, NamesTheHostThatHasSomethingElseThanMostAlsoWhereItIsTheFirst) {
+TEST(CheckJudge, NamesTheHostThatDiffersFromMostEvenIfItIsTheFirst) {
   const auto findings = same({"88 images", "80 images", "80 images"});
   EXPECT_THAT(verdicts(findings),
               ElementsAre(proto::CHECK_STOPS, proto::CHECK_OK, proto::CHECK_OK));
@@ -68,12 +68,12 @@ TEST(CheckJudge, NamesTheHostThatHasSomethingElseThanMostAlsoWhereItIsTheFirst) 
   EXPECT_EQ(findings[0].remedy(), "mend it");
 }
 
-TEST(CheckJudge, TakesTheFirstHostsWordWhereTwoDiffer) {
+TEST(CheckJudge, PrefersTheFirstOfTwoHostsThatDiffer) {
   EXPECT_THAT(verdicts(same({"88 images", "80 images"})),
               ElementsAre(proto::CHECK_OK, proto::CHECK_STOPS));
 }
 
-TEST(CheckJudge, TakesTheCoordinatorsWordWhereItHasOne) {
+TEST(CheckJudge, PrefersTheCoordinatorsValue) {
   const auto findings = same({"version 2", "version 2"}, {{"train.idx", "version 1"}});
   EXPECT_THAT(verdicts(findings), ElementsAre(proto::CHECK_STOPS, proto::CHECK_STOPS));
   EXPECT_EQ(findings[1].expected(), "version 1, as the coordinator has");
@@ -120,7 +120,7 @@ TEST(CheckJudge, NamesTheHostWithTheSlowLinkOnce) {
   EXPECT_EQ(findings[0].expected(), "about 1.0 Gbit/s, as other pairs have");
 }
 
-TEST(CheckJudge, NamesTheHostThatNobodyReaches) {
+TEST(CheckJudge, NamesTheHostThatNoHostReaches) {
   const auto findings =
       judge_pairs({pair("a", "b", 0), pair("b", "a", 0), pair("a", "c", 0, "Connection timed out"),
                    pair("b", "c", 0, "Connection timed out"), pair("c", "a", 0)});

@@ -44,13 +44,13 @@ class Watch : public ::testing::Test {
   ClusterWatch watch;
 };
 
-TEST_F(Watch, TellsEachHostThatComesOnce) {
+TEST_F(Watch, ReportsEachNewHostOnce) {
   registers(state.hosts[0], "first");
   EXPECT_THAT(texts(), ElementsAre("host a has joined with 2 slots"));
   EXPECT_THAT(texts(), IsEmpty());
 }
 
-TEST_F(Watch, TellsOfAHostThatGoesAndOfItsNextAgent) {
+TEST_F(Watch, ReportsALostHostAndItsNextAgent) {
   registers(state.hosts[0], "first");
   texts();
   state.hosts[0].registered = false;
@@ -59,7 +59,7 @@ TEST_F(Watch, TellsOfAHostThatGoesAndOfItsNextAgent) {
   EXPECT_THAT(texts(), ElementsAre(HasSubstr("host a has joined")));
 }
 
-TEST_F(Watch, TellsOfAHostThatMustBeFree) {
+TEST_F(Watch, ReportsAHostThatIsDrained) {
   state.hosts[1].leaving = Leaving{.reason = "SIGTERM", .at = {}};
   EXPECT_THAT(texts(), ElementsAre("host b must be free soon (SIGTERM)"));
   EXPECT_THAT(texts(), IsEmpty());
@@ -75,7 +75,7 @@ TEST_F(Watch, NamesTheRankOfAFailure) {
   EXPECT_EQ(found[0].text, "rank 1: killed");
 }
 
-TEST_F(Watch, TellsOnceThatWorkersHaveLostTheirPeersAndNotAsAFailureOfTheirs) {
+TEST_F(Watch, ReportsLostPeersOnceAndNotAsFailures) {
   state.job.current.incidents = {crash(1)};
   for (Rank rank = 2; rank < 100; ++rank) {
     state.job.current.incidents.push_back(crash(rank, Incident::Kind::kPeerLost));
@@ -85,7 +85,7 @@ TEST_F(Watch, TellsOnceThatWorkersHaveLostTheirPeersAndNotAsAFailureOfTheirs) {
   EXPECT_EQ(found[1].severity, Severity::kWarning);
 }
 
-TEST_F(Watch, TellsABoundedNumberOfFailuresOfAGeneration) {
+TEST_F(Watch, LimitsReportedFailuresPerGeneration) {
   for (Rank rank = 0; rank < 1'000; ++rank) state.job.current.incidents.push_back(crash(rank));
   EXPECT_THAT(texts(), SizeIs(ClusterWatch::kMostFailures));
   state.job.current.number = 2;
@@ -93,7 +93,7 @@ TEST_F(Watch, TellsABoundedNumberOfFailuresOfAGeneration) {
   EXPECT_THAT(texts(), ElementsAre("rank 7: killed"));
 }
 
-TEST_F(Watch, TellsThatTheWorkersTrainTogether) {
+TEST_F(Watch, ReportsThatTheWorkersTrainTogether) {
   state.job.current.workers.resize(3);
   EXPECT_THAT(texts(), IsEmpty());
   state.job.current.begun = true;
@@ -101,8 +101,8 @@ TEST_F(Watch, TellsThatTheWorkersTrainTogether) {
   EXPECT_THAT(texts(), IsEmpty());
 }
 
-TEST_F(Watch, TellsOfCheckpointsAtMostTwiceAMinute) {
-  state.job.saved = {.generation = 1, .step = 10, .at = {}};  // that it has gone on from
+TEST_F(Watch, ReportsCheckpointsAtMostTwiceAMinute) {
+  state.job.saved = {.generation = 1, .step = 10, .at = {}};  // the state it resumed from
   EXPECT_THAT(texts(), IsEmpty());
   state.job.saved = {.generation = 1, .step = 20, .at = TimePoint(100s)};
   EXPECT_THAT(texts(), ElementsAre("the state of step 20 is safe"));
@@ -112,7 +112,7 @@ TEST_F(Watch, TellsOfCheckpointsAtMostTwiceAMinute) {
   EXPECT_THAT(texts(), ElementsAre("the state of step 60 is safe"));
 }
 
-TEST_F(Watch, TellsWhoHasAskedForAStop) {
+TEST_F(Watch, NamesTheRequesterOfAStop) {
   state.job.stop = StopRequest{.reason = "pfcctl stop", .at = {}, .leaving = {}};
   EXPECT_THAT(texts(), ElementsAre("stop requested by pfcctl stop"));
   EXPECT_THAT(texts(), IsEmpty());

@@ -31,7 +31,7 @@ TEST(EventLog, KeepsTheNewestOnes) {
   EXPECT_EQ(log.events().back().number, 5'000);
 }
 
-TEST(EventLog, LosesNoFailureToManyCheckpoints) {
+TEST(EventLog, KeepsFailuresDespiteManyCheckpoints) {
   EventLog log;
   log.add(event(ClusterEvent::Kind::kFailure, "rank 1: killed"));
   for (int i = 0; i < 5'000; ++i) log.add(event(ClusterEvent::Kind::kCheckpoint, "safe"));

@@ -27,14 +27,14 @@ class HistoryOfAJob : public ::testing::Test {
   History history;
 };
 
-TEST_F(HistoryOfAJob, HasAPointForEachReportOfAShortOne) {
+TEST_F(HistoryOfAJob, HasAPointPerReportOfAShortJob) {
   reports(kMost);
   ASSERT_EQ(history.points().size(), History::kMost);
   EXPECT_EQ(history.points().back().step, kMost);
   EXPECT_EQ(history.points().back().loss.mean, kMost);
 }
 
-TEST_F(HistoryOfAJob, NeverHasMorePointsThanIsSaid) {
+TEST_F(HistoryOfAJob, NeverExceedsItsMaximumOfPoints) {
   for (int i = 1; i <= 20 * kMost; ++i) {
     reports(i, 1);
     ASSERT_LE(history.points().size(), History::kMost);
@@ -54,7 +54,7 @@ TEST_F(HistoryOfAJob, MergesNeighboursIntoTheirMeanAndRange) {
   EXPECT_EQ(first.loss.most, 2);
 }
 
-TEST_F(HistoryOfAJob, ThenTakesAsManyReportsForANewPoint) {
+TEST_F(HistoryOfAJob, MergesNewReportsAfterHalving) {
   reports(kMost + 2);
   const CurvePoint& last = history.points().back();
   EXPECT_EQ(last.reports, 2);
@@ -79,7 +79,7 @@ TEST_F(HistoryOfAJob, LeavesOutALossThatIsNotFinite) {
   EXPECT_TRUE(std::isnan(history.points().front().loss.mean));
 }
 
-TEST_F(HistoryOfAJob, SaysWhenItsPointsAreOthers) {
+TEST_F(HistoryOfAJob, ChangesItsVersionWhenPointsChange) {
   const auto before = history.version();
   reports(kMost);
   EXPECT_EQ(history.version(), before);

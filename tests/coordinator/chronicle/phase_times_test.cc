@@ -41,14 +41,14 @@ TEST_F(PhasesOfAStep, AreTheMeanOfItsReports) {
   EXPECT_THAT(phases.seconds_a_step(0), ElementsAre(DoubleEq(1.5), DoubleEq(2)));
 }
 
-TEST_F(PhasesOfAStep, AreNotKnownBeforeTheFirstStep) {
+TEST_F(PhasesOfAStep, AreUnknownBeforeTheFirstStep) {
   reports(1, 0, {{"forward", 1}});
   EXPECT_THAT(phases.seconds_a_step(1), IsEmpty());
   EXPECT_THAT(phases.seconds_a_step(0), IsEmpty());
   EXPECT_THAT(phases.seconds_a_step(7), IsEmpty());
 }
 
-TEST_F(PhasesOfAStep, ForgetWhatIsOld) {
+TEST_F(PhasesOfAStep, ForgetOldReports) {
   reports(0, 1, {{"forward", 10}});
   for (int step = 2; step < 400; ++step) reports(0, step, {{"forward", 1}});
   EXPECT_NEAR(phases.seconds_a_step(0)[0], 1, 0.01);

@@ -21,14 +21,14 @@ TEST(StartNotes, AreTheLinesBeforeTheFirstStep) {
   EXPECT_THAT(notes.notes(), ElementsAre("memory of a worker: 1 GiB planned of 2 GiB"));
 }
 
-TEST(StartNotes, AreFewAndShortWhateverAWorkerWrites) {
+TEST(StartNotes, AreLimitedInNumberAndLength) {
   StartNotes notes;
   for (int i = 0; i < 100; ++i) notes.add(kBegin + std::string(10'000, 'x') + "\n<b>");
   EXPECT_THAT(notes.notes(), SizeIs(StartNotes::kMost));
   EXPECT_LE(notes.notes().front().size(), StartNotes::kLongest);
 }
 
-TEST(StartNotes, TakeNoLineThatIsCutShort) {
+TEST(StartNotes, IgnoreTruncatedLines) {
   StartNotes notes;
   notes.add("Training: ");
   notes.add("Training: 2026");

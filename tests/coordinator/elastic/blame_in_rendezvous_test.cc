@@ -1,4 +1,4 @@
-// What decide() does about slots that fail again and again, and about crashes that come back.
+// How decide() handles slots that fail repeatedly, and repeated crashes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class BlameInRendezvous : public testing::Rendezvous {
       progresses(worker.rank, ++step, "forward");
     }
   }
-  /// The worker of this slot dies, and the next generation begins. Returns its members' places.
+  /// Kills the worker of this slot and begins the next generation. Returns its members' slots.
   std::vector<std::string> dies(const std::string& host, int slot) {
     for (const WorkerState& worker : state.job.current.workers) {
       if (worker.host == host && worker.slot == slot) exits(worker.rank, {.signal = SIGKILL});
@@ -53,7 +53,7 @@ TEST_F(BlameInRendezvous, ASpareTakesThePlaceOfAWorkerThatDied) {
   EXPECT_EQ(state.job.current.workers[0].incarnation, 1) << "the survivor stays";
 }
 
-TEST_F(BlameInRendezvous, ASlotThatFailsAgainIsLeftOut) {
+TEST_F(BlameInRendezvous, ASlotThatFailsAgainIsExcluded) {
   config.elastic.min_workers = 1;
   trains_on({{"a", 2}, {"b", 1}});
   EXPECT_EQ(dies("a", 1), (Places{"a0", "a1", "b0"}));
@@ -65,13 +65,13 @@ TEST_F(BlameInRendezvous, ASlotThatFailsAgainIsLeftOut) {
               HasSubstr("; left out: slot 1 of host a after 2 failures, the last: killed by"));
 }
 
-TEST_F(BlameInRendezvous, ASlotIsNotLeftOutWhereItIsNeeded) {
+TEST_F(BlameInRendezvous, ANeededSlotIsNotExcluded) {
   trains_on({{"a", 2}});
   dies("a", 1);
   EXPECT_EQ(dies("a", 1), (Places{"a0", "a1"}));
 }
 
-TEST_F(BlameInRendezvous, ASlotThatWasLeftOutJoinsAgainAtACheckpoint) {
+TEST_F(BlameInRendezvous, AnExcludedSlotJoinsAgainAtACheckpoint) {
   config.elastic.min_workers = 1;
   trains_on({{"a", 2}});
   dies("a", 1);
@@ -84,7 +84,7 @@ TEST_F(BlameInRendezvous, ASlotThatWasLeftOutJoinsAgainAtACheckpoint) {
   EXPECT_EQ(regroups().size(), 2U);
 }
 
-TEST_F(BlameInRendezvous, ASlotThatWasLeftOutIsTakenBackWhenItIsNeeded) {
+TEST_F(BlameInRendezvous, AnExcludedSlotIsReadmittedWhenNeeded) {
   config.elastic.min_workers = 2;
   trains_on({{"a", 2}, {"b", 1}});
   dies("a", 1);
@@ -112,7 +112,7 @@ TEST_F(BlameInRendezvous, AQuickRestartAfterNewProgressDoesNotPause) {
   config.elastic.first_pause = 1'000ms;
   trains_on({{"a", 1}});
   dies("a", 0);
-  saves(1);  // from which it goes on
+  saves(1);  // the state to resume from
   passes(15s);
   saves(2);
   exits(0, {.signal = SIGKILL});
@@ -134,8 +134,8 @@ TEST_F(BlameInRendezvous, TheThirdCrashAtTheSameStepEndsTheJob) {
   EXPECT_THAT(verdict(state).message, HasSubstr("this has now happened 3 times at step 120"));
 }
 
-// Somebody kills it, or its memory runs out; it may do so quicker than steps follow each other.
-TEST_F(BlameInRendezvous, AWorkerThatIsKilledAtTheSameStepAgainIsStartedAgain) {
+// It is killed, or its memory runs out; this may happen faster than steps follow each other.
+TEST_F(BlameInRendezvous, AWorkerKilledAgainAtTheSameStepIsRestarted) {
   trains_on({{"a", 2}});
   for (int time = 1; time <= 4; ++time) {
     progresses(1, 120, "forward");
@@ -146,7 +146,7 @@ TEST_F(BlameInRendezvous, AWorkerThatIsKilledAtTheSameStepAgainIsStartedAgain) {
   }
 }
 
-TEST_F(BlameInRendezvous, ARestartComesBackWithACheckpoint) {
+TEST_F(BlameInRendezvous, ACheckpointRefillsARestart) {
   config.max_restarts = 1;
   trains_on({{"a", 1}});
   dies("a", 0);

@@ -1,4 +1,4 @@
-// Generations that grow and shrink: hosts that do not come, are lost, must be free, and come back.
+// Generations that grow and shrink: hosts that do not come, are lost, are drained, and come back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class ElasticRendezvous : public testing::Rendezvous {
     find_host(state, host)->last_heard -= 30s;
     ASSERT_EQ(does(), "blame");
   }
-  /// Host a has the newest checkpoint in an output folder that no other host sees.
+  /// Host a has the newest checkpoint in an output folder that no other host shares.
   void loses_the_only_host_with_the_checkpoint() {
     trains_on_three_hosts();
     saves(30);
@@ -44,14 +44,14 @@ class ElasticRendezvous : public testing::Rendezvous {
     state.job.saved.checkpoint_host = "a";
     loses("a");
   }
-  /// The job goes on with four workers.
+  /// The job continues with four workers.
   void goes_on_without_b() {
     loses("b");
     passes(10s);
     ASSERT_EQ(begins().size(), 4U);
     all_train();
   }
-  /// Host a alone has the checkpoint, and all workers have the snapshot of `step` in memory.
+  /// Only host a has the checkpoint, and all workers have the snapshot of `step` in memory.
   void has_snapshot(std::int64_t step) {
     state.job.saved.checkpoint_step = 20;
     state.job.saved.checkpoint_host = "a";
@@ -81,7 +81,7 @@ TEST_F(ElasticRendezvous, DoesNotBeginWithLessThanTheMinimum) {
   EXPECT_EQ(does(), "finish");
 }
 
-TEST_F(ElasticRendezvous, DoesNotBeginWhereAllHostsHaveFewerSlotsThanTheMinimum) {
+TEST_F(ElasticRendezvous, DoesNotBeginIfAllHostsHaveFewerSlotsThanTheMinimum) {
   expect_hosts({{"a", 0}, {"b", 0}});
   registers("a", 2);
   registers("b", 1);
@@ -92,7 +92,7 @@ TEST_F(ElasticRendezvous, DoesNotBeginWhereAllHostsHaveFewerSlotsThanTheMinimum)
             "more hosts");
 }
 
-TEST_F(ElasticRendezvous, DoesNotBeginWhereAllSlotsWouldBeSpares) {
+TEST_F(ElasticRendezvous, DoesNotBeginIfAllSlotsWouldBeSpares) {
   config.elastic = {.spares = 2};
   expect_hosts({{"a", 0}, {"b", 0}});
   registers("a", 1);
@@ -136,7 +136,7 @@ TEST_F(ElasticRendezvous, AHostWithFewerGpusThanSlotsHasAsManyWorkersAsGpus) {
             "5 of 8 workers: host b has 1 GPU for 4 slots");
 }
 
-TEST_F(ElasticRendezvous, DoesNotBeginWhereHostsHaveTooFewGpusForTheirSlots) {
+TEST_F(ElasticRendezvous, DoesNotBeginIfHostsHaveTooFewGpusForTheirSlots) {
   state.job.device = DeviceChoice::kAuto;
   expect_hosts({{"a", 4}, {"b", 4}});
   registers("a", 1);
@@ -148,7 +148,7 @@ TEST_F(ElasticRendezvous, DoesNotBeginWhereHostsHaveTooFewGpusForTheirSlots) {
             "GPU for 4 slots; host b has 2 GPUs for 4 slots; give fewer slots, or --min-workers");
 }
 
-TEST_F(ElasticRendezvous, AHostWithoutAGpuHasAllItsSlotsWhereTheJobMayUseTheCpu) {
+TEST_F(ElasticRendezvous, AHostWithoutAGpuHasAllItsSlotsIfTheJobMayUseTheCpu) {
   state.job.device = DeviceChoice::kAuto;
   expect_hosts({{"a", 2}, {"b", 2}});
   registers("a", 0);
@@ -172,7 +172,7 @@ TEST_F(ElasticRendezvous, DoesNotGrowBeyondWhatTheJobCanUse) {
   EXPECT_EQ(regroups().size(), 5U);
 }
 
-TEST_F(ElasticRendezvous, WaitsForALostHostOnlyAMoment) {
+TEST_F(ElasticRendezvous, WaitsOnlyBrieflyForALostHost) {
   trains_on_three_hosts();
   loses("b");
   EXPECT_EQ(tick().reason, "waiting a moment for b to come back");
@@ -183,7 +183,7 @@ TEST_F(ElasticRendezvous, WaitsForALostHostOnlyAMoment) {
                                     Member{.rank = 3, .host = "c", .slot = 1, .survivor = 1}));
 }
 
-TEST_F(ElasticRendezvous, DoesNotWaitAtAllWhereSparesTakeThePlace) {
+TEST_F(ElasticRendezvous, DoesNotWaitIfSparesReplaceTheHost) {
   config.elastic.spares = 2;
   trains_on_three_hosts();
   ASSERT_EQ(state.job.current.workers.size(), 4U);
@@ -191,7 +191,7 @@ TEST_F(ElasticRendezvous, DoesNotWaitAtAllWhereSparesTakeThePlace) {
   EXPECT_EQ(begins().size(), 4U);
 }
 
-TEST_F(ElasticRendezvous, WaitsForALostHostWithoutWhichItCannotGoOn) {
+TEST_F(ElasticRendezvous, WaitsForALostHostThatItNeeds) {
   config.elastic.min_workers = 0;
   trains_on_three_hosts();
   loses("b");
@@ -208,7 +208,7 @@ TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
   EXPECT_EQ(tick().reason, "training; host b joins at the next checkpoint");
   passes(1s);
   saves(20);
-  // Steps have been trained since that checkpoint was copied, so the workers save once more.
+  // Steps were trained since that checkpoint, so the workers save once more.
   const std::vector<Member> members = regroups();
   ASSERT_EQ(members.size(), 6U);
   EXPECT_EQ(members[1].survivor, 1);
@@ -217,7 +217,7 @@ TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
   EXPECT_EQ(state.job.restarts, 1) << "what is planned is no restart";
 }
 
-TEST_F(ElasticRendezvous, AHostThatJoinsPushesNobodyOutWhoseAgentIsSilentForAMoment) {
+TEST_F(ElasticRendezvous, AJoiningHostDoesNotReplaceABrieflySilentOne) {
   config.elastic.min_workers = 2;
   trains_on_three_hosts();
   goes_on_without_b();
@@ -231,8 +231,8 @@ TEST_F(ElasticRendezvous, AHostThatJoinsPushesNobodyOutWhoseAgentIsSilentForAMom
   EXPECT_EQ(regroups().size(), 7U);
 }
 
-// None of the workers keeps its process then, nor what it has in memory.
-TEST_F(ElasticRendezvous, AHostThatChangesTheNetworkJoinsAfterACheckpointOfItsOwn) {
+// No worker keeps its process then, or its memory.
+TEST_F(ElasticRendezvous, AHostThatChangesTheNetworkJoinsAfterAnExtraCheckpoint) {
   trains_on_three_hosts();
   goes_on_without_b();
   passes(1s);
@@ -247,7 +247,7 @@ TEST_F(ElasticRendezvous, AHostThatChangesTheNetworkJoinsAfterACheckpointOfItsOw
   for (const Member& member : begins()) EXPECT_EQ(member.survivor, 0);
 }
 
-TEST_F(ElasticRendezvous, AHostJoinsAfterACheckpointOfItsOwnWhereNoneComes) {
+TEST_F(ElasticRendezvous, AHostJoinsAfterARequestedCheckpointIfNoneComes) {
   trains_on_three_hosts();
   goes_on_without_b();
   registers("b");
@@ -271,7 +271,7 @@ TEST_F(ElasticRendezvous, NeverHasMoreThanTheMaximum) {
   EXPECT_EQ(idle_slots(state, now), std::vector<std::string>{"slot 1 of host c"});
 }
 
-TEST_F(ElasticRendezvous, AHostThatMustBeFreeLeavesAfterACheckpoint) {
+TEST_F(ElasticRendezvous, ADrainedHostLeavesAfterACheckpoint) {
   trains_on_three_hosts();
   leaves("c");
   EXPECT_EQ(does(), "regroup");
@@ -289,7 +289,7 @@ TEST_F(ElasticRendezvous, AHostThatMustBeFreeLeavesAfterACheckpoint) {
   EXPECT_EQ(restarts_left(state, config), 5);
 }
 
-TEST_F(ElasticRendezvous, AHostThatMustBeFreeIsNotWaitedForLongerThanItHasTime) {
+TEST_F(ElasticRendezvous, ADrainedHostHasNoMoreThanItsGraceTime) {
   trains_on_three_hosts();
   leaves("c");
   EXPECT_EQ(does(), "regroup");
@@ -298,7 +298,7 @@ TEST_F(ElasticRendezvous, AHostThatMustBeFreeIsNotWaitedForLongerThanItHasTime) 
   EXPECT_EQ(begins().size(), 4U);
 }
 
-TEST_F(ElasticRendezvous, WorkersThatHaveSavedWaitForAnAgentThatIsSilentForAMoment) {
+TEST_F(ElasticRendezvous, WorkersThatHaveSavedWaitForABrieflySilentAgent) {
   config.elastic.min_workers = 2;
   trains_on_three_hosts();
   leaves("c");
@@ -311,7 +311,7 @@ TEST_F(ElasticRendezvous, WorkersThatHaveSavedWaitForAnAgentThatIsSilentForAMome
   EXPECT_EQ(begins().size(), 4U);
 }
 
-TEST_F(ElasticRendezvous, TheJobEndsWhereItCannotGoOnWithoutTheHost) {
+TEST_F(ElasticRendezvous, TheJobEndsIfItNeedsTheDrainedHost) {
   config.elastic.min_workers = 0;
   trains_on_three_hosts();
   leaves("c");
@@ -320,14 +320,14 @@ TEST_F(ElasticRendezvous, TheJobEndsWhereItCannotGoOnWithoutTheHost) {
   EXPECT_TRUE(verdict(state).host_left);
 }
 
-TEST_F(ElasticRendezvous, AHostIsSilentForAMomentWhileAnotherOneMustBeFree) {
+TEST_F(ElasticRendezvous, AHostMayBeBrieflySilentWhileAnotherIsDrained) {
   trains_on_three_hosts();
   leaves("c");
   find_host(state, "b")->last_heard -= 4s;
   EXPECT_EQ(does(), "regroup");
 }
 
-TEST_F(ElasticRendezvous, AHostIsSilentForAMomentBeforeThereIsSomethingToSave) {
+TEST_F(ElasticRendezvous, AHostMayBeBrieflySilentBeforeThereIsSomethingToSave) {
   expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
   for (const char* name : {"a", "b", "c"}) registers(name);
   ASSERT_EQ(does(), "start");
@@ -357,7 +357,7 @@ TEST_F(ElasticRendezvous, AStopEndsAJobWhoseWorkersHaveSavedForARegroup) {
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
 }
 
-TEST_F(ElasticRendezvous, ASilentHostWithoutAWorkerIsNoFailure) {
+TEST_F(ElasticRendezvous, ASilentHostWithoutAWorkerIsNotAFailure) {
   config.elastic.spares = 2;
   trains_on_three_hosts();
   passes(30s);
@@ -367,7 +367,7 @@ TEST_F(ElasticRendezvous, ASilentHostWithoutAWorkerIsNoFailure) {
   EXPECT_EQ(tick().reason, "training");
 }
 
-TEST_F(ElasticRendezvous, AHostThatHasFallenSilentIsNotCountedOn) {
+TEST_F(ElasticRendezvous, ASilentHostIsNotPlannedFor) {
   trains_on_three_hosts();
   const auto b_is_silent_for = [&](std::chrono::seconds time) {
     find_host(state, "b")->last_heard = now - time;
@@ -393,7 +393,7 @@ TEST_F(ElasticRendezvous, WaitsForTheHostWhoseOutputFolderAloneHasTheNewestCheck
   EXPECT_EQ(begins().size(), 6U);
 }
 
-TEST_F(ElasticRendezvous, EndsWhereTheHostWithTheNewestCheckpointStaysAway) {
+TEST_F(ElasticRendezvous, EndsIfTheHostWithTheNewestCheckpointDoesNotReturn) {
   loses_the_only_host_with_the_checkpoint();
   passes(60s);
   EXPECT_EQ(does(), "blame");
@@ -448,7 +448,7 @@ TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
   EXPECT_EQ(state.job.saved.planned_workers, 0) << "nothing was trained";
   progress.set_images_seen(16);
   checkpoint_reported(state, state.job.current.workers[0], progress);
-  state.job.current.workers.resize(2);  // those of a
+  state.job.current.workers.resize(2);  // the workers of a
   progress.set_checkpoint_step(20);
   progress.set_output_unshared(false);
   checkpoint_reported(state, state.job.current.workers[0], progress);
@@ -457,7 +457,7 @@ TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
   EXPECT_EQ(state.job.saved.planned_workers, 4);
 }
 
-TEST_F(ElasticRendezvous, LearnsWhoAloneHasTheCheckpointWhenOtherHostsHaveJoined) {
+TEST_F(ElasticRendezvous, LearnsWhichHostHasTheCheckpointWhenOthersJoin) {
   expect_hosts({{"a", 2}, {"b", 2}});
   config.elastic.min_workers = 2;
   registers("a");
@@ -484,7 +484,7 @@ TEST_F(ElasticRendezvous, LearnsWhoAloneHasTheCheckpointWhenOtherHostsHaveJoined
   EXPECT_EQ(state.job.saved.checkpoint_step, 10);
 }
 
-TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointWhereWorkersHaveANewerStateInMemory) {
+TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointIfWorkersHaveANewerStateInMemory) {
   trains_on_three_hosts();
   has_snapshot(20);
   loses("a");
@@ -492,7 +492,7 @@ TEST_F(ElasticRendezvous, DoesNotWaitForACheckpointWhereWorkersHaveANewerStateIn
   EXPECT_EQ(begins().size(), 4U);
 }
 
-// The rows of a are copied to b, and those of b to c.
+// The rows of a are replicated to b, and those of b to c.
 TEST_F(ElasticRendezvous, WaitsForTheCheckpointIfTheCopiesInMemoryAreLostToo) {
   config.elastic.min_workers = 2;
   trains_on_three_hosts();
@@ -534,7 +534,7 @@ TEST_F(ElasticRendezvous, WaitsForAsManyWorkersAsTheJobNeeds) {
 }
 
 // SIGTERM to one worker, or to an agent without a connection: all workers stop with it.
-TEST_F(ElasticRendezvous, AStopThatNobodyHasRequestedIsALoss) {
+TEST_F(ElasticRendezvous, AnUnrequestedStopCountsAsALoss) {
   trains_on_three_hosts();
   for (const WorkerState& worker : state.job.current.workers) {
     reports(worker.rank, proto::OUTCOME_STOPPED);
@@ -545,7 +545,7 @@ TEST_F(ElasticRendezvous, AStopThatNobodyHasRequestedIsALoss) {
   EXPECT_EQ(begins().size(), 6U);
 }
 
-TEST_F(ElasticRendezvous, WorkersThatStopWithOneThatCannotGoOnDoNotHideWhy) {
+TEST_F(ElasticRendezvous, WorkersThatStopWithAFailedOneDoNotHideItsCause) {
   trains_on_three_hosts();
   for (const Rank rank : {1, 2, 3, 4, 5}) {
     reports(rank, proto::OUTCOME_STOPPED);
@@ -573,7 +573,7 @@ TEST_F(ElasticRendezvous, LosingTheLocalAgentIsTreatedAsALostHost) {
   EXPECT_EQ(begins().size(), 2U);
 }
 
-TEST_F(ElasticRendezvous, TheEndOfTheCoordinatorsOwnAgentEndsAJobThatNeedsItsHost) {
+TEST_F(ElasticRendezvous, LosingTheLocalAgentEndsAJobThatNeedsItsHost) {
   trains_on_three_hosts();
   state.job.id = "job";
   config.elastic.min_workers = 6;
@@ -583,8 +583,8 @@ TEST_F(ElasticRendezvous, TheEndOfTheCoordinatorsOwnAgentEndsAJobThatNeedsItsHos
   EXPECT_EQ(does(), "terminate");
 }
 
-// Slurm gives such a job new hosts only where it says that it was drained (exit code 5).
-TEST_F(ElasticRendezvous, AHostThatMustBeFreeDuringARestartDrainsTheJob) {
+// Slurm gives such a job new hosts only if its exit code says that it was drained (5).
+TEST_F(ElasticRendezvous, ADrainDuringARestartStopsTheJob) {
   config.elastic.min_workers = 0;
   trains_on_three_hosts();
   loses("b");

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using testing::Rendezvous;
 
-TEST_F(Rendezvous, TheNextJobBeginsWithTheHostsThatAreThereAndNothingElseOfTheLast) {
+TEST_F(Rendezvous, TheNextJobKeepsOnlyTheHostsOfTheLast) {
   trains_on_two_hosts();
   exits(0, {.signal = 9});
   end_job(state, now);
@@ -24,7 +24,7 @@ TEST_F(Rendezvous, TheNextJobBeginsWithTheHostsThatAreThereAndNothingElseOfTheLa
   EXPECT_EQ(worker.incarnation, 2) << "another process than that of the last job";
 }
 
-TEST_F(Rendezvous, AHostWithoutSlotsHasThoseOfEachJobsDevice) {
+TEST_F(Rendezvous, AHostWithoutASlotCountAdaptsToEachJobsDevice) {
   expect_hosts({{"a", 0}, {"b", 3}});
   registers("a", 4);
   registers("b", 4);

@@ -10,7 +10,7 @@ Job named(const std::string& id, std::size_t bytes = 2) {
   return {.id = id, .file = "job.json", .json = std::string(bytes, 'x')};
 }
 
-TEST(JobQueue, GivesJobsInTheOrderInWhichTheyCame) {
+TEST(JobQueue, ReturnsJobsInOrderOfArrival) {
   JobQueue queue;
   for (const char* id : {"a", "b", "c"}) EXPECT_FALSE(queue.add(named(id)));
   EXPECT_EQ(queue.take("b")->id, "b");

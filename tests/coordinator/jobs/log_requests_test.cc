@@ -54,7 +54,7 @@ TEST_F(LogRequestsOfTwoHosts, AreRefusedWhenTheHostHasGone) {
   EXPECT_THAT(answers, ElementsAre("host a: its agent has gone"));
 }
 
-TEST_F(LogRequestsOfTwoHosts, AreRefusedAfterAWhile) {
+TEST_F(LogRequestsOfTwoHosts, AreRefusedAtTheirDeadline) {
   asks("a");
   requests.expire(now + 9s);
   EXPECT_THAT(answers, IsEmpty());
@@ -62,13 +62,13 @@ TEST_F(LogRequestsOfTwoHosts, AreRefusedAfterAWhile) {
   EXPECT_THAT(answers, ElementsAre("host a: its agent has not sent the log in 10 s"));
 }
 
-TEST_F(LogRequestsOfTwoHosts, AreRefusedWhereTooManyWait) {
+TEST_F(LogRequestsOfTwoHosts, AreRefusedIfTooManyWait) {
   for (std::size_t i = 0; i < LogRequests::kMost; ++i) EXPECT_NE(asks("a"), 0);
   EXPECT_EQ(asks("b"), 0);
   EXPECT_THAT(answers, ElementsAre(HasSubstr("64 others read logs")));
 }
 
-TEST_F(LogRequestsOfTwoHosts, TakeNoMoreThanWasAskedFor) {
+TEST_F(LogRequestsOfTwoHosts, RefuseMoreThanWasRequested) {
   tells("a", asks("a"), std::string(LogRequests::kLongestChunk + 1, 'x'));
   EXPECT_THAT(answers, ElementsAre("host a: more was sent than was asked for"));
 }

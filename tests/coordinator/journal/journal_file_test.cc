@@ -43,7 +43,7 @@ std::string problem_of(const std::string& bytes) {
   return "none";
 }
 
-TEST(JournalFile, GivesTheLastValueOfEachKey) {
+TEST(JournalFile, ReturnsTheLastValueOfEachKey) {
   const JournalContents contents =
       parse_journal(encode_header(identity()) + change("a", "1") + change("b", "2") +
                         change("a", "3") + removal("b"),
@@ -54,7 +54,7 @@ TEST(JournalFile, GivesTheLastValueOfEachKey) {
   EXPECT_EQ(contents.torn_bytes, 0);
 }
 
-TEST(JournalFile, LeavesOutARecordThatIsCutAtAnyByte) {
+TEST(JournalFile, IgnoresARecordTruncatedAtAnyByte) {
   const std::string whole = encode_header(identity()) + change("a", "1");
   const std::string last = change("a", "2");
   for (std::size_t kept = 0; kept < last.size(); ++kept) {
@@ -64,7 +64,7 @@ TEST(JournalFile, LeavesOutARecordThatIsCutAtAnyByte) {
   }
 }
 
-TEST(JournalFile, LeavesOutALastRecordOfWhichBlocksWereNeverWritten) {
+TEST(JournalFile, IgnoresALastRecordWithUnwrittenBlocks) {
   std::string last = change("a", std::string(100, 'x'));
   last.replace(40, 30, 30, '\0');
   const std::string whole = encode_header(identity()) + change("a", "1");
@@ -95,7 +95,7 @@ TEST(JournalFile, NamesTheFileAndTheOffsetOfTheDamage) {
   EXPECT_THAT(problem_of(bytes), HasSubstr("remove the file"));
 }
 
-TEST(JournalFile, RefusesAHeaderThatIsCutAtAnyByte) {
+TEST(JournalFile, RejectsAHeaderTruncatedAtAnyByte) {
   const std::string header = encode_header(identity());
   for (std::size_t kept = 0; kept < header.size(); ++kept) {
     EXPECT_NE(problem_of(header.substr(0, kept)), "none") << kept;

@@ -54,7 +54,7 @@ class JournalTest : public ::testing::Test {
   std::vector<std::string> told;  // guarded by mutex
 };
 
-TEST_F(JournalTest, HasOnDiskWhatWasPutAndSettled) {
+TEST_F(JournalTest, HasSettledValuesOnDisk) {
   Journal journal(options(), contents());
   journal.put("a", "1");
   journal.put("b", "2");
@@ -63,7 +63,7 @@ TEST_F(JournalTest, HasOnDiskWhatWasPutAndSettled) {
   EXPECT_THAT(on_disk().values, ElementsAre(Pair("b", "2")));
 }
 
-TEST_F(JournalTest, WritesNothingForAValueThatStays) {
+TEST_F(JournalTest, WritesNothingForAnUnchangedValue) {
   Journal journal(options(), contents());
   journal.put("a", "1");
   ASSERT_TRUE(journal.settle(60s));
@@ -80,10 +80,10 @@ TEST_F(JournalTest, WritesAChangeOfSeveralValuesAsOneRecord) {
     for (int i = 0; i < 100; ++i) journal.put("key" + std::to_string(i), "x");
   }
   ASSERT_TRUE(journal.settle(60s));
-  EXPECT_EQ(on_disk().records, 2);  // the first has what there was when the file was made
+  EXPECT_EQ(on_disk().records, 2);  // the first one has the initial contents
 }
 
-TEST_F(JournalTest, ErasesWhatIsNotKept) {
+TEST_F(JournalTest, ErasesKeysThatAreNotKept) {
   Journal journal(options(), contents());
   for (const char* key : {"worker/0", "worker/1", "worker/2", "x"}) journal.put(key, "1");
   journal.keep_only("worker/", {"worker/1"});
@@ -91,7 +91,7 @@ TEST_F(JournalTest, ErasesWhatIsNotKept) {
   EXPECT_THAT(on_disk().values, ElementsAre(Pair("worker/1", "1"), Pair("x", "1")));
 }
 
-TEST_F(JournalTest, IsWrittenAnewWhenItHasGrown) {
+TEST_F(JournalTest, IsRewrittenWhenItHasGrown) {
   Journal journal(options(), contents());
   for (int i = 0; i < 1'000; ++i) {
     journal.put("a", std::string(1'000, static_cast<char>('a' + i % 26)));
@@ -101,7 +101,7 @@ TEST_F(JournalTest, IsWrittenAnewWhenItHasGrown) {
   EXPECT_THAT(on_disk().values, SizeIs(1));
 }
 
-TEST_F(JournalTest, GoesWhenItIsRemovedAndStaysOtherwise) {
+TEST_F(JournalTest, IsDeletedOnlyByRemove) {
   {
     Journal journal(options(), contents());
     journal.put("a", "1");
@@ -114,7 +114,7 @@ TEST_F(JournalTest, GoesWhenItIsRemovedAndStaysOtherwise) {
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
-TEST_F(JournalTest, IsWrittenAnewWhenSomebodyHasRemovedTheFile) {
+TEST_F(JournalTest, IsRewrittenAfterItsFileWasRemoved) {
   Journal journal(options(), contents());
   journal.put("a", "1");
   ASSERT_TRUE(journal.settle(60s));
@@ -137,7 +137,7 @@ TEST_F(JournalTest, IsRewrittenAfterItsFolderWasRemoved) {
   EXPECT_EQ(std::filesystem::status(removed).permissions(), std::filesystem::perms::owner_all);
 }
 
-/// In a process of its own, whose files may have so many bytes.
+/// Runs in a separate process with a limit on the size of files.
 template <typename Body>
 int exit_code_with_limit(std::size_t bytes, Body body) {
   const pid_t child = fork();
@@ -152,7 +152,7 @@ int exit_code_with_limit(std::size_t bytes, Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_F(JournalTest, WarnsOnceAndGoesOnWhileTheDiskIsFullAndWritesAllWhenThereIsRoom) {
+TEST_F(JournalTest, WarnsOnceWhileTheDiskIsFullAndWritesEverythingLater) {
   const int code = exit_code_with_limit(2'000, [&] {
     Journal journal(options(), contents());
     journal.put("a", std::string(1'000, 'x'));
@@ -179,14 +179,14 @@ TEST_F(JournalTest, KeepsWhatWasWrittenBeforeTheDiskWasFull) {
     if (!journal.settle(60s)) return 1;
     journal.put("b", std::string(5'000, 'y'));
     while (journal.failures() < 2) usleep(1'000);
-    _exit(0);  // as if it was killed
+    _exit(0);  // as if killed
     return 0;
   });
   EXPECT_EQ(code, 0);
   EXPECT_THAT(on_disk().values, ElementsAre(Pair("a", "1")));
 }
 
-/// In the place of a file: a pipe that is full, so that whoever writes waits until it is read.
+/// Replaces a file by a full pipe, so that writers block until it is read.
 class HungDisk {
  public:
   explicit HungDisk(const std::filesystem::path& file) {
@@ -213,7 +213,7 @@ class HungDisk {
   std::array<int, 2> ends_{};
 };
 
-TEST_F(JournalTest, HoldsNobodyAgainWhileTheDiskHangs) {
+TEST_F(JournalTest, DoesNotBlockASecondTimeWhileTheDiskHangs) {
   Journal journal(options(), contents());
   journal.put("a", "1");
   ASSERT_TRUE(journal.settle(60s));
@@ -232,9 +232,9 @@ TEST_F(JournalTest, HoldsNobodyAgainWhileTheDiskHangs) {
   EXPECT_TRUE(journal.settle(60s));
 }
 
-TEST_F(JournalTest, HoldsNobodyAtItsEndWhileTheDiskHangs) {
+TEST_F(JournalTest, DoesNotBlockAtItsEndWhileTheDiskHangs) {
   {
-    std::optional<HungDisk> disk;  // there as long as the journal writes to it
+    std::optional<HungDisk> disk;  // exists as long as the journal writes to it
     Journal journal(options(), contents());
     journal.put("a", "1");
     ASSERT_TRUE(journal.settle(60s));

@@ -19,7 +19,7 @@ class SavedState : public testing::Rendezvous {
   ClusterState again() const {
     return testing::taken_over(state, now, std::chrono::system_clock::now());
   }
-  /// The next coordinator in the place of this one.
+  /// Replaces the coordinator by its successor.
   void killed_and_started_again() { state = again(); }
   void trains() {
     trains_on_two_hosts();
@@ -28,7 +28,7 @@ class SavedState : public testing::Rendezvous {
   }
 };
 
-TEST_F(SavedState, HasAllThatDecidesAboutAGeneration) {
+TEST_F(SavedState, ContainsEverythingThatDecidesAboutAGeneration) {
   trains();
   state.job.restarts = 7;
   state.job.last_restart = Incident{.rank = 1, .who = "rank 1", .what = "crashed", .at = now};
@@ -52,7 +52,7 @@ TEST_F(SavedState, HasAllThatDecidesAboutAGeneration) {
   EXPECT_TRUE(copy.hosts[0].registered);
 }
 
-TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
+TEST_F(SavedState, ContainsPlannedChangesOfAGeneration) {
   trains();
   state.hosts[1].leaving = Leaving{.reason = "SIGTERM", .within = 9s, .at = now};
   state.job.current.regroup = Regroup{.reason = "host b is leaving", .at = now, .within = 8s};
@@ -85,7 +85,7 @@ TEST_F(SavedState, HasWhatIsPlannedForAGeneration) {
   EXPECT_NEAR(seconds_since(copy.job.saved.at, now), 60, 2);
 }
 
-TEST_F(SavedState, HasBlameAndBudget) {
+TEST_F(SavedState, ContainsBlameAndBudget) {
   trains();
   add_failure(state.job.blame, "b", 0, 2, "killed", now - 100s);
   leave_out(state.job.blame.records.front(), now - 100s);
@@ -114,7 +114,7 @@ TEST_F(SavedState, HasBlameAndBudget) {
   EXPECT_EQ(copy.job.budget.last_crash, (CrashSite{.rank = 1, .workers = 2, .step = 7}));
 }
 
-TEST_F(SavedState, IsTheSameWhenItIsSavedAgain) {
+TEST_F(SavedState, IsUnchangedAfterAnotherSave) {
   trains();
   const ClusterState copy = again();
   for (std::size_t i = 0; i < state.hosts.size(); ++i) {
@@ -127,7 +127,7 @@ TEST_F(SavedState, IsTheSameWhenItIsSavedAgain) {
   }
 }
 
-TEST_F(SavedState, GoesOnWithAGenerationThatTrains) {
+TEST_F(SavedState, ContinuesAGenerationThatTrains) {
   trains();
   killed_and_started_again();
   EXPECT_EQ(does(), "wait");
@@ -135,7 +135,7 @@ TEST_F(SavedState, GoesOnWithAGenerationThatTrains) {
   EXPECT_EQ(state.job.current.number, 1);
 }
 
-TEST_F(SavedState, BeginsAnotherGenerationWithoutARestartWhereWorkersWereConnecting) {
+TEST_F(SavedState, BeginsAnotherGenerationWithoutARestartIfWorkersWereConnecting) {
   trains_on_two_hosts();
   config.max_restarts = 0;
   killed_and_started_again();
@@ -147,7 +147,7 @@ TEST_F(SavedState, BeginsAnotherGenerationWithoutARestartWhereWorkersWereConnect
   EXPECT_FALSE(state.job.current.lost);
 }
 
-TEST_F(SavedState, WaitsForAHostThatIsMissingBeforeItBeginsAgain) {
+TEST_F(SavedState, WaitsForAMissingHostBeforeItBeginsAgain) {
   trains_on_two_hosts();
   killed_and_started_again();
   state.hosts[1].registered = false;
@@ -157,7 +157,7 @@ TEST_F(SavedState, WaitsForAHostThatIsMissingBeforeItBeginsAgain) {
   EXPECT_FALSE(may_restart(state, config));
 }
 
-TEST_F(SavedState, AsksNobodyToJoinBeforeItsAgentHasRegisteredAgain) {
+TEST_F(SavedState, LetsHostsJoinOnlyAfterTheirAgentsRegisterAgain) {
   config.elastic.min_workers = 1;
   expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
   for (const char* name : {"a", "b"}) registers(name);
@@ -175,7 +175,7 @@ TEST_F(SavedState, AsksNobodyToJoinBeforeItsAgentHasRegisteredAgain) {
   EXPECT_EQ(tick().reason, "training; host c joins at the next checkpoint");
 }
 
-TEST_F(SavedState, TakesASlotBackWithoutWhichTooFewAreLeft) {
+TEST_F(SavedState, ReadmitsASlotIfTooFewAreLeft) {
   trains_on_two_hosts();
   add_failure(state.job.blame, "b", 0, 2, "killed", now);
   leave_out(state.job.blame.records.front(), now);
@@ -183,7 +183,7 @@ TEST_F(SavedState, TakesASlotBackWithoutWhichTooFewAreLeft) {
   EXPECT_EQ(tick().reason, "too few slots are left; one that was left out is taken back");
 }
 
-TEST_F(SavedState, DoesNotWaitForAGpuThatHasGoneWithoutALimit) {
+TEST_F(SavedState, LimitsTheWaitForALostGpu) {
   trains_on_two_hosts();
   killed_and_started_again();
   HostState& host = state.hosts[1];
@@ -197,13 +197,13 @@ TEST_F(SavedState, DoesNotWaitForAGpuThatHasGoneWithoutALimit) {
             "and at least 3 are needed");
 }
 
-TEST_F(SavedState, KeepsTheTimeThatTheJobHasRun) {
+TEST_F(SavedState, KeepsTheRunningTimeOfTheJob) {
   trains();
   now += 90s;
   EXPECT_NEAR(seconds_since(again().job.started_at, now), 90, 2);
 }
 
-TEST(SavedMetrics, GoOnCounting) {
+TEST(SavedMetrics, ContinueCounting) {
   WorkerState worker{.rank = 0, .host = "a"};
   proto::Progress first, second;
   first.set_data_wait_seconds(0.5);
@@ -222,8 +222,8 @@ TEST(SavedMetrics, GoOnCounting) {
   const TimePoint now = Clock::now();
   const auto text = [&](Metrics& metrics) {
     const std::string all = metrics.text({{}, {}, {}, {}, "training", now});
-    // Without what is the coordinator's own, and what only tells of the newest. The fraction of a
-    // second of a time of day is another one for each of the two.
+    // Removes the coordinator's own values and gauges, and the fraction of a second of times,
+    // which differ between the two.
     const std::regex other(
         "[^\n]*(process_|last_checkpoint_duration|last_checkpoint_size)[^\n]*\n");
     const std::regex moment("(last_checkpoint_timestamp_seconds [0-9]{6})[0-9.]*");
@@ -243,7 +243,7 @@ TEST(SavedMetrics, GoOnCounting) {
   EXPECT_EQ(text(next), text(unbroken));
 }
 
-TEST(SavedQueue, RemembersJobsThatHaveEnded) {
+TEST(SavedQueue, ContainsEndedJobs) {
   JobQueue queue, next;
   queue.remember({.id = "a",
                   .file = "a.json",
@@ -269,7 +269,7 @@ TEST(SavedQueue, RemembersJobsThatHaveEnded) {
   EXPECT_EQ(job.output, "/out");
 }
 
-TEST(SavedQueue, HasTheWholeJob) {
+TEST(SavedQueue, ContainsTheWholeJob) {
   const Job job = job_from(to_saved(Job{.id = "a",
                                         .file = "f",
                                         .json = "{}",

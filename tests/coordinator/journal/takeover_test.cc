@@ -28,7 +28,7 @@ class TakeoverTest : public ::testing::Test {
     const Job job{.id = id, .file = "job.json", .json = json};
     return identity_of({{.name = host, .slots = 2}}, port, &job, "/jobs/job.json", 10min);
   }
-  /// A coordinator writes a journal, and lives as long as what is returned.
+  /// Writes a coordinator's journal. The coordinator lives as long as the returned object.
   std::unique_ptr<Journal> coordinator(const proto::JournalIdentity& identity) {
     std::filesystem::create_directories(journal_file(folder.path(), "").parent_path());
     std::filesystem::permissions(journal_file(folder.path(), "").parent_path(),
@@ -59,7 +59,7 @@ class TakeoverTest : public ::testing::Test {
 
 TEST_F(TakeoverTest, FindsNothingInAnEmptyFolder) { EXPECT_FALSE(search(command("b")).found); }
 
-TEST_F(TakeoverTest, FindsWhatTheSameCommandHasLeft) {
+TEST_F(TakeoverTest, FindsTheJournalOfTheSameCommand) {
   coordinator(command("aaaa"));
   const Takeover takeover = search(command("bbbb"));
   ASSERT_TRUE(takeover.found);
@@ -133,7 +133,7 @@ TEST_F(TakeoverTest, LetsOnlyOneOfTwoTakeOver) {
                    .found);
 }
 
-TEST_F(TakeoverTest, SaysWhyAnotherJobIsNotGoneOnWith) {
+TEST_F(TakeoverTest, SaysWhyAnotherJobIsNotResumed) {
   coordinator(command("aaaa"));
   EXPECT_THAT(
       search(command("bbbb", R"({"lr":1})")).notes,
@@ -144,7 +144,7 @@ TEST_F(TakeoverTest, SaysWhyAnotherJobIsNotGoneOnWith) {
               Contains(HasSubstr("its --port was 0, and is 7450 now")));
 }
 
-TEST_F(TakeoverTest, KeepsWhatOtherJobsHaveLeftApart) {
+TEST_F(TakeoverTest, ReturnsJournalsOfOtherJobsAsUnused) {
   coordinator(command("aaaa", R"({"lr":1})"));
   const Job elsewhere{.id = "bbbb", .file = "other.json", .json = "{}"};
   coordinator(
@@ -156,21 +156,21 @@ TEST_F(TakeoverTest, KeepsWhatOtherJobsHaveLeftApart) {
   EXPECT_THAT(ids(search(command("eeee")).unused), ElementsAre("aaaa", "bbbb"));
 }
 
-TEST_F(TakeoverTest, KeepsWhatItIsToldToForgetApart) {
+TEST_F(TakeoverTest, ReturnsAnUnwantedJournalAsUnused) {
   coordinator(command("aaaa"));
   const Takeover takeover = search(command("bbbb"), "never");
   EXPECT_THAT(ids(takeover.unused), ElementsAre("aaaa"));
   EXPECT_TRUE(takeover.unused.front().is_unwanted);
 }
 
-TEST_F(TakeoverTest, KeepsNothingOfJobsApartForAService) {
+TEST_F(TakeoverTest, ServiceIgnoresJournalsOfSingleJobs) {
   coordinator(command("aaaa"));
   proto::JournalIdentity service = identity_of({{.name = "localhost"}}, 0, nullptr, {}, 10min);
   service.set_id("bbbb");
   EXPECT_THAT(search(service).unused, IsEmpty());
 }
 
-TEST_F(TakeoverTest, ForgetsAJobWhoseWorkersCannotLiveAnyMore) {
+TEST_F(TakeoverTest, ForgetsAJobWhoseWorkersMustHaveEnded) {
   coordinator(command("aaaa"));
   make_old("aaaa", 12min);
   EXPECT_FALSE(search(command("bbbb")).found);
@@ -198,7 +198,7 @@ TEST_F(TakeoverTest, NeedsAChoiceAmongSeveral) {
   EXPECT_THROW(search(command("cccc"), "dd"), InputError);
 }
 
-TEST_F(TakeoverTest, BeginsAnewWhenItIsToldTo) {
+TEST_F(TakeoverTest, StartsANewJobWithTakeOverNever) {
   coordinator(command("aaaa"));
   EXPECT_FALSE(search(command("bbbb"), "never").found);
 }
@@ -219,7 +219,7 @@ TEST_F(TakeoverTest, RefusesADamagedFileOfThisCommandAndSaysWhere) {
   }
 }
 
-TEST_F(TakeoverTest, RefusesAFileWithoutAnIdentityThatCanBeRead) {
+TEST_F(TakeoverTest, RejectsAFileWithAnUnreadableIdentity) {
   coordinator(command("aaaa"));
   const auto path = journal_file(folder.path(), "aaaa");
   std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(40) << '!';
@@ -229,7 +229,7 @@ TEST_F(TakeoverTest, RefusesAFileWithoutAnIdentityThatCanBeRead) {
   EXPECT_THROW(search(command("bbbb")), InputError);
 }
 
-TEST_F(TakeoverTest, TakesAFileThatItCannotWriteNotForThatOfALivingCoordinator) {
+TEST_F(TakeoverTest, DoesNotMistakeAnUnwritableFileForALiveCoordinators) {
   coordinator(command("aaaa"));
   const auto path = journal_file(folder.path(), "aaaa");
   std::filesystem::rename(path, folder / "elsewhere");

@@ -46,7 +46,7 @@ class JoinFileTest : public ::testing::Test {
   std::vector<std::string> warnings;
 };
 
-TEST_F(JoinFileTest, IsThereAsLongAsTheCoordinator) {
+TEST_F(JoinFileTest, ExistsAsLongAsTheCoordinator) {
   {
     const JoinFile file(loop, options(folder / "join"));
     EXPECT_EQ(line_of(folder / "join"), "string 1");
@@ -69,7 +69,7 @@ TEST_F(JoinFileTest, IsRenewedBeforeItsTokenExpires) {
   run_until([&] { return made >= 3 && line_of(folder / "join") != "string 1"; });
 }
 
-TEST_F(JoinFileTest, TellsWhenItCannotBeRenewed) {
+TEST_F(JoinFileTest, WarnsIfItCannotBeRenewed) {
   std::filesystem::create_directory(folder / "there");
   const JoinFile file(loop, options(folder / "there" / "join"));
   std::filesystem::remove_all(folder / "there");
@@ -77,7 +77,7 @@ TEST_F(JoinFileTest, TellsWhenItCannotBeRenewed) {
   EXPECT_THAT(warnings.front(), HasSubstr("its token may expire"));
 }
 
-TEST_F(JoinFileTest, NamesItsOptionWhereItCannotBeWritten) {
+TEST_F(JoinFileTest, NamesItsOptionIfItCannotBeWritten) {
   EXPECT_THAT(testing::message_of<StorageError>(
                   [&] { const JoinFile file(loop, options(folder / "none" / "join")); }),
               AllOf(HasSubstr("none/join"), HasSubstr("--join-file"),

@@ -128,7 +128,7 @@ TEST_F(MetricsTest, HaveNoLossBeforeAFirstStep) {
   EXPECT_THAT(text(), Not(HasSubstr("\npfc_job_loss ")));
 }
 
-TEST_F(MetricsTest, HaveOfAGpuWhatItCanTell) {
+TEST_F(MetricsTest, ContainTheValuesThatAGpuSupports) {
   proto::Progress told = twelve_steps();
   tells(told);
   EXPECT_THAT(text(), Not(HasSubstr("pfc_worker_gpu_temperature_celsius{")));
@@ -152,12 +152,12 @@ TEST_F(MetricsTest, CountersFollowTheTotalsThatWorkersReport) {
   tells(told);
   EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.75\n"));
   EXPECT_THAT(text(), HasSubstr("kind=\"all_reduce\",rank=\"0\"} 20\n"));
-  told.set_data_wait_seconds(0.25);  // it was started again and counts from 0
+  told.set_data_wait_seconds(0.25);  // restarted, so it counts from 0
   tells(told);
   EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 1\n"));
 }
 
-TEST_F(MetricsTest, CountCheckpointsAndTellOfTheNewest) {
+TEST_F(MetricsTest, CountCheckpointsAndDescribeTheNewest) {
   proto::Progress told = twelve_steps();
   tells(told);
   EXPECT_THAT(text(), Not(HasSubstr("pfc_job_last_checkpoint_timestamp_seconds ")));
@@ -175,7 +175,7 @@ TEST_F(MetricsTest, CountCheckpointsAndTellOfTheNewest) {
   EXPECT_THAT(text(), HasSubstr("\npfc_job_last_checkpoint_timestamp_seconds "));
 }
 
-TEST_F(MetricsTest, OfAnotherJobTellNothingThatItHasNotDone) {
+TEST_F(MetricsTest, ContainNoValuesOfThePreviousJob) {
   proto::Progress told = twelve_steps();
   told.set_loss_scale(8);
   told.mutable_checkpoints()->set_count(1);
@@ -193,7 +193,7 @@ TEST_F(MetricsTest, OfAnotherJobTellNothingThatItHasNotDone) {
   }
 }
 
-TEST_F(MetricsTest, OfACheckLeaveTheValuesOfTheLastJob) {
+TEST_F(MetricsTest, KeepTheLastJobsValuesDuringACheck) {
   tells(twelve_steps());
   text();
   progress = {};
@@ -221,7 +221,7 @@ std::size_t occurrences_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST_F(MetricsTest, HaveABoundedNumberOfLabelsWhateverAWorkerSends) {
+TEST_F(MetricsTest, LimitTheNumberOfLabelValues) {
   for (int i = 0; i < 1'000; ++i) {
     proto::Progress told;
     told.add_phases()->set_phase("phase " + std::to_string(i));
@@ -242,7 +242,7 @@ TEST_F(MetricsTest, AWorkerThatHasExitedIsDown) {
   expect_lines({"pfc_worker_up{host=\"a\",rank=\"0\"} 0"});
 }
 
-TEST_F(MetricsTest, OfAWorkerInAnotherPlaceOnlyCountersStayAndForAMinute) {
+TEST_F(MetricsTest, KeepOnlyCountersOfAMovedWorkerAndForAMinute) {
   tells(twelve_steps());
   text();
   state.job.current.workers = {{.rank = 0, .host = "b", .pid = 8, .joined = true}};
@@ -257,7 +257,7 @@ TEST_F(MetricsTest, OfAWorkerInAnotherPlaceOnlyCountersStayAndForAMinute) {
   EXPECT_THAT(text(), HasSubstr("pfc_worker_up{host=\"b\",rank=\"0\"} 1\n"));
 }
 
-TEST_F(MetricsTest, OfAJobThatHasEndedTheLastValuesStayForAMinute) {
+TEST_F(MetricsTest, KeepTheLastValuesOfAnEndedJobForAMinute) {
   tells(twelve_steps());
   text();
   state.job = {};
@@ -281,7 +281,7 @@ TEST_F(MetricsTest, CountTheJobsOfAService) {
   expect_lines({"pfc_jobs_total{how=\"completed\"} 2", "pfc_jobs_waiting 3"});
 }
 
-TEST_F(MetricsTest, TakeTheTotalsOfTheCoordinatorItself) {
+TEST_F(MetricsTest, ContainTheCoordinatorsOwnTotals) {
   metrics.set_dropped_lines(3);
   metrics.set_dropped_lines(3);
   metrics.set_journal(1, 2);

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using boost::asio::ip::tcp;
 
-/// Descriptors are scarce: at most 200, until a test opens all of them.
+/// Limits descriptors to 200, until a test opens all of them.
 class AListener : public ::testing::Test {
  protected:
   AListener() {
@@ -66,7 +66,7 @@ class AListener : public ::testing::Test {
   std::vector<int> spare_;
 };
 
-TEST_F(AListener, GivesNonBlockingSocketsAway) {
+TEST_F(AListener, PassesOnNonBlockingSockets) {
   const Listener any = listener(0);
   const tcp::socket client = connect_to(any);
   loop.run();
@@ -74,7 +74,7 @@ TEST_F(AListener, GivesNonBlockingSocketsAway) {
   EXPECT_NE(fcntl(accepted[0], F_GETFL) & O_NONBLOCK, 0);
 }
 
-TEST_F(AListener, PausesWithoutDescriptorsAndAcceptsWhenThereAreSome) {
+TEST_F(AListener, PausesWithoutFreeDescriptorsAndThenAccepts) {
   const Listener any = listener(0);
   const tcp::socket client = connect_to(any);
   open_descriptors(1'000);
@@ -86,7 +86,7 @@ TEST_F(AListener, PausesWithoutDescriptorsAndAcceptsWhenThereAreSome) {
   EXPECT_EQ(accepted.size(), 1U);
 }
 
-TEST_F(AListener, ClosesAConnectionThatWouldTakeWhatIsHeldBack) {
+TEST_F(AListener, ClosesAConnectionThatWouldUseReservedDescriptors) {
   const Listener modest = listener(150);
   open_descriptors(50);
   tcp::socket client = connect_to(modest);

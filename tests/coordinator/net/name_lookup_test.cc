@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-TEST(LookUp, GivesTheAddressesOfNamesAndNoneForOneThatHasNone) {
+TEST(LookUp, ReturnsTheAddressesOfNamesOrAnEmptyList) {
   const auto found = look_up({"localhost", "no-such-host"}, 30s, [](const std::string& name) {
     return name == "localhost" ? resolve(name) : std::vector<std::string>();
   });
@@ -22,7 +22,7 @@ TEST(LookUp, GivesTheAddressesOfNamesAndNoneForOneThatHasNone) {
   EXPECT_THAT(found.at("no-such-host"), IsEmpty());
 }
 
-TEST(LookUp, LeavesOutANameWhoseServerDoesNotAnswer) {
+TEST(LookUp, OmitsANameIfNoServerAnswers) {
   const auto found =
       look_up({"here", "there"}, 30s,
               [](const std::string& name) -> std::optional<std::vector<std::string>> {
@@ -32,7 +32,7 @@ TEST(LookUp, LeavesOutANameWhoseServerDoesNotAnswer) {
   EXPECT_THAT(found, ElementsAre(Pair("here", ElementsAre("10.0.0.1"))));
 }
 
-TEST(LookUp, LeavesOutANameThatIsNotAnsweredInTime) {
+TEST(LookUp, OmitsANameThatIsNotResolvedInTime) {
   std::promise<void> ends;
   const std::shared_future<void> end = ends.get_future().share();
   const auto found = look_up({"slow", "quick"}, 2s, [end](const std::string& name) {

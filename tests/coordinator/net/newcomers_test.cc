@@ -35,7 +35,7 @@ class NewcomersTest : public ::testing::Test {
             }};
   }
 
-  /// The server's side of a new connection, and as gRPC names the client's.
+  /// The server's side of a new connection, and gRPC's name for the client.
   struct Connection {
     int fd;
     std::string peer;
@@ -64,7 +64,7 @@ class NewcomersTest : public ::testing::Test {
   std::vector<std::string> refused;
 };
 
-TEST_F(NewcomersTest, GoOnOnlyAsManyAtATimeAsMay) {
+TEST_F(NewcomersTest, AreAdmittedOnlyUpToTheLimit) {
   auto at_the_door = newcomers({.all = 2, .of_address = 2});
   const Connection first = connects();
   at_the_door.add(first.fd);
@@ -74,7 +74,7 @@ TEST_F(NewcomersTest, GoOnOnlyAsManyAtATimeAsMay) {
   run_until([&] { return inside.size() == 3; });
 }
 
-TEST_F(NewcomersTest, OfOneAddressLeaveRoomForOthers) {
+TEST_F(NewcomersTest, AreLimitedPerAddress) {
   auto at_the_door = newcomers({.all = 3, .of_address = 1});
   for (int i = 0; i < 4; ++i) at_the_door.add(connects(1).fd);
   EXPECT_EQ(inside.size(), 1U);
@@ -83,25 +83,25 @@ TEST_F(NewcomersTest, OfOneAddressLeaveRoomForOthers) {
   EXPECT_THAT(inside, ElementsAre(::testing::_, other));
 }
 
-TEST_F(NewcomersTest, MakeRoomWhenTheyHaveGone) {
+TEST_F(NewcomersTest, FreeTheirPlaceWhenTheyDisconnect) {
   auto at_the_door = newcomers({.all = 1});
   at_the_door.add(connects().fd);
   const int second = connects().fd;
   at_the_door.add(second);
-  close(inside.front());  // as gRPC does when the other side has gone
+  close(inside.front());  // as gRPC does when the peer has gone
   inside.clear();
   run_until([&] { return !inside.empty(); });
   EXPECT_THAT(inside, ElementsAre(second));
 }
 
-TEST_F(NewcomersTest, WithoutACredentialAreClosedAfterAWhile) {
+TEST_F(NewcomersTest, AreClosedIfTheyDoNotAuthenticateInTime) {
   auto at_the_door = newcomers({.all = 1, .patience = 1ms});
   at_the_door.add(connects().fd);
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused.front(),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("has shown no credential within")));
   char byte = 0;
-  EXPECT_EQ(read(inside.front(), &byte, 1), 0);  // gRPC sees its end
+  EXPECT_EQ(read(inside.front(), &byte, 1), 0);  // gRPC notices
 }
 
 TEST_F(NewcomersTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
@@ -159,7 +159,7 @@ TEST_F(NewcomersTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
   EXPECT_THAT(stalled, ::testing::UnorderedElementsAre("127.0.0.2", "127.0.0.3"));
 }
 
-TEST_F(NewcomersTest, WithACredentialAreLeftAlone) {
+TEST_F(NewcomersTest, AreLeftAloneOnceAuthenticated) {
   auto at_the_door = newcomers({.all = 1, .patience = 1ms});
   const Connection known = connects(1);
   at_the_door.add(known.fd);

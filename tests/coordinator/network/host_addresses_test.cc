@@ -37,7 +37,7 @@ TEST(NetworkWish, AdmitsTheAddressesOfAnInterface) {
 
 TEST(NetworkWish, AdmitsEverythingWhenItIsEmpty) { EXPECT_TRUE(admits("", "fd00::1")); }
 
-TEST(NetworkWish, RefusesWhatIsNoNetwork) {
+TEST(NetworkWish, RejectsInvalidNetworks) {
   for (const char* text : {"10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/8x", "10.0.0",
                            "a b", "fd00::/129", "eth0/8", "an_interface_name"}) {
     EXPECT_THROW(NetworkWish{text}, InputError) << text;
@@ -62,7 +62,7 @@ proto::NetworkAddress told(const std::string& interface, const std::string& addr
   return added;
 }
 
-TEST(AddressesIn, LeavesOutWhatIsNoAddress) {
+TEST(AddressesIn, OmitsInvalidAddresses) {
   proto::AgentRegistration registration;
   *registration.add_addresses() = told("eth0", "somewhere", 24);
   *registration.add_addresses() = told("a name with\nspaces", "10.0.0.1", 24);
@@ -72,7 +72,7 @@ TEST(AddressesIn, LeavesOutWhatIsNoAddress) {
   EXPECT_EQ(addresses_in(registration), expected);
 }
 
-TEST(AddressesIn, TakesNoMoreThan32) {
+TEST(AddressesIn, ReturnsAtMost32) {
   proto::AgentRegistration registration;
   for (int i = 0; i < 1'000; ++i) *registration.add_addresses() = told("eth0", "10.0.0.1", 24);
   EXPECT_EQ(addresses_in(registration).size(), 32U);

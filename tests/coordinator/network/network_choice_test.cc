@@ -1,4 +1,4 @@
-// Which network is chosen: whole measurements of simulated hosts.
+// The choice of a network: whole measurements of simulated hosts.
 #include "coordinator/network/network_choice.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using ::testing::Not;
 using testing::SimulatedHosts;
 using ::testing::StartsWith;
 
-/// Two networks for all: the coordinator's, and another one.
+/// Two networks between all hosts: the coordinator's, and another one.
 SimulatedHosts three_hosts() {
   SimulatedHosts hosts;
   hosts.host("a", {"eth0 10.0.0.1/24", "eth1 10.9.0.1/24"});
@@ -47,7 +47,7 @@ TEST(ChooseNetwork, DoesNotLetOneBadMomentOfAHostDecide) {
   }
 }
 
-TEST(ChooseNetwork, TakesTheCoordinatorsOfNetworksThatAreAboutEquallyFast) {
+TEST(ChooseNetwork, PrefersTheCoordinatorsNetworkIfAboutEquallyFast) {
   SimulatedHosts hosts = three_hosts();
   hosts.speed("10.9.0.0/24", 1.24e9);
   EXPECT_THAT(hosts.chosen(), ElementsAre("10.0.0.1", "10.0.0.2", "10.0.0.3"));
@@ -74,7 +74,7 @@ TEST(ChooseNetwork, SaysWhichHostIsNotInANetwork) {
       "is not in it)");
 }
 
-TEST(ChooseNetwork, DoesNotTakeABridgeThatEveryHostHasForItself) {
+TEST(ChooseNetwork, RejectsABridgeThatIsPrivateToEachHost) {
   SimulatedHosts hosts;
   hosts.host("a", {"docker0 172.17.0.1/16", "eth0 10.0.0.1/24"});
   hosts.host("b", {"docker0 172.17.0.1/16", "eth0 10.0.0.2/24"});
@@ -82,7 +82,7 @@ TEST(ChooseNetwork, DoesNotTakeABridgeThatEveryHostHasForItself) {
   EXPECT_THAT(hosts.chosen(), ElementsAre("10.0.0.1", "10.0.0.2"));
 }
 
-TEST(ChooseNetwork, TakesIpv6WhereIpv4DoesNotReachAll) {
+TEST(ChooseNetwork, TakesIpv6IfIpv4DoesNotReachAll) {
   SimulatedHosts hosts;
   hosts.host("a", {"eth0 10.0.0.1/24", "eth0 fd00::1/64"});
   hosts.host("b", {"eth0 10.0.0.2/24", "eth0 fd00::2/64"});
@@ -132,7 +132,7 @@ TEST(ChooseNetwork, NamesThePairThatHasNoNetwork) {
             "10.0.0.2 to 10.1.0.3: Connection timed out");
 }
 
-TEST(ChooseNetwork, NamesAPairWithoutAKindOfAddressInCommon) {
+TEST(ChooseNetwork, NamesAPairWithoutACommonAddressFamily) {
   SimulatedHosts hosts;
   hosts.host("a", {"eth0 10.0.0.1/24"});
   hosts.host("b", {"eth0 fd00::2/64"});
@@ -141,7 +141,7 @@ TEST(ChooseNetwork, NamesAPairWithoutAKindOfAddressInCommon) {
             "have no kind of address in common");
 }
 
-TEST(ChooseNetwork, SaysWhyNoneReachesAllThoughEveryPairHasANetwork) {
+TEST(ChooseNetwork, SaysWhyNoNetworkReachesAllEvenIfEveryPairHasOne) {
   SimulatedHosts hosts;  // a ring of cables: every host reaches the others through different ports
   hosts.host("a", {"p1 10.0.0.1/24", "p2 10.2.0.1/24"});
   hosts.host("b", {"p1 10.0.0.2/24", "p2 10.1.0.2/24"});
@@ -162,7 +162,7 @@ TEST(ChooseNetwork, DoesNotTakeANetworkThatConnectsButCarriesNoData) {
                                      "timed out); the MTU is 1500 and 1500 bytes)"));
 }
 
-TEST(ChooseNetwork, FailsWhenNoNetworkCarriesDataAtTheSecondAttemptEither) {
+TEST(ChooseNetwork, FailsIfNoNetworkCarriesDataInTwoAttempts) {
   SimulatedHosts hosts;
   hosts.host("a", {"eth0 10.0.0.1/24"});
   hosts.host("b", {"eth0 10.0.0.2/24"});
@@ -174,14 +174,14 @@ TEST(ChooseNetwork, FailsWhenNoNetworkCarriesDataAtTheSecondAttemptEither) {
   EXPECT_EQ(hosts.transfers, 4);
 }
 
-TEST(ChooseNetwork, TakesOnlyWhatWasAskedFor) {
+TEST(ChooseNetwork, TakesOnlyTheRequestedNetwork) {
   SimulatedHosts hosts = three_hosts();
   hosts.speed("10.0.0.0/24", 1e6);
   EXPECT_THAT(hosts.chosen("10.0.0.0/16"), ElementsAre("10.0.0.1", "10.0.0.2", "10.0.0.3"));
   EXPECT_THAT(hosts.chosen("eth1"), ElementsAre("10.9.0.1", "10.9.0.2", "10.9.0.3"));
 }
 
-TEST(ChooseNetwork, NamesTheHostWithoutAnAddressInWhatWasAskedFor) {
+TEST(ChooseNetwork, NamesTheHostWithoutAnAddressInTheRequestedNetwork) {
   SimulatedHosts hosts = three_hosts();
   EXPECT_EQ(
       hosts.measured("10.7.0.0/16").text,
@@ -207,7 +207,7 @@ TEST(SpeedText, HasTheUnitThatFits) {
   EXPECT_EQ(speed_text(300), "0.3 kbit/s");
 }
 
-/// Whether addresses can be chosen such that all reach each other, tried one by one.
+/// Returns whether addresses exist such that all hosts reach each other. Exhaustive search.
 bool some_choice_reaches_all(const SimulatedHosts& hosts, std::vector<const HostAddress*> chosen) {
   if (chosen.size() == hosts.hosts.size()) return true;
   for (const HostAddress& each : hosts.hosts[chosen.size()].addresses) {
@@ -257,7 +257,7 @@ class RandomHosts : public SimulatedHosts {
   std::mt19937 random_;
 };
 
-TEST(ChooseNetwork, AgreesWithTryingEveryChoiceOfRandomHosts) {
+TEST(ChooseNetwork, AgreesWithAnExhaustiveSearchForRandomHosts) {
   int reached = 0, missed = 0;
   for (unsigned seed = 0; seed < 3'000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -295,7 +295,7 @@ TEST(ChooseNetwork, NamesTheLaterOfTwoHostsThatDoNotReachEachOther) {
   EXPECT_THAT(hosts.measured().apart, ElementsAre(1));
 }
 
-TEST(HostsApart, AreTheSmallerPartOfANetworkThatFallsApart) {
+TEST(HostsApart, AreTheSmallerPartOfAPartitionedNetwork) {
   Reach reach(5);
   for (int from = 0; from < 5; ++from) {
     for (int to = 0; to < 5; ++to) {

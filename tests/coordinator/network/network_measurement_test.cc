@@ -34,7 +34,7 @@ TEST(NetworkMeasurement, ListensBeforeAnythingConnects) {
   EXPECT_EQ(hosts.sent[1].second.secret().size(), 32U);
 }
 
-TEST(NetworkMeasurement, TellsAllAgentsItsEnd) {
+TEST(NetworkMeasurement, NotifiesAllAgentsOfItsEnd) {
   SimulatedHosts hosts = hosts_in_one_network(2);
   hosts.measured();
   EXPECT_THAT(hosts.told_end, ElementsAre(0, 1));
@@ -53,7 +53,7 @@ TEST(NetworkMeasurement, NamesTheHostsThatDoNotAnswer) {
   EXPECT_EQ(measurement.choice()->text, "no answer from the agent of host1 within 10 s");
 }
 
-TEST(NetworkMeasurement, BlamesNobodyForTheTimeThatTheCoordinatorStoodStill) {
+TEST(NetworkMeasurement, DoesNotCountTheTimeOfASuspendedCoordinator) {
   SimulatedHosts hosts = hosts_in_one_network(2);
   NetworkMeasurement measurement = hosts.measurement();
   measurement.postpone(1h);
@@ -61,11 +61,11 @@ TEST(NetworkMeasurement, BlamesNobodyForTheTimeThatTheCoordinatorStoodStill) {
   EXPECT_FALSE(measurement.choice());
 }
 
-TEST(NetworkMeasurement, AsksAnAgentThatHasConnectedAgainTheSame) {
+TEST(NetworkMeasurement, RepeatsTheStepForAReconnectedAgent) {
   SimulatedHosts hosts = hosts_in_one_network(2);
   NetworkMeasurement measurement = hosts.measurement();
   const auto first = hosts.sent.back();
-  hosts.sent.pop_back();  // was lost with the connection
+  hosts.sent.pop_back();  // lost with the connection
   hosts.answer(measurement);
   EXPECT_FALSE(measurement.choice());
   measurement.repeat(1);
@@ -148,7 +148,7 @@ TEST(NetworkMeasurement, MeasuresAllPairsOfACheck) {
   }
 }
 
-TEST(NetworkMeasurement, MeasuresAllPairsAlsoOverANetworkThatWasUsedBefore) {
+TEST(NetworkMeasurement, MeasuresAllPairsEvenOverANetworkUsedBefore) {
   SimulatedHosts hosts = hosts_in_one_network(2);
   for (NetworkHost& host : hosts.hosts) host.earlier = host.addresses.front().address;
   NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
@@ -156,9 +156,9 @@ TEST(NetworkMeasurement, MeasuresAllPairsAlsoOverANetworkThatWasUsedBefore) {
   EXPECT_EQ(measurement.pairs().size(), 2U);
 }
 
-TEST(NetworkMeasurement, DoesNotTakeOneBusyMomentOfAPairForItsSpeed) {
+TEST(NetworkMeasurement, IgnoresOneBusyMomentOfAPair) {
   SimulatedHosts hosts = hosts_in_one_network(2);
-  hosts.stumbles_at = 3;  // after those by which the network is chosen
+  hosts.stumbles_at = 3;  // after the transfers that decide the choice
   NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
   hosts.answer(measurement);
   for (const proto::CheckPair& pair : measurement.pairs()) {
@@ -166,7 +166,7 @@ TEST(NetworkMeasurement, DoesNotTakeOneBusyMomentOfAPairForItsSpeed) {
   }
 }
 
-TEST(NetworkMeasurement, TellsWhichPairsOfACheckDoNotConnect) {
+TEST(NetworkMeasurement, ReportsWhichPairsOfACheckDoNotConnect) {
   SimulatedHosts hosts = hosts_in_one_network(3);
   hosts.cut("10.0.0.1", "10.0.0.3");
   NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);

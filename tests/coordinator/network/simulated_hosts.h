@@ -1,4 +1,4 @@
-// Hosts with cables between them, and agents that answer a measurement as real ones would.
+// Hosts with cables between them, and agents that reply to a measurement as real ones would.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,13 +32,13 @@ class SimulatedHosts {
     hosts.push_back(std::move(added));
   }
 
-  /// Nothing that one address sends to the other arrives.
+  /// Drops everything that one address sends to the other.
   void cut(const std::string& from, const std::string& to) { cuts_.insert({from, to}); }
-  /// Of what is sent between addresses of this network; 1 Gbit/s elsewhere, 0: no data arrive.
+  /// Sets the speed of this network; default 1 Gbit/s, 0: no data arrive.
   void speed(const std::string& network, double bits_per_second) {
     speeds_[network] = bits_per_second;
   }
-  /// Routers carry what is sent between different networks.
+  /// Connects different networks by routers.
   void routed() { routed_ = true; }
   void is_silent(int host) { silent_.insert(host); }
 
@@ -55,7 +55,7 @@ class SimulatedHosts {
             now, pairs};
   }
 
-  /// The agents answer until nothing is asked any more.
+  /// Lets the agents reply until there are no more steps.
   void answer(NetworkMeasurement& measurement) {
     while (!sent.empty()) {
       const auto [host, step] = sent.front();
@@ -73,7 +73,7 @@ class SimulatedHosts {
     return measurement.choice().value_or(NetworkChoice());
   }
 
-  /// The addresses that were chosen.
+  /// Returns the chosen addresses.
   std::vector<std::string> chosen(const std::string& wish = "") {
     const NetworkChoice choice = measured(wish);
     EXPECT_FALSE(choice.address.empty()) << choice.text;
@@ -88,10 +88,10 @@ class SimulatedHosts {
   std::vector<NetworkHost> hosts;
   std::deque<std::pair<int, proto::NetworkStep>> sent;
   TimePoint now{std::chrono::seconds{1000}};
-  std::set<int> told_end;  ///< that the measurement has ended
-  int transfers = 0;       ///< that were made
-  int stumbles_at = 0;     ///< this transfer is very slow, because its host is busy; 0: none
-  int most_tests = 0;      ///< that a host but the first had to make in one step
+  std::set<int> told_end;  ///< hosts notified of the measurement's end
+  int transfers = 0;       ///< number of transfers
+  int stumbles_at = 0;     ///< this transfer is very slow because its host is busy; 0: none
+  int most_tests = 0;      ///< of one host in one step, except the first host
 
  private:
   const HostAddress& find(const std::string& address) const {

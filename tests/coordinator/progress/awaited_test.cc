@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// Workers, of which each has told how far it has come.
+/// Workers with reported positions in their communicators.
 class AwaitedWorkers : public ::testing::Test {
  protected:
   struct Comm {
@@ -46,7 +46,7 @@ class AwaitedWorkers : public ::testing::Test {
   std::deque<proto::Progress> told_;
 };
 
-TEST_F(AwaitedWorkers, TheOneThatHasNotBegunTheCollectiveOfTheOthers) {
+TEST_F(AwaitedWorkers, AreThoseThatHaveNotBegunTheOthersCollective) {
   worker({{"step", 17, 16}});
   worker({{"step", 16, 16}});
   worker({{"step", 17, 16}});
@@ -54,40 +54,40 @@ TEST_F(AwaitedWorkers, TheOneThatHasNotBegunTheCollectiveOfTheOthers) {
   EXPECT_EQ(to_text(all[0]), "while 2 others wait for it in all_gather (number 17 of 'step')");
 }
 
-TEST_F(AwaitedWorkers, NobodyWhereNobodyWaitsOrAllDo) {
+TEST_F(AwaitedWorkers, AreNoneIfNoWorkerOrEveryWorkerWaits) {
   worker({{"step", 16, 16}});
   worker({{"step", 15, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "nobody waits";
 }
 
-TEST_F(AwaitedWorkers, NobodyWhereAllAreInTheSameCollective) {
+TEST_F(AwaitedWorkers, AreNoneIfAllAreInTheSameCollective) {
   worker({{"step", 16, 15}});
   worker({{"step", 16, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "the network, perhaps";
 }
 
-TEST_F(AwaitedWorkers, NotTheOneThatItselfWaitsForAnother) {
+TEST_F(AwaitedWorkers, ExcludeAWorkerThatWaitsItself) {
   worker({{"step", 17, 16}, {"inputs", 9, 9}});
   worker({{"step", 16, 16}, {"inputs", 9, 8}});  // waits for its next labels
-  worker({{"step", 16, 16}, {"inputs", 8, 8}});  // its data do not come
+  worker({{"step", 16, 16}, {"inputs", 8, 8}});  // its data do not arrive
   EXPECT_THAT(found(), ElementsAre(2));
 }
 
-TEST_F(AwaitedWorkers, TheOneThatStaysInACollectiveThatAllOthersHaveDone) {
+TEST_F(AwaitedWorkers, IncludeAWorkerInACollectiveThatAllOthersHaveDone) {
   worker({{"step", 18, 17}});
   worker({{"step", 17, 16}});
   worker({{"step", 18, 17}});
   EXPECT_THAT(found(), ElementsAre(1));
 }
 
-TEST_F(AwaitedWorkers, NotOneThatIsInACollectiveWhichOneOfTheOthersHasNotDone) {
+TEST_F(AwaitedWorkers, ExcludeAWorkerInACollectiveThatAnotherHasNotDone) {
   worker({{"step", 18, 17}});
   worker({{"step", 17, 16}});
   worker({{"step", 16, 16}});
   EXPECT_THAT(found(), ElementsAre(2));
 }
 
-TEST_F(AwaitedWorkers, SeveralWhereSeveralAreBehind) {
+TEST_F(AwaitedWorkers, AreSeveralIfSeveralAreBehind) {
   worker({{"step", 17, 16}});
   worker({{"step", 16, 16}});
   worker({{"step", 12, 12}});
@@ -95,13 +95,13 @@ TEST_F(AwaitedWorkers, SeveralWhereSeveralAreBehind) {
   EXPECT_EQ(to_text(all[1]), "while 1 other waits for it in all_gather (number 17 of 'step')");
 }
 
-TEST_F(AwaitedWorkers, NotOneThatHasToldOfNoCommunicator) {
+TEST_F(AwaitedWorkers, ExcludeAWorkerWithoutReportedCommunicators) {
   worker({{"step", 17, 16}});
   worker({});
   EXPECT_THAT(found(), IsEmpty());
 }
 
-TEST_F(AwaitedWorkers, CommunicatorsOfTwoSayOnlyWhoWaits) {
+TEST_F(AwaitedWorkers, IgnorePositionsInCommunicatorsOfTwo) {
   worker({{"step", 16, 16}, {"output", 40, 40}});
   worker({{"step", 17, 16}, {"output", 7, 7}});
   worker({{"step", 16, 16}, {"output", 9, 8}});  // for rank 0

@@ -32,9 +32,9 @@ class PaceOfAJob : public ::testing::Test {
   Pace pace;
 };
 
-TEST_F(PaceOfAJob, GivesTheFirstStepsThePeersOwnLimit) {
+TEST_F(PaceOfAJob, GivesTheFirstStepsThePeersTimeout) {
   EXPECT_EQ(pace.limit("forward", limits), 300s);
-  steps(5'001, 5'002, 0.1);  // a job that was resumed
+  steps(5'001, 5'002, 0.1);  // a resumed job
   EXPECT_EQ(pace.limit("forward", limits), 300s);
   steps(5'003, 5'003, 0.1);
   EXPECT_EQ(pace.limit("forward", limits), 30s);
@@ -50,7 +50,7 @@ TEST_F(PaceOfAJob, GivesAStepTenTimesTheSlowestOfTheLast) {
   EXPECT_EQ(pace.limit("forward", limits), 30s);
 }
 
-TEST_F(PaceOfAJob, CountsAStepOnceHoweverManyWorkersTellOfIt) {
+TEST_F(PaceOfAJob, CountsAStepOnceForAllWorkers) {
   tells(1, {{"forward", 4}});
   for (int rank = 0; rank < 1'000; ++rank) tells(3, {{"forward", 0.5}});
   EXPECT_EQ(pace.limit("forward", limits), 40s);

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 
 class StragglersOfAJob : public ::testing::Test {
  protected:
-  /// So many reports of each rank, of a step each, whose own work takes this long.
+  /// Each rank sends this many reports, of one step each, with this time of its own work.
   std::vector<std::string> trains(int reports, const std::vector<double>& seconds) {
     std::vector<std::string> told;
     for (int i = 0; i < reports; ++i) {
@@ -38,7 +38,7 @@ class StragglersOfAJob : public ::testing::Test {
   std::map<Rank, proto::Progress> last_;
 };
 
-TEST_F(StragglersOfAJob, ASlowRankIsToldOnceWhenItBeginsAndWhenItEnds) {
+TEST_F(StragglersOfAJob, ASlowRankIsReportedOnceAtItsBeginAndEnd) {
   EXPECT_THAT(trains(50, {0.2, 0.21, 0.19, 0.2}), IsEmpty());
   EXPECT_THAT(trains(30, {0.2, 0.2, 0.4, 0.2}),
               ElementsAre("rank 2 is slow: its own work takes 0.400 s a step, 2.0 times as long as "
@@ -57,24 +57,24 @@ TEST_F(StragglersOfAJob, OneOfTwoIsSlowComparedWithTheOther) {
   EXPECT_GT(stragglers.slowness(1), 1.5);
 }
 
-TEST_F(StragglersOfAJob, AFewLongStepsMakeNobodySlow) {
+TEST_F(StragglersOfAJob, AFewLongStepsDoNotMakeARankSlow) {
   trains(40, {0.2, 0.2, 0.2});
   EXPECT_THAT(trains(9, {0.2, 5.0, 0.2}), IsEmpty());
   EXPECT_THAT(trains(20, {0.2, 0.2, 0.2}), IsEmpty());
 }
 
-TEST_F(StragglersOfAJob, NobodyIsJudgedBeforeTwentyReports) {
+TEST_F(StragglersOfAJob, NoRankIsJudgedBeforeTwentyReports) {
   EXPECT_THAT(trains(20, {0.2, 2.0}), IsEmpty()) << "the first report has none before it";
   EXPECT_EQ(trains(1, {0.2, 2.0}).size(), 1U);
 }
 
-TEST_F(StragglersOfAJob, SomeMillisecondsAreNotWorthAWord) {
+TEST_F(StragglersOfAJob, AFewMillisecondsAreNotReported) {
   EXPECT_THAT(trains(40, {0.002, 0.009}), IsEmpty());
 }
 
 TEST_F(StragglersOfAJob, ALoneWorkerIsNeverSlow) { EXPECT_THAT(trains(40, {0.2}), IsEmpty()); }
 
-TEST_F(StragglersOfAJob, AReportOfSeveralStepsIsTheirMean) {
+TEST_F(StragglersOfAJob, AReportOfSeveralStepsCountsAsTheirMean) {
   proto::Progress before, now;
   before.set_own_seconds(1);
   for (int i = 0; i < 20; ++i) {

@@ -21,11 +21,11 @@ using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 using Kind = Output::Kind;
 
-/// A pipe that a test reads when it wants to.
+/// A pipe that the test reads on demand.
 class Reader {
  public:
   Reader() {
-    std::signal(SIGPIPE, SIG_IGN);  // as the coordinator does
+    std::signal(SIGPIPE, SIG_IGN);  // as in the coordinator
     EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
   }
   ~Reader() {
@@ -41,7 +41,7 @@ class Reader {
     if (ends_[0] >= 0) close(std::exchange(ends_[0], -1));
   }
 
-  /// All up to a text, which must come.
+  /// Reads up to and including a text, which must arrive.
   std::string read_until(const std::string& text) {
     std::string all;
     std::array<char, 65'536> buffer;
@@ -59,7 +59,7 @@ class Reader {
 
 const std::string kLine = std::string(99, 'x') + "\n";
 
-/// More than is kept, and more than a pipe holds.
+/// Writes more than the buffer and a pipe hold.
 void flood(BackgroundOutput& output, Kind kind = Kind::kWorkerStdout) {
   for (std::size_t bytes = 0; bytes < 3 * BackgroundOutput::kMaxBytes; bytes += kLine.size()) {
     output.write(kind, kLine);
@@ -77,7 +77,7 @@ TEST(BackgroundOutput, WritesEachStreamToItsDescriptor) {
   EXPECT_EQ(err.read_until("training\n"), "careful\npfc-coordinator: training\n");
 }
 
-TEST(BackgroundOutput, KeepsTheOrderWhereBothAreOneFile) {
+TEST(BackgroundOutput, KeepsTheOrderIfBothAreOneFile) {
   Reader both;
   const int again = dup(both.fd());
   {
@@ -94,10 +94,10 @@ TEST(BackgroundOutput, KeepsTheOrderWhereBothAreOneFile) {
   close(again);
 }
 
-TEST(BackgroundOutput, DropsAndCountsWhatNobodyReads) {
+TEST(BackgroundOutput, DropsAndCountsUnreadLines) {
   Reader out, err;
   BackgroundOutput output(out.fd(), err.fd());
-  flood(output);  // comes back although nobody reads
+  flood(output);  // returns although the output is not read
   const std::uint64_t dropped = output.dropped_lines();
   EXPECT_GT(dropped, 0U);
   std::string read;
@@ -121,10 +121,10 @@ TEST(BackgroundOutput, WritesTheWholeResultHoweverLateItIsRead) {
   EXPECT_EQ(out.read_until("end\n"), result + "end\n");
   writer.join();
   out.leave();
-  output.write_result("for nobody\n");  // comes back
+  output.write_result("for nobody\n");  // returns
 }
 
-TEST(BackgroundOutput, WritesStderrWhileNobodyReadsStdout) {
+TEST(BackgroundOutput, WritesStderrWhileStdoutIsNotRead) {
   Reader out, err;
   BackgroundOutput output(out.fd(), err.fd());
   flood(output);
@@ -133,7 +133,7 @@ TEST(BackgroundOutput, WritesStderrWhileNobodyReadsStdout) {
   out.leave();
 }
 
-TEST(BackgroundOutput, KeepsMessagesWhereWorkersHaveFilledTheSameFile) {
+TEST(BackgroundOutput, KeepsMessagesIfWorkersHaveFilledTheSameFile) {
   Reader both;
   const int again = dup(both.fd());
   {
@@ -145,7 +145,7 @@ TEST(BackgroundOutput, KeepsMessagesWhereWorkersHaveFilledTheSameFile) {
   close(again);
 }
 
-TEST(BackgroundOutput, GivesUpAtTheEndWhenNobodyReads) {
+TEST(BackgroundOutput, GivesUpAtTheEndIfTheOutputIsNotRead) {
   Reader out, err;
   BackgroundOutput output(out.fd(), err.fd());
   flood(output);
@@ -153,7 +153,7 @@ TEST(BackgroundOutput, GivesUpAtTheEndWhenNobodyReads) {
   out.leave();
 }
 
-TEST(BackgroundOutput, GoesOnWhenTheReaderHasGone) {
+TEST(BackgroundOutput, ContinuesAfterTheReaderHasGone) {
   Reader out, err;
   BackgroundOutput output(out.fd(), err.fd());
   out.leave();

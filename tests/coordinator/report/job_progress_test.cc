@@ -78,7 +78,7 @@ TEST_F(JobProgressOfTwoWorkers, KeepsTheLossOfTheLastStepUntilANewGenerationHasD
   EXPECT_EQ(progress.loss(), 1.5);
 }
 
-TEST(JobProgress, GoesOnCountingWhereAnotherCoordinatorHasEnded) {
+TEST(JobProgress, ContinuesTheCountOfAnotherCoordinator) {
   ClusterState state;
   state.job.current.number = 3;
   WorkerState& lead = state.job.current.workers.emplace_back();

@@ -42,7 +42,7 @@ TEST(Terminal, KeepsTheProgressLineBelowEverythingElse) {
   EXPECT_THAT(output.both, EndsWith("\r\x1b[K"));
 }
 
-TEST(Terminal, ColoursTheWordErrorWhereColourIsOn) {
+TEST(Terminal, ColoursTheWordErrorIfColourIsOn) {
   testing::TextOutput output;
   Terminal plain(output, false), coloured(output, false, true);
   plain.note("job failed", Severity::kError);

@@ -25,7 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Takes every worker for rank 0 of one, and keeps what it says.
+/// Accepts every worker as rank 0 of one, and stores its reports.
 class ProgressListener final : public proto::CoordinatorService::Service {
  public:
   ProgressListener() {
@@ -89,8 +89,8 @@ class ProgressListener final : public proto::CoordinatorService::Service {
 
 const Progress kLastStep{.step = 42, .phase = "forward", .phases = {{"forward", 0.5}}};
 
-// What the stream carries may arrive after the end, and is dropped then.
-TEST(CoordinatorClient, RepeatsWithItsEndTheProgressThatTheStreamHasTaken) {
+// Progress on the stream may arrive after the end, and is dropped then.
+TEST(CoordinatorClient, RepeatsTheLastProgressInItsFinalReport) {
   ProgressListener coordinator;
   const auto worker = coordinator.worker();
   worker->join(20s);
@@ -101,7 +101,7 @@ TEST(CoordinatorClient, RepeatsWithItsEndTheProgressThatTheStreamHasTaken) {
   EXPECT_EQ(coordinator.finished().progress().phases_size(), 0) << "a sample is counted twice";
 }
 
-TEST(CoordinatorClient, TellsNoProgressOfAnEarlierGenerationAtItsEnd) {
+TEST(CoordinatorClient, ReportsNoProgressOfAnEarlierGenerationAtItsEnd) {
   ProgressListener coordinator;
   const auto worker = coordinator.worker();
   worker->join(20s);
@@ -113,7 +113,7 @@ TEST(CoordinatorClient, TellsNoProgressOfAnEarlierGenerationAtItsEnd) {
   EXPECT_FALSE(coordinator.finished().has_progress());
 }
 
-/// Ports of this machine that take connections, and answer nothing.
+/// Ports of this machine that accept connections, but never answer.
 class SilentHost {
  public:
   SilentHost() {
@@ -140,8 +140,8 @@ class SilentHost {
   std::string address_;
 };
 
-// An attempt lasts longer than the answer of a coordinator that is there may be late.
-TEST(CoordinatorClient, WaitsNoLongerThanItsGraceForAHostThatSwallowsPackets) {
+// An attempt takes longer than a late reply of a running coordinator.
+TEST(CoordinatorClient, WaitsNoLongerThanItsGraceForAnUnresponsiveHost) {
   const SilentHost host;
   const auto begin = std::chrono::steady_clock::now();
   const auto time = [&] { return std::chrono::steady_clock::now() - begin; };

@@ -8,8 +8,8 @@
 namespace pfc {
 namespace {
 
-// Abseil's search ends the process when it finds such a cycle, also where nobody can deadlock.
-TEST(SetUpGrpc, LetsNobodySearchForCyclesAmongLocks) {
+// Abseil's deadlock detection aborts on such a cycle, even if no deadlock is possible.
+TEST(SetUpGrpc, DisablesDeadlockDetection) {
   set_up_grpc();
   absl::Mutex first, second;
   {

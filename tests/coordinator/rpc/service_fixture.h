@@ -1,4 +1,4 @@
-// A coordinator over real gRPC, for one host whose agent and two workers are only voices.
+// A coordinator over real gRPC, for one host with a fake agent and two fake workers.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -17,7 +17,7 @@
 
 namespace pfc::testing {
 
-/// Whether another generation or job has begun.
+/// Returns whether another generation or job has begun.
 inline bool is_superseded(CoordinatorClient& client) {
   bool told = false;
   client.on_superseded([&told](const std::string&) { told = true; });
@@ -30,7 +30,7 @@ class ServiceOfOneHost : public ::testing::Test {
   explicit ServiceOfOneHost(const RendezvousConfig& config = impatient())
       : coordinator({{.name = "a", .slots = 2}}, config) {}
 
-  /// Of the agent "first", the only one of its host: its slot is its rank.
+  /// For the agent "first", the only one of its host, where slot and rank are equal.
   [[nodiscard]] CoordinatorClientOptions options(int slot) const {
     return {.address = coordinator.address(), .job_id = kJob, .agent_id = "first", .slot = slot};
   }

@@ -1,4 +1,4 @@
-// What one connection can take of a coordinator's memory.
+// How much of a coordinator's memory one connection can use.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 
 using testing::kJob;
 
-/// A call of GetValue that waits for its key, and then for somebody to read its reply.
+/// A call of GetValue that waits for its key, and then for its reply to be read.
 struct Waiting {
   grpc::ClientContext context;
   proto::GetValueRequest request;
@@ -43,20 +43,20 @@ class ServiceLimits : public testing::ServiceOfOneHost {
                                call.status = status;
                                ended += 1;
                              });
-    call.request.Clear();  // it is on its way as bytes
+    call.request.Clear();  // already serialized
   }
 
   std::vector<std::unique_ptr<Waiting>> calls;
   std::atomic<std::size_t> ended{0};
 };
 
-/// In this process: the heap's bytes, of all arenas and mapped.
+/// Returns the heap bytes of this process, in all arenas and mapped.
 std::size_t heap_bytes() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
 }
 
-TEST_F(ServiceLimits, KeepsNothingOfARequestThatNobodyReads) {
+TEST_F(ServiceLimits, DiscardsUnknownFieldsOfRequests) {
   constexpr std::size_t kCalls = 16, kBytes = 3 << 20;
   join_both();
   proto::GetValueRequest large;
@@ -65,11 +65,11 @@ TEST_F(ServiceLimits, KeepsNothingOfARequestThatNobodyReads) {
   const std::size_t before = heap_bytes();
   const auto client = stub();
   for (std::size_t i = 0; i < kCalls; ++i) asks_for_key(*client, large);
-  // An answer that comes after all of them shows that they have arrived.
+  // A later reply shows that all of them have arrived.
   grpc::ClientContext context;
   proto::StatusReply status;
   ASSERT_TRUE(client->Status(&context, proto::StatusRequest(), &status).ok());
-  // gRPC's client, in this process too, keeps what it has sent until the call ends: once of all.
+  // gRPC's client, in this process too, keeps one copy of what it sent until the call ends.
   constexpr std::size_t kMost = kCalls * kBytes * 3 / 2;
   const auto deadline = Clock::now() + std::chrono::seconds{60};
   while (heap_bytes() >= before + kMost && Clock::now() < deadline) {
@@ -88,7 +88,7 @@ TEST_F(ServiceLimits, RefusesRepliesThatAPeerDoesNotRead) {
   const auto client =
       proto::CoordinatorService::NewStub(make_channel("127.0.0.1:" + std::to_string(relay.port())));
   for (std::size_t i = 0; i < kCalls; ++i) asks_for_key(*client);
-  // An answer that comes after all of them shows that they have arrived.
+  // A later reply shows that all of them have arrived.
   grpc::ClientContext context;
   proto::StatusReply status;
   ASSERT_TRUE(client->Status(&context, proto::StatusRequest(), &status).ok());

@@ -1,4 +1,4 @@
-// A job that goes on: its workers leave a generation, and join the next one.
+// A job that continues: its workers leave a generation and join the next one.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -36,7 +36,7 @@ class Generations : public testing::ServiceOfOneHost {
     return connect_to_coordinator(its);
   }
 
-  /// The first worker reports at step `step` of a generation that it has lost its peers.
+  /// The first worker reports lost peers at `step` of a generation.
   grpc::Status finishes_in_generation(Generation left, std::int64_t step) {
     grpc::ClientContext context;
     proto::FinishRequest request;
@@ -61,7 +61,7 @@ class Generations : public testing::ServiceOfOneHost {
   }
 };
 
-TEST_F(Generations, KeepsTheSurvivorAndWantsANewProcessForTheOther) {
+TEST_F(Generations, KeepsTheSurvivorAndReplacesTheOther) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   const proto::DesiredSlots wanted = agent->is_told_workers();
@@ -72,15 +72,15 @@ TEST_F(Generations, KeepsTheSurvivorAndWantsANewProcessForTheOther) {
   EXPECT_EQ(wanted.slots(1).wish(), proto::DesiredSlots::RUN);
 }
 
-TEST_F(Generations, GivesNoNumberAgainThatTheJournalItHasTakenOverLacks) {
+TEST_F(Generations, DoesNotReuseANumberMissingInTheInheritedJournal) {
   join_both();
-  EXPECT_TRUE(finishes_in_generation(3, 9).ok());  // this coordinator is in the first
+  EXPECT_TRUE(finishes_in_generation(3, 9).ok());  // this coordinator is in the first generation
   auto joining = std::async(std::launch::async, [&] { return second->join(20s); });
   EXPECT_EQ(first->join(20s).membership.generation, 4);
   EXPECT_EQ(joining.get().membership.generation, 4);
 }
 
-TEST_F(Generations, TellsTheSurvivorWhyItsGenerationHasEnded) {
+TEST_F(Generations, SendsTheSurvivorTheReasonOfTheEnd) {
   join_both();
   std::promise<std::string> told;
   first->on_superseded([&](const std::string& why) { told.set_value(why); });
@@ -110,7 +110,7 @@ TEST_F(Generations, RefusesTheRequestsOfTheLastGenerationInTheNext) {
   EXPECT_TRUE(sets_a_value(testing::kJob, 2).ok());
 }
 
-TEST_F(Generations, BeginsWithAnEmptyStoreAndRefusesThoseWhoWaitInTheOldOne) {
+TEST_F(Generations, BeginsWithAnEmptyStoreAndRefusesWaitersOfTheOldOne) {
   join_both();
   first->set("gloo/0", {'x'});
   auto waiting = std::async(std::launch::async, [&] {
@@ -124,7 +124,7 @@ TEST_F(Generations, BeginsWithAnEmptyStoreAndRefusesThoseWhoWaitInTheOldOne) {
               HasSubstr("was not set in time"));
 }
 
-TEST_F(Generations, DoesNotCountALossThatIsToldAfterTheNextOneHasBegun) {
+TEST_F(Generations, IgnoresALossReportedAfterTheNextOneHasBegun) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   wait_until([&] { return coordinator.status().generation() == 2; });
@@ -140,7 +140,7 @@ TEST_F(Generations, LetsAWorkerJoinAgainThatCompletesAfterTheNextOneHasBegun) {
   EXPECT_EQ(coordinator.status().workers(0).state(), "starting");
 }
 
-TEST_F(Generations, DoesNotCountProgressThatIsToldAfterTheNextOneHasBegun) {
+TEST_F(Generations, IgnoresProgressReportedAfterTheNextOneHasBegun) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   wait_until([&] { return coordinator.status().generation() == 2; });
@@ -161,7 +161,7 @@ TEST_F(Generations, CountsWorkersThatDieTogetherAsOneFailure) {
   EXPECT_EQ(coordinator.status().state(), "starting");
 }
 
-TEST_F(Generations, ReplacesAWorkerWhoseOwnFailureIsToldAfterTheNextOneHasBegun) {
+TEST_F(Generations, ReplacesAWorkerThatReportsItsFailureAfterTheNextOneHasBegun) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   EXPECT_EQ(agent->is_told_workers().slots(0).incarnation(), 1);
@@ -172,7 +172,7 @@ TEST_F(Generations, ReplacesAWorkerWhoseOwnFailureIsToldAfterTheNextOneHasBegun)
   EXPECT_EQ(coordinator.status().restarts(), 1);
 }
 
-/// Where the next generation does not begin while a test looks.
+/// The next generation does not begin during a test.
 class GenerationsThatWait : public testing::ServiceOfOneHost {
  protected:
   GenerationsThatWait() : ServiceOfOneHost(config()) {}
@@ -183,7 +183,7 @@ class GenerationsThatWait : public testing::ServiceOfOneHost {
   }
 };
 
-TEST_F(GenerationsThatWait, DoNotTakeTheStuckWorkerForOneThatMovesWhenItsPeerJoinsAgain) {
+TEST_F(GenerationsThatWait, StillBlameTheStuckWorkerWhenItsPeerJoinsAgain) {
   join_both();
   second->report({.step = 3, .phase = "optimizer"});
   wait_until([&] { return coordinator.status().workers(1).progress().step() == 3; });
@@ -200,7 +200,7 @@ TEST_F(GenerationsThatWait, DoNotTakeTheStuckWorkerForOneThatMovesWhenItsPeerJoi
   EXPECT_THAT(waiting.get(), HasSubstr("the job is ending"));
 }
 
-TEST_F(Generations, DoesNotTakeASilentWorkerForOneThatIsHeardWhenItsPeerJoinsASecondTime) {
+TEST_F(Generations, StillBlamesASilentWorkerWhenItsPeerJoinsASecondTime) {
   join_both();
   second.reset();
   const auto silent = [&] { return coordinator.status().workers(1).silent_seconds(); };
@@ -209,7 +209,7 @@ TEST_F(Generations, DoesNotTakeASilentWorkerForOneThatIsHeardWhenItsPeerJoinsASe
   EXPECT_GT(silent(), 0.2);
 }
 
-TEST_F(Generations, TellsAWorkerNotToJoinAgainWhenNoRestartIsLeft) {
+TEST_F(Generations, RepliesNotToJoinAgainWhenNoRestartIsLeft) {
   join_both();
   restarts();
   EXPECT_FALSE(first->finish(Outcome::kCommFailed, "all_reduce: rank 1 is gone").join_again);

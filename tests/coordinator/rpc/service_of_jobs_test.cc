@@ -1,4 +1,4 @@
-// A coordinator that is a service, over real gRPC, with one host whose agent is only a voice.
+// A coordinator that runs as a service, over real gRPC, with one host and a fake agent.
 #include <gmock/gmock.h>
 
 #include "tests/coordinator/rpc/service_fixture.h"
@@ -64,7 +64,7 @@ class ServiceOfJobs : public ::testing::Test {
     return call(&proto::CoordinatorService::Stub::Drain, request, reply);
   }
 
-  /// The job whose workers are wanted, another one than the last.
+  /// Waits for a job other than `last`, and returns its id.
   static std::string is_told_a_job(VoiceOfAgent& agent, const std::string& last = "") {
     for (int heard = 0; heard < 20; ++heard) {
       const proto::AgentCommand command = agent.hears();
@@ -78,7 +78,7 @@ class ServiceOfJobs : public ::testing::Test {
       proto::CoordinatorService::NewStub(make_channel(coordinator.address()));
 };
 
-TEST_F(ServiceOfJobs, GivesAnAgentOneJobAfterAnother) {
+TEST_F(ServiceOfJobs, SendsAnAgentOneJobAfterAnother) {
   VoiceOfAgent agent(coordinator.address(), "a");
   const std::string first = submits(), second = submits();
   EXPECT_EQ(is_told_a_job(agent), first);
@@ -89,7 +89,7 @@ TEST_F(ServiceOfJobs, GivesAnAgentOneJobAfterAnother) {
   EXPECT_EQ(queue().jobs(1).state(), "running");
 }
 
-TEST_F(ServiceOfJobs, WaitsWithTheNextJobUntilAllHostsAreHere) {
+TEST_F(ServiceOfJobs, StartsTheNextJobWhenAllHostsHaveRegistered) {
   submits();
   EXPECT_EQ(queue().jobs(0).state(), "waiting");
   EXPECT_THAT(queue().reason(), HasSubstr("wait for a to register"));
@@ -98,12 +98,12 @@ TEST_F(ServiceOfJobs, WaitsWithTheNextJobUntilAllHostsAreHere) {
   EXPECT_EQ(queue().jobs(0).state(), "running");
 }
 
-TEST_F(ServiceOfJobs, BeginsNoJobOnAHostThatLeavesBeforeItHasAnotherAgent) {
+TEST_F(ServiceOfJobs, BeginsNoJobOnADrainedHostUntilItHasAnotherAgent) {
   VoiceOfAgent agent(coordinator.address(), "a");
   const std::string first = submits(), second = submits();
   EXPECT_EQ(is_told_a_job(agent), first);
   EXPECT_TRUE(stops(first).ok());
-  EXPECT_TRUE(drains(first, "a").ok());  // while a stop is under way already
+  EXPECT_TRUE(drains(first, "a").ok());  // during a stop
   agent.tells_exit(0, SIGTERM, first);
   testing::wait_until([&] { return queue().jobs(0).state() == "stopped"; });
   EXPECT_EQ(queue().jobs(1).state(), "waiting");
@@ -123,7 +123,7 @@ TEST_F(ServiceOfJobs, DrainsAHostBetweenTwoJobs) {
       [&] { return queue().reason().find("host a, which was drained") != std::string::npos; });
   VoiceOfAgent another(coordinator.address(), "a", "second");
   EXPECT_EQ(is_told_a_job(another), job);
-  EXPECT_FALSE(drains("", "a").ok());  // whoever drains it now must know of the job
+  EXPECT_FALSE(drains("", "a").ok());  // the caller must know the job
 }
 
 TEST_F(ServiceOfJobs, WaitsForAnAgentWhoseConnectionIsBroken) {
@@ -157,7 +157,7 @@ TEST_F(ServiceOfJobs, RefusesWorkersWhileNoJobRuns) {
   EXPECT_THAT(status.error_message(), HasSubstr("this coordinator runs no job now"));
 }
 
-TEST_F(ServiceOfJobs, RefusesAndCountsAJobThatIsWrong) {
+TEST_F(ServiceOfJobs, RefusesAndCountsAnInvalidJob) {
   proto::SubmitReply reply;
   for (const auto& [json, words] :
        {std::pair(R"({"netwrk":"r18"})", "job.json: unknown key \"netwrk\""),

@@ -1,4 +1,4 @@
-// The coordinator over real gRPC with two hosts: each agent speaks for its own host alone.
+// The coordinator over real gRPC with two hosts: each agent acts only for its own host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(ServiceOfTwoHosts, PrintsTheOutputOfAWorkerFromItsOwnHostAlone) {
                     Not(HasSubstr("\nforged")), Not(HasSubstr("nobody's"))));
 }
 
-TEST(ServiceOfTwoHosts, DoesNotStartAgainWhatHasEndedWithAnAgentThatTrained) {
+TEST(ServiceOfTwoHosts, DoesNotRestartWorkersThatEndedWithTheirAgent) {
   RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 1}});
   VoiceOfAgent a(coordinator.address(), "a", "agent a"), b(coordinator.address(), "b", "agent b");
   a.is_told_workers();
@@ -93,7 +93,7 @@ TEST(ServiceOfTwoHosts, ReportsARefusedAgentOnce) {
   EXPECT_THAT(told, HasSubstr("an agent was refused: host w.3.foo.net (127.0.0.1) matches w"));
 }
 
-TEST(ServiceOfTwoHosts, TellsTheAddressOfThisMachineWithoutLookingANameUp) {
+TEST(ServiceOfTwoHosts, KnowsThisMachinesAddressWithoutResolvingAName) {
   RunningCoordinator coordinator(
       {{.name = "a", .slots = 1, .local = true}, {.name = "b.invalid", .slots = 1}});
   VoiceOfAgent a(coordinator.address(), "a", "agent a");

@@ -1,4 +1,4 @@
-// A coordinator over TLS, and what those who come to it have and are told.
+// A coordinator over TLS, and its callers' credentials.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -32,11 +32,11 @@ class ServiceOverTls : public ::testing::Test {
     return parse_join_string(gate.create_token({}, {.hosts = {host}}, coordinator.address()).text,
                              "the gate");
   }
-  /// An agent's folder is the name of its machine.
+  /// An agent's state folder is named after its machine.
   JoinedCluster joins(const JoinString& join, const std::string& host, const std::string& machine) {
     return join_cluster(join, host, folder / machine, std::chrono::seconds{60});
   }
-  /// What the agent is told when its token is refused.
+  /// Returns the error when an agent's token is refused.
   std::string is_refused(const JoinString& join, const std::string& host,
                          const std::string& machine) {
     return message_of<InputError>([&] { joins(join, host, machine); });
@@ -59,7 +59,7 @@ class ServiceOverTls : public ::testing::Test {
     return (*stub.*rpc)(&context, request, &reply);
   }
 
-  /// The coordinator has counted this refusal, and its audit log has it.
+  /// Expects that this refusal was counted and audited.
   void expect_noted(const std::string& reason, int count = 1) {
     EXPECT_THAT(gate.metrics_text(),
                 ::testing::HasSubstr("pfc_coordinator_refusals_total{reason=\"" + reason + "\"} " +

@@ -1,4 +1,4 @@
-// Who a coordinator over TLS lets in, and that each refusal is counted and audited.
+// Which callers a coordinator over TLS accepts. Each refusal is counted and audited.
 #include "tests/coordinator/rpc/service_over_tls.h"
 
 #include <gmock/gmock.h>
@@ -36,14 +36,14 @@ TEST_F(ServiceOverTls, RefusesEveryCallWithoutACredential) {
                              HasSubstr("\"peer\":\"ipv4:127.0.0.1:")));
 }
 
-TEST_F(ServiceOverTls, RefusesPlaintextAndTellsItApart) {
+TEST_F(ServiceOverTls, RefusesPlaintextAndCountsItSeparately) {
   EXPECT_EQ(calls(&Stub::Status, Credential()).error_code(), grpc::StatusCode::UNAVAILABLE);
   wait_until([&] { return audit().find("plaintext") != std::string::npos; });
   EXPECT_THAT(gate.metrics_text(), HasSubstr("{reason=\"plaintext\"}"));
 }
 
-/// A stranger begins as many handshakes as it may, and ends none.
-TEST_F(ServiceOverTls, ServesOthersAfterHandshakesThatNobodyEnds) {
+/// A stranger begins as many handshakes as it may, and finishes none.
+TEST_F(ServiceOverTls, ServesOthersDespiteUnfinishedHandshakes) {
   Gate another({.state_dir = folder / "another"});
   testing::RunningCoordinator busy({{.name = "a", .slots = 1}}, testing::impatient(), 0, kJob,
                                    &another, {.all = 2, .of_address = 2, .patience = 1s});
@@ -77,7 +77,7 @@ TEST_F(ServiceOverTls, RegistersNoAgentWhoseCertificateWasRevokedAfterItsStreamW
   proto::StatusReply status;
   grpc::ClientContext status_context;
   EXPECT_TRUE(stub.Status(&status_context, proto::StatusRequest(), &status)
-                  .ok());  // it follows the stream's beginning
+                  .ok());  // after the start of the stream
   gate.revoke_host({}, "a");
   proto::AgentMessage message;
   message.mutable_registration()->set_host("a");
@@ -99,7 +99,7 @@ TEST_F(ServiceOverTls, RefusesTheCertificateOfAnotherHost) {
   expect_noted("wrong_host");
 }
 
-TEST_F(ServiceOverTls, RefusesAnAgentWhoseWorkersCertificateRequestIsNone) {
+TEST_F(ServiceOverTls, RefusesAnAgentWithAnInvalidCertificateRequestForItsWorkers) {
   const JoinString join = new_join_string();
   const Credential a = joins(join, "a", "a").credential, b = joins(join, "b", "b").credential;
   VoiceOfAgent good_b(coordinator.address(), "b", "id-b", version(), b);
@@ -110,7 +110,7 @@ TEST_F(ServiceOverTls, RefusesAnAgentWhoseWorkersCertificateRequestIsNone) {
   EXPECT_EQ(status.error_message(),
             "of the workers of host a: the certificate request is not one in PEM");
   expect_noted("bad_request");
-  // Both hosts are told to start their workers, over the stream of the good one.
+  // Both hosts are asked to start workers, over the stream of the valid one.
   VoiceOfAgent good(coordinator.address(), "a", "id-a", version(), a, make_request(*make_key()));
   EXPECT_THAT(good.is_told_workers().worker_certificate(), HasSubstr("BEGIN CERTIFICATE"));
   EXPECT_EQ(good_b.is_told_workers().slots_size(), 1);
@@ -178,7 +178,7 @@ TEST_F(ServiceOverTls, AuditsFailedRequestsAsNotDone) {
                     HasSubstr("submission of job.json: not done: "), Not(HasSubstr("\"ok\""))));
 }
 
-TEST_F(ServiceOverTls, LetsOnlyAnAdminBreakThingsAndNotesIt) {
+TEST_F(ServiceOverTls, LetsOnlyAnAdminInjectFaultsAndNotesIt) {
   proto::InjectFaultRequest request;
   request.set_job_id(kJob);
   request.set_kind(proto::FAULT_PARTITION);

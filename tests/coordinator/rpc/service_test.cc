@@ -1,4 +1,4 @@
-// The coordinator over real gRPC: agents and workers are only voices.
+// The coordinator over real gRPC with fake agents and workers.
 #include "coordinator/rpc/service.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ TEST_F(ServiceOfOneHost, RegistersAnAgentAndSendsItTheWorkersToStart) {
   EXPECT_EQ(wanted.slots(1).wish(), proto::DesiredSlots::RUN);
 }
 
-TEST_F(ServiceOfOneHost, PassesAFaultToTheAgentAndItsAnswerBack) {
+TEST_F(ServiceOfOneHost, PassesAFaultToTheAgentAndReturnsItsReply) {
   begin_generation();
   const auto breaks = [&](const std::string& problem, grpc::Status& status) {
     proto::InjectFaultRequest request;
@@ -90,7 +90,7 @@ TEST_F(ServiceOfOneHost, LetsAnAgentThatWasStartedAgainTakeOverAndRefusesTheOldO
   EXPECT_THAT(again.error_message(), HasSubstr("another pfc-agent was started on host a later"));
 }
 
-TEST_F(ServiceOfOneHost, WantsTheWorkersOfAnAgentThatWasStartedAgainAnewBeforeTheyHaveJoined) {
+TEST_F(ServiceOfOneHost, ReplacesUnjoinedWorkersOfARestartedAgent) {
   begin_generation();
   auto joining = std::async(std::launch::async,
                             [&] { return message_of<CommError>([&] { worker(0)->join(20s); }); });
@@ -158,7 +158,7 @@ TEST_F(ServiceOfOneHost, RefusesTheJoinOfAWorkerThatIsNotWanted) {
               HasSubstr("is not wanted"));
 }
 
-// A worker that has outlived its coordinator once joined the job of the next one as its rank 0.
+// Regression: a worker that outlived its coordinator joined the next one's job as rank 0.
 TEST_F(ServiceOfOneHost, RefusesTheWorkerOfAnotherJobInOneLine) {
   begin_generation();
   CoordinatorClientOptions strange = options(0);
@@ -199,7 +199,7 @@ TEST_F(ServiceOfOneHost, RefusesEveryRequestOfAnotherJob) {
   EXPECT_EQ(coordinator.status().state(), "training");
 }
 
-TEST_F(ServiceOfOneHost, DoesNotListenToWhatAnAgentTellsOfAnotherJob) {
+TEST_F(ServiceOfOneHost, IgnoresReportsOfAnAgentAboutAnotherJob) {
   join_both();
   agent->tells_exit(0, SIGKILL, "another");
   agent->tells_exit(1, SIGTERM);
@@ -225,7 +225,7 @@ TEST_F(ServiceOfOneHost, GivesTheValuesOfAllWorkersInOneCall) {
   EXPECT_THAT(first->get_all("there/", 2, 10ms), ElementsAre(std::nullopt, std::nullopt));
 }
 
-TEST_F(ServiceOfOneHost, RefusesToGiveMoreValuesThanThereAreWorkers) {
+TEST_F(ServiceOfOneHost, RefusesARequestForMoreValuesThanWorkers) {
   join_both();
   EXPECT_THAT(message_of<CommError>([&] { first->get_all("here/", 3, 1s); }),
               HasSubstr("found 3 keys, expected at most one for each of the 2 workers"));
@@ -286,7 +286,7 @@ TEST_F(ServiceOfOneHost, KeepsTheReasonOfAStopRequest) {
   EXPECT_EQ(coordinator.verdict().message, "job stopped by a person, " + std::string(200, 'x'));
 }
 
-TEST_F(ServiceOfOneHost, AnswersAStatusRequestAfterAReportThatIsNoText) {
+TEST_F(ServiceOfOneHost, AnswersAStatusRequestAfterAReportThatIsNotUtf8) {
   join_both();
   first->finish(CoordinatorClient::Outcome::kFailed, "\xc0\x80\ncaf\xe9");
   grpc::ClientContext context;
@@ -306,7 +306,7 @@ TEST_F(ServiceOfOneHost, FailsTheJobOfASilentWorker) {
   voice.is_told_workers();
   lonely->join(20s);
   EXPECT_THAT(other.status().state(), "training");
-  lonely.reset();  // its heartbeats end, and so do those of its agent
+  lonely.reset();  // ends its heartbeats and those of its agent
   EXPECT_EQ(voice.is_told_workers().slots(0).wish(), proto::DesiredSlots::TERMINATE);
   voice.tells_exit(0, SIGTERM);
   EXPECT_THAT(other.verdict().message, HasSubstr("silent for"));

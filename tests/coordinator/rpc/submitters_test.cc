@@ -1,4 +1,4 @@
-// Tests what users with the role submitter may do.
+// What users with the role submitter may do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class Submitters : public ServiceOverTls {
     return (stub.*rpc)(&context, request, &reply);
   }
 
-  /// The id of the new job.
+  /// Returns the id of the new job.
   std::string submits(const std::string& token, const std::string& name = "") {
     proto::SubmitRequest request;
     proto::SubmitReply reply;

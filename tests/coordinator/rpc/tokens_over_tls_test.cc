@@ -1,4 +1,4 @@
-// What a token is good for, and that each refusal is counted and audited.
+// What tokens allow. Each refusal is counted and audited.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST_F(ServiceOverTls, RefusesEveryTokenForTheHostWhoseAgentTheCoordinatorStarts
   EXPECT_EQ(agent.hears().registered().host(), "a");
 }
 
-TEST_F(ServiceOverTls, GivesAnAgentThatIsStartedAgainItsCertificateWithoutANewToken) {
+TEST_F(ServiceOverTls, GivesARestartedAgentItsCertificateWithoutANewToken) {
   const JoinString join = new_join_string();
   joins(join, "a", "machine");
   now += 1'000'000;

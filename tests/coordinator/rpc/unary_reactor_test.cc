@@ -44,7 +44,7 @@ void wait_for(const std::atomic<bool>& flag) {
   for (int left = 6'000; !flag && left > 0; --left) std::this_thread::sleep_for(10ms);
 }
 
-TEST(UnaryReactor, GivesBackWhatItHoldsWhenTheCallerHasGone) {
+TEST(UnaryReactor, FreesItsRequestWhenTheCallerHasGone) {
   boost::asio::io_context loop;
   const auto work = boost::asio::make_work_guard(loop);
   std::thread thread([&] { loop.run(); });
@@ -66,7 +66,7 @@ TEST(UnaryReactor, GivesBackWhatItHoldsWhenTheCallerHasGone) {
   context.TryCancel();
   wait_for(service.done);
   EXPECT_TRUE(service.done);
-  EXPECT_EQ(service.end->take(), nullptr);  // an answer that comes now is dropped
+  EXPECT_EQ(service.end->take(), nullptr);  // a later answer is dropped
   wait_for(ended);
   server->Shutdown(std::chrono::system_clock::now());
   loop.stop();

@@ -1,4 +1,4 @@
-// What an agent says and hears over real gRPC, without any worker behind it.
+// A fake agent over real gRPC, without workers.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -13,9 +13,9 @@
 
 namespace pfc::testing {
 
-inline constexpr const char* kJob = "0123456789abcdef";  ///< of a RunningCoordinator
+inline constexpr const char* kJob = "0123456789abcdef";  ///< job of a RunningCoordinator
 
-/// An agent that registers, and starts nothing.
+/// An agent that registers, but starts nothing.
 class VoiceOfAgent {
  public:
   VoiceOfAgent(const std::string& address, const std::string& host, const std::string& id = "first",
@@ -41,7 +41,7 @@ class VoiceOfAgent {
     return command;
   }
 
-  /// The workers that are wanted, once there are some.
+  /// Waits for the desired workers.
   proto::DesiredSlots is_told_workers() {
     while (true) {
       const proto::AgentCommand command = hears();
@@ -51,7 +51,7 @@ class VoiceOfAgent {
     }
   }
 
-  /// Why the coordinator has closed the stream.
+  /// Returns why the coordinator has closed the stream.
   grpc::Status is_refused() {
     proto::AgentCommand command;
     while (stream_->Read(&command)) {
@@ -72,7 +72,7 @@ class VoiceOfAgent {
     stream_->Write(message);
   }
 
-  /// What the worker of this slot does.
+  /// Sends the description of this slot's worker.
   void tells_description(int slot, const std::string& text) {
     proto::AgentMessage message;
     message.set_job_id(kJob);
@@ -82,7 +82,7 @@ class VoiceOfAgent {
     stream_->Write(message);
   }
 
-  /// The answer to a fault.
+  /// Sends the reply to a fault.
   void tells_fault(std::int64_t request, const std::string& problem) {
     proto::AgentMessage message;
     message.set_job_id(kJob);

@@ -24,7 +24,7 @@ using testing::ServiceOverTls;
 using testing::VoiceOfAgent;
 using Stub = proto::CoordinatorService::Stub;
 
-/// Two agents with one worker each, whose certificates come with what is to run.
+/// Two agents with one worker each. The workers' certificates come with the desired slots.
 class WorkersOverTls : public ServiceOverTls {
  protected:
   Credential worker_of(VoiceOfAgent& agent) {
@@ -39,7 +39,7 @@ class WorkersOverTls : public ServiceOverTls {
                                    .agent_id = agent});
   }
 
-  /// How a stream of host a's worker ends whose messages are of these ranks.
+  /// Returns the status of a stream of host a's worker with messages of these ranks.
   grpc::Status attaches(const std::vector<Rank>& ranks) {
     Stub stub(make_channel(coordinator.address(), of_a));
     grpc::ClientContext context;
@@ -68,7 +68,7 @@ class WorkersOverTls : public ServiceOverTls {
   Credential of_b = worker_of(b);
 };
 
-TEST_F(WorkersOverTls, JoinByTheCertificateThatTheirAgentGets) {
+TEST_F(WorkersOverTls, JoinWithTheCertificateThatTheirAgentGets) {
   const auto first = client("id-a", of_a), second = client("id-b", of_b);
   auto joining = std::async(std::launch::async, [&] { return first->join(20s); });
   EXPECT_EQ(second->join(20s).membership.rank, 1);

@@ -1,4 +1,4 @@
-// rendezvous_simulation EVENTS [SEED]: decide() against as many random events as one likes.
+// rendezvous_simulation EVENTS [SEED]: tests decide() with any number of random events.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -247,7 +247,7 @@ void SimulatedCluster::happens_to_worker(WorkerState& worker) {
       return worker_left(state_, worker, "lost a peer", now_);
     case 3:
       if (!worker.joined || !lives(worker) || chance(0.99)) return;
-      for (WorkerState& each : state_.job.current.workers) {  // the last step is done
+      for (WorkerState& each : state_.job.current.workers) {  // the last step is complete
         if (!lives(each) || !each.joined) continue;
         worker_reported(state_, each, proto::OUTCOME_COMPLETED, "", now_);
         worker_exited(state_, each, {}, {}, now_);

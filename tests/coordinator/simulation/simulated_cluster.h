@@ -1,5 +1,5 @@
-// A cluster to which random things happen, by a clock of its own: decide(), apply() and the event
-// functions, without gRPC, processes or threads. It checks what decide() promises.
+// A simulated cluster with random events and its own clock: decide(), apply() and the event
+// functions, without gRPC, processes or threads. Checks the invariants of decide().
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,31 @@
 
 namespace pfc::testing {
 
-/// What has happened in some histories.
+/// Counts of events in some histories.
 struct Tally {
   std::int64_t events = 0;
   std::int64_t generations = 0;
   std::int64_t restarts = 0;
-  std::int64_t planned = 0;    ///< generations that began without a failure before them
+  std::int64_t planned = 0;    ///< generations that began without a failure
   std::int64_t smaller = 0;    ///< generations with fewer workers than wanted
-  std::int64_t left_out = 0;   ///< times that a slot or host was left out
-  std::int64_t takeovers = 0;  ///< of a coordinator that was killed
+  std::int64_t left_out = 0;   ///< exclusions of a slot or host
+  std::int64_t takeovers = 0;  ///< takeovers from a killed coordinator
   std::int64_t completed = 0, stopped = 0, failed = 0;  ///< jobs
 
   Tally& operator+=(const Tally& other);
 };
 
-/// One job on a cluster that does what the coordinator wants, most of the time.
+/// A job on a cluster that mostly does what the coordinator wants.
 class SimulatedCluster {
  public:
   explicit SimulatedCluster(unsigned seed);
 
-  /// So many random events at most, then a calm time in which nothing more goes wrong, but nothing
-  /// that is broken mends itself either; then a stop.
+  /// Runs up to this many random events, then a calm time without new failures or repairs, then a
+  /// stop.
   void run(int events);
 
   [[nodiscard]] const Tally& tally() const { return tally_; }
-  /// Promises that were broken; empty: none was.
+  /// Broken invariants; empty if there are none.
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
 
  private:
@@ -47,7 +47,7 @@ class SimulatedCluster {
   }
   void expect(bool holds, const std::string& promise);
 
-  // What happens.
+  // Events.
   void happens();
   void coordinator_is_killed();
   void happens_to_host(HostState& host);
@@ -57,22 +57,22 @@ class SimulatedCluster {
   void everybody_joins();
   void everybody_is_heard();
   void everybody_trains();
-  /// Agents that are reached end what is to end, and workers stop that were asked to.
+  /// Reachable agents end processes as requested, and workers stop if asked to.
   void signals_arrive();
   void asked_to_stop(WorkerState& worker);
   void measurement_ends();
-  /// A worker gets a signal that nobody sent for the job, and all stop with it.
+  /// A worker gets a signal that was not sent for the job, and all stop with it.
   void stops_unasked();
-  /// The agent that the coordinator has started ends, and no other one can come.
+  /// The local agent ends and cannot be replaced.
   void own_agent_ends();
   void calm_time();
 
-  // What the coordinator does, and whether it may.
+  // Actions of the coordinator, and whether they are allowed.
   void decides();
   void check_start(const action::StartGeneration& start);
   void check_member(const Member& member);
   void check_processes(const action::StartGeneration& start);
-  [[nodiscard]] bool goes_on() const;  ///< all have joined, and nothing is to be done
+  [[nodiscard]] bool goes_on() const;  ///< all have joined, and nothing is pending
 
   using Process = std::pair<std::string, std::int64_t>;
   static Process process(const WorkerState& worker);
@@ -85,9 +85,9 @@ class SimulatedCluster {
   TimePoint now_{std::chrono::seconds{100'000}};
   ClusterState state_;
   RendezvousConfig config_;
-  std::set<std::string> cut_;                             // hosts that are not reached
-  std::set<Process> frozen_;                              // processes that do nothing any more
-  std::set<Process> processes_;                           // all that were ever started
+  std::set<std::string> cut_;                             // unreachable hosts
+  std::set<Process> frozen_;                              // processes that hang
+  std::set<Process> processes_;                           // all processes ever started
   std::set<std::pair<std::string, std::string>> broken_;  // hosts that cannot reach each other
   std::int64_t step_ = 0;
   std::int64_t agents_ = 0;
@@ -99,8 +99,8 @@ class SimulatedCluster {
   bool own_agent_ended_ = false;
 };
 
-/// Runs histories of at most 500 events each until there were so many events, or a promise is
-/// broken. Returns what has happened; `problem`: the first broken promise, with its seed.
+/// Runs histories of up to 500 events each until `events` is reached or an invariant is broken.
+/// Returns the counts. `problem`: the first broken invariant, with its seed.
 Tally simulate(std::int64_t events, unsigned first_seed, std::string& problem);
 
 }  // namespace pfc::testing

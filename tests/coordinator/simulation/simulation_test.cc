@@ -1,6 +1,6 @@
-// decide() against random histories of a cluster: workers die, fall silent, lose their peers, join
-// late or never; hosts are cut off, must be free and come back; links break. Whatever happens, its
-// promises hold. rendezvous_simulation runs millions of events by hand.
+// decide() with random histories of a cluster: workers die, become silent, lose their peers, join
+// late or never; hosts are cut off, drained and come back; links break. Its invariants must always
+// hold. rendezvous_simulation runs millions of events by hand.
 #include <gtest/gtest.h>
 
 #include "tests/coordinator/simulation/simulated_cluster.h"
@@ -8,11 +8,11 @@
 namespace pfc {
 namespace {
 
-TEST(RendezvousSimulation, AlwaysEndsOrGoesOnAndKeepsItsPromises) {
+TEST(RendezvousSimulation, AlwaysEndsOrProgressesAndKeepsItsInvariants) {
   std::string problem;
   const testing::Tally tally = testing::simulate(60'000, 1, problem);
   EXPECT_EQ(problem, "");
-  // What is simulated does happen.
+  // The simulated events do happen.
   EXPECT_GT(tally.generations, 1'000);
   EXPECT_GT(tally.restarts, 500);
   EXPECT_GT(tally.planned, 50);

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(PlanTrace, LiesSoFarAheadThatAllHearOfIt) {
+TEST(PlanTrace, IsFarEnoughAheadForTheOrderToArrive) {
   const auto steps =
       plan_trace({.steps = 20, .step = 100, .total_steps = 1'000, .step_seconds = 0.1});
   ASSERT_TRUE(steps);
@@ -21,7 +21,7 @@ TEST(PlanTrace, LiesSoFarAheadThatAllHearOfIt) {
   EXPECT_EQ(steps->last, steps->first + 19);
 }
 
-TEST(PlanTrace, CountsTheTimeSinceAWorkerToldItsStep) {
+TEST(PlanTrace, CountsTheTimeSinceTheLastReport) {
   const TraceWish wish{
       .steps = 1, .step = 100, .total_steps = 1'000, .step_seconds = 0.1, .told_seconds = 1};
   EXPECT_EQ(plan_trace(wish)->first, 100 + 2 + 15);
@@ -34,7 +34,7 @@ TEST(PlanTrace, EndsWithTheJob) {
   EXPECT_EQ(steps->last, 1'000);
 }
 
-TEST(PlanTrace, IsNoneWhereTheJobEndsBefore) {
+TEST(PlanTrace, IsEmptyIfTheJobEndsBefore) {
   EXPECT_FALSE(plan_trace({.steps = 20, .step = 999, .total_steps = 1'000, .step_seconds = 0.01}));
 }
 
@@ -57,7 +57,7 @@ class Gatherer : public ::testing::Test {
     if (last) request.mutable_last()->set_first_step(10);
     return gatherer.add(request, now);
   }
-  /// Nothing where it waits.
+  /// Returns nothing if it has to wait.
   std::optional<proto::ReadTraceReply> reads(int from = 0) {
     std::optional<proto::ReadTraceReply> read;
     proto::ReadTraceRequest request;
@@ -70,7 +70,7 @@ class Gatherer : public ::testing::Test {
         },
         Patience(), 12, now);
     now += TraceGatherer::kLongestRead;
-    if (!read) gatherer.expire(13, now);  // so that it is answered while `read` is there
+    if (!read) gatherer.expire(13, now);  // answers it while `read` exists
     return read;
   }
 
@@ -78,7 +78,7 @@ class Gatherer : public ::testing::Test {
   TimePoint now = Clock::now();
 };
 
-TEST_F(Gatherer, TellsEachWorkerWhatToRecord) {
+TEST_F(Gatherer, OrdersEachWorkerToRecord) {
   begins();
   const auto order = gatherer.order(1);
   ASSERT_TRUE(order);
@@ -88,7 +88,7 @@ TEST_F(Gatherer, TellsEachWorkerWhatToRecord) {
   EXPECT_FALSE(gatherer.order(2));
 }
 
-TEST_F(Gatherer, SharesItsMemoryAmongTheWorkers) {
+TEST_F(Gatherer, DividesItsMemoryAmongTheWorkers) {
   begins(2);
   const std::int64_t of_two = gatherer.order(0)->most_spans();
   begins(1'024);
@@ -103,7 +103,7 @@ TEST_F(Gatherer, AnswersWithItsClock) {
   EXPECT_EQ(std::get<proto::SendTraceReply>(reply).clock_ns(), 1'002'000'000'000);
 }
 
-TEST_F(Gatherer, HandsOnThePartsInTheirOrder) {
+TEST_F(Gatherer, PassesOnThePartsInOrder) {
   begins();
   sends(0, "first");
   sends(1, "second");
@@ -116,7 +116,7 @@ TEST_F(Gatherer, HandsOnThePartsInTheirOrder) {
   EXPECT_THAT(reply->missing(), ElementsAre(0, 1));
 }
 
-TEST_F(Gatherer, IsOverWhenAllHaveSentTheirLast) {
+TEST_F(Gatherer, IsOverWhenAllHaveSentTheirLastPart) {
   begins();
   sends(0, "a", true);
   sends(1, "b", true);
@@ -139,7 +139,7 @@ TEST_F(Gatherer, LetsAReaderWait) {
   EXPECT_EQ(reply->step(), 13);
 }
 
-TEST_F(Gatherer, AnswersAReaderThatWaitsAtOnce) {
+TEST_F(Gatherer, AnswersAWaitingReaderImmediately) {
   begins();
   int answers = 0;
   proto::ReadTraceRequest request;
@@ -171,7 +171,7 @@ TEST_F(Gatherer, DoesNotWaitForOneThatIsMuchSlowerThanTheOthers) {
   EXPECT_FALSE(gatherer.goes_on());
 }
 
-TEST_F(Gatherer, RefusesWhatNobodyHasAskedFor) {
+TEST_F(Gatherer, RefusesUnrequestedParts) {
   const auto wanted = [&](const auto& result) {
     return std::holds_alternative<proto::SendTraceReply>(result);
   };
@@ -209,7 +209,7 @@ TEST_F(Gatherer, SendsNoReplyThatIsTooLarge) {
   EXPECT_LT(reads()->ByteSizeLong(), 2 * TraceGatherer::kMostBytesOfReply);
 }
 
-TEST_F(Gatherer, KnowsWhetherSomebodyStillReads) {
+TEST_F(Gatherer, CountsAsUnreadWhenTheReaderStopsPolling) {
   begins();
   EXPECT_TRUE(gatherer.is_read(now + 1s));
   EXPECT_FALSE(gatherer.is_read(now + TraceGatherer::kUnread));
@@ -227,7 +227,7 @@ TEST_F(Gatherer, ForgetsATraceAfterAWhile) {
   EXPECT_FALSE(reads());
 }
 
-TEST_F(Gatherer, BoundsWhatAWorkerSaysOfItself) {
+TEST_F(Gatherer, LimitsTheTextsOfAWorkersSummary) {
   begins(1);
   proto::SendTraceRequest request;
   request.set_trace(kTrace);

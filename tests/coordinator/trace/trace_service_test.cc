@@ -1,4 +1,4 @@
-// A trace over real gRPC: two workers are only voices.
+// A trace over real gRPC with two fake workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,7 +59,7 @@ class TraceService : public ServiceOfOneHost {
   }
 };
 
-/// A worker that trains, as far as its recorder sees: a step takes 0.1 s.
+/// A worker that trains, as seen by its recorder. A step takes 0.1 s.
 class Trainee {
  public:
   explicit Trainee(CoordinatorClient& client) : taker_(recorder_, &client, "cpu") {}
@@ -78,7 +78,7 @@ class Trainee {
     for (std::int64_t step = 10; !stops_; ++step) {
       recorder_.begin_step(step);
       const TraceTrack::Scope scope(training_, "forward", step);
-      std::this_thread::sleep_for(100ms);  // the time of the step
+      std::this_thread::sleep_for(100ms);  // duration of the step
     }
   }};
   TraceTaker taker_;
@@ -110,7 +110,7 @@ TEST_F(TraceService, GathersWhatAllWorkersHaveRecorded) {
   EXPECT_EQ(reply.ranks(1).problem(), "");
   const proto::TraceSummary& summary = reply.ranks(1).summary();
   EXPECT_GT(summary.clock_error_ns(), 0);
-  // Both use the clock of this machine. The error grows where a process is held up.
+  // Both use this machine's clock. The error grows if a process is delayed.
   EXPECT_LT(std::abs(summary.clock_ahead_ns()), 1s / 1ns + summary.clock_error_ns());
 }
 

@@ -1,4 +1,4 @@
-// What the page at / may ask of a coordinator, and who may.
+// What the page at / may request, and which roles may.
 #include "coordinator/web/actions.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class ActionsOfThePage : public ::testing::Test {
         [&](HttpReply reply) { got = std::move(reply); });
     return got;
   }
-  /// Waits until the audit log, which has a thread of its own, has this.
+  /// Waits until the audit log, which has its own thread, contains this text.
   void is_audited(const std::string& text) {
     testing::wait_until([&] {
       std::ifstream file(folder / "state" / "audit.jsonl");
@@ -65,7 +65,7 @@ class ActionsOfThePage : public ::testing::Test {
               [this](const HttpRequest& request) { return serve_page(coordinator, request.path); }};
 };
 
-TEST_F(ActionsOfThePage, TellAReaderWhatHeMayDo) {
+TEST_F(ActionsOfThePage, ReportTheRightsOfAReader) {
   EXPECT_THAT(asks("/api/me").body,
               AllOf(HasSubstr(R"("role":"admin")"), HasSubstr(R"("may_stop":true)")));
   EXPECT_THAT(asks("/api/me", {}, Role::kReader).body,
@@ -114,7 +114,7 @@ TEST_F(ActionsOfThePage, SayWhatIsWrongWithARequest) {
   EXPECT_EQ(asks("/api/nothing").status, 404);
 }
 
-TEST_F(ActionsOfThePage, DrainAHostThatThereIs) {
+TEST_F(ActionsOfThePage, DrainOnlyAKnownHost) {
   EXPECT_EQ(asks("/api/drain", R"({"job":"0123456789abcdef","host":"a"})").status, 200);
   is_audited(R"("what":"drain")");
   EXPECT_EQ(asks("/api/drain", R"({"job":"0123456789abcdef","host":"b"})").status, 400);
@@ -125,7 +125,7 @@ TEST_F(ActionsOfThePage, ReadNoLogBeforeThereIsOne) {
   EXPECT_THAT(asks("/api/log?rank=0&part=-1&offset=100").body, HasSubstr(R"("text":"")"));
 }
 
-TEST_F(ActionsOfThePage, CannotBeAskedByAWorkersName) {
+TEST_F(ActionsOfThePage, ParseQueryValues) {
   EXPECT_EQ(query_value("rank=0&part=1", "part"), "1");
   EXPECT_EQ(query_value("rank=0&part=1", "par"), "");
   EXPECT_EQ(query_value("rank", "rank"), "");
@@ -133,7 +133,7 @@ TEST_F(ActionsOfThePage, CannotBeAskedByAWorkersName) {
   EXPECT_EQ(query_value("&&=&rank=1", "rank"), "1");
 }
 
-TEST_F(ActionsOfThePage, AreBesideItsFiles) {
+TEST_F(ActionsOfThePage, AreServedBesideItsFiles) {
   const HttpReply page = asks("/");
   EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
   EXPECT_THAT(page.body, HasSubstr("/assets/page.js"));
@@ -143,7 +143,7 @@ TEST_F(ActionsOfThePage, AreBesideItsFiles) {
   EXPECT_THAT(asks("/metrics").body, HasSubstr("pfc_build_info"));
 }
 
-TEST_F(ActionsOfThePage, FilesAreNotSentAgainToWhoHasThem) {
+TEST_F(ActionsOfThePage, DoNotSendCachedFilesAgain) {
   const Asset& asset = assets().front();
   const auto reply = serve_asset({.path = "/assets/" + std::string(asset.name),
                                   .if_none_match = "W/\"0\", " + std::string(asset.etag)});
@@ -152,7 +152,7 @@ TEST_F(ActionsOfThePage, FilesAreNotSentAgainToWhoHasThem) {
   EXPECT_THAT(reply->body, IsEmpty());
 }
 
-TEST_F(ActionsOfThePage, FilesHaveNothingFromOutside) {
+TEST_F(ActionsOfThePage, HaveFilesWithoutExternalReferences) {
   for (const Asset& asset : assets()) {
     if (asset.name.starts_with("uPlot")) continue;
     EXPECT_THAT(std::string(asset.contents), Not(HasSubstr("innerHTML"))) << asset.name;
@@ -161,7 +161,7 @@ TEST_F(ActionsOfThePage, FilesHaveNothingFromOutside) {
   }
 }
 
-TEST_F(ActionsOfThePage, StateIsWholeAtFirstAndThenWhatHasChanged) {
+TEST_F(ActionsOfThePage, SendTheWholeStateFirstAndThenChanges) {
   LiveState state(coordinator);
   EXPECT_THAT(state.all(), AllOf(HasSubstr(R"("whole":true)"), HasSubstr(R"("network":"r18")")));
   const auto first = LiveJson::parse(state.changes());

@@ -16,12 +16,12 @@ TEST(LoopbackName, IsWhatABrowserOnThisMachineSends) {
   }
 }
 
-TEST(LoopbackName, IsNoNameThatALookUpMayLeadHere) {
+TEST(LoopbackName, IsNotANameThatMustBeResolved) {
   for (const char* host :
        {"", "evil.example", "evil.example:7451", "localhost.evil.example", "127.0.0.1.evil.example",
         "10.0.0.1:7451", "localhost:x", "127.0.0.1@evil.example", "::1", "[127.0.0.1]", "0.0.0.0",
         "2130706433", "0x7f.1", "127.1", "[::ffff:10.0.0.1]", "localhost:", "]:1", "[", "[]"}) {
-    if (std::string_view(host) == "localhost:") continue;  // an empty port is none
+    if (std::string_view(host) == "localhost:") continue;  // an empty port is not a port
     EXPECT_FALSE(is_loopback_name(host)) << host;
   }
 }
@@ -51,11 +51,11 @@ class ForeignPost : public ::testing::Test {
                       .request = "1"};
 };
 
-TEST_F(ForeignPost, IsNotThatOfThePageItself) {
+TEST_F(ForeignPost, DoesNotIncludeThePagesOwnPost) {
   EXPECT_EQ(why_foreign(headers, false), std::nullopt);
 }
 
-TEST_F(ForeignPost, IsNotThatOfAProgramWhichIsNoBrowser) {
+TEST_F(ForeignPost, DoesNotIncludePostsOfOtherProgramsThanBrowsers) {
   headers.origin = headers.sec_fetch_site = "";
   EXPECT_EQ(why_foreign(headers, false), std::nullopt);
 }
@@ -68,7 +68,7 @@ TEST_F(ForeignPost, HasAnotherOrigin) {
   }
 }
 
-TEST_F(ForeignPost, IsOneThatTheBrowserCallsSo) {
+TEST_F(ForeignPost, HasAForeignSecFetchSite) {
   for (const char* site : {"cross-site", "same-site", "none"}) {
     headers.sec_fetch_site = site;
     EXPECT_THAT(why_foreign(headers, false), Optional(HasSubstr("another site"))) << site;
@@ -84,7 +84,7 @@ TEST_F(ForeignPost, IsAFormThatAnySiteCanSend) {
   }
 }
 
-TEST_F(ForeignPost, HasNoHeaderOfItsOwn) {
+TEST_F(ForeignPost, LacksTheRequestHeader) {
   headers.request = "";
   EXPECT_THAT(why_foreign(headers, false), Optional(HasSubstr("X-Pfc-Request")));
 }

@@ -58,7 +58,7 @@ class Http : public ::testing::Test {
   std::thread thread{[this] { loop.run(); }};
 };
 
-TEST(HttpRequests, SayWhetherPrometheusAsks) {
+TEST(HttpRequests, SayWhetherTheyComeFromPrometheus) {
   boost::asio::io_context loop;
   std::vector<bool> scrapes;
   const HttpSite site{.handler = [&](const HttpRequest& request, const HttpAnswer& answer) {
@@ -81,7 +81,9 @@ TEST_F(Http, AnswersGetWithTheHandlersReply) {
                                      EndsWith("you asked for /healthz")));
 }
 
-TEST_F(Http, DropsTheQuery) { EXPECT_THAT(get("/?x=1&y=2"), EndsWith("you asked for /")); }
+TEST_F(Http, IgnoresTheQueryInThePath) {
+  EXPECT_THAT(get("/?x=1&y=2"), EndsWith("you asked for /"));
+}
 
 TEST_F(Http, AnswersHeadWithoutABody) {
   const std::string answer =
@@ -106,7 +108,7 @@ TEST_F(Http, RefusesALargeUploadWithoutReadingIt) {
               StartsWith("HTTP/1.1 405"));
 }
 
-TEST_F(Http, TakesNoBodyForTheNextRequest) {
+TEST_F(Http, DoesNotParseABodyAsTheNextRequest) {
   const std::string answer =
       answer_to("GET /a HTTP/1.1\r\nContent-Length: 18\r\n\r\nGET /b HTTP/1.1\r\n\r\n");
   EXPECT_THAT(answer, AllOf(EndsWith("you asked for /a"), Not(HasSubstr("/b"))));
@@ -128,7 +130,7 @@ TEST_F(Http, AnswersAHeaderThatIsTooLong) {
               StartsWith("HTTP/1.1 431"));
 }
 
-TEST_F(Http, AnswersWhatIsNoHttp) {
+TEST_F(Http, AnswersRequestsThatAreNotHttp) {
   for (const std::string request :
        {"nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
         "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n"}) {
@@ -156,7 +158,7 @@ TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
   EXPECT_TRUE(error) << "it was not closed";
 }
 
-TEST_F(Http, ClosesAsManyIdleConnectionsAsComeAtOnce) {
+TEST_F(Http, ClosesAnIdleConnectionForEachNewOne) {
   std::promise<void> all_are_there;
   boost::asio::post(loop, [&] { all_are_there.get_future().wait(); });
   boost::asio::io_context io;

@@ -1,4 +1,4 @@
-// The coordinator's pages over TLS, for those who have the read-only token.
+// The coordinator's pages over TLS, for holders of the read-only token.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ class Https : public ::testing::Test {
     return {asio::ip::address_v4::loopback(), static_cast<unsigned short>(server.port())};
   }
 
-  /// Sends the bytes and reads until the server closes. Trusts the gate's authority alone.
+  /// Sends the bytes and reads until the server closes. Trusts only the gate's authority.
   std::string answer_to(const std::string& request) {
     asio::io_context io;
     asio::ssl::context tls(asio::ssl::context::tls_client);
@@ -98,7 +98,7 @@ TEST_F(Https, TakesTheTokenAsAPassword) {
   EXPECT_THAT(get("/", "Authorization: Basic " + encoded + "\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(Https, RefusesEverybodyElseAndSaysHowToAsk) {
+TEST_F(Https, RefusesCallersWithoutATokenAndSaysHowToSendOne) {
   for (const std::string& header :
        {std::string(), "Authorization: Bearer " + std::string(32, '0') + "\r\n",
         std::string("Authorization: Basic !!!!\r\n"), std::string("Authorization: Basic YTpi\r\n"),
@@ -120,7 +120,7 @@ TEST_F(Https, RefusesATokenThatIsRevokedOrForJoining) {
   EXPECT_THAT(get("/", "Authorization: Bearer " + token + "\r\n"), StartsWith("HTTP/1.1 401"));
 }
 
-TEST_F(Https, TellsEverybodyThatItIsWell) {
+TEST_F(Https, ServesHealthChecksWithoutAToken) {
   EXPECT_THAT(get("/healthz"), StartsWith("HTTP/1.1 200"));
 }
 
@@ -131,7 +131,7 @@ TEST_F(Https, WritesATokenForReadingIntoTheStateFolder) {
   EXPECT_THAT(get("/", "Authorization: Bearer " + kept + "\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(Https, WritesATokenForAnAdminWhomItTellsFromAReader) {
+TEST_F(Https, WritesAnAdminTokenThatIsDistinctFromAReaders) {
   const auto role_of = [&](const std::string& name) {
     std::ifstream file(folder / "state" / "security" / name);
     std::string kept;
@@ -147,7 +147,7 @@ TEST_F(Https, WritesATokenForAnAdminWhomItTellsFromAReader) {
   EXPECT_EQ(role_of("admin.token"), Role::kNobody);
 }
 
-TEST_F(Https, TakesNoAdminsTokenForJoining) {
+TEST_F(Https, RefusesAnAdminTokenForJoining) {
   std::ifstream file(folder / "state" / "security" / "admin.token");
   std::string kept;
   std::getline(file, kept);
@@ -180,7 +180,7 @@ TEST_F(Https, ClosesTheOldestConnectionThatDoesNotShakeHandsForANewOne) {
   EXPECT_TRUE(error) << "it was not closed";
 }
 
-TEST_F(Https, ClosesAConnectionWhoseClientDoesNotSayGoodbye) {
+TEST_F(Https, ClosesAConnectionWithoutATlsShutdownOfTheClient) {
   EXPECT_THAT(answer_to("DELETE / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(get("/healthz"), StartsWith("HTTP/1.1 200"));
 }

@@ -18,13 +18,13 @@ class LastReadingTest : public ::testing::Test {
   TimePoint now_ = Clock::now();
 };
 
-TEST_F(LastReadingTest, WaitsForNobodyWhoHasReadOnceOrNever) {
+TEST_F(LastReadingTest, DoesNotWaitAfterFewerThanTwoReads) {
   EXPECT_EQ(wait_after(0s), 0s);
   reads_after(1s);
   EXPECT_EQ(wait_after(0s), 0s);
 }
 
-TEST_F(LastReadingTest, WaitsALittleLongerThanTheReadersPause) {
+TEST_F(LastReadingTest, WaitsALittleLongerThanTheReadersInterval) {
   for (int i = 0; i < 3; ++i) reads_after(15s);
   EXPECT_EQ(wait_after(3s), 16s);
 }
@@ -42,7 +42,7 @@ TEST_F(LastReadingTest, ForgetsAReaderWhoHasGone) {
   EXPECT_EQ(wait_after(17s), 0s);
 }
 
-TEST_F(LastReadingTest, WaitsNoLongerThanItMay) {
+TEST_F(LastReadingTest, WaitsNoLongerThanItsLimit) {
   for (int i = 0; i < 3; ++i) reads_after(5min);
   EXPECT_EQ(wait_after(1s), 60s);
 }

@@ -45,7 +45,7 @@ TEST(LiveCurves, HaveNullForALossThatIsNotFinite) {
   EXPECT_EQ(live_curves(history, 0, false)["rows"][0].dump(), "[0,0,0,null,null]");
 }
 
-TEST(LiveCurves, BeginWhereTheyWereAskedFrom) {
+TEST(LiveCurves, BeginAtTheRequestedPoint) {
   History history;
   for (int i = 0; i < 10; ++i)
     history.add({.step = i, .reports = 1, .loss = {}, .samples_per_second = {}});
@@ -54,7 +54,7 @@ TEST(LiveCurves, BeginWhereTheyWereAskedFrom) {
   EXPECT_THAT(json["rows"], SizeIs(2));
 }
 
-TEST(LivePhases, AreOfTheRanksThatWorkLongestWhereThereAreMany) {
+TEST(LivePhases, AreOfTheLongestWorkingRanksIfThereAreMany) {
   PhaseTimes phases;
   for (Rank rank = 0; rank < 1'000; ++rank) {
     proto::Progress report;
@@ -100,7 +100,7 @@ TEST(LiveWorkers, HaveARowEachWithTheNumberOfTheirHost) {
   EXPECT_EQ(live_workers(status).dump(), R"([[1,1,0,42,"training",7,"",0,4096,0,"",0,0]])");
 }
 
-TEST(LivePlan, TakesAJobThatIsNone) {
+TEST(LivePlan, AcceptsAnEmptyJob) {
   EXPECT_EQ(live_plan("", {})["job"].dump(), "{}");
   EXPECT_EQ(live_plan(R"({"network":"r50"})", {})["job"]["network"], "r50");
 }

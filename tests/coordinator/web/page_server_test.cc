@@ -1,4 +1,4 @@
-// The server as the page at / needs it: requests that do something, and events that never end.
+// The server as needed by the page at /: requests that change something, and endless events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ class PageServer : public ::testing::Test {
                      "\r\n\r\n" + body);
   }
 
-  /// A socket whose request for events was answered, and the first bytes of the answer.
+  /// Returns a socket on which events have begun, and the first bytes of the reply.
   tcp::socket listens(std::string& begin) {
     tcp::socket socket = connected();
     boost::asio::write(socket, boost::asio::buffer(
@@ -143,12 +143,12 @@ class PageServer : public ::testing::Test {
   std::thread thread;
 };
 
-TEST_F(PageServer, TakesAPostOfItsOwnPage) {
+TEST_F(PageServer, AcceptsAPostOfItsOwnPage) {
   EXPECT_THAT(post("/api/stop", R"({"job":"1"})"),
               AllOf(StartsWith("HTTP/1.1 200"), EndsWith(R"(/api/stop?: {"job":"1"})")));
 }
 
-TEST_F(PageServer, TakesAPostOfNoOtherSite) {
+TEST_F(PageServer, RefusesAPostOfAnotherSite) {
   EXPECT_THAT(post("/api/stop", "{}",
                    "Origin: http://evil.example\r\nX-Pfc-Request: 1\r\n"
                    "Content-Type: application/json\r\n"),
@@ -158,7 +158,7 @@ TEST_F(PageServer, TakesAPostOfNoOtherSite) {
   EXPECT_THAT(refused, ::testing::ElementsAre("foreign_page", "foreign_page"));
 }
 
-TEST_F(PageServer, TakesAPostOnlyWhereOneIsMeant) {
+TEST_F(PageServer, AcceptsAPostOnlyOnItsPostPaths) {
   EXPECT_THAT(post("/", "{}"), StartsWith("HTTP/1.1 405"));
   EXPECT_THAT(post("/events", "{}"), StartsWith("HTTP/1.1 405"));
 }
@@ -187,7 +187,7 @@ TEST_F(PageServer, ServesAnotherRequestAfterAPost) {
   EXPECT_THAT(answer, AllOf(HasSubstr("/api/stop?: {}"), EndsWith("/b?: ")));
 }
 
-/// On loopback, where other users of the machine are too.
+/// On loopback, which other users of the machine can reach too.
 class PageServerWithToken : public PageServer {
  protected:
   PageServerWithToken() {
@@ -206,7 +206,7 @@ class PageServerWithToken : public PageServer {
     return answer_to("GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n" +
                      headers + "\r\n");
   }
-  /// The cookie that a browser is given for the token.
+  /// Returns the cookie that a browser gets for the token.
   std::string cookie() {
     const std::string answer = get("/?token=secret");
     const std::string begin = "Set-Cookie: ";
@@ -215,7 +215,7 @@ class PageServerWithToken : public PageServer {
   }
 };
 
-TEST_F(PageServerWithToken, ShowsNobodyElseWhatTheJobDoes) {
+TEST_F(PageServerWithToken, ShowsTheJobOnlyWithTheToken) {
   for (const char* path : {"/", "/status.json", "/events", "/api/log?rank=0", "/?token=wrong"}) {
     EXPECT_THAT(get(path), AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("/?token=TOKEN"))) << path;
   }
@@ -224,7 +224,7 @@ TEST_F(PageServerWithToken, ShowsNobodyElseWhatTheJobDoes) {
   EXPECT_THAT(post("/api/stop", "{}"), StartsWith("HTTP/1.1 401"));
 }
 
-TEST_F(PageServerWithToken, LeavesWhatMonitoringReadsOpen) {
+TEST_F(PageServerWithToken, ServesMonitoringPathsWithoutTheToken) {
   for (const char* path : {"/healthz", "/metrics", "/targets", "/targets/hosts"}) {
     EXPECT_THAT(get(path), StartsWith("HTTP/1.1 200")) << path;
   }
@@ -241,18 +241,18 @@ TEST_F(PageServerWithToken, ReplacesTheTokenInTheAddressByACookie) {
   EXPECT_THAT(get("/", "Authorization: Bearer secret\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(PageServerWithToken, LeadsToNoOtherHost) {
+TEST_F(PageServerWithToken, DoesNotRedirectToAnotherHost) {
   EXPECT_THAT(get("//evil.example/?token=secret"), HasSubstr("Location: /\r\n"));
 }
 
-TEST_F(PageServerWithToken, TakesNoPostOfAnotherSiteWithTheCookie) {
+TEST_F(PageServerWithToken, RefusesAPostOfAnotherSiteWithTheCookie) {
   const std::string with_cookie = "Cookie: " + cookie() + "\r\n";
   EXPECT_THAT(post("/api/stop", "{}", kOwn + with_cookie), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(post("/api/stop", "{}", with_cookie + "Content-Type: application/json\r\n"),
               StartsWith("HTTP/1.1 403"));
 }
 
-TEST_F(PageServer, IsNotReadUnderAnotherName) {
+TEST_F(PageServer, RefusesRequestsForAnotherHostName) {
   const std::string answer = answer_to("GET / HTTP/1.1\r\nHost: evil.example:7451\r\n\r\n");
   EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 421"), HasSubstr("evil.example")));
   EXPECT_THAT(answer_to("GET / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 421"));
@@ -260,7 +260,7 @@ TEST_F(PageServer, IsNotReadUnderAnotherName) {
               StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(PageServer, TellsBrowsersWhatThePageMayDo) {
+TEST_F(PageServer, SendsSecurityHeaders) {
   const std::string answer =
       answer_to("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   for (const char* header :
@@ -274,12 +274,12 @@ TEST_F(PageServer, TellsBrowsersWhatThePageMayDo) {
   }
 }
 
-TEST_F(PageServer, LetsBrowsersKeepAFileThatTheyAskForAgain) {
+TEST_F(PageServer, LetsBrowsersCacheAFileForRevalidation) {
   EXPECT_THAT(answer_to("GET /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
               AllOf(HasSubstr("ETag: \"1\"\r\n"), HasSubstr("Cache-Control: no-cache\r\n")));
 }
 
-TEST_F(PageServer, AnswersLaterWhereAnAnswerTakesTime) {
+TEST_F(PageServer, AnswersLaterIfAnAnswerTakesTime) {
   tcp::socket socket = connected();
   boost::asio::write(
       socket, boost::asio::buffer(std::string("GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n")));
@@ -306,14 +306,14 @@ TEST_F(PageServer, SendsEverythingFirstAndThenChanges) {
                     HasSubstr("retry: 2000\n"), HasSubstr("data: {\"n\":"), HasSubstr("\nid: ")));
 }
 
-TEST_F(PageServer, SendsACommentWhereNothingChanges) {
+TEST_F(PageServer, SendsACommentIfNothingChanges) {
   on_loop([&] { return source.idle = true; });
   std::string text;
   tcp::socket socket = listens(text);
   read_until(socket, text, ":\n\n");
 }
 
-TEST_F(PageServer, MakesNothingWithoutReaders) {
+TEST_F(PageServer, ProducesNothingWithoutReaders) {
   {
     std::string text;
     const tcp::socket socket = listens(text);
@@ -358,18 +358,18 @@ TEST_F(QuietPageServer, FreesTheReadersPlaceWhenItDisconnects) {
 }
 
 TEST_F(PageServer, SendsEverythingAgainToAReaderWhoHasNotRead) {
-  // Far more than sockets take in.
+  // Far more than sockets buffer.
   on_loop([&] { return (source.padding = "\"x\":\"" + std::string(8 << 20, 'x') + "\"").size(); });
   tcp::socket slow = connected();
   boost::asio::write(
       slow, boost::asio::buffer(std::string("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")));
-  // Meanwhile others are served, and many pieces are made.
+  // Meanwhile others are served, and many pieces are produced.
   const int asked = on_loop([&] { return source.asked; });
   while (on_loop([&] { return source.asked; }) < asked + 20) std::this_thread::sleep_for(1ms);
   EXPECT_THAT(answer_to("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
               StartsWith("HTTP/1.1 200"));
   on_loop([&] { return (source.padding = R"("x":1)").size(); });
-  // The piece that was under way, and after it everything instead of the twenty that it has missed.
+  // Receives the piece in progress, then everything instead of the twenty missed pieces.
   std::string text;
   read_until(slow, text, "\n\n");
   std::string more = text.substr(text.find("\n\n") + 2);

@@ -1,4 +1,4 @@
-// What the coordinator serves over HTTP to programs: JSON.
+// JSON that the coordinator serves to programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ class ForPrograms : public ::testing::Test {
   JobProgress progress;
 };
 
-TEST(LimitedProgress, HasShortSingleLinesAndNumbers) {
+TEST(LimitedProgress, HasShortSingleLinesAndFiniteNumbers) {
   proto::Progress sent;
   sent.set_phase("forward\njob completed");
   sent.set_device(std::string(5'000, 'x'));
@@ -73,7 +73,7 @@ TEST(LimitedProgress, HasShortSingleLinesAndNumbers) {
   EXPECT_EQ(kept.phases(0).seconds(), 2);
 }
 
-TEST_F(ForPrograms, JsonTakesWhateverAWorkerReports) {
+TEST_F(ForPrograms, JsonAcceptsAnyBytesOfAWorker) {
   for (const char* message : {"caf\xe9", "\xc0\x80", "\xed\xa0\x80"}) {
     worker_reported(state, state.job.current.workers[0], proto::OUTCOME_FAILED, message, now);
     EXPECT_NO_THROW(to_json(status()).dump()) << message;
@@ -82,7 +82,7 @@ TEST_F(ForPrograms, JsonTakesWhateverAWorkerReports) {
   }
 }
 
-TEST_F(ForPrograms, JsonHasNumbersAsNumbersAndNullForWhatIsNotKnown) {
+TEST_F(ForPrograms, JsonHasNullForUnknownNumbers) {
   reports(0.5, std::numeric_limits<double>::quiet_NaN());
   const auto json = nlohmann::json::parse(to_json(status()).dump());
   EXPECT_EQ(json.at("state"), "training");
@@ -101,7 +101,7 @@ TEST_F(ForPrograms, StateOfAWorkerFollowsItsReports) {
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "stopped");
 }
 
-TEST_F(ForPrograms, StateOfAWorkerThatSendsHeartbeatsButDoesNotMoveIsNoProgress) {
+TEST_F(ForPrograms, WorkerThatSendsHeartbeatsWithoutMovingHasNoProgress) {
   reports(0.5);
   now += 29s;
   state.job.current.workers[0].last_heard = now;

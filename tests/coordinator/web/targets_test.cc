@@ -9,12 +9,12 @@ namespace {
 
 using nlohmann::json;
 
-TEST(Targets, OfTheCoordinatorAreItsOwnAddress) {
+TEST(Targets, ContainTheCoordinatorsAddress) {
   EXPECT_EQ(json::parse(coordinator_targets("10.0.0.1:7451")),
             json::parse(R"([{"targets": ["10.0.0.1:7451"], "labels": {}}])"));
 }
 
-TEST(Targets, OfHostsAreThoseWhoseAgentsAreHere) {
+TEST(Targets, ContainRegisteredHosts) {
   proto::StatusReply status;
   for (const auto& [name, address] :
        {std::pair{"a", "10.0.0.2"}, std::pair{"b\xff", "fd00::2"}, std::pair{"c", ""}}) {
@@ -23,13 +23,15 @@ TEST(Targets, OfHostsAreThoseWhoseAgentsAreHere) {
     host->set_address(address);
     host->set_registered(true);
   }
-  status.add_hosts()->set_address("10.0.0.9");  // has not registered
+  status.add_hosts()->set_address("10.0.0.9");  // not registered
   EXPECT_EQ(json::parse(host_targets(status)),
             json::parse(R"([{"targets": ["10.0.0.2"], "labels": {"host": "a"}},
                             {"targets": ["[fd00::2]"], "labels": {"host": "b\ufffd"}}])"));
 }
 
-TEST(Targets, OfNoHostsAreAnEmptyList) { EXPECT_EQ(json::parse(host_targets({})), json::array()); }
+TEST(Targets, AreAnEmptyListWithoutHosts) {
+  EXPECT_EQ(json::parse(host_targets({})), json::array());
+}
 
 }  // namespace
 }  // namespace pfc

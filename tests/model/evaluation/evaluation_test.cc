@@ -14,6 +14,8 @@
 #include "tests/support/counting_new.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
+#include "tests/support/files.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/thread_comm.h"
 
 namespace pfc {
@@ -61,8 +63,11 @@ class Evaluation : public ::testing::Test {
     set_.images.push_back(encode_png(draw_waves(kSide, kSide, seed), kSide, kSide));
   }
 
-  VerificationResult evaluate_on(int world_size) {
-    VerificationResult result;
+  VerificationResult evaluate_on(int world_size) { return evaluate_on(world_size, set_); }
+
+  template <class Set>
+  auto evaluate_on(int world_size, const Set& set) {
+    decltype(evaluate(set, std::declval<Comm&>(), {}, kOptions)) result;
     std::mutex mutex;
     embedded_ = 0;
     run_ranks(world_size, [&](Comm& comm) {
@@ -75,11 +80,10 @@ class Evaluation : public ::testing::Test {
         }
         ++embedded_;
       };
-      const VerificationResult own = evaluate(set_, comm, embed, kOptions);
+      auto own = evaluate(set, comm, embed, kOptions);
       const std::lock_guard lock(mutex);
-      if (comm.rank() != 0 && result.pairs != 0) {
-        EXPECT_EQ(own.accuracy, result.accuracy);
-        EXPECT_EQ(own.embedding_norm, result.embedding_norm);
+      if (comm.rank() != 0 && !result.name.empty()) {
+        EXPECT_EQ(figures(own), figures(result));
       }
       result = own;
     });
@@ -87,9 +91,15 @@ class Evaluation : public ::testing::Test {
   }
 
   static std::vector<double> figures(const VerificationResult& result) {
-    std::vector<double> all;
+    std::vector<double> all{result.accuracy, result.embedding_norm};
     for (const TarAtFar& tar : result.tars) all.insert(all.end(), {tar.tar, tar.measured});
     for (const RocPoint& p : result.roc.points) all.insert(all.end(), {p.fpr, p.tpr, p.score});
+    return all;
+  }
+
+  static std::vector<double> figures(const RetrievalResult& result) {
+    std::vector<double> all(result.recalls.begin(), result.recalls.end());
+    all.insert(all.end(), {static_cast<double>(result.queries), result.embedding_norm});
     return all;
   }
 
@@ -158,7 +168,7 @@ TEST_F(Evaluation, IsCheckedBeforehandByShares) {
   std::vector<std::string> told;
   const auto listen = [&](const std::string& what) { told.push_back(what); };
   EXPECT_NO_THROW(check_verification_set(set_, {0, 22}, kOptions, listen));
-  EXPECT_THAT(told, ElementsAre("checking verification set waves: 0 of 22 images"));
+  EXPECT_THAT(told, ElementsAre("checking evaluation set waves: 0 of 22 images"));
   set_.images[13].resize(20);
   EXPECT_NO_THROW(check_verification_set(set_, shard_of(22, 0, 2), kOptions));
   EXPECT_THAT(
@@ -184,6 +194,64 @@ TEST_F(Evaluation, NeedsPairsOfBothKinds) {
                 }),
                 HasSubstr(std::string("data/waves.bin: all 11 pairs are of ") + people));
   }
+}
+
+/// 22 images of 6 classes, of which the last has one image.
+class Retrieval : public Evaluation {
+ protected:
+  Retrieval() {
+    set_.same.clear();
+    std::string list;
+    for (std::size_t i = 0; i < set_.images.size(); ++i) {
+      const std::string name = std::to_string(i) + ".png";
+      const auto& image = set_.images[i];
+      testing::write_file(folder_ / name,
+                          {reinterpret_cast<const char*>(image.data()), image.size()});
+      list += std::to_string(i) + "\t" + std::to_string(i == 21 ? 5 : i % 5) + "\t" + name + "\n";
+    }
+    testing::write_file(folder_ / "train.lst", list);
+    sets_ = open_evaluation_sets({folder_.path().string()}, {}, kSide);
+  }
+
+  const TemporaryFolder folder_;
+  EvaluationSets sets_;
+};
+
+TEST_F(Retrieval, GivesTheSameOnAnyNumberOfWorkers) {
+  const RetrievalResult one = evaluate_on(1, sets_.retrieval.at(0));
+  EXPECT_EQ(one.name, folder_.path().filename());
+  EXPECT_EQ(one.images, 22);
+  EXPECT_EQ(one.queries, 21) << "the only image of its class has nothing to find";
+  EXPECT_GT(one.recalls[0], 0);
+  EXPECT_LT(one.recalls[0], one.recalls[1]);
+  EXPECT_EQ(one.recalls[2], 1);
+  for (const int world_size : {2, 3, 30}) {
+    EXPECT_EQ(figures(evaluate_on(world_size, sets_.retrieval[0])), figures(one));
+  }
+}
+
+TEST_F(Retrieval, NamesADamagedImageOnAllWorkers) {
+  testing::write_file(folder_ / "13.png", "not a PNG");
+  for (const int world_size : {1, 3}) {
+    EXPECT_THAT(message_of<InputError>([&] { evaluate_on(world_size, sets_.retrieval.at(0)); }),
+                HasSubstr("retrieval set " + folder_.path().string() + ": " +
+                          (folder_ / "13.png").string()));
+  }
+}
+
+TEST_F(Retrieval, TakesAtMostTheMemoryThatItStates) {
+  const EmbedOptions wide{.batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
+  run_ranks(1, [&](Comm& comm) {
+    const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
+      std::iota(out.begin(), out.end(), 1.f);
+    };
+    const std::size_t before = testing::bytes_of_new();
+    evaluate(sets_.retrieval.at(0), comm, embed, wide);
+    const auto taken = static_cast<double>(testing::bytes_of_new() - before);
+    // `own` is released before the rows are copied for the search; this counts both.
+    EXPECT_NEAR(static_cast<double>(retrieval_bytes(22, 1, wide)),
+                taken - 22 * 20'001 * sizeof(float), 0.02 * taken);
+  });
 }
 
 TEST_F(Evaluation, TakesTheMemoryThatItStates) {

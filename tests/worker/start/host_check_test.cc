@@ -155,9 +155,10 @@ TEST_F(FactsOfAHost, DifferWhereOnlyLabelsDo) {
 
 TEST_F(FactsOfAHost, HaveTheSizesOfVerificationSets) {
   testing::write_insightface({.folder = folder_.path()});
-  const VerificationSet set{
-      .name = "lfw", .file = "/data/lfw.bin", .images = {{std::byte{1}}, {std::byte{2}}}};
-  const auto facts = facts_of_host(*open_dataset({.rec = folder_.path()}), std::span(&set, 1));
+  EvaluationSets sets;
+  sets.verification.push_back(
+      {.name = "lfw", .file = "/data/lfw.bin", .images = {{std::byte{1}}, {std::byte{2}}}});
+  const auto facts = facts_of_host(*open_dataset({.rec = folder_.path()}), sets);
   EXPECT_EQ(facts.back().what, "/data/lfw.bin");
   EXPECT_EQ(facts.back().value, "2 images of 2 bytes");
 }

@@ -1,0 +1,47 @@
+// The sets of images on which a model is evaluated, as a job's `val_targets` name them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/doing.h"
+#include "model/evaluation/embed_images.h"
+#include "model/evaluation/verification_bin.h"
+
+namespace pfc {
+
+/// Opens a data set of any layout to embed its images, which get the network's size `side`. Throws
+/// InputError, also for a data set of embeddings.
+std::unique_ptr<Dataset> open_images(const std::filesystem::path& data, std::int64_t side,
+                                     const Doing& doing);
+
+/// Decodes images of the data set. Borrows it.
+ReadImage read_images_of(const Dataset& dataset, ImageSize size);
+
+/// A labelled set in which each image is searched among all others.
+struct RetrievalSet {
+  std::string name;  ///< of its folder
+  std::filesystem::path folder;
+  std::unique_ptr<Dataset> dataset;
+  std::vector<std::int64_t> labels;  ///< of its images
+};
+
+struct EvaluationSets {
+  std::vector<VerificationSet> verification;
+  std::vector<RetrievalSet> retrieval;
+
+  [[nodiscard]] bool empty() const { return verification.empty() && retrieval.empty(); }
+};
+
+/// Opens find_verification_bins(); a folder among them is a retrieval set, in any layout of
+/// data/layouts/layout.h. `side`: pixels of the network's images. Throws InputError.
+EvaluationSets open_evaluation_sets(const std::vector<std::string>& targets,
+                                    std::span<const std::filesystem::path> rec, std::int64_t side,
+                                    const Doing& doing = {});
+
+}  // namespace pfc
