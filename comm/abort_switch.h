@@ -1,4 +1,4 @@
-// Ends all waits of a worker's Comms at once, also where they still connect.
+// Aborts all Comms of a worker, including those that are still connecting.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace pfc {
 
-/// Thread-safe. Outlives its guards.
+/// Thread-safe. Must outlive its guards.
 class AbortSwitch {
  public:
   using Abort = std::function<void(const std::string& why)>;
 
-  /// While it lives, abort() is passed on: to a Comm, which outlives it, or to a function that is
-  /// called at most once, by any thread.
+  /// Registers a target of abort() for the lifetime of the guard. The target is a Comm, which must
+  /// outlive the guard, or a function, which is called at most once and from any thread.
   class Guard {
    public:
     Guard(AbortSwitch& owner, Comm& comm);
@@ -30,15 +30,15 @@ class AbortSwitch {
     std::list<Abort>::iterator place_;
   };
 
-  /// Aborts everything that is guarded, and everything that will be. The first reason stays.
+  /// Aborts all registered targets, and those registered later. The first reason is kept.
   void abort(const std::string& why);
-  /// Why abort() was called; empty: it was not.
+  /// Returns the reason given to abort(); empty if it was not called.
   [[nodiscard]] std::string reason() const;
 
  private:
   mutable std::mutex mutex_;
   std::list<Abort> guarded_;  // guarded by mutex_
-  std::string why_;           // guarded by mutex_; empty: abort() was not called
+  std::string why_;           // guarded by mutex_; empty until abort()
 };
 
 }  // namespace pfc

@@ -12,13 +12,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kCoordinatorPatience{500};  // it answers at once
+constexpr milliseconds kCoordinatorPatience{500};  // it normally answers immediately
 
 std::optional<Collective> decode(const std::vector<char>& value) {
   std::istringstream in(std::string(value.begin(), value.end()));
   Collective c;
   if (!(in >> c.number >> c.bytes)) return std::nullopt;
-  in >> c.kind;  // none before the first collective
+  in >> c.kind;  // empty before the first collective
   return c;
 }
 
@@ -45,7 +45,7 @@ void CollectiveReports::tell(const Collective& newest) const {
   try {
     store_.set(key(me_.rank), {value.begin(), value.end()});
   } catch (const CommError&) {
-    // The coordinator is gone too: the collective's own error says more.
+    // The coordinator is unreachable too; the collective's own error is more useful.
   }
 }
 
@@ -59,7 +59,7 @@ std::vector<std::optional<Collective>> CollectiveReports::ask(milliseconds patie
       reports[static_cast<std::size_t>(rank)] =
           decode(store_.get(key(rank), std::max(left, milliseconds(1))));
     } catch (const CommError&) {
-      // Silent: a nullopt.
+      // No report from this rank: it stays nullopt.
     }
   }
   return reports;

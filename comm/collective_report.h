@@ -1,6 +1,6 @@
-// Finds the worker that the others wait for. Each worker writes into the store which collective it
-// has begun last; a worker that is behind the others is named. For transports that do not report
-// this themselves.
+// Finds the worker that blocks a collective. Each worker writes the last collective that it began
+// to the store; workers that are behind the others are named in the error. For transports that do
+// not report this themselves.
 #pragma once
 
 #include <chrono>
@@ -18,33 +18,35 @@ namespace pfc {
 
 /// One collective of a Comm.
 struct Collective {
-  std::uint64_t number = 0;  ///< counted from 1; 0: none yet
+  std::uint64_t number = 0;  ///< starts at 1; 0 before the first collective
   std::string kind;          ///< "all_reduce"
   std::size_t bytes = 0;
 };
 
-/// "all_reduce of 40 bytes (number 17)".
+/// Returns text such as "all_reduce of 40 bytes (number 17)".
 std::string to_text(const Collective& collective);
 
-/// The last collective that each worker has begun, in the store (borrowed) under the Comm's name.
-/// Nothing here throws, because it is called to complete the message of another error.
+/// Reads and writes the last collective that each worker began. The entries are in the store (not
+/// owned), under the Comm's name. Nothing here throws, because it completes the message of another
+/// error.
 class CollectiveReports {
  public:
   CollectiveReports(KeyValueStore& store, const std::string& comm_name, const Membership& me);
 
   /// Writes this worker's last collective.
   void tell(const Collective& newest) const;
-  /// The last collective of each rank; nullopt for ranks that have written none within the
-  /// patience, and for this worker.
+  /// Returns the last collective of each rank. Entries are nullopt for this worker and for ranks
+  /// that wrote nothing within `patience`.
   [[nodiscard]] std::vector<std::optional<Collective>> ask(
       std::chrono::milliseconds patience) const;
-  /// name_culprits() of what all ranks have written within the patience, and, where the coordinator
-  /// says it, what each of these ranks does. For a worker that has begun `mine`.
+  /// Returns name_culprits() of what all ranks have written within `patience`, for a worker that
+  /// began `mine`. Where the coordinator knows it, adds what each named rank is doing.
   [[nodiscard]] std::string culprits(const Collective& mine, std::span<const std::string> places,
                                      std::chrono::milliseconds patience) const;
 
  private:
-  /// What the coordinator knows of a rank: "at step 120 in forward for 31 s". Empty: nothing.
+  /// Returns what the coordinator knows of a rank, such as "at step 120 in forward for 31 s".
+  /// Empty if unknown.
   [[nodiscard]] std::string doing(Rank rank) const;
   [[nodiscard]] std::string key(Rank rank) const;
 
@@ -53,8 +55,8 @@ class CollectiveReports {
   const Membership me_;
 };
 
-/// Text for the error of a worker that has begun `mine`: which ranks are behind, which have begun
-/// another collective, and which have written nothing. places: "127.0.0.1, GPU 1" of each rank.
+/// Returns text for the error of a worker that began `mine`: which ranks are behind, which began
+/// another collective, and which wrote nothing. places: "127.0.0.1, GPU 1" for each rank.
 std::string name_culprits(const Collective& mine, Rank me,
                           std::span<const std::optional<Collective>> reports,
                           std::span<const std::string> places);

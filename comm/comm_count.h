@@ -1,4 +1,4 @@
-// Counts what a Comm sends and receives.
+// Counters of the data that a Comm sends and receives.
 #pragma once
 
 #include <array>
@@ -23,40 +23,41 @@ enum class CollectiveKind {
 };
 inline constexpr std::size_t kCollectiveKinds = 6;
 
-/// "all_gather"
+/// Returns a name such as "all_gather".
 constexpr const char* name_of(CollectiveKind kind) {
   constexpr std::array<const char*, kCollectiveKinds> kNames{
       "all_gather", "all_reduce", "reduce_scatter", "broadcast", "barrier", "exchange"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// Counts the collectives of one kind.
+/// Totals for the collectives of one kind.
 struct CollectiveTotals {
-  std::uint64_t calls = 0;       ///< that have been begun
-  std::uint64_t sent_bytes = 0;  ///< as CommCounters has them, of calls that have ended
-  double seconds = 0;            ///< as CommCounters::call_seconds, of calls that have ended
+  std::uint64_t calls = 0;       ///< calls that have begun
+  std::uint64_t sent_bytes = 0;  ///< as in CommCounters; finished calls only
+  double seconds = 0;            ///< as CommCounters::call_seconds; finished calls only
 
   friend bool operator==(const CollectiveTotals&, const CollectiveTotals&) = default;
 };
 
-/// What has been communicated since the Comm was made, for metrics, and how far it has come.
+/// Totals since the Comm was made, for metrics, and its progress.
 struct CommCounters {
-  std::uint64_t calls = 0;  ///< begun; so the newest collective has this number
-  std::uint64_t done = 0;   ///< of them
-  const char* newest = "";  ///< what the newest one is: "all_gather"; empty before the first
-  std::uint64_t bytes = 0;  ///< of this worker's inputs of the calls
-  /// Payload that this worker has sent to its peers. Gloo counts what it sends. For NCCL it is what
-  /// a ring sends, the algorithm that moves the fewest bytes. 0 for one worker.
+  std::uint64_t calls = 0;  ///< begun; equals the number of the newest collective
+  std::uint64_t done = 0;   ///< finished
+  const char* newest = "";  ///< kind of the newest collective, such as "all_gather"; empty before
+                            ///< the first
+  std::uint64_t bytes = 0;  ///< size of this worker's inputs, over all calls
+  /// Payload sent to peers. Gloo counts what it sends. For NCCL it is what a ring algorithm sends,
+  /// which is the minimum. 0 for one worker.
   std::uint64_t sent_bytes = 0;
-  /// That the calls have taken. On a GPU they only enqueue.
+  /// Duration of the calls. On a GPU this is only the time to enqueue them.
   double call_seconds = 0;
-  std::array<CollectiveTotals, kCollectiveKinds> kinds = {};  ///< by CollectiveKind
+  std::array<CollectiveTotals, kCollectiveKinds> kinds = {};  ///< indexed by CollectiveKind
 };
 
-/// The counters of one Comm. The thread that calls collectives adds; any thread may read.
+/// Counters of one Comm. Updated by the thread that calls collectives; readable by any thread.
 class CommCount {
  public:
-  /// Each Call is recorded on this row of a trace, too.
+  /// Each Call is also recorded on this row of a trace.
   explicit CommCount(const TraceTrack& track = {}) : track_(track) {}
 
   /// Returns the number of the collective, counted from 1.
@@ -75,13 +76,13 @@ class CommCount {
     done_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  /// For a trace: a call, or on a GPU the time in which the host has enqueued it.
+  /// Adds a span to the trace: the call, or on a GPU the time to enqueue it.
   void record(CollectiveKind kind, TimePoint begin, TimePoint end, std::uint64_t number,
               std::uint64_t input_bytes) const {
     track_.add(name_of(kind), begin, end, static_cast<std::int64_t>(number), input_bytes);
   }
 
-  /// A call from its begin to its end. One that throws is never done.
+  /// RAII scope of one call. A call that throws is never counted as done.
   class Call {
    public:
     Call(CommCount& count, CollectiveKind kind, std::uint64_t input_bytes)

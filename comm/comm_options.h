@@ -13,12 +13,14 @@ class TraceRecorder;
 
 struct CommOptions {
   Membership membership;
-  std::string name = "train";  ///< its keys in the store begin with it, so each Comm needs its own
-  std::string address;         ///< of this host, as its peers reach it; empty: loopback
+  std::string name = "train";  ///< prefix of its keys in the store; must be unique for each Comm
+  std::string address;         ///< address of this host as peers reach it; empty for loopback
   std::chrono::milliseconds connect_timeout{60'000};
-  std::chrono::milliseconds timeout{300'000};  ///< of one collective
-  AbortSwitch* abort_switch = nullptr;         ///< borrowed; ends connecting. Null: nothing does
-  TraceRecorder* trace = nullptr;              ///< borrowed; records its collectives. Null: unused
+  std::chrono::milliseconds timeout{300'000};  ///< for one collective
+  AbortSwitch* abort_switch = nullptr;         ///< not owned; aborts connecting. nullptr if not
+                                               ///< needed
+  TraceRecorder* trace = nullptr;              ///< not owned; records the collectives. nullptr
+                                               ///< disables tracing
 };
 
 }  // namespace pfc

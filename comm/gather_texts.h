@@ -1,4 +1,4 @@
-// The texts of all workers.
+// Gathers one text from each worker.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace pfc {
 
-/// Upper bound on the length of one text, of which every worker receives one from each.
+/// Maximum length of one text. Every worker receives one text from each worker.
 inline constexpr std::size_t kLongestText = 64 << 10;
 
-/// Each worker's text, by rank. `comm` is of host memory. Collective. Throws CommError.
-/// REQUIRES: no text is longer than kLongestText.
+/// Returns the texts of all workers, by rank. `comm` is a Comm of host memory. Collective. Throws
+/// CommError. REQUIRES: no text is longer than kLongestText.
 std::vector<std::string> gather_texts(Comm& comm, const std::string& mine);
 
 }  // namespace pfc

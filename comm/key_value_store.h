@@ -1,5 +1,5 @@
-// A key-value store whose get() waits. Gloo's connections and NCCL's unique id are exchanged
-// through it.
+// A key-value store whose get() blocks until the key is set. Used to exchange Gloo's addresses and
+// NCCL's unique id.
 #pragma once
 
 #include <algorithm>
@@ -13,21 +13,22 @@
 
 namespace pfc {
 
-/// The keys of one generation of a job. Thread-safe.
+/// Keys of one generation of a job. Thread-safe.
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
 
-  /// Sets the value, and wakes every thread that waits for it. Throws CommError.
+  /// Sets the value and wakes all threads that wait for it. Throws CommError.
   virtual void set(const std::string& key, const std::vector<char>& value) = 0;
 
-  /// The value, once it has been set. Throws CommError that names the key when it is still
-  /// missing after the timeout, or when the store cannot be reached.
+  /// Blocks until the value is set, and returns it. Throws CommError, which names the key, after
+  /// the timeout or if the store cannot be reached.
   virtual std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 
-  /// The values of prefix + "0" to prefix + (count - 1), once all have been set. Those that are
-  /// still missing after the timeout are empty. Throws CommError when the store cannot be reached.
-  /// This implementation asks for one after the other, and takes every error for a missing value.
+  /// Blocks until the values of prefix + "0" to prefix + (count - 1) are set, and returns them.
+  /// Values still missing after the timeout are nullopt. Throws CommError if the store cannot be
+  /// reached. This default implementation reads the keys one by one, and treats every error as a
+  /// missing value.
   virtual std::vector<std::optional<std::vector<char>>> get_all(const std::string& prefix,
                                                                 int count,
                                                                 std::chrono::milliseconds timeout);
@@ -39,12 +40,12 @@ inline std::vector<std::optional<std::vector<char>>> KeyValueStore::get_all(
   const TimePoint deadline = Clock::now() + timeout;
   std::vector<std::optional<std::vector<char>>> values(static_cast<std::size_t>(count));
   for (int number = 0; number < count; ++number) {
-    // After the deadline the others are asked for too, so that all that are missing are known.
+    // After the deadline, still query the remaining keys, to learn which ones are missing.
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     try {
       values[static_cast<std::size_t>(number)] =
           get(prefix + std::to_string(number), std::max(left, milliseconds(1)));
-    } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): it stays empty
+    } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): stays nullopt
     }
   }
   return values;

@@ -10,9 +10,9 @@
 namespace pfc {
 namespace {
 
-/// The collectives of one worker: copies where a result lies elsewhere than its input, and
-/// otherwise does nothing. With `ops` (borrowed) the memory is that of its device, and copies go
-/// into its compute stream; without, it is host memory.
+/// Comm of a single worker: copies if the output is not in place, otherwise does nothing. With
+/// `ops` (not owned), tensors are in that device's memory and copies go to its compute stream;
+/// without, they are in host memory.
 class SelfComm : public Comm {
  public:
   explicit SelfComm(Ops* ops) : ops_(ops) {}
@@ -71,7 +71,7 @@ class SelfComm : public Comm {
   Ops* const ops_;
   CommCount count_;
   std::mutex mutex_;
-  std::string aborted_;  // guarded by mutex_: why; empty: it is not
+  std::string aborted_;  // guarded by mutex_: the reason; empty if not aborted
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A KeyValueStore for workers that are threads of one process.
+// KeyValueStore for workers that are threads of one process.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ class MemoryStore : public KeyValueStore {
 
   std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {
     std::unique_lock lock(mutex_);
-    // Waits by the system clock: gcc's ThreadSanitizer does not know the function that wait_for
-    // calls.
+    // Uses the system clock, because gcc's ThreadSanitizer does not know the function that
+    // wait_for calls.
     const auto deadline = std::chrono::system_clock::now() + timeout;
     if (!changed_.wait_until(lock, deadline, [&] { return values_.contains(key); })) {
       throw CommError("no value of '" + key + "' after " + std::to_string(timeout.count()) + " ms");
@@ -34,7 +34,7 @@ class MemoryStore : public KeyValueStore {
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;                  // values_ has grown
+  std::condition_variable changed_;                  // notified when a value is set
   std::map<std::string, std::vector<char>> values_;  // guarded by mutex_
 };
 

@@ -5,7 +5,7 @@
 namespace pfc {
 
 void on_rank_zero(Comm& comm, const std::function<void()>& work) {
-  std::string error;  // its first letter is its kind
+  std::string error;  // the first character encodes its kind
   if (comm.rank() == 0) {
     try {
       work();

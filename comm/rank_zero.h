@@ -1,5 +1,5 @@
-// What one worker does for all: looking into a shared folder, for example, which two workers may
-// see differently.
+// Runs work on rank 0 for all workers, such as reading a shared folder, which two workers may see
+// differently.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace pfc {
 
-/// Runs `work` on rank 0 while the others wait. When it throws an InputError or a CommError, every
-/// worker throws one in the same words, so that all fail as one and not because of each other.
-/// `comm` is of host memory. Collective. Throws CommError.
+/// Runs `work` on rank 0 while the others wait. If it throws InputError or CommError, every worker
+/// throws the same error, so that all fail for the same reason. `comm` is a Comm of host memory.
+/// Collective. Throws CommError.
 void on_rank_zero(Comm& comm, const std::function<void()>& work);
 
-/// Rank 0's text or number, on all workers. `comm` is of host memory. Collective. Throws CommError.
+/// Returns rank 0's text or number on all workers. `comm` is a Comm of host memory. Collective.
+/// Throws CommError.
 std::string from_rank_zero(Comm& comm, std::string text);
 std::int64_t from_rank_zero(Comm& comm, std::int64_t number);
 

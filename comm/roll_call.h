@@ -1,5 +1,5 @@
-// Before workers connect, each writes into the store that it is there, so that an error can name
-// those that are missing.
+// Before connecting, each worker registers in the store, so that an error can name the missing
+// ones.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// Writes this worker's address under the Comm's name and waits for those of all others. Returns
-/// the address of each rank. Throws CommError that names every rank that is missing after
+/// Writes this worker's address under the Comm's name and waits for the addresses of all others.
+/// Returns the address of each rank. Throws CommError that names every rank still missing after
 /// connect_timeout.
 std::vector<std::string> roll_call(const CommOptions& options, const std::string& address,
                                    KeyValueStore& store);

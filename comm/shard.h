@@ -1,4 +1,4 @@
-// Which rows of a table a worker owns. Class centres are split by class this way.
+// Computes which rows of a table a worker owns. Class centres are sharded by class this way.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,14 @@ struct RowRange {
   friend bool operator==(const RowRange&, const RowRange&) = default;
 };
 
-/// The rows in both ranges; size() is 0 or negative where there are none.
+/// Returns the rows that are in both ranges; size() is 0 or negative if there are none.
 inline RowRange common_rows(RowRange a, RowRange b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-/// Worker `rank` of `world_size` owns rows / world_size + (rank < rows mod world_size) rows, from
-/// rows / world_size * rank + min(rank, rows mod world_size). Any world size works, odd too.
+/// Returns the rows of worker `rank`. It owns rows / world_size + (rank < rows mod world_size)
+/// rows, starting at rows / world_size * rank + min(rank, rows mod world_size). Works for any
+/// world size.
 inline RowRange shard_of(std::int64_t rows, int rank, int world_size) {
   check(rows >= 0 && world_size > 0 && rank >= 0 && rank < world_size, "shard_of: bad rank");
   const std::int64_t quotient = rows / world_size;

@@ -17,7 +17,7 @@ namespace {
 using Inboxes = std::vector<Exchange::Inbox>;  // in the order of GlooMesh::peers()
 using Outbox = Exchange::Outbox;
 
-/// A slice of a float array, cut into the pieces that it travels in.
+/// A slice of a float array, divided into the pieces that are sent one by one.
 class Pieces {
  public:
   Pieces(RowRange slice, std::int64_t piece) : slice_(slice), piece_(piece) {}
@@ -37,16 +37,17 @@ std::size_t bytes_of(std::int64_t floats) {
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
-/// out[i] = inputs[0][i] + inputs[1][i] + ... in this order. out may be one of the inputs.
+/// Computes out[i] = inputs[0][i] + inputs[1][i] + ... in this order. out may be one of the
+/// inputs.
 void sum_in_order(std::span<const float* const> inputs, float* out, std::int64_t count) {
-  std::array<float, 2048> sum;  // stays in the first-level cache
+  std::array<float, 2048> sum;  // fits the L1 cache
   constexpr auto kBlock = static_cast<std::int64_t>(sum.size());
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const auto n = static_cast<std::size_t>(std::min(kBlock, count - begin));
     std::memcpy(sum.data(), inputs[0] + begin, n * sizeof(float));
     for (const float* input : inputs.subspan(1)) {
       const float* x = input + begin;
-      if (n == sum.size()) {  // a constant count lets the compiler use vectors
+      if (n == sum.size()) {  // a constant count lets the compiler vectorise
         for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += x[i];
       } else {
         for (std::size_t i = 0; i < n; ++i) sum[i] += x[i];
@@ -56,10 +57,10 @@ void sum_in_order(std::span<const float* const> inputs, float* out, std::int64_t
   }
 }
 
-constexpr std::int64_t kDepth = 2;  // pieces a peer in scratch: one arrives while one is summed
+constexpr std::int64_t kDepth = 2;  // pieces per peer in scratch: one arrives while one is summed
 
-// Large enough for full speed, small enough that sums overlap transfers and that two pieces a peer
-// are not much memory.
+// Returns a piece size that is large enough for full speed, but small enough that sums overlap
+// transfers and two pieces per peer use little memory.
 std::int64_t piece_floats(int world_size) {
   const std::int64_t bytes =
       std::clamp<std::int64_t>((32 << 20) / (world_size - 1), 64 << 10, 1 << 20);
@@ -134,11 +135,11 @@ class GlooComm : public Comm {
  private:
   static constexpr int kParts = 0;  // channels of an exchange
   static constexpr int kSums = 1;
-  // Below it the messages' latency counts, not their size: all workers sum everything.
+  // Below this size latency dominates, so every worker sums everything.
   static constexpr std::size_t kSmall = 32 << 10;
 
   [[nodiscard]] std::size_t world() const { return static_cast<std::size_t>(size()); }
-  /// A call, with what the mesh sends meanwhile.
+  /// Counts a call and the bytes that the mesh sends during it.
   class Counted {
    public:
     Counted(GlooComm& comm, CollectiveKind kind, std::uint64_t input_bytes)
@@ -159,12 +160,12 @@ class GlooComm : public Comm {
     const CommCount::Call call_;
   };
 
-  /// The collective that was begun last.
+  /// Returns a description of the newest collective.
   [[nodiscard]] Collective newest(CollectiveKind kind, std::size_t bytes) const {
     return {.number = count_.read().calls, .kind = name_of(kind), .bytes = bytes};
   }
 
-  /// Every exchange ends so: all have everything, and know that the others have.
+  /// Ends an exchange: returns when all peers have sent everything and acknowledged our data.
   static void finish(Outbox& outbox, Inboxes& inboxes) {
     outbox.acknowledge();
     for (Exchange::Inbox& inbox : inboxes) inbox.wait();
@@ -175,16 +176,16 @@ class GlooComm : public Comm {
   void reduce_small(Exchange& exchange, std::span<float> data);
   void reduce_large(Exchange& exchange, std::span<float> data);
 
-  /// Sums this worker's slice of data over all workers into out (which may be that slice itself),
-  /// calling summed() for every piece. The outbox has data as its memory. Returns inboxes that have
-  /// only their acknowledgement to come.
+  /// Sums this worker's slice of data over all workers into out, which may be that slice itself,
+  /// and calls summed() for every piece. The outbox uses data as its memory. Returns inboxes in
+  /// which only the acknowledgement is outstanding.
   Inboxes reduce_own_slice(Exchange& exchange, Outbox& outbox, std::span<const float> data,
                            float* out, const std::function<void(RowRange)>& summed);
 
   GlooMesh mesh_;
-  const std::int64_t piece_;    // floats
-  std::vector<float> scratch_;  // parts of sums, as they arrive
-  CommCount count_;             // the mesh counts what is sent
+  const std::int64_t piece_;    // in floats
+  std::vector<float> scratch_;  // received parts of sums
+  CommCount count_;             // sent bytes come from the mesh
 };
 
 void GlooComm::gather(Exchange& exchange, std::span<const std::byte> in, std::byte* out) {
@@ -224,7 +225,7 @@ Inboxes GlooComm::reduce_own_slice(Exchange& exchange, Outbox& outbox, std::span
   };
 
   Inboxes inboxes;
-  const auto post = [&](std::int64_t piece) {  // after the last one comes the acknowledgement
+  const auto post = [&](std::int64_t piece) {  // the acknowledgement follows the last piece
     if (piece > own_pieces.count()) return;
     for (Exchange::Inbox& inbox : inboxes) {
       if (piece == own_pieces.count()) {
@@ -263,7 +264,8 @@ Inboxes GlooComm::reduce_own_slice(Exchange& exchange, Outbox& outbox, std::span
 void GlooComm::reduce_large(Exchange& exchange, std::span<float> data) {
   const auto total = static_cast<std::int64_t>(data.size());
   const auto slice = [&](int rank) { return shard_of(total, rank, size()); };
-  // A peer's sums may arrive over parts that were sent to it: it has them, or it could not sum.
+  // A peer's sums may overwrite parts that were sent to it. This is safe: the peer has received
+  // them, otherwise it could not have summed.
   Inboxes sums;
   for (const int peer : mesh_.peers()) {
     sums.emplace_back(exchange, peer, kSums, std::as_writable_bytes(data));
@@ -291,7 +293,7 @@ void GlooComm::reduce_large(Exchange& exchange, std::span<float> data) {
   part_outbox.wait();
 }
 
-// The root deals a slice to each other worker, and these pass them on to one another.
+// The root sends one slice to each other worker. These workers then exchange their slices.
 void GlooComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is not a rank");
   const Counted counted(*this, CollectiveKind::kBroadcast, in_out.bytes());
@@ -299,7 +301,7 @@ void GlooComm::broadcast(const Tensor& in_out, int root) {
   if (data.empty()) return;
   Exchange exchange(mesh_, newest(CollectiveKind::kBroadcast, data.size()));
   const auto slice = [&](int rank) {
-    const int place = (rank - root + size()) % size() - 1;  // among those that receive
+    const int place = (rank - root + size()) % size() - 1;  // index among the receivers
     return shard_of(static_cast<std::int64_t>(data.size()), place, size() - 1);
   };
   Inboxes inboxes;
@@ -331,12 +333,12 @@ void GlooComm::broadcast(const Tensor& in_out, int root) {
   finish(outbox, inboxes);
 }
 
-// A peer that neither sends nor receives sends its acknowledgement alone.
+// A peer that neither sends nor receives only sends its acknowledgement.
 void GlooComm::exchange(std::span<const Sent> sent, std::span<const Received> received) {
   std::size_t bytes = 0;
   for (const Sent& part : sent) bytes += part.bytes.size();
   const Counted counted(*this, CollectiveKind::kExchange, bytes);
-  // Each worker has another number of bytes: only what is the same on all can be compared.
+  // The byte count differs between workers. Reports compare only what is equal on all, so pass 0.
   Exchange exchange(mesh_, newest(CollectiveKind::kExchange, 0));
   std::byte nothing{};
   Inboxes inboxes;

@@ -28,9 +28,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPeersPatience{1'000};  // for their reports, once the time is over
+constexpr milliseconds kPeersPatience{1'000};  // wait for reports of peers after a timeout
 
-/// What Gloo's own rendezvous makes, whose waits nobody can end.
+/// A connected gloo::Context. Gloo's own rendezvous builds the same, but its waits cannot be
+/// aborted.
 class ConnectedContext : public gloo::Context {
  public:
   ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
@@ -41,10 +42,10 @@ class ConnectedContext : public gloo::Context {
   }
 };
 
-/// Calls a function of a thread of its own when the time is over, unless it is destroyed before.
+/// Calls a function in its own thread after a timeout, unless destroyed before.
 class Alarm {
  public:
-  /// Throws std::system_error where no file or thread is left.
+  /// Throws std::system_error when no file descriptor or thread is available.
   Alarm(milliseconds time, std::function<void()> late)
       : thread_([this, deadline = Clock::now() + time, late = std::move(late)] {
           if (!ends_before(deadline)) late();
@@ -64,8 +65,8 @@ class Alarm {
     return fd;
   }
 
-  /// By the steady clock. gcc's ThreadSanitizer does not know the function by which a condition
-  /// variable waits for that one.
+  /// Waits on the steady clock. poll() is used because gcc's ThreadSanitizer does not know the
+  /// function with which a condition variable waits on that clock.
   bool ends_before(TimePoint deadline) {
     while (true) {
       const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
@@ -76,10 +77,10 @@ class Alarm {
   }
 
   pollfd over_{.fd = make_event(), .events = POLLIN, .revents = 0};
-  std::thread thread_;  // last, because it uses the other
+  std::thread thread_;  // last, because it uses the other member
 };
 
-/// Gloo begins its messages with "[/path/file.cc:line] ", which is of no use to a user.
+/// Removes the prefix "[/path/file.cc:line] " of Gloo's messages, which is of no use to a user.
 std::string without_source(const std::string& message) {
   const std::size_t end = message.find(".cc:");
   const std::size_t bracket = message.find("] ", end == std::string::npos ? 0 : end);
@@ -92,14 +93,15 @@ std::string one_decimal(double value) {
   return text.substr(0, text.find('.') + 2);
 }
 
-// Gloo writes to sockets without MSG_NOSIGNAL: a peer's death must be an error, not our end too.
+// Gloo writes to sockets without MSG_NOSIGNAL. Without this, the death of a peer would also kill
+// this process instead of causing an error.
 void ignore_broken_pipes() {
   struct sigaction current {};
   ::sigaction(SIGPIPE, nullptr, &current);
   if (current.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-/// 0, or the error number that says why nothing can listen there.
+/// Returns 0, or the errno that explains why this address cannot be bound.
 int try_bind(const addrinfo& candidate) {
   const int fd = ::socket(candidate.ai_family, candidate.ai_socktype | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
@@ -108,8 +110,9 @@ int try_bind(const addrinfo& candidate) {
   return error;
 }
 
-/// TCP at an address, or a name, of this machine. Throws InputError that says what is wrong with
-/// it. Gloo could look the address up itself, but leaks memory when it is not one of this machine.
+/// Creates the TCP device for an address or host name of this machine. Throws InputError that
+/// explains what is wrong with the address. Gloo could resolve it itself, but leaks memory when
+/// the address belongs to another machine.
 std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -152,7 +155,7 @@ void GlooMesh::connect(const CommOptions& options, KeyValueStore& store) {
     guard.emplace(*options.abort_switch, [this](const std::string& why) { abort(why); });
   }
   std::atomic<int> awaited{rank() == 0 ? 1 : 0};
-  // Gloo waits five times as long as the timeout that it is given.
+  // Gloo waits five times as long as the timeout that it is given, hence the alarm.
   const Alarm alarm(options.connect_timeout, [&] {
     const int peer = awaited;
     abort(label() + ": rank " + std::to_string(peer) + " (" + addresses_[index(peer)] +
@@ -164,7 +167,7 @@ void GlooMesh::connect(const CommOptions& options, KeyValueStore& store) {
     auto device = make_gloo_device(address());
     auto pairs = device->createContext(rank(), size());
     pairs->setTimeout(options.connect_timeout);
-    std::vector<char> own;  // an address for each peer, in order of ranks
+    std::vector<char> own;  // one address for each peer, in rank order
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank()) continue;
       const std::vector<char> bytes = pairs->createPair(peer)->address().bytes();
@@ -190,7 +193,7 @@ void GlooMesh::connect(const CommOptions& options, KeyValueStore& store) {
   }
 }
 
-// An aborted pair is closed, and so connect() returns, or throws, whatever it waits for.
+// abort() closes the pair, so connect() returns or throws, whatever it waits for.
 void GlooMesh::connect(int peer, const std::vector<char>& address) {
   const auto announce = [this](gloo::transport::Pair* pair) {
     const std::lock_guard lock(abort_mutex_);
@@ -218,7 +221,7 @@ void GlooMesh::abort(const std::string& why) {
   abort_reason_ = why;
   if (connecting_ != nullptr) connecting_->close();
   if (awaited_ == nullptr) return;
-  // One of the two waits ends; the buffer is not used again.
+  // Only one of the two waits is active. The buffer is not used again.
   awaited_->abortWaitRecv();
   awaited_->abortWaitSend();
 }
@@ -240,12 +243,12 @@ std::uint64_t Exchange::slot(int channel) const {
 
 milliseconds Exchange::time_left() const {
   const auto left = std::chrono::ceil<milliseconds>(start_ + mesh_.timeout_ - Clock::now());
-  return std::max(left, milliseconds(1));  // 0 and below mean other things to Gloo
+  return std::max(left, milliseconds(1));  // Gloo gives 0 and negative values a different meaning
 }
 
 std::unique_ptr<gloo::transport::UnboundBuffer> Exchange::buffer(const std::byte* data,
                                                                  std::size_t bytes) const {
-  // Gloo has one type for both directions; a buffer that is only sent from is not written to.
+  // Gloo has one type for both directions. It does not write to a buffer that is only sent.
   return mesh_.context_->createUnboundBuffer(const_cast<std::byte*>(data), bytes);
 }
 
@@ -260,10 +263,10 @@ void Exchange::fail(int peer, const std::string& reason) {
                   one_decimal(seconds) + " s: " + reason + missing());
 }
 
-// The connections are closed by now, so that all others that wait here fail and tell, too. The one
-// for whom they wait says nothing.
+// Called after the connections are closed, so that all other waiting workers fail and report too.
+// The worker that they wait for reports nothing.
 std::string Exchange::missing() const {
-  if (Clock::now() - start_ < mesh_.timeout_ / 2) return {};  // no worker's time is over
+  if (Clock::now() - start_ < mesh_.timeout_ / 2) return {};  // too early: no worker has timed out
   mesh_.reports_.tell(collective_);
   return ": " + mesh_.reports_.culprits(collective_, mesh_.addresses_, kPeersPatience);
 }
@@ -292,7 +295,7 @@ void Exchange::await(gloo::transport::UnboundBuffer& buffer, Wait what) {
       buffer.waitRecv(time_left());
     }
   } catch (...) {
-    announce(nullptr);  // an abort is the better reason
+    announce(nullptr);  // prefer the abort's reason
     throw;
   }
   announce(nullptr);

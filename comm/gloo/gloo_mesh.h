@@ -1,10 +1,11 @@
-// Byte streams between every two workers, over Gloo's TCP transport. Collectives are made of them.
+// Byte streams between all pairs of workers, over Gloo's TCP transport. The collectives are built
+// on them.
 //
-// Gloo's own collectives are not used, because they find a broken connection too late: an operation
-// in a pair's queue fails at once, but one whose bytes are being received waits for its whole
-// timeout. Here a stream always has one more receive posted than the one it waits for; the last one
-// is an empty piece, the acknowledgement. So a dead peer is found at once, also in the middle of a
-// piece, and nothing is left unsent when an exchange ends.
+// Gloo's own collectives are not used, because they detect a broken connection too late: a queued
+// operation of a pair fails immediately, but one that is receiving waits for its whole timeout.
+// Here a stream always has one more receive posted than the one it waits for. The last one is an
+// empty piece, the acknowledgement. This detects a dead peer immediately, even in the middle of a
+// piece, and leaves nothing unsent when an exchange ends.
 #pragma once
 
 #include <gloo/context.h>
@@ -28,30 +29,32 @@
 
 namespace pfc {
 
-/// The connections of one worker to all others. Belongs to one thread at a time, but for what says
-/// otherwise.
+/// Connections of one worker to all others. Used by one thread at a time, except where a function
+/// says otherwise.
 class GlooMesh {
  public:
-  /// Throws CommError that names the absent ranks, or the one that does not connect within
-  /// connect_timeout, or why CommOptions::abort_switch has ended it. Borrows the store.
+  /// Connects to all peers. Throws CommError that names the absent ranks, the rank that does not
+  /// connect within connect_timeout, or the reason given to CommOptions::abort_switch. Borrows the
+  /// store.
   GlooMesh(const CommOptions& options, KeyValueStore& store);
 
   [[nodiscard]] int rank() const { return membership_.rank; }
   [[nodiscard]] int size() const { return membership_.world_size; }
   [[nodiscard]] const std::string& address() const { return addresses_[index(rank())]; }
-  /// Bytes of all messages to peers so far, without acknowledgements. Thread-safe.
+  /// Returns the bytes of all messages sent to peers, without acknowledgements. Thread-safe.
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
-  /// Ends the wait of the exchange that goes on, and every later one, with this error. Thread-safe.
+  /// Fails the current exchange and all later ones with this error. Thread-safe.
   void abort(const std::string& why);
-  /// All other ranks, from the next one on, so that not all workers send to the same one first.
+  /// Returns all other ranks, starting after this one, so that not all workers send to the same
+  /// peer first.
   [[nodiscard]] const std::vector<int>& peers() const { return peers_; }
 
  private:
   friend class Exchange;
   void connect(const CommOptions& options, KeyValueStore& store);
-  /// Waits for the connection to this peer, unless the mesh is aborted or the time is over.
+  /// Connects to this peer. Stops when the mesh is aborted or the timeout expires.
   void connect(int peer, const std::vector<char>& address);
-  [[nodiscard]] std::string label() const;  // begins every error
+  [[nodiscard]] std::string label() const;  // prefix of every error
   [[nodiscard]] static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   const Membership membership_;
@@ -66,29 +69,30 @@ class GlooMesh {
   bool broken_ = false;
 
   std::mutex abort_mutex_;
-  std::string abort_reason_;                           // guarded by abort_mutex_; empty: none
+  std::string abort_reason_;                           // guarded by abort_mutex_; empty until
+                                                       // abort()
   gloo::transport::UnboundBuffer* awaited_ = nullptr;  // guarded by abort_mutex_
   gloo::transport::Pair* connecting_ = nullptr;        // guarded by abort_mutex_
 };
 
-/// One collective that is being executed: its name, deadline and message slots. Every failure
-/// closes all connections, so that the peers fail too before their timeouts, and throws CommError.
-/// One that is late also writes into the store how far this worker has come, and names those that
-/// are behind.
+/// One running collective: its name, deadline and message slots. Every failure closes all
+/// connections, so that the peers fail before their own timeouts, and throws CommError. After a
+/// timeout, it also writes this worker's progress to the store and names the workers that are
+/// behind.
 class Exchange {
  public:
   static constexpr int kChannels = 2;
 
   Exchange(GlooMesh& mesh, Collective collective);
 
-  /// The pieces of one memory area that this worker sends to its peers, in order for each peer.
+  /// Sends pieces of one memory area to peers. Each peer receives them in order.
   class Outbox {
    public:
     Outbox(Exchange& exchange, int channel, std::span<const std::byte> memory);
     void send(int peer, std::size_t offset, std::size_t bytes);
-    /// Tells every peer that all it has sent over this channel has arrived.
+    /// Acknowledges to every peer that all its data on this channel has arrived.
     void acknowledge();
-    void wait();  ///< for all sends
+    void wait();  ///< until everything is sent
 
    private:
     Exchange& exchange_;
@@ -97,14 +101,14 @@ class Exchange {
     std::size_t pending_ = 0;
   };
 
-  /// The pieces that one peer sends to this worker, in order.
+  /// Receives pieces from one peer, in order.
   class Inbox {
    public:
     Inbox(Exchange& exchange, int peer, int channel, std::span<std::byte> memory);
     void post(std::size_t offset, std::size_t bytes);
     void post_acknowledgement() { post(0, 0); }
-    /// Waits for the next posted piece. REQUIRES: one more piece or the acknowledgement is posted,
-    /// unless this call waits for the acknowledgement itself.
+    /// Blocks until the next posted piece has arrived. REQUIRES: one more piece or the
+    /// acknowledgement is posted, unless this call waits for the acknowledgement.
     void wait();
 
    private:
@@ -120,15 +124,17 @@ class Exchange {
   [[nodiscard]] std::unique_ptr<gloo::transport::UnboundBuffer> buffer(const std::byte* data,
                                                                        std::size_t bytes) const;
   [[noreturn]] void fail(int peer, const std::string& reason);
-  /// Who has not come, where the wait was so long that somebody's time is over; else empty.
+  /// Returns text that names the missing ranks. Empty if the wait was too short for any worker to
+  /// time out.
   [[nodiscard]] std::string missing() const;
-  /// Runs a call into Gloo that concerns a peer (-1: none in particular).
+  /// Runs a call into Gloo that concerns a peer (-1: no particular peer).
   template <typename Call>
   void guarded(int peer, Call call);
-  /// Waits for a send or receive of this buffer, unless the mesh is aborted.
+  /// Blocks until this buffer is sent or received, unless the mesh is aborted.
   enum class Wait { kSend, kReceive };
   void await(gloo::transport::UnboundBuffer& buffer, Wait what);
-  /// Says which buffer may be aborted now; null: none. Throws when the mesh is aborted already.
+  /// Sets the buffer that abort() may interrupt; nullptr for none. Throws if the mesh is already
+  /// aborted.
   void announce(gloo::transport::UnboundBuffer* buffer);
 
   GlooMesh& mesh_;

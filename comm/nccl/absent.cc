@@ -1,4 +1,5 @@
-// Compiled where CUDA is not built. Only an Ops of a GPU asks for NCCL, and there is none then.
+// Replaces NCCL in builds without CUDA. Only an Ops for a GPU uses NCCL, and such a build has
+// none.
 
 #include "comm/nccl/device_comms.h"
 #include "common/error.h"

@@ -1,4 +1,4 @@
-// The interface to NCCL. Where CUDA is not built, absent.cc implements it.
+// Interface to NCCL. absent.cc implements it in builds without CUDA.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace pfc {
 
-/// The communicators of a training step, for memory of one device.
+/// Communicators of a training step, for the memory of one device.
 struct DeviceComms {
-  std::unique_ptr<Comm> step;  ///< on a GPU its collectives are in the compute stream
-  /// On a GPU its collectives are in a stream of their own; a GradReducer orders the two.
+  std::unique_ptr<Comm> step;  ///< on a GPU, uses the compute stream
+  /// On a GPU, uses a separate stream; a GradReducer orders the two.
   std::unique_ptr<Comm> gradients;
 };
 
-/// REQUIRES: ops is a GPU's. The store is used to connect, and later to find out which rank is
-/// missing. Throws CommError that names missing ranks, or the two ranks and the interface that
-/// cannot connect.
+/// Makes both communicators. REQUIRES: ops is for a GPU. Uses the store to connect, and later to
+/// find missing ranks. Throws CommError that names missing ranks, or the two ranks and the
+/// interface that cannot connect.
 DeviceComms make_nccl_comms(Ops& ops, const CommOptions& options, KeyValueStore& store);
 
 }  // namespace pfc

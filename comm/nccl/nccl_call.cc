@@ -20,7 +20,7 @@ ncclResult_t nccl_state(ncclComm_t comm) {
   return asked == ncclSuccess ? state : asked;
 }
 
-// Most calls are done within 50 us, by a thread that NCCL starts for each.
+// Most calls finish within 50 us, in a thread that NCCL starts for each call.
 void Pause::operator()() {
   constexpr int kSoon = 1000;
   if (++calls_ < kSoon) {
@@ -35,7 +35,7 @@ bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::mill
   auto ended = std::make_shared<std::promise<void>>();
   const std::future<void> end = ended->get_future();
   std::thread thread([comms, gpu, ended] {
-    // Not as a group: there NCCL waits for each before it tells the next.
+    // Not as a group: in a group NCCL waits for each communicator before it aborts the next.
     std::vector<std::thread> aborts;
     aborts.reserve(comms.size());
     for (ncclComm_t comm : comms) {

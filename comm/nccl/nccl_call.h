@@ -1,4 +1,4 @@
-// NCCL's calls that may take long, each with a time limit. The communicators are non-blocking.
+// Wraps NCCL calls that may take long, each with a time limit. The communicators are non-blocking.
 #pragma once
 
 #include <nccl.h>
@@ -11,14 +11,14 @@
 
 namespace pfc {
 
-/// "unhandled system error: connect to 10.0.0.2<43211> failed": the kind of error, and the last
-/// thing that NCCL has said about it.
+/// Returns the kind of error and NCCL's last message about it, such as "unhandled system error:
+/// connect to 10.0.0.2<43211> failed".
 std::string nccl_error_text(ncclResult_t result, ncclComm_t comm);
 
-/// The result of the current call; ncclInProgress while it is not finished.
+/// Returns the result of the current call; ncclInProgress until it finishes.
 ncclResult_t nccl_state(ncclComm_t comm);
 
-/// Sleeps between two polls: briefly at first, then longer.
+/// Waits between two polls: briefly at first, then longer.
 class Pause {
  public:
   void operator()();
@@ -27,13 +27,13 @@ class Pause {
   int calls_ = 0;
 };
 
-/// Aborts the communicators of one worker on a GPU, all at the same time: NCCL can free the memory
-/// of one only when no kernel of another still waits for peers. Returns false when NCCL does not
-/// return in time, which is known to happen; a thread then still waits for it.
+/// Aborts all communicators of one worker on a GPU concurrently: NCCL can free the memory of one
+/// only when no kernel of another still waits for peers. Returns false when NCCL does not return
+/// in time, which is known to happen; a thread then keeps waiting for it.
 bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::milliseconds patience);
 
-/// Ends a communicator. REQUIRES: its collectives are all done. Aborts it when the peers do not end
-/// theirs within the patience.
+/// Destroys a communicator. REQUIRES: its collectives are all done. Aborts it if the peers do not
+/// finish theirs within `patience`.
 void nccl_finish(ncclComm_t comm, int gpu, std::chrono::milliseconds patience);
 
 }  // namespace pfc

@@ -27,7 +27,7 @@ std::string NcclComm::description() const {
   return "NCCL (" + link_.places[static_cast<std::size_t>(rank())] + ")";
 }
 
-// The group sees the ends.
+// Subtracts the pending collectives, because only the group learns when they finish.
 CommCounters NcclComm::counters() const {
   const std::uint64_t pending = link_.pending;
   CommCounters counters = count_.read();
@@ -74,7 +74,7 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
 
 void NcclComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is not a rank");
-  // The worker before the root does not pass the data on.
+  // In the ring, the worker before the root does not forward the data.
   const bool passes_on = (rank() + 1) % size() != root;
   enqueue(CollectiveKind::kBroadcast, in_out.bytes(), passes_on ? in_out.bytes() : 0,
           [&](ncclComm_t comm) {
@@ -83,7 +83,7 @@ void NcclComm::broadcast(const Tensor& in_out, int root) {
           });
 }
 
-// The sum is complete only when every worker has called this. An abort ends the host's wait too.
+// The sum completes only when every worker has called this. An abort also ends the host's wait.
 void NcclComm::barrier() {
   const ProfilerRange range("barrier");
   const TimePoint begin = Clock::now();

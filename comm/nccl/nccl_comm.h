@@ -13,8 +13,8 @@ namespace pfc {
 
 class NcclComm : public Comm {
  public:
-  /// Collectives go into `stream`, or into a stream of its own where that is null.
-  /// Its collectives are recorded on the row `track` of a trace.
+  /// Uses `stream`, or creates its own stream if it is nullptr. Records its collectives on the
+  /// trace row `track`.
   NcclComm(std::shared_ptr<NcclGroup> group, const std::string& name, const Membership& me,
            cudaStream_t stream, const TraceTrack& track = {});
   NcclComm(const NcclComm&) = delete;
@@ -27,7 +27,7 @@ class NcclComm : public Comm {
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
   void all_gather(const Tensor& in, const Tensor& out) override;
-  /// The same bits on every worker; NCCL chooses the order.
+  /// The result is bit-identical on every worker; NCCL chooses the order of the sum.
   void all_reduce_sum(const Tensor& in_out) override;
   void reduce_scatter_sum(const Tensor& in, const Tensor& out) override;
   void broadcast(const Tensor& in_out, int root) override;
@@ -36,7 +36,7 @@ class NcclComm : public Comm {
   void abort(const std::string& why) override { group_->abort(why); }
 
  private:
-  /// bytes: this worker's input. sent: what a ring sends of it.
+  /// bytes: size of this worker's input. sent: bytes that a ring algorithm sends for it.
   void enqueue(CollectiveKind kind, std::size_t bytes, std::size_t sent,
                const NcclGroup::Call& call);
   [[nodiscard]] std::size_t peers() const { return static_cast<std::size_t>(size() - 1); }

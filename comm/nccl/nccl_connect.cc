@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 std::string address_of(const CommOptions& o) { return o.address.empty() ? "127.0.0.1" : o.address; }
 
-/// One worker's attempt.
+/// One worker's attempt to connect.
 class Connecting {
  public:
   Connecting(const CommOptions& options, int gpu, KeyValueStore& store)
@@ -55,7 +55,7 @@ class Connecting {
   const std::vector<std::string> places_;
 };
 
-// Opaque bytes to everybody but NCCL.
+// The id is opaque outside NCCL.
 ncclUniqueId Connecting::exchange_id() {
   const std::string key = o_.name + "/nccl/id";
   ncclUniqueId id{};
@@ -104,8 +104,8 @@ bool Connecting::has_begun(Rank rank, milliseconds patience) {
   }
 }
 
-/// The workers that have not begun to connect; or else those whose addresses NCCL's message names;
-/// or else none.
+/// Returns the workers that have not begun to connect; if there are none, those whose addresses
+/// appear in NCCL's message.
 std::string Connecting::missing_peers(const std::string& reason) {
   std::string absent, spoken_of;
   const auto add = [&](std::string& list, Rank rank) {

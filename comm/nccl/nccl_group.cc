@@ -13,12 +13,12 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLookEvery{20};
-constexpr milliseconds kPeersPatience{1000};        // for their reports, once something has failed
-constexpr std::chrono::seconds kCausePatience{40};  // an abort's, and the peers'
+constexpr milliseconds kPeersPatience{1000};        // wait for peers' reports after a failure
+constexpr std::chrono::seconds kCausePatience{40};  // covers an abort and the peers' reports
 constexpr milliseconds kFinishPatience{10'000};
-constexpr milliseconds kAbortPatience{30'000};  // at most; less where a collective may take less
+constexpr milliseconds kAbortPatience{30'000};  // upper limit; options_.timeout if that is shorter
 
-/// "12.3 s"
+/// Returns text such as "12.3 s".
 std::string time_since(TimePoint start) {
   const std::string text = std::to_string(seconds_since(start));
   return text.substr(0, text.find('.') + 2) + " s";
@@ -61,8 +61,8 @@ void NcclGroup::enqueue(NcclLink& link, const char* kind, std::size_t bytes, cud
     ++link.pending;
     if (!failure_) state = call(link.handle);
   }
-  // NCCL enqueues in a thread of its own. What follows in the stream must come after that. The
-  // watching thread ends this loop when it takes too long.
+  // NCCL enqueues in its own thread, and later work in the stream must come after that. If this
+  // takes too long, the watching thread ends the loop.
   for (Pause pause; state == ncclInProgress; pause()) state = poll(link);
 
   std::unique_lock lock(mutex_);
@@ -73,8 +73,8 @@ void NcclGroup::enqueue(NcclLink& link, const char* kind, std::size_t bytes, cud
     event = std::move(link.spare_events.back());
     link.spare_events.pop_back();
   }
-  // Without the mutex: behind a stuck kernel the driver's queue may be full, and who ends that
-  // needs the mutex.
+  // Unlock first: when a kernel is stuck, the driver's queue may be full, and the thread that
+  // aborts the kernel needs the mutex.
   lock.unlock();
   if (!event) event = std::make_unique<CudaEvent>();
   event->record(stream);
@@ -89,7 +89,7 @@ ncclResult_t NcclGroup::poll(NcclLink& link) {
 
 void NcclGroup::throw_if_failed() {
   std::unique_lock lock(mutex_);
-  // The watching thread may not have looked since NCCL gave up.
+  // NCCL may have failed since the watching thread last looked.
   if (!failure_) {
     if (std::optional<Failure> found = look()) fail(*std::move(found));
   }
@@ -126,7 +126,7 @@ void NcclGroup::leave(NcclLink& link) {
   changed_.wait_for(lock, kCausePatience, [this] { return !cause_.empty(); });
 }
 
-// The wait has a limit, so that a worker ends even where NCCL's abort does not return.
+// The wait has a timeout, so that a worker exits even if NCCL's abort does not return.
 void NcclGroup::await_cause(std::unique_lock<std::mutex>& lock) {
   changed_.wait_for(lock, kCausePatience, [this] { return !cause_.empty(); });
   throw CommError(cause_.empty() ? failure_->what : cause_);
@@ -164,7 +164,7 @@ std::optional<NcclGroup::Failure> NcclGroup::look() {
 
 void NcclGroup::observe(NcclLink& link, TimePoint now) {
   auto& outstanding = link.outstanding;
-  // An error of the GPU itself shows where the host waits: as a DeviceError.
+  // An error of the GPU itself appears where the host waits, as a DeviceError.
   while (!outstanding.empty() && outstanding.front().done &&
          cudaEventQuery(outstanding.front().done->get()) == cudaSuccess) {
     link.spare_events.push_back(std::move(outstanding.front().done));
@@ -199,8 +199,8 @@ NcclGroup::Failure NcclGroup::failure(NcclLink& link, const std::string& reason)
   return f;
 }
 
-// After half of the timeout each worker that waits writes in which collective it waits. So when the
-// first worker's time is over, a worker that has written nothing does not wait: it is the cause.
+// After half of the timeout, each waiting worker writes which collective it waits for. When the
+// first worker times out, a worker that has written nothing is not waiting: it is the cause.
 void NcclGroup::tell_peers_of_delay(std::unique_lock<std::mutex>& lock) {
   for (NcclLink& link : links_) {
     if (link.handle == nullptr || link.outstanding.empty() || link.told == link.newest.number ||
@@ -215,7 +215,7 @@ void NcclGroup::tell_peers_of_delay(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// REQUIRES: the mutex is held. From now on only the watching thread touches a handle.
+// REQUIRES: the mutex is held. After this only the watching thread uses the handles.
 void NcclGroup::fail(Failure f) {
   failure_ = std::move(f);
   for (NcclLink& link : links_) {
@@ -232,13 +232,13 @@ void NcclGroup::end_all(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
 
   for (const auto& [reports, collective] : newest) reports->tell(collective);
-  // Before the reports are read: an abort also fails the collectives of peers on other hosts, which
-  // then write their own reports.
+  // Abort before reading the reports: an abort also fails the collectives of peers on other hosts,
+  // which then write their own reports.
   const bool aborted = nccl_abort(doomed, gpu_, std::min(kAbortPatience, options_.timeout));
   std::string cause = failed.what;
   if (!failed.ours) {
     Collective mine = failed.collective;
-    if (!failed.waiting) mine = {};  // it is done: no worker can be behind it
+    if (!failed.waiting) mine = {};  // the collective is done, so no worker can be behind it
     cause += ": " + failed.link->reports.culprits(mine, failed.link->places, kPeersPatience);
   }
   if (!aborted) cause += "; NCCL's abort has not come back";

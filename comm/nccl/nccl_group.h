@@ -1,10 +1,10 @@
-// All NCCL communicators of one worker, and the thread that watches over them.
+// All NCCL communicators of one worker, and the thread that monitors them.
 //
-// A collective that fails or hangs leaves a kernel that runs forever on the GPU, and the host waits
-// for it. Only a second thread can find that out: it polls the events of unfinished collectives and
+// A collective that fails or hangs leaves a kernel running on the GPU forever, and the host waits
+// for it. Only a second thread can detect this. It polls the events of unfinished collectives and
 // NCCL's asynchronous errors, and aborts the communicators, which frees the GPU's streams. All
-// communicators of a worker fail together, because an abort frees memory, and that waits for the
-// kernels of the other communicators.
+// communicators of a worker fail together, because an abort frees memory, and freeing waits for
+// the kernels of the other communicators.
 #pragma once
 
 #include <nccl.h>
@@ -34,8 +34,8 @@ namespace pfc {
 struct NcclLink {
   struct Outstanding {
     Collective collective;
-    TimePoint since;  ///< when it could begin: it was enqueued, and the one before was done
-    std::unique_ptr<CudaEvent> done;  ///< null until it is in the stream
+    TimePoint since;  ///< earliest start: it was enqueued, and the previous one was done
+    std::unique_ptr<CudaEvent> done;  ///< nullptr until it is in the stream
   };
 
   NcclLink(const CommOptions& options, KeyValueStore& store)
@@ -43,29 +43,28 @@ struct NcclLink {
 
   const std::string name;
   const CollectiveReports reports;
-  std::vector<std::string> places;        ///< "127.0.0.1, GPU 1", by rank
-  std::atomic<std::uint64_t> pending{0};  ///< the size of `outstanding`, for any thread
+  std::vector<std::string> places;        ///< by rank: "127.0.0.1, GPU 1"
+  std::atomic<std::uint64_t> pending{0};  ///< size of `outstanding`, readable by any thread
   // Guarded by the group's mutex:
-  ncclComm_t handle = nullptr;  ///< null once it is aborted or has left
+  ncclComm_t handle = nullptr;  ///< nullptr once aborted or left
   Collective newest;
-  std::uint64_t told = 0;  ///< number of the last collective that was written for the peers
+  std::uint64_t told = 0;  ///< number of the last collective that was written to the store
   std::deque<Outstanding> outstanding;
   std::vector<std::unique_ptr<CudaEvent>> spare_events;
 };
 
 class NcclGroup {
  public:
-  /// options.timeout is that of one collective, from the moment when it could begin; options.name
-  /// is not used.
+  /// options.timeout applies to one collective, from its earliest start. options.name is ignored.
   NcclGroup(int gpu, const CommOptions& options, KeyValueStore& store);
   NcclGroup(const NcclGroup&) = delete;
   ~NcclGroup();
 
-  /// REQUIRES: the training thread calls this and the functions below. Throws CommError
-  /// (nccl_connect.h).
+  /// Connects a new communicator. Throws CommError (nccl_connect.h). REQUIRES: only the training
+  /// thread calls this and the functions below, except abort().
   NcclLink& connect(const std::string& name);
 
-  /// Enqueues one collective in the stream, and returns when NCCL has enqueued it.
+  /// Enqueues one collective in the stream. Returns when NCCL has enqueued it.
   using Call = std::function<ncclResult_t(ncclComm_t)>;
   void enqueue(NcclLink& link, const char* kind, std::size_t bytes, cudaStream_t stream,
                const Call& call);
@@ -73,10 +72,11 @@ class NcclGroup {
   /// Throws CommError when any communicator of the group has failed.
   void throw_if_failed();
 
-  /// Fails all communicators with this error. Thread-safe; nothing once the group has failed.
+  /// Fails all communicators with this error. Thread-safe. Does nothing if the group has already
+  /// failed.
   void abort(const std::string& why);
 
-  /// Ends the link. When all collectives of the group are done, it ends together with its peers;
+  /// Closes the link. If all collectives of the group are done, it closes together with its peers;
   /// otherwise the whole group is aborted.
   void leave(NcclLink& link);
 
@@ -84,8 +84,8 @@ class NcclGroup {
   struct Failure {
     NcclLink* link = nullptr;
     Collective collective;
-    bool waiting = false;  // the collective is not done; otherwise it is the last one, and done
-    bool ours = false;     // this worker ends it: no other rank is to blame
+    bool waiting = false;  // the collective is unfinished; otherwise it is the last one, and done
+    bool ours = false;     // caused by this worker: no other rank is to blame
     std::string what;      // the error without the ranks that caused it
   };
 
@@ -107,10 +107,10 @@ class NcclGroup {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  std::deque<NcclLink> links_;      // addresses stay
-  std::optional<Failure> failure_;  // the first
+  std::deque<NcclLink> links_;      // a deque, because addresses must not change
+  std::optional<Failure> failure_;  // the first failure
   std::vector<ncclComm_t> doomed_;  // handles to abort
-  std::string cause_;               // the whole error, once the ranks that caused it are known
+  std::string cause_;               // complete error, once the ranks that caused it are known
   bool ended_ = false;
 
   std::thread thread_;
