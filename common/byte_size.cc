@@ -14,7 +14,7 @@ namespace {
 
 using Unit = std::pair<std::string_view, double>;
 
-// A number without a unit below this is more likely one whose unit was forgotten.
+// A smaller number without a unit probably lacks its unit by mistake.
 constexpr double kFewestWithoutUnit = 1e6;
 
 constexpr std::array<Unit, 10> kByteUnits{{{"", 1},
@@ -56,7 +56,7 @@ std::string byte_size_text(std::uint64_t bytes) {
   if (bytes < 1024) return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
   double amount = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
-  // From 999.5 on it would take four digits.
+  // 999.5 and above would need four digits.
   while (amount >= 999.5 && unit + 1 < kNames.size()) {
     amount /= 1024;
     ++unit;

@@ -29,15 +29,15 @@
 namespace pfc {
 namespace {
 
-constexpr const char* kDuration = "duration";  // the name of the validator
+constexpr const char* kDuration = "duration";  // name of the validator
 
-/// Commands as other programs call them.
+/// Command names of other programs, and the command of pfcctl with that meaning.
 const std::map<std::string, std::string> kOtherWords{
     {"cancel", "stop"},  {"kill", "stop"}, {"abort", "stop"}, {"run", "submit"},
     {"start", "submit"}, {"ps", "status"}, {"list", "queue"}, {"jobs", "queue"},
     {"log", "logs"},     {"tail", "logs"}, {"watch", "top"},  {"tokens", "token"}};
 
-/// The command (pfcctl data synth) that the arguments have reached.
+/// Returns the innermost command given (pfcctl data synth).
 const CLI::App& reached(const CLI::App& app) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   return commands.empty() ? app : reached(*commands.back());
@@ -62,7 +62,7 @@ std::string path_of(const CLI::App& command) {
   return (parent == nullptr ? "" : path_of(*parent) + " ") + command.get_name();
 }
 
-/// The options that may stand at this command: its own, and those of the commands around it.
+/// Returns the options accepted at this command: its own and those of its parent commands.
 std::vector<std::string> options_at(const CLI::App& command) {
   std::vector<std::string> names = options_of(command);
   if (command.get_parent() == nullptr) return names;
@@ -71,13 +71,14 @@ std::vector<std::string> options_at(const CLI::App& command) {
   return names;
 }
 
-/// A word of the command line in a message, where an empty one or one with spaces must be seen.
+/// Returns a word for use in a message. Quotes it if it is empty or contains white space.
 std::string shown_word(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_of(" \t\n'") == std::string::npos;
   return plain ? word : "'" + word + "'";
 }
 
-/// "unknown option --bogus", with the nearest option or command; empty where every word is known.
+/// Returns "unknown option --bogus", with the nearest option or command as a suggestion. Empty if
+/// every word is known.
 std::string unknown_word(const CLI::App& program) {
   const std::vector<std::string> unknown = program.remaining(true);
   if (unknown.empty()) return {};
@@ -102,7 +103,7 @@ std::string unknown_word(const CLI::App& program) {
   return text;
 }
 
-/// The part of a message of CLI11 before `mark`, and the part behind it.
+/// Text of a CLI11 message before and after a marker.
 struct Halves {
   std::string first, second;
 };
@@ -112,7 +113,7 @@ Halves split(const std::string& text, const std::string& mark) {
   return {.first = text.substr(0, at), .second = text.substr(at + mark.size())};
 }
 
-/// "a whole number", for the option's variable.
+/// Returns what the option's variable expects, such as "a whole number".
 std::string expected_of(const CLI::App& command, const std::string& name) {
   const CLI::Option* option = command.get_option_no_throw(name);
   const std::string type = option == nullptr ? "" : option->get_type_name();
@@ -120,8 +121,8 @@ std::string expected_of(const CLI::App& command, const std::string& name) {
   return type.starts_with("FLOAT") ? "a number" : "another value";
 }
 
-/// What CLI11 says of a mistake, in the words of this project: it names the option, what was found
-/// and what was expected. The messages are those of CLI/Error.hpp.
+/// Rewrites an error of CLI11 in this project's style: it names the option, the value found and
+/// the value expected. The original messages are in CLI/Error.hpp.
 std::string in_our_words(const CLI::ParseError& error, const CLI::App& command) {
   const std::string text = error.what();
   switch (static_cast<CLI::ExitCodes>(error.get_exit_code())) {
@@ -164,7 +165,7 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
           ""};
 }
 
-/// "" is no value of any option: most often a variable of a script was empty.
+/// Rejects "" for all options: usually a variable of a script was empty.
 CLI::Validator not_empty() {
   return {[](const std::string& text) {
             return text.empty() ? std::string("found '', expected a value") : std::string();
@@ -172,7 +173,7 @@ CLI::Validator not_empty() {
           ""};
 }
 
-/// Options of the program may stand after a command as well, and no value may be empty.
+/// Allows options of the program after a command, and rejects empty values.
 void prepare_command(CLI::App& command) {
   command.fallthrough();
   for (CLI::Option* option : command.get_options()) {
@@ -182,7 +183,7 @@ void prepare_command(CLI::App& command) {
     prepare_command(*inner);
 }
 
-/// The seconds of "2min"; none where that is no time.
+/// Parses a duration such as "2min" and returns its seconds; nullopt if it is not a duration.
 std::optional<double> seconds_of(const std::string& text) {
   constexpr std::pair<std::string_view, double> kTimeUnits[] = {
       {"", 1}, {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}};
@@ -202,14 +203,14 @@ bool reader_has_gone() {
   return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-/// What was printed must have arrived: a script may have kept it. A reader that wants no more
-/// (EPIPE) is no failure.
+/// Throws if stdout could not be written, because a script may have saved the output. A reader
+/// that closed the pipe (EPIPE) is not an error.
 void expect_written() {
   errno = 0;
   std::cout.flush();
   const bool written = std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0;
   if (written || errno == EPIPE || reader_has_gone()) return;
-  // Nothing has kept why an earlier write has failed: another one tells it, if it fails too.
+  // The errno of an earlier failed write is lost. Write once more to get it, if that fails too.
   const bool known = errno != 0 || ::write(STDOUT_FILENO, "\n", 1) < 0;
   throw StorageError("standard output cannot be written" +
                      (known ? ": " + file_error_text(errno) : ""));
@@ -267,13 +268,13 @@ CLI::Validator duration(bool may_be_none) {
           "", kDuration};
 }
 
-/// "DURATION" in the help, in the place of the number that it becomes.
+/// Shows "DURATION" in the help of options that hold a duration, instead of the number type.
 static void name_durations(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     try {
       static_cast<void>(option->get_validator(kDuration));
       option->type_name("DURATION");
-    } catch (const CLI::OptionNotFound&) {  // NOLINT(bugprone-empty-catch): it is none
+    } catch (const CLI::OptionNotFound&) {  // NOLINT(bugprone-empty-catch): not a duration
     }
   }
   for (CLI::App* command : app.get_subcommands({})) name_durations(*command);
@@ -302,7 +303,7 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) 
 }
 
 int run_program(const std::string& name, const std::function<int()>& body) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit is an error of the write (EFBIG)
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit makes the write fail (EFBIG)
   const auto fail = [&name](const std::exception& error, int exit_code) {
     print_message(name, Severity::kError, text_of(error));
     return exit_code;

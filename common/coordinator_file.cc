@@ -24,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// In /tmp anybody could have made the folder first, and then say where the coordinator is.
+/// Rejects a folder of another user. In /tmp any user could have made it, and could then redirect
+/// pfcctl to another address.
 void check_owner(const fs::path& folder) {
   struct stat info {};
   if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
@@ -34,7 +35,7 @@ void check_owner(const fs::path& folder) {
 }
 
 void make_folder(const fs::path& folder) {
-  std::error_code ignored;  // mkdir says what is wrong
+  std::error_code ignored;  // mkdir reports the error
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), ignored);
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     throw StorageError(folder.string() + ": cannot be made: " + file_error_text(errno) +
@@ -59,7 +60,7 @@ class File {
   int fd_;
 };
 
-/// Whether the coordinator that has written the file lives: it holds a lock on it.
+/// Returns whether the coordinator that wrote the file is alive: it holds a lock on the file.
 bool is_locked(const fs::path& path) {
   const File file(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
   return file.fd() >= 0 && ::flock(file.fd(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -78,7 +79,8 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
-/// Written and locked under another name first, so that nobody sees it unlocked or in part.
+/// Writes and locks the file under a temporary name first, so that no reader sees it unlocked or
+/// incomplete. Returns the descriptor that holds the lock.
 int write_locked(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + ".tmp";
   const auto fail = [&](const char* doing) {
@@ -101,7 +103,7 @@ std::string text_of_file(const CoordinatorFile& file) {
   const nlohmann::ordered_json values = {
       {"job_id", file.job_id}, {"address", file.address}, {"http_address", file.http_address},
       {"pid", file.pid},       {"tls", file.tls},         {"job", file.job}};
-  // A path may contain bytes that are not UTF-8.
+  // A path may contain invalid UTF-8.
   const auto replace = nlohmann::json::error_handler_t::replace;
   return values.dump(2, ' ', false, replace) + "\n";
 }
@@ -129,7 +131,7 @@ CoordinatorFile read_file(const fs::path& path) {
   return file;
 }
 
-/// Whether a coordinator wrote this file. The folder may also contain .json files of other
+/// Returns whether a coordinator wrote this file. The folder may also contain .json files of other
 /// programs.
 bool is_coordinators(const fs::path& path) {
   try {
@@ -141,12 +143,12 @@ bool is_coordinators(const fs::path& path) {
 
 void remove_stale_files(const fs::path& folder) {
   for (const fs::path& path : files_in(folder)) {
-    std::error_code ignored;  // it does no harm: nobody takes it for a living one
+    std::error_code ignored;  // harmless if it stays: readers check the lock
     if (!is_locked(path) && is_coordinators(path)) fs::remove(path, ignored);
   }
 }
 
-/// "job 1234 (job.json) at 127.0.0.1:7450, pid 42; service 5678 at ..."
+/// Returns text such as "job 1234 (job.json) at 127.0.0.1:7450, pid 42; service 5678 at ...".
 std::string list_of(const std::vector<CoordinatorFile>& coordinators) {
   std::string text;
   for (const CoordinatorFile& each : coordinators) {

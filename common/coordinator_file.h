@@ -1,4 +1,5 @@
-// Where a running coordinator leaves its address, so that pfcctl on the same machine finds it.
+// The file in which a running coordinator publishes its address, so that pfcctl on the same
+// machine finds it.
 #pragma once
 
 #include <sys/types.h>
@@ -10,29 +11,29 @@
 
 namespace pfc {
 
-/// $PFC_STATE_DIR, or /tmp/pfc-UID where that is not set. Not $XDG_RUNTIME_DIR: that is removed
-/// when its user logs out, and jobs go on.
+/// Returns $PFC_STATE_DIR, or /tmp/pfc-UID if it is not set. $XDG_RUNTIME_DIR is not used, because
+/// it is removed when the user logs out while jobs continue.
 std::filesystem::path default_state_folder();
 
 struct CoordinatorFile {
-  std::string job_id;        ///< random; of a service, its own id
-  std::string address;       ///< host:port of its RPCs
-  std::string http_address;  ///< host:port of its pages
+  std::string job_id;        ///< random; a service has its own id
+  std::string address;       ///< host:port for RPCs
+  std::string http_address;  ///< host:port for HTTP
   pid_t pid = 0;
-  bool tls = false;  ///< both are over TLS, and the folder has an admin's credential
-  std::string job;   ///< the job file's path; empty: a service
+  bool tls = false;  ///< both ports use TLS, and the folder holds an admin credential
+  std::string job;   ///< path of the job file; empty for a service
 };
 
-/// FOLDER/JOB_ID.json, for this user alone, as long as this object lives. It is locked, so that
-/// what a killed coordinator has left is told from the file of a living one, and removed by the
-/// next.
+/// Creates FOLDER/JOB_ID.json, readable only by this user, for the lifetime of this object. The
+/// file is locked: this distinguishes it from files left by killed coordinators, which the next
+/// coordinator removes.
 class PublishedCoordinator {
  public:
-  /// Makes the folder when it is missing. Throws StorageError when the file cannot be written or
-  /// locked, or the folder is somebody else's.
+  /// Creates the folder if necessary. Throws StorageError if the file cannot be written or locked,
+  /// or if the folder belongs to another user.
   PublishedCoordinator(const std::filesystem::path& folder, const CoordinatorFile& file);
   ~PublishedCoordinator();
-  /// Recreates the folder and the file if they were removed. Throws as the constructor does.
+  /// Recreates the folder and the file if they were removed. Throws StorageError.
   void renew();
   PublishedCoordinator(const PublishedCoordinator&) = delete;
   PublishedCoordinator& operator=(const PublishedCoordinator&) = delete;
@@ -43,12 +44,12 @@ class PublishedCoordinator {
   int fd_ = -1;  ///< holds the lock
 };
 
-/// The coordinators of this user that live, by job id. Throws InputError that names the file where
-/// one makes no sense, StorageError when the folder is somebody else's.
+/// Returns this user's live coordinators, by job id. Throws InputError that names a malformed
+/// file, and StorageError if the folder belongs to another user.
 std::vector<CoordinatorFile> living_coordinators(const std::filesystem::path& folder);
 
-/// The one whose job id begins with these letters; without any, the only one. Throws InputError
-/// that lists all where there is none or more than one.
+/// Returns the coordinator whose job id starts with `job_id_begin`; if that is empty, the only
+/// one. If none or several match, throws InputError that lists all.
 CoordinatorFile find_coordinator(const std::filesystem::path& folder,
                                  std::string_view job_id_begin);
 

@@ -1,4 +1,4 @@
-// What an exception says, for a message.
+// Converts exceptions to text for messages.
 #pragma once
 
 #include <exception>
@@ -6,8 +6,8 @@
 
 namespace pfc {
 
-/// The error's own words. Where it comes from the system, which says no more than "std::bad_alloc"
-/// or "Resource temporarily unavailable", what that means.
+/// Returns the text of the exception. Explains terse system errors such as "std::bad_alloc" or
+/// "Resource temporarily unavailable".
 std::string text_of(const std::exception& error);
 
 }  // namespace pfc

@@ -1,26 +1,26 @@
-// The exit codes of all programs. docs/exit-codes.md explains them; a test compares the two.
+// Exit codes of all programs. docs/exit-codes.md explains them; a test compares the two.
 #pragma once
 
 namespace pfc {
 
-/// The job is complete, or the command has done what was asked.
+/// The job is complete, or the command has succeeded.
 inline constexpr int kExitSuccess = 0;
-/// Something failed that may work the next time: a crash, a lost GPU, a job ended by force.
+/// A failure that may not happen again: a crash, a lost GPU, a job that was killed.
 inline constexpr int kExitFailed = 1;
-/// The input is wrong: a flag, the job file, the data, or a training that has diverged. The same
-/// command would fail again.
+/// Wrong input: a flag, the job file, the data, or a training that has diverged. The same command
+/// would fail again.
 inline constexpr int kExitBadInput = 2;
-/// pfc-coordinator: training has not begun. A host has not registered or a worker has not joined in
-/// time, an agent's or worker's program could not be started, or a host lacks the GPU that the job
-/// must have.
+/// pfc-coordinator: training did not begin. A host did not register or a worker did not join in
+/// time, the program of an agent or worker could not be started, or a host lacks a GPU that the
+/// job requires.
 inline constexpr int kExitNotStarted = 3;
-/// pfc-worker: another worker or the network failed. The cause is told by another process.
+/// pfc-worker: another worker or the network failed. Another process reports the cause.
 inline constexpr int kExitPeerFailed = 4;
-/// pfc-coordinator: the job has stopped after a checkpoint because a host leaves: SIGTERM to its
-/// agent, or pfcctl drain. Started again with "resume": true it goes on.
+/// pfc-coordinator: the job stopped after a checkpoint because a host leaves: SIGTERM to its
+/// agent, or pfcctl drain. Run it again with "resume": true to continue.
 inline constexpr int kExitHostLeft = 5;
 
-/// The program ended in good order because of this signal, as a shell writes it: 130 for SIGINT.
+/// Returns the code for a clean exit caused by this signal, as shells define it: 130 for SIGINT.
 inline constexpr int exit_code_of_signal(int signal) { return 128 + signal; }
 
 }  // namespace pfc

@@ -1,23 +1,24 @@
-// Who a worker is. Values, passed in; nothing global.
+// Identity of a worker. These are values passed as arguments; there is no global state.
 #pragma once
 
 #include <cstdint>
 
 namespace pfc {
 
-/// Counts the times that the set of workers has changed, from 1. Everything that a worker, agent or
-/// coordinator says carries it; a request from an older generation is rejected.
+/// Number of the current set of workers, from 1; increases with every change of the set. Every
+/// message of a worker, agent or coordinator carries it. Requests of older generations are
+/// rejected.
 using Generation = std::int64_t;
 
-/// A worker's place in its generation, 0 .. world_size - 1.
+/// Number of a worker in its generation, 0 .. world_size - 1.
 using Rank = int;
 
-/// One worker's place in one generation.
+/// One worker's position in one generation.
 struct Membership {
   Rank rank = 0;
   int world_size = 1;
   Generation generation = 1;
-  int local_rank = 0;        ///< slot on this host, which names its GPU; slots may be idle
+  int local_rank = 0;        ///< slot on this host, which selects its GPU; slots may be idle
   int local_world_size = 1;  ///< workers on this host
 
   friend bool operator==(const Membership&, const Membership&) = default;

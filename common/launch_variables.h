@@ -1,12 +1,12 @@
-// Environment variables that deploy/kubernetes sets for both the coordinator and the agents.
+// Environment variables that deploy/kubernetes sets for the coordinator and the agents.
 #pragma once
 
 namespace pfc {
 
 inline constexpr const char* kKubernetesPodsVariable = "PFC_KUBERNETES_PODS";
-/// The Indexed Job of the agents: its pods are called JOB-0, JOB-1, ...
+/// Name of the agents' Indexed Job; its pods are named JOB-0, JOB-1, ...
 inline constexpr const char* kKubernetesJobVariable = "PFC_KUBERNETES_JOB";
-/// The headless service in whose domain these names are: "pfc-agents", or with the whole domain.
+/// Headless service whose domain contains these names: "pfc-agents", or its full domain name.
 inline constexpr const char* kKubernetesServiceVariable = "PFC_KUBERNETES_SERVICE";
 inline constexpr const char* kKubernetesSlotsVariable = "PFC_KUBERNETES_SLOTS";
 

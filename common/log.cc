@@ -22,10 +22,10 @@ constexpr std::string_view kRed = "\x1b[1;31m", kYellow = "\x1b[1;33m", kPlain =
 
 constexpr int kReaderMilliseconds = 2'000;
 
-// Of the whole process, as stderr is. Set before other threads start.
+// Applies to the whole process, like stderr. Set before other threads start.
 std::string g_colour = "auto";
 
-/// Writes a message of spdlog as message_line() does.
+/// Formats messages of spdlog with message_line().
 class LineFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
@@ -66,7 +66,7 @@ void print_message(std::string_view program, Severity severity, std::string_view
     const int ready = poll(&output, 1, kReaderMilliseconds);
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) return;
-    // A pipe that is ready takes so much at once.
+    // A pipe that is ready accepts this many bytes at once.
     const ssize_t count =
         write(STDERR_FILENO, left.data(), std::min<std::size_t>(left.size(), PIPE_BUF));
     if (count < 0 && errno != EINTR && errno != EAGAIN) return;

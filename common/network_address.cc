@@ -9,7 +9,7 @@ namespace {
 
 namespace ip = boost::asio::ip;
 
-/// gRPC writes brackets as %5B and %5D, and the % of a scope as %25.
+/// Decodes percent escapes. gRPC writes brackets as %5B and %5D, and the % of a scope as %25.
 std::string without_escapes(const std::string& text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {

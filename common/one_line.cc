@@ -7,10 +7,10 @@ namespace {
 
 struct Character {
   char32_t code = 0;
-  std::size_t length = 0;  ///< in bytes; 0: the text does not begin with a character
+  std::size_t length = 0;  ///< in bytes; 0 if the text does not start with a valid character
 };
 
-/// The first character. REQUIRES: the text is not empty.
+/// Decodes the first character. REQUIRES: the text is not empty.
 Character first_of(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
@@ -31,8 +31,9 @@ Character first_of(std::string_view text) {
   return {.code = code, .length = length};
 }
 
-/// What ends a line, moves the cursor, or changes the direction of what follows: C0, DEL and C1
-/// controls, line and paragraph separator, and the bidirectional marks of Unicode (UAX #9).
+/// Returns whether a character ends a line, moves the cursor, or changes the text direction: C0,
+/// DEL and C1 controls, line and paragraph separators, and Unicode's bidirectional controls (UAX
+/// #9).
 bool is_control(char32_t c) {
   return c < 0x20 || (c >= 0x7F && c <= 0x9F) || c == 0x200E || c == 0x200F ||
          (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);

@@ -1,4 +1,4 @@
-// Text that another program has written, made fit to be printed or shown.
+// Makes text of another program safe to print.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,13 @@
 
 namespace pfc {
 
-/// One line of UTF-8 without control characters, so that nobody can forge a line of ours, move a
-/// terminal's cursor, or turn the direction of writing. Each control character becomes a space,
-/// each byte that is not UTF-8 a question mark. A text longer than `longest` bytes is cut.
+/// Converts text to one line of UTF-8 without control characters, so that it cannot forge an
+/// output line, move a terminal's cursor, or change the text direction. Replaces each control
+/// character by a space and each invalid byte by a question mark. Truncates text longer than
+/// `longest` bytes.
 std::string one_line(std::string_view text, std::size_t longest = 1'000);
 
-/// Whether all of the text is UTF-8 (RFC 3629: no overlong forms, no surrogates).
+/// Returns whether all of the text is valid UTF-8 (RFC 3629: no overlong forms, no surrogates).
 bool is_utf8(std::string_view text);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Work that threads share and whose results are taken in order.
+// Runs work on several threads and delivers the results in order.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace pfc {
 
 /// Calls make(0) .. make(n - 1) on `threads` threads (0: all cores), and take(i, result) on the
-/// calling thread in the order of i. At most `ahead` results wait to be taken or are being made; 0:
-/// 8 for each thread. An exception of make or take ends the work and is rethrown.
+/// calling thread in the order of i. At most `ahead` results are in progress or waiting (0: 8 for
+/// each thread). An exception in make or take stops the work and is rethrown.
 template <class Result, class Make, class Take>
 void ordered_work(std::int64_t n, int threads, const Make& make, const Take& take,
                   std::int64_t ahead = 0) {

@@ -1,4 +1,4 @@
-// The buckets in which times of phases are counted, by workers and in their metrics.
+// Histogram buckets for the duration of phases, used by workers and metrics.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// Upper bounds in seconds, inclusive: from a millisecond on a GPU to a minute for an evaluation on
-/// a CPU. The last bucket, above them all, has no bound.
+/// Upper bounds in seconds, inclusive: from a millisecond on a GPU to a minute for an evaluation
+/// on a CPU. One more bucket holds longer times.
 inline constexpr std::array<double, 15> kPhaseBounds{
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60};
 inline constexpr std::size_t kPhaseBuckets = kPhaseBounds.size() + 1;

@@ -1,11 +1,11 @@
-// Names for jobs, agents and the like that nobody else has.
+// Unique ids for jobs, agents and others.
 #pragma once
 
 #include <string>
 
 namespace pfc {
 
-/// 16 hexadecimal digits from the system's source of random numbers.
+/// Returns 16 hexadecimal digits from the system's random number source.
 std::string random_id();
 
 }  // namespace pfc

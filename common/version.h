@@ -1,12 +1,12 @@
-// Which pfc this is: programs of one cluster must be of the same version.
+// The version of pfc. All programs of a cluster must have the same version.
 #pragma once
 
 namespace pfc {
 
-/// "0.1.0": the version in the top CMakeLists.txt.
+/// Returns the version in the top CMakeLists.txt, such as "0.1.0".
 const char* version();
 
-/// "13.0.88": the CUDA that this build's pfc-worker computes with; empty: it was built without
+/// Returns the CUDA version of this build's pfc-worker, such as "13.0.88"; empty if built without
 /// CUDA.
 const char* cuda_version();
 bool built_with_cuda();

@@ -28,10 +28,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStartLimit{10'000};  // from the fork to the exec: a file system may hang
+constexpr milliseconds kStartLimit{10'000};  // from fork to exec, which a file system may block
 constexpr milliseconds kEndLimit{5'000};     // from SIGKILL to the end of the process
 
-/// Both ends of a pipe; whatever was not taken is closed.
+/// Both ends of a pipe. Closes the ends that were not taken.
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
 
@@ -49,7 +49,7 @@ struct Pipe {
   }
 };
 
-/// A file without a name that has this text, to be read from its beginning. -1: there is no text.
+/// An anonymous file that contains this text, positioned at its start. -1 if the text is empty.
 class Input {
  public:
   explicit Input(const std::string& text) {
@@ -72,8 +72,8 @@ class Input {
   int fd_ = -1;
 };
 
-/// Everything the child needs, made before the fork: after it, in a program with threads, only
-/// async-signal-safe calls are allowed, so no allocation.
+/// Everything the child needs, allocated before the fork. After a fork in a multi-threaded
+/// program, only async-signal-safe calls are allowed.
 struct Prepared {
   std::vector<char*> arguments;
   std::vector<char*> environment;
@@ -112,26 +112,27 @@ Prepared prepare_spawn(const SpawnOptions& options) {
   return prepared;
 }
 
-/// Only fds 0 to 2 survive the exec: an inherited listening socket would keep its port in use.
+/// Only fds 0 to 2 survive the exec, because an inherited listening socket would keep its port in
+/// use.
 void close_on_exec_from(int first) {
   if (close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
-  constexpr int kMany = 65'536;  // kernels before 5.11
+  constexpr int kMany = 65'536;  // for kernels before 5.11
   for (int fd = first; fd < kMany; ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/// Runs in the child. Returns only when the exec failed.
+/// Runs in the child. Returns only if the exec failed.
 void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int in, int out,
             int err) {
   setpgid(0, 0);
   if (parent_death_signal != 0) {
     prctl(PR_SET_PDEATHSIG, parent_death_signal);
-    if (getppid() != parent) _exit(1);  // it died before prctl could tell
+    if (getppid() != parent) _exit(1);  // the parent died before prctl took effect
   }
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);  // NOLINT(concurrency-mt-unsafe): the only thread
-  // Ignored signals would stay ignored across the exec; libraries ignore SIGPIPE, for one. SIGHUP
-  // stays as this program found it: nohup ignores it for all that it starts.
+  // Ignored signals would stay ignored across the exec, and libraries ignore SIGPIPE, for example.
+  // SIGHUP is not changed: nohup ignores it for all programs that it starts.
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGCHLD, SIGXFSZ}) signal(number, SIG_DFL);
   const int input = in >= 0 ? in : open("/dev/null", O_RDONLY);
   if (input >= 0) dup2(input, STDIN_FILENO);
@@ -142,8 +143,8 @@ void become(const Prepared& prepared, int parent_death_signal, pid_t parent, int
   execve(prepared.arguments[0], prepared.arguments.data(), prepared.environment.data());
 }
 
-/// What the child tells through the pipe: why it could not become the program, or 0. ETIMEDOUT when
-/// it tells nothing for kStartLimit.
+/// Returns the errno that the child wrote to the pipe, or 0 if the exec succeeded. Returns
+/// ETIMEDOUT after kStartLimit.
 int read_failure(int fd) {
   pollfd pipe{.fd = fd, .events = POLLIN, .revents = 0};
   const auto deadline = Clock::now() + kStartLimit;
@@ -158,11 +159,11 @@ int read_failure(int fd) {
   do {
     got = read(fd, &reason, sizeof(reason));
   } while (got < 0 && errno == EINTR);
-  return got == sizeof(reason) ? reason : 0;  // the exec has closed it
+  return got == sizeof(reason) ? reason : 0;  // 0: the exec closed the pipe
 }
 
-/// Reaps a child that was killed. One that does not end in time, because a file system or a driver
-/// holds it, is left to the process that adopts it.
+/// Reaps a killed child. If a file system or driver keeps it from exiting in time, it is left to
+/// the process that adopts it.
 void reap(pid_t pid) {
   const auto deadline = Clock::now() + kEndLimit;
   while (waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() < deadline) {
@@ -203,7 +204,7 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
     const std::system_error error(errno, std::generic_category(), "fork");
     throw std::runtime_error(options.program.string() + ": cannot be started: " + text_of(error));
   }
-  setpgid(pid_, pid_);  // in both processes: either may run first
+  setpgid(pid_, pid_);  // in both processes, because either may run first
   failure.close_end(1);
   if (const int reason = read_failure(failure.ends[0]); reason != 0) {
     kill(pid_, SIGKILL);
@@ -227,7 +228,7 @@ ChildProcess::~ChildProcess() {
 std::optional<ProcessExit> ChildProcess::poll() {
   if (exit_) return exit_;
   siginfo_t info{};
-  // Without reaping first: as long as the zombie exists its group's number cannot be used again.
+  // Do not reap first: while the zombie exists, its group's number cannot be reused.
   if (waitid(P_PID, pid_, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return {};
   kill(-pid_, SIGKILL);
   int status = 0;

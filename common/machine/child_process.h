@@ -1,4 +1,4 @@
-// Starting a program, and knowing for certain that it has ended.
+// Starts programs, and reports reliably when they have ended.
 #pragma once
 
 #include <sys/types.h>
@@ -15,62 +15,65 @@ namespace pfc {
 /// How a process ended.
 struct ProcessExit {
   int code = 0;
-  int signal = 0;  ///< 0: it exited by itself, with `code`
+  int signal = 0;  ///< 0 if it exited by itself, with `code`
 
   [[nodiscard]] bool success() const { return signal == 0 && code == 0; }
   friend bool operator==(const ProcessExit&, const ProcessExit&) = default;
 };
 
-/// The exit code of a program that cannot be started. A shell returns the same code when it does
-/// not find a command.
+/// Exit code of a program that cannot be started. Shells use the same code for an unknown command.
 inline constexpr int kCannotStartCode = 127;
 
-/// "killed by signal 9 (SIGKILL)", "exited with code 3".
+/// Returns text such as "killed by signal 9 (SIGKILL)" or "exited with code 3".
 std::string describe(const ProcessExit& exit);
 
-/// What the coordinator's own agent gets when the coordinator dies. The kernel sends it again for
-/// each thread of the dying parent that the child is passed on to: so it is none of the signals of
-/// which a second one means haste.
+/// Signal that the coordinator's own agent receives when the coordinator dies. The kernel sends it
+/// again for each thread of the dying parent to which the child is passed. Therefore it must not
+/// be a signal whose repetition forces an immediate stop.
 inline constexpr int kParentDeathSignal = SIGUSR1;
 
-/// The environment variable by which a coordinator gives the agent that it starts itself an id, so
-/// that no other agent can take its place.
+/// Environment variable with the id that a coordinator assigns to the agent that it starts itself,
+/// so that no other agent can take its place.
 inline constexpr const char* kAgentIdVariable = "PFC_AGENT_ID";
-/// Likewise, in milliseconds: how long its workers train on without a coordinator, until that says
-/// so.
+/// Environment variable for that agent, in milliseconds: how long its workers train without a
+/// coordinator, until the coordinator sends another value.
 inline constexpr const char* kAgentGraceVariable = "PFC_AGENT_GRACE_MS";
 
 struct SpawnOptions {
   std::filesystem::path program;
   std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  ///< added to this process's
-  bool capture_output = false;  ///< stdout and stderr become pipes; otherwise they are inherited
-  std::string input = {};       ///< what its stdin has; no other user can read it. Empty: /dev/null
-  /// Linux' numbers of the hardware threads that it may use; empty: as this process. Where the
-  /// kernel does not allow it, it may use those of this process.
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to the inherited
+                                                                 ///< environment
+  bool capture_output = false;  ///< false: stdout and stderr are inherited; true: pipes
+  std::string input = {};       ///< content of stdin, unreadable for other users. Empty: /dev/null
+  /// Linux numbers of the hardware threads that it may use. Empty: same as this process, also used
+  /// if the kernel rejects the list.
   std::vector<int> cpus;
-  int parent_death_signal = SIGKILL;  ///< sent when the thread that called spawn ends; 0: none
+  int parent_death_signal = SIGKILL;  ///< sent when the thread that called spawn ends; 0 for none
 };
 
-/// A child in a process group of its own, so that a terminal's Ctrl-C does not reach it. The
-/// destructor kills the group and waits at most 5 s for the child to end. One thread at a time.
+/// A child process in its own process group, so that a terminal's Ctrl-C does not reach it. The
+/// destructor kills the group and waits up to 5 s for the child to end. Used by one thread at a
+/// time.
 class ChildProcess {
  public:
-  /// Throws an error that names the program when it cannot be started: InputError, or
-  /// std::runtime_error where the machine or the user has no process left. Waits at most 10 s.
+  /// Starts the program. If that fails, throws an error that names the program: InputError, or
+  /// std::runtime_error if the machine or the user has reached its process limit. Waits up to 10
+  /// s.
   explicit ChildProcess(const SpawnOptions& options);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// The read ends of its output, given away; -1 when not captured.
+  /// Transfers ownership of the read end of the output; -1 if not captured.
   int take_stdout() { return std::exchange(stdout_, -1); }
   int take_stderr() { return std::exchange(stderr_, -1); }
 
-  /// How it ended, once it has; whatever it left in its group is killed then. Never blocks.
+  /// Returns how the child ended, or nullopt if it is running. When it has ended, kills the rest
+  /// of its group. Never blocks.
   std::optional<ProcessExit> poll();
-  /// Signals its whole group; nothing once poll() has told the end.
+  /// Sends a signal to the whole group. Does nothing after poll() has returned the exit status.
   void send(int signal);
 
  private:
@@ -80,7 +83,7 @@ class ChildProcess {
   std::optional<ProcessExit> exit_;
 };
 
-/// The folder that this program's file is in: its sister programs lie there.
+/// Returns the folder of this program's executable, which also holds pfc's other programs.
 std::filesystem::path program_folder();
 
 }  // namespace pfc

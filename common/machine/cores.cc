@@ -17,9 +17,9 @@ namespace pfc {
 namespace {
 
 constexpr const char* kVariable = "OMP_NUM_THREADS";
-constexpr int kMostThreadsPerCore = 64;  // with 512, no step ended in 100 s
+constexpr int kMostThreadsPerCore = 64;  // with 512, no step finished in 100 s
 
-/// 0: not set, or no number.
+/// Returns 0 if not set or not a number.
 int environment_threads() {
   const char* const value = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe): only read
   return value == nullptr ? 0 : static_cast<int>(std::strtol(value, nullptr, 10));
@@ -31,13 +31,13 @@ int affinity_cores() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-/// Returns one group's quota in whole cores; 0 if there is none.
+/// Returns the group's quota in whole cores; 0 if it has none.
 int quota_of(const ControlGroup& group) {
   double quota = 0, period = 0;
   if (group.version == 2) {  // "quota period" in microseconds, or "max period"
     std::ifstream file(group.folder / "cpu.max");
     if (!(file >> quota >> period)) return 0;
-  } else {  // -1: none
+  } else {  // -1 means no quota
     std::ifstream quota_file(group.folder / "cpu.cfs_quota_us");
     std::ifstream period_file(group.folder / "cpu.cfs_period_us");
     if (!(quota_file >> quota) || !(period_file >> period)) return 0;
@@ -68,7 +68,7 @@ int threads_asked_for() {
   char* end = nullptr;
   const long threads = std::strtol(value, &end, 10);  // NOLINT(google-runtime-int): strtol's type
   const int cores = usable_cores();
-  // OpenMP also takes a number for each level of nested threads: "4,2".
+  // OpenMP also accepts one number per level of nested threads: "4,2".
   if (end == value || std::string_view("\0, ", 3).find(*end) == std::string_view::npos ||
       threads < 1 || threads > long{kMostThreadsPerCore} * cores) {
     throw InputError(std::string(kVariable) + "=" + value + ": expected 1 to " +

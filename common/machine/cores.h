@@ -1,4 +1,4 @@
-// Cores that this process may compute with, and how the workers of a host share them.
+// Counts the cores that this process may use, and divides them between the workers of a host.
 #pragma once
 
 #include <filesystem>
@@ -6,16 +6,17 @@
 
 namespace pfc {
 
-/// The cores of this process's affinity mask, but no more than the quota of its control groups; at
-/// least 1.
+/// Returns the number of cores in this process's affinity mask, limited by the quota of its
+/// control groups; at least 1.
 int usable_cores();
 
-/// The least quota of this process's control groups (a container's limit, systemd's CPUQuota=), in
-/// whole cores, at least 1; 0: there is none. `root` is another folder in tests.
+/// Returns the smallest quota of this process's control groups (a container's limit, systemd's
+/// CPUQuota=), in whole cores, at least 1. Returns 0 if there is no quota. Tests set `root` to
+/// another folder.
 int quota_cores(const std::filesystem::path& root = "/");
 
-/// OMP_NUM_THREADS; 0 where it is not set. Throws InputError if it is not a number or is
-/// unreasonably large. Call it before workers are started.
+/// Returns OMP_NUM_THREADS; 0 if it is not set. Throws InputError if it is not a number or is
+/// unreasonably large. REQUIRES: called before workers are started.
 int threads_asked_for();
 
 /// Returns a warning if workers x threads exceeds `cores`: "OMP_NUM_THREADS=64: 2 workers would
@@ -27,9 +28,9 @@ std::string oversubscription(int threads, int workers, int cores);
 bool threads_are_chosen();
 inline constexpr const char* kShareOfCores = "PFC_SHARE_OF_CORES";
 
-/// Compute threads of each of the workers of this host: OMP_NUM_THREADS where a person has set it,
-/// as for every OpenMP program; or else the cores that it is bound to, as far as the quota goes (0:
-/// it is bound to none); or else an equal share of the usable cores. At least 1.
+/// Returns the number of compute threads of each worker of this host, at least 1. This is
+/// OMP_NUM_THREADS if a user has set it; otherwise the cores that the worker is bound to (0: not
+/// bound), limited by the quota; otherwise an equal share of the usable cores.
 int threads_of_worker(int workers_of_host, int own_cores = 0);
 
 }  // namespace pfc

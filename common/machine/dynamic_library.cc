@@ -8,7 +8,7 @@ namespace pfc {
 DynamicLibrary::DynamicLibrary(const std::string& name)
     : handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
   if (handle_ != nullptr) return;
-  const char* const why = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps one a thread
+  const char* const why = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in glibc
   problem_ = why == nullptr ? name + " cannot be loaded" : why;
 }
 

@@ -1,4 +1,4 @@
-// A shared library that is loaded where it is there, so that no program has to link it.
+// A shared library that is loaded at run time if present, so that no program has to link it.
 #pragma once
 
 #include <memory>
@@ -6,19 +6,19 @@
 
 namespace pfc {
 
-/// Owns the loaded library. Functions found in it must not outlive the object.
+/// Owns the loaded library. Functions found in it must not be used after the object is destroyed.
 class DynamicLibrary {
  public:
-  /// A name ("libcuda.so.1") is looked for as the dynamic linker does; a path is taken as it is.
-  /// Never throws for absence.
+  /// Loads the library. A name ("libcuda.so.1") is searched like the dynamic linker does; a path
+  /// is used as it is. Does not throw if the library is absent.
   explicit DynamicLibrary(const std::string& name);
 
   [[nodiscard]] bool loaded() const { return handle_ != nullptr; }
-  /// Why it is not loaded, in the dynamic linker's words; empty when it is.
+  /// Returns the dynamic linker's error; empty if loaded.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
-  /// The function of that name; nullptr where the library has none, or is not loaded. The caller
-  /// answers for its type.
+  /// Returns the function of that name; nullptr if the library does not have it or is not loaded.
+  /// The caller must specify the correct type.
   template <typename Function>
   [[nodiscard]] Function* find(const char* name) const {
     return reinterpret_cast<Function*>(symbol(name));

@@ -1,4 +1,4 @@
-// Runs a program's event loop, which one exception does not end.
+// Runs a program's event loop; an exception does not end it.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -7,9 +7,9 @@
 
 namespace pfc {
 
-/// Runs the loop until it is stopped or has nothing left to do. What a handler throws is told to
-/// `failed` in one line, and the loop goes on. After kMostFailures of them the loop is taken for
-/// broken, and the last exception is thrown.
+/// Runs the loop until it is stopped or has nothing left to do. Reports each exception of a
+/// handler to `failed` as one line, and continues. After kMostFailures exceptions it gives up and
+/// rethrows the last one.
 void run_event_loop(boost::asio::io_context& loop,
                     const std::function<void(const std::string& what)>& failed);
 

@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-// Read by the signal's handler. Lock-free, so safe there.
+// Read by the signal handler, so it must be lock-free.
 std::atomic<int> g_code{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 

@@ -1,13 +1,13 @@
-// A program that has told its result ends, whatever its libraries still wait for.
+// Makes a program exit after it has reported its result, even if its libraries still wait.
 #pragma once
 
 #include <chrono>
 
 namespace pfc {
 
-/// The process ends with `code` after this time, unless it has ended before: gRPC, for one, waits
-/// for ever for a thread of its own that could not be started. A signal does it (SIGALRM), so it
-/// needs no thread. REQUIRES: what the program has to say has been written.
+/// Ends the process with `code` after this time, unless it exits before. gRPC, for example, waits
+/// forever for its own thread if that could not be started. Uses a signal (SIGALRM), so it needs
+/// no thread. REQUIRES: all output has been written.
 void end_process_after(std::chrono::seconds time, int code) noexcept;
 
 }  // namespace pfc

@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number behind `key` in lines like "MemAvailable:   123 kB" or "inactive_file 123".
+/// Returns the number that follows `key` in lines like "MemAvailable: 123 kB" or "inactive_file
+/// 123".
 std::optional<std::uint64_t> number_of(const fs::path& path, std::string_view key) {
   std::ifstream file(path);
   std::string word;
@@ -23,7 +24,7 @@ std::optional<std::uint64_t> number_of(const fs::path& path, std::string_view ke
   return std::nullopt;
 }
 
-/// A file of one number; nullopt for "max" and where there is none.
+/// Reads a file that contains one number. Returns nullopt for "max" or a missing file.
 std::optional<std::uint64_t> number_in_file(const fs::path& path) {
   std::ifstream file(path);
   std::uint64_t number = 0;
@@ -31,7 +32,7 @@ std::optional<std::uint64_t> number_in_file(const fs::path& path) {
   return number;
 }
 
-/// The names that the versions of control groups have for the same things.
+/// File names of a control group, which differ between the versions.
 struct GroupFiles {
   const char* limit;
   const char* usage;

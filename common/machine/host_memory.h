@@ -1,4 +1,4 @@
-// How much more memory of this host a process may take.
+// Measures how much more memory of this host a process may allocate.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace pfc {
 
 struct HostMemory {
   std::uint64_t available_bytes = 0;
-  /// Names what sets the limit, for messages: "MemAvailable of /proc/meminfo" or "memory.max of
+  /// Source of the limit, for messages: "MemAvailable of /proc/meminfo" or "memory.max of
   /// /sys/fs/cgroup/job".
   std::string limit;
 };
 
-/// The smallest of two kinds of limits: the memory that the kernel can give without swapping, and
-/// what is left in each control group around this process (version 2, or the memory controller of
-/// version 1). The page cache counts as free. Where no limit can be read, available_bytes is the
-/// largest number. `root` is for tests: /proc and /sys are looked for under it.
+/// Returns the smallest of these limits: the memory that the kernel can provide without swapping,
+/// and what is left in each control group that contains this process (version 2, or the memory
+/// controller of version 1). The page cache counts as free. If no limit can be read,
+/// available_bytes is the largest number. Tests set `root`: /proc and /sys are read below it.
 HostMemory host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace pfc

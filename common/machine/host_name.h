@@ -1,11 +1,11 @@
-// The name of this machine.
+// Returns the name of this machine.
 #pragma once
 
 #include <string>
 
 namespace pfc {
 
-/// As the system has it; "unknown" where it does not say.
+/// The system's host name; "unknown" on failure.
 std::string host_name();
 
 }  // namespace pfc

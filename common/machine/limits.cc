@@ -33,7 +33,7 @@ void expect_limits(const ProcessNeeds& needs) {
                      " (ulimit -Hn), expected at least " + std::to_string(needs.files) +
                      "; raise it");
   }
-  // RLIM_INFINITY is the largest number.
+  // RLIM_INFINITY is the largest value, so it passes.
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < needs.address_space) {
     throw InputError("address space: found a limit of " + byte_size_text(limit.rlim_cur) +
                      " (ulimit -v), expected at least " + byte_size_text(needs.address_space) +

@@ -1,4 +1,4 @@
-// The limits that a shell, batch system or container sets for a process.
+// Checks the limits that a shell, batch system or container sets for a process.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,29 @@
 
 namespace pfc {
 
-/// What a program must be allowed at least to do its work.
+/// Minimum limits that a program needs.
 struct ProcessNeeds {
-  std::uint64_t files = 0;  ///< open at the same time: also pipes and connections
-  /// Mapped memory. gRPC's threads and their memory pools map much more than they use, and a worker
-  /// still more.
+  std::uint64_t files = 0;  ///< open at the same time, including pipes and connections
+  /// Mapped memory. gRPC's threads and memory pools map much more than they use, and a worker maps
+  /// even more.
   std::uint64_t address_space = std::uint64_t{1} << 30;
 };
 
-/// Throws InputError that names the limit, what was found and what was expected. Beyond a limit the
-/// libraries only say that a peer cannot be reached, or nothing. REQUIRES: a program that raises
-/// its limit of open files has done so.
+/// Throws InputError that names the limit, what was found and what was expected. When a limit is
+/// exceeded, libraries only report that a peer is unreachable, or nothing at all. REQUIRES: a
+/// program that raises its limit of open files has already done so.
 void expect_limits(const ProcessNeeds& needs);
 
 /// A control group of this process, or one of its ancestors.
 struct ControlGroup {
   std::filesystem::path name;    ///< "/sys/fs/cgroup/job"
-  std::filesystem::path folder;  ///< where its files are: `name` below the root
+  std::filesystem::path folder;  ///< folder of its files: `name` below the root
   int version = 2;               ///< cgroup version; decides the file names
 };
 
-/// This process's group for a controller ("memory", "cpu") and all groups around it, the innermost
-/// first. In a container the group's own name may not be there, but what limits the container is at
-/// the mount's root, the last one. `root` is another folder in tests.
+/// Returns this process's group for a controller ("memory", "cpu") and its ancestors, innermost
+/// first. In a container the group's own path may not exist, but the container's limit is at the
+/// root of the mount, which is the last entry. Tests set `root` to another folder.
 std::vector<ControlGroup> control_groups(const std::string& controller,
                                          const std::filesystem::path& root = "/");
 

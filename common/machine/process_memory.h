@@ -1,4 +1,4 @@
-// How much memory this process uses, from /proc.
+// Memory usage of this process, from /proc.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace pfc {
 struct ProcessMemory {
   std::uint64_t resident_bytes = 0;
   std::uint64_t peak_resident_bytes = 0;
-  std::uint64_t address_space_bytes = 0;  ///< mapped, whether it is in memory or not
+  std::uint64_t address_space_bytes = 0;  ///< mapped, resident or not
 };
 
-/// Zeros where /proc/self/status cannot be read.
+/// Returns zeros if /proc/self/status cannot be read.
 ProcessMemory process_memory();
 
-/// How much more this process may map before its limit (RLIMIT_AS, ulimit -v) is reached; nullopt
-/// where there is none.
+/// Returns how many more bytes this process may map before it reaches its limit (RLIMIT_AS, ulimit
+/// -v); nullopt if there is no limit.
 std::optional<std::uint64_t> address_space_left();
 
 }  // namespace pfc

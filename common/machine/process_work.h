@@ -1,4 +1,4 @@
-// How much this process has computed and read.
+// CPU time and bytes read of this process.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 namespace pfc {
 
 struct ProcessWork {
-  double cpu_seconds = 0;        ///< of all threads
-  std::uint64_t bytes_read = 0;  ///< by read(2) and its kind, and from disks; 0: not known
+  double cpu_seconds = 0;        ///< sum over all threads
+  std::uint64_t bytes_read = 0;  ///< by read(2) and similar calls, and from disk; 0 if unknown
 };
 
-/// Since the process began, from getrusage(2) and /proc/self/io.
+/// Returns the totals since the process started, from getrusage(2) and /proc/self/io.
 ProcessWork process_work();
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// The signals that ask a program to end.
+// Handles the signals that ask a program to stop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -8,17 +8,17 @@
 
 namespace pfc {
 
-/// SIGINT, SIGTERM and SIGHUP, as long as it lives. SIGHUP stays ignored where it was ignored when
-/// the program started: nohup does that. Used on the event loop only.
+/// Catches SIGINT, SIGTERM and SIGHUP during its lifetime. SIGHUP stays ignored if it was ignored
+/// at program start, as with nohup. Used on the event loop only.
 class StopSignals {
  public:
-  /// Takes the signal's number, and whether there was one before.
+  /// Receives the signal's number, and whether a signal arrived before.
   using Handler = std::function<void(int number, bool again)>;
 
   StopSignals(boost::asio::io_context& loop, Handler handler);
   /// Restores the earlier signal handlers.
   void restore() { signals_.clear(); }
-  /// Empty: none has come yet.
+  /// Returns the first signal; nullopt before one arrives.
   [[nodiscard]] std::optional<int> first() const { return first_; }
 
  private:

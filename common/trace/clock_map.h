@@ -1,5 +1,5 @@
-// This machine's clock as the coordinator's, so that what several hosts have recorded fits
-// together.
+// Converts this machine's clock to the coordinator's, so that recordings of several hosts can be
+// merged.
 #pragma once
 
 #include <chrono>
@@ -10,34 +10,34 @@
 
 namespace pfc {
 
-/// A question for the coordinator's clock, and the answer.
+/// One reading of the coordinator's clock.
 struct ClockReading {
-  TimePoint asked;     ///< here
-  TimePoint answered;  ///< here
-  WallTime there;      ///< some time between the two
+  TimePoint asked;     ///< local time of the request
+  TimePoint answered;  ///< local time of the response
+  WallTime there;      ///< coordinator's time, between the two
 };
 
-/// What is added to a time of `Clock` here, as nanoseconds since that clock's own begin, for
-/// nanoseconds since 1970 by the coordinator's clock.
+/// Difference between the coordinator's time (ns since 1970) and the local `Clock` (ns since that
+/// clock's epoch).
 struct ClockOffset {
-  TimePoint at;  ///< when it was measured
+  TimePoint at;  ///< local time of the measurement
   std::chrono::nanoseconds offset{0};
-  /// It is wrong by no more than this: half the time of the question and its answer.
+  /// Maximum error: half of the round-trip time.
   std::chrono::nanoseconds error{0};
 };
 
-/// That of the reading that took the shortest time. REQUIRES: there is one.
+/// Returns the offset of the reading with the shortest round trip. REQUIRES: at least one reading.
 ClockOffset best_offset(std::span<const ClockReading> readings);
 
-/// Two clocks that do not run at quite the same rate: the offset is taken to change evenly from one
-/// measurement to the other, so that between them it is no more wrong than they are.
+/// Maps between two clocks that run at slightly different rates. Interpolates the offset linearly
+/// between two measurements, so that the error between them does not exceed theirs.
 class ClockMap {
  public:
-  /// REQUIRES: `after` was measured no sooner than `before`. The same twice: one that does not
-  /// change.
+  /// REQUIRES: `after` was not measured before `before`. Pass the same value twice for a constant
+  /// offset.
   ClockMap(const ClockOffset& before, const ClockOffset& after) : before_(before), after_(after) {}
 
-  /// Nanoseconds since 1970 by the coordinator's clock.
+  /// Returns the coordinator's time in nanoseconds since 1970.
   [[nodiscard]] std::int64_t there(TimePoint here) const;
   [[nodiscard]] std::chrono::nanoseconds error() const;
 

@@ -1,5 +1,4 @@
-// Records what a worker does, and when, for the few steps of which somebody wants a trace
-// (docs/trace.md).
+// Records what a worker does, and when, during the few steps of a requested trace (docs/trace.md).
 #pragma once
 
 #include <atomic>
@@ -14,12 +13,12 @@
 
 namespace pfc {
 
-/// What a row of a trace shows, and so what TraceSpan::number counts there.
+/// Content of a row of a trace, and meaning of TraceSpan::number in it.
 enum class TraceRow {
-  kPhases,       ///< of the training thread; number: the step
-  kCollectives,  ///< of one communicator; number: as CommCounters::calls has it
-  kThread,       ///< of another thread; number: the batch or the step that it works for
-  kLoader        ///< of a thread that reads images; number: the batch
+  kPhases,       ///< training thread; number: step
+  kCollectives,  ///< one communicator; number: as in CommCounters::calls
+  kThread,       ///< another thread; number: batch or step that it works on
+  kLoader        ///< thread that reads images; number: batch
 };
 
 struct TraceTrackInfo {
@@ -27,34 +26,34 @@ struct TraceTrackInfo {
   std::string name;  ///< "training", "step", "loader 0"
 };
 
-/// Something that has begun and ended on one row.
+/// A time interval on one row.
 struct TraceSpan {
   const char* name = "";    ///< a literal, or text that outlives the span: "forward", "decode"
   std::uint32_t track = 0;  ///< index into TraceRecording::tracks
   TimePoint begin;
   TimePoint end;
   std::int64_t number = 0;
-  std::uint64_t bytes = 0;  ///< of a collective: this worker's input
+  std::uint64_t bytes = 0;  ///< collectives only: size of this worker's input
 };
 
-/// What was recorded.
+/// Result of a recording.
 struct TraceRecording {
-  std::int64_t first_step = 0;  ///< the first that was recorded from its begin on; 0: none was
-  std::int64_t last_step = 0;   ///< the last that was recorded to its end; 0: none was
+  std::int64_t first_step = 0;  ///< first step recorded from its start; 0 if none
+  std::int64_t last_step = 0;   ///< last step recorded to its end; 0 if none
   std::vector<TraceTrackInfo> tracks;
-  std::vector<TraceSpan> spans;         ///< in the order of their ends
-  std::vector<TraceSpan> loader_spans;  ///< likewise, of the rows that are TraceRow::kLoader
-  std::uint64_t dropped = 0;            ///< spans for which there was no room
+  std::vector<TraceSpan> spans;         ///< sorted by end
+  std::vector<TraceSpan> loader_spans;  ///< of the rows that are TraceRow::kLoader; sorted by end
+  std::uint64_t dropped = 0;            ///< number of spans dropped for lack of room
 };
 
 class TraceTrack;
 
-/// Thread-safe, but for begin_step(), which belongs to the training thread. Where nothing is
-/// recorded an event costs one relaxed load. Outlives all its tracks.
+/// Thread-safe, except begin_step(), which only the training thread calls. While not recording, an
+/// event costs one relaxed load. Must outlive all its tracks.
 class TraceRecorder {
  public:
-  /// At most so many spans of loaders and of everything else are recorded at once; later ones are
-  /// counted and dropped. A span takes 48 bytes of host memory, from arm() to take().
+  /// Maximum number of spans in a recording, for loaders and for all other rows. Later spans are
+  /// dropped and counted. A span uses 48 bytes of host memory from arm() to take().
   struct Limits {
     std::size_t spans = std::size_t{1} << 15;
     std::size_t loader_spans = std::size_t{1} << 16;
@@ -64,30 +63,30 @@ class TraceRecorder {
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  /// A new row, which every later trace has.
+  /// Adds a row, which appears in every later trace.
   TraceTrack track(TraceRow row, std::string name);
 
-  /// Records from the begin of step `first` to the begin of the step after `last`: so with what is
-  /// done between two steps. From the next step on where `first` has begun already. What an earlier
-  /// arm() has recorded and nobody has taken is dropped. Throws std::bad_alloc.
+  /// Records from the start of step `first` to the start of the step after `last`, including work
+  /// between steps. If `first` has already begun, recording starts with the next step. Drops an
+  /// earlier recording that was not taken. Throws std::bad_alloc.
   void arm(std::int64_t first, std::int64_t last, const Limits& limits);
   void arm(std::int64_t first, std::int64_t last) { arm(first, last, Limits()); }
-  /// Blocks until what arm() has asked for is recorded, or stop() was called. REQUIRES: arm().
+  /// Blocks until the recording is complete or stop() is called. REQUIRES: arm().
   void wait();
-  /// Ends the recording, if there is one: no step follows, or nobody wants it any more.
+  /// Ends the recording, if there is one: no step follows, or the recording is not needed.
   void stop();
-  /// What was recorded, and gives back its memory. REQUIRES: wait() has returned.
+  /// Returns the recording and frees its memory. REQUIRES: wait() has returned.
   TraceRecording take();
 
-  /// A step begins. From its begin on the spans belong to it.
+  /// Starts a step. Later spans belong to it.
   void begin_step(std::int64_t step) {
     if (armed_.load(std::memory_order_relaxed)) change_step(step);
   }
-  /// The one that runs now, while something is recorded.
+  /// Returns the current step while recording.
   [[nodiscard]] std::int64_t step() const { return step_.load(std::memory_order_relaxed); }
 
   [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
-  /// Drops the span where nothing is recorded any more.
+  /// Drops the span if the recording has ended.
   void add(TraceRow row, const TraceSpan& span);
 
  private:
@@ -101,28 +100,28 @@ class TraceRecorder {
   std::condition_variable ended_changed_;
   // Guarded by mutex_:
   std::vector<TraceTrackInfo> tracks_;
-  TraceRecording recording_;  ///< without its tracks
+  TraceRecording recording_;  ///< without tracks
   Limits limits_;
   std::int64_t first_ = 0;
   std::int64_t last_ = 0;
   bool ended_ = false;
 };
 
-/// A row of a recorder, or, made without one, a row that records nothing. A copy is the same row.
+/// A row of a recorder. A default-constructed track records nothing. Copies refer to the same row.
 class TraceTrack {
  public:
   TraceTrack() = default;
 
   [[nodiscard]] bool on() const { return recorder_ != nullptr && recorder_->on(); }
-  /// For who measures the time anyway. Does nothing where nothing is recorded.
+  /// For callers that measure the time anyway. Does nothing while not recording.
   void add(const char* name, TimePoint begin, TimePoint end, std::int64_t number,
            std::uint64_t bytes = 0) const {
     if (on()) recorder_->add(row_, {name, id_, begin, end, number, bytes});
   }
-  /// The step that runs now, while something is recorded.
+  /// Returns the current step while recording.
   [[nodiscard]] std::int64_t step() const { return recorder_ == nullptr ? 0 : recorder_->step(); }
 
-  /// A span that lasts as long as this object. What had begun before the recording is left out.
+  /// Records the lifetime of this object as a span, unless it began before the recording.
   /// REQUIRES: name is a string literal.
   class Scope {
    public:
@@ -153,7 +152,7 @@ class TraceTrack {
   std::uint32_t id_ = 0;
 };
 
-/// A row of the recorder, which may be null: then one that records nothing.
+/// Adds a row to the recorder; if that is nullptr, returns a track that records nothing.
 inline TraceTrack track_of(TraceRecorder* recorder, TraceRow row, const std::string& name) {
   return recorder == nullptr ? TraceTrack() : recorder->track(row, name);
 }

@@ -1,4 +1,4 @@
-// Assigns the worker that keeps a copy of each worker's rows.
+// Chooses which worker keeps a copy of each worker's rows.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace pfc {
 /// other hosts. A single worker is its own keeper. `hosts`: by rank.
 inline std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
   const std::size_t workers = hosts.size();
-  // Workers of a host stand together in this order, so one shift leads out of every host that has
-  // no more workers than the shift and than what is left of the others.
+  // Sorts the workers by host. Then one shift sends every copy to another host, if no host has
+  // more workers than the shift or than the other hosts together.
   std::vector<std::size_t> order(workers);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t rank) { return hosts[rank]; });

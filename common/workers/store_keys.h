@@ -7,10 +7,10 @@
 
 namespace pfc {
 
-/// Begins the keys whose values are what the coordinator knows of a worker. Nobody sets them.
+/// Prefix of the keys whose values the coordinator computes. They are never set.
 inline constexpr const char* kDoingPrefix = "coordinator/doing/";
 
-/// Its value says what the worker of this rank does: "at step 120 in forward for 31 s".
+/// Returns the key of what the worker of this rank is doing: "at step 120 in forward for 31 s".
 inline std::string doing_key(Rank rank) { return kDoingPrefix + std::to_string(rank); }
 
 }  // namespace pfc

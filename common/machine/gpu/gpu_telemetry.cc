@@ -17,7 +17,7 @@ class GpuTelemetry::Library {
  public:
   explicit Library(const std::string& name) : nvml_(name) {}
 
-  /// Why the GPU cannot be asked; empty: it can.
+  /// Returns why the GPU cannot be queried; empty on success.
   std::string open(const std::string& pci_bus_id) {
     if (!nvml_.problem().empty()) return nvml_.problem();
     const Nvml::Result found = nvml_.find(pci_bus_id, device_);
@@ -25,7 +25,7 @@ class GpuTelemetry::Library {
     return "NVML does not know the GPU " + pci_bus_id + " (error " + std::to_string(found) + ")";
   }
 
-  /// The value that the function has written; empty where it has not.
+  /// Calls the function and returns the value that it wrote; nullopt on failure.
   template <typename Value, typename... Arguments>
   std::optional<Value> ask(const char* name, Arguments... arguments) const {
     Value value{};
@@ -60,7 +60,7 @@ GpuReading GpuTelemetry::read() const {
   if (const auto milliwatts = library_->ask<unsigned>("nvmlDeviceGetPowerUsage")) {
     reading.power_watts = *milliwatts / 1000.0;
   }
-  // The name of older drivers, which newer ones have kept.
+  // The name used by older drivers; newer drivers still accept it.
   if (const auto reasons =
           library_->ask<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons")) {
     reading.throttled = (*reasons & kThrottled) != 0;

@@ -12,8 +12,8 @@
 namespace pfc {
 namespace {
 
-// From cuda.h, which is not on every machine that builds pfc. These never change: the driver's
-// interface is binary compatible with programs of all older releases.
+// Copied from cuda.h, which is not on every machine that builds pfc. These never change: the
+// driver is binary compatible with programs of all older releases.
 using Result = int;  // CUresult
 using Device = int;  // CUdevice
 constexpr Result kSuccess = 0;
@@ -25,7 +25,7 @@ constexpr int kCapabilityMinor = 76;
 
 constexpr int kNeededVersion = 13'000;  // 1000 major + 10 minor
 constexpr const char* kInstall = "install NVIDIA's driver R580 or newer";
-constexpr int kMostGpus = 1'024;  // a driver that says more has not written a count
+constexpr int kMostGpus = 1'024;  // a larger value is not a valid count
 
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -37,7 +37,7 @@ std::string printable(std::string text) {
   return text;
 }
 
-/// The driver's entry points. Every failure is a DeviceError with the sentence for people.
+/// The driver's entry points. Every failure throws DeviceError with a message for users.
 class Driver {
  public:
   explicit Driver(const std::string& name) : library_(name) {
@@ -52,7 +52,7 @@ class Driver {
     return version;
   }
 
-  /// 0 where there is none, or none is visible.
+  /// Returns 0 if there is no GPU, or none is visible.
   [[nodiscard]] int count() const {
     const Result started = call("cuInit", 0U);
     if (started == kNoDevice) return 0;

@@ -1,12 +1,12 @@
-// The GPUs that a worker on this machine would see, asked of the driver at run time: no program but
-// pfc-worker links CUDA.
+// Lists the GPUs that a worker on this machine would see. Queries the driver at run time, because
+// no program but pfc-worker links CUDA.
 //
-// The driver (libcuda.so.1) is asked and not NVML, because the answer decides how many workers
-// start: the driver obeys CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, counts MIG slices as CUDA
-// does, and numbers GPUs as the worker's local rank will; NVML lists what is plugged in, in another
-// order. Only the driver's own initialisation finds what would stop a worker, too (a version that
-// does not match the kernel's module, a fabric manager that does not run). It makes no context, so
-// it takes no memory of a GPU.
+// Uses the driver (libcuda.so.1), not NVML, because the answer decides how many workers start. The
+// driver obeys CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, counts MIG slices as CUDA does, and
+// numbers GPUs like the worker's local rank. NVML lists all installed GPUs in another order. Only
+// initialising the driver finds problems that would stop a worker (a version that does not match
+// the kernel module, a fabric manager that is not running). This creates no context, so it uses no
+// GPU memory.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,36 @@
 namespace pfc {
 
 struct Gpu {
-  int index = 0;                   ///< CUDA's: the local rank of the worker that gets it
+  int index = 0;                   ///< CUDA's index: the local rank of the worker that uses it
   std::string name;                ///< "NVIDIA H100 80GB HBM3"
-  std::uint64_t memory_bytes = 0;  ///< all of it, used or not
-  int capability_major = 0;        ///< compute capability 9.0
+  std::uint64_t memory_bytes = 0;  ///< total, used or not
+  int capability_major = 0;        ///< 9 for compute capability 9.0
   int capability_minor = 0;
   int l2_bytes = 0;  ///< size of the L2 cache
   int multiprocessors = 0;
-  std::string pci_bus_id;  ///< "0000:1B:00.0", as nvidia-smi and the kernel log have it
+  std::string pci_bus_id;  ///< "0000:1B:00.0", as in nvidia-smi and the kernel log
 };
 
-/// "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)"
+/// Returns text such as "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)".
 std::string describe(const Gpu& gpu);
 
-/// All text is printable ASCII, whatever a driver or the environment holds.
+/// Result of a search. All text is printable ASCII, whatever the driver or the environment
+/// contains.
 struct GpuSearch {
   std::vector<Gpu> gpus;
-  /// Why there is none, in one sentence that says what to do; empty exactly where there are some.
-  /// It tells apart: no driver; a driver older than CUDA 13; a driver that sees no GPU (and the
-  /// CUDA_VISIBLE_DEVICES that may hide them); a driver that fails (the call and its error).
+  /// Why there is no GPU and what to do, in one sentence; empty if and only if there are GPUs.
+  /// Distinguishes: no driver; a driver older than CUDA 13; a driver that sees no GPU (and the
+  /// CUDA_VISIBLE_DEVICES that may hide them); a failing driver (the call and its error).
   std::string problem;
 };
 
-/// Loads the driver and asks it; takes up to seconds where it has to wake the GPUs. Never throws
-/// for what is absent or fails. The driver reads the environment once in a process: ask again in a
-/// new one. `driver` is for tests: another library with the driver's entry points.
+/// Loads and queries the driver; may take seconds if the GPUs are asleep. Never throws if
+/// something is absent or fails. The driver reads the environment once per process: use a new
+/// process to query again. Tests pass another library with the driver's entry points as `driver`.
 GpuSearch find_gpus(const std::string& driver = "libcuda.so.1");
 
-/// The GPUs that the workers of this build can compute on: find_gpus(), and none where pfc-worker
-/// was built without CUDA.
+/// Returns the GPUs that the workers of this build can use: find_gpus(), or none if pfc-worker was
+/// built without CUDA.
 GpuSearch usable_gpus();
 
 }  // namespace pfc

@@ -19,7 +19,7 @@ Nvml::~Nvml() {
 }
 
 std::string Nvml::driver_version() const {
-  std::array<char, 96> text{};  // NVML's longest has 80
+  std::array<char, 96> text{};  // the longest text of NVML is 80 characters
   const Result result =
       call("nvmlSystemGetDriverVersion", text.data(), static_cast<unsigned>(text.size() - 1));
   return result == kSuccess ? text.data() : "";

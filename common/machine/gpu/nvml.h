@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// Declarations of nvml.h, which is not on every machine that builds pfc. NVML's interface stays
-/// compatible with programs of older releases: what changes gets another name ("_v2").
+/// Declarations copied from nvml.h, which is not on every machine that builds pfc. NVML stays
+/// compatible with programs of older releases: a changed function gets a new name ("_v2").
 class Nvml {
  public:
   using Result = int;  ///< nvmlReturn_t
@@ -19,8 +19,8 @@ class Nvml {
   static constexpr Result kSuccess = 0;
   static constexpr unsigned kTemperatureOfGpu = 0;  ///< NVML_TEMPERATURE_GPU
 
-  /// nvmlClocksEventReasons, those that mean a fault or a limit: not that it is idle, or that
-  /// somebody has set its clocks.
+  /// The flags of nvmlClocksEventReasons that mean a fault or a limit. Does not include idle, or
+  /// clocks that a user has set.
   enum Reason : unsigned long long {
     kPowerLimit = 0x04,
     kHardware = 0x08,
@@ -29,15 +29,15 @@ class Nvml {
     kPowerBrake = 0x80
   };
 
-  /// Never throws for what is absent or fails: problem() says why nothing can be asked.
+  /// Never throws if something is absent or fails; problem() then returns the reason.
   explicit Nvml(const std::string& library = "libnvidia-ml.so.1");
   ~Nvml();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
 
-  [[nodiscard]] const std::string& problem() const { return problem_; }  ///< empty: none
+  [[nodiscard]] const std::string& problem() const { return problem_; }  ///< empty on success
 
-  /// An error for a function that this library does not have.
+  /// Calls a function. Returns an error if this library does not have it.
   template <typename... Arguments>
   Result call(const char* name, Arguments... arguments) const {
     constexpr Result kNoFunction = 13;  // NVML_ERROR_FUNCTION_NOT_FOUND
@@ -46,8 +46,8 @@ class Nvml {
   }
   /// Returns the driver's version, such as "580.65.06"; empty if unknown.
   [[nodiscard]] std::string driver_version() const;
-  /// The GPU with this PCI address ("0000:1B:00.0"). REQUIRES: `device` stays null where the result
-  /// is an error.
+  /// Finds the GPU with this PCI address ("0000:1B:00.0"). REQUIRES: `device` is nullptr before;
+  /// it stays so on an error.
   Result find(const std::string& pci_bus_id, Device*& device) const;
 
  private:

@@ -20,7 +20,7 @@ static_assert(Cupti::kInsufficientPrivileges == CUPTI_ERROR_INSUFFICIENT_PRIVILE
 static_assert(Cupti::kMultipleSubscribers == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
 #endif
 
-/// The last one, where none can be loaded.
+/// Returns the first library that loads; if none does, the last one tried.
 DynamicLibrary first_of(const std::vector<std::string>& libraries) {
   DynamicLibrary library(libraries.empty() ? "libcupti.so.13" : libraries.front());
   for (std::size_t i = 1; i < libraries.size() && !library.loaded(); ++i) {

@@ -10,9 +10,9 @@
 
 namespace pfc {
 
-/// Declarations of cupti_activity.h, which is not on every machine that builds pfc. CUPTI's records
-/// grow at their ends from release to release: what is declared here has kept its place since
-/// CUDA 9, and is checked against the header where a build has it.
+/// Declarations copied from cupti_activity.h, which is not on every machine that builds pfc. New
+/// releases of CUPTI only append fields to records. The fields declared here have kept their
+/// offsets since CUDA 9, and are checked against the header if the build has it.
 class Cupti {
  public:
   using Result = int;  ///< CUptiResult
@@ -34,11 +34,11 @@ class Cupti {
   struct Kernel {
     std::uint32_t kind;
     std::uint32_t unused[3];
-    std::uint64_t start, end;  ///< ns by CUPTI's clock; 0: not known
+    std::uint64_t start, end;  ///< ns on CUPTI's clock; 0 if unknown
     std::uint64_t completed;
     std::uint32_t device, context, stream;
     std::uint32_t more_unused[13];
-    const char* name;  ///< mangled; CUPTI's
+    const char* name;  ///< mangled; owned by CUPTI
   };
   struct Memcpy {
     std::uint32_t kind;
@@ -56,20 +56,20 @@ class Cupti {
   using Complete = void(void* context, std::uint32_t stream, std::uint8_t* buffer,
                         std::size_t bytes, std::size_t valid_bytes);
 
-  /// The first of these libraries that can be loaded. Never throws for what is absent.
+  /// Loads the first of these libraries that is present. Does not throw if all are absent.
   explicit Cupti(const std::vector<std::string>& libraries = usual_libraries());
-  /// Names for the dynamic linker, then paths in the usual folders of the CUDA toolkit.
+  /// Returns names for the dynamic linker, then paths in the usual folders of the CUDA toolkit.
   static std::vector<std::string> usual_libraries();
 
   [[nodiscard]] bool loaded() const { return library_.loaded(); }
 
-  /// kUnknown for a function that this library does not have, or where none is loaded.
+  /// Calls a function. Returns kUnknown if this library does not have it, or if none is loaded.
   template <typename... Arguments>
   Result call(const char* name, Arguments... arguments) const {
     auto* const function = library_.find<Result(Arguments...)>(name);
     return function == nullptr ? kUnknown : function(arguments...);
   }
-  /// Why a call has failed, and what to do where that is known.
+  /// Returns why a call failed and, if known, what to do.
   [[nodiscard]] std::string reason(const char* function, Result result) const;
 
  private:

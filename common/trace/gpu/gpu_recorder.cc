@@ -14,10 +14,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// What CUPTI's callbacks fill. They have no argument for an object: so there is one a process.
+/// Destination of CUPTI's callbacks. One per process, because the callbacks have no user argument.
 class Sink {
  public:
-  /// False: it is taken.
+  /// Returns false if it is already in use.
   bool open(const Cupti& cupti) {
     const std::lock_guard lock(mutex_);
     if (cupti_ != nullptr) return false;
@@ -38,7 +38,8 @@ class Sink {
     return newest_ns_;
   }
 
-  /// No buffer where CUPTI has enough: then it counts what it drops.
+  /// Returns nullptr if CUPTI already has enough buffers. CUPTI then drops records and counts
+  /// them.
   std::uint8_t* buffer() {
     const std::lock_guard lock(mutex_);
     if (cupti_ == nullptr || buffers_ >= GpuRecorder::kMostBuffers) return nullptr;
@@ -52,7 +53,7 @@ class Sink {
     if (cupti_ != nullptr) {
       try {
         read(buffer, bytes);
-      } catch (const std::exception&) {  // no memory; CUPTI's thread knows no exceptions
+      } catch (const std::exception&) {  // out of memory; CUPTI's thread cannot handle exceptions
         ++activity_.dropped;
       }
       std::size_t dropped = 0;
@@ -83,7 +84,7 @@ class Sink {
   }
 
   void add(const GpuRecord& record) {
-    if (record.begin_ns == 0 || record.end_ns < record.begin_ns) return;  // it still ran
+    if (record.begin_ns == 0 || record.end_ns < record.begin_ns) return;  // was still running
     newest_ns_ = std::max(newest_ns_, record.begin_ns);
     if (activity_.records.size() < GpuRecorder::kMostRecords) {
       activity_.records.push_back(record);
@@ -122,14 +123,14 @@ class Sink {
 
   std::mutex mutex_;
   // Guarded by mutex_:
-  const Cupti* cupti_ = nullptr;  // null: nobody records
+  const Cupti* cupti_ = nullptr;  // nullptr while not recording
   GpuActivity activity_;
-  std::map<std::string, const char*> names_;  // by the mangled name
+  std::map<std::string, const char*> names_;  // key: mangled name
   std::uint64_t newest_ns_ = 0;
-  int buffers_ = 0;  // that CUPTI has
+  int buffers_ = 0;  // held by CUPTI
 };
 
-/// Never destroyed: CUPTI calls back as long as the process runs.
+/// Never destroyed, because CUPTI's callbacks run until the process ends.
 Sink& sink() {
   static Sink* const only = new Sink;
   return *only;
@@ -138,7 +139,7 @@ Sink& sink() {
 void on_request(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {
   *buffer = sink().buffer();
   *bytes = *buffer == nullptr ? 0 : GpuRecorder::kBufferBytes;
-  *most_records = 0;  // as many as fit
+  *most_records = 0;  // 0: as many as fit
 }
 
 void on_complete(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
@@ -197,8 +198,8 @@ GpuActivity GpuRecorder::end(milliseconds patience) {
   const auto after = clock();
   const auto now_there =
       after ? (after->at.time_since_epoch() + after->offset) / std::chrono::nanoseconds(1) : 0;
-  // A kernel that begins after this moment has come: so have those before it, but for other
-  // streams.
+  // Once a kernel that began after this moment is reported, those before it have been reported
+  // too, except on other streams.
   for (const TimePoint until = Clock::now() + patience; Clock::now() < until;) {
     cupti_->call("cuptiActivityFlushAll", std::uint32_t{Cupti::kComplete});
     if (std::cmp_greater_equal(sink().newest_ns(), now_there)) break;

@@ -1,4 +1,4 @@
-// Records what a GPU does while a trace is taken.
+// Records GPU activity while a trace is taken.
 #pragma once
 
 #include <chrono>
@@ -14,10 +14,10 @@
 
 namespace pfc {
 
-/// CUPTI's activity records of this process. Loads CUPTI with the first begin(), enables nothing
-/// between end() and begin(). Belongs to one thread. CUPTI serves a process once: of two that
-/// record at a time the second one says so. Keeps at most kMostRecords, and half as many names; and
-/// at most kMostBuffers of kBufferBytes are CUPTI's.
+/// Collects CUPTI's activity records of this process. Loads CUPTI on the first begin(); nothing is
+/// enabled between end() and begin(). Used by one thread. CUPTI serves one user per process: a
+/// second concurrent recorder reports an error. Keeps at most kMostRecords records and half as
+/// many names. CUPTI holds at most kMostBuffers buffers of kBufferBytes.
 class GpuRecorder {
  public:
   static constexpr std::size_t kMostRecords = std::size_t{1} << 16;
@@ -29,22 +29,23 @@ class GpuRecorder {
   GpuRecorder(const GpuRecorder&) = delete;
   GpuRecorder& operator=(const GpuRecorder&) = delete;
 
-  /// Never throws for a CUPTI that is absent or refuses: GpuActivity::problem says why.
+  /// Starts recording. Never throws if CUPTI is absent or fails; GpuActivity::problem then holds
+  /// the reason.
   void begin();
-  /// What was recorded since begin(). Waits up to `patience` for kernels that were enqueued before.
-  /// Without begin() there are none.
+  /// Returns the records since begin(). Waits up to `patience` for kernels that were already
+  /// enqueued. Without begin() the result is empty.
   GpuActivity end(std::chrono::milliseconds patience);
-  void cancel();  ///< nobody wants what is recorded, if anything is
+  void cancel();  ///< discards the recording, if there is one
 
  private:
   [[nodiscard]] Cupti::Result enable();
   void disable();
-  /// How far CUPTI's clock is ahead of this machine's.
+  /// Returns the offset from this machine's clock to CUPTI's.
   [[nodiscard]] std::optional<ClockOffset> clock() const;
   void refuse(const char* function, Cupti::Result result);
 
   const std::vector<std::string> libraries_;
-  std::unique_ptr<Cupti> cupti_;  // null: not requested yet
+  std::unique_ptr<Cupti> cupti_;  // nullptr before the first begin()
   bool enabled_ = false;
   ClockOffset before_;
   std::string problem_;

@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-/// When the host has begun each recorded step, and at the end when the last one was over.
+/// Returns when the host began each recorded step. The last entry is the end of the last step.
 std::map<TimePoint, std::int64_t> begins_of_steps(const TraceRecording& recording) {
   std::map<std::int64_t, TimePoint> begins;
   TimePoint end{};
@@ -32,7 +32,7 @@ std::map<TimePoint, std::int64_t> begins_of_steps(const TraceRecording& recordin
   return steps;
 }
 
-/// 0 before the first and after the last.
+/// Returns 0 before the first step and after the last.
 std::int64_t step_at(const std::map<TimePoint, std::int64_t>& begins, TimePoint time) {
   const auto next = begins.upper_bound(time);
   return next == begins.begin() ? 0 : std::prev(next)->second;
@@ -46,7 +46,7 @@ std::string without_anonymous(std::string name) {
   return name;
 }
 
-/// Without what stands in <> and {}, up to the parameters.
+/// Returns the name up to its parameters, without text in <> and {}.
 std::string without_arguments(std::string_view name) {
   std::string kept;
   int depth = 0;
@@ -58,7 +58,8 @@ std::string without_arguments(std::string_view name) {
     if (depth == 0) kept += letter;
     if (closes && depth > 0) --depth;
   }
-  const auto type = kept.find_last_of(' ');  // what a template's instance returns
+  const auto type = kept.find_last_of(' ');  // an instance of a template starts with its return
+                                             // type
   return type == std::string::npos ? kept : kept.substr(type + 1);
 }
 
@@ -70,12 +71,12 @@ std::uint32_t track_of_stream(TraceRecording& recording, std::uint32_t stream) {
   return place;
 }
 
-/// REQUIRES: the spans are sorted, and more than `most`.
+/// Truncates to whole steps. REQUIRES: the spans are sorted, and there are more than `most`.
 void keep_whole_steps(GpuSpans& all, std::size_t most) {
   const std::int64_t cut = all.spans[most].number;
   std::size_t kept = most;
   while (kept > 0 && all.spans[kept - 1].number == cut) --kept;
-  if (kept == 0) {  // not even one: they show something, but nothing is to be counted of them
+  if (kept == 0) {  // not one step fits: keep spans for display; step 0 excludes them from sums
     kept = most;
     for (TraceSpan& span : all.spans) span.number = 0;
   }
@@ -121,7 +122,7 @@ GpuSpans spans_of_gpu(const GpuActivity& activity, TraceRecording& recording, st
   for (const GpuRecord& record : activity.records) {
     const TimePoint begin = time_of_gpu(activity, record.begin_ns);
     std::int64_t step = step_at(begins, begin);
-    if (step == 0) continue;  // of a step that is not recorded
+    if (step == 0) continue;  // its step is not recorded
     const auto next = begins.upper_bound(begin);
     const bool late = complete_until && next->first > *complete_until;
     if (late || std::prev(next)->first < activity.before.at) step = 0;
