@@ -1,5 +1,4 @@
-// Copies the images, or embeddings, of the next batches to a GPU while the training step before
-// them runs.
+// Copies the images, or embeddings, of the next batches to a GPU during the current training step.
 #pragma once
 
 #include <array>
@@ -13,42 +12,41 @@
 
 namespace pfc {
 
-/// A queue of two slots of device memory, each with a pinned host buffer behind it. The copies run
-/// on a stream beside the compute stream, and events alone order the two. One slot is filled while
-/// the training step uses the other.
+/// A queue of two slots of device memory, each with a pinned host buffer. Copies run on a separate
+/// stream, ordered with the compute stream only by events. One slot is filled while the training
+/// step uses the other.
 ///
-/// put() belongs to the thread that makes the inputs, take() and release() to the training thread.
-/// close() may be called from any thread.
+/// put() is called by the thread that makes the inputs, take() and release() by the training
+/// thread, close() by any thread.
 class ImageUpload {
  public:
   static constexpr std::size_t kSlots = 2;
-  /// shape: [B, H, W, 3], or of embeddings [B, D]. ops is borrowed. REQUIRES: ops computes on a
-  /// GPU.
+  /// shape: [B, H, W, 3], or [B, D] for embeddings. ops is borrowed. REQUIRES: ops is for a GPU.
   ImageUpload(Ops& ops, const Shape& shape, DType type = DType::kUInt8);
-  /// Bytes of GPU memory; the slots take as much pinned host memory.
+  /// Returns the bytes of GPU memory; the slots use the same amount of pinned host memory.
   [[nodiscard]] static std::size_t bytes(const Shape& shape, DType type = DType::kUInt8) {
     return kSlots * static_cast<std::size_t>(shape.elements()) * size_of(type);
   }
 
-  /// Starts the copy of a batch's images, which may change as soon as put() has returned. Blocks
+  /// Starts copying a batch. The caller may change `images` as soon as put() has returned. Blocks
   /// while both slots are in use. After close() it returns without copying.
   void put(std::span<const std::uint8_t> images);
 
-  /// The oldest batch that was put and not taken, of `shape`, on the device. The compute
-  /// stream waits for the copy; the host does not. Valid until release().
-  /// REQUIRES: put() has returned for this batch, and the batch before it was released.
+  /// Returns the oldest batch that was put and not yet taken, of `shape`, on the device. The
+  /// compute stream waits for the copy; the host does not. Valid until release(). REQUIRES: put()
+  /// has returned for this batch, and the previous batch was released.
   [[nodiscard]] Tensor take();
-  /// Gives the slot of the last take() back. What uses it is enqueued by now.
+  /// Releases the slot of the last take(). REQUIRES: all work that reads it is enqueued.
   void release();
 
-  /// From now on put() returns at once, without copying.
+  /// Makes put() return immediately, without copying.
   void close();
 
  private:
   struct Slot {
     std::unique_ptr<Buffer> pinned, device;
-    std::unique_ptr<Event> copied;  // when the copy is done
-    std::unique_ptr<Event> read;    // when the compute stream no longer uses it; null: never used
+    std::unique_ptr<Event> copied;  // signalled when the copy is done
+    std::unique_ptr<Event> read;    // when the compute stream has used it; nullptr: never used
     bool free = true;               // guarded by mutex_
   };
 
@@ -57,8 +55,8 @@ class ImageUpload {
   const DType type_;
   std::unique_ptr<CopyQueue> copies_;
   std::array<Slot, kSlots> slots_;
-  std::size_t next_put_ = 0;   // belongs to the thread that puts
-  std::size_t next_take_ = 0;  // belongs to the thread that takes
+  std::size_t next_put_ = 0;   // used only by the thread that calls put()
+  std::size_t next_take_ = 0;  // used only by the training thread
   std::mutex mutex_;
   std::condition_variable freed_;
   bool closed_ = false;  // guarded by mutex_

@@ -1,4 +1,4 @@
-// Says when the input holds training back.
+// Warns when loading the images slows down training.
 #pragma once
 
 #include <optional>
@@ -8,24 +8,24 @@
 
 namespace pfc {
 
-/// What this worker's input has, for the advice.
+/// Resources for this worker's input, for the advice.
 struct InputMeans {
   int loader_threads = 0;  ///< num_workers
-  int cores = 0;           ///< for each worker of this host
+  int cores = 0;           ///< cores per worker of this host
 };
 
-/// Looks at the last minute, and speaks at most every ten. Belongs to one thread.
+/// Evaluates one-minute windows and warns at most every ten minutes. Used by one thread.
 class InputWatch {
  public:
-  static constexpr double kWindow = 60;    ///< seconds of training that are looked at
+  static constexpr double kWindow = 60;    ///< length of a window in seconds
   static constexpr double kPause = 600;    ///< seconds between two warnings
-  static constexpr double kAllowed = 0.1;  ///< part of the time that may be waited
+  static constexpr double kAllowed = 0.1;  ///< largest acceptable fraction of time spent waiting
 
   explicit InputWatch(const InputMeans& means) : means_(means) {}
 
-  /// After a step of `seconds`, of which `waited` for this worker's own images; its loader has
-  /// worked `loader_seconds` on `images`, in all threads together. Returns a line for the log where
-  /// the input holds training back: how much, why, and what to do.
+  /// Adds a step of `seconds`, of which `waited` were spent waiting for this worker's own images.
+  /// Its loader spent `loader_seconds` on `images`, summed over all threads. If the input slows
+  /// down training, returns a warning for the log: how much, why, and what to do.
   std::optional<std::string> step(double seconds, double waited, double loader_seconds,
                                   double images, TimePoint now = Clock::now());
 

@@ -60,7 +60,7 @@ class ThreadedStepInputs final : public StepInputs {
     changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
     if (!ready_.has_value()) std::rethrow_exception(error_);
     StepInput input = std::move(*ready_);
-    // The end stays ready, so that asking again gives it again.
+    // The end stays ready, so that later calls return it again.
     if (input.batch != nullptr) {
       ready_.reset();
     } else {
@@ -80,7 +80,7 @@ class ThreadedStepInputs final : public StepInputs {
   }
 
  private:
-  // On a CPU the images are used where the prefetcher has put them.
+  // On a CPU the images are used in place, in the prefetcher's batch.
   Tensor images_of(Batch& batch) {
     if (upload_) return upload_->take();
     const Tensor images(batch.images.data(), options_.type, options_.images);
@@ -122,7 +122,7 @@ class ThreadedStepInputs final : public StepInputs {
     return input;
   }
 
-  // A worker whose data have failed takes part as well, so that the others get to know it.
+  // A worker whose data have failed participates too, to inform the others.
   void exchange(StepInput& input, bool data_failed) {
     WorkerSignals mine = options_.signals();
     mine.data_failed = data_failed;
@@ -148,17 +148,18 @@ class ThreadedStepInputs final : public StepInputs {
     }
     input.signals = combine(signals);
     if (input.signals.data_failed) return;
-    // All workers obey a stop at this micro-batch. One that went on to gather the next labels would
-    // wait for the others.
+    // All workers stop at this micro-batch. A worker that continued would wait forever in the next
+    // gathering of labels.
     stopped_ = input.signals.stop;
     const Batch& batch = *input.batch;
-    // The step is the key of the sampling: all its micro-batches have the same negatives.
+    // The step is the key of the sampling, so all its micro-batches use the same negatives.
     input.step = batch.index / options_.gradient_acc + 1;
     const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
     input.active = head_.sample(input.all_labels, input.step);
   }
 
-  // Waits until the training thread has taken the input before. Returns whether to make another.
+  // Blocks until the training thread has taken the previous input. Returns whether to make
+  // another.
   bool hand_over(StepInput input) {
     const bool last = input.batch == nullptr;
     std::unique_lock lock(mutex_);
@@ -174,9 +175,9 @@ class ThreadedStepInputs final : public StepInputs {
   Comm& comm_;
   const Head& head_;
   const StepInputsOptions options_;
-  std::optional<ImageUpload> upload_;  // none on a CPU
+  std::optional<ImageUpload> upload_;  // empty on a CPU
 
-  // These belong to the thread:
+  // Used only by thread_:
   std::vector<std::int64_t> message_;
   std::vector<std::int64_t> gathered_;
   bool stopped_ = false;
