@@ -11,9 +11,8 @@
 namespace pfc {
 namespace {
 
-/// How many whole micro-batches so many epochs have. An epoch's number is the double nearest to a
-/// decimal, so the product may fall short of a whole number by its two roundings: 0.29 * 100 is
-/// below 29.
+/// Returns how many whole micro-batches `epochs` epochs have. Allows for two rounding errors,
+/// because an epoch number such as 0.29 is stored as the nearest double: 0.29 * 100 is below 29.
 std::int64_t whole_micro_batches(std::int64_t per_epoch, double epochs) {
   const double product = static_cast<double>(per_epoch) * epochs;
   constexpr double kTwoRoundings = std::numeric_limits<double>::epsilon();
@@ -84,8 +83,8 @@ StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images,
   }
   StepBatch& planned = plan.start.planned;
   if (planned == StepBatch{}) planned = plan.batch;
-  // Sequential order consists of whole micro-batches. With another batch it is another order anyway
-  // (resume.h), so that the place is rounded down to the start of one.
+  // Sequential order consists of whole micro-batches. A change of the batch changes the order
+  // anyway (resume.h), so round the position down to the start of one.
   if (job.read == ReadKind::kSequential) {
     plan.start.next.position -= plan.start.next.position % micro_batch;
   }

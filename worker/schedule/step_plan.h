@@ -11,7 +11,7 @@
 
 namespace pfc {
 
-/// What an optimizer step consists of: W workers with batches of B images, gradient_acc times.
+/// Size of an optimizer step: W workers with batches of B images, gradient_acc times.
 struct StepBatch {
   std::int64_t world_size = 0;
   std::int64_t batch_size = 0;
@@ -21,27 +21,27 @@ struct StepBatch {
   friend auto operator<=>(const StepBatch&, const StepBatch&) = default;
 };
 
-/// How far a state has been trained. States of one job are ordered by their images.
+/// Progress of a trained state. States of one job are ordered by their images.
 struct TrainedSoFar {
   std::int64_t images = 0;
-  std::int64_t step = 0;   ///< optimizer steps, whatever their batches
-  DataPlace next = {};     ///< the image that comes next
-  StepBatch planned = {};  ///< of the steps with which training began; all 0 before the first
+  std::int64_t step = 0;   ///< optimizer steps of any size
+  DataPlace next = {};     ///< position of the next image
+  StepBatch planned = {};  ///< size of the steps when training began; all 0 before the first
   friend auto operator<=>(const TrainedSoFar&, const TrainedSoFar&) = default;
 };
 
-/// Step numbers count the optimizer steps since training began. Planned steps have the batch with
-/// which it began; num_epoch, max_steps, warmup_epoch, the learning rate's schedule,
-/// save_every_steps and verbose count these. The two are the same until the batch changes.
+/// Step numbers count the optimizer steps since training began. Planned steps have the original
+/// batch; num_epoch, max_steps, warmup_epoch, the learning rate's schedule, save_every_steps and
+/// verbose count them. Both are equal until the batch changes.
 struct StepPlan {
   StepBatch batch = {};
-  std::int64_t images = 0;  ///< of the data set
-  TrainedSoFar start = {};  ///< from where this plan goes on
-  /// The whole planned steps of num_epoch epochs, at least 1: what the learning rate's schedule
-  /// spans.
+  std::int64_t images = 0;  ///< in the data set
+  TrainedSoFar start = {};  ///< where this plan starts
+  /// Planned steps in num_epoch epochs, rounded down, at least 1: the length of the learning
+  /// rate's schedule.
   std::int64_t total_steps = 0;
-  std::int64_t planned_steps = 0;  ///< where the job ends: total_steps, or max_steps if smaller
-  std::int64_t warmup_steps = 0;   ///< the whole planned steps of warmup_epoch epochs
+  std::int64_t planned_steps = 0;  ///< end of the job: total_steps, or max_steps if smaller
+  std::int64_t warmup_steps = 0;   ///< planned steps in warmup_epoch epochs, rounded down
   /// Number of the last step: the first one that reaches planned_steps.
   std::int64_t last_step = 0;
 
@@ -49,22 +49,23 @@ struct StepPlan {
   [[nodiscard]] std::int64_t micro_batches_per_epoch() const {
     return images / batch.micro_batch();
   }
-  /// Whether steps have another batch than planned.
+  /// Returns whether steps have another batch than planned.
   [[nodiscard]] bool resized() const { return batch != start.planned; }
-  /// The order of this worker's images.
+  /// Returns the order of this worker's images.
   [[nodiscard]] BatchPlan batches(Rank rank) const;
-  /// The state after a step. REQUIRES: step >= start.step.
+  /// Returns the state after a step. REQUIRES: step >= start.step.
   [[nodiscard]] TrainedSoFar after(std::int64_t step) const;
-  /// Full micro-batches of the planned size in one pass over the images; at least 1.
+  /// Returns the number of full micro-batches of the planned size in one pass over the images; at
+  /// least 1.
   [[nodiscard]] std::int64_t planned_micro_batches_per_epoch() const;
   /// Converts images to planned steps; may be fractional after a change of the batch.
   [[nodiscard]] double planned_steps_of(std::int64_t images_trained) const;
-  /// Whether `step` reaches a multiple of `every` planned steps. Never, where `every` is 0.
+  /// Returns whether `step` reaches a multiple of `every` planned steps; false if `every` is 0.
   [[nodiscard]] bool reaches_multiple(std::int64_t step, std::int64_t every) const;
 };
 
-/// A pure function. `start`: what was trained before; the default: nothing. Throws InputError when
-/// there are fewer images than one micro-batch has.
+/// Computes the plan. Pure. `start`: earlier progress; by default none. Throws InputError when
+/// there are fewer images than one micro-batch needs.
 StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images,
                     const TrainedSoFar& start = {});
 
