@@ -35,7 +35,7 @@ proto::CheckComparison proto_comparison(CheckFinding::Comparison comparison) {
 
 proto::CheckFinding to_proto(const CheckFinding& finding) {
   proto::CheckFinding message;
-  message.set_rank(finding.of_host ? -1 : 0);  // the coordinator knows which one this is
+  message.set_rank(finding.of_host ? -1 : 0);  // the coordinator knows the sender's rank
   message.set_what(one_line(finding.what));
   message.set_found(finding.found);
   message.set_expected(finding.expected);

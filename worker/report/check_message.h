@@ -1,4 +1,4 @@
-// A finding of a check, as it is sent to the coordinator.
+// Converts a finding of a check to a message for the coordinator.
 #pragma once
 
 #include "proto/coordinator.pb.h"
@@ -6,7 +6,7 @@
 
 namespace pfc {
 
-/// Without the host, and with rank 0 in place of this worker's: the coordinator knows who tells it.
+/// Leaves out the host, and sets rank 0 for this worker: the coordinator knows the sender.
 proto::CheckFinding to_proto(const CheckFinding& finding);
 
 }  // namespace pfc

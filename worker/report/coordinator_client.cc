@@ -26,12 +26,12 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSetTimeout{30'000};
 constexpr milliseconds kFinishTimeout{10'000};
-// The coordinator itself ends a wait and names who is missing; the deadline here is a little later,
-// for a coordinator that does not answer at all.
+// The coordinator itself ends a wait and names the missing ranks. The client's deadline is a
+// little later, for a coordinator that does not answer at all.
 constexpr milliseconds kAnswerSlack{5'000};
 constexpr milliseconds kRetryPause{100};
 constexpr milliseconds kHeartbeat{1'000};
-// The next attempt comes as soon as the link is back, and anyhow after so long.
+// The next attempt follows as soon as the connection is back, and at the latest after this time.
 constexpr milliseconds kConnectPause{1'000};
 
 proto::Outcome proto_outcome(CoordinatorClient::Outcome outcome) {
@@ -56,7 +56,7 @@ GenerationKind kind_of(proto::CheckPart part) {
   return GenerationKind::kTraining;
 }
 
-/// Throws CommError when the reply does not have `count` values.
+/// Splits the reply into its values. Throws CommError if there are not `count` values.
 std::vector<std::optional<std::vector<char>>> values_of(const proto::GetValuesReply& reply,
                                                         std::size_t count) {
   std::vector<std::optional<std::vector<char>>> values;
@@ -84,7 +84,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         stub_(proto::CoordinatorService::NewStub(channel_)) {}
 
   JoinResult join(milliseconds timeout) override {
-    stream_.reset();  // it belongs to the generation that this worker has left
+    stream_.reset();  // it belongs to the previous generation
     proto::JoinReply reply;
     const Rpc ask = [&](grpc::ClientContext* context, milliseconds left) {
       proto::JoinRequest request;
@@ -100,13 +100,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     generation_ = reply.generation();
     {
       const std::lock_guard lock(mutex_);
-      sent_ = false;  // what an earlier generation has done is not of this one
+      sent_ = false;  // progress of the previous generation does not count
     }
     {
       const std::lock_guard lock(listener_mutex_);
       superseded_ = false;
     }
-    stop_requested_ = false;  // the workers of the last one may have stopped to go on with others
+    stop_requested_ = false;  // set in the last generation if its members had to change
     attach(std::max(report_pause(reply.world_size()), kHeartbeat));
     return {.membership = {.rank = reply.rank(),
                            .world_size = reply.world_size(),
@@ -167,7 +167,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::Progress message = to_proto(progress);
     {
       std::lock_guard lock(mutex_);
-      if (unsent_) add_phases(newest_, message);  // it is replaced before it was sent
+      if (unsent_) add_phases(newest_, message);  // the old report was not sent: keep its phases
       newest_ = std::move(message);
       unsent_ = true;
     }
@@ -220,7 +220,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_message(message);
     request.set_left_generation(generation_);
     {
-      // Also what the stream has taken: it may arrive after this request, and is dropped then.
+      // Also send a report that the stream has taken: it may arrive after this request, and would
+      // then be dropped.
       std::lock_guard lock(mutex_);
       if (unsent_ || sent_) *request.mutable_progress() = newest_;
       unsent_ = false;
@@ -232,7 +233,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       };
       call("finish", kFinishTimeout, tell, options_.grace);
     } catch (const CommError&) {
-      return {};  // the agent will report how this process ends
+      return {};  // the agent will report how this process ended
     }
     return {.told = true, .join_again = reply.join_again()};
   }
@@ -246,9 +247,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return id;
   }
 
-  /// Repeats the call until the coordinator answers or the timeout has passed. With a `grace` the
-  /// time in which there is no coordinator is not counted, and lasts no longer than that, from the
-  /// loss of the last connection on. Throws CommError.
+  /// Retries the call until the coordinator answers or the timeout expires. With a `grace`, time
+  /// without a coordinator does not count, but lasts at most `grace` from the loss of the last
+  /// connection. Throws CommError.
   void call(const std::string& what, milliseconds timeout, const Rpc& rpc,
             milliseconds grace = milliseconds{0}) {
     const TimePoint begin = Clock::now();
@@ -268,7 +269,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         }
         throw CommError(what + ": " + status.error_message());
       }
-      // A connection that was there is lost now. An attempt to connect may take long, too.
+      // The connection was there and is lost now. Connecting may take long too.
       if (connected) away_since = Clock::now();
       const bool waits = grace > milliseconds{0} && until(away_since + grace) > kRetryPause &&
                          !(options_.gives_up && options_.gives_up());
@@ -347,8 +348,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   const CoordinatorClientOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;  // shared with stub_ and stream_
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
-  std::atomic<Rank> rank_{0};              // of the last join
-  std::atomic<Generation> generation_{0};  // of the last join
+  std::atomic<Rank> rank_{0};              // from the last join
+  std::atomic<Generation> generation_{0};  // from the last join
   std::atomic<bool> stop_requested_{false};
   std::mutex listener_mutex_;
   bool superseded_ = false;                                // guarded by listener_mutex_
@@ -357,9 +358,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   std::function<void(const TraceOrder&)> trace_listener_;  // guarded by listener_mutex_
   std::mutex mutex_;
   proto::Progress newest_;  // guarded by mutex_
-  bool unsent_ = false;     // guarded by mutex_: the stream has not taken it yet
-  bool sent_ = false;       // guarded by mutex_: one of this generation was taken
-  // Set by join(). It is the last member because its threads use all others.
+  bool unsent_ = false;     // guarded by mutex_: not yet taken by the stream
+  bool sent_ = false;       // guarded by mutex_: the stream has taken a report of this generation
+  // Set by join(). The last member, because its threads use all others.
   std::unique_ptr<ReconnectingStream<proto::WorkerMessage, proto::WorkerCommand>> stream_;
 };
 

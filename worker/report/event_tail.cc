@@ -52,7 +52,7 @@ class NamedFile {
     }
     return bytes;
   }
-  /// What is from `begin` on becomes `text`.
+  /// Replaces everything from `begin` on by `text`.
   void replace_end(std::uint64_t begin, std::string_view text) const {
     if (::ftruncate(fd_, static_cast<off_t>(begin)) != 0) fail("write");
     if (::lseek(fd_, static_cast<off_t>(begin), SEEK_SET) < 0 || !write_all(fd_, text))
@@ -70,12 +70,12 @@ class NamedFile {
   const int fd_;
 };
 
-/// What a line is when `images` were seen.
+/// Meaning of a line after resuming at `images` seen images.
 enum class Line {
-  kOver,      ///< an event of images that will be seen again
-  kStays,     ///< not so, but perhaps told late
-  kBoundary,  ///< an event that stays, and with it all before it
-  kNone,      ///< no event
+  kOver,      ///< event of images that will be seen again
+  kStays,     ///< not so, but may have been written late
+  kBoundary,  ///< event that stays, together with everything before it
+  kNone,      ///< not an event
 };
 
 Line kind_of(std::string_view text, std::int64_t images) {
@@ -95,15 +95,16 @@ Line kind_of(std::string_view text, std::int64_t images) {
   return object.value("kind", nlohmann::json()) == "checkpoint" ? Line::kStays : Line::kBoundary;
 }
 
-/// The end of the file, from the line after the last boundary on, or all of it.
+/// End of the file after the last boundary; the whole file if there is no boundary.
 struct Tail {
   std::uint64_t begin = 0;
   std::string text;
 };
 
-/// How many bytes of `text`, which begins with a line, the last boundary and all before it take.
+/// Returns the size of `text` up to the end of its last boundary. REQUIRES: `text` starts at the
+/// start of a line.
 std::size_t after_boundary(std::string_view text, std::int64_t images) {
-  std::size_t end = text.rfind('\n');  // a line that was not finished is none
+  std::size_t end = text.rfind('\n');  // ignores an unfinished line
   while (end != std::string_view::npos) {
     const std::size_t last = end == 0 ? std::string_view::npos : text.rfind('\n', end - 1);
     const std::size_t begin = last == std::string_view::npos ? 0 : last + 1;
@@ -131,12 +132,12 @@ Tail tail_of(const NamedFile& file, std::int64_t images) {
   }
 }
 
-/// What becomes of a tail.
+/// What to do with a tail.
 struct Cut {
-  std::optional<std::size_t> begin;  ///< of the first line that goes; empty: all stay
-  std::string kept;                  ///< lines after that one
-  std::size_t first_bad = 0;         ///< where the first of those that are no events begins
-  std::int64_t bad = 0;              ///< how many they are
+  std::optional<std::size_t> begin;  ///< offset of the first line to drop; empty if all stay
+  std::string kept;                  ///< lines to keep after that one
+  std::size_t first_bad = 0;         ///< offset of the first line that is not an event
+  std::int64_t bad = 0;              ///< number of such lines
 };
 
 Cut cut_of(std::string_view tail, std::int64_t images) {
@@ -155,7 +156,8 @@ Cut cut_of(std::string_view tail, std::int64_t images) {
   return cut;
 }
 
-/// Names the first of them. The number of its line is counted only here, because that takes long.
+/// Warns about lines that are not events, and names the first. Counts its line number only here,
+/// because that takes long.
 void warn(const fs::path& metrics, const NamedFile& file, std::uint64_t first, std::int64_t count) {
   std::int64_t line = 1;
   for (std::uint64_t begin = 0; begin < first; begin += kPiece) {

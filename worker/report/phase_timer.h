@@ -1,4 +1,4 @@
-// Times the named phases of training, and knows which one runs now.
+// Measures the named phases of training, and knows the current one.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace pfc {
 
-/// Belongs to the training thread; current() may be called from any thread. On a GPU a phase takes
-/// as long as the host needs to enqueue its work, and to wait where it waits.
+/// Used by the training thread; current() may be called from any thread. On a GPU the duration of
+/// a phase is the time to enqueue its work, plus the time that the host waits.
 class PhaseTimer {
  public:
   struct Sample {
@@ -20,20 +20,20 @@ class PhaseTimer {
     double seconds;
   };
 
-  /// Each phase is recorded on this row of a trace, too.
+  /// Each phase is also recorded on this row of a trace.
   explicit PhaseTimer(const TraceTrack& track = {}) : track_(track) {}
 
-  /// Runs `body` as the phase `name` and returns what it returns. Phases do not nest.
-  /// REQUIRES: name is a string literal.
+  /// Runs `body` as the phase `name` and returns its result. Phases do not nest. REQUIRES: name is
+  /// a string literal.
   template <typename Body>
   auto operator()(const char* name, Body&& body) {
     const Scope scope(*this, name);
     return std::forward<Body>(body)();
   }
 
-  /// The phases that have ended since the last take(), in the order of their ends.
+  /// Returns the phases that ended since the last take(), in that order.
   std::vector<Sample> take() { return std::exchange(samples_, {}); }
-  /// The phase that runs now; kNone before the first phase and between two.
+  /// Returns the current phase; kNone before the first phase and between two.
   [[nodiscard]] const char* current() const { return current_.load(std::memory_order_relaxed); }
 
   static constexpr const char* kNone = "between phases";

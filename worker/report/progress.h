@@ -1,4 +1,4 @@
-// What a worker tells the coordinator about itself.
+// Status reports of a worker to the coordinator.
 #pragma once
 
 #include <algorithm>
@@ -14,32 +14,32 @@
 
 namespace pfc {
 
-/// How often each of so many workers tells how far it is: about 200 reports a second come to the
-/// coordinator, which costs it a few hundredths of a core, and none of them is older than 5 s.
+/// Returns the interval between reports for this number of workers. The coordinator receives about
+/// 200 reports per second, which costs a few hundredths of a core. No report is older than 5 s.
 constexpr std::chrono::milliseconds report_pause(int workers) {
   return std::chrono::milliseconds{std::clamp(5 * workers, 100, 5'000)};
 }
 
-/// What changes while nothing else does.
+/// Values that change even while training does not progress.
 struct ProcessVitals {
-  double cpu_seconds = 0;  ///< of the process, since its start
+  double cpu_seconds = 0;  ///< of the process since its start
   std::optional<GpuReading> gpu = {};
 };
 
-/// What a worker reports about itself. That a report arrives shows that the worker lives; what it
-/// says shows whether training goes on.
+/// A worker's report about itself. Its arrival shows that the worker is alive; its content shows
+/// whether training progresses.
 struct Progress {
-  bool starting = false;  ///< the first step has not begun; `phase` says what is done instead
-  std::int64_t work = 0;  ///< while starting: grows while this process computes or reads
+  bool starting = false;  ///< before the first step; `phase` then describes the startup activity
+  std::int64_t work = 0;  ///< while starting: increases while this process computes or reads
   std::int64_t step = 0;
   std::int64_t total_steps = 0;
   std::int64_t epoch = 0;
-  std::string phase;  ///< that runs now: "forward", "all_gather", "checkpoint"
+  std::string phase;  ///< current phase: "forward", "all_gather", "checkpoint"
   double loss = 0;
   double lr = 0;
   double samples_per_second = 0;       ///< this worker
-  double data_wait_seconds = 0;        ///< of all steps since the start
-  double own_seconds = 0;              ///< likewise: not waiting for other workers
+  double data_wait_seconds = 0;        ///< sum over all steps since the start
+  double own_seconds = 0;              ///< likewise; excludes waiting for other workers
   std::uint64_t resident_bytes = 0;    ///< host memory of the process
   std::uint64_t gpu_memory_bytes = 0;  ///< in use on its GPU, by any process; 0 on a CPU
   std::string device;                  ///< "cpu", "cuda:0"
@@ -47,12 +47,12 @@ struct Progress {
     std::string phase;
     double seconds = 0;
   };
-  std::vector<PhaseSeconds> phases;  ///< that have ended since the last report
+  std::vector<PhaseSeconds> phases;  ///< phases that ended since the last report
   struct CommTotal {
-    std::string purpose;      ///< of the communicator: "step", "gradients"
+    std::string purpose;      ///< purpose of the communicator: "step", "gradients"
     std::uint64_t calls = 0;  ///< begun
     std::uint64_t done = 0;
-    std::string newest;  ///< "all_gather"
+    std::string newest;  ///< newest collective: "all_gather"
     std::uint64_t sent_bytes = 0;
     std::array<CollectiveTotals, kCollectiveKinds> kinds = {};
 
@@ -60,36 +60,36 @@ struct Progress {
   };
   std::vector<CommTotal> comm;       ///< since the start
   std::uint64_t skipped_images = 0;  ///< since the start
-  /// Of rank 0: the newest step that another generation can go on from; 0: none.
+  /// Rank 0 only: newest step from which another generation can continue; 0 if none.
   std::int64_t saved_step = 0;
-  /// Of rank 0: of the newest checkpoint in its output folder; 0: none that it knows.
+  /// Rank 0 only: step of the newest checkpoint in its output folder; 0 if none is known.
   std::int64_t checkpoint_step = 0;
-  std::int64_t memory_step = 0;  ///< of rank 0: of the newest state in all workers' memory; 0: none
-  bool output_unshared = false;  ///< a host of the job does not see this folder
-  std::int64_t images_seen = 0;  ///< by the state of the model, of all workers
-  std::int64_t resumed_images = 0;  ///< by the state from which this generation began
-  int most_workers = 0;             ///< that the job can use
-  int least_workers = 0;            ///< that it can train with
+  std::int64_t memory_step = 0;     ///< rank 0 only: step of the newest snapshot; 0 if none
+  bool output_unshared = false;     ///< a host of the job does not share this folder
+  std::int64_t images_seen = 0;     ///< images that the model was trained on, over all workers
+  std::int64_t resumed_images = 0;  ///< same, for the state from which this generation started
+  int most_workers = 0;             ///< maximum number that the job can use
+  int least_workers = 0;            ///< minimum number that the job can train with
 
-  // Since the start.
-  std::uint64_t samples = 0;  ///< that this worker has trained on
+  // Totals since the start.
+  std::uint64_t samples = 0;  ///< trained by this worker
   std::uint64_t steps = 0;
-  double step_seconds = 0;           ///< of all steps
-  double own_data_wait_seconds = 0;  ///< of data_wait_seconds: its own data were not there
-  double loader_seconds = 0;         ///< of all threads that read and decode, together
+  double step_seconds = 0;           ///< sum over all steps
+  double own_data_wait_seconds = 0;  ///< part of data_wait_seconds caused by this worker's data
+  double loader_seconds = 0;         ///< sum over all threads that read and decode
   struct Checkpoints {
     std::uint64_t count = 0;  ///< published
-    double seconds = 0;       ///< from the begin of each to its final name
-    double held_seconds = 0;  ///< in which training waited for them
-    std::uint64_t bytes = 0;  ///< of all workers' files
+    double seconds = 0;       ///< from the start of each to its final name
+    double held_seconds = 0;  ///< time that training waited for them
+    std::uint64_t bytes = 0;  ///< files of all workers
     double newest_seconds = 0;
     std::uint64_t newest_bytes = 0;
   };
-  Checkpoints checkpoints;  ///< of rank 0
+  Checkpoints checkpoints;  ///< rank 0 only
 
   int loader_threads = 0;
   double gradient_norm = 0;  ///< of the last step, before clipping
-  double loss_scale = 0;     ///< 0: the job has none
+  double loss_scale = 0;     ///< 0 if the job has none
   ProcessVitals vitals = {};
 };
 

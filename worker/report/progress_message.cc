@@ -43,7 +43,7 @@ void add_kinds(const std::array<CollectiveTotals, kCollectiveKinds>& kinds,
   }
 }
 
-/// A step has a dozen phases, so that they are looked for one by one.
+/// Linear search, because a step has only about a dozen phases.
 proto::PhaseSeconds& phase_of(const std::string& name, proto::Progress& progress) {
   for (proto::PhaseSeconds& each : *progress.mutable_phases()) {
     if (each.phase() == name) return each;

@@ -1,4 +1,4 @@
-// A worker's progress as the protocol has it.
+// Converts a worker's progress to the protocol's message.
 #pragma once
 
 #include "proto/coordinator.pb.h"
@@ -6,10 +6,10 @@
 
 namespace pfc {
 
-/// The times of each phase together.
+/// Combines the times of each phase.
 proto::Progress to_proto(const Progress& progress);
 
-/// Adds times of phases that `progress` does not have.
+/// Adds the phase times of `more` to `progress`.
 void add_phases(const proto::Progress& more, proto::Progress& progress);
 
 }  // namespace pfc

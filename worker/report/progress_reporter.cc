@@ -6,7 +6,8 @@
 namespace pfc {
 namespace {
 
-// Of a step: it waits for its images. As long as the first ones do not come, nothing has begun.
+// First phase of a step: waiting for images. The worker is still starting while the first images
+// are missing.
 constexpr std::string_view kFirstPhase = "data_wait";
 
 }  // namespace
@@ -69,7 +70,7 @@ void ProgressReporter::watch() {
   }
 }
 
-/// Without the mutex: a driver may take its time, and training does not wait for it.
+/// Does not hold the mutex, because a driver may be slow and training must not wait for it.
 void ProgressReporter::look_at_vitals() {
   if (!options_.vitals || Clock::now() - vitals_at_ < options_.vitals_pause) return;
   const ProcessVitals vitals = options_.vitals();

@@ -1,5 +1,5 @@
-// Tells the coordinator which step and which phase of it this worker is in, so that a worker that
-// hangs can be told from one that is busy, and named with the phase that it hangs in.
+// Reports this worker's step and phase to the coordinator. This distinguishes a hanging worker
+// from a busy one, and shows the phase in which it hangs.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@
 
 namespace pfc {
 
-/// A thread looks at the phase and at the communicators once a tick, and reports when the phase or
-/// a collective is another one than reported last, or when there are new numbers, and now and then
-/// what the process and its GPU do. So the reports do
-/// not depend on the length of a step: what the coordinator shows is at most a tick old, and there
-/// are never more reports than ticks. The destructor reports what has not been reported.
+/// Runs a thread that looks at the phase and the communicators once per tick. It reports when the
+/// phase or a collective differs from the last report, when there are new numbers, and
+/// periodically what the process and its GPU do. So reports do not depend on the length of a step:
+/// the coordinator's view is at most one tick old, and there is at most one report per tick. The
+/// destructor sends what has not been reported.
 ///
 /// update() and add_phases() are for the training thread. Client and timer are borrowed.
 class ProgressReporter {
@@ -27,12 +27,12 @@ class ProgressReporter {
   static constexpr std::chrono::milliseconds kTick{100};
 
   struct Options {
-    /// How far each communicator has come. REQUIRES: it is thread-safe, and waits for nothing.
+    /// Returns the progress of each communicator. REQUIRES: thread-safe, and does not block.
     std::function<std::vector<Progress::CommTotal>()> comms;
-    /// Asked every `vitals_pause`, on the thread of this object. Empty: there are none.
+    /// Called every `vitals_pause`, on the thread of this object. Empty: no vitals.
     std::function<ProcessVitals()> vitals = {};
-    /// What is known before the first step. Where it says that the worker is starting, so do the
-    /// reports until the first batch is there.
+    /// Values known before the first step. If they say that the worker is starting, reports repeat
+    /// that until the first batch has arrived.
     Progress start = {};
     std::chrono::milliseconds tick = kTick;
     std::chrono::milliseconds vitals_pause{5'000};
@@ -42,15 +42,15 @@ class ProgressReporter {
   ProgressReporter(const ProgressReporter&) = delete;
   ProgressReporter& operator=(const ProgressReporter&) = delete;
 
-  /// The numbers of a step that is done, for the next report. Its `phase`, `comm` and `vitals` are
-  /// not read: a report has those of the moment when it is made.
+  /// Sets the numbers of a finished step, for the next report. Ignores `phase`, `comm` and
+  /// `vitals`: a report reads these when it is made.
   void update(Progress progress);
-  /// How long phases took that belong to no step, for the next report.
+  /// Adds the durations of phases outside of steps, for the next report.
   void add_phases(const std::vector<PhaseTimer::Sample>& samples);
-  /// Takes the steps that are saved, and the checkpoints, of this.
+  /// Copies the saved steps and the checkpoints from `so_far`.
   void saved(const Progress& so_far);
 
-  /// What the thread does every tick. Thread-safe.
+  /// Sends a report if needed. Called by the thread every tick. Thread-safe.
   void report();
 
  private:
@@ -63,10 +63,10 @@ class ProgressReporter {
   const Options options_;
   std::mutex mutex_;
   std::condition_variable ended_changed_;
-  Progress next_;         // guarded by mutex_; its phase and comm are those reported last
-  bool changed_ = false;  // guarded by mutex_; next_ has numbers that have not been reported
+  Progress next_;         // guarded by mutex_; phase and comm are those last reported
+  bool changed_ = false;  // guarded by mutex_; next_ has unreported numbers
   bool ended_ = false;    // guarded by mutex_
-  TimePoint vitals_at_;   // the thread's: when they were asked for last
+  TimePoint vitals_at_;   // used only by thread_: when vitals were last read
   std::thread thread_;
 };
 

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::array kFaults{SIGSEGV, SIGBUS};
 
-// Of the one thread that writes. backtrace() fills `frames` from the first, so what was found
-// before it has met a frame that it cannot read is there.
+// State of the one thread that writes. backtrace() fills `frames` in order, so the frames before
+// an unreadable one are available.
 std::atomic_flag g_writing = ATOMIC_FLAG_INIT;
 pthread_t g_writer;
 sigjmp_buf g_unreadable;
@@ -31,7 +31,8 @@ void restore_faults() {
   }
 }
 
-// A fault of another thread is none of ours: it happens again, and then as if we were not here.
+// A fault of another thread is not caused here: restore the handlers, and it occurs again with its
+// normal effect.
 void on_fault(int) {
   if (::pthread_equal(::pthread_self(), g_writer) != 0) siglongjmp(g_unreadable, 1);
   restore_faults();
@@ -47,15 +48,14 @@ void catch_faults() {
     ::sigaction(kFaults[i], &action, &g_before[i]);
     ::sigaddset(&faults, kFaults[i]);
   }
-  ::pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);  // a fault that is blocked ends the process
+  ::pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);  // a blocked fault would end the process
 }
 
 void write_text(std::string_view text) {
   static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
 }
 
-/// Whether the stack was read to its end. It is what the interrupted code has left, and may lead
-/// anywhere.
+/// Returns whether the stack was read completely. The interrupted code may have left it invalid.
 bool read_stack() {
   if (sigsetjmp(g_unreadable, 1) != 0) return false;
   catch_faults();
@@ -63,7 +63,7 @@ bool read_stack() {
   return true;
 }
 
-// Calls only what may be called in a signal handler; backtrace() may from its second call on.
+// Calls only async-signal-safe functions; backtrace() is safe from its second call on.
 void write_stack(int) {
   if (g_writing.test_and_set()) return;
   const int before = errno;

@@ -7,7 +7,7 @@
 namespace pfc {
 
 bool has_worked(const ProcessWork& before, const ProcessWork& now) {
-  // The connection to the coordinator takes much less in kTick.
+  // The connection to the coordinator uses much less per kTick.
   constexpr double kSeconds = 0.05;
   constexpr std::uint64_t kBytes = 256 << 10;
   return now.cpu_seconds - before.cpu_seconds >= kSeconds ||

@@ -1,5 +1,5 @@
-// What a worker does before its first step: for the coordinator, which ends a job that does not
-// begin, and for a person who waits.
+// Reports what a worker does before its first step: to the coordinator, which ends a job that does
+// not start, and to the user who waits.
 #pragma once
 
 #include <chrono>
@@ -14,26 +14,26 @@
 
 namespace pfc {
 
-/// Whether a process that had done `before` has computed or read anything worth mention since then,
-/// and not only waited and sent heartbeats.
+/// Returns whether a process has computed or read a significant amount since `before`, more than
+/// waiting and heartbeats need.
 bool has_worked(const ProcessWork& before, const ProcessWork& now);
 
-/// The coordinator gets what tell() is told, and, from a thread of its own, that the process works
-/// on: so a long start is told from one that waits for ever. REQUIRES: destroyed before the first
-/// step, whose reports are ProgressReporter's. tell() belongs to one thread.
+/// Sends the texts of tell() to the coordinator. A background thread also reports that the process
+/// is busy, which distinguishes a long start from a hang. REQUIRES: destroyed before the first
+/// step, because ProgressReporter reports steps. Only one thread calls tell().
 class StartReport {
  public:
   static constexpr std::chrono::milliseconds kTick{500};
   static constexpr std::chrono::seconds kPause{10};  ///< between two lines on stderr
 
-  /// `client` is borrowed and may be null. With `logs`, which rank 0 should have, a start that
-  /// takes longer than kPause is also told on stderr.
+  /// `client` is borrowed and may be nullptr. With `logs`, which rank 0 should set, a start that
+  /// takes longer than kPause is also reported on stderr.
   StartReport(CoordinatorClient* client, bool logs, std::chrono::milliseconds tick = kTick);
   ~StartReport();
   StartReport(const StartReport&) = delete;
   StartReport& operator=(const StartReport&) = delete;
 
-  /// "scanning /data/train.rec: 40 %"
+  /// Reports the current activity, such as "scanning /data/train.rec: 40 %".
   void tell(const std::string& what);
 
  private:
@@ -47,7 +47,7 @@ class StartReport {
   std::condition_variable ended_changed_;
   Progress progress_;   // guarded by mutex_
   bool ended_ = false;  // guarded by mutex_
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last, because it uses all of the above
 };
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// Ends a job whose loss or gradient is not finite. What the head was given in that step is written
-// to disk first, so that the step can be examined (docs/replay.md).
+// Ends a job whose loss or gradient is not finite. First writes the head's input of that step to
+// disk, for analysis (docs/replay.md).
 #pragma once
 
 #include <filesystem>
@@ -12,22 +12,23 @@
 
 namespace pfc {
 
-/// Borrows ops, comm (of host memory) and head.
+/// Borrows ops, comm (for host memory) and head.
 class StepDump {
  public:
   StepDump(Ops& ops, Comm& comm, Head& head, std::filesystem::path output, nlohmann::json job)
       : ops_(ops), comm_(comm), head_(head), output_(std::move(output)), job_(std::move(job)) {}
 
   struct Verdict {
-    std::string not_finite;  ///< what is not finite: "the loss"
+    std::string not_finite;  ///< name of the value that is not finite: "the loss"
     double loss = 0;
-    bool rows_moved = false;  ///< whether the head has updated its rows in this step
-    Tensor d_embeddings;      ///< [M * B, D]; null when the step did not get so far
+    bool rows_moved = false;  ///< the head has already updated its rows in this step
+    Tensor d_embeddings;      ///< [M * B, D]; null if the step did not get that far
   };
-  /// Each worker writes its part to OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors. When
-  /// all have, throws InputError that names what is not finite, the step, the learning rate and the
-  /// folder, in the same words on all workers, or says why this worker's part could not be written.
-  /// REQUIRES: all workers call it at the same place of the same step.
+  /// Writes this worker's part to OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors. When
+  /// all workers have written, throws InputError that names the value that is not finite, the
+  /// step, the learning rate and the folder, identical on all workers, or that says why this
+  /// worker's part could not be written. REQUIRES: all workers call it at the same point of the
+  /// same step.
   [[noreturn]] void stop(const GivenToHead& given, const Verdict& verdict);
 
  private:

@@ -1,4 +1,4 @@
-// The numbers of one optimizer step: for the log, the metrics, and the training loop.
+// Statistics of one optimizer step, for the log, the metrics and the training loop.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +7,25 @@
 
 namespace pfc {
 
-/// Unless something else is said, the same on every worker.
+/// Equal on every worker, except where noted.
 struct StepStats {
   std::int64_t step = 0;  ///< from 1
-  /// False: a stop came before the last micro-batch, the step was given up, and of the rest only
-  /// `step` and `signals` mean something.
+  /// False: a stop came before the last micro-batch and the step was abandoned. Only `step` and
+  /// `signals` are then valid.
   bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
   double lr = 0;
-  /// L2 norm of the backbone's gradient, before clipping. Not finite: the loss scale was too large,
-  /// and neither the backbone nor a centre has moved.
+  /// L2 norm of the backbone's gradient, before clipping. If not finite, the loss scale was too
+  /// large, and neither backbone nor centres were updated.
   double gradient_norm = 0;
-  double loss_scale = 1;                 ///< that the gradients of this step carried
-  double data_wait_seconds = 0;          ///< that this worker waited for its batches
-  double own_data_wait_seconds = 0;      ///< of it: because its own data were not there
-  double loader_seconds = 0;             ///< of this worker's threads that read its batches
-  double reduce_seconds = 0;             ///< this worker's part in the all-reduce of the gradients
-  double reduce_overlapped_seconds = 0;  ///< the part of it that ran during the backward pass
-  std::int64_t samples = 0;              ///< of all workers
+  double loss_scale = 1;                 ///< applied to the gradients of this step
+  double data_wait_seconds = 0;          ///< time that this worker waited for its batches
+  double own_data_wait_seconds = 0;      ///< part of it caused by this worker's own data
+  double loader_seconds = 0;             ///< sum over this worker's loader threads
+  double reduce_seconds = 0;             ///< this worker's time in the all-reduce of the gradients
+  double reduce_overlapped_seconds = 0;  ///< part of it that ran during the backward pass
+  std::int64_t samples = 0;              ///< over all workers
   std::int64_t skipped_images = 0;       ///< of this worker, so far in this epoch
   WorkerSignals signals;                 ///< of the last micro-batch
 };

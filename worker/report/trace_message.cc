@@ -28,7 +28,7 @@ proto::TraceTrack proto_track(const TraceTrackInfo& info) {
   return track;
 }
 
-/// The names once each. Literals that are equal may lie at several places, and are told as often.
+/// Lists each name once. Equal literals at different addresses are listed separately.
 proto::TraceSpans spans_of(const TracePart& part) {
   proto::TraceSpans all;
   for (const TraceTrackInfo& info : part.tracks) *all.add_tracks() = proto_track(info);
@@ -62,7 +62,7 @@ proto::TraceSummary proto_summary(const TracePart::Summary& summary, const Clock
   message.set_device(summary.device);
   for (const std::string& note : summary.notes) message.add_notes(note);
   if (clock == nullptr) return message;
-  // What this machine's time of day is, by the coordinator's clock.
+  // Offset of this machine's time of day from the coordinator's clock.
   const TimePoint here = Clock::now();
   const std::int64_t wall = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                 std::chrono::system_clock::now().time_since_epoch())

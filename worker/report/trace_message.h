@@ -1,4 +1,4 @@
-// A part of a trace as the protocol has it.
+// Converts a part of a trace to the protocol's message.
 #pragma once
 
 #include "proto/coordinator.pb.h"
@@ -6,7 +6,7 @@
 
 namespace pfc {
 
-/// Without job, generation and rank. REQUIRES: what TracePart does.
+/// Leaves out job, generation and rank. REQUIRES: see TracePart.
 proto::SendTraceRequest to_proto(const TracePart& part);
 
 }  // namespace pfc

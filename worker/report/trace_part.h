@@ -1,4 +1,4 @@
-// What a worker sends of a trace, and what it is told to record (docs/trace.md).
+// Parts of a trace that a worker sends, and the order to record one (docs/trace.md).
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 
 namespace pfc {
 
-/// A trace that is wanted of this worker (docs/trace.md).
+/// Request for a trace of this worker (docs/trace.md).
 struct TraceOrder {
   std::int64_t id = 0;
   std::int64_t first_step = 0;
   std::int64_t last_step = 0;
-  std::int64_t most_spans = 0;  ///< of this worker
+  std::int64_t most_spans = 0;  ///< limit for this worker
 };
 
-/// A part of what was recorded, and with the last one what is to be said of all of them.
+/// A part of a recording. The last one includes a summary of all parts.
 struct TracePart {
   std::int64_t trace = 0;  ///< TraceOrder::id
   std::span<const TraceTrackInfo> tracks;
   std::span<const TraceSpan> spans;  ///< at most kMostSpansOfPart
-  const ClockMap* clock = nullptr;   ///< of their times. REQUIRES: not null where there are spans
+  const ClockMap* clock = nullptr;   ///< for their times. REQUIRES: not nullptr if there are spans
   struct Summary {
     std::int64_t first_step = 0;
     std::int64_t last_step = 0;
     std::uint64_t dropped = 0;       ///< spans that were not recorded or not sent
     std::string device;              ///< "cpu", "cuda:0"
-    std::vector<std::string> notes;  ///< what the trace does not have, and why
+    std::vector<std::string> notes;  ///< what is missing in the trace, and why
   };
-  const Summary* last = nullptr;  ///< null: others follow
+  const Summary* last = nullptr;  ///< nullptr if more parts follow
 };
-/// A part is a message of less than 200 KiB.
+/// Keeps the message of a part below 200 KiB.
 inline constexpr std::size_t kMostSpansOfPart = 4'096;
 
 }  // namespace pfc

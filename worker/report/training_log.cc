@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
+// Version of the keys in metrics.jsonl. Version 1 had neither this key nor "kind" and "time".
 constexpr int kTrainingLogSchema = 2;
 
 bool holds_something(const fs::path& path) {
@@ -28,8 +28,8 @@ bool holds_something(const fs::path& path) {
   return fs::exists(status);
 }
 
-/// Gives files and folders that hold something other names, so that nothing is lost. Says what it
-/// has done; empty: nothing.
+/// Renames files and folders that are not empty, so that nothing is lost. Returns a message about
+/// it; empty if nothing was renamed.
 std::string set_aside(const std::vector<fs::path>& files) {
   std::vector<fs::path> full;
   for (const fs::path& file : files) {
@@ -85,7 +85,7 @@ std::string training_line(std::chrono::system_clock::time_point when, std::strin
 
 std::string time_left(double seconds) {
   const auto whole = [](double count, const char* unit) {
-    // NOLINTNEXTLINE(bugprone-incorrect-roundings): it is never negative
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings): never negative
     const auto n = static_cast<long long>(count + 0.5);
     return std::to_string(n) + " " + unit + (n == 1 ? "" : "s");
   };
@@ -111,7 +111,7 @@ double RemainingTime::after(std::int64_t step) const {
   if (step >= plan_.last_step) return 0;
   const double done = plan_.planned_steps_of(plan_.after(step).images);
   const auto end = static_cast<double>(plan_.planned_steps);
-  // One after the last step, and those in between.
+  // The ones in between, and one after the last step.
   const auto still = [&](std::int64_t every) {
     if (every == 0) return 1.0;
     const auto interval = static_cast<double>(every);
