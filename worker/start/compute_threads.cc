@@ -72,7 +72,7 @@ WorkerThreads threads_of_saved_state(const JobConfig& job, const std::string& jo
       if (each.identity->job_id != job_id && !(rank == 0 && job.resume)) continue;
       add(each.identity->trained.images, each.identity->threads);
     }
-  } catch (const StorageError&) {  // NOLINT(bugprone-empty-catch): reported when it is loaded
+  } catch (const StorageError&) {  // NOLINT(bugprone-empty-catch): reported on loading
   }
   return newest;
 }

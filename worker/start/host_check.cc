@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr const char* kSameData = "give every host the same data";
 constexpr std::size_t kHostsNamed = 4;
-constexpr std::size_t kLongestFact = 4096;  // a path, mostly
+constexpr std::size_t kLongestFact = 4096;  // in bytes; usually a path
 
 std::string shortened(const std::string& text) { return text.substr(0, kLongestFact); }
 
@@ -31,7 +31,7 @@ std::string encoded(const std::vector<HostFact>& facts) {
   for (const HostFact& f : facts) {
     list.push_back({shortened(f.what), shortened(f.value), shortened(f.remedy)});
   }
-  // A file's name may be in any encoding.
+  // A file name may be in any encoding.
   const auto text = [](const json& all) {
     return all.dump(-1, ' ', false, json::error_handler_t::replace);
   };
@@ -50,7 +50,8 @@ std::vector<HostFact> decoded(const std::string& text) {
   return facts;
 }
 
-/// "host b: FILE has X, but on host a, which has rank 0, Y; give every host the same data"
+/// Returns the first difference: "host b: FILE has X, rank 0 on host a has Y; give every host the
+/// same data".
 std::optional<std::string> difference(const std::string& host, const std::vector<HostFact>& found,
                                       const std::string& first_host,
                                       const std::vector<HostFact>& expected) {
@@ -65,7 +66,7 @@ std::optional<std::string> difference(const std::string& host, const std::vector
                      expected.size(), kSameData);
 }
 
-/// The first rank of each host.
+/// Returns the first rank of each host.
 std::vector<std::size_t> first_ranks(std::span<const std::string> hosts) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
@@ -130,7 +131,7 @@ std::vector<std::string> compare_hosts(Comm& comm, std::span<const std::string> 
                                        const std::vector<HostFact>& facts, const WallClock& now) {
   expect_same(hosts, gather_texts(comm, encoded(facts)));
 
-  comm.barrier();  // all look at their clocks at the same time
+  comm.barrier();  // so that all read their clocks at the same time
   using std::chrono::milliseconds;
   std::int64_t mine = std::chrono::duration_cast<milliseconds>(now().time_since_epoch()).count();
   std::vector<std::int64_t> all(hosts.size());

@@ -1,4 +1,4 @@
-// What must be the same on all hosts of a job, compared before training.
+// Compares what must be equal on all hosts of a job, before training.
 #pragma once
 
 #include <chrono>
@@ -13,26 +13,26 @@
 
 namespace pfc {
 
-/// One thing that must be the same on all hosts.
+/// One value that must be equal on all hosts.
 struct HostFact {
   std::string what;    ///< "/data/train.idx"
   std::string value;   ///< "5822653 images ..."
-  std::string remedy;  ///< what a person does where hosts differ
+  std::string remedy;  ///< what to do if hosts differ
 };
 
-/// Of this worker's host: the program's version, the training data, and the verification sets by
-/// their sizes. Reads of the .rec what Dataset::briefs() does.
+/// Returns the facts of this worker's host: the program's version, the training data, and the
+/// sizes of the evaluation sets. Reads as much of the .rec file as Dataset::briefs().
 std::vector<HostFact> facts_of_host(const Dataset& dataset, const EvaluationSets& sets);
 
-/// Hosts whose clock differs more from that of rank 0's host are named.
+/// Hosts whose clocks differ by more from the clock of rank 0's host are reported.
 inline constexpr std::chrono::seconds kClockTolerance{5};
 
 using WallClock = std::function<std::chrono::system_clock::time_point()>;
 
-/// Compares the facts of all workers; `hosts` has the name of each worker's host, by rank. Throws
-/// InputError, on all workers in the same words, that names each host with other facts than rank 0
-/// has, and the first of them. On rank 0 returns a line for each host whose clock is off: nothing
-/// depends on it but the times that a person reads. `comm` is of host memory. Collective. Throws
+/// Compares the facts of all workers. `hosts`: name of each worker's host, by rank. If hosts
+/// differ, throws InputError with the same text on all workers; it names each host that differs
+/// from rank 0, and its first difference. On rank 0, returns a line for each host whose clock is
+/// off; this affects only displayed times. `comm` is for host memory. Collective. Throws
 /// CommError.
 std::vector<std::string> compare_hosts(Comm& comm, std::span<const std::string> hosts,
                                        const std::vector<HostFact>& facts,

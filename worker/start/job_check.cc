@@ -45,7 +45,7 @@ void check_classes(const PlannedJob& p) {
                                counted(p.world_size, "worker"), p.job.num_classes));
 }
 
-/// Rows count the updates that they have seen in 32 bits.
+/// Rejects jobs with too many steps: rows count their updates in 32 bits.
 void check_not_too_many_steps(const StepPlan& plan) {
   constexpr std::int64_t kMost = 1'000'000'000;
   if (plan.last_step <= kMost) return;
@@ -55,14 +55,14 @@ void check_not_too_many_steps(const StepPlan& plan) {
                   plan.last_step, kMost));
 }
 
-/// A step longer than the job would go through the data more often than num_epoch says.
+/// Rejects a step longer than the job, which would pass over the data more often than num_epoch.
 void check_steps(const PlannedJob& p) {
   const StepPlan plan = plan_steps(p.job, p.world_size, p.data.images);
   check_not_too_many_steps(plan);
   const double micro_batches =
       static_cast<double>(plan.micro_batches_per_epoch()) * p.job.num_epoch;
   const auto step = static_cast<double>(p.job.gradient_acc);
-  constexpr double kRounding = 1e-9;  // of num_epoch, where the two should be equal
+  constexpr double kRounding = 1e-9;  // of num_epoch, when both should be equal
   if (micro_batches >= step * (1 - kRounding)) return;
   const std::string job =
       fmt::format("num_epoch {:g} is {:g} micro-batches, {} an epoch", p.job.num_epoch,

@@ -1,5 +1,5 @@
-// Whether a job can be trained as it is written, with these workers, data and device: what `pfcctl
-// plan` and every worker ask before anything is allocated.
+// Checks whether a job can be trained as written, with these workers, data and device. `pfcctl
+// plan` and every worker call this before allocating anything.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace pfc {
 
-/// Throws InputError that names the key where the device lacks the precision, a batch norm would
-/// see one sample, there is one class only, also for one of separate heads, workers would have
-/// none, the images do not fill a batch, or the whole job is shorter than one step or longer than a
-/// billion. What is not known of the data (0 images) is not checked. Memory is checked by
-/// expect_to_fit(), the image's size by plan_backbone(). Pure.
+/// Throws InputError that names the key if the device lacks the precision, a batch norm would see
+/// one sample, there is only one class (also for one of several separate heads), a worker would
+/// have no class, the images do not fill a batch, or the job is shorter than one step or longer
+/// than a billion. Unknown properties of the data (0 images) are not checked. expect_to_fit()
+/// checks memory, and plan_backbone() the image size. Pure.
 void check_job(const PlannedJob& planned);
 
-/// With how many workers the job could be at most, by the rules of check_job(): its classes and
-/// images are shared out. REQUIRES: check_job() accepts it as it is.
+/// Returns the maximum number of workers of the job by the rules of check_job(): its classes and
+/// images are divided between workers. REQUIRES: check_job() accepts the job.
 int most_workers(const PlannedJob& planned);
 
-/// One line for each thing that lets a job train, but badly. Pure.
+/// Returns one line for each setting that works but makes training worse. Pure.
 std::vector<std::string> job_warnings(const PlannedJob& planned);
 
 }  // namespace pfc

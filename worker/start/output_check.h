@@ -1,21 +1,21 @@
-// Whether a job can begin in its `output`, and with its `init_from`: what a worker finds there when
-// it starts, and `pfcctl plan` before. Only looks, and changes nothing.
+// Checks whether a job can start with its `output` and `init_from`. Used by a worker when it
+// starts, and earlier by `pfcctl plan`. Reads only, changes nothing.
 #pragma once
 
 #include "worker/memory/memory_plan.h"
 
 namespace pfc {
 
-/// Throws StorageError where `output` is no folder that can be made or written, or something else
-/// than a regular file is in the place of the model's file there. What is there while a job runs,
-/// as its lock, is checked when the lock is taken.
+/// Throws StorageError if `output` cannot be created or written as a folder, or if something other
+/// than a regular file has the name of its model file. Files that exist only while a job runs,
+/// such as its lock, are checked when the lock is taken.
 void check_output(const JobConfig& job);
 
-/// Throws InputError where `output` has a checkpoint that this job is not to resume, that is of
-/// another model, or whose job had the same data sets in another order, and, where it has none,
-/// when the weights of `init_from` are not of this job's network, or the checkpoint lacks a file or
-/// has one of another size. Checksums are checked when a checkpoint is loaded. REQUIRES: the size
-/// of the images is known. Takes about 0.1 s where there is an init_from.
+/// Throws InputError if `output` has a checkpoint although the job does not resume; or if the
+/// checkpoint is of another model or of a job with the same data sets in another order, or one of
+/// its files is missing or has the wrong size. If there is no checkpoint, throws if the weights of
+/// `init_from` are for another network. Checksums are checked when a checkpoint is loaded.
+/// REQUIRES: the size of the images is known. Takes about 0.1 s with an init_from.
 void check_start_weights(const PlannedJob& planned);
 
 }  // namespace pfc

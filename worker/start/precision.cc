@@ -16,7 +16,7 @@ constexpr const char* kPrecisionPrefix = "precision/";
 
 std::string name(Precision precision) { return name_of(activation_type(precision)); }
 
-/// "host-a\n12": a digit for each precision.
+/// Returns the host's name and one digit per precision: "host-a\n12".
 std::vector<char> written(const WorkerPrecisions& worker) {
   std::string text = worker.host + '\n';
   for (const Precision each : worker.all) text += static_cast<char>('0' + static_cast<int>(each));

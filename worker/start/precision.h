@@ -1,4 +1,4 @@
-// What "precision": "auto" stands for in a job.
+// Chooses the precision of a job with "precision": "auto".
 #pragma once
 
 #include <chrono>
@@ -12,10 +12,10 @@
 
 namespace pfc {
 
-/// What a worker tells the others of its device.
+/// What a worker reports to the others about its device.
 struct WorkerPrecisions {
   std::string host;
-  std::vector<Precision> all;  ///< precisions_of() its device (kernels/make_ops.h)
+  std::vector<Precision> all;  ///< precisions_of() of its device (kernels/make_ops.h)
 };
 
 struct ChosenPrecision {
@@ -23,12 +23,13 @@ struct ChosenPrecision {
   std::string message;  ///< one line for the log
 };
 
-/// The fastest precision that all devices have. The message names a worker that lacks a faster one
-/// which others have. REQUIRES: `workers` is by rank, and not empty. Pure.
+/// Returns the fastest precision that all devices support. If a worker's device prevents a faster
+/// one, the message names it. REQUIRES: `workers` is by rank, and not empty. Pure.
 ChosenPrecision choose_precision(std::span<const WorkerPrecisions> workers);
 
-/// All workers tell theirs, and all choose the same. A null store: this worker is alone.
-/// Collective. Throws CommError that names the ranks that have told nothing after the timeout.
+/// Exchanges the precisions of all workers and returns the same choice on each. A null store means
+/// a single worker. Collective. Throws CommError that names the ranks that have not reported
+/// within the timeout.
 ChosenPrecision agree_on_precision(KeyValueStore* store, const Membership& me,
                                    const WorkerPrecisions& mine, std::chrono::milliseconds timeout);
 

@@ -60,10 +60,10 @@ bool has_one_set(const OrderedJob& of) {
   return !rec.is_array() || rec.size() == 1;
 }
 
-/// Whether both show the same image at the same position whatever their seeds and batches are.
+/// Returns whether both jobs have the same image at the same position for any seeds and batches.
 bool both_unshuffled(const OrderedJob& before, const OrderedJob& now) {
   if (!both(before, now, "shuffle", false)) return false;
-  // Sequential reading mixes several sets.
+  // With several sets, sequential reading mixes them.
   return (has_one_set(before) && has_one_set(now)) ||
          value_of(before.job, "read") == value_of(now.job, "read");
 }

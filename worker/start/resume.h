@@ -1,4 +1,4 @@
-// From which checkpoint on disk a job goes on.
+// Finds the checkpoint on disk from which a job continues.
 #pragma once
 
 #include <cstdint>
@@ -14,42 +14,44 @@
 
 namespace pfc {
 
-/// A job, and what of its order of images is not in it.
+/// A job, and the part of its order of images that the job does not contain.
 struct OrderedJob {
-  nlohmann::json job;            ///< to_json() of it, maybe that of an older version
-  std::int64_t micro_batch = 0;  ///< images of all workers' batches together; 0: not known
+  nlohmann::json job;            ///< to_json() of it, possibly from an older version
+  std::int64_t micro_batch = 0;  ///< images of all workers' batches together; 0 if unknown
 };
 
-/// `global_batch`: images of a step.
+/// `global_batch`: images per step.
 OrderedJob ordered_job(nlohmann::json job, std::int64_t global_batch);
 
 struct CheckpointOnDisk {
   std::filesystem::path folder;
-  std::int64_t images = 0;  ///< trained with
-  OrderedJob ordered;       ///< on rank 0 alone
+  std::int64_t images = 0;  ///< images it was trained on
+  OrderedJob ordered;       ///< set on rank 0 only
 };
 
-/// The newest one in the job's output that it may go on from: any with `resume`, otherwise this
-/// job's own of an earlier generation. Rank 0 looks for all, because a folder that hosts share may
-/// look older on another one; every worker of `comm` calls it. Throws what checkpoint_to_resume()
-/// and compare_people() (resumed_people.h) do; rank 0 logs the warnings of that header. `data`:
-/// what the data sets hold, on rank 0.
+/// Returns the newest checkpoint in the job's output from which it may continue: any with
+/// `resume`, otherwise only one of this job's earlier generations. Rank 0 looks for all workers,
+/// because a shared folder may look outdated on other hosts; every worker of `comm` must call
+/// this. Throws like checkpoint_to_resume() and compare_people() (resumed_people.h); rank 0 logs
+/// the warnings of that header. `data`: contents of the data sets, on rank 0.
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
                                                          const std::string& job_id,
                                                          const std::vector<std::string>& data);
 
-/// What of two jobs gives the same data another order: "seed changed from 1 to 2, shuffle
-/// changed from true to false"; empty: nothing.
+/// Returns the changes between two jobs that reorder the same data: "seed changed from 1 to 2,
+/// shuffle changed from true to false". Empty if the order is the same.
 std::string other_order(const OrderedJob& before, const OrderedJob& now);
 
-/// What to add to the message of a job that goes on within an epoch in another order; empty:
-/// nothing.
+/// Returns text to append to the message if a job continues within an epoch in another order;
+/// otherwise empty.
 std::string repeated_images_message(const std::string& other_order, const StepPlan& plan);
 
-/// What to add to the message of a job whose steps have another batch than planned; empty: nothing.
+/// Returns text to append to the message if steps have another batch than planned; otherwise
+/// empty.
 std::string resized_message(const JobConfig& job, const StepPlan& plan);
 
-/// "resumed from output/step-000000040 (step 40 of 2 workers): next is step 41"
+/// Returns text such as "resumed from output/step-000000040 (step 40 of 2 workers): next is step
+/// 41".
 std::string resumed_message(const CheckpointInfo& checkpoint, const StepPlan& plan);
 
 }  // namespace pfc

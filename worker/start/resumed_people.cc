@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Without what may differ for the same data set: a folder stands for its train.rec.
+/// Normalizes a path for comparison: a folder and its train.rec are the same data set.
 fs::path comparable(const std::string& text) {
   fs::path path = fs::path(text).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -24,7 +24,7 @@ fs::path comparable(const std::string& text) {
   return path;
 }
 
-/// A list has one string, or an array of them.
+/// Reads a key whose value is a string or an array of strings.
 std::vector<fs::path> paths_of(const json& job, const char* key) {
   const auto found = job.find(key);
   if (found == job.end()) return {};
@@ -41,7 +41,7 @@ std::vector<fs::path> names_of(const std::vector<fs::path>& paths) {
   return names;
 }
 
-/// The folder that all of them are in.
+/// Returns the folder that contains all of them.
 fs::path folder_of(const std::vector<fs::path>& paths) {
   fs::path common = paths.front().parent_path();
   for (const fs::path& path : paths) {
@@ -53,7 +53,7 @@ fs::path folder_of(const std::vector<fs::path>& paths) {
   return common;
 }
 
-/// As seen from the folder that all of them are in, which is another one where data have moved.
+/// Returns the paths relative to their common folder, which differs if the data were moved.
 std::vector<fs::path> ways_to(const std::vector<fs::path>& paths) {
   if (paths.empty()) return {};
   const fs::path folder = folder_of(paths);
@@ -63,7 +63,7 @@ std::vector<fs::path> ways_to(const std::vector<fs::path>& paths) {
   return ways;
 }
 
-/// Whether something that each list has once is at another place in the other one.
+/// Returns whether an entry that occurs once in each list is at another position.
 bool has_moved(const std::vector<fs::path>& before, const std::vector<fs::path>& now) {
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (before[i].empty() || std::ranges::count(before, before[i]) != 1) continue;
@@ -90,7 +90,7 @@ std::string job_value_text(const json& job, const char* key) {
                   key, checkpoint.string(), job_value_text(before, key), job_value_text(now, key)));
 }
 
-/// Empty if `changes` is.
+/// Returns a warning; empty if `changes` is empty.
 std::string other_data(const fs::path& checkpoint, const std::string& changes) {
   if (changes.empty()) return {};
   return fmt::format(
@@ -98,13 +98,13 @@ std::string other_data(const fs::path& checkpoint, const std::string& changes) {
       checkpoint.string(), changes);
 }
 
-/// Which names people have is of no meaning where none of them are shared.
+/// Returns whether identities are shared. If not, their names do not matter.
 bool shares(const json& job) {
   const auto found = job.find("share_identities");
   return found != job.end() && *found == true;
 }
 
-/// Empty where there is one softmax over all classes.
+/// Returns an empty array if there is one softmax over all classes.
 json head_classes_of(const json& job) {
   const auto found = job.find("head_classes");
   return found != job.end() && found->is_array() ? *found : json::array();
