@@ -1,4 +1,4 @@
-// Memory that the workers of a host have kept from the generation before.
+// Memory that the workers of a host keep from the previous generation.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,16 @@
 
 namespace pfc {
 
-/// It is not free, and it is a part of what the workers of the host share: where a worker has been
-/// replaced, the others still have their snapshots and the new one has none.
+/// This memory is not free, but belongs to the memory that the host's workers share. If a worker
+/// was replaced, the others still hold their snapshots and the new one has none.
 struct KeptMemory {
-  std::uint64_t of_host = 0;  ///< bytes, of all workers of this host
-  std::uint64_t mine = 0;     ///< bytes, of this worker
+  std::uint64_t of_host = 0;  ///< bytes, all workers of this host
+  std::uint64_t mine = 0;     ///< bytes, this worker
 };
 
-/// Each worker tells what it has kept, and waits for the others at most so long; those that are not
-/// there then count as nothing. `host`: this host's name. Collective. Throws CommError.
+/// Reports this worker's kept memory and collects that of the others, waiting at most `timeout`;
+/// workers that do not report by then count as 0. `host`: this host's name. Collective. Throws
+/// CommError.
 KeptMemory kept_on_this_host(KeyValueStore& store, const Membership& me, const std::string& host,
                              std::uint64_t mine, std::chrono::milliseconds timeout);
 

@@ -16,20 +16,20 @@
 namespace pfc {
 namespace {
 
-// The largest that a job file takes (common/config/config.cc).
+// Maximum in a job file (common/config/config.cc).
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 20;
 constexpr std::size_t kPartsNamed = 3;
-// Stacks of threads and arenas of the allocator are mapped in advance and hardly used; a limit of
-// address space (ulimit -v) counts them. Measured: 0.2 GiB for a worker alone with one decoding
-// thread, 0.4 GiB with 16; the threads of gRPC and Gloo come on top.
+// Thread stacks and allocator arenas are mapped in advance but hardly used; they count towards a
+// limit of address space (ulimit -v). Measured: 0.2 GiB for a single worker with one decoding
+// thread, 0.4 GiB with 16; the threads of gRPC and Gloo need more.
 constexpr std::uint64_t kUnusedAddresses = std::uint64_t{1} << 30;
 
 using Fits = std::function<bool(std::int64_t)>;
 
-/// The largest number of low .. high that fits; low - 1 where none does. REQUIRES: every number
-/// below one that fits, fits too. Searches around `guess` first, because each question may take 0.1
-/// s.
+/// Returns the largest number in low .. high that fits; low - 1 if none does. REQUIRES: if a
+/// number fits, all smaller ones fit. Searches around `guess` first, because each test may take
+/// 0.1 s.
 std::int64_t largest(std::int64_t low, std::int64_t high, std::int64_t guess, const Fits& fits) {
   std::int64_t good = low - 1;
   std::int64_t bad = high + 1;
@@ -45,7 +45,7 @@ std::int64_t largest(std::int64_t low, std::int64_t high, std::int64_t guess, co
 }
 
 std::uint64_t needed(const PlannedJob& p, const PlannedBackbone& b) {
-  // With no memory available the plan has no copy for checkpoints: they are written in place.
+  // With no available memory the plan has no copy for checkpoints: they are written in place.
   return plan_memory(p, b, 0).total();
 }
 
@@ -55,7 +55,7 @@ PlannedJob changed(const PlannedJob& p, const std::function<void(JobConfig&)>& c
   return other;
 }
 
-/// Samples of a batch of all workers that there are images for.
+/// Returns the largest global batch for which there are enough images.
 std::int64_t largest_global_batch(const PlannedJob& p) {
   return p.data.images > 0 ? p.data.images : std::numeric_limits<std::int64_t>::max();
 }
@@ -67,7 +67,7 @@ std::int64_t largest_batch(const PlannedJob& p, const PlannedBackbone& backbone,
     const PlannedJob other = changed(p, [&](JobConfig& job) { job.batch_size = batch; });
     return needed(other, plan_backbone(other));
   };
-  // Nearly all of it grows with the batch in proportion.
+  // Almost all memory is proportional to the batch size.
   const std::int64_t other = p.job.batch_size == 1 ? 2 : p.job.batch_size / 2;
   const auto here = static_cast<double>(need(p.job.batch_size));
   const double slope =
@@ -87,14 +87,14 @@ std::int64_t largest_batch(const PlannedJob& p, const PlannedBackbone& backbone,
 
 std::int64_t largest_classes(const PlannedJob& p, const PlannedBackbone& backbone,
                              std::uint64_t available) {
-  const std::int64_t least = p.world_size;  // a worker without classes does not train
+  const std::int64_t least = p.world_size;  // every worker needs a class
   const std::int64_t most = largest(least, kMostClasses, p.job.num_classes, [&](std::int64_t n) {
     return needed(changed(p, [&](JobConfig& job) { job.num_classes = n; }), backbone) <= available;
   });
   return most < least ? 0 : most;
 }
 
-/// Changes of one key that make the job fit. Those that change the training least come first.
+/// Returns changes of one key that make the job fit. Those that affect training least come first.
 std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& backbone,
                                   std::uint64_t available) {
   std::vector<std::string> found;
@@ -129,8 +129,8 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
   return found;
 }
 
-/// The number of workers, a power of two times today's, with which the job fits when each has as
-/// much memory; 0 where none does.
+/// Returns the number of workers, today's times a power of two, with which the job fits if each
+/// has the same memory; 0 if there is none.
 int enough_workers(PlannedJob p, const PlannedBackbone& backbone, std::uint64_t available) {
   constexpr std::int64_t kMost = 1 << 12;
   const std::int64_t most =

@@ -1,4 +1,4 @@
-// Checks whether a job fits into memory, and says what to change where it does not.
+// Checks whether a job fits into memory, and suggests changes if it does not.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace pfc {
 
-/// The memory that one worker may take.
+/// Memory available to one worker.
 struct MemoryThere {
   std::uint64_t bytes = 0;
   std::string where;  ///< for messages: "1/2 of MemAvailable of /proc/meminfo"
 };
 
-/// An equal share of this host's free memory for each of its workers, and what this process uses
-/// already. What workers have kept from an earlier generation counts as free. REQUIRES: none of the
-/// workers has allocated its buffers yet.
+/// Returns an equal share of this host's free memory for each of its workers, plus what this
+/// process already uses. Memory kept by workers from an earlier generation counts as free.
+/// REQUIRES: no worker has allocated its buffers yet.
 MemoryThere memory_of_this_host(int workers_of_this_host, const KeptMemory& kept = {});
 
-/// The free memory of a worker's GPU, and the scratch that its Ops holds already.
+/// Returns the free memory of a worker's GPU, plus the scratch that its Ops already holds.
 MemoryThere memory_of_gpu(const Ops& ops);
 
-/// The largest value of one key with which the job fits while all other keys stay as they are, and
-/// its images, where their number is known, fill a batch of all workers. 0: there is no such value.
+/// Largest value of one key with which the job fits if the other keys stay the same, and, if the
+/// number of images is known, they fill a batch of all workers. 0 if there is no such value.
 struct LargestThatFits {
   std::int64_t num_classes = 0;
   std::int64_t batch_size = 0;
@@ -32,22 +32,22 @@ struct LargestThatFits {
 LargestThatFits largest_that_fits(const PlannedJob& planned, const PlannedBackbone& backbone,
                                   std::uint64_t available);
 
-/// One line for a job that does not fit: the memory that it needs, what there is, the largest
-/// parts, and which keys to set to which values, or how many workers to take. Its images fill a
-/// batch of all workers with each of these.
+/// Returns one line for a job that does not fit: the memory that it needs, the memory available,
+/// the largest parts, and which keys to set to which values, or how many workers to use. Each
+/// suggestion leaves enough images for a batch of all workers.
 std::string advice(const PlannedJob& planned, const PlannedBackbone& backbone,
                    const MemoryThere& there);
 
-/// The fewest workers with which the job fits and can train. `available`: memory per worker at
-/// present; on one host fewer workers share the same host memory. REQUIRES: the job fits with
-/// planned.world_size workers.
+/// Returns the smallest number of workers with which the job fits and can train. `available`:
+/// memory per worker now; on one host fewer workers share the same host memory. REQUIRES: the job
+/// fits with planned.world_size workers.
 int least_workers(const PlannedJob& planned, std::uint64_t available, bool one_host);
 
-/// A line for the log of a job that fits: the planned and the available memory, and whether
+/// Returns a line for the log of a job that fits: planned and available memory, and whether
 /// training waits while checkpoints are written.
 std::string memory_message(const MemoryPlan& plan);
 
-/// The plan of a job that fits. Throws InputError with advice() where it does not.
+/// Returns the plan of a job that fits. Otherwise throws InputError with advice().
 MemoryPlan expect_to_fit(const PlannedJob& planned, const MemoryThere& there);
 
 }  // namespace pfc

@@ -26,13 +26,13 @@
 namespace pfc {
 namespace {
 
-// The program, its libraries, the code that oneDNN generates, stacks, and memory that the allocator
-// does not give back. Measured: the same for every job within a few MiB (docs/memory.md).
+// The program, its libraries, the code that oneDNN generates, stacks, and memory that the
+// allocator does not return. Measured: equal for all jobs within a few MiB (docs/memory.md).
 constexpr std::uint64_t kProcess = 40 << 20;
 
-// On a GPU: CUDA's context with the code of the kernels of cuDNN, cuBLASLt and NCCL; and the
-// buffers of the channels of two NCCL communicators; and in host memory, CUDA's libraries. These
-// are guesses, not yet measured on a GPU; a job measures NCCL's buffers when it starts.
+// For a GPU: CUDA's context with the kernels of cuDNN, cuBLASLt and NCCL; the channel buffers of
+// two NCCL communicators; and CUDA's libraries in host memory. These are estimates, not yet
+// measured on a GPU; a job measures NCCL's buffers when it starts.
 constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
 constexpr std::uint64_t kNcclBuffers = std::uint64_t{1} << 30;
 constexpr std::uint64_t kHostProcessOfGpu = std::uint64_t{1} << 30;
@@ -42,8 +42,8 @@ constexpr const char* kNcclName = "NCCL's buffers";
 constexpr const char* kScratchName = "kernels' scratch";
 constexpr const char* kSnapshotsName = "snapshots";
 
-/// Builds a network on the CPU to measure what it takes on another device, whose activations have
-/// this type.
+/// Used to measure, on the CPU, the memory of a network on another device with this activation
+/// type.
 class SizingOps : public CpuOps {
  public:
   SizingOps(int threads, DType activations) : CpuOps(threads), activations_(activations) {}
@@ -53,16 +53,16 @@ class SizingOps : public CpuOps {
   const DType activations_;
 };
 
-/// For a job on CPUs. In bf16, which this one may lack: then the area for intermediate results is
-/// that of fp32.
+/// Returns the Ops for planning a job on CPUs. If the job uses bf16 and this CPU lacks it, the
+/// area for intermediate results is that of fp32.
 std::unique_ptr<CpuOps> cpu_to_plan_with(const PlannedJob& p) {
   if (p.job.precision != Precision::kBf16) return std::make_unique<CpuOps>(p.threads);
   if (!cpu_has_bfloat16()) return std::make_unique<SizingOps>(p.threads, DType::kBFloat16);
   return std::make_unique<CpuOps>(p.threads, best_vector_kernels(), DType::kBFloat16);
 }
 
-/// Stands for the workers of a job where nothing is communicated: measuring a network asks only how
-/// many there are.
+/// Represents the workers of a job without communication: measuring a network only needs their
+/// number.
 class WorldSize : public Comm {
  public:
   explicit WorldSize(int size) : size_(size) {}
@@ -84,12 +84,12 @@ class WorldSize : public Comm {
 
 std::int64_t samples(const PlannedJob& p) { return p.job.batch_size * p.world_size; }
 
-/// Type and shape of a batch.
+/// Returns the type and shape of a batch.
 Tensor planned_batch(const PlannedJob& p) {
   return batch_of(backbone_options(p.job, p.data.height, p.data.width));
 }
 
-/// A batch of images as bytes: where an evaluation's images lie on the device.
+/// Returns the bytes of a batch of uint8 images: the device buffer of an evaluation.
 std::size_t evaluated_images(const PlannedJob& p) {
   if (p.data.verification_images + p.data.retrieval_images == 0) return 0;
   return static_cast<std::size_t>(p.job.batch_size * p.data.height * p.data.width * 3);
@@ -99,7 +99,7 @@ std::uint64_t optimizer_bytes(const PlannedJob& p, const BackboneMemory& b) {
   return Optimizer::bytes(p.job.optimizer, static_cast<std::int64_t>(b.weights / sizeof(float)));
 }
 
-/// How many updates the job makes; where its images are not known, as many as max_steps says.
+/// Returns the number of updates in the job; max_steps if the number of images is unknown.
 std::int64_t updates(const PlannedJob& p) {
   if (p.data.images < samples(p)) return p.job.max_steps;
   return plan_steps(p.job, p.world_size, p.data.images).last_step;
@@ -138,7 +138,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
            fmt::format("{} samples of {}", samples(p), counted(p.world_size, "worker")));
 }
 
-/// Returns the memory that buffers of these sizes take.
+/// Returns the total memory that buffers of these sizes use.
 std::uint64_t taken(const PlannedJob& p, std::initializer_list<std::uint64_t> buffers) {
   std::uint64_t sum = 0;
   for (const std::uint64_t bytes : buffers) sum += p.gpu ? gpu_allocation(bytes) : bytes;
@@ -163,7 +163,7 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
            p.gpu ? "at most, for convolutions" : counted(p.threads, "thread"));
 }
 
-/// What a GPU holds beside head and backbone. Decoded batches, verification sets and files that are
+/// Adds a GPU's buffers other than head and backbone. Decoded batches, verification sets and files
 /// being written are in host memory.
 void add_gpu_buffers(const PlannedJob& p, PartList& list) {
   const Tensor images = planned_batch(p);
@@ -193,7 +193,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
       fmt::format("{} batches, an index of {}", ahead + kStepInputs,
                   counted(p.data.images, "image")));
   list.add("verification sets", p.data.verification_bytes, "encoded images");
-  // One file is in memory at a time, in PyTorch's layout; evaluation has ended before it is made.
+  // One file at a time is in memory, in PyTorch's layout. Evaluation is finished by then.
   const std::uint64_t file = std::max<std::uint64_t>(b.weights + b.state, optimizer_bytes(p, b));
   const EmbedOptions embed{p.job.batch_size, p.data.height, p.data.width, p.job.embedding_size};
   const auto of_largest = [&](std::int64_t images, const auto& bytes) -> std::uint64_t {
@@ -207,7 +207,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
 }
 
 void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
-  // Two transports: one for the step, and one for the gradients. Gradient buckets are slices of the
+  // Two transports: one for the step, one for the gradients. Gradient buckets are slices of the
   // gradients.
   list.add("communication",
            2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
@@ -244,7 +244,7 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   if (p.gpu) {
     SizingOps sizes(1, activation_type(p.job.precision));
     return {.memory = backbone_memory(sizes, options),
-            .scratch = kMostScratch};  // the fastest convolutions take it all
+            .scratch = kMostScratch};  // the fastest convolutions use all of it
   }
   const auto ops = cpu_to_plan_with(p);
   PlannedBackbone planned{.memory = backbone_memory(*ops, options)};

@@ -1,5 +1,5 @@
-// Plans the memory that a worker needs before it allocates anything (docs/memory.md). Each part
-// states its bytes beside its allocation; the plan adds them up.
+// Plans the memory of a worker before it allocates anything (docs/memory.md). Each component
+// computes its size next to its allocation; the plan adds the sizes.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace pfc {
 
-/// The sizes of the data set and of the verification sets that memory depends on.
+/// Sizes of the data set and the verification sets that affect memory.
 struct PlannedData {
   std::int64_t images = 0;
   std::int64_t height = 112, width = 112;
-  std::uint64_t index_bytes = 0;  ///< DatasetInfo::index_bytes, with retrieval sets
-  double stored_bytes = 0;        ///< of an image (stored_bytes_of_image()); 0: not read ahead
-  std::uint64_t verification_bytes = 0;  ///< VerificationSet::bytes() of all sets
-  std::int64_t verification_images = 0;  ///< images of the largest set
-  std::int64_t retrieval_images = 0;     ///< of the largest retrieval set
+  std::uint64_t index_bytes = 0;         ///< DatasetInfo::index_bytes, with retrieval sets
+  double stored_bytes = 0;               ///< per image (stored_bytes_of_image()); 0: no read-ahead
+  std::uint64_t verification_bytes = 0;  ///< sum of VerificationSet::bytes()
+  std::int64_t verification_images = 0;  ///< images in the largest set
+  std::int64_t retrieval_images = 0;     ///< images in the largest retrieval set
 };
 
 PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets);
@@ -33,60 +33,61 @@ struct PlannedJob {
   int world_size = 1;
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
-  bool gpu = false;  ///< true: plans the memory of a GPU; false: that of the host
-  // Size of the GPU's L2 cache and number of its multiprocessors. The defaults are an H100's.
+  bool gpu = false;  ///< true: plans GPU memory; false: host memory
+  // L2 cache size and number of multiprocessors of the GPU. The defaults are for an H100.
   std::int64_t l2_bytes = HeadMemoryOptions{}.l2_bytes;
   int multiprocessors = HeadMemoryOptions{}.multiprocessors;
-  /// With a GPU: host memory that checkpoint copies may take; 0: not known.
+  /// With a GPU: host memory available to checkpoint copies; 0 if unknown.
   std::uint64_t host_bytes = 0;
 };
 
-/// Bytes of a backbone, and of the area that its kernels share for intermediate results.
+/// Memory of a backbone, and of the area that its kernels share for intermediate results.
 struct PlannedBackbone {
   BackboneMemory memory;
   std::size_t scratch = 0;
 };
 
 /// Builds the network without allocating its tensors, so the result is exact. Takes about 0.1 s.
-/// Throws InputError for an unknown network, or one that does not take the job's images.
+/// Throws InputError for an unknown network, or one that does not accept the job's image size.
 PlannedBackbone plan_backbone(const PlannedJob& planned);
 
 struct MemoryPart {
   std::string name;
   std::uint64_t bytes = 0;
-  std::string detail;  ///< what it consists of, for people
+  std::string detail;  ///< contents, for display
 };
 
 struct MemoryPlan {
-  std::vector<MemoryPart> parts;  ///< all that exist at the moment of the highest use
-  /// The copy of the state that a checkpoint is written from while training goes on; 0 where the
-  /// job writes no such checkpoints.
+  std::vector<MemoryPart> parts;  ///< everything that exists at peak usage
+  /// Copy of the state from which a checkpoint is written while training continues; 0 if the job
+  /// writes no such checkpoints.
   std::uint64_t checkpoint_copy = 0;
-  /// Snapshots of this worker and of its neighbour, in host memory also on a GPU; 0 without
+  /// Snapshots of this worker and of its neighbour, in host memory even with a GPU; 0 without
   /// `replicate`.
   std::uint64_t snapshots = 0;
-  /// Host memory of a worker that trains on a GPU, with snapshots and checkpoint copy; otherwise 0.
+  /// Host memory of a worker that trains on a GPU, including snapshots and checkpoint copy;
+  /// otherwise 0.
   std::uint64_t host = 0;
-  /// The copy would not fit: training waits while a checkpoint is written, and the copy is not one
-  /// of the parts.
+  /// The copy would not fit: training waits while a checkpoint is written, and `parts` does not
+  /// contain the copy.
   bool checkpoints_in_place = false;
   std::uint64_t available = 0;  ///< as given to plan_memory()
 
   [[nodiscard]] std::uint64_t total() const;
   [[nodiscard]] bool fits() const { return total() <= available; }
-  /// REQUIRES: there is a part of that name.
+  /// Returns the part of that name. REQUIRES: it exists.
   [[nodiscard]] const MemoryPart& part(const std::string& name) const;
 };
 
 /// Replaces the estimated size of NCCL's buffers by the measured one.
 void set_nccl_bytes(MemoryPlan& plan, std::uint64_t measured);
 
-/// Bytes that a worker reserves on its GPU when it starts (Ops::reserve): all parts but the
-/// process, NCCL's buffers and the kernels' scratch.
+/// Returns the bytes that a worker reserves on its GPU when it starts (Ops::reserve): all parts
+/// except the process, NCCL's buffers and the kernels' scratch.
 std::uint64_t reserved_bytes(const MemoryPlan& plan);
 
-/// The plan of rank 0, which needs the most: its shard is the largest, and it writes the model.
-/// Pure.
+/// Returns the plan of rank 0, which needs the most: its shard is the largest, and it writes the
+/// model. Pure.
 MemoryPlan plan_memory(const PlannedJob& planned, const PlannedBackbone& backbone,
                        std::uint64_t available);
 
