@@ -14,8 +14,8 @@ namespace {
 
 using Matrix = std::vector<std::vector<double>>;
 
-/// Solves a x = b for a symmetric positive definite matrix, by Gaussian elimination with pivots.
-/// None where it is singular.
+/// Solves a x = b for a symmetric positive definite matrix, by Gaussian elimination with pivoting.
+/// Returns nullopt if the matrix is singular.
 std::optional<std::vector<double>> solve(Matrix a, std::vector<double> b) {
   const std::size_t n = b.size();
   for (std::size_t column = 0; column < n; ++column) {
@@ -41,7 +41,8 @@ std::optional<std::vector<double>> solve(Matrix a, std::vector<double> b) {
   return x;
 }
 
-/// Relative to the times, and with columns of length 1, because flops and seconds differ by 1e12.
+/// Rows divided by their times, and columns scaled to length 1, because flops and seconds differ
+/// by a factor of 1e12.
 struct Scaled {
   Matrix rows;
   std::vector<double> lengths;
@@ -65,7 +66,7 @@ Scaled scale(const std::vector<Measured>& measured) {
   return scaled;
 }
 
-/// The least squares of the columns in `set` alone; none where one of them would be negative.
+/// Solves least squares for the columns in `set`; nullopt if a coefficient would be negative.
 std::optional<std::vector<double>> fit_columns(const Matrix& rows,
                                                const std::vector<std::size_t>& set, std::size_t n) {
   Matrix a(set.size(), std::vector<double>(set.size(), 0));

@@ -1,22 +1,22 @@
-// Least squares with coefficients that cannot be negative.
+// Least squares with non-negative coefficients.
 #pragma once
 
 #include <vector>
 
 namespace pfc {
 
-/// One measured time, and the quantities that it is a sum of.
+/// A measured time, and the quantities that contribute to it.
 struct Measured {
   std::vector<double> features;
-  double seconds = 0;  ///< above 0
+  double seconds = 0;  ///< must be positive
 };
 
-/// The x >= 0 with the least sum of ((features . x - seconds) / seconds)^2, so that each time
-/// counts by its relative error. Tries every set of coefficients that are not zero: exact, and
-/// quick for the four that a cost has. REQUIRES: all have as many features, from 1 to 8.
+/// Returns the x >= 0 that minimizes the sum of ((features . x - seconds) / seconds)^2, the
+/// squared relative errors. Tries every set of non-zero coefficients: exact, and fast for the up
+/// to four coefficients of a cost. REQUIRES: all have the same number of features, from 1 to 8.
 std::vector<double> fit(const std::vector<Measured>& measured);
 
-/// That sum.
+/// Returns that sum.
 double squared_error(const std::vector<Measured>& measured, const std::vector<double>& x);
 
 }  // namespace pfc

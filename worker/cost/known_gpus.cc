@@ -1,4 +1,4 @@
-// GPUs as their data sheets have them.
+// Performance of GPUs from their data sheets.
 
 #include <algorithm>
 #include <array>
@@ -10,14 +10,14 @@ namespace {
 
 struct DataSheet {
   const char* name;
-  double bf16, fp16, tf32, fp32;  // operations a second of dense products; 0: has none
-  double memory;                  // bytes a second
-  double nvlink;                  // bytes a second, of all links, one direction
+  double bf16, fp16, tf32, fp32;  // dense products, operations per second; 0 if unsupported
+  double memory;                  // bytes per second
+  double nvlink;                  // bytes per second, all links, one direction
   std::uint64_t memory_bytes;
 };
 
-// Peaks without sparsity from the data sheets of NVIDIA H200 SXM, H100 SXM5, A100 SXM4 80 GB and
-// V100 SXM2 32 GB.
+// Peak values without sparsity, from the data sheets of NVIDIA H200 SXM, H100 SXM5, A100 SXM4 80
+// GB and V100 SXM2 32 GB.
 constexpr std::array<DataSheet, 4> kSheets{{
     {"h200", 989e12, 989e12, 494e12, 67e12, 4.8e12, 450e9, 141'000'000'000},
     {"h100", 989e12, 989e12, 494e12, 67e12, 3.35e12, 450e9, 80'000'000'000},
@@ -25,14 +25,14 @@ constexpr std::array<DataSheet, 4> kSheets{{
     {"v100", 0, 125e12, 0, 15.7e12, 0.9e12, 150e9, 32'000'000'000},
 }};
 
-// The parts of the peaks that kernels are assumed to reach, by what such kernels usually do.
+// Assumed fraction of the peak that kernels reach, as is typical for such kernels.
 constexpr double kConvolutions = 0.40;
 constexpr double kProducts = 0.55;
 constexpr double kMemory = 0.80;
 constexpr double kLinks = 0.70;
 constexpr double kKernel = 3e-6;         // seconds between the kernels of a CUDA graph
-constexpr double kStepSeconds = 300e-6;  // seconds of the host's part of a step
-constexpr double kCollective = 15e-6;    // seconds of a small NCCL collective within a host
+constexpr double kStepSeconds = 300e-6;  // host's part of a step, in seconds
+constexpr double kCollective = 15e-6;    // small NCCL collective within a host, in seconds
 constexpr double kHeadLaunches = 200e-6;
 
 double peak(const DataSheet& sheet, DType activations, bool tf32) {
@@ -76,10 +76,10 @@ std::optional<MachineProfile> gpu_profile(const std::string& name, DType activat
     if (!multiplies(kind)) continue;
     profile.ops[i].per_flop = 1 / (flops * (kind == OpKind::kProduct ? kProducts : kConvolutions));
   }
-  // The head's products read bf16 where activations do (docs/cuda_margin_softmax.md).
+  // The head's matrix products use bf16 if activations do (docs/cuda_margin_softmax.md).
   profile.head = {.overhead = kHeadLaunches,
                   .per_flop = 1 / (flops * kProducts),
-                  .per_logit = 8 * per_byte,  // written and read once as float32
+                  .per_logit = 8 * per_byte,  // float32, written and read once
                   .per_byte = per_byte};
   return profile;
 }

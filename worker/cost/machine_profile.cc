@@ -13,10 +13,10 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kMostProfileBytes = 1 << 20;  // of a profile's file
+constexpr std::size_t kMostProfileBytes = 1 << 20;  // maximum size of a profile's file
 constexpr int kProfileSchema = 1;
 
-/// Each number of a profile by its place in the JSON, so that reading and writing cannot differ.
+/// Visits each number of a profile with its path in the JSON, so that reading and writing agree.
 template <typename Profile, typename F>
 void each_number(Profile& p, const F& f) {
   for (std::size_t i = 0; i < kOpKinds; ++i) {

@@ -28,8 +28,9 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// What the time of an op depends on. Convolutions and products multiply, and their sizes are too
-/// alike to tell an overhead from the rest; the others move bytes, from a cache or from memory.
+/// Returns the quantities that determine the time of an op. Convolutions and products are bound by
+/// flops, and their sizes are too similar to separate an overhead. The others move bytes, from a
+/// cache or from memory.
 std::vector<double> features(const MachineProfile& profile, const OpWork& work) {
   const bool multiplies = work.kind < OpKind::kDepthwise || work.kind == OpKind::kProduct;
   if (multiplies) return {work.flops, work.bytes};
@@ -39,7 +40,8 @@ std::vector<double> features(const MachineProfile& profile, const OpWork& work) 
 
 Rate rate_of(const std::vector<Measured>& times, const std::vector<double>& x) {
   if (x.size() == 2) return {.per_flop = x[0], .per_byte = x[1], .per_near_byte = x[1]};
-  // Where no op of the kind was on one side of the cache's size, the other side's rate is taken.
+  // If all ops of the kind were on one side of the cache size, use its rate for the other side
+  // too.
   const auto some = [&](std::size_t feature) {
     return std::ranges::any_of(times, [&](const Measured& m) { return m.features[feature] > 0; });
   };
@@ -47,8 +49,8 @@ Rate rate_of(const std::vector<Measured>& times, const std::vector<double>& x) {
       .overhead = x[0], .per_byte = some(1) ? x[1] : x[2], .per_near_byte = some(2) ? x[2] : x[1]};
 }
 
-/// Fitted to each, and then so that their sum is right: a step is a sum of such ops, and the fit to
-/// relative errors alone would be too low on average.
+/// Fits the single times, then scales so that their sum is right: a step is a sum of such ops, and
+/// a fit to relative errors alone underestimates it.
 std::vector<double> fit_sum(const std::vector<Measured>& times) {
   std::vector<double> x = fit(times);
   double said = 0, was = 0;
@@ -77,8 +79,8 @@ double fit_ops(const std::vector<MeasuredOp>& measured, MachineProfile& profile)
   return error;
 }
 
-/// What the cache is worth shows in the times: virtual machines often say that they have all of a
-/// processor's, which they share with others.
+/// Finds the cache size that fits the times best. Virtual machines often report the processor's
+/// whole cache, although they share it with others.
 void fit_ops_and_cache(const std::vector<MeasuredOp>& measured, MachineProfile& profile) {
   MachineProfile best = profile;
   double least = std::numeric_limits<double>::infinity();
@@ -97,7 +99,7 @@ struct HeadSize {
   double rate;
 };
 
-// Many and few samples a class, and rows that are all active or a tenth of them.
+// Many and few samples per class; all rows active or a tenth.
 constexpr std::array<HeadSize, 6> kHeads{{{8, 2'000, 1},
                                           {16, 40'000, 1},
                                           {64, 10'000, 1},
@@ -106,9 +108,9 @@ constexpr std::array<HeadSize, 6> kHeads{{{8, 2'000, 1},
                                           {128, 100'000, 0.1}}};
 constexpr std::int64_t kDimension = 512;
 constexpr int kHeadSteps = 5;
-constexpr std::int64_t kOthers = 16 << 20;  // elements
+constexpr std::int64_t kOthers = 16 << 20;  // number of elements
 
-/// A step of the classification layer in seconds, the median of a few, and what it consists of.
+/// Measures the median time of a few steps of the classification layer, with its work.
 Measured measure_head(Ops& ops, const HeadSize& size) {
   const std::unique_ptr<Comm> alone = make_host_comm({}, nullptr);
   const HeadOptions options{.classes = size.classes,
@@ -123,7 +125,7 @@ Measured measure_head(Ops& ops, const HeadSize& size) {
   const OwnedTensor embeddings(ops, {size.samples, kDimension});
   ops.copy_to_device(embeddings, values.data());
   std::vector<std::int64_t> labels(static_cast<std::size_t>(size.samples));
-  // Between two steps of the head a backbone goes through the caches.
+  // Stands for the backbone, which passes through the caches between two steps of the head.
   const OwnedTensor others(ops, {kOthers});
   std::vector<double> seconds;
   for (std::int64_t step = 1; step <= kHeadSteps + 2; ++step) {
@@ -140,7 +142,8 @@ Measured measure_head(Ops& ops, const HeadSize& size) {
                .lr = 0.01,
                .update = step});
     ops.synchronize();
-    if (step > 2) seconds.push_back(seconds_since(start));  // the first ones make memory and plans
+    if (step > 2)
+      seconds.push_back(seconds_since(start));  // the first steps allocate memory and plans
   }
   const HeadWork work = head_work(options, size.samples, size.classes);
   return {.features = {1, work.flops, work.logits, work.bytes}, .seconds = median(seconds)};
@@ -165,9 +168,9 @@ HeadRate fit_head(Ops& ops, const Measuring& doing) {
   return rate;
 }
 
-constexpr std::array<std::size_t, 4> kMessages{256, 16 << 10, 1 << 20, 8 << 20};  // bytes
+constexpr std::array<std::size_t, 4> kMessages{256, 16 << 10, 1 << 20, 8 << 20};  // in bytes
 
-/// One of two workers: the times of all-reduces, with their sizes.
+/// Runs as one of two workers. Returns the times of all-reduces, with their sizes.
 std::vector<Measured> reduce_with_peer(int rank, KeyValueStore& store) {
   const std::unique_ptr<Comm> comm = make_host_comm(
       {.membership = {.rank = rank, .world_size = 2, .local_rank = rank, .local_world_size = 2},
@@ -184,7 +187,7 @@ std::vector<Measured> reduce_with_peer(int rank, KeyValueStore& store) {
       comm->all_reduce_sum(all);
       if (i > 1) seconds.push_back(seconds_since(start));
     }
-    // Each of the two sends twice half of it.
+    // Each of the two sends half of it twice.
     times.push_back(
         {.features = {1, 2.0 * static_cast<double>(bytes)}, .seconds = median(seconds)});
   }
@@ -226,7 +229,7 @@ Link measure_loopback() {
   peer.join();
   if (failure) std::rethrow_exception(failure);
   const std::vector<double> x = fit(times);
-  return {.latency = x[0] / 2, .per_byte = x[1]};  // two messages one after the other
+  return {.latency = x[0] / 2, .per_byte = x[1]};  // two messages, one after the other
 }
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Measures how fast this machine does the ops of a training step.
+// Measures how fast this machine executes the ops of a training step.
 #pragma once
 
 #include <functional>
@@ -9,19 +9,19 @@
 
 namespace pfc {
 
-/// Told what is measured next, for a person who waits.
+/// Called with the next measurement, to show progress to the user.
 using Measuring = std::function<void(const std::string& what)>;
 
-/// Executes each kind of op at the sizes of face recognition networks, and a few steps of the
-/// classification layer, for 10 to 15 s on a CPU; takes up to 550 MB. Fits one rate to the times of
-/// each kind. Gives all but `local` and `decode_seconds`. `ops` has all cores that the workers of
-/// this host will share. Throws DeviceError where there is not enough memory.
+/// Runs each kind of op at the sizes of face recognition networks, and a few steps of the
+/// classification layer: 10 to 15 s on a CPU, up to 550 MB. Fits one rate to the times of each
+/// kind. Sets everything except `local` and `decode_seconds`. `ops` uses all cores that the
+/// workers of this host will share. Throws DeviceError if there is not enough memory.
 MachineProfile measure_machine(Ops& ops, const Measuring& doing);
 
-/// Two workers of this machine, as threads, over loopback. Throws CommError.
+/// Measures two workers of this machine, as threads, over loopback. Throws CommError.
 Link measure_loopback();
 
-/// Single measurements, for those who look at how good the fit is.
+/// A single measurement, for evaluating the fit.
 struct MeasuredOp {
   std::string shape;
   OpWork work;

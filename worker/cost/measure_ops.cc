@@ -1,4 +1,4 @@
-// Times ops alone, at sizes that the networks have.
+// Times single ops, at the sizes that occur in the networks.
 
 #include <spdlog/fmt/fmt.h>
 
@@ -15,9 +15,9 @@ namespace pfc {
 namespace {
 
 constexpr int kFewestRepetitions = 5, kMostRepetitions = 15;
-constexpr double kLongEnough = 0.04;  // seconds of all repetitions
+constexpr double kLongEnough = 0.04;  // total seconds of all repetitions
 
-/// The median of several, each after `before`, whose time does not count.
+/// Returns the median of several calls. `before` runs before each call and is not timed.
 double median_call_seconds(Ops& ops, const std::function<void()>& before,
                            const std::function<void()>& call) {
   call();
@@ -43,7 +43,7 @@ struct Size {
   int kernel, stride;
 };
 
-// Of iresnet's and MobileFaceNet's layers, the narrow and the wide network of each.
+// From layers of iresnet and MobileFaceNet, narrow and wide.
 constexpr std::array<Size, 20> kDense{{
     {112, 3, 64, 3, 1},   {112, 64, 64, 3, 1},  {112, 64, 64, 3, 2},  {56, 64, 64, 3, 1},
     {56, 64, 128, 3, 1},  {56, 128, 128, 3, 2}, {28, 128, 128, 3, 1}, {28, 256, 256, 3, 2},
@@ -65,11 +65,11 @@ struct Rows {
 };
 constexpr std::array<Rows, 6> kNorms{
     {{112, 64}, {56, 64}, {56, 128}, {28, 128}, {14, 256}, {7, 512}}};
-constexpr std::int64_t kElsewhere =
-    16 << 20;  // floats: 64 MiB, more than the caches hold for two cores
+constexpr std::int64_t kElsewhere = 16
+                                    << 20;  // floats: 64 MiB, larger than the caches of two cores
 constexpr std::array<std::int64_t, 4> kFlat{1 << 10, 1 << 22, 3 << 22, 1 << 24};
 
-/// Measures on `ops` and counts with a RecordingOps, by the same calls.
+/// Measures with `ops`, and counts the same calls with a RecordingOps.
 class Bench {
  public:
   explicit Bench(Ops& ops)
@@ -87,9 +87,9 @@ class Bench {
   std::vector<MeasuredOp> take() { return std::move(measured_); }
 
  private:
-  /// What is timed on one Ops is counted on the other. `near`: the tensor that the op before has
-  /// just written in a network. The others have been written long before, and the caches have since
-  /// held much else.
+  /// Runs `timed` on the real Ops and `counted` on the recording one. `near`: the tensor that the
+  /// previous op of a network has just written. The other tensors were written long before, and
+  /// have left the caches.
   void add(const std::string& shape, const Tensor& near, const std::function<void()>& timed,
            const std::function<void()>& counted) {
     counted();
@@ -99,15 +99,15 @@ class Bench {
                          .seconds = median_call_seconds(
                              ops_, [&] { leave_in_caches(near); }, timed)});
   }
-  /// On a processor leaves `near` in the caches and nothing else that an op reads. A GPU's caches
-  /// are small beside these tensors.
+  /// On a CPU, leaves `near` in the caches and nothing else that an op reads. On a GPU it does
+  /// nothing, because the caches are small compared with these tensors.
   void leave_in_caches(const Tensor& near);
   OwnedTensor tensor(const Shape& shape, DType type) { return {ops_, shape, type}; }
   OwnedTensor filled(const Shape& shape, DType type);
 
   Ops& ops_;
-  const std::int64_t batch_;  // of convolutions
-  const std::int64_t wide_;   // of ops that take little time, and depend on the cache
+  const std::int64_t batch_;  // for convolutions
+  const std::int64_t wide_;   // for short ops, which depend on the cache
   RecordingOps counted_;
   OwnedTensor elsewhere_;
   std::vector<MeasuredOp> measured_;
@@ -116,12 +116,12 @@ class Bench {
 void Bench::leave_in_caches(const Tensor& near) {
   if (!ops_.on_host()) return;
   ops_.sum_of_squares(elsewhere_);
-  // Any type as floats: only reading counts. By all threads, which are awake then.
+  // Read any type as floats, because only reading matters. Uses all threads, which wakes them.
   const auto words = static_cast<std::int64_t>(near.bytes() / sizeof(float));
   ops_.sum_of_squares(Tensor(near.data, DType::kFloat32, {words}));
 }
 
-/// Of ones: numbers that are zero or not normal would flatter or slow a kernel.
+/// Returns a tensor of ones. Zeros and denormal numbers would make a kernel faster or slower.
 OwnedTensor Bench::filled(const Shape& shape, DType type) {
   OwnedTensor t = tensor(shape, type);
   if (type == DType::kFloat32) {
@@ -207,7 +207,7 @@ void Bench::norm(const Rows& r) {
   both(dy, [&](BatchNorm& norm) { norm.backward_apply(b); });
 }
 
-/// The linear layer behind an iresnet, forward and both gradients.
+/// Measures the linear layer after an iresnet: forward and both gradients.
 void Bench::product() {
   constexpr std::int64_t kOut = 512;
   const DType type = ops_.activation_type();

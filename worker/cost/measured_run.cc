@@ -17,9 +17,9 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kWarmUp = 3;      // steps that make memory, plans and connections
-constexpr std::size_t kFewestSteps = 5;  // steps behind them
-constexpr double kLongest = 1e6;         // seconds of a phase
+constexpr std::int64_t kWarmUp = 3;      // steps that allocate memory, plans and connections
+constexpr std::size_t kFewestSteps = 5;  // steps after them
+constexpr double kLongest = 1e6;         // maximum seconds of a phase
 
 struct Run {
   nlohmann::json start;
@@ -27,13 +27,13 @@ struct Run {
 };
 
 Run read_run(const std::filesystem::path& file) {
-  { const RegularFile regular(file); }  // a FIFO would be waited for
+  { const RegularFile regular(file); }  // opening a FIFO would block
   std::ifstream in(file);
   Run run;
   std::string line;
   while (std::getline(in, line)) {
     nlohmann::json event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!event.is_object() || !event.contains("kind")) continue;  // a last line that was cut
+    if (!event.is_object() || !event.contains("kind")) continue;  // an incomplete last line
     if (event["kind"] == "start") {
       run = {.start = std::move(event), .steps = {}};
     } else if (event["kind"] == "step") {
@@ -71,7 +71,7 @@ StepCost median_step(const Run& run) {
   return cost;
 }
 
-/// The job of the run: this one, but for what the run's first event names.
+/// Returns the job of the run: `planned`, with the values of the run's start event.
 PlannedJob job_of(const Run& run, PlannedJob planned) {
   const nlohmann::json& start = run.start;
   JobConfig& job = planned.job;

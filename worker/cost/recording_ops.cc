@@ -39,7 +39,7 @@ class RecordingConv2d : public Conv2d {
  private:
   enum Pass { kForward, kData, kWeights };
 
-  /// The first of the three kinds of such a convolution; its passes follow each other.
+  /// Returns the first of the three kinds for this convolution; one for each pass, in order.
   [[nodiscard]] OpKind kind() const {
     if (shape_.groups > 1 && shape_.groups == shape_.in_c) return OpKind::kDepthwise;
     if (shape_.kernel == 1) return OpKind::kPointwise;

@@ -1,4 +1,4 @@
-// Ops that compute nothing and write down what they are asked to compute.
+// Ops that record calls instead of computing.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace pfc {
 
-/// Memory that it hands out has addresses and cannot be touched, so a network of any size takes
-/// none. Copies to and from the host are neither made nor recorded.
+/// Allocates addresses but no memory, so a network of any size needs none. Tensors must not be
+/// accessed. Copies to and from the host are neither made nor recorded.
 class RecordingOps : public Ops {
  public:
   explicit RecordingOps(DType activations) : activations_(activations) {}
 
-  /// What was recorded since the last call.
+  /// Returns the ops recorded since the last call.
   OpWorks take() { return std::exchange(works_, {}); }
 
   [[nodiscard]] std::string description() const override { return "a plan"; }

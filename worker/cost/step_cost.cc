@@ -9,10 +9,10 @@
 namespace pfc {
 namespace {
 
-constexpr double kPixels = 112.0 * 112.0;  // that MachineProfile::decode_seconds is of
-constexpr double kBuckets = 16;            // of gradients (gradients/grad_reducer.h)
+constexpr double kPixels = 112.0 * 112.0;  // image size for MachineProfile::decode_seconds
+constexpr double kBuckets = 16;            // number of gradient buckets (gradients/grad_reducer.h)
 
-/// How much longer an op takes because the workers of a host share its cores.
+/// Returns the factor by which an op is slower because the workers of a host share its cores.
 double sharing(const Cluster& c) { return c.machine.gpu ? 1 : c.workers_of_host; }
 
 double seconds_for(const OpWorks& works, const MachineProfile& machine) {
@@ -21,8 +21,8 @@ double seconds_for(const OpWorks& works, const MachineProfile& machine) {
   return sum;
 }
 
-/// A collective over all workers. bytes: of the whole result, or of what is summed. Each worker
-/// sends (W - 1) / W of it once, and twice in an all-reduce, which is the least.
+/// Cost of a collective over all workers. bytes: size of the whole result, or of what is summed.
+/// Each worker sends (W - 1) / W of it once, or twice in an all-reduce, which is the minimum.
 class Collectives {
  public:
   explicit Collectives(const Cluster& c) : c_(c) {}
@@ -36,20 +36,20 @@ class Collectives {
  private:
   [[nodiscard]] double latency() const {
     const double link = std::max(c_.machine.local.latency, c_.hosts() > 1 ? c_.network.latency : 0);
-    // NCCL sends small messages along trees (docs of NCCL: LL protocol); Gloo's mesh to all at
-    // once.
+    // NCCL sends small messages along trees (NCCL docs: LL protocol); Gloo's mesh sends to all
+    // workers at the same time.
     const double steps = c_.machine.gpu ? std::log2(static_cast<double>(c_.workers)) : 1;
     return std::max(1.0, steps) * link;
   }
 
-  /// One round: the slower of what happens within the hosts and between them.
+  /// Returns the time of one round: the slower of the transfers within and between hosts.
   [[nodiscard]] double transfer(double bytes) const {
     const auto w = static_cast<double>(c_.workers), own = static_cast<double>(c_.workers_of_host);
     const double sent = bytes * (w - 1) / w;  // by each worker
     const double within =
         c_.machine.gpu ? sent * c_.machine.local.per_byte : own * sent * c_.machine.local.per_byte;
     if (c_.hosts() == 1) return within;
-    // A ring crosses each host's network once; a mesh sends to every worker of the other hosts.
+    // A ring crosses each host's network once; a mesh sends to every worker on other hosts.
     const double out = c_.machine.gpu ? sent : own * bytes * (w - own) / w;
     return std::max(within, out * c_.network.per_byte);
   }
@@ -63,7 +63,8 @@ bool communicates(const std::string& phase) {
   return std::ranges::find(kCommunication, phase) != kCommunication.end();
 }
 
-/// Seconds for which the host's cores make inputs, for one worker and micro-batch.
+/// Returns the seconds that the host's cores need to prepare the inputs of one worker and
+/// micro-batch.
 double input_seconds(const StepWork& work, std::int64_t batch, std::int64_t pixels,
                      const MachineProfile& machine) {
   const double images = static_cast<double>(batch) * static_cast<double>(pixels) / kPixels;
@@ -108,7 +109,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   const double head = shared * machine.head.seconds(work.head) +
                       collectives.seconds(CollectiveKind::kAllGather, work.statistics);
   const double reduce = collectives.seconds(CollectiveKind::kAllReduce, work.gradients);
-  // Buckets are reduced during the backward pass, all but the last.
+  // All buckets except the last are reduced during the backward pass.
   const double hidden = std::min(reduce * (1 - 1 / kBuckets), backward);
 
   StepCost cost{
@@ -129,8 +130,9 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
       each.seconds *= found->second;
     }
   }
-  // Inputs are made beside the step: on a CPU with the same cores, which then compute less; on a
-  // GPU's host with others, so that only what takes longer than the step is waited for.
+  // Inputs are prepared during the step. On a CPU this uses the same cores and slows down the
+  // compute. With a GPU it uses other cores, and training waits only if it takes longer than the
+  // step.
   const double input = micro * input_seconds(work, batch, pixels, machine);
   if (!machine.gpu) {
     const double stretch = shared * input / machine.cores;

@@ -1,4 +1,4 @@
-// Predicts how long a training step takes, phase by phase (docs/capacity.md).
+// Predicts the duration of a training step, phase by phase (docs/capacity.md).
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace pfc {
 
-/// The machines that a job runs on: all alike.
+/// The machines of a job, all equal.
 struct Cluster {
   MachineProfile machine;
   int workers = 1;
   int workers_of_host = 1;
-  /// Of one host, in and out, all its ports together. Not used for one host.
+  /// Network of one host, in and out, all ports together. Unused with a single host.
   Link network;
-  std::int64_t decoding_threads = 2;  ///< of a worker (the job's num_workers)
+  std::int64_t decoding_threads = 2;  ///< per worker (num_workers of the job)
   [[nodiscard]] int hosts() const { return (workers + workers_of_host - 1) / workers_of_host; }
 };
 
-/// A phase of a step (docs/training-step.md), and how long it takes.
+/// A phase of a step (docs/training-step.md) and its duration.
 struct PhaseCost {
   std::string phase;
-  double seconds = 0;  ///< of all micro-batches
+  double seconds = 0;  ///< sum over all micro-batches
 };
 
 struct StepCost {
   std::vector<PhaseCost> phases;  ///< in the order of the step
-  double input = 0;               ///< seconds of one core to prepare a worker's inputs
+  double input = 0;               ///< seconds on one core to prepare a worker's inputs
   [[nodiscard]] double seconds() const;
-  /// 0 where there is no such phase.
+  /// Returns the seconds of a phase; 0 if there is no such phase.
   [[nodiscard]] double of(const std::string& phase) const;
 };
 
@@ -43,16 +43,16 @@ struct Bottleneck {
 /// Returns decoding if a worker waits for its inputs, otherwise the longest part. Pure.
 Bottleneck bottleneck_of(const StepCost& step);
 
-/// How many times as long a phase takes as the model says; 1 for those that it does not have.
+/// Factor between actual and predicted time of each phase; 1 for missing phases.
 using Corrections = std::map<std::string, double>;
 
-/// Of a batch of `batch` images of `pixels` pixels each a worker. Pure.
+/// Predicts a step with `batch` images of `pixels` pixels each per worker. Pure.
 StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pixels,
                       const Cluster& cluster, const Corrections& corrections = {});
 
-/// What a short run of a job says of the model: measured over predicted, of each phase that took
-/// longer than a thousandth of the step in both. The phases of communication are corrected
-/// together, because workers wait there for each other.
+/// Compares a short run with the model: measured over predicted time for each phase that took more
+/// than a thousandth of the step in both. The phases of communication share one factor, because
+/// workers wait for each other there.
 Corrections corrections(const StepCost& predicted, const StepCost& measured);
 
 }  // namespace pfc

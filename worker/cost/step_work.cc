@@ -15,7 +15,7 @@
 namespace pfc {
 namespace {
 
-/// Takes part in no communication, and counts how often it was asked to.
+/// Communicates nothing, and counts the calls.
 class CountedComm : public Comm {
  public:
   explicit CountedComm(int size) : size_(size) {}
@@ -53,7 +53,7 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   batch.data = images->data();
   backbone->read(batch);
   work.images = ops.take();
-  backbone->operands_are_current = true;  // as the optimizer leaves them
+  backbone->operands_are_current = true;  // as after an optimizer step
   backbone->forward(backbone->input(), /*training=*/true, 0);
   work.forward = ops.take();
   const Shape embeddings{options.batch, options.embedding_size};
@@ -82,7 +82,7 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   const auto n = static_cast<double>(samples);
   const auto d = static_cast<double>(o.embedding_size);
   const auto shard = static_cast<double>(rows);
-  // Each row is drawn with the rate's probability; the batch's own classes come in addition.
+  // Rows are drawn with probability sample_rate, in addition to the batch's own classes.
   const double drawn = shard * o.sample_rate;
   const double own = n * shard / static_cast<double>(std::max<std::int64_t>(1, o.classes));
   const double active = std::min(shard, drawn + own * (1 - o.sample_rate));
@@ -94,8 +94,8 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   const double budget = o.logits_memory * shard * (centre + moments);
   const double kept = work.logits == 0 ? 1 : std::min(1.0, budget / (work.logits * 4));
   work.flops = product * (3 + (1 - kept));
-  // Read for the logits, with the moments where rows have missed updates; read again for the
-  // gradients; then row and moments are read and written.
+  // Centres are read for the logits, with the moments if rows have missed updates, and again for
+  // the gradients. Then centres and moments are read and written.
   const double caught_up = o.sample_rate < 1 ? moments : 0;
   work.bytes = active * (centre + caught_up + centre + 2 * (centre + moments));
   return work;

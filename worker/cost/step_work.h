@@ -1,4 +1,4 @@
-// Counts the work of a job's training step, without doing it.
+// Counts the work of a job's training step without executing it.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,32 @@
 
 namespace pfc {
 
-/// Of the classification layer in one micro-batch, on one worker (docs/head.md).
+/// Work of the classification layer in one micro-batch, on one worker (docs/head.md).
 struct HeadWork {
-  double flops = 0;   ///< of the matrix products, those that are computed again included
-  double logits = 0;  ///< N * S: elements that go through the softmax
-  double bytes = 0;   ///< of rows of centres and moments that are read and written
-  double drawn = 0;   ///< classes of the shard, for each of which sampling draws a number
+  double flops = 0;   ///< matrix products, including those computed twice
+  double logits = 0;  ///< N * S: elements of the softmax
+  double bytes = 0;   ///< rows of centres and moments that are read and written
+  double drawn = 0;   ///< classes of the shard for which sampling draws a number
 };
 
-/// Of N samples, a shard of `rows` classes. Pure.
+/// Counts the work for N samples and a shard of `rows` classes. Pure.
 HeadWork head_work(const HeadOptions& options, std::int64_t samples, std::int64_t rows);
 
-/// Of rank 0, whose shard is the largest.
+/// Work of rank 0, whose shard is the largest.
 struct StepWork {
   std::int64_t micro_batches = 1;
-  OpWorks images, forward, backward;  ///< of one micro-batch
-  OpWorks optimizer;                  ///< of the step
-  HeadWork head;                      ///< of one micro-batch
-  // Sizes of collectives in bytes, as the receiver has them; of one micro-batch, but the
-  // gradients'.
-  double embeddings = 0;  ///< all-gathered, and their gradients reduce-scattered
-  double statistics = 0;  ///< of the softmax, all-gathered
+  OpWorks images, forward, backward;  ///< per micro-batch
+  OpWorks optimizer;                  ///< per step
+  HeadWork head;                      ///< per micro-batch
+  // Sizes of collectives in bytes, on the receiver's side; per micro-batch, except the gradients'.
+  double embeddings = 0;  ///< all-gathered; their gradients are reduce-scattered
+  double statistics = 0;  ///< of the softmax; all-gathered
   double gradients = 0;   ///< all-reduced
-  int synced_norms = 0;   ///< batch norms that gather statistics, forward and backward (sync_bn)
+  int synced_norms = 0;   ///< batch norms that gather statistics in forward and backward (sync_bn)
 };
 
-/// Goes through the network once without computing. Takes about 0.3 s. REQUIRES: num_classes is
-/// known. Throws as plan_backbone() does.
+/// Traverses the network once without computing. Takes about 0.3 s. REQUIRES: num_classes is
+/// known. Throws like plan_backbone().
 StepWork count_step(const PlannedJob& planned);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// The work of a training step, counted: what a cost model needs to know of it (docs/capacity.md).
+// Counted work of a training step: the input of the cost model (docs/capacity.md).
 #pragma once
 
 #include <array>
@@ -8,9 +8,9 @@
 
 namespace pfc {
 
-/// Ops that a machine executes at rates of their own. Convolutions have three: of windows, which a
-/// stride above 1 makes another matter, and of single pixels, which are matrix products. Depthwise
-/// ones move bytes and hardly multiply. A batch norm has four passes over its tensors.
+/// Kinds of ops with separate rates. Dense convolutions come in three forms: with windows; with
+/// windows and a stride above 1; and with single pixels, which are matrix products. Depthwise ones
+/// move bytes and hardly multiply. A batch norm has four passes over its tensors.
 enum class OpKind {
   kConvolution,
   kConvolutionData,
@@ -48,8 +48,8 @@ constexpr std::string_view name_of(OpKind kind) { return kOpNames[static_cast<st
 /// One call of an op.
 struct OpWork {
   OpKind kind = OpKind::kElementwise;
-  double flops = 0;  ///< multiplications and additions
-  double bytes = 0;  ///< of its tensors, each counted once for each time that it is read or written
+  double flops = 0;  ///< number of multiplications and additions
+  double bytes = 0;  ///< size of its tensors, counted once for each read or write
 };
 
 using OpWorks = std::vector<OpWork>;
