@@ -40,7 +40,7 @@ namespace {
 
 using Verdict = CheckFinding::Verdict;
 
-// A check is not held up by what a job would wait for.
+// Shorter than in a job, so that a check ends soon.
 constexpr std::chrono::milliseconds kConnectLimit{15'000};
 constexpr std::chrono::milliseconds kCollectiveLimit{20'000};
 
@@ -55,7 +55,7 @@ CheckFinding problem(const std::string& what, const std::string& found, const st
   return {.what = what, .found = found, .expected = {}, .verdict = verdict, .remedy = remedy};
 }
 
-/// The data of the job, or the finding that says why they cannot be read.
+/// The data of the job. If they cannot be read, this is reported as a finding.
 struct OpenedData {
   std::unique_ptr<Dataset> dataset;
   EvaluationSets sets;
@@ -86,7 +86,8 @@ PlannedJob planned_job(const JobConfig& job, const SessionOptions& options, cons
           .gpu = gpu};
 }
 
-/// On a GPU of each worker; on CPUs they all have the same share of their host's memory.
+/// Checks the memory of each worker's GPU. On CPUs checks it once, because all workers of a host
+/// have an equal share.
 void check_memory(const PlannedJob& planned, const Ops& ops, const SessionOptions& options,
                   const MemoryThere& of_host, const TellFindings& tell) {
   if (ops.on_host() && options.membership.local_rank != 0) return;
@@ -110,7 +111,7 @@ void check_memory(const PlannedJob& planned, const Ops& ops, const SessionOption
   tell(output_findings(planned.job, checkpoints_bytes(planned, plan)));
 }
 
-/// What the job says, which is the same on all hosts.
+/// Checks the job's keys, which are the same on all hosts.
 void check_job_itself(const PlannedJob& planned, const TellFindings& tell) {
   try {
     check_job(planned);
@@ -135,7 +136,7 @@ WorkerPrecisions precisions_here(const JobConfig& job, const SessionOptions& opt
           .all = precisions_of(job.device, options.membership.local_rank)};
 }
 
-/// Where the data are to be staged on this host.
+/// Checks the folder for staging the data on this host.
 void check_stage(const JobConfig& job, const TellFindings& tell) {
   if (job.stage.empty()) return;
   try {
@@ -149,7 +150,7 @@ void check_stage(const JobConfig& job, const TellFindings& tell) {
   }
 }
 
-/// Of the whole host, without its data.
+/// Checks the host as a whole, without its data.
 void check_host(const JobConfig& job, const SessionOptions& options, const TellFindings& tell) {
   const GpuSearch search = job.device == DeviceChoice::kCpu ? GpuSearch{} : usable_gpus();
   const bool gpu = job.device == DeviceChoice::kCuda || !search.gpus.empty();
@@ -164,7 +165,7 @@ void check_host(const JobConfig& job, const SessionOptions& options, const TellF
   tell(gpu_findings(gpu_health(pci_addresses(search.gpus)), nccl_version()));
 }
 
-/// The worker's device; null where it has none, which is told.
+/// Returns the worker's device. On failure reports a finding and returns nullptr.
 std::unique_ptr<Ops> open_device(const JobConfig& job, const SessionOptions& options,
                                  const TellFindings& tell) {
   try {
@@ -191,7 +192,7 @@ CommOptions check_comm_options(const SessionOptions& options, const char* name) 
           .abort_switch = options.abort_switch};
 }
 
-/// Whether all workers have this.
+/// Returns whether `mine` is true on all workers.
 bool all_have(Comm& comm, bool mine) {
   std::uint8_t own = mine ? 1 : 0;
   std::vector<std::uint8_t> all(static_cast<std::size_t>(comm.size()));
@@ -200,7 +201,7 @@ bool all_have(Comm& comm, bool mine) {
   return std::ranges::count(all, 1) == comm.size();
 }
 
-/// Number of classes and sizes as the data say it; that they can be read was told before.
+/// Sets the number of classes and sizes from the data. Errors were already reported.
 void read_data(PlannedJob& planned) {
   JobConfig& job = planned.job;
   try {
@@ -211,7 +212,8 @@ void read_data(PlannedJob& planned) {
   }
 }
 
-/// Steps a second, from what each worker computes at the same time as the others.
+/// Predicts steps per second from the time of each worker's computation. All workers compute at
+/// the same time.
 void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJob& planned,
                  const CollectiveSeconds& collectives, const SessionOptions& options,
                  const TellFindings& tell) {
@@ -225,11 +227,10 @@ void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJo
   tell({speed_to_expect(slowest, collectives, planned, planned.gpu || several_hosts)});
 }
 
-/// The communicators that a step uses, and how fast they are. Without data their sizes are those of
-/// the job's defaults.
+/// Times the communicators of a step. Without data, uses the sizes of the job's defaults.
 void check_collectives(const JobConfig& job, const SessionOptions& options, Comm& comm,
                        const TellFindings& tell) {
-  const TellFindings nobody = [](const std::vector<CheckFinding>&) {};  // told before
+  const TellFindings nobody = [](const std::vector<CheckFinding>&) {};  // already reported
   const std::unique_ptr<Ops> ops = open_device(job, options, nobody);
   if (!all_have(comm, ops != nullptr)) return;
   doing(options, "connecting to the other workers as a step does");
@@ -259,7 +260,7 @@ void check_collectives(const JobConfig& job, const SessionOptions& options, Comm
   }
 }
 
-/// Which hosts have the folder that the host of rank 0 has at `output`.
+/// Reports which hosts share the `output` folder of rank 0's host.
 void check_shared_output(const JobConfig& job, const SessionOptions& options, Comm& comm,
                          const TellFindings& tell) {
   doing(options, "looking whether all hosts share the output folder");
@@ -269,7 +270,7 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
     on_rank_zero(comm, [&] { folder.emplace(job.output); });
     sees = who_sees(comm, job.output);
   } catch (const InputError&) {
-    return;  // all of them: it cannot be written, which the host of rank 0 has told
+    return;  // on all workers: it cannot be written, which rank 0's host has reported
   }
   const auto rank = static_cast<std::size_t>(options.membership.rank);
   if (options.membership.local_rank == 0 && options.membership.rank != 0) {
@@ -285,7 +286,7 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
   comm.barrier();  // rank 0 keeps the folder until all have looked
 }
 
-/// Not those of the affinity: this worker may be bound to its own.
+/// Does not use the affinity, because this worker may be bound to its own cores.
 int cores_of_host() {
   const int quota = quota_cores();
   const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -319,7 +320,8 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
   JobConfig job = config;
-  // Alone a worker judges its own fastest; check_together() takes what all have, as the job does.
+  // A single worker uses its own fastest precision; check_together() uses what all support, like
+  // the job.
   if (job.precision == Precision::kAuto) {
     job.precision = choose_precision({{precisions_here(job, options)}}).precision;
   }

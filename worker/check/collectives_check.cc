@@ -18,9 +18,9 @@ namespace pfc {
 namespace {
 
 constexpr int kRepetitions = 5;
-constexpr std::size_t kMostGradients = 64 << 20;  // bytes
+constexpr std::size_t kMostGradients = 64 << 20;  // in bytes
 constexpr std::size_t kTrialBytes = 256 << 10;
-constexpr double kLongestReduce = 0.5;  // seconds
+constexpr double kLongestReduce = 0.5;  // in seconds
 
 struct Memory {
   Memory(Ops& ops, std::size_t bytes) : buffer(ops.allocate(bytes)) {}
@@ -33,9 +33,9 @@ struct Memory {
   std::unique_ptr<Buffer> buffer;
 };
 
-/// Seconds of the fastest one. All workers begin it together.
+/// Returns the seconds of the fastest of several calls. All workers start each call together.
 double fastest(Ops& ops, Comm& comm, const std::function<void()>& collective) {
-  collective();  // connections and buffers that are made for it
+  collective();  // makes connections and buffers
   double best = std::numeric_limits<double>::max();
   for (int i = 0; i < kRepetitions; ++i) {
     comm.barrier();
@@ -47,7 +47,7 @@ double fastest(Ops& ops, Comm& comm, const std::function<void()>& collective) {
   return best;
 }
 
-/// `moved`: bytes that a worker must send at least.
+/// `moved`: minimum number of bytes that a worker must send.
 CheckFinding finding(const std::string& what, std::size_t bytes, double seconds, double moved) {
   return {.what = what,
           .found = fmt::format("{} in {:.2f} ms, {:.2f} GB/s", byte_size_text(bytes), seconds * 1e3,
@@ -58,8 +58,8 @@ CheckFinding finding(const std::string& what, std::size_t bytes, double seconds,
           .of_host = false};
 }
 
-/// How many bytes to reduce, so that it does not take long over a slow network: a timeout would say
-/// that it is broken. `most` at most.
+/// Returns how many bytes to reduce, at most `most`, so that it does not take long over a slow
+/// network: a timeout would look like a broken network.
 std::size_t reduced_bytes(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
   const std::size_t trial = std::min(most, kTrialBytes);
   const Memory memory(ops, trial);
@@ -131,7 +131,7 @@ TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
                    finding("reduce-scatter of embedding gradients", embeddings * workers, scatter,
                            moved)},
       .seconds = {.gradients = 0, .embeddings = gather + scatter}};
-  if (gradient_bytes == 0) return timed;  // there is no network
+  if (gradient_bytes == 0) return timed;  // no network was measured
   timed.seconds.gradients = reduced.seconds * static_cast<double>(gradient_bytes) / summed;
   timed.findings.insert(timed.findings.begin(),
                         finding("all-reduce of gradients", reduced.bytes, reduced.seconds,

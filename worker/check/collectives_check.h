@@ -1,4 +1,4 @@
-// The collectives of a training step, over the communicators of the job.
+// Times the collectives of a training step, over the communicators of the job.
 #pragma once
 
 #include <vector>
@@ -11,10 +11,10 @@
 
 namespace pfc {
 
-/// Of one worker.
+/// Times on one worker.
 struct CollectiveSeconds {
-  double gradients = 0;   ///< all-reduced: all of the backbone's, where only a part was timed, too
-  double embeddings = 0;  ///< of a micro-batch: gathered, and their gradients scattered
+  double gradients = 0;   ///< all-reduce of all gradients; extrapolated if a part was timed
+  double embeddings = 0;  ///< per micro-batch: gather embeddings, scatter their gradients
 };
 
 struct TimedCollectives {
@@ -22,14 +22,14 @@ struct TimedCollectives {
   CollectiveSeconds seconds;
 };
 
-/// The time of an all-reduce of the backbone's gradients, and of the head's three collectives with
-/// the sizes of one micro-batch: the fastest of a few, on this worker. `gradient_bytes`: of the
-/// backbone; of more than 64 MiB, and over a slow network, a part is reduced. `host_comm`: of host
-/// memory. Collective. Throws CommError.
+/// Times an all-reduce of the backbone's gradients, and the head's three collectives with the
+/// sizes of one micro-batch: the fastest of several, on this worker. `gradient_bytes`: size of the
+/// backbone's gradients. Above 64 MiB, and over a slow network, only a part is reduced.
+/// `host_comm` is for host memory. Collective. Throws CommError.
 TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
                                   const PlannedJob& planned, std::size_t gradient_bytes);
 
-/// The same on all workers: the slowest one's. Collective. Throws CommError.
+/// Returns the time of the slowest worker, on all workers. Collective. Throws CommError.
 double of_slowest(Comm& host_comm, double seconds);
 
 }  // namespace pfc

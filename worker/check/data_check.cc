@@ -25,11 +25,11 @@ namespace {
 using enum CheckFinding::Verdict;
 using Comparison = CheckFinding::Comparison;
 
-constexpr double kReadSeconds = 0.5;                // of each measurement
-constexpr std::size_t kReadBlockBytes = 256 << 10;  // bytes, read at once
-constexpr std::int64_t kMostReadBytes = 64 << 20;   // of all blocks
+constexpr double kReadSeconds = 0.5;                // seconds of each measurement
+constexpr std::size_t kReadBlockBytes = 256 << 10;  // bytes per read
+constexpr std::int64_t kMostReadBytes = 64 << 20;   // total bytes of all reads
 constexpr double kFastDisk = 100e6;                 // bytes/s: about 20,000 images of 5 kB
-constexpr int kSlice = 16;                          // images between two looks at the clock
+constexpr int kSlice = 16;                          // images between two readings of the clock
 
 class ReadFile {
  public:
@@ -46,8 +46,8 @@ class ReadFile {
   const int number_;
 };
 
-/// Bytes a second, the median of all blocks: other programs take the processor away in some of
-/// them. 0: nothing could be read.
+/// Returns the median speed of all blocks in bytes per second, because other programs may
+/// interrupt some of them. 0 if nothing could be read.
 double read_speed(const std::filesystem::path& rec) {
   const ReadFile file(rec);
   const off_t size = file.number() < 0 ? 0 : lseek(file.number(), 0, SEEK_END);
@@ -71,8 +71,8 @@ double read_speed(const std::filesystem::path& rec) {
   return *middle;
 }
 
-/// The largest of the data set's files with images or embeddings in them; empty where each image is
-/// a file of its own: briefs are then of folders and lists.
+/// Returns the largest file of the data set that contains images or embeddings. Empty if each
+/// image is a separate file: briefs are then about folders and lists.
 std::filesystem::path largest_file(const Dataset& dataset) {
   constexpr std::array<std::string_view, 5> kEndings{".rec", ".tar", ".mdb", ".npy",
                                                      ".safetensors"};
@@ -103,7 +103,7 @@ CheckFinding version_finding() {
 std::vector<CheckFinding> facts_findings(const Dataset& dataset, const EvaluationSets& sets) {
   std::vector<CheckFinding> findings;
   for (const HostFact& fact : facts_of_host(dataset, sets)) {
-    if (fact.what == version_finding().what) continue;  // told already
+    if (fact.what == version_finding().what) continue;  // already reported
     findings.push_back({.what = fact.what,
                         .found = fact.value,
                         .expected = {},
@@ -121,7 +121,7 @@ DecodeSpeed decode_speed(const Dataset& dataset) {
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(info.height * info.width * 3));
   std::mt19937_64 random(2048);
   DecodeSpeed speed;
-  const auto decode_one = [&] {  // seconds
+  const auto decode_one = [&] {  // returns seconds
     const auto image =
         static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(info.images));
     const Sample sample = dataset.read(image, storage);
@@ -163,7 +163,7 @@ std::vector<CheckFinding> data_speed(const Dataset& dataset) {
          .otherwise = kSlows,
          .enough = kFastDisk / 1e6});
   }
-  if (dataset.info().embedding_size > 0) return findings;  // nothing is decoded
+  if (dataset.info().embedding_size > 0) return findings;  // nothing to decode
   const DecodeSpeed speed = decode_speed(dataset);
   if (!speed.wrong_label.empty()) throw InputError(speed.wrong_label);
   if (speed.images_a_second > 0) {

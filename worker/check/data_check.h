@@ -1,4 +1,4 @@
-// The data of a job as one host has them: whether they can be read, and how fast.
+// Checks whether a host can read the data of a job, and how fast.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,25 @@
 
 namespace pfc {
 
-/// What must be the same on all hosts: the program's version.
+/// Returns the program's version, which must be equal on all hosts.
 CheckFinding version_finding();
-/// And in brief each file's content (worker/start/host_check.h).
+/// Returns a summary of each file, which must be equal on all hosts (worker/start/host_check.h).
 std::vector<CheckFinding> facts_findings(const Dataset& dataset, const EvaluationSets& sets);
 
-/// How fast one core reads and decodes images that are drawn at random, and what is wrong with
-/// them.
+/// Speed at which one core reads and decodes randomly chosen images, and problems found.
 struct DecodeSpeed {
-  double images_a_second = 0;  ///< of those that can be decoded; 0: none can
+  double images_a_second = 0;  ///< counts images that can be decoded; 0 if none can
   std::int64_t drawn = 0, damaged = 0;
-  std::string damage, wrong_label;  ///< of the first such image; empty: there is none
+  std::string damage, wrong_label;  ///< about the first such image; empty if there is none
 };
 
-/// In the core's own time, and the best of many slices of half a second. So what else runs on the
-/// host does not count.
+/// Measures in CPU time of the thread, and takes the best of many slices within half a second, so
+/// other load on the host does not matter.
 DecodeSpeed decode_speed(const Dataset& dataset);
 
-/// Reads blocks of the largest file at random places, which the page cache does not have, and reads
-/// and decodes images with one thread; each for at most half a second. An image that cannot be read
-/// or decoded is a finding. Throws InputError for a wrong label.
+/// Drops random blocks of the largest file from the page cache and reads them, then reads and
+/// decodes images with one thread; each for at most half a second. An image that cannot be read or
+/// decoded becomes a finding. Throws InputError for a wrong label.
 std::vector<CheckFinding> data_speed(const Dataset& dataset);
 
 }  // namespace pfc

@@ -19,8 +19,8 @@ using Comparison = CheckFinding::Comparison;
 
 constexpr double kDeviceSeconds = 1.0;
 
-/// Floating-point operations a second of a convolution of float32. On a CPU a second of the
-/// thread's own time, so that what else runs there does not count.
+/// Returns the floating-point operations per second of a float32 convolution. On a CPU measures a
+/// second of the thread's CPU time, so that other load does not matter.
 double convolution_speed(Ops& ops, std::int64_t batch) {
   const Conv2dShape shape{
       .batch = batch, .in_h = 28, .in_w = 28, .in_c = 64, .out_c = 64, .kernel = 3, .pad = 1};

@@ -1,4 +1,4 @@
-// Whether the devices of a host can compute, and how fast.
+// Checks whether the devices of a host can compute, and how fast.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,18 @@
 
 namespace pfc {
 
-/// How the workers of a host share its cores.
+/// Division of a host's cores between its workers.
 struct WorkerThreads {
   int of_each = 1;
   int workers = 1;
-  int cores = 1;  ///< of the host
+  int cores = 1;  ///< cores of the host
 };
-/// The speed of a convolution on the worker's device: on a CPU with one thread, the best of many
-/// short runs; and the cores that each worker has. Blocks for a second.
+/// Measures the speed of a convolution on the worker's device (on a CPU with one thread, the best
+/// of many short runs), and checks the number of cores per worker. Blocks for a second.
 std::vector<CheckFinding> compute_findings(Ops& ops, const WorkerThreads& threads);
 
-/// Driver, CUDA and NCCL, which must be the same everywhere, and each GPU's memory errors, clock
-/// and throttling. `nccl`: its version; empty: there is none. Pure.
+/// Returns the driver, CUDA and NCCL versions, which must be equal on all hosts, and each GPU's
+/// memory errors, clock and throttling. `nccl`: its version; empty if not installed. Pure.
 std::vector<CheckFinding> gpu_findings(const GpuHealthReport& health, const std::string& nccl);
 
 }  // namespace pfc

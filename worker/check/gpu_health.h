@@ -1,5 +1,5 @@
-// What NVIDIA's management library (NVML) tells of the GPUs of this machine: their memory, errors,
-// clocks, and what holds them back. Loaded at run time; no program links it.
+// Reads the health of this machine's GPUs from NVIDIA's management library (NVML): memory, errors,
+// clocks, and reasons for throttling. NVML is loaded at run time; no program links it.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,30 @@ struct GpuHealth {
   std::string name;  ///< "GPU 0000:1B:00.0 (NVIDIA H100 80GB HBM3)"
   std::uint64_t free_bytes = 0;
   std::uint64_t total_bytes = 0;
-  /// Errors of its memory that could not be corrected, since the driver was loaded; none: it has no
-  /// ECC, or it is off.
+  /// Uncorrectable memory errors since the driver was loaded. Empty if the GPU has no ECC, or it
+  /// is off.
   std::optional<std::uint64_t> memory_errors;
-  unsigned clock_mhz = 0;  ///< of its multiprocessors, now
+  unsigned clock_mhz = 0;  ///< current clock of its multiprocessors
   unsigned highest_clock_mhz = 0;
   unsigned celsius = 0;
-  /// What makes its clock lower than the driver wants, although it works: "heat", "a power brake";
-  /// empty: nothing. A clock that is low because the GPU is idle is not meant.
+  /// Why a busy GPU's clock is lower than the driver wants: "heat", "a power brake". Empty if it
+  /// is not, or if it is only low because the GPU is idle.
   std::string throttled_by;
 };
 
 struct GpuHealthReport {
   std::string driver;  ///< "580.65.06"
   std::vector<GpuHealth> gpus;
-  std::string problem;  ///< why nothing is known, in one line; empty otherwise
+  std::string problem;  ///< why nothing is known, in one line; empty on success
 };
 
-/// Asks about the GPUs with these PCI addresses ("0000:1B:00.0"). Never throws for what is absent
-/// or fails: what a GPU does not tell is left out. `library` is for tests.
+/// Queries the GPUs with these PCI addresses ("0000:1B:00.0"). Never throws if something is absent
+/// or fails; values that a GPU does not report are left out. Tests pass another `library`.
 GpuHealthReport gpu_health(const std::vector<std::string>& pci_bus_ids,
                            const std::string& library = "libnvidia-ml.so.1");
 
-/// The version of the NCCL that a worker would load: "2.28.9"; empty: there is none.
+/// Returns the version of the NCCL that a worker would load, such as "2.28.9"; empty if there is
+/// none.
 std::string nccl_version(const std::string& library = "libnccl.so.2");
 
 }  // namespace pfc

@@ -17,14 +17,15 @@ namespace {
 namespace fs = std::filesystem;
 using enum CheckFinding::Verdict;
 
-// As worker/main.cc counts them, and gRPC's and the data set's.
+// As counted in worker/main.cc, plus those of gRPC and the data set.
 constexpr std::uint64_t kOwnFiles = 40;
-// Communicators of a worker: of the step, the gradients, the inputs, host memory and snapshots.
+// Communicators of a worker: step, gradients, inputs, host memory and snapshots.
 constexpr std::uint64_t kComms = 5;
-constexpr std::uint64_t kFilesOfComm = 6;  // besides one connection to each other worker
-// Of gRPC, Gloo and the worker's own parts.
+constexpr std::uint64_t kFilesOfComm = 6;  // plus one connection to each other worker
+// Threads of gRPC, Gloo and the worker itself.
 constexpr std::uint64_t kOwnThreads = 40;
-// NCCL's buffers between two GPUs of a host, for all of its channels. A container often has 64 MiB.
+// NCCL's buffers between two GPUs of a host, for all channels. Containers often provide only 64
+// MiB.
 constexpr std::uint64_t kSharedMemoryOfWorker = std::uint64_t{64} << 20;
 
 std::optional<std::uint64_t> number_in(const fs::path& path) {
@@ -44,7 +45,7 @@ void lower(std::optional<std::uint64_t>& least, std::optional<std::uint64_t> oth
   if (other && (!least || *other < *least)) least = other;
 }
 
-/// Threads of this user. 0 where /proc does not say.
+/// Returns the number of this user's threads; 0 if /proc does not provide it.
 std::uint64_t threads_of_user(const fs::path& root) {
   std::uint64_t threads = 0;
   std::error_code error;
@@ -64,7 +65,7 @@ std::uint64_t threads_of_user(const fs::path& root) {
   return threads;
 }
 
-/// What is left in the control group of this process and in those around it.
+/// Returns how many more processes the control groups of this process and their ancestors allow.
 std::optional<std::uint64_t> left_in_groups(const fs::path& root) {
   std::optional<std::uint64_t> least;
   std::ifstream groups(root / "proc/self/cgroup");
@@ -77,7 +78,7 @@ std::optional<std::uint64_t> left_in_groups(const fs::path& root) {
     const fs::path mount = unified ? "sys/fs/cgroup" : "sys/fs/cgroup/pids";
     for (fs::path group = fs::path(line.substr(second + 1)).relative_path();;
          group = group.parent_path()) {
-      const auto most = number_in(root / mount / group / "pids.max");  // "max": none
+      const auto most = number_in(root / mount / group / "pids.max");  // "max" means no limit
       const auto now = number_in(root / mount / group / "pids.current");
       if (most && now) lower(least, *most - std::min(*now, *most));
       if (group.empty()) break;
@@ -86,7 +87,7 @@ std::optional<std::uint64_t> left_in_groups(const fs::path& root) {
   return least;
 }
 
-/// The superuser is not held to it.
+/// The user limit does not apply to the superuser.
 std::optional<std::uint64_t> processes_left(const fs::path& root) {
   std::optional<std::uint64_t> least = left_in_groups(root);
   const auto limit = geteuid() == 0 ? std::nullopt : soft_limit(RLIMIT_NPROC);

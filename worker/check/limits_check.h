@@ -1,4 +1,4 @@
-// Whether the limits of this process are enough for a worker of a job.
+// Checks whether the limits of this process are sufficient for a worker of a job.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace pfc {
 
-/// What the system allows. Empty: there is no limit.
+/// Limits of the system. Empty means no limit.
 struct LimitsThere {
   std::optional<std::uint64_t> open_files;
-  std::optional<std::uint64_t> processes;      ///< that may still be started: ulimit -u, pids.max
+  std::optional<std::uint64_t> processes;      ///< how many may still start: ulimit -u, pids.max
   std::optional<std::uint64_t> locked_memory;  ///< bytes
-  std::optional<std::uint64_t> shared_memory;  ///< bytes that are free in /dev/shm; none: no folder
+  std::optional<std::uint64_t> shared_memory;  ///< free bytes in /dev/shm; empty: no folder
   bool has_infiniband = false;
 };
 
-/// `root` is for tests: /proc, /sys and /dev/shm are looked for under it.
+/// Tests set `root`: /proc, /sys and /dev/shm are read below it.
 LimitsThere limits_there(const std::filesystem::path& root = "/");
 
 struct LimitsNeeded {
   int world_size = 1;
   int workers_of_host = 1;
-  int threads = 1;  ///< that compute and decode, of one worker
+  int threads = 1;  ///< of one worker, for computing and decoding
   bool gpu = false;
 };
 
-/// One finding for each limit. Pure.
+/// Returns one finding per limit. Pure.
 std::vector<CheckFinding> limit_findings(const LimitsThere& there, const LimitsNeeded& needed);
 
 }  // namespace pfc

@@ -24,18 +24,18 @@ namespace {
 namespace fs = std::filesystem;
 using enum CheckFinding::Verdict;
 
-constexpr std::size_t kWriteBlockBytes = 1 << 20;  // bytes, written at once
-constexpr std::size_t kMostWritten = 64 << 20;     // bytes
-constexpr double kWriteSeconds = 1.0;              // beyond which no more is written
+constexpr std::size_t kWriteBlockBytes = 1 << 20;  // bytes per write
+constexpr std::size_t kMostWritten = 64 << 20;     // in bytes
+constexpr double kWriteSeconds = 1.0;              // stops writing after this time
 constexpr double kSlowDisk = 20e6;                 // bytes/s: a checkpoint of 1 GB takes a minute
 constexpr const char* kTemporary = ".pfc-check-XXXXXX";
 
 struct Written {
   double bytes_per_second = 0;
-  int error = 0;  ///< of errno; 0: all was written
+  int error = 0;  ///< an errno; 0 on success
 };
 
-/// Into a file that has no name any more when this begins to write, so that nothing is left.
+/// Writes to a file that is unlinked before the first write, so that nothing is left behind.
 Written write_there(const fs::path& folder, std::uint64_t room) {
   std::string name = (folder / kTemporary).string();
   const int file = mkostemp(name.data(), O_CLOEXEC);
@@ -107,7 +107,7 @@ FolderForAWhile::FolderForAWhile(fs::path path) {
 }
 
 FolderForAWhile::~FolderForAWhile() {
-  std::error_code ignored;  // somebody has put something there
+  std::error_code ignored;  // not empty any more
   for (const fs::path& each : made_) fs::remove(each, ignored);
 }
 

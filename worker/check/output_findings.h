@@ -1,4 +1,5 @@
-// Whether a host can write the job's output folder, how fast, and whether there is room.
+// Checks whether a host can write the job's output folder, how fast, and whether there is enough
+// space.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace pfc {
 
-/// While it lives there is a folder at `path`. Removes what it has made where that is empty. Throws
-/// StorageError.
+/// Ensures that `path` is a folder during its lifetime. Removes the folders that it has created if
+/// they are empty. Throws StorageError.
 class FolderForAWhile {
  public:
   explicit FolderForAWhile(std::filesystem::path path);
@@ -20,20 +21,20 @@ class FolderForAWhile {
   FolderForAWhile& operator=(const FolderForAWhile&) = delete;
 
  private:
-  std::vector<std::filesystem::path> made_;  ///< the innermost first
+  std::vector<std::filesystem::path> made_;  ///< innermost first
 };
 
-/// Bytes of one checkpoint of the job, as its files hold them.
+/// Returns the size of one checkpoint's files in bytes.
 std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan);
 
-/// Bytes that the job's checkpoints take in its output folder at most: of all that it keeps, and of
-/// the one that it writes before it removes the oldest.
+/// Returns the maximum size in bytes of the job's checkpoints in its output folder: all that it
+/// keeps, plus the one that it writes before it removes the oldest.
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan);
 
-/// Of the host of rank 0, which writes there. Leaves nothing behind. `needed`: bytes.
+/// Checks the host of rank 0, which writes there. Leaves nothing behind. `needed` is in bytes.
 std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t needed);
 
-/// Of another host that shares the folder: its workers write there too.
+/// Checks another host that shares the folder, because its workers write there too.
 std::vector<CheckFinding> shared_output_findings(const JobConfig& job);
 
 }  // namespace pfc

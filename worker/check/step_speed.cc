@@ -14,10 +14,10 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kImages = 4, kImagesOfGpu = 32;  // of a worker
-constexpr std::int64_t kSpeedCheckRows = 20'000;        // of a worker's shard
+constexpr std::int64_t kImages = 4, kImagesOfGpu = 32;  // per worker
+constexpr std::int64_t kSpeedCheckRows = 20'000;        // rows in the shard of a worker
 
-/// The second of two passes: the first one makes code and memory.
+/// Times the second of two passes, because the first one generates code and allocates memory.
 void time_backbone(Ops& ops, const PlannedJob& p, ComputeSeconds& seconds) {
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
   options.batch = std::min(options.batch, ops.on_host() ? kImages : kImagesOfGpu);

@@ -1,4 +1,4 @@
-// How many steps a second to expect of a job, from a piece of one.
+// Estimates the steps per second of a job from a small part of a step.
 #pragma once
 
 #include "comm/comm.h"
@@ -9,20 +9,19 @@
 
 namespace pfc {
 
-/// Each worker's share of a step without collectives, in seconds.
+/// Seconds of a worker's part of a step, without separate collectives.
 struct ComputeSeconds {
-  double forward = 0, backward = 0;  ///< of all micro-batches
-  double head = 0;                   ///< likewise, with its own collective
+  double forward = 0, backward = 0;  ///< sum over all micro-batches
+  double head = 0;                   ///< likewise, including its own collective
 };
 
-/// Passes a few images through the job's backbone, forward and back, and a step through a
-/// classification layer of its kind that is small enough, and scales both to the job's batch and
-/// classes. All workers do it at once, as in training. Collective. Throws CommError and
-/// DeviceError.
+/// Runs a few images through the job's backbone, forward and backward, and a step through a small
+/// classification layer of the same kind, and scales both to the job's batch and classes. All
+/// workers do this at the same time, as in training. Collective. Throws CommError and DeviceError.
 ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned);
 
-/// The step of these parts. `beside`: whether gradients are reduced beside the backward pass, by
-/// other hardware than computes. Pure.
+/// Combines these parts to a step. `beside`: gradients are reduced during the backward pass, by
+/// hardware that does not compute. Pure.
 CheckFinding speed_to_expect(const ComputeSeconds& compute, const CollectiveSeconds& collectives,
                              const PlannedJob& planned, bool beside);
 

@@ -1,12 +1,12 @@
-// The time that the calling thread has computed.
+// CPU time of the calling thread.
 #pragma once
 
 #include <ctime>
 
 namespace pfc {
 
-/// In seconds, from any beginning. It stands still while the thread waits, or another one has its
-/// core.
+/// Returns seconds from an arbitrary origin. Does not advance while the thread waits or is
+/// preempted.
 inline double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
