@@ -1,4 +1,4 @@
-// State travels between workers in pieces, so that no message takes long.
+// State is sent between workers in pieces, so that no message takes long.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace pfc {
 
 inline constexpr std::size_t kSnapshotPieceBytes = std::size_t{16} << 20;
 
-/// The piece that begins there; empty behind the end.
+/// Returns the piece that starts at `begin`; empty after the end.
 template <typename Byte>
 std::span<Byte> piece_of(std::span<Byte> bytes, std::size_t begin) {
   const std::size_t from = std::min(begin, bytes.size());

@@ -8,8 +8,7 @@
 namespace pfc {
 namespace {
 
-// Index of Head::State::updated among the tensors of a row: the only one in host memory on every
-// device.
+// Index of Head::State::updated in RowTensors. It is the only one in host memory on every device.
 constexpr std::size_t kUpdatedIndex = kRowTensors - 1;
 
 std::array<Tensor, kUpdatedIndex> device_tables(const TrainingState& state) {
@@ -77,7 +76,7 @@ RowBytes row_bytes(const TrainingState& state) {
   RowBytes bytes{};
   const auto tables = device_tables(state);
   for (std::size_t i = 0; i < kUpdatedIndex; ++i) {
-    if (tables[i].shape.rank() == 2) {  // also where this worker has no rows
+    if (tables[i].shape.rank() == 2) {  // even if this worker has no rows
       bytes[i] = static_cast<std::size_t>(tables[i].shape[1]) * size_of(tables[i].dtype);
     }
   }

@@ -1,5 +1,5 @@
-// Takes snapshots while training goes on. All workers take them after the same steps: the signals
-// that travel with the batches decide, and rank 0's clock says when.
+// Takes snapshots during training. All workers take them after the same steps: they are requested
+// by signals that travel with the batches, at times decided by rank 0's clock.
 #pragma once
 
 #include <atomic>
@@ -18,36 +18,36 @@ namespace pfc {
 
 struct SnapshotOptions {
   Membership membership;
-  std::vector<Rank> keepers;  ///< keepers_of() the workers' hosts
+  std::vector<Rank> keepers;  ///< keepers_of() the hosts of the workers
   double seconds = 60;        ///< between two snapshots
-  TraceTrack track = {};      ///< records when this worker sends one
+  TraceTrack track = {};      ///< records the sending of snapshots
 };
 
-/// fill() may be called from any thread; the rest belongs to the training thread. The copy to host
-/// memory is made there, and a thread of this object's own sends it to the worker that keeps it.
+/// fill() may be called from any thread; all other functions are for the training thread. It makes
+/// the copy in host memory; a background thread sends the copy to the worker that keeps it.
 class SnapshotMaker {
  public:
-  /// Borrows both. Only the thread of this object uses `comm`, which is of host memory.
+  /// Borrows store and comm. Only the background thread uses `comm`, which is for host memory.
   SnapshotMaker(SnapshotStore& store, Comm& comm, SnapshotOptions options);
-  /// Aborts the Comm: a snapshot that is not complete stays as far as it has come.
+  /// Aborts the Comm; an incomplete snapshot keeps the parts that it has.
   ~SnapshotMaker();
   SnapshotMaker(const SnapshotMaker&) = delete;
   SnapshotMaker& operator=(const SnapshotMaker&) = delete;
 
-  /// Rank 0 asks for a snapshot: for the first one at once, then when `seconds` have passed since
-  /// the last one was begun and all workers have it. A request is 1 + the number of snapshots that
-  /// were begun when it was made, so that one which comes late asks for none.
+  /// On rank 0, requests a snapshot: the first one immediately, later ones when `seconds` have
+  /// passed since the last one began and all workers have it. A request is 1 + the number of
+  /// snapshots begun so far, so a late request has no effect.
   void fill(WorkerSignals& mine) const;
 
-  /// Takes a snapshot of `state` if all workers were asked for one; `trained` says how far the
-  /// state has been trained. Returns the step of the newest snapshot that all workers have; 0:
-  /// none. Throws CommError when a snapshot could not be sent or received.
+  /// Takes a snapshot of `state` if one was requested from all workers. `trained`: progress of the
+  /// state. Returns the step of the newest snapshot that all workers have; 0 if none. Throws
+  /// CommError when a snapshot could not be sent or received.
   std::int64_t after_step(const TrainingState& state, const TrainedSoFar& trained,
                           const WorkerSignals& all);
 
  private:
   void begin(const TrainingState& state, const TrainedSoFar& trained);
-  void settle();  ///< the snapshot that was begun is the newest one
+  void settle();  ///< marks the snapshot that was begun as the newest
   void run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);
   void send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);
 
@@ -55,13 +55,13 @@ class SnapshotMaker {
   Comm& comm_;
   const SnapshotOptions options_;
   std::thread thread_;
-  SnapshotId begun_id_;             // the training thread's
-  std::int64_t all_have_ = 0;       // the training thread's
-  std::exception_ptr error_;        // the thread's, until it is joined
-  std::atomic<bool> ended_ = true;  // the thread has
+  SnapshotId begun_id_;             // used only by the training thread
+  std::int64_t all_have_ = 0;       // used only by the training thread
+  std::exception_ptr error_;        // used only by thread_ until it is joined
+  std::atomic<bool> ended_ = true;  // whether thread_ has ended
   // fill() reads both from another thread. last_time_ is written first, so that a thread that sees
-  // the new number sees its time as well.
-  std::atomic<std::int64_t> begun_ = 0;  // how many
+  // the new number also sees its time.
+  std::atomic<std::int64_t> begun_ = 0;  // number of snapshots begun
   std::atomic<Clock::rep> last_time_;
 };
 

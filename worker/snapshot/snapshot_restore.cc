@@ -14,7 +14,7 @@ Tensor byte_tensor(std::span<T> values) {
   return {values.data(), DType::kUInt8, {static_cast<std::int64_t>(values.size_bytes())}};
 }
 
-/// Who sends what all workers have alike, and to whom: those who have it share the work.
+/// Returns who sends the shared state to whom. The workers that have it share the work.
 std::vector<std::pair<Rank, Rank>> shared_senders(const SnapshotChoice& choice, int world_size) {
   std::vector<std::pair<Rank, Rank>> pairs;
   for (Rank to = 0; to < world_size; ++to) {
@@ -24,7 +24,7 @@ std::vector<std::pair<Rank, Rank>> shared_senders(const SnapshotChoice& choice, 
   return pairs;
 }
 
-/// Sends the same bytes to those who need them, who have made memory of this size.
+/// Sends the same bytes to all receivers, which have already allocated memory of this size.
 std::uint64_t send_to(const std::vector<std::pair<Rank, Rank>>& pairs, std::span<std::byte> bytes,
                       Comm& comm) {
   if (pairs.empty()) return 0;
@@ -40,14 +40,14 @@ std::uint64_t send_to(const std::vector<std::pair<Rank, Rank>>& pairs, std::span
   return bytes.size() * pairs.size();
 }
 
-/// What a worker has to know before it can make memory for the rest.
+/// Data that a worker needs to allocate memory for the rest.
 struct Header {
   std::int64_t updates = 0;
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
 };
 
-/// `shared`: where this worker does not have it, it gets it here.
+/// Sends `shared` to the workers that do not have it; they receive it in `shared`.
 std::uint64_t share(const SnapshotChoice& choice, const TrainingState& state, SharedState& shared,
                     Comm& comm) {
   const auto pairs = shared_senders(choice, comm.size());
@@ -67,7 +67,7 @@ std::uint64_t share(const SnapshotChoice& choice, const TrainingState& state, Sh
   return sent;
 }
 
-/// The rows that travel from one worker to another, in pieces.
+/// Rows sent between pairs of workers, in pieces.
 using Streams = std::map<std::pair<Rank, Rank>, std::vector<Move>>;
 
 Streams streams_of(const std::vector<Move>& moves, std::size_t width) {
@@ -85,7 +85,7 @@ Streams streams_of(const std::vector<Move>& moves, std::size_t width) {
   return streams;
 }
 
-/// One tensor of the rows. `mine` may be null: then this worker only receives.
+/// Moves one tensor of the rows. If `mine` is nullptr, this worker only receives.
 class RowsOnTheMove {
  public:
   RowsOnTheMove(std::size_t tensor, const Snapshot* mine, const TrainingState& state, Comm& comm)
@@ -113,7 +113,7 @@ class RowsOnTheMove {
     return rows->of(tensor_, move.rows, widths_);
   }
 
-  /// Returns the bytes that all workers have sent.
+  /// Returns the bytes sent by all workers.
   std::uint64_t exchange(const Streams& streams, std::size_t round) const {
     std::vector<Comm::Sent> sent;
     std::vector<std::pair<Move, std::vector<std::byte>>> arriving;

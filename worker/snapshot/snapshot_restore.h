@@ -1,4 +1,4 @@
-// A job that goes on from snapshots in its workers' memory.
+// Continues a job from snapshots in its workers' memory.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,21 @@
 
 namespace pfc {
 
-/// What is in the workers' memory. Collective; `comm` is of host memory. Throws CommError.
+/// Returns the snapshots in the workers' memory. Collective; `comm` is for host memory. Throws
+/// CommError.
 SnapshotChoices look_for_snapshots(const SnapshotStore& store, std::int64_t classes, Comm& comm);
 
-/// Why nothing newer than `images` images can be taken from memory: "the copies in memory of step 7
-/// lack the rows of rank 2, which no worker has". Empty where nothing newer is there.
+/// Returns why nothing newer than `images` images can be restored from memory: "the copies in
+/// memory of step 7 lack the rows of rank 2, which no worker has". Empty if there is nothing
+/// newer.
 std::string why_not_from_memory(const SnapshotChoices& choices, std::int64_t classes,
                                 std::int64_t images);
 
-/// Sets the state to the snapshot's, with the bits of a checkpoint of that step. A row travels only
-/// where the worker that needs it has it neither as its own nor as a copy; the backbone only to
-/// those who do not have it. The store then keeps this snapshot. Collective. Returns the bytes that
-/// were sent between workers. Throws CommError. REQUIRES: choice.whole(), and all workers have
-/// chosen the same.
+/// Restores the state from the snapshot, bit-identical to a checkpoint of that step. A row is sent
+/// only if the worker that needs it has it neither as its own nor as a copy; the backbone only to
+/// workers that lack it. The store then keeps this snapshot. Collective. Returns the bytes sent
+/// between workers. Throws CommError. REQUIRES: choice.whole(), and all workers have made the same
+/// choice.
 std::uint64_t load_snapshot(const SnapshotChoice& choice, SnapshotStore& store,
                             const TrainingState& state, Comm& comm);
 

@@ -1,4 +1,4 @@
-// The snapshots of one worker, which outlive the generations that took them.
+// Holds the snapshots of one worker. Outlives the generations that took them.
 #pragma once
 
 #include <array>
@@ -8,28 +8,30 @@
 
 namespace pfc {
 
-/// Belongs to the training thread; the thread of a SnapshotMaker completes the snapshot that is
-/// being made. A new snapshot is made beside the newest whole one, which stays until all workers
-/// have the new one.
+/// Used by the training thread; a SnapshotMaker's thread completes the snapshot in progress. A new
+/// snapshot is made in the other slot, so the newest complete one stays until all workers have the
+/// new one.
 class SnapshotStore {
  public:
   static constexpr std::size_t kKept = 2;
 
-  /// The snapshot to be overwritten next: one that is not the newest. Its parts count as lost.
+  /// Returns the snapshot to overwrite next, which is not the newest. Its parts are marked as
+  /// missing.
   [[nodiscard]] Snapshot& make();
-  /// All workers have this one, or go on from it. It stays until the next call.
+  /// Marks this snapshot as the newest: all workers have it, or continue from it. It is kept until
+  /// the next call.
   void keep(const SnapshotId& id);
-  /// Null where this worker has no part of it.
+  /// Returns nullptr if this worker has no part of it.
   [[nodiscard]] Snapshot* find(const SnapshotId& id);
   [[nodiscard]] const std::array<Snapshot, kKept>& all() const { return snapshots_; }
-  [[nodiscard]] std::size_t bytes() const;  ///< of memory
+  [[nodiscard]] std::size_t bytes() const;  ///< of memory used
 
  private:
   std::array<Snapshot, kKept> snapshots_;
   std::size_t newest_ = 0;
 };
 
-/// The most memory that the snapshots of one worker take after so many updates: those of rank 0,
+/// Returns the maximum memory of one worker's snapshots after this many updates: that of rank 0,
 /// whose shard is the largest.
 std::size_t snapshots_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                             std::size_t optimizer_bytes, std::int64_t updates, int world_size);
