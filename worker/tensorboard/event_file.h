@@ -1,4 +1,4 @@
-// An event file of TensorBoard, which one process start writes.
+// A TensorBoard event file. Each start of a process writes one.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace pfc {
 
-/// Each event becomes one frame, written with one system call: readers see it at once, and a
-/// process that is killed leaves at most one frame that is cut short, at the end. Not thread-safe.
+/// Writes each event as one frame with one system call. Readers see it immediately, and a killed
+/// process leaves at most one incomplete frame, at the end. Not thread-safe.
 class EventFile {
  public:
-  /// Makes the file, and says in it that the job's steps from `first_step` on follow: TensorBoard
-  /// then drops such points of earlier files of the folder. Throws StorageError that names the file
-  /// and the reason, for example that it is there already.
+  /// Creates the file and records that it continues from `first_step`: TensorBoard then drops
+  /// later points of earlier files in the folder. Throws StorageError that names the file and the
+  /// reason, for example that it already exists.
   EventFile(std::filesystem::path path, std::int64_t first_step);
   ~EventFile();
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  /// Adds what a step shows. Throws StorageError that names the file and the reason.
+  /// Adds the summary of a step. Throws StorageError that names the file and the reason.
   void write(std::int64_t step, tensorboard::Summary summary);
 
  private:

@@ -35,7 +35,7 @@ std::optional<std::int64_t> number_in(std::string_view text) {
   return number;
 }
 
-/// A file that pfc has written, by its name.
+/// A file written by pfc, recognized by its name.
 struct Written {
   fs::path path;
   std::int64_t seconds = 0;
@@ -50,7 +50,7 @@ std::optional<Written> written_of(const fs::path& path) {
   return Written{.path = path, .seconds = *seconds};
 }
 
-/// The oldest first.
+/// Returns the files, oldest first.
 std::vector<Written> files_in(const fs::path& folder) {
   std::vector<Written> files;
   if (!fs::is_directory(folder)) return files;
@@ -73,12 +73,12 @@ std::string_view as_text(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Reads the events of a file one after the other.
+/// Reads the events of a file in order.
 class EventReader {
  public:
   explicit EventReader(const fs::path& path) : file_(path) {}
 
-  /// None at the end of the file, and where a frame is cut short or damaged.
+  /// Returns nullopt at the end of the file, and at an incomplete or damaged frame.
   std::optional<tensorboard::Event> next() {
     const auto header = read(kFrameHeaderBytes);
     if (header.size() < kFrameHeaderBytes) return {};
@@ -97,13 +97,13 @@ class EventReader {
     end_ += kFrameHeaderBytes + *bytes + kFrameFooterBytes;
     return event;
   }
-  [[nodiscard]] std::uint64_t end() const { return end_; }  ///< of the last event
+  [[nodiscard]] std::uint64_t end() const { return end_; }  ///< end of the last event
   [[nodiscard]] bool damaged() const {
     return damaged_;
-  }  ///< what follows that is whole, but wrong
+  }  ///< the next frame is complete, but invalid
 
  private:
-  /// Fewer bytes than asked for at the end of the file.
+  /// Returns fewer bytes than requested at the end of the file.
   std::vector<std::byte> read(std::uint64_t bytes) {
     std::vector<std::byte> found(bytes);
     found.resize(file_.read(found));
@@ -115,11 +115,11 @@ class EventReader {
   bool damaged_ = false;
 };
 
-/// What of a file stays.
+/// The part of a file to keep.
 struct Kept {
   std::uint64_t bytes = 0;
   bool shows_something = false;
-  std::int64_t first_step = 0;  ///< of the process start that wrote it
+  std::int64_t first_step = 0;  ///< of the process that wrote it
 };
 
 Kept kept_of(const Written& written, std::int64_t first_step) {
@@ -140,8 +140,8 @@ Kept kept_of(const Written& written, std::int64_t first_step) {
   return kept;
 }
 
-/// Returns whether the files before this one may have events that go: this one was begun when they
-/// had none after its first step.
+/// Cuts a file. Returns whether earlier files may contain events to drop. They do not if this file
+/// was begun at or before `first_step`: they then had no later events.
 bool cut(const Written& file, std::int64_t first_step) {
   const Kept kept = kept_of(file, first_step);
   if (!kept.shows_something) {

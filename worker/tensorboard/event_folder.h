@@ -10,15 +10,16 @@
 
 namespace pfc {
 
-/// Takes the steps from `first_step` on, which will be trained again, out of all event files that
-/// pfc has written. A file is cut before the first such event, and removed where it then shows
-/// nothing. A last event that was not written whole goes too; another one that is damaged goes with
-/// a warning, and with all after it, which no reader finds. Other files stay as they are. Nothing
-/// where there is no folder. Throws StorageError, and InputError where a file cannot be read.
+/// Removes the steps from `first_step` on, which will be trained again, from all event files
+/// written by pfc. Cuts a file before the first such event, and deletes it if nothing displayable
+/// remains. Also removes an incomplete last event. A damaged event is removed with a warning,
+/// together with everything after it, which no reader can find. Leaves other files unchanged. Does
+/// nothing if the folder does not exist. Throws StorageError, and InputError if a file cannot be
+/// read.
 void drop_orphaned_events(const std::filesystem::path& tensorboard, std::int64_t first_step);
 
-/// The path of a new file. Makes its folder. The name comes after those of all files that are
-/// there, also where the clock has been set back. Throws StorageError.
+/// Returns the path of a new file, and creates its folder. The name sorts after all existing
+/// files, even if the clock was set back. Throws StorageError.
 std::filesystem::path next_event_file(const std::filesystem::path& tensorboard);
 
 }  // namespace pfc

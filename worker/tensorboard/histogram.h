@@ -1,4 +1,4 @@
-// A distribution as TensorBoard shows it.
+// Computes histograms as TensorBoard displays them.
 #pragma once
 
 #include <span>
@@ -6,8 +6,8 @@
 
 namespace pfc {
 
-/// Values from `left` to `right`, which belongs to the next bucket, or to this one where it is the
-/// last.
+/// Values from `left` to `right`. `right` itself belongs to the next bucket, or to this one if it
+/// is the last.
 struct HistogramBucket {
   double left = 0, right = 0, count = 0;
 };
@@ -15,13 +15,13 @@ struct HistogramBucket {
 inline constexpr int kHistogramBuckets = 30;
 
 struct Distribution {
-  std::vector<HistogramBucket> buckets;  ///< empty: there was no finite value
+  std::vector<HistogramBucket> buckets;  ///< empty if there was no finite value
   double mean = 0;                       ///< of the finite values
 };
 
-/// kHistogramBuckets of one width from the smallest value to the largest. Where all are equal, all
-/// buckets are that point, and the last one has the count, as TensorBoard's own writer does it.
-/// Values that are not finite are left out.
+/// Returns kHistogramBuckets of equal width from the smallest to the largest value. If all values
+/// are equal, all buckets are that point and the last one has the count, as in TensorBoard's own
+/// writer. Ignores values that are not finite.
 Distribution distribution_of(std::span<const float> values);
 
 }  // namespace pfc

@@ -19,15 +19,18 @@ namespace pfc {
 inline constexpr std::size_t kFrameHeaderBytes = 12;
 inline constexpr std::size_t kFrameFooterBytes = 4;
 
-/// The CRC-32C as it is stored, so that the CRC of data that have a CRC in them stays useful.
+/// Returns the CRC-32C in its stored form. The mask keeps the CRC useful for data that contain
+/// CRCs.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
-/// The data as a frame.
+/// Returns the data as a frame.
 std::string frame_of(std::string_view data);
 
-/// The length in a frame's header, where its CRC is right. REQUIRES: header has kFrameHeaderBytes.
+/// Returns the length in a frame's header; nullopt if its CRC is wrong. REQUIRES: header has
+/// kFrameHeaderBytes.
 std::optional<std::uint64_t> data_bytes_of(std::string_view header);
-/// Whether the footer has the CRC of the data. REQUIRES: footer has kFrameFooterBytes.
+/// Returns whether the footer contains the CRC of the data. REQUIRES: footer has
+/// kFrameFooterBytes.
 bool matches(std::string_view data, std::string_view footer);
 
 }  // namespace pfc

@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-/// Of each row of a device's [N, D].
+/// Returns the L2 norm of each row of a device tensor [N, D].
 std::vector<float> lengths_of(Ops& ops, const Tensor& rows) {
   constexpr std::int64_t kRowsAtOnce = 256;
   const std::int64_t n = rows.shape[0], d = rows.shape[1];
@@ -44,7 +44,7 @@ void StepSampler::keep_images(const StepInput& in) {
 
 StepSample StepSampler::take(const Step& step) {
   const std::int64_t n = step.embeddings.shape[0];
-  // Each cosine is computed by the worker that has the class. The others add 0, which is exact.
+  // The worker that owns the class computes the cosine. The others add 0, which is exact.
   std::vector<float> cosines(static_cast<std::size_t>(n));
   step.head.target_cosines(cosines);
   step.comm.all_reduce_sum(Tensor(cosines.data(), {n}));

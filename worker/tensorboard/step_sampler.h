@@ -1,5 +1,5 @@
-// Looks into a training step now and then: how long its embeddings are, how near they are to their
-// classes' centres, and what its images look like.
+// Samples a training step periodically: lengths of its embeddings, cosines to their class centres,
+// and some of its images.
 #pragma once
 
 #include <cstdint>
@@ -11,42 +11,41 @@
 
 namespace pfc {
 
-/// Of a step's last micro-batch.
+/// Sample of a step's last micro-batch.
 struct StepSample {
-  std::vector<float> lengths;         ///< [N], of the embeddings of all workers, as the network
-                                      ///< gives them
-  std::vector<float> target_cosines;  ///< [N], as the loss has them (Head::target_cosines)
+  std::vector<float> lengths;         ///< [N], all workers' embeddings, before normalization
+  std::vector<float> target_cosines;  ///< [N], as used in the loss (Head::target_cosines)
   Shape images_shape;                 ///< [k, H, W, 3]
-  std::vector<std::uint8_t> images;   ///< RGB, augmented: the first ones of this worker
+  std::vector<std::uint8_t> images;   ///< RGB, augmented: the first images of this worker
 };
 
-/// Steps that are not sampled cost one comparison. For the training thread; all workers have one
+/// A step that is not sampled costs one comparison. For the training thread. All workers have one
 /// with the same `every`.
 class StepSampler {
  public:
   static constexpr std::int64_t kMostImages = 8;
 
   StepSampler() = default;
-  /// every: steps between two samples; 0: none. `keeps`: whether this worker wants the samples,
-  /// which rank 0 should.
+  /// every: steps between two samples; 0 disables sampling. `keeps`: whether this worker keeps the
+  /// samples; rank 0 should.
   StepSampler(std::int64_t every, bool keeps) : every_(every), keeps_(keeps) {}
 
-  /// The first step, and every `every`-th.
+  /// Returns true for step 1 and for every multiple of `every`.
   [[nodiscard]] bool wants(std::int64_t step) const {
     return every_ > 0 && (step == 1 || step % every_ == 0);
   }
-  /// Keeps some images of the step's last micro-batch, where the step is wanted; of embeddings
-  /// nothing. REQUIRES: `in` has its batch.
+  /// Keeps some images of the step's last micro-batch if the step is sampled; none for embeddings.
+  /// REQUIRES: `in` has its batch.
   void keep_images(const StepInput& in);
 
-  /// What the sampling works on.
+  /// Data to sample.
   struct Step {
     Ops& ops;
     Head& head;
     Comm& comm;         ///< for host memory
     Tensor embeddings;  ///< [N, D] float32 of the last micro-batch, not normalised
   };
-  /// The sample of a wanted step that is complete; empty where this worker does not want it.
+  /// Returns the sample of a wanted, complete step; empty if this worker does not keep samples.
   /// Collective: every worker calls it after the same steps, and it sums N floats. Waits for the
   /// device. Throws CommError, DeviceError.
   StepSample take(const Step& step);
@@ -54,7 +53,7 @@ class StepSampler {
  private:
   std::int64_t every_ = 0;
   bool keeps_ = false;
-  StepSample next_;  // its images
+  StepSample next_;  // only its images are set
 };
 
 }  // namespace pfc

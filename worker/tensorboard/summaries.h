@@ -1,4 +1,4 @@
-// What one event shows, in the forms that every TensorBoard reads as they are.
+// Builds the summaries of events, in formats that every version of TensorBoard reads.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,20 @@
 
 namespace pfc {
 
-/// A tag from names, which TensorBoard groups by what precedes the first slash. Any other byte than
-/// those of a-z A-Z 0-9 _ . - becomes "_", and so does a slash in `name`: a message's strings are
-/// UTF-8, and a file's name need not be.
+/// Returns the tag GROUP/NAME; TensorBoard groups tags by the text before the first slash.
+/// Replaces all bytes except a-z A-Z 0-9 _ . - by "_", and also slashes in `name`, because strings
+/// of a message must be UTF-8 and a file name need not be.
 std::string tag_of(std::string_view group, std::string_view name);
 
-/// A number as `simple_value`: TensorBoard, and readers that know no tensors, take it.
+/// Adds a number as `simple_value`, which TensorBoard and readers without tensor support accept.
 void add_scalar(tensorboard::Summary& summary, const std::string& tag, double value);
 
-/// A tensor [k, 3] of float64: left, right and count of each bucket.
+/// Adds a tensor [k, 3] of float64: left, right and count of each bucket.
 void add_histogram(tensorboard::Summary& summary, const std::string& tag,
                    std::span<const HistogramBucket> buckets);
 
-/// A tensor [2 + k] of strings: width, height, and the files of images of that size, JPEG or PNG.
+/// Adds a tensor [2 + k] of strings: width, height, and k images of that size as JPEG or PNG
+/// files.
 void add_images(tensorboard::Summary& summary, const std::string& tag, int width, int height,
                 std::span<const std::vector<std::byte>> files);
 

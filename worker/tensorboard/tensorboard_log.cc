@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-// The colours of faces at this quality differ from the pixels by about 2 of 255.
+// At this quality the colours of faces differ from the pixels by about 2 of 255.
 constexpr int kJpegQuality = 95;
 
 std::filesystem::path begin_file(const TensorBoardOptions& o) {

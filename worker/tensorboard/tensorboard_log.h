@@ -1,4 +1,4 @@
-// What rank 0 writes for TensorBoard (docs/tensorboard.md lists the tags).
+// Rank 0's output for TensorBoard (docs/tensorboard.md lists the tags).
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@
 namespace pfc {
 
 struct TensorBoardOptions {
-  std::filesystem::path folder;  ///< of the event files of all starts of the job
-  std::int64_t first_step = 1;   ///< 1: a fresh run
+  std::filesystem::path folder;  ///< for event files of all starts of the job
+  std::int64_t first_step = 1;   ///< 1 for a fresh run
 };
 
-/// Every member throws StorageError when the file cannot be written.
+/// All members throw StorageError when the file cannot be written.
 class TensorBoardLog {
  public:
-  /// Begins a file. Where the job has been resumed, drops from those that are there what will be
-  /// written again (event_folder.h). Throws InputError where one cannot be read.
+  /// Starts a file. If the job was resumed, first drops events that will be written again from the
+  /// existing files (event_folder.h). Throws InputError if one cannot be read.
   explicit TensorBoardLog(const TensorBoardOptions& options);
 
-  /// Adds a step to those of the next line.
+  /// Adds a step to the next line.
   void step(const StepRecord& record);
-  /// Writes the means over the steps since the last line, with the numbers of the log's line.
+  /// Writes means over the steps since the last line, with the values of the log line.
   void line(const LogWindow& window);
   void evaluation(std::int64_t step, const VerificationResult& result);
   void evaluation(std::int64_t step, const RetrievalResult& result);
@@ -35,12 +35,12 @@ class TensorBoardLog {
   void sample(std::int64_t step, const StepSample& sample);
 
  private:
-  /// Of the steps since the last line.
+  /// Sums over the steps since the last line.
   struct Sums {
     double steps = 0;
     double step_seconds = 0;
     double data_wait_seconds = 0;
-    double gradient_norm = 0, gradient_norms = 0;  ///< of steps where it is finite; their number
+    double gradient_norm = 0, gradient_norms = 0;  ///< sum over the finite ones, and their number
     std::map<std::string, double> phases;
   };
 
