@@ -15,7 +15,7 @@ namespace pfc {
 namespace {
 
 constexpr std::int64_t kImages = 4, kImagesOfGpu = 32;  // per worker
-constexpr std::int64_t kSpeedCheckRows = 20'000;        // rows in the shard of a worker
+constexpr std::int64_t kSpeedCheckRows = 20'000;        // of a worker's shard
 
 /// Times the second of two passes, because the first one generates code and allocates memory.
 void time_backbone(Ops& ops, const PlannedJob& p, ComputeSeconds& seconds) {
