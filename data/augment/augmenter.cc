@@ -10,8 +10,8 @@ namespace pfc {
 
 namespace {
 
-/// Each change has random numbers of its own, so that one does not depend on which others there
-/// are. 0 is that of flips().
+/// Each change has its own random numbers, so it does not depend on which other changes are
+/// enabled. Flips use 0.
 enum class Change : std::uint64_t {
   kCrop = 1,
   kLowResolution = 2,
@@ -21,7 +21,7 @@ enum class Change : std::uint64_t {
   kCutOut = 6,
 };
 
-/// The random numbers of one change of one image.
+/// Random numbers for one change of one image.
 class Draw {
  public:
   Draw(std::uint64_t seed, std::int64_t epoch, std::int64_t position, Change change)
@@ -30,11 +30,11 @@ class Draw {
             static_cast<std::uint64_t>(change) << 48 | static_cast<std::uint64_t>(position))) {}
 
   [[nodiscard]] bool happens(double part) const { return uniform01(words_.x[0]) < part; }
-  /// Uniform in [low, high), 0 <= i < 3.
+  /// Returns a number uniform in [low, high). REQUIRES: 0 <= i < 3.
   [[nodiscard]] double uniform(int i, double low, double high) const {
     return low + (high - low) * static_cast<double>(uniform01(words_.x[i + 1]));
   }
-  /// Uniform in 0 .. most.
+  /// Returns an integer uniform in 0 .. most.
   [[nodiscard]] std::int64_t integer(int i, std::int64_t most) const {
     return static_cast<std::int64_t>(uniform(i, 0, static_cast<double>(most + 1)));
   }
@@ -53,7 +53,7 @@ ImageRegion draw_crop(const Draw& draw, ImageSize size) {
   const double ratio = std::exp(draw.uniform(1, std::log(3.0 / 4), std::log(4.0 / 3)));
   const std::int64_t height = scaled(size.height, std::sqrt(area / ratio));
   const std::int64_t width = scaled(size.width, std::sqrt(area * ratio));
-  // Two places from one word.
+  // Both coordinates use one word.
   const auto place = [&](std::uint32_t word, std::int64_t most) {
     return static_cast<std::int64_t>(word) * (most + 1) >> 16;
   };
@@ -88,7 +88,7 @@ void Augmenter::augment(std::int64_t epoch, std::int64_t position, ImagePixels i
     lower_resolution(image, {scaled(size.height, factor), scaled(size.width, factor)}, scratch_);
   });
   when(a.blur, Change::kBlur, [&](const Draw& draw) {
-    // A window must not reach beyond the mirrored image.
+    // The window must not extend beyond the mirrored image.
     const std::int64_t most = std::min(size.height, size.width) - 1;
     const auto radius = static_cast<int>(std::min(1 + draw.integer(0, 1), most));
     if (radius > 0) blur(image, radius, scratch_);

@@ -12,15 +12,16 @@ namespace pfc {
 
 namespace {
 
-constexpr int kColourBits = 12;  // of a ColourMatrix's fractions
-constexpr int kBlurBits = 8;     // of a blur's weights
+constexpr int kColourBits = 12;  // fraction bits of a ColourMatrix
+constexpr int kBlurBits = 8;     // fraction bits of blur weights
 
 std::span<std::uint8_t> room(std::vector<std::uint8_t>& bytes, std::int64_t count) {
   bytes.resize(static_cast<std::size_t>(count));
   return bytes;
 }
 
-/// The weights of pixels 0 .. radius from the middle, which sum up to 2^kBlurBits over the window.
+/// Returns the weights of pixels 0 .. radius from the centre. Their sum over the window is
+/// 2^kBlurBits.
 std::array<std::uint32_t, 3> gaussian(int radius) {
   const double deviation = 0.3 * (radius - 1) + 0.8;
   std::array<double, 3> weights{};
@@ -39,14 +40,14 @@ std::array<std::uint32_t, 3> gaussian(int radius) {
   return rounded;
 }
 
-/// Row `y` of an image that is mirrored at its borders.
+/// Returns the row index for `y`, mirrored at the image border.
 std::int64_t mirrored(std::int64_t y, std::int64_t size) {
   if (y < 0) return -y;
   return y < size ? y : 2 * size - 2 - y;
 }
 
-/// out[i] = sum over the window of weight * rows[..][i], in units of 1/2^kBlurBits. `rows` are
-/// those at -radius .. radius.
+/// Computes out[i] = sum over the window of weight * rows[..][i], in units of 1/2^kBlurBits.
+/// `rows` are the rows -radius .. radius.
 PFC_VECTOR_CLONES void blur_columns(std::span<const std::uint8_t* const> rows,
                                     const std::array<std::uint32_t, 3>& weights,
                                     std::span<std::uint16_t> out) {
@@ -64,7 +65,7 @@ PFC_VECTOR_CLONES void blur_columns(std::span<const std::uint8_t* const> rows,
   }
 }
 
-/// As above along a row: of `padded`, which has radius pixels more on both sides.
+/// Same along a row. `padded` has radius extra pixels on both sides.
 PFC_VECTOR_CLONES void blur_row(std::span<const std::uint16_t> padded, int radius,
                                 const std::array<std::uint32_t, 3>& weights,
                                 std::span<std::uint8_t> out) {
@@ -89,7 +90,7 @@ PFC_VECTOR_CLONES void blur_row(std::span<const std::uint16_t> padded, int radiu
 PFC_VECTOR_CLONES void multiply_colours(std::uint8_t* rgb, std::size_t pixels,
                                         const ColourMatrix& m) {
   constexpr std::int32_t kHalf = 1 << (kColourBits - 1);
-  constexpr std::size_t kBlock = 64;  // pixels: their colours, each by itself, fit into the cache
+  constexpr std::size_t kBlock = 64;  // in pixels; the separated colours fit the cache
   std::array<std::array<std::int32_t, kBlock>, 3> in{};
   std::array<std::uint8_t, kBlock> out{};
   for (std::size_t begin = 0; begin < pixels; begin += kBlock) {
@@ -133,7 +134,7 @@ void blur(ImagePixels image, int radius, FilterScratch& scratch) {
   const std::array<std::uint32_t, 3> weights = gaussian(radius);
   const auto row_bytes = static_cast<std::size_t>(width * 3);
   const auto margin = static_cast<std::size_t>(radius) * 3;
-  // Rows are replaced from the first on, and the last ones before a row are needed by it.
+  // Rows are replaced from the top, but a row also needs the original rows above it.
   const std::span<std::uint8_t> original = room(scratch.bytes, height * width * 3);
   std::ranges::copy(image.rgb, original.begin());
   scratch.sums.resize(row_bytes + 2 * margin);
@@ -162,9 +163,9 @@ void blur(ImagePixels image, int radius, FilterScratch& scratch) {
 
 ColourMatrix hue_and_saturation(double hue, double saturation) {
   using Matrix = std::array<std::array<double, 3>, 3>;
-  // The colour television standard of 1953.
+  // NTSC standard of 1953.
   constexpr Matrix kToYiq{{{0.299, 0.587, 0.114}, {0.596, -0.274, -0.321}, {0.211, -0.523, 0.311}}};
-  constexpr Matrix kToRgb{{{0.9996643205, 0.9565411897, 0.6208617021},  // the inverse of kToYiq
+  constexpr Matrix kToRgb{{{0.9996643205, 0.9565411897, 0.6208617021},  // inverse of kToYiq
                            {0.9996248232, -0.2722745032, -0.6474512713},
                            {1.0028122538, -1.1068480906, 1.7054056784}}};
   const auto product = [](const Matrix& a, const Matrix& b) {
@@ -194,7 +195,7 @@ void transform_colours(ImagePixels image, const ColourMatrix& m) {
 void turn_grey(ImagePixels image) {
   std::uint8_t* const rgb = image.rgb.data();
   for (std::size_t i = 0; i + 2 < image.rgb.size(); i += 3) {
-    // 0.299, 0.587, 0.114 in units of 1/65536.
+    // 0.299, 0.587, 0.114 in units of 1/65536
     const std::uint32_t luma = 19595u * rgb[i] + 38470u * rgb[i + 1] + 7471u * rgb[i + 2] + 32768u;
     rgb[i] = rgb[i + 1] = rgb[i + 2] = static_cast<std::uint8_t>(luma >> 16);
   }

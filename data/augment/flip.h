@@ -1,4 +1,4 @@
-// The most common augmentation of training images: a random horizontal flip.
+// Random horizontal flips, the most common augmentation of training images.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// True for half of the images: a function of the seed and of the image's position in its epoch, so
-/// that it does not depend on the number of workers and threads.
+/// Returns true for half of the images. A function of the seed and the image's position in its
+/// epoch, so it does not depend on the number of workers and threads.
 inline bool flips(std::uint64_t seed, std::int64_t epoch, std::int64_t position) {
   const Philox4 words = random_words(seed, Stream::kAugment, static_cast<std::uint32_t>(epoch),
                                      static_cast<std::uint64_t>(position));
