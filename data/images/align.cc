@@ -11,7 +11,7 @@ namespace pfc {
 
 namespace {
 
-// InsightFace, python-package/insightface/utils/face_align.py: arcface_dst.
+// From InsightFace, python-package/insightface/utils/face_align.py: arcface_dst.
 constexpr Landmarks kTemplate{{{38.2946, 51.6963},
                                {73.5318, 51.5014},
                                {56.0252, 71.7366},
@@ -28,7 +28,7 @@ Point mean(const Landmarks& points) {
   return {sum.x / static_cast<double>(points.size()), sum.y / static_cast<double>(points.size())};
 }
 
-/// The pixel at whole numbers, black outside.
+/// Returns a pixel; black outside of the image.
 double pixel(std::span<const std::uint8_t> rgb, ImageSize size, std::int64_t x, std::int64_t y,
              std::int64_t c) {
   if (x < 0 || y < 0 || x >= size.width || y >= size.height) return 0;
@@ -52,10 +52,10 @@ void sample(std::span<const std::uint8_t> rgb, ImageSize size, Point at, std::ui
   }
 }
 
-/// As warp(), with the image as it is.
+/// Same as warp(), without resizing the image first.
 void warp_whole(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed,
                 ImageSize to, std::span<std::uint8_t> out) {
-  // The other way round: where a pixel comes from.
+  // Inverse mapping: source position of each output pixel.
   const double square = placed.a * placed.a + placed.b * placed.b;
   const double a = placed.a / square, b = -placed.b / square;
   for (std::int64_t y = 0; y < to.height; ++y) {
@@ -71,7 +71,7 @@ void warp_whole(std::span<const std::uint8_t> rgb, ImageSize from, const Similar
 
 Landmarks template_landmarks(std::int64_t size) {
   Landmarks points = kTemplate;
-  // The middle of a pixel is at a whole number: the image goes from -0.5 to size - 0.5.
+  // Pixel centres are at integers, so the image spans -0.5 to size - 0.5.
   const double scale = static_cast<double>(size) / kTemplateSize;
   for (Point& p : points) p = {(p.x + 0.5) * scale - 0.5, (p.y + 0.5) * scale - 0.5};
   return points;
@@ -97,15 +97,16 @@ void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& p
   const double scale = std::hypot(placed.a, placed.b);
   check(scale > 0, "warp: nothing is left of the image");
   if (scale >= 0.5) return warp_whole(rgb, from, placed, to, out);
-  // So that what remains to be done makes it no smaller, and at most a pixel larger.
+  // Chosen so that the remaining warp does not shrink the image, and enlarges it by at most a
+  // pixel.
   const auto smaller = [&](std::int64_t side) {
     return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
   };
   const ImageSize size{smaller(from.height), smaller(from.width)};
   std::vector<std::uint8_t> shrunk(static_cast<std::size_t>(size.height * size.width * 3));
   resize_rgb(rgb, from, size, shrunk);
-  // A pixel (x, y) of the small image is where ((x + 0.5) / s - 0.5, ...) was. The sides' scales
-  // differ by the rounding of one pixel, which the similarity takes as that of the longer side.
+  // Pixel (x, y) of the small image was at ((x + 0.5) / s - 0.5, ...). Due to rounding, height and
+  // width differ in scale by up to one pixel; the similarity uses the longer side's scale.
   const double s = static_cast<double>(std::max(size.width, size.height)) /
                    static_cast<double>(std::max(from.width, from.height));
   const Point origin = placed.of({0.5 / s - 0.5, 0.5 / s - 0.5});

@@ -1,4 +1,4 @@
-// Faces to the place that recognition networks expect them at.
+// Aligns faces to the position that recognition networks expect.
 #pragma once
 
 #include <array>
@@ -10,32 +10,32 @@
 namespace pfc {
 
 struct Point {
-  double x = 0, y = 0;  ///< pixels from the left and from the top; the first pixel's middle is 0, 0
+  double x = 0, y = 0;  ///< pixels from the left and from the top; 0, 0: centre of the first pixel
 };
 
 /// Left eye, right eye, tip of the nose, left and right corner of the mouth, as seen in the image.
 using Landmarks = std::array<Point, 5>;
 
-/// Turns, scales and moves: (x, y) becomes (a x - b y + dx, b x + a y + dy).
+/// A rotation, scaling and translation: maps (x, y) to (a x - b y + dx, b x + a y + dy).
 struct Similarity {
   double a = 1, b = 0, dx = 0, dy = 0;
 
   [[nodiscard]] Point of(Point p) const { return {a * p.x - b * p.y + dx, b * p.x + a * p.y + dy}; }
 };
 
-/// Where InsightFace puts the landmarks in an image of `size` x `size` pixels: its five points for
-/// 112 x 112, scaled.
+/// Returns InsightFace's landmark positions for an image of `size` x `size` pixels: its five
+/// points for 112 x 112, scaled.
 Landmarks template_landmarks(std::int64_t size);
 
-/// The similarity, without a reflection, with the least sum of squared distances between what
-/// becomes of `from` and `to` (Umeyama, TPAMI 1991; in the plane it has a closed form). REQUIRES:
-/// not all of `from` are one point.
+/// Returns the similarity without reflection that minimizes the sum of squared distances between
+/// the mapped `from` and `to` (Umeyama, TPAMI 1991; closed form in two dimensions). REQUIRES: the
+/// points of `from` are not all equal.
 Similarity estimate_similarity(const Landmarks& from, const Landmarks& to);
 
-/// out [to.height, to.width, 3]: each pixel is the one of rgb [from.height, from.width, 3] that
-/// `placed` leads to it, interpolated bilinearly; outside of the image there is black. Where
-/// `placed` makes the image smaller than half, the image is first resized (resize.h), so that it
-/// does not alias. As OpenCV's warpAffine with INTER_LINEAR but for the exact rounding.
+/// Warps rgb [from.height, from.width, 3] into out [to.height, to.width, 3] with bilinear
+/// interpolation. `placed` maps input to output positions. Positions outside of the image are
+/// black. If `placed` shrinks the image below half its size, first resizes it (resize.h) to avoid
+/// aliasing. Same as OpenCV's warpAffine with INTER_LINEAR except for the rounding.
 void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed, ImageSize to,
           std::span<std::uint8_t> out);
 

@@ -1,5 +1,5 @@
-// Encoded bytes to RGB pixels, at the size that training wants: JPEG with libjpeg-turbo, PNG with
-// libpng, WebP with libwebp.
+// Decodes images to RGB pixels at the size for training: JPEG with libjpeg-turbo, PNG with libpng,
+// WebP with libwebp.
 #pragma once
 
 #include <array>
@@ -15,49 +15,48 @@
 
 namespace pfc {
 
-/// The most rows or columns, and the most pixels, of an image that is decoded: a small file that
-/// claims more cannot make a program allocate much. Decoding takes 3 bytes a pixel, of a
-/// progressive JPEG 6 more.
+/// Maximum number of rows or columns, and of pixels, of an image. A small file that claims more
+/// cannot make a program allocate much memory. Decoding uses 3 bytes per pixel, and 6 more for a
+/// progressive JPEG.
 inline constexpr std::int64_t kMaxDecodedSide = 16'384;
 inline constexpr std::int64_t kMaxDecodedPixels = 50'000'000;
 
-/// Belongs to one thread and is meant to be used for many images. Throws DamagedImage that says
-/// what is wrong with the image; the caller adds which image it is. Checks sizes before it
-/// allocates.
+/// Used by one thread; reuse it for many images. Throws DamagedImage that describes the problem;
+/// the caller adds the name of the image. Checks sizes before allocating.
 class ImageDecoder {
  public:
   ImageDecoder();
 
-  /// The size in the image's header, upright as decode() gives it.
+  /// Returns the size in the image's header, after rotation as in decode().
   [[nodiscard]] ImageSize size(std::span<const std::byte> encoded);
-  /// "JPEG", "PNG" or "WebP".
+  /// Returns "JPEG", "PNG" or "WebP".
   [[nodiscard]] const char* format(std::span<const std::byte> encoded) {
     return format_of(encoded).name();
   }
 
-  /// Fills rgb [wanted.height, wanted.width, 3]. An image of another size is resized (resize.h); a
-  /// JPEG that is much larger is decoded at M/8 of its size first, the smallest that is not smaller
-  /// than `wanted`. Grey images become RGB, of 16 bits the upper 8 are taken, and transparent
-  /// pixels are blended with black; a PNG's gAMA chunk is ignored, as OpenCV and Pillow do. JPEG is
-  /// decoded as OpenCV does it: accurate inverse DCT, smooth chroma upsampling, CMYK as Adobe
-  /// stores it, and rotated by its Exif orientation (exif.h). A JPEG with a libjpeg-turbo warning
-  /// (truncated, broken entropy coding) is damaged, unless only its end marker is missing.
+  /// Fills rgb [wanted.height, wanted.width, 3]. Resizes an image of another size (resize.h). A
+  /// much larger JPEG is first decoded at M/8 of its size, with the smallest M that is not smaller
+  /// than `wanted`. Converts grey images to RGB, uses the upper 8 of 16 bits, and blends
+  /// transparent pixels with black. Ignores a PNG's gAMA chunk, like OpenCV and Pillow. Decodes
+  /// JPEG like OpenCV: accurate inverse DCT, smooth chroma upsampling, CMYK as stored by Adobe,
+  /// and rotation by the Exif orientation (exif.h). A JPEG with a libjpeg-turbo warning
+  /// (truncated, invalid entropy coding) is damaged, unless only its end marker is missing.
   void decode(std::span<const std::byte> encoded, ImageSize wanted, std::span<std::uint8_t> rgb);
 
-  /// The image at its own size, rgb [height, width, 3].
+  /// Decodes the image at its own size into rgb [height, width, 3], and returns that size.
   ImageSize decode_whole(std::span<const std::byte> encoded, std::vector<std::uint8_t>& rgb);
 
  private:
   ImageFormat& format_of(std::span<const std::byte> encoded) const;
   [[nodiscard]] Orientation orientation(const ImageFormat& format,
                                         std::span<const std::byte> encoded) const;
-  /// decode() without the turn.
+  /// Same as decode() without the rotation.
   void decode_stored(ImageFormat& format, std::span<const std::byte> encoded, ImageSize wanted,
                      std::span<std::uint8_t> rgb);
   ImageSize bounded_size(ImageFormat& format, std::span<const std::byte> encoded);
 
   std::unique_ptr<ImageFormat> jpeg_, png_, webp_;
-  std::vector<std::uint8_t> other_size_;  ///< pixels before they are resized
+  std::vector<std::uint8_t> other_size_;  ///< pixels before resizing
 };
 
 }  // namespace pfc

@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// An integer of so many bytes; nothing where they are not there.
+/// Returns an integer of `size` bytes; nullopt if they are out of range.
 std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at, std::size_t size,
                                        bool big_endian) {
   if (at > bytes.size() || size > bytes.size() - at) return {};
@@ -22,13 +22,13 @@ std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at, std::size_t 
   return number;
 }
 
-/// The TIFF structure of the first APP1 segment that has one; empty: there is none.
+/// Returns the TIFF structure of the first APP1 segment that has one; empty if there is none.
 Bytes tiff_of(Bytes jpeg) {
   constexpr char kExif[] = {'E', 'x', 'i', 'f', 0, 0};
   constexpr std::uint32_t kApp1 = 0xe1, kStartOfScan = 0xda;
   std::size_t at = 2;
   while (const auto marker = number_at(jpeg, at, 2, true)) {
-    if (*marker == 0xffff) {  // bytes that fill up before a marker
+    if (*marker == 0xffff) {  // padding before a marker
       ++at;
       continue;
     }
@@ -71,8 +71,8 @@ void turn_upright(std::span<const std::uint8_t> rgb, ImageSize stored, Orientati
                   std::span<std::uint8_t> upright) {
   check(rgb.size() == upright.size(), "turn_upright: two sizes");
   const auto [height, width] = stored;
-  // Where pixel (0, 0) of the upright image is, and the way from one of its rows and columns to the
-  // next, in pixels of the stored one.
+  // Offset of the upright image's pixel (0, 0), and the steps between its rows and columns, in
+  // pixels of the stored image.
   std::int64_t first = 0, down = width, right = 1;
   const std::int64_t last_row = (height - 1) * width, last_column = width - 1;
   switch (orientation) {

@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// The tag Orientation of Exif 2.32, section 4.6.4, by its value.
+/// Values of the tag Orientation in Exif 2.32, section 4.6.4.
 enum class Orientation : std::uint8_t {
   kUpright = 1,
   kMirrored = 2,
@@ -24,7 +24,7 @@ enum class Orientation : std::uint8_t {
 /// Returns a JPEG's orientation; kUpright if it has none or an invalid one.
 Orientation orientation_of(std::span<const std::byte> jpeg);
 
-/// Whether rows become columns.
+/// Returns whether rows become columns.
 constexpr bool swaps_sides(Orientation orientation) {
   return orientation >= Orientation::kTransposed;
 }

@@ -1,4 +1,4 @@
-// The image formats of training data, behind one small contract, for decode.cc alone.
+// Common interface of the image formats, used only by decode.cc.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace pfc {
 
-/// Decodes one format. Belongs to one thread. Throws DamagedImage that says what is wrong.
+/// Decodes one format. Used by one thread. Throws DamagedImage that describes the problem.
 class ImageFormat {
  public:
   virtual ~ImageFormat() = default;
   [[nodiscard]] virtual const char* name() const = 0;
-  /// The size that the header says, not checked.
+  /// Returns the size in the header, unchecked.
   [[nodiscard]] virtual ImageSize size(std::span<const std::byte> encoded) = 0;
-  /// The size that decode() gives where `wanted` is asked for: the image's own, or a smaller one
-  /// that the format decodes at less cost, of at least `wanted` rows and columns.
+  /// Returns the size at which decode() should run for `wanted`: the image's own, or a smaller one
+  /// that is faster to decode and has at least `wanted` rows and columns.
   [[nodiscard]] virtual ImageSize reduced(ImageSize own, ImageSize /*wanted*/) { return own; }
-  /// Fills rgb [size.height, size.width, 3]. REQUIRES: `size` is what reduced() has said, and
-  /// within bounds.
+  /// Fills rgb [size.height, size.width, 3]. REQUIRES: `size` comes from reduced(), and is within
+  /// the limits.
   virtual void decode(std::span<const std::byte> encoded, ImageSize size,
                       std::span<std::uint8_t> rgb) = 0;
 };

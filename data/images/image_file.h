@@ -1,4 +1,4 @@
-// The file of one image, read whole.
+// Reads the whole file of one image.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace pfc {
 
-/// The most bytes that an encoded image may have.
+/// Maximum size of an encoded image in bytes.
 inline constexpr std::uint64_t kMaxImageBytes = std::uint64_t{1} << 29;
 
-/// The file's bytes: a view of `storage`, which grows where it is too small. Throws DamagedImage
-/// that names the file where it cannot be read or has more than kMaxImageBytes.
+/// Returns the file's bytes: a view of `storage`, which grows if it is too small. Throws
+/// DamagedImage that names the file if it cannot be read or is larger than kMaxImageBytes.
 std::span<const std::byte> read_image_file(const std::filesystem::path& path,
                                            std::vector<std::byte>& storage);
 

@@ -1,4 +1,4 @@
-// Rows and columns of an image.
+// Height and width of an image.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// RGB pixels to JPEG bytes, with libjpeg-turbo.
+// Encodes RGB pixels as JPEG with libjpeg-turbo.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// rgb [height, width, 3]; quality 1 .. 100; chroma of half the resolution. The same bytes for the
-/// same input; thread-safe. Throws std::runtime_error with libjpeg-turbo's reason.
+/// Encodes rgb [height, width, 3] with quality 1 .. 100 and half-resolution chroma. Deterministic
+/// and thread-safe. Throws std::runtime_error with libjpeg-turbo's reason.
 std::vector<std::byte> encode_jpeg(std::span<const std::uint8_t> rgb, int height, int width,
                                    int quality);
 

@@ -1,4 +1,4 @@
-// JPEG, with libjpeg-turbo.
+// Decodes JPEG with libjpeg-turbo.
 #include <turbojpeg.h>
 
 #include <cstddef>
@@ -51,7 +51,7 @@ class JpegFormat final : public ImageFormat {
     return {header_.height, header_.width};
   }
 
-  /// The inverse DCT of fewer coefficients gives a block of fewer pixels: M/8 of the image.
+  /// An inverse DCT of fewer coefficients gives a block of fewer pixels: M/8 of the image.
   [[nodiscard]] ImageSize reduced(ImageSize own, ImageSize wanted) override {
     ImageSize best = own;
     for (const tjscalingfactor& factor : factors_) {
@@ -98,8 +98,8 @@ class JpegFormat final : public ImageFormat {
 
   bool decode_as(int pixels, std::span<const std::byte> encoded, ImageSize size,
                  std::span<std::uint8_t> out) {
-    // STOPONWARNING: a half-decoded face would be trained on as if it were whole. LIMITSCANS bounds
-    // the time that a hostile progressive file can take.
+    // STOPONWARNING: do not train on a half-decoded face. LIMITSCANS limits the decoding time of a
+    // malicious progressive file.
     constexpr int kFlags = TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING | TJFLAG_LIMITSCANS;
     return worked(tjDecompress2(handle_.get(), data(encoded), encoded.size(), out.data(),
                                 static_cast<int>(size.width), 0, static_cast<int>(size.height),

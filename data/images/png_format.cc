@@ -1,5 +1,5 @@
-// PNG, with libpng. Its simplified interface would be shorter, but it changes the brightness of
-// images with a gAMA chunk or 16 bits a channel, which other training programs leave as it is.
+// Decodes PNG with libpng. Its simplified interface would be shorter, but changes the brightness
+// of images with a gAMA chunk or 16 bits per channel, unlike other training programs.
 #include <png.h>
 
 #include <array>
@@ -16,8 +16,8 @@ namespace pfc {
 
 namespace {
 
-/// Reads one image. libpng reports errors by longjmp(): what may do so is in functions of their
-/// own, without objects that have a destructor.
+/// Reads one image. libpng reports errors by longjmp(), so functions that may call it contain no
+/// objects with a destructor.
 class PngImage {
  public:
   explicit PngImage(std::span<const std::byte> encoded) : left_(encoded) {
@@ -69,7 +69,7 @@ class PngImage {
     png_set_expand(png_);  // palettes, fewer than 8 bits, a transparent colour
     png_set_strip_16(png_);
     png_set_gray_to_rgb(png_);
-    png_set_gamma(png_, 1.0, 1.0);  // otherwise a gAMA chunk changes how pixels are blended
+    png_set_gamma(png_, 1.0, 1.0);  // otherwise a gAMA chunk would affect blending
     const png_color_16 black{};
     if (transparent) png_set_background(png_, &black, PNG_BACKGROUND_GAMMA_SCREEN, 0, 1.0);
     const int passes = png_set_interlace_handling(png_);
@@ -89,7 +89,7 @@ class PngImage {
     throw DamagedImage(std::string("a PNG that does not decode: ") + problem_.data());
   }
 
-  std::span<const std::byte> left_;  ///< not read yet
+  std::span<const std::byte> left_;  ///< unread bytes
   std::array<char, 128> problem_{};
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;

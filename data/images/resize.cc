@@ -15,16 +15,15 @@ namespace pfc {
 
 namespace {
 
-/// For each output pixel of a row or column: the input pixels that it is made of.
+/// Input pixels and weights for each output pixel of a row or column.
 struct Taps {
-  std::size_t count = 0;           ///< input pixels of each output pixel
-  std::vector<std::size_t> first;  ///< [to], the first one of them; those beyond the border have
-                                   ///< the weight 0
+  std::size_t count = 0;           ///< input pixels per output pixel
+  std::vector<std::size_t> first;  ///< [to], first input pixel; beyond the border weights are 0
   std::vector<float> weights;      ///< [to, count]; each row sums to 1
 };
 
-/// Pixel centres are at k + 1/2. Pixels beyond a border do not count: the others' weights grow, as
-/// in Pillow.
+/// Returns the taps of a triangle filter. Pixel centres are at k + 1/2. Pixels beyond a border do
+/// not count, and the other weights grow, as in Pillow.
 Taps triangle(std::int64_t from, std::int64_t to) {
   struct Run {
     std::int64_t first, end;
@@ -60,13 +59,13 @@ Taps triangle(std::int64_t from, std::int64_t to) {
   return taps;
 }
 
-/// A pixel's three colours, and one value that does not count: a whole vector.
+/// A pixel's three colours and one unused value: a whole vector.
 using Pixel = float __attribute__((vector_size(4 * sizeof(float))));
 
-constexpr std::size_t kFewTaps = 5;  // of an image that grows, or shrinks by less than half
+constexpr std::size_t kFewTaps = 5;  // for enlarging, or shrinking by less than half
 
-/// Calls f(taps) with a number that the compiler knows where there are few: a loop of unknown
-/// length costs more than what it does.
+/// Calls f(taps) with a compile-time constant if there are few taps: a loop of unknown length
+/// costs more than its body.
 template <typename F>
 [[gnu::always_inline]] inline void with_known_count(std::size_t taps, const F& f) {
   switch (taps) {
@@ -83,7 +82,8 @@ template <typename F>
   }
 }
 
-/// One output row from whole input rows: values = width * 3, of each of the rows and of `out`.
+/// Computes one output row from input rows. `values` is width * 3, for each of the rows and for
+/// `out`.
 PFC_VECTOR_CLONES void blend_rows(const std::uint8_t* const* rows, const float* weights,
                                   std::size_t taps, std::size_t values, float* out) {
   if (taps > kFewTaps) {
@@ -105,8 +105,8 @@ PFC_VECTOR_CLONES void blend_rows(const std::uint8_t* const* rows, const float* 
       });
 }
 
-/// One output row from the pixels of `row`, which has columns.count pixels more, and one value. So
-/// has `rgb`, whose next value is overwritten.
+/// Computes one output row from the pixels of `row`, which has columns.count extra pixels and one
+/// extra value. `rgb` also has one extra value, which is overwritten.
 PFC_VECTOR_CLONES void blend_columns(const float* row, const Taps& columns, std::uint8_t* rgb) {
   using Integers = std::int32_t __attribute__((vector_size(sizeof(Pixel))));
   using Bytes = std::uint8_t __attribute__((vector_size(sizeof(Pixel))));
@@ -123,7 +123,7 @@ PFC_VECTOR_CLONES void blend_columns(const float* row, const Taps& columns, std:
           }
           weights += count;
           const auto whole = reinterpret_cast<Bytes>(__builtin_convertvector(sum + 0.5f, Integers));
-          // One instruction; a conversion to bytes would take each number out by itself.
+          // One instruction; a conversion to bytes would extract each number separately.
           const auto rounded = __builtin_shufflevector(whole, whole, 0, 4, 8, 12);
           std::memcpy(rgb, &rounded, sizeof(rounded));
           rgb += 3;

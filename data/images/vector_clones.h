@@ -1,9 +1,9 @@
-// Loops over pixels that use wider vectors where the processor has them.
+// Compiles loops over pixels for wider vectors, if the processor has them.
 #pragma once
 
-/// Before a function: it is compiled for AVX2 as well, and the program chooses when it is loaded.
-/// Results are the same: AVX2 alone does not fuse multiplications with additions. Sanitizers cannot
-/// run the choice, which comes before they are set up.
+/// Put it before a function: the function is also compiled for AVX2, and the version is chosen
+/// when the program is loaded. Results are equal, because AVX2 alone does not fuse multiplications
+/// with additions. Not used with sanitizers, because the choice runs before they are initialised.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define PFC_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else

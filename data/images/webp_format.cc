@@ -1,4 +1,4 @@
-// WebP, with libwebp.
+// Decodes WebP with libwebp.
 #include <spdlog/fmt/fmt.h>
 #include <webp/decode.h>
 
@@ -56,7 +56,7 @@ class WebpFormat final : public ImageFormat {
       rgba_.resize(pixels * 4);
       out = rgba_;
     }
-    // Colours multiplied by their alpha are those blended with black.
+    // Colours multiplied by alpha are colours blended with black.
     config.output.colorspace = transparent ? MODE_rgbA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA.rgba = out.data();
