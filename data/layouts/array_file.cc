@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kNumpyMagic("\x93NUMPY", 6);
 constexpr std::size_t kVersionEnd = 8;          // magic and version
-constexpr std::uint32_t kMaxHeader = 64 << 10;  // NumPy's are below 200 bytes
+constexpr std::uint32_t kMaxHeader = 64 << 10;  // NumPy's headers are below 200 bytes
 constexpr std::size_t kMostDimensions = 8;
 
 struct Type {
@@ -44,7 +44,7 @@ std::optional<ElementType> type_named(std::string_view Type::*as, std::string_vi
   return {};
 }
 
-/// A piece of a file's header, fit for a line of text.
+/// Returns a part of a file's header in printable form, for messages.
 std::string printable(std::string_view text) {
   std::string line(text.substr(0, 80));
   std::ranges::replace_if(
@@ -52,7 +52,7 @@ std::string printable(std::string_view text) {
   return line;
 }
 
-/// The literal of a Python dictionary, of which only what NumPy writes is understood.
+/// Parses a Python dictionary literal in the form that NumPy writes.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& file) : rest_(text), file_(file) {}
@@ -161,7 +161,7 @@ ElementType npy_type(const std::string& descr, const std::string& file) {
       printable(descr)));
 }
 
-/// Throws where the product overflows, or the file has fewer bytes behind the offset.
+/// Throws if the product overflows, or the file is too short for the array after the offset.
 void check_size(const ArrayInFile& array, std::uint64_t file_bytes) {
   std::uint64_t bytes = size_of(array.type);
   bool fits = true;

@@ -1,5 +1,5 @@
-// Where an array of numbers lies in a file: NumPy's .npy, or a tensor of a safetensors file. Only
-// headers are read.
+// Locates an array of numbers in a file: NumPy's .npy, or a tensor of a safetensors file. Reads
+// only headers.
 #pragma once
 
 #include <cstddef>
@@ -18,32 +18,32 @@ enum class ElementType { kFloat32, kFloat16, kBFloat16, kInt64, kInt32 };
 std::size_t size_of(ElementType type);
 const char* name_of(ElementType type);  ///< "float32"
 
-/// A row-major array, all of which is in the file.
+/// A row-major array that is completely inside the file.
 struct ArrayInFile {
   std::filesystem::path file;
   std::string name;  ///< for messages: "FILE", or "FILE: tensor 'NAME'"
   ElementType type = ElementType::kFloat32;
   std::vector<std::int64_t> shape;
-  std::uint64_t offset = 0;  ///< of its first element in the file
+  std::uint64_t offset = 0;  ///< offset of its first element in the file
 };
 
-/// What a .npy's header says, behind its length: "{'descr': '<f4', 'fortran_order': False,
-/// 'shape': (2, 3), }", the keys in any order.
+/// The dictionary in a .npy header: "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }",
+/// with keys in any order.
 struct NpyHeader {
   std::string descr;  ///< "<f4"
   bool fortran_order = false;
   std::vector<std::int64_t> shape;
 };
 
-/// Throws InputError that begins with `file` where the text is anything else.
+/// Throws InputError that starts with `file` for any other text.
 NpyHeader parse_npy_header(std::string_view text, const std::string& file);
 
-/// Versions 1.0 to 3.0, little-endian, in C order. Throws InputError that names the file, what was
-/// found and what was expected: also for Fortran order, for objects, which are pickles, and where
-/// the file is shorter than its header says.
+/// Supports versions 1.0 to 3.0, little-endian, in C order. Throws InputError that names the file,
+/// what was found and what was expected; also for Fortran order, for objects, which are pickles,
+/// and if the file is shorter than its header says.
 ArrayInFile npy_array(const std::filesystem::path& file);
 
-/// Throws InputError as the file does, and for a tensor of another type.
+/// Throws InputError like SafetensorsFile, and for a tensor of another type.
 ArrayInFile safetensors_array(const SafetensorsFile& file, const std::string& tensor);
 
 }  // namespace pfc

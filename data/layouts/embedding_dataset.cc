@@ -22,15 +22,15 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kMostNumbers = 1 << 16;  // of an embedding, as embedding_size in a job
+constexpr std::int64_t kMostNumbers = 1 << 16;  // longest embedding, as embedding_size in a job
 constexpr std::int64_t kLabelsAtOnce = 1 << 16;
 constexpr std::int64_t kRowsOfSum = 16;
 
-/// IEEE 754 binary16.
+/// Converts an IEEE 754 binary16 number.
 float float_of_half(std::uint16_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu;
   const std::uint32_t fraction = half & 0x3ffu;
-  if (exponent == 0) {  // zero, or a subnormal number: a multiple of 2^-24
+  if (exponent == 0) {  // zero, or subnormal: a multiple of 2^-24
     const float value = std::ldexp(static_cast<float>(fraction), -24);
     return sign != 0 ? -value : value;
   }
@@ -50,7 +50,7 @@ bool is_integer(ElementType type) {
   return type == ElementType::kInt64 || type == ElementType::kInt32;
 }
 
-/// Throws where the two are not the embeddings and the labels of one data set.
+/// Throws unless these are the embeddings and labels of one data set.
 void check_arrays(const ArrayInFile& rows, const ArrayInFile& labels) {
   if (rows.shape.size() != 2 || is_integer(rows.type) || rows.shape[1] < 1 ||
       rows.shape[1] > kMostNumbers) {
@@ -69,7 +69,7 @@ void check_arrays(const ArrayInFile& rows, const ArrayInFile& labels) {
   }
 }
 
-/// Elements first, first + 1 ... of an array of int64 or int32.
+/// Reads elements first, first + 1 ... of an array of int64 or int32.
 void read_integers(const RegularFile& file, const ArrayInFile& array, std::size_t first,
                    std::span<std::int64_t> to) {
   const auto read = [&](std::span<std::byte> bytes) {
@@ -122,7 +122,7 @@ class EmbeddingDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-/// Checks them all.
+/// Reads and checks all labels.
 void EmbeddingDataset::read_labels(const ArrayInFile& array, const Doing& doing) {
   const RegularFile file(array.file);
   labels_.resize(static_cast<std::size_t>(info_.images));
@@ -143,7 +143,8 @@ void EmbeddingDataset::read_labels(const ArrayInFile& array, const Doing& doing)
   }
 }
 
-/// The head would pass a NaN on to all class centres; zeros have no direction.
+/// Rejects NaN, which the head would spread to all class centres, and zero rows, which have no
+/// direction.
 void EmbeddingDataset::check_row(std::span<const std::byte> row, std::int64_t image) const {
   bool all_zero = true;
   for (std::size_t i = 0; i < row.size(); i += sizeof(float)) {
@@ -164,7 +165,7 @@ Sample EmbeddingDataset::read(std::int64_t image, std::vector<std::byte>& storag
   const std::size_t stored = numbers * size_of(rows_.type);
   if (storage.size() < info_.sample_bytes()) storage.resize(info_.sample_bytes());
   const auto row = std::span(storage).first(info_.sample_bytes());
-  // 16-bit numbers come to the end of the row, and are widened from its beginning on.
+  // Read 16-bit numbers into the end of the row, then widen them from its start.
   const auto read = row.last(stored);
   const std::uint64_t offset = rows_.offset + static_cast<std::uint64_t>(image) * stored;
   if (as_damaged_image([&] { return rows_file_.read_at(offset, read); }) < stored) {
@@ -182,7 +183,7 @@ Sample EmbeddingDataset::read(std::int64_t image, std::vector<std::byte>& storag
   return {.encoded = row, .label = labels_[static_cast<std::size_t>(image)]};
 }
 
-/// Labels and rows of a few: other ones may have the same sizes.
+/// Includes labels and a few rows, because other data may have the same sizes.
 std::vector<FileBrief> EmbeddingDataset::briefs() const {
   Sha256 sum;
   std::vector<std::byte> storage;
@@ -213,7 +214,7 @@ std::unique_ptr<Dataset> open_safetensors_embeddings(const DatasetOptions& optio
 
 std::unique_ptr<Dataset> open_npy_embeddings(const DatasetOptions& options) {
   const std::filesystem::path labels = options.rec.parent_path() / "labels.npy";
-  std::error_code ignored;  // any other trouble is told of when the file is opened
+  std::error_code ignored;  // other errors are reported when the file is opened
   if (std::filesystem::status(labels, ignored).type() == std::filesystem::file_type::not_found) {
     throw InputError(fmt::format(
         "{}: found no such file, expected the labels of {}: an array [N] of int64 or int32",

@@ -1,4 +1,4 @@
-// Training sets of embeddings that a network has made before, for `"network": "none"`.
+// Training sets of precomputed embeddings, for `"network": "none"`.
 #pragma once
 
 #include <memory>
@@ -8,18 +8,18 @@
 
 namespace pfc {
 
-/// A safetensors file, options.rec, with the tensors `embeddings` [images, D] of float32, float16
-/// or bfloat16, and `labels` [images] of int64 or int32.
+/// Opens the safetensors file options.rec with the tensors `embeddings` [images, D] of float32,
+/// float16 or bfloat16, and `labels` [images] of int64 or int32.
 std::unique_ptr<Dataset> open_safetensors_embeddings(const DatasetOptions& options);
 
-/// The file options.rec, NumPy's [images, D] of float32 or float16, and labels.npy beside it,
-/// [images] of int64 or int32.
+/// Opens the NumPy file options.rec, [images, D] of float32 or float16, and labels.npy in the same
+/// folder, [images] of int64 or int32.
 std::unique_ptr<Dataset> open_npy_embeddings(const DatasetOptions& options);
 
-// Both read a row with pread(2) when it is asked for, and give it as float32. Opening reads the
-// labels, which stay in memory: 8 bytes each. identities.txt beside the file names its
-// people. A row that is all zeros, or with a number that is not finite, is a DamagedImage. Both
-// throw InputError that names file, tensor or row, what was found and what was expected. More than
-// 2^24 classes are fine: labels are int64.
+// Both read a row with pread(2) on request and convert it to float32. Labels are read on opening
+// and stay in memory: 8 bytes each. identities.txt in the same folder contains the names. A row
+// that is all zeros or has a number that is not finite is a DamagedImage. Both throw InputError
+// that names file, tensor or row, what was found and what was expected. More than 2^24 classes are
+// possible, because labels are int64.
 
 }  // namespace pfc

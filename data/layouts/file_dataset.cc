@@ -26,13 +26,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files and labels, found by one of the readers below.
+/// Files and labels found by one of the readers below.
 struct ImageFiles {
   fs::path root;                     ///< paths are relative to it
-  fs::path origin;                   ///< what they come from: the folder or the list
-  IdentityNames paths;               ///< one for each image, in one piece of memory
+  fs::path origin;                   ///< source of the paths: the folder or the list
+  IdentityNames paths;               ///< one per image, contiguous in memory
   std::vector<std::int64_t> labels;  ///< [images]
-  IdentityNames names;               ///< by label; none: nameless
+  IdentityNames names;               ///< by label; empty: no names
   std::string layout;
   std::vector<std::string> warnings;
 };
@@ -82,7 +82,7 @@ class FileDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-/// Names and labels of all, and the sizes of a few.
+/// Includes all names and labels, and the sizes of a few files.
 std::vector<FileBrief> FileDataset::briefs() const {
   constexpr std::int64_t kSizes = 64;
   Sha256 sum;
@@ -109,7 +109,7 @@ std::vector<FileBrief> FileDataset::briefs() const {
 
 struct LeftOut {
   std::int64_t files = 0, folders = 0;
-  std::string names;  ///< of the first files: "a/notes.txt, b/list.csv"
+  std::string names;  ///< names of the first files: "a/notes.txt, b/list.csv"
 
   void add_file(const fs::path& path, const fs::path& root) {
     constexpr std::int64_t kShown = 10;
@@ -120,19 +120,19 @@ struct LeftOut {
 
 using FileId = std::pair<dev_t, ino_t>;
 
-/// What is in the folder of one person. Each folder is looked into once, however many links lead to
-/// it: among folders that link to each other there are more ways than any listing ends with.
+/// Finds the images in one person's folder. Visits each folder once, even if several links lead to
+/// it, because folders that link to each other have endless paths.
 class PersonSearch {
  public:
   /// `left_out` is borrowed.
   PersonSearch(const fs::path& root, LeftOut& left_out) : root_(root), left_out_(left_out) {
-    (void)is_new(root);  // a link back to it holds everybody
+    (void)is_new(root);  // ignore links back to the root, which contains all people
   }
 
   /// Adds the images below `folder`, relative to the root.
   void look_into(const fs::path& folder) {
     if (!is_new(folder)) return;
-    // Folders come before links to them, so that an image has the name that it really has.
+    // Visit folders before links to them, so that an image gets its real name.
     std::vector<fs::path> folders, links;
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -152,12 +152,12 @@ class PersonSearch {
     if (error) {
       throw InputError(fmt::format("{}: cannot be listed: {}", folder.string(), error.message()));
     }
-    std::ranges::sort(links);  // which one is followed of several to the same folder
+    std::ranges::sort(links);  // makes the choice between links to the same folder deterministic
     for (const fs::path& path : folders) look_into(path);
     for (const fs::path& path : links) look_into(path);
   }
 
-  /// In rising order.
+  /// Returns the images in ascending order.
   [[nodiscard]] std::vector<std::string> images() && {
     std::ranges::sort(images_);
     return std::move(images_);
@@ -237,9 +237,9 @@ class FolderLevel {
   static constexpr int kMostParts = 10;
   static constexpr std::size_t kFewestPeople = 10;
 
-  bool seems_right_ = false;  ///< an image lies in a person's own folder, or there are many people
+  bool seems_right_ = false;  ///< an image is in a person's folder, or there are many people
   std::int64_t people_ = 0;
-  std::size_t most_ = 0;  ///< folders in one
+  std::size_t most_ = 0;  ///< maximum number of folders in one
   std::string fullest_, text_;
 };
 
@@ -299,8 +299,8 @@ std::vector<std::string_view> split(std::string_view line) {
 
 struct ListLine {
   std::string_view path = {};
-  std::int64_t label = -1;     ///< -1: the line is no image
-  bool may_be_heading = true;  ///< it has no number in the place of the label
+  std::int64_t label = -1;     ///< -1: the line does not describe an image
+  bool may_be_heading = true;  ///< the label field is not a number
   std::string_view advice = {};
 };
 
@@ -313,7 +313,7 @@ bool is_number(std::string_view text) {
 ListLine parse_lst(std::string_view line) {
   const auto fields = split(line);
   if (fields.size() < 3) return {};
-  if (!is_number(fields[1]) && is_image_name(fs::path(fields[1]))) {  // as face2rec2 reads them
+  if (!is_number(fields[1]) && is_image_name(fs::path(fields[1]))) {  // in the format of face2rec2
     if (fields[0] == "1") return {.path = fields[1], .label = parse_label(fields[2])};
     if (fields[0] != "0") return {.advice = "; the path and the label are in the wrong order"};
     return {.advice =
@@ -366,7 +366,7 @@ ImageFiles read_list(const DatasetOptions& options, const char* expected, bool m
                         parsed.path.find('\0') == std::string_view::npos;
     if (usable) {
       const std::string path = with_slashes(parsed.path);
-      // A list may also name the folder `images`, as PLSC's do.
+      // The list's folder may contain the images in `images`, as with PLSC.
       const bool first = files.labels.empty();
       if (first && !fs::exists(files.root / path, ignored) && fs::exists(folder / path, ignored)) {
         files.root = folder;

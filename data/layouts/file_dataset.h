@@ -1,4 +1,4 @@
-// Training sets whose images are files: a folder for each person, or a list.
+// Training sets of image files: a folder for each person, or a list.
 #pragma once
 
 #include <memory>
@@ -7,25 +7,24 @@
 
 namespace pfc {
 
-/// A folder of folders: each folder in options.rec is one person, and the images in it, at any
-/// depth, are that person's. Labels follow the names of the folders, images their paths, both in
-/// the order of their bytes. Links are followed, but not into a folder that contains them. Files
-/// that are no images by their names, hidden files and empty folders are left out and counted in a
-/// warning.
+/// Opens a folder of folders: each folder in options.rec is one person, and contains that person's
+/// images at any depth. Labels are in the order of folder names, images in the order of paths,
+/// both by bytes. Follows links, except those to a folder that contains them. Skips files without
+/// an image's extension, hidden files and empty folders, and counts them in a warning.
 std::unique_ptr<Dataset> open_folder_dataset(const DatasetOptions& options);
 
-/// A text file, options.rec, with a line for each image:
+/// Opens the text file options.rec with one line per image:
 ///   index, tab, label, tab, path    X.lst, as MXNet's im2rec writes it
 ///   1, tab, path, tab, label        X.lst, as face2rec2 reads it; landmarks may follow
 ///   path, tab or blank, label       X.tsv, X.txt; a first line without a number is a heading
-/// Paths are relative to the list's folder, or to its sub-folder `images` if the first image is in
-/// there. "\\" in a path is read as "/". Images keep the order of the lines. Empty lines do not
-/// count.
+/// Paths are relative to the list's folder, or to its sub-folder `images` if the first image is
+/// there. "\\" in a path is read as "/". Images keep the order of the lines. Empty lines are
+/// ignored.
 std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options);
 
-// All throw InputError that names file and line, what was found and what was expected. An image
-// that cannot be read is a DamagedImage when it is read. More than 2^24 classes are fine: labels
-// are int64.
+// All throw InputError that names file and line, what was found and what was expected. An
+// unreadable image is a DamagedImage when it is read. More than 2^24 classes are possible, because
+// labels are int64.
 
 }  // namespace pfc

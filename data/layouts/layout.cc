@@ -34,10 +34,10 @@ Location file_location(const fs::path& file) {
   if (ending == ".mdb" || ending == ".lmdb") return {Layout::kLmdb, {file}};
   if (ending == ".safetensors") return {Layout::kSafetensors, {file}};
   if (ending == ".npy") return {Layout::kNpy, {file}};
-  return {Layout::kRecordIO, {file}};  // its reader says what is wrong with any other
+  return {Layout::kRecordIO, {file}};  // its reader reports any other file
 }
 
-/// Of a name with {000..041}.
+/// Expands a name with {000..041}.
 Location pattern_location(const fs::path& pattern) {
   const std::string ending = lower_case_ending(pattern);
   if (ending == ".rec") return {Layout::kRecordIO, expand_braces(pattern)};
@@ -47,7 +47,7 @@ Location pattern_location(const fs::path& pattern) {
                   pattern.string()));
 }
 
-/// N of train-N.rec or train_N.rec; -1 of any other name.
+/// Returns N of train-N.rec or train_N.rec; -1 for any other name.
 std::int64_t number_of_rec(const std::string& name) {
   constexpr std::string_view kBegin = "train", kEnd = ".rec";
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return -1;
@@ -62,7 +62,7 @@ std::int64_t number_of_rec(const std::string& name) {
 
 using NumberedFiles = std::map<std::int64_t, fs::path>;
 
-/// Where one is missing, the others would be trained on without a word.
+/// Rejects a missing number; otherwise training would silently use only the others.
 Location numbered_recs(const NumberedFiles& recs, const fs::path& folder) {
   Location found{Layout::kRecordIO, {}};
   std::int64_t next = recs.begin()->first;
@@ -82,7 +82,7 @@ Location numbered_recs(const NumberedFiles& recs, const fs::path& folder) {
 struct Contents {
   NumberedFiles recs;
   std::vector<fs::path> tars;
-  std::vector<std::string> names;  ///< a few, for errors
+  std::vector<std::string> names;  ///< a few names, for errors
   bool has_folders = false;
 };
 
@@ -114,8 +114,8 @@ Contents look_into(const fs::path& folder) {
   return found;
 }
 
-/// What unpack and the verbs that write RecordIO leave when they are stopped. Without their list
-/// the images of a half unpacked set would be read with other labels.
+/// Detects the files that pfcctl data verbs leave when they are interrupted while writing. Without
+/// their list, the images of a partly unpacked set would get other labels.
 void expect_whole(const fs::path& folder) {
   for (const char* name : {"train.lst.part", "train.rec.part"}) {
     if (!something_at(folder / name)) continue;

@@ -1,11 +1,11 @@
-// Which layout a data set has, by what lies at a path.
+// Detects the layout of a data set from what is at a path.
 //
 //   X.rec, or a folder with train.rec    RecordIO (records/record_dataset.h)
 //   a folder with train-00000.rec, ...,  several files of it as one data set
 //   or part-{000..041}.rec
 //   X.lst, or a folder with train.lst    a list: index, tab, label, tab, path of an image
 //   X.tsv, or a folder with train.tsv    a list: path of an image, tab, label
-//   X.txt, or a folder with label.txt    the same, as PLSC has it
+//   X.txt, or a folder with label.txt    the same, as in PLSC
 //   and images
 //   X.tar, a folder with *.tar,          WebDataset shards (tar_dataset.h)
 //   or shard-{000..041}.tar
@@ -15,7 +15,7 @@
 //   a folder of folders with images      one folder for each person (file_dataset.h)
 //   the word "synthetic"                 random images (synthetic_dataset.h)
 //
-// The first that fits counts: a train.tsv beside a train.rec is not read.
+// The first match is used: a train.tsv next to a train.rec is not read.
 #pragma once
 
 #include <filesystem>
@@ -29,18 +29,18 @@ enum class Layout { kRecordIO, kList, kTsv, kTar, kLmdb, kSafetensors, kNpy, kFo
 
 struct Location {
   Layout layout = Layout::kRecordIO;
-  /// What the reader of that layout opens: one file or folder, or all shards in their order.
+  /// Paths for the reader of that layout: one file or folder, or all shards in order.
   std::vector<std::filesystem::path> paths;
 };
 
-/// Of train-0.rec, train-1.rec ... or train_0.rec ... none may be missing between two others.
-/// Throws InputError that says what is there where that is no data set, or one that is not
-/// finished.
+/// Finds the layout. The numbers of train-0.rec, train-1.rec ... or train_0.rec ... must be
+/// contiguous. Throws InputError that says what is there if it is not a data set, or an unfinished
+/// one.
 Location find_layout(const std::filesystem::path& rec);
 
-/// The files that a name with {000..041} stands for, in rising order: the numbers have as many
-/// digits as the first one. A name without braces stands for itself. Throws InputError for braces
-/// that are no such range, and for more than a million files.
+/// Returns the files for a name with {000..041}, in ascending order. The numbers have as many
+/// digits as the first one. Returns a name without braces unchanged. Throws InputError for braces
+/// that are not such a range, and for more than a million files.
 std::vector<std::filesystem::path> expand_braces(const std::filesystem::path& pattern);
 
 /// Returns the extension of a file in lower case, such as ".jpg".
@@ -50,7 +50,7 @@ std::string lower_case_ending(const std::filesystem::path& path);
 /// Synology servers or macOS archives add.
 bool is_ignored_name(std::string_view name);
 
-/// Whether a file's name ends like an image that is read: .jpg, .jpeg, .png, .webp, in any case.
+/// Returns whether a file has an image's extension: .jpg, .jpeg, .png, .webp, in any case.
 bool is_image_name(const std::filesystem::path& name);
 
 }  // namespace pfc

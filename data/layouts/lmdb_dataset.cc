@@ -30,9 +30,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kEntriesPerMessage = 4096;  // images between two words about it
+constexpr std::int64_t kEntriesPerMessage = 4096;  // images between two progress messages
 
-/// -1: the text is no number.
+/// Returns -1 if the text is not a number.
 std::int64_t number_in(std::string_view text) {
   std::int64_t number = -1;
   const char* const end = text.data() + text.size();
@@ -49,7 +49,7 @@ bool describes_the_database(std::string_view key) {
          key == "length";
 }
 
-/// Lines of a key, a space or a tab, and a label.
+/// Reads lines of a key, a space or tab, and a label.
 std::unordered_map<std::string, std::int64_t> read_labels(const fs::path& file,
                                                           const Doing& doing) {
   std::unordered_map<std::string, std::int64_t> labels;
@@ -81,7 +81,8 @@ struct Numbered {
   LmdbValue value;
 };
 
-/// The entries under PREFIX and a number, in the order of these; of two with one number the first.
+/// Returns the entries whose key is PREFIX and a number, in numerical order. If a number occurs
+/// twice, the first is used.
 std::vector<Numbered> numbered_entries(std::string_view prefix, const std::vector<Entry>& entries) {
   std::vector<Numbered> found;
   for (const Entry& entry : entries) {

@@ -15,15 +15,15 @@ namespace pfc {
 
 namespace {
 
-// A page:  u64 number | u16 | u16 flags | u16 lower, u16 upper (or u32 pages) | u16 places of nodes
-// A node:  u16 low, u16 high | u16 flags | u16 key bytes | key | data
-// A meta page, behind its header:  u32 magic | u32 version | u64 | u64 map size | free database |
+// A page:  u64 number | u16 | u16 flags | u16 lower, u16 upper (or u32 pages) | u16 offsets of
+// nodes A node:  u16 low, u16 high | u16 flags | u16 key bytes | key | data A meta page, after its
+// header:  u32 magic | u32 version | u64 | u64 map size | free database |
 //          main database | u64 last page | u64 transaction
 // A database:  u32 (in the free one: bytes of a page) | u16 flags | u16 depth | u64 branch pages |
 //          u64 leaf pages | u64 overflow pages | u64 entries | u64 root
 constexpr std::uint32_t kLmdbMagic = 0xbeefc0de;
 constexpr std::uint32_t kVersion = 1;
-constexpr std::uint64_t kNoPage = UINT64_MAX;  // the root of an empty database
+constexpr std::uint64_t kNoPage = UINT64_MAX;  // root of an empty database
 constexpr std::size_t kPageHeader = 16, kNodeHeader = 8;
 constexpr std::size_t kMetaBytes = kPageHeader + 24 + 2 * 48 + 16;
 constexpr std::uint16_t kBranch = 1, kLeaf = 2, kOverflow = 4, kMetaPage = 8;
@@ -146,7 +146,7 @@ LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t numbe
     fail(number, fmt::format("found a value of {} bytes from page {} on, but only {} pages",
                              node.low, first, pages_));
   }
-  // read() checks the header of these pages: here that would be one more read for each image.
+  // read() checks the header of these pages, to avoid an extra read per image here.
   return {.offset = first * page_bytes_ + kPageHeader, .bytes = node.low, .has_own_pages = true};
 }
 
@@ -166,7 +166,7 @@ std::size_t LmdbReader::read(const LmdbValue& value, std::span<std::byte> to) co
 void LmdbReader::for_each(
     const std::function<void(std::string_view key, const LmdbValue&)>& take) const {
   std::uint64_t met = 0;
-  bool duplicates = false;  // the file counts each of them, but they are left out
+  bool duplicates = false;  // counted as entries by the file, but skipped
   for_each_leaf([&](std::span<const std::byte> page, std::uint64_t number) {
     for (const Node& node : nodes(page, number)) {
       ++met;
@@ -191,7 +191,7 @@ void LmdbReader::for_each_leaf(
   while (!open.empty()) {
     const auto [number, level] = open.back();
     open.pop_back();
-    // Of a tree no page is met twice.
+    // In a tree no page occurs twice.
     if (++visited > pages_) fail(number, "found pages that lead to each other");
     const std::vector<std::byte> bytes = page(number);
     const auto flags = number_at<std::uint16_t>(bytes, 10);

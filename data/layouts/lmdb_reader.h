@@ -1,5 +1,5 @@
-// The entries of an LMDB database, without liblmdb: that library maps the file and trusts every
-// number in it, so that a damaged one ends the program.
+// Reads an LMDB database without liblmdb. That library maps the file and trusts every number in
+// it, so a damaged file would crash the program.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,28 @@
 
 namespace pfc {
 
-/// Where in the file a value lies.
+/// Location of a value in the file.
 struct LmdbValue {
   std::uint64_t offset = 0;
   std::uint32_t bytes = 0;
-  bool has_own_pages = false;  ///< a large one, whose pages' header has not been looked at
+  bool has_own_pages = false;  ///< a large value; the header of its pages is not checked yet
 };
 
-/// Reads data.mdb as a 64-bit little-endian machine has written it (format version 1): the main
-/// database of the last transaction. Meanwhile nobody may write. Time and memory are bounded by the
-/// size of the file, which it borrows. Thread-safe. Throws InputError that names file and page,
-/// what was found and what was expected.
+/// Reads data.mdb as written by a 64-bit little-endian machine (format version 1): the main
+/// database of the last transaction. The file must not be written meanwhile. Time and memory are
+/// limited by the size of the file, which is borrowed. Thread-safe. Throws InputError that names
+/// file and page, what was found and what was expected.
 class LmdbReader {
  public:
   explicit LmdbReader(const RegularFile& file);
 
-  [[nodiscard]] std::uint64_t entries() const { return entries_; }  ///< as the file says
-  /// Calls take(key, value) in the order of the keys, which is that of their bytes. Named databases
-  /// and sorted duplicates in it are left out. Reads no pages that hold nothing but a value. Throws
-  /// at the end where there were fewer or more than entries().
+  [[nodiscard]] std::uint64_t entries() const { return entries_; }  ///< as stated in the file
+  /// Calls take(key, value) in the byte order of the keys. Skips named databases and sorted
+  /// duplicates. Does not read pages that contain only a value. Throws at the end if the number of
+  /// entries differs from entries().
   void for_each(const std::function<void(std::string_view key, const LmdbValue&)>& take) const;
-  /// Reads a value into `to`, which has room for it. Returns how many of its bytes there were:
-  /// fewer where the file has become shorter.
+  /// Reads a value into `to`, which must be large enough. Returns the number of bytes read, which
+  /// is smaller if the file has been truncated.
   [[nodiscard]] std::size_t read(const LmdbValue& value, std::span<std::byte> to) const;
 
  private:
@@ -45,10 +45,10 @@ class LmdbReader {
     std::uint16_t depth = 0;
   };
   struct Node {
-    std::uint64_t place = 0;  ///< in its page
+    std::uint64_t place = 0;  ///< offset in its page
     std::uint16_t flags = 0, key_bytes = 0;
     std::uint32_t low =
-        0;  ///< of a leaf the size of its data, of a branch a part of the page's number
+        0;  ///< in a leaf the size of its data; in a branch a part of the page number
   };
 
   [[nodiscard]] Meta read_meta(std::uint64_t offset) const;
@@ -59,7 +59,7 @@ class LmdbReader {
       const std::function<void(std::span<const std::byte> page, std::uint64_t number)>& take) const;
   [[nodiscard]] LmdbValue value(std::span<const std::byte> page, std::uint64_t number,
                                 const Node& node) const;
-  /// For a value with pages of its own.
+  /// Returns the number of pages of a value with its own pages.
   [[nodiscard]] std::uint64_t pages_of(std::uint32_t bytes) const;
   [[noreturn]] void fail(std::uint64_t page, const std::string& what) const;
 

@@ -49,7 +49,7 @@ LabelledImage parse_pickle(std::span<const std::byte> value, const std::string& 
   }
   const bool is_view = found.image.data() >= value.data() &&
                        found.image.data() + found.image.size() <= value.data() + value.size();
-  if (!is_view) {  // it lies in the pickle's memory
+  if (!is_view) {  // it is in the pickle's memory
     storage.assign(found.image.begin(), found.image.end());
     found.image = storage;
   }

@@ -1,4 +1,4 @@
-// What the values of an LMDB data set hold.
+// Parses the values of an LMDB data set.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@ namespace pfc {
 
 enum class ValueKind { kImage, kPickle, kDatum };
 
-/// For people: "pickles of an image and a label".
+/// Returns text for display: "pickles of an image and a label".
 const char* text_of(ValueKind kind);
 
-/// By the first bytes; kDatum where they are of no other kind.
+/// Detects the kind from the first bytes; kDatum if no other kind matches.
 ValueKind kind_of(std::span<const std::byte> value);
 
 struct LabelledImage {
   std::span<const std::byte> image;  ///< encoded; a view of `storage`
-  std::int64_t label = -1;           ///< -1: the value has none
+  std::int64_t label = -1;           ///< -1: the value has no label
 };
 
-/// The value is the first `bytes` of `storage`, which is replaced where the value holds the image
-/// in another encoding. Throws DamagedImage that begins with `name` where the value is of another
-/// kind, or broken.
+/// Parses a value in the first `bytes` of `storage`, which is overwritten if the image has to be
+/// decoded from another representation. Throws DamagedImage that starts with `name` if the value
+/// is of another kind, or malformed.
 LabelledImage parse_value(ValueKind kind, std::size_t bytes, const std::string& name,
                           std::vector<std::byte>& storage);
 

@@ -1,4 +1,4 @@
-// The names of copies that staging.h makes.
+// Names of the copies made by staging.h.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace pfc {
 
-/// What the names of folders with copies begin with.
+/// Prefix of folders with copies.
 inline constexpr const char* kStagedFolder = "pfc-staged-";
 
-/// The name of a shard's copy. Shards are read in their order and may come from several folders, so
-/// a number comes first.
+/// Returns the name of a shard's copy. It starts with a number, because shards are read in order
+/// and may come from several folders.
 std::string staged_shard_name(std::size_t number, const std::filesystem::path& shard);
 
-/// The name of the file; of a shard's copy, that of the shard.
+/// Returns the name of the file; for a shard's copy, the shard's original name.
 std::string name_before_staging(const std::filesystem::path& file);
 
 }  // namespace pfc

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint32_t kPixels = 0, kLabels = 1;  // second word of the counter
 
-/// A smooth random image: as JPEG it is about as large as a face.
+/// Returns a smooth random image. Its JPEG is about as large as that of a face.
 std::vector<std::byte> random_jpeg(std::uint64_t number, std::int64_t side) {
   constexpr ImageSize kCoarse{14, 14};
   constexpr int kQuality = 90;

@@ -1,4 +1,4 @@
-// Random images that are on no disk, for speed tests.
+// Random images that are not on disk, for speed tests.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace pfc {
 
-/// The `rec` of a job without data, as arcface_torch has it.
+/// Value of `rec` for a job without data, as in arcface_torch.
 inline constexpr const char* kSyntheticData = "synthetic";
 
 /// Returns options.num_image images of options.num_classes classes. The pixels are one of 256

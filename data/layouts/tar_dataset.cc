@@ -36,8 +36,7 @@ constexpr const char* kExpectedMembers =
     "members that follow each other, with the same name up to the first dot: an image, and its "
     "label in .cls, .class, .index or .txt, or in .json under label, cls or class";
 
-/// Open files, the least recently used of which are closed where there are many shards.
-/// Thread-safe.
+/// Cache of open files: closes the least recently used one if there are many shards. Thread-safe.
 class OpenShards {
  public:
   explicit OpenShards(const std::vector<fs::path>& paths) : paths_(paths) {}
@@ -49,7 +48,7 @@ class OpenShards {
       open_.splice(open_.begin(), open_, there);
       return open_.front().file;
     }
-    if (open_.size() == kMost) open_.pop_back();  // a reader that still uses it keeps it open
+    if (open_.size() == kMost) open_.pop_back();  // stays open while a reader still uses it
     open_.push_front({shard, std::make_shared<const RegularFile>(paths_[shard])});
     return open_.front().file;
   }
@@ -71,7 +70,7 @@ struct TarImage {
   std::uint32_t shard = 0;
 };
 
-/// A sample while its members are read.
+/// A sample whose members are being read.
 struct Pending {
   std::string key;
   std::optional<TarImage> image;
@@ -168,10 +167,10 @@ std::int64_t label_in_json(const std::string& text, std::string& why) {
   return -1;
 }
 
-/// "shard-" and 41 of "shard-000041.tar"; no number: nullopt.
+/// Returns "shard-" and 41 for "shard-000041.tar"; nullopt if there is no number.
 std::optional<std::pair<std::string, std::int64_t>> numbered_shard(const fs::path& shard) {
   const std::string stem = fs::path(name_before_staging(shard)).stem().string();
-  const std::size_t digits = stem.find_last_not_of("0123456789") + 1;  // 0: nothing but digits
+  const std::size_t digits = stem.find_last_not_of("0123456789") + 1;  // 0: only digits
   const std::int64_t number = parse_label(std::string_view(stem).substr(digits));
   if (number < 0) return std::nullopt;
   return std::pair{(shard.parent_path() / stem.substr(0, digits)).string(), number};
@@ -179,8 +178,8 @@ std::optional<std::pair<std::string, std::int64_t>> numbered_shard(const fs::pat
 
 using ByNumber = std::map<std::int64_t, fs::path>;
 
-/// Of shards whose names begin alike: those behind which numbers are left out. Where more of them
-/// are left out than there are, they count no shards: they may be dates.
+/// Warns about gaps in the numbers of shards with the same name prefix. If more numbers are
+/// missing than present, they may be dates, and there is no warning.
 void warn_of_gaps(const ByNumber& shards, std::vector<std::string>& warnings) {
   const std::int64_t numbers = shards.rbegin()->first - shards.begin()->first + 1;
   if (numbers > 2 * std::ssize(shards)) return;
@@ -299,12 +298,12 @@ class TarDataset final : public Dataset {
   std::vector<TarImage> images_;
   std::vector<std::int64_t> labels_;
   IdentityNames names_;
-  std::optional<FolderLabels> folders_{std::in_place};  ///< until a label or a text is found
-  std::uint64_t bytes_ = 0;                             ///< of all shards
+  std::optional<FolderLabels> folders_{std::in_place};  ///< reset when a label or a text is found
+  std::uint64_t bytes_ = 0;                             ///< size of all shards
   std::int64_t incomplete_ = 0;                         ///< number of incomplete samples
   std::string first_incomplete_;                        ///< members of the first incomplete sample
-  std::int64_t further_ = 0;  ///< number of second and later images in samples
-  std::int64_t ignored_ = 0;  ///< images in hidden folders
+  std::int64_t further_ = 0;                            ///< number of extra images in samples
+  std::int64_t ignored_ = 0;                            ///< images in hidden folders
   DatasetInfo info_;
 };
 
@@ -319,7 +318,7 @@ void TarDataset::read_headers(std::size_t shard) {
       if (is_image_name(member->name)) ++ignored_;
       continue;
     }
-    const std::size_t folder = member->name.rfind('/') + 1;  // 0: in none
+    const std::size_t folder = member->name.rfind('/') + 1;  // 0: not in a folder
     const std::string key = member->name.substr(0, member->name.find('.', folder));
     if (key != sample.key) {
       finish(sample);
@@ -356,7 +355,7 @@ void TarDataset::take(const TarReader& reader, const TarMember& member, std::siz
   const TarImage image{member.offset, static_cast<std::uint32_t>(member.bytes),
                        static_cast<std::uint32_t>(shard)};
   if (folders_) folders_->add(member.name, image);
-  if (sample.image) {  // the first one is the sample's
+  if (sample.image) {  // only the first image is used
     ++further_;
   } else {
     sample.image = image;

@@ -13,7 +13,7 @@ namespace pfc {
 
 namespace {
 
-// Places in a header block (POSIX.1-1988, ustar).
+// Offsets in a header block (POSIX.1-1988, ustar).
 constexpr std::size_t kName = 0, kNameSize = 100;
 constexpr std::size_t kSize = 124, kSizeSize = 12;
 constexpr std::size_t kSum = 148, kSumSize = 8;
@@ -26,7 +26,7 @@ constexpr std::size_t kLongestName = 4096;
 
 std::uint64_t padded_to_block(std::uint64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-/// Up to a NUL or the field's end.
+/// Returns the field up to a NUL or its end.
 template <std::size_t n>
 std::string_view field(const std::array<char, n>& header, std::size_t at, std::size_t size) {
   const std::string_view whole(header.data() + at, size);
@@ -161,7 +161,7 @@ void TarReader::expect_uncompressed() const {
     std::size_t at;
     std::string_view magic;
   };
-  // That of bzip2 has "BZh" and a digit before it: a member may be called so.
+  // bzip2's magic has "BZh" and a digit before it, because a member name could start with "BZh".
   static constexpr std::array<Compression, 4> kCompressions{
       {{"gzip", "gunzip", 0, "\x1f\x8b"},
        {"zstd", "unzstd", 0, "\x28\xb5\x2f\xfd"},
@@ -180,7 +180,7 @@ void TarReader::expect_uncompressed() const {
 }
 
 void TarReader::look_behind_end() {
-  constexpr std::uint64_t kMost = 1 << 20;  // the largest padding that is usual
+  constexpr std::uint64_t kMost = 1 << 20;  // the largest padding in use
   const std::uint64_t behind = offset_ + kBlock;
   std::vector<char> bytes(std::min(kMost, archive_.bytes() - behind));
   read(behind, bytes);

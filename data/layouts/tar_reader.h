@@ -1,4 +1,4 @@
-// The members of a tar archive, by their headers.
+// Reads the members of a tar archive from their headers.
 #pragma once
 
 #include <array>
@@ -16,26 +16,26 @@ struct TarMember {
   std::string name;
   std::uint64_t offset = 0;  ///< of its content in the archive
   std::uint64_t bytes = 0;
-  bool file = false;  ///< a regular file; false: a folder, a link, ...
+  bool file = false;  ///< true for a regular file; false for a folder, a link, ...
 };
 
-/// Walks through an archive: POSIX ustar with pax headers, GNU's long names and large numbers. The
-/// content of a member is read where the caller wants it. Bounded: names of at most 4096 bytes.
-/// Belongs to one thread. Throws InputError that names file and offset, what was found and what was
-/// expected.
+/// Iterates over an archive: POSIX ustar with pax headers, GNU long names and large numbers. The
+/// caller reads a member's content if it wants it. Names are limited to 4096 bytes. Used by one
+/// thread. Throws InputError that names file and offset, what was found and what was expected.
 class TarReader {
  public:
   explicit TarReader(const RegularFile& archive) : archive_(archive) {}
 
-  /// The next member; nullopt at the end of the archive: a block of zeros, or the file's end.
+  /// Returns the next member; nullopt at the end of the archive: a block of zeros, or the end of
+  /// the file.
   std::optional<TarMember> next();
-  /// After the last member, whether there were blocks of zeros. Without them it may be cut short
-  /// between two members.
+  /// Returns, after the last member, whether there were blocks of zeros. Without them the archive
+  /// may be truncated between two members.
   [[nodiscard]] bool has_end() const { return has_end_; }
-  /// After the last member, the bytes from the first block on that is not all zeros: another
-  /// archive may begin there. 0: none in the megabyte behind the end.
+  /// Returns, after the last member, the number of bytes from the first block that is not all
+  /// zeros: another archive may start there. 0: no such block in the megabyte after the end.
   [[nodiscard]] std::uint64_t bytes_behind_end() const { return bytes_behind_end_; }
-  /// A small member's content, for labels. At most `most` bytes are read.
+  /// Returns a small member's content, for labels. Reads at most `most` bytes.
   [[nodiscard]] std::string text(const TarMember& member, std::size_t most) const;
 
  private:
@@ -58,7 +58,7 @@ class TarReader {
   std::uint64_t offset_ = 0;  ///< of the next header
   bool has_end_ = false;
   std::uint64_t bytes_behind_end_ = 0;
-  // What an extended header has said of the member after it.
+  // Values from an extended header, for the member that follows it.
   std::optional<std::string> long_name_;
   std::optional<std::uint64_t> long_size_;
 };
