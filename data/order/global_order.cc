@@ -10,7 +10,7 @@ namespace pfc {
 
 namespace {
 
-// Four rounds suffice for wide halves (Luby and Rackoff); narrow ones want more to mix.
+// Four rounds are enough for wide halves (Luby and Rackoff); narrow halves need more.
 constexpr std::uint32_t kShuffleRounds = 8;
 // With halves of one or two bits there are too few round functions to reach most permutations.
 constexpr int kMinHalfBits = 4;

@@ -1,17 +1,17 @@
-// Which image an epoch shows at which position.
+// Maps positions of an epoch to images.
 #pragma once
 
 #include <cstdint>
 
 namespace pfc {
 
-/// A permutation of the images for each epoch: a pure function of epoch and position, so that any
-/// worker can compute any position: in constant memory, and in a time that does not depend on the
-/// number of images or files, only on that of data sets. Thread-safe.
+/// A permutation of the images for each epoch. It is a pure function of epoch and position, so any
+/// worker can compute any position. Needs constant memory, and time that depends on the number of
+/// data sets but not on the number of images or files. Thread-safe.
 class ImageOrder {
  public:
   virtual ~ImageOrder() = default;
-  /// The image at a position 0 .. images - 1 of an epoch.
+  /// Returns the image at a position 0 .. images - 1 of an epoch.
   [[nodiscard]] virtual std::int64_t at(std::int64_t epoch, std::int64_t position) const = 0;
 };
 

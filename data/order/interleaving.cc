@@ -8,9 +8,9 @@ namespace pfc {
 
 namespace {
 
-__extension__ using Wide = __int128;  // a product of two numbers of images
+__extension__ using Wide = __int128;  // for products of two image counts
 
-/// How many of the first `places` of `all` places are those of a set with `images` of them.
+/// Returns how many of the first `places` of `all` places belong to a set with `images` images.
 std::int64_t spread(std::int64_t places, std::int64_t images, std::int64_t all) {
   return static_cast<std::int64_t>(Wide{places} * images / all);
 }
@@ -27,7 +27,7 @@ Interleaving::Interleaving(const std::vector<std::int64_t>& sets) {
   }
 }
 
-// The last set takes its even share of the places, and the sets before it share what is left.
+// The last set's places are spread evenly, and the sets before it share the remaining places.
 std::int64_t Interleaving::at(std::int64_t place) const {
   for (std::size_t s = sets_.size() - 1; s > 0; --s) {
     const Set& set = sets_[s];

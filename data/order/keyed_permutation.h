@@ -1,4 +1,4 @@
-// A pseudo-random permutation of a small range that is computed and not stored.
+// A pseudo-random permutation of a small range that is computed, not stored.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,16 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
-// An even number, so that the halves are in their places at the end.
+// Even, so that both halves are in place at the end.
 inline constexpr std::uint64_t kRounds = 8;
-// With fewer there are too few round functions to reach most permutations.
+// Fewer bits give too few round functions to reach most permutations.
 inline constexpr int kMinBits = 6;
 
 }  // namespace keyed_permutation
 
-/// Where the permutation `key` of 0 .. size - 1 takes x. A Feistel network as GlobalOrder's, with a
-/// cheaper round function, because the key already comes from Philox: a permutation is used for a
-/// few images only, and there is another key for each of them. REQUIRES: x < size.
+/// Returns the image of x under permutation `key` of 0 .. size - 1. A Feistel network like
+/// GlobalOrder's, with a cheaper round function, because the key already comes from Philox: a
+/// permutation is used for only a few images, and each use has another key. REQUIRES: x < size.
 constexpr std::uint64_t permute_keyed(std::uint64_t key, std::uint64_t size, std::uint64_t x) {
   using namespace keyed_permutation;
   const int bits = std::max(kMinBits, static_cast<int>(std::bit_width(size - 1)));

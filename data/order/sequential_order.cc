@@ -10,7 +10,7 @@ namespace pfc {
 
 namespace {
 
-// Of the counter of Stream::kShuffle, whose numbers without the highest bit are GlobalOrder's.
+// Counters of Stream::kShuffle. GlobalOrder uses those without the highest bit.
 constexpr std::uint64_t kLanes = std::uint64_t{1} << 63;
 constexpr std::uint64_t kCut = ~std::uint64_t{0};
 
@@ -29,7 +29,7 @@ SequentialOrder::Cuts SequentialOrder::cut_epoch(std::int64_t images,
         "SequentialOrder: fewer images than a global batch");
   const std::int64_t rows = images / batch;
   const std::int64_t most = std::min(rows, options.window_images / batch);
-  // All windows are about as long, so that the last one is not much shorter.
+  // Make all windows about equally long, so that the last one is not much shorter.
   const std::int64_t windows = (rows + most - 1) / most;
   const std::int64_t of_window = (rows + windows - 1) / windows;
   return {.rows = of_window, .full_windows = rows / of_window, .short_rows = rows % of_window};
@@ -98,7 +98,7 @@ std::vector<ImageRange> SequentialOrder::images_of(std::int64_t epoch, std::int6
   return joined;
 }
 
-/// A stretch over the ring's end is two of the sequence.
+/// A range across the end of the ring is two ranges of the sequence.
 void SequentialOrder::append(std::int64_t epoch, const ImageRange& of_ring,
                              std::vector<ImageRange>& to) const {
   const std::int64_t begin = (cut(epoch) + of_ring.first) % images_;
