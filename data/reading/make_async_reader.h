@@ -1,4 +1,4 @@
-// Chooses how files are read beside what the caller does.
+// Selects the method for asynchronous reads.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,13 @@
 namespace pfc {
 
 enum class ReadMethod {
-  kAuto,     ///< the ring where the kernel has it, otherwise threads
-  kRing,     ///< io_uring, which one thread feeds and which needs few system calls
-  kThreads,  ///< pread(2) on threads: one read for each
+  kAuto,     ///< io_uring if the kernel supports it, otherwise threads
+  kRing,     ///< io_uring: used by one thread, with few system calls
+  kThreads,  ///< pread(2) on threads, one call per read
 };
 
-/// Containers often refuse io_uring, and kernels before 5.6 lack it: then kAuto takes threads, and
-/// kRing gives null. REQUIRES: depth > 0.
+/// Containers often forbid io_uring, and kernels before 5.6 lack it. kAuto then uses threads, and
+/// kRing returns nullptr. REQUIRES: depth > 0.
 std::unique_ptr<AsyncReader> make_async_reader(int depth, ReadMethod method = ReadMethod::kAuto);
 
 }  // namespace pfc

@@ -84,7 +84,7 @@ bool ReadAhead::is_stopping() {
 void ReadAhead::run() {
   try {
     while (true) {
-      if (is_stopping()) return;  // the reader waits for what is under way; the rest is not read
+      if (is_stopping()) return;  // the reader finishes reads in progress; the rest is dropped
       while (begin_unit()) {
       }
       while (!to_start_.empty() && reader_->under_way() < reader_->depth()) {
@@ -108,9 +108,9 @@ void ReadAhead::run() {
   read_.notify_all();
 }
 
-/// Plans the reads of the next unit where there is room for it. Returns whether there was.
+/// Plans the reads of the next unit if there is room for it. Returns whether there was.
 bool ReadAhead::begin_unit() {
-  // A unit whose reads have not begun would wait in memory for nothing.
+  // Do not allocate another unit while reads of the last one have not started.
   if (next_batch_ >= options_.end_batch || !to_start_.empty()) return false;
   auto unit = std::make_unique<Unit>();
   {
@@ -132,7 +132,7 @@ bool ReadAhead::begin_unit() {
   return true;
 }
 
-/// Memory for its ranges, as far as unit_bytes go, and the reads that fill it.
+/// Allocates memory for its ranges, up to unit_bytes, and plans the reads that fill it.
 void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   unit.dataset_ = &dataset_;
   std::vector<FileStretch> stretches;
@@ -171,7 +171,7 @@ void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   unit.pieces_left_ = unit.pieces_.size();
 }
 
-/// Memory that a unit before had, where it is large enough.
+/// Reuses memory of an earlier unit if it is large enough.
 void ReadAhead::take_memory(std::size_t bytes, Unit& unit) {
   {
     const std::lock_guard lock(mutex_);
@@ -185,7 +185,7 @@ void ReadAhead::take_memory(std::size_t bytes, Unit& unit) {
     }
     if (!spare_.empty()) spare_.pop_back();
   }
-  // Somewhat more, so that the next units, which are nearly as large, fit as well.
+  // Allocate a little more, so that the next units, of similar size, fit too.
   unit.capacity_ = std::min(bytes + bytes / 8, options_.unit_bytes);
   unit.memory_ = std::make_unique_for_overwrite<std::byte[]>(unit.capacity_);
 }

@@ -1,4 +1,4 @@
-// Reads what a worker's next batches need, ahead of the threads that decode.
+// Reads the data of a worker's next batches, ahead of the decoding threads.
 #pragma once
 
 #include <condition_variable>
@@ -23,23 +23,22 @@ namespace pfc {
 struct ReadAheadOptions {
   std::int64_t first_batch = 0;  ///< of this worker
   std::int64_t end_batch = 0;
-  int units = 2;                ///< in memory at the same time
-  std::size_t unit_bytes = 0;   ///< the most that one of them takes
-  std::size_t piece_bytes = 0;  ///< the most that one read takes
-  /// Makes the reads. Called once. REQUIRES: not empty.
+  int units = 2;                ///< number in memory at the same time
+  std::size_t unit_bytes = 0;   ///< maximum memory of one unit
+  std::size_t piece_bytes = 0;  ///< maximum size of one read
+  /// Creates the reader. Called once. REQUIRES: not empty.
   std::function<std::unique_ptr<AsyncReader>()> make_reader = {};
 };
 
-/// A thread that reads unit by unit in the order of the batches, several pieces at a time, into at
-/// most `units` pieces of memory of unit_bytes each. What a unit has beyond that, and what cannot
-/// be read, is left to the caller, who reads it from the data set. take() and give_back() are
-/// thread-safe.
+/// A thread that reads unit after unit in batch order, several pieces at a time, into at most
+/// `units` buffers of unit_bytes each. Data that do not fit or cannot be read are left to the
+/// caller, which reads them from the data set. take() and give_back() are thread-safe.
 class ReadAhead {
  public:
   /// Images in memory.
   class Unit {
    public:
-    /// The bytes that hold an image, and those behind it; empty where they are not here.
+    /// Returns the bytes of an image and those after it; empty if they are not in memory.
     [[nodiscard]] std::span<const std::byte> find(std::int64_t image) const;
 
    private:
@@ -47,36 +46,37 @@ class ReadAhead {
     struct Range {
       ImageRange images;
       std::uint64_t offset = 0;     ///< in the file
-      std::span<std::byte> memory;  ///< of its first bytes: perhaps not for all of them
-      std::size_t readable = 0;     ///< bytes of that which could be read
+      std::span<std::byte> memory;  ///< its first bytes, possibly not all
+      std::size_t readable = 0;     ///< part of `memory` that was read
     };
     struct Piece : FileRead {
       Unit* unit = nullptr;
-      std::size_t range = 0, at = 0;  ///< where in which of unit->ranges_
+      std::size_t range = 0, at = 0;  ///< index into unit->ranges_, and offset in it
     };
     const Dataset* dataset_ = nullptr;
     std::int64_t end_batch_ = 0;
-    std::int64_t batches_left_ = 0;  ///< that were not given back
+    std::int64_t batches_left_ = 0;  ///< not yet given back
     std::vector<Range> ranges_;
     std::vector<Piece> pieces_;
-    std::size_t pieces_left_ = 0;  ///< that were not read
+    std::size_t pieces_left_ = 0;  ///< not yet read
     std::unique_ptr<std::byte[]> memory_;
     std::size_t capacity_ = 0;
   };
 
-  /// `dataset` and `plan` are borrowed. REQUIRES: the data set has a stretch() for its images.
+  /// Borrows `dataset` and `plan`. REQUIRES: the data set has a stretch() for its images.
   ReadAhead(const Dataset& dataset, const ReadPlan& plan, const ReadAheadOptions& options);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// The images of this batch; blocks until they are read. Valid until give_back(batch). Null after
-  /// stop(). Rethrows what the thread threw. REQUIRES: batches are taken in rising order, each
-  /// once, from first_batch on, with at most units - 1 units' batches not yet given back.
+  /// Blocks until the images of this batch are read, and returns them. Valid until
+  /// give_back(batch). Returns nullptr after stop(). Rethrows errors of the thread. REQUIRES:
+  /// batches are taken in ascending order, each once, from first_batch on, and the batches not yet
+  /// given back are in at most units - 1 units.
   const Unit* take(std::int64_t batch);
-  /// Also of a batch for which take() gave null or threw.
+  /// Releases a batch, even if take() returned nullptr or threw.
   void give_back(std::int64_t batch);
-  /// Ends every wait.
+  /// Ends all waits.
   void stop();
 
  private:
@@ -95,9 +95,9 @@ class ReadAhead {
 
   std::mutex mutex_;
   std::condition_variable read_;  // a unit is complete, or the thread has ended
-  std::condition_variable room_;  // a unit was given back
+  std::condition_variable room_;  // a unit was released
   // Guarded by mutex_.
-  std::map<std::int64_t, std::unique_ptr<Unit>> units_;  ///< by the first batch
+  std::map<std::int64_t, std::unique_ptr<Unit>> units_;  ///< key: first batch
   struct Memory {
     std::unique_ptr<std::byte[]> bytes;
     std::size_t capacity = 0;
@@ -106,12 +106,12 @@ class ReadAhead {
   std::exception_ptr error_;
   bool stopping_ = false;
 
-  // Of the thread.
+  // Used only by the thread.
   std::int64_t next_batch_;
   std::deque<Unit::Piece*> to_start_;
-  std::unique_ptr<AsyncReader> reader_;  ///< ends before the memory that it writes to
+  std::unique_ptr<AsyncReader> reader_;  ///< destroyed before the memory that it writes to
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last, because it uses all of the above
 };
 
 }  // namespace pfc

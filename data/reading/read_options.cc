@@ -13,17 +13,17 @@ namespace pfc {
 
 namespace {
 
-// Images differ in size, so that some windows take more than the mean.
+// Images differ in size, so some windows are larger than average.
 constexpr double kFill = 7.0 / 8;
 
 std::vector<std::int64_t> images_of_sets(const DatasetInfo& info) {
   return info.part_images.empty() ? std::vector{info.images} : info.part_images;
 }
 
-/// The stretches of the images from the first one on, as far as there are any.
+/// Total size of the stretches from the first image on.
 struct Stretches {
   std::uint64_t bytes = 0;
-  std::int64_t images = 0;  ///< that they hold: all, or those before the first one without
+  std::int64_t images = 0;  ///< in them: all, or those before the first without a stretch
 };
 
 Stretches stretches_of(const Dataset& dataset) {
@@ -38,7 +38,8 @@ Stretches stretches_of(const Dataset& dataset) {
   return found;
 }
 
-/// The part of some images whose neighbour, `distance` further on, has the same label.
+/// Returns the fraction of sampled images that have the same label as the image `distance` further
+/// on.
 double same_label(const Dataset& dataset, std::int64_t distance) {
   constexpr std::int64_t kPairs = 128;
   const std::int64_t images = dataset.info().images;
@@ -49,7 +50,7 @@ double same_label(const Dataset& dataset, std::int64_t distance) {
     try {
       same += dataset.label(image, storage) == dataset.label((image + distance) % images, storage);
       ++pairs;
-    } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): told in training
+    } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): reported in training
     }
   }
   return pairs == 0 ? 0 : static_cast<double>(same) / static_cast<double>(pairs);
@@ -77,7 +78,7 @@ std::int64_t window_images(const ReadOptions& options, std::int64_t images, doub
                            std::int64_t global_batch) {
   const auto window = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
                                                 kFill / image_bytes);
-  // A data set of one batch is as random as it can be.
+  // A data set of a single batch is fully random.
   const std::int64_t least = std::min(2 * global_batch, images);
   if (window >= least) return window;
   throw InputError(fmt::format(

@@ -19,7 +19,7 @@ class RandomReads final : public ReadPlan {
       const std::int64_t image = order_.at(epoch, first + i);
       unit.images.push_back({image, image + 1});
     }
-    // In the order of the file, for disks on which jumps cost.
+    // In file order, for disks with slow seeks.
     std::ranges::sort(unit.images, {}, &ImageRange::first);
     return unit;
   }

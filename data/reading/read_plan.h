@@ -1,4 +1,4 @@
-// Which images are read together, and for which batches.
+// Decides which images are read together, and for which batches.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace pfc {
 
-/// Images that are in memory together, while a worker fills the batches up to end_batch - 1.
+/// Images that are in memory together while a worker fills the batches up to end_batch - 1.
 struct ReadUnit {
   std::int64_t end_batch = 0;
-  std::vector<ImageRange> images;  ///< in rising order
+  std::vector<ImageRange> images;  ///< in ascending order
 };
 
 /// What a worker reads for its batches. A pure function; thread-safe.
@@ -25,10 +25,10 @@ class ReadPlan {
   [[nodiscard]] virtual ReadUnit unit_with(std::int64_t batch) const = 0;
 };
 
-/// Each batch's images by themselves. Both are borrowed.
+/// Reads each batch separately. Borrows both arguments.
 std::unique_ptr<ReadPlan> plan_random_reads(const ImageOrder& order, const BatchPlan& batches);
-/// The worker's share of a window. Both are borrowed. REQUIRES: the order is for the global batch
-/// of `batches`, which begin at a multiple of it.
+/// Reads the worker's share of a window. Borrows both arguments. REQUIRES: the order is for the
+/// global batch of `batches`, which start at a multiple of it.
 std::unique_ptr<ReadPlan> plan_sequential_reads(const SequentialOrder& order,
                                                 const BatchPlan& batches);
 

@@ -25,7 +25,7 @@ class RingReader final : public AsyncReader {
   }
   ~RingReader() override {
     if (!usable_) return;
-    // The kernel writes into the callers' memory until then.
+    // The kernel writes to the callers' memory until the reads are finished.
     try {
       while (under_way_ > 0) finish();
     } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): nothing more can be done
@@ -50,7 +50,7 @@ class RingReader final : public AsyncReader {
     check(under_way_ > 0, "AsyncReader: no read is under way");
     while (true) {
       io_uring_cqe* done = nullptr;
-      // What is done already costs no system call, and meanwhile more reads come together.
+      // Completed reads need no system call, and new reads accumulate meanwhile.
       if (io_uring_peek_cqe(&ring_, &done) != 0) {
         submit_and_wait();
         continue;
@@ -79,7 +79,7 @@ class RingReader final : public AsyncReader {
 
   void enqueue(FileRead& read) {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    if (entry == nullptr) {  // the queue is full of what was not submitted yet
+    if (entry == nullptr) {  // the queue is full of unsubmitted entries
       submit(0);
       entry = io_uring_get_sqe(&ring_);
       check(entry != nullptr, "AsyncReader: no room in the ring");
@@ -95,7 +95,7 @@ class RingReader final : public AsyncReader {
   void submit(unsigned wait_for) {
     int result = io_uring_submit_and_wait(&ring_, wait_for);
     if (result == -EAGAIN || result == -EBUSY) {
-      // The kernel has no memory for more at this moment. What it has already will end.
+      // The kernel is temporarily out of memory for requests. Reads in progress will finish.
       if (under_way_ > static_cast<int>(io_uring_sq_ready(&ring_))) {
         io_uring_cqe* done = nullptr;
         result = io_uring_wait_cqe(&ring_, &done);

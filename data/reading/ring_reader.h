@@ -1,4 +1,4 @@
-// Asynchronous reads by Linux's io_uring.
+// Asynchronous reads with Linux's io_uring.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace pfc {
 
-/// Null where the kernel refuses a ring or has no reads for it.
+/// Returns nullptr if the kernel refuses a ring, or the ring does not support reads.
 std::unique_ptr<AsyncReader> make_ring_reader(int depth);
 
 }  // namespace pfc

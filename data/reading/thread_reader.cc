@@ -41,7 +41,7 @@ class ThreadReader final : public AsyncReader {
     for (std::jthread& thread : threads_) thread.request_stop();
     {
       const std::lock_guard lock(mutex_);
-      waiting_.clear();  // their memory is not written to: they have not begun
+      waiting_.clear();  // these have not started, so their memory is not written to
     }
     threads_.clear();
   }
@@ -87,7 +87,7 @@ class ThreadReader final : public AsyncReader {
   }
 
   const int depth_;
-  int under_way_ = 0;  // of the caller's thread
+  int under_way_ = 0;  // used only by the caller's thread
 
   std::mutex mutex_;
   std::condition_variable_any to_do_;
@@ -95,7 +95,7 @@ class ThreadReader final : public AsyncReader {
   std::deque<FileRead*> waiting_;  // guarded by mutex_
   std::deque<FileRead*> done_;     // guarded by mutex_
 
-  std::vector<std::jthread> threads_;  // last: they use all of the above
+  std::vector<std::jthread> threads_;  // last, because they use all of the above
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace pfc {
 
-/// Starts at most 16 threads, and `depth` where that is fewer; what is more waits for one of them.
+/// Starts at most 16 threads, or `depth` if that is smaller. Further reads are queued.
 std::unique_ptr<AsyncReader> make_thread_reader(int depth);
 
 }  // namespace pfc
