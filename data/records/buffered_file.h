@@ -1,4 +1,4 @@
-// Writes many small pieces to an AtomicFile.
+// Buffers small writes to an AtomicFile.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace pfc {
 
-/// Collects writes into pieces of 1 MiB. The file appears, complete, at commit(); without commit()
-/// no file is left behind. Belongs to one thread. Throws StorageError as AtomicFile does.
+/// Collects writes into pieces of 1 MiB. The complete file appears at commit(); without commit()
+/// no file is left behind. Used by one thread. Throws StorageError like AtomicFile.
 class BufferedFile {
  public:
   explicit BufferedFile(const std::filesystem::path& path) : file_(path) {}

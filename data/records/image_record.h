@@ -1,7 +1,7 @@
-// The content of a record of an image set: MXNet's IRHeader, labels and the encoded image.
+// Content of an image record: MXNet's IRHeader, labels and the encoded image.
 //   u32 flag | f32 label | u64 id | u64 id2 | flag x f32 labels | JPEG or PNG bytes
-// With flag 0 the only label is the one in the header. With flag > 0 as many labels follow as flag
-// says, and the one in the header is not used.
+// With flag 0 the only label is in the header. With flag > 0 that many labels follow, and the one
+// in the header is ignored.
 //
 // Labels are float32, which represents every integer only up to 2^24. Larger labels are not
 // written.
@@ -30,20 +30,20 @@ struct ImageRecord {
   [[nodiscard]] float label_at(std::size_t i) const;  ///< REQUIRES: i < flag
 };
 
-/// nullopt where the payload is too short for its header and labels.
+/// Returns nullopt if the payload is too short for its header and labels.
 std::optional<ImageRecord> parse_image_record(std::span<const std::byte> payload);
 
-/// A record with flag 0. Throws InputError for a label outside 0 .. 2^24.
+/// Returns a record with flag 0. Throws InputError for a label outside 0 .. 2^24.
 std::vector<std::byte> encode_image_record(std::int64_t label, std::uint64_t id,
                                            std::span<const std::byte> image);
-/// A record with several labels: flag is labels.size(). REQUIRES: labels is not empty.
+/// Returns a record with several labels: flag is labels.size(). REQUIRES: labels is not empty.
 std::vector<std::byte> encode_image_record(std::span<const float> labels, std::uint64_t id,
                                            std::span<const std::byte> image);
 
-/// InsightFace's record 0: keys 1 .. images are images, the next `identities` keys are identity
-/// records.
+/// Returns InsightFace's record 0: keys 1 .. images are images, the next `identities` keys are
+/// identity records.
 std::vector<std::byte> encode_record_zero(std::int64_t images, std::int64_t identities);
-/// InsightFace's identity record: its images have the keys first_image .. end_image - 1.
+/// Returns InsightFace's identity record: its images have the keys first_image .. end_image - 1.
 std::vector<std::byte> encode_identity_record(std::int64_t key, std::int64_t first_image,
                                               std::int64_t end_image);
 

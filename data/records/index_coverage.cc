@@ -14,14 +14,14 @@ namespace pfc {
 
 namespace {
 
-// Up to so many images every gap between two records is looked at, above that a sample of them.
+// With up to this many images all gaps between records are checked, with more only a sample.
 constexpr std::size_t kMostExact = 4096;
 constexpr std::size_t kSample = 512;
-// No more records than that are counted before the first and behind the last record with a name.
+// Limits the count of records before the first and after the last indexed record.
 constexpr std::int64_t kMostCounted = 100'000;
 
-/// Offsets in rising order, each once: `offsets` themselves where they are so, since a copy of all
-/// of them takes as much memory as the index. `storage` is for the copy.
+/// Returns the offsets in ascending order without duplicates. Returns `offsets` itself if
+/// possible, since a copy needs as much memory as the index. `storage` is for the copy.
 std::span<const std::uint64_t> distinct(std::span<const std::uint64_t> offsets,
                                         std::vector<std::uint64_t>& storage) {
   const auto no_rise = std::ranges::adjacent_find(offsets, std::greater_equal<>());
@@ -33,7 +33,7 @@ std::span<const std::uint64_t> distinct(std::span<const std::uint64_t> offsets,
   return storage;
 }
 
-/// How many records begin at `begin` or behind it and before `end`. Ends its count at damage.
+/// Counts the records that start in [begin, end). Stops at damage.
 std::int64_t records_between(const RecordReader& rec, std::uint64_t begin, std::uint64_t end) {
   std::int64_t count = 0;
   try {
@@ -42,12 +42,12 @@ std::int64_t records_between(const RecordReader& rec, std::uint64_t begin, std::
       ++count;
     }
   } catch (const DamagedImage&) {
-    // Nothing behind it can be told.
+    // Records after it cannot be counted.
   }
   return count;
 }
 
-/// Those that begin behind the record at `offset`.
+/// Counts the records that start after the record at `offset`.
 std::int64_t records_behind(const RecordReader& rec, std::uint64_t offset, std::uint64_t end) {
   return std::max<std::int64_t>(records_between(rec, offset, end) - 1, 0);
 }

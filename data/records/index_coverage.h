@@ -1,5 +1,5 @@
-// Finds out whether an index names the records of its .rec: an index that lost its end at a line's
-// end reads like a whole one.
+// Checks whether an index covers the records of its .rec. This detects an index that was truncated
+// at the end of a line, which otherwise looks complete.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 namespace pfc {
 
 struct IndexCoverage {
-  std::int64_t lines = 0;    ///< images that the index names
-  std::int64_t records = 0;  ///< different records among them
-  std::int64_t unnamed = 0;  ///< records of the .rec that no line names
-  std::int64_t between = 0;  ///< those of them between two that a line names
-  std::int64_t behind = 0;   ///< those of them behind the last record that a line names
-  bool exact = true;         ///< false: the three numbers above are an estimate
+  std::int64_t lines = 0;    ///< images in the index
+  std::int64_t records = 0;  ///< distinct records among them
+  std::int64_t unnamed = 0;  ///< records of the .rec without a line
+  std::int64_t between = 0;  ///< those between two indexed records
+  std::int64_t behind = 0;   ///< those after the last indexed record
+  bool exact = true;         ///< false: the three numbers above are estimates
 };
 
-/// Compares the offsets of all images with the records of the file. Reads only headers: in a small
-/// set all of them, in a large one those behind 512 images spread over the file. Damage is left to
-/// be found by reading. REQUIRES: there is an offset.
+/// Compares the offsets of all images with the records of the file. Reads only headers: all of
+/// them in a small set, in a large one those after 512 images spread over the file. Does not
+/// report damage, which reading will find. REQUIRES: there is an offset.
 IndexCoverage index_coverage(const RecordReader& rec, std::span<const std::uint64_t> offsets);
 
-/// One line for each thing that a person should know about an index: records that occur again and
-/// again, and, where `all_are_images`, records that no line names. `origin` names the index. Throws
-/// InputError where all of several lines name the same record.
+/// Returns warnings about an index, one line each: records that occur repeatedly, and, if
+/// `all_are_images`, records without a line. `origin` names the index. Throws InputError if there
+/// are several lines and all name the same record.
 std::vector<std::string> index_warnings(const IndexCoverage& coverage, bool all_are_images,
                                         const std::string& origin, const std::string& rec);
 

@@ -25,7 +25,7 @@ constexpr std::size_t kWriteBufferBytes = 1 << 20;
   throw StorageError(file.string() + ": cannot " + doing + ": " + file_error_text(error));
 }
 
-/// Whether the open file still has this name.
+/// Returns whether the open file still has this name.
 bool is_at(const std::filesystem::path& path, const struct stat& open) {
   struct stat there {};
   return ::stat(path.c_str(), &there) == 0 && there.st_dev == open.st_dev &&
@@ -46,12 +46,12 @@ PartFile::PartFile(std::filesystem::path path)
   }
 }
 
-/// Locked: two that write the same file would each spoil what the other one has written.
+/// Locks the file, because two writers would overwrite each other's data.
 void PartFile::open() {
   while (true) {
     fd_ = open_to_write(part_, O_RDWR | O_CREAT | O_NOFOLLOW);
     if (fd_ < 0) fail_part_file(part_, "create");
-    // Some network file systems have no locks; that is no reason not to write there.
+    // Some network file systems have no locks; writing there is still allowed.
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw StorageError(part_.string() +
                          ": another process writes this file; wait for its end, or name another "
@@ -61,7 +61,7 @@ void PartFile::open() {
     if (::fstat(fd_, &status) != 0) fail_part_file(part_, "look at");
     offset_ = static_cast<std::uint64_t>(status.st_size);
     if (is_at(part_, status)) return;
-    ::close(std::exchange(fd_, -1));  // its writer has given it the final name meanwhile
+    ::close(std::exchange(fd_, -1));  // meanwhile its writer renamed it to its final name
   }
 }
 
@@ -69,7 +69,7 @@ PartFile::~PartFile() {
   if (fd_ < 0) return;
   try {
     flush();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): another start writes it again
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the next start rewrites it
   }
   ::close(fd_);
 }
@@ -105,7 +105,7 @@ void PartFile::put(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = EIO;  // or it would be tried for ever
+    if (n == 0) errno = EIO;  // avoids an endless loop
     if (n <= 0) fail_part_file(part_, "write");
     offset += static_cast<std::uint64_t>(n);
     bytes = bytes.subspan(static_cast<std::size_t>(n));

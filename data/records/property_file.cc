@@ -13,7 +13,7 @@ namespace pfc {
 
 namespace {
 
-/// Takes one integer, and the separator after it, off the text.
+/// Removes one integer and the separator after it from the text.
 bool take_number(std::string_view& text, std::int64_t& value) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

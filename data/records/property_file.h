@@ -1,4 +1,4 @@
-// The `property` file beside a .rec: one line, classes,height,width.
+// The `property` file next to a .rec: one line, classes,height,width.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct Property {
   friend bool operator==(const Property&, const Property&) = default;
 };
 
-/// The most rows and columns that an image may have.
+/// Maximum height and width of an image.
 inline constexpr std::int64_t kMaxImageSide = 4096;
 
-/// nullopt where there is no such file. Throws InputError where there is one that cannot be read,
-/// and one that quotes what the file says where that is not three numbers.
+/// Returns nullopt if the file does not exist. Throws InputError if it cannot be read, or if it
+/// does not contain three numbers; the message quotes the content.
 std::optional<Property> read_property(const std::filesystem::path& path);
 
 /// Throws StorageError.

@@ -26,19 +26,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Compared as floats: converting a NaN or a huge float to an integer is undefined.
+/// Compares as floats, because converting NaN or a huge float to an integer is undefined.
 bool is_label(float label, std::int64_t classes) {
   return label >= 0 && label < static_cast<float>(classes) && std::trunc(label) == label;
 }
 
-/// Where a number of classes comes from, for messages.
+/// A number of classes and its source, for messages.
 struct Classes {
   std::int64_t count = 0;
   std::string source;
   std::int64_t least = 0;  ///< smallest label; 0 if labels were not counted
 };
 
-/// Where an image is.
+/// Location of an image.
 struct Place {
   const RecordPart& part;
   std::int64_t image;  ///< within it
@@ -73,10 +73,10 @@ class RecordDataset final : public Dataset {
   [[nodiscard]] std::string checksum_of_some_records() const;
   [[nodiscard]] fs::path folder() const { return parts_.front().path().parent_path(); }
 
-  std::deque<RecordPart> parts_;     // which do not move
-  std::vector<std::int64_t> begin_;  ///< of each part: its first image
+  std::deque<RecordPart> parts_;     // a deque, because parts cannot move
+  std::vector<std::int64_t> begin_;  ///< first image of each part
   DatasetInfo info_;
-  std::string origin_;  ///< for messages: the file, or the first one and how many there are
+  std::string origin_;  ///< for messages: the file, or the first one and the number of files
   std::string classes_source_;
   IdentityNames names_;
 };
@@ -138,7 +138,7 @@ void RecordDataset::find_size(std::int64_t wanted, const std::optional<Property>
   if (property && wanted == 0) warn_of_another_size((folder() / "property").string());
 }
 
-/// Nothing else would say that the images are not of the size that they are trained with.
+/// Warns if images are not of the size used in training. No other message would say so.
 void RecordDataset::warn_of_another_size(const std::string& source) {
   try {
     const ImageSize first = first_image_size(*this);
@@ -147,7 +147,7 @@ void RecordDataset::warn_of_another_size(const std::string& source) {
         "{} says that images are {} x {} (height x width), but the first one is {} x {}: those of "
         "another size are resized",
         source, info_.height, info_.width, first.height, first.width));
-  } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): told when it is read in training
+  } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): reported in training
   }
 }
 
@@ -155,7 +155,7 @@ Classes RecordDataset::classes(const DatasetOptions& options,
                                const std::optional<Property>& property) const {
   std::vector<Classes> sources;
   if (property) sources.push_back({property->classes, folder().string() + "/property"});
-  // Of several files each one counts the people that are in it.
+  // With several files, record 0 only counts the people in its own file.
   const RecordPart& first = parts_.front();
   if (parts_.size() == 1 && first.identities() > 0) {
     sources.push_back({first.identities(), "record 0 of " + first.path().string()});
@@ -175,7 +175,7 @@ Classes RecordDataset::classes(const DatasetOptions& options,
 }
 
 Classes RecordDataset::classes_of_labels(const Doing& doing) const {
-  constexpr std::int64_t kRecordsPerMessage = 4096;  // images between two words about it
+  constexpr std::int64_t kRecordsPerMessage = 4096;  // images between two progress messages
   std::vector<std::byte> storage;
   std::int64_t greatest = -1, least = kMaxFloatLabel;
   std::int64_t where = 0;
@@ -186,7 +186,7 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
     try {
       const auto [part, image] = place(i);
       const float label = part.record(image, {}, storage).record.label;
-      // RecordIO's float32 labels tell no more classes apart.
+      // RecordIO's float32 labels cannot distinguish more classes.
       if (!is_label(label, kMaxFloatLabel)) {
         throw InputError(fmt::format("{}: found label {}, expected an integer of 0 .. {}", name(i),
                                      label, kMaxFloatLabel - 1));
@@ -197,7 +197,7 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
         where = i;
       }
     } catch (const DamagedImage&) {
-      // Training counts and reports it when it comes to it.
+      // Training counts and reports it when it reads the image.
     }
   }
   if (greatest < 0) {
@@ -228,10 +228,10 @@ Sample RecordDataset::read_stored(std::int64_t image, std::span<const std::byte>
   return {r.image, static_cast<std::int64_t>(r.label), payload};
 }
 
-/// The first digits tell data sets apart.
+/// The first digits are enough to distinguish data sets.
 std::string short_checksum(const std::string& sha256) { return sha256.substr(0, 16); }
 
-/// Labels and images: other ones may have the same sizes.
+/// Includes labels and images, because other data may have the same sizes.
 std::string RecordDataset::checksum_of_some_records() const {
   constexpr std::int64_t kRecords = 16;
   Sha256 sum;

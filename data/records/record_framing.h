@@ -1,4 +1,4 @@
-// The parts of one record (record_format.h), for whoever writes them.
+// Splits a record into its parts for writing (record_format.h).
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 namespace pfc {
 
 /// Calls write(span of bytes) for each piece of the record, in order: headers, the payload between
-/// the magic words in it, and padding. Throws InputError that names `key` for a payload of 512 MiB
-/// or more.
+/// its magic words, and padding. Throws InputError that names `key` for a payload of 512 MiB or
+/// more.
 template <class Write>
 void frame_record(std::int64_t key, std::span<const std::byte> payload, const Write& write) {
   if (payload.size() > kMaxPartBytes) {
@@ -30,7 +30,7 @@ void frame_record(std::int64_t key, std::span<const std::byte> payload, const Wr
     constexpr std::array<std::byte, 3> kZeros{};
     write(std::span(kZeros).first(padded(part.size()) - part.size()));
   };
-  std::size_t begin = 0;  // of the part being collected
+  std::size_t begin = 0;  // of the current part
   for (std::size_t i = 0; i + 4 <= payload.size(); i += 4) {
     std::uint32_t word = 0;
     std::memcpy(&word, payload.data() + i, 4);

@@ -1,4 +1,4 @@
-// The index of a .rec file: at which offset the record of each key begins.
+// The index of a .rec file: the offset of each key's record.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace pfc {
 
-/// Record keys[i] begins at offsets[i]. Entries are in the order of the .idx, or of the .rec where
+/// Record keys[i] starts at offsets[i]. Entries are in the order of the .idx, or of the .rec if
 /// there is no .idx.
 struct RecordIndex {
   std::vector<std::int64_t> keys;
   std::vector<std::uint64_t> offsets;
 };
 
-/// Reads lines `key \t offset`, in any order. Throws InputError that names file and line where
-/// there is no number, a negative key, or an offset that is not a multiple of 4 or lies past the
-/// end of the .rec.
+/// Reads lines `key \t offset`, in any order. Throws InputError that names file and line for a
+/// malformed number, a negative key, or an offset that is not a multiple of 4 or is past the end
+/// of the .rec.
 RecordIndex read_record_index(const std::filesystem::path& idx, const RecordReader& rec,
                               const Doing& doing = {});
 
-/// An index from one pass over the .rec: the keys are 0, 1, 2 ... in the file's order.
+/// Creates an index in one pass over the .rec: the keys are 0, 1, 2 ... in file order.
 RecordIndex scan_records(const RecordReader& rec, const Doing& doing = {});
 
 }  // namespace pfc

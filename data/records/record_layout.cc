@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::uint64_t kMissing = std::numeric_limits<std::uint64_t>::max();
 
-/// The offset of each key 0 .. greatest key; kMissing where there is none.
+/// Returns the offset of each key from 0 to the largest key; kMissing for missing keys.
 std::vector<std::uint64_t> offsets_by_key(const RecordIndex& index, const std::string& origin) {
   const std::int64_t greatest = *std::max_element(index.keys.begin(), index.keys.end());
-  // Keys of an InsightFace file have no gaps; one that does is caught as a missing key below. This
-  // bound keeps a wild key from becoming a wild allocation.
+  // Keys of an InsightFace file have no gaps; gaps are reported as missing keys below. This limit
+  // prevents a huge allocation for an invalid key.
   if (greatest >= 2 * static_cast<std::int64_t>(index.keys.size()) + 2) {
     throw InputError(fmt::format("{}: found key {} among {} keys, expected keys 0 .. {}", origin,
                                  greatest, index.keys.size(), index.keys.size() - 1));
@@ -38,13 +38,14 @@ std::vector<std::uint64_t> offsets_by_key(const RecordIndex& index, const std::s
   return offsets;
 }
 
-/// What record 0 announces.
+/// Counts in record 0.
 struct RecordZero {
   std::int64_t images = 0;
   std::int64_t identities = 0;
 };
 
-/// Record 0 of InsightFace's layout holds two labels and no image; any other record 0 is an image.
+/// Reads record 0. In InsightFace's layout it has two labels and no image; any other record 0 is
+/// an image.
 std::optional<RecordZero> read_record_zero(const RecordReader& rec, const RecordIndex& index) {
   const auto zero = std::find(index.keys.begin(), index.keys.end(), 0);
   if (zero == index.keys.end()) return std::nullopt;
@@ -71,8 +72,9 @@ bool is_image_record(const RecordReader& rec, std::uint64_t offset) {
   return record && !record->image.empty();
 }
 
-/// Above 2^24 record 0's float32 counts are rounded: the exact ones are where images give way to
-/// identity records, and where the keys end. 2^24 itself may be 2^24 + 1, rounded.
+/// Corrects the counts of record 0, which are rounded to float32 above 2^24. The exact counts
+/// follow from where identity records start after the images, and from the last key. 2^24 itself
+/// may be a rounded 2^24 + 1.
 RecordZero undo_rounding(const RecordReader& rec, const std::vector<std::uint64_t>& offsets,
                          RecordZero zero) {
   if (zero.images + zero.identities + 1 < kMaxFloatLabel) return zero;

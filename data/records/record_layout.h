@@ -1,5 +1,5 @@
-// Which records of a .rec are images: those that record 0 announces in InsightFace's layout, or all
-// of them (im2rec).
+// Finds the records of a .rec that are images: those announced by record 0 in InsightFace's
+// layout, otherwise all of them (im2rec).
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,10 @@ struct RecordLayout {
   std::vector<std::uint64_t> offsets;  ///< of each image
   std::vector<std::int64_t> keys;      ///< of each image; empty: image i has key first_key + i
   std::int64_t first_key = 1;
-  std::int64_t identities = 0;  ///< as record 0 says; 0 where there is no record 0
+  std::int64_t identities = 0;  ///< from record 0; 0 if there is no record 0
 
-  /// Memory of the index; it holds no keys where they count up, as nearly everywhere.
+  /// Returns the memory of the index. Keys are not stored if they are consecutive, which is the
+  /// usual case.
   [[nodiscard]] std::size_t bytes() const {
     return offsets.capacity() * sizeof(std::uint64_t) + keys.capacity() * sizeof(std::int64_t);
   }
@@ -28,8 +29,8 @@ struct RecordLayout {
   }
 };
 
-/// Recognises the layout by record 0 and finds the images. `origin` names the index in errors.
-/// Throws InputError where there are no images, or a key is missing or there twice.
+/// Detects the layout from record 0 and finds the images. `origin` names the index in errors.
+/// Throws InputError if there are no images, or a key is missing or occurs twice.
 RecordLayout find_images(const RecordReader& rec, RecordIndex index, const std::string& origin);
 
 }  // namespace pfc

@@ -14,8 +14,8 @@ namespace pfc {
 
 namespace {
 
-/// A stretch ends at the next record that has a line, so that the records between are read with
-/// it. Whether they are so few that this costs little.
+/// Returns whether few records between images are missing in the index. A stretch ends at the next
+/// indexed record, so these records are read too.
 bool leaves_out_few(const IndexCoverage& coverage) {
   return coverage.between <= coverage.records / 8;
 }
@@ -31,16 +31,16 @@ RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : r
                   index_.string());
   check_last_record();
   if (!indexed) return;
-  // In InsightFace's layout no image is without a line, and the other records are no images.
+  // In InsightFace's layout every image has a line, and the other records are not images.
   const bool all_are_images = layout_.identities == 0;
   const IndexCoverage coverage = index_coverage(rec_, layout_.offsets);
   warnings_ = index_warnings(coverage, all_are_images, index_.string(), rec.string());
   has_stretches_ = has_stretches_ && leaves_out_few(coverage);
 }
 
-/// A .rec that lost its end still has all its keys in the .idx; a record cut in two is only seen at
-/// the place of the greatest offset. An .idx that was cut in the middle of a number has another
-/// one in its last line.
+/// Detects truncated files. A truncated .rec still has all keys in its .idx; a partial record is
+/// found only at the largest offset. If the .idx was cut within a number, its last line has
+/// another offset.
 void RecordPart::check_last_record() {
   end_ = rec_.record_end(*std::ranges::max_element(layout_.offsets));
   has_stretches_ = std::ranges::is_sorted(layout_.offsets);
@@ -69,7 +69,7 @@ std::optional<FileStretch> RecordPart::stretch(const ImageRange& range) const {
   if (!has_stretches_) return std::nullopt;
   const std::int64_t images_end = std::min(range.end, images());
   const std::uint64_t begin = layout_.offsets[static_cast<std::size_t>(range.first)];
-  // Several lines of an index may name the same record.
+  // Several lines of an index may refer to the same record.
   const auto last = layout_.offsets.begin() + (images_end - 1);
   const auto behind = std::upper_bound(last, layout_.offsets.end(), *last);
   const std::uint64_t end = behind == layout_.offsets.end() ? end_ : *behind;

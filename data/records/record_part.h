@@ -1,4 +1,4 @@
-// One .rec of a training set: where its images are, and their records.
+// One .rec of a training set: locations of its images, and their records.
 #pragma once
 
 #include <cstdint>
@@ -16,39 +16,41 @@
 
 namespace pfc {
 
-/// An open .rec with its X.idx, or without one what one pass over the file has found. Thread-safe
-/// for reading. Images are numbered from 0 within the file.
+/// An open .rec with its X.idx, or with an index from one pass over the file. Thread-safe for
+/// reading. Images are numbered from 0 within the file.
 class RecordPart {
  public:
-  /// Checks record 0, that no key is missing, that the last record is complete, and that the index
-  /// does not name one record for all images. Throws InputError.
+  /// Checks record 0, that no key is missing, that the last record is complete, and that not all
+  /// images have the same record. Throws InputError.
   explicit RecordPart(const std::filesystem::path& rec, const Doing& doing = {});
 
   [[nodiscard]] const RecordReader& reader() const { return rec_; }
   [[nodiscard]] const std::filesystem::path& path() const { return rec_.path(); }
-  /// The .idx, or the .rec where there is none.
+  /// Returns the .idx, or the .rec if there is no .idx.
   [[nodiscard]] const std::filesystem::path& index() const { return index_; }
   [[nodiscard]] std::int64_t images() const { return std::ssize(layout_.offsets); }
-  /// As record 0 says; 0 where there is no record 0.
+  /// Returns the number in record 0; 0 if there is no record 0.
   [[nodiscard]] std::int64_t identities() const { return layout_.identities; }
   [[nodiscard]] std::span<const std::uint64_t> offsets() const { return layout_.offsets; }
   [[nodiscard]] std::size_t index_bytes() const { return layout_.bytes(); }
-  /// Records that the index names again and again, or not at all (index_coverage.h).
+  /// Returns warnings about records that the index contains repeatedly or not at all
+  /// (index_coverage.h).
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
-  /// A record and what it holds: views of the caller's buffer.
+  /// A record and its content: views of the caller's buffer.
   struct Read {
     std::span<const std::byte> payload;
     ImageRecord record;
   };
-  /// `stored`: the bytes that begin at stretch() of the image, where they are in memory; otherwise
-  /// empty. Throws DamagedImage that names file, offset and key.
+  /// `stored`: the bytes from stretch() of the image on, if they are in memory; otherwise empty.
+  /// Throws DamagedImage that names file, offset and key.
   [[nodiscard]] Read record(std::int64_t image, std::span<const std::byte> stored,
                             std::vector<std::byte>& storage) const;
-  /// The bytes of these images, up to the file's last one. None where images do not lie in the file
-  /// as they are numbered, or with many records between them that the index leaves out.
+  /// Returns the bytes of these images, up to the last one of this file. Returns nullopt if images
+  /// are not in numerical order in the file, or if there are many records between them that the
+  /// index omits.
   [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const;
-  /// "FILE: record KEY (offset N)"
+  /// Returns text such as "FILE: record KEY (offset N)".
   [[nodiscard]] std::string name(std::int64_t image) const;
 
  private:
@@ -59,7 +61,7 @@ class RecordPart {
   std::filesystem::path index_;
   std::vector<std::string> warnings_;
   bool has_stretches_ = false;
-  std::uint64_t end_ = 0;  ///< of the record behind all others that are images
+  std::uint64_t end_ = 0;  ///< end of the last image's record
 };
 
 }  // namespace pfc

@@ -15,7 +15,7 @@ namespace pfc {
 
 namespace {
 
-// One system call reads most face images whole: 112 x 112 JPEGs have 3 to 8 KiB.
+// One system call reads most face images completely: JPEGs of 112 x 112 have 3 to 8 KiB.
 constexpr std::size_t kFirstRead = 16 << 10;
 constexpr std::size_t kScanWindow = 4 << 20;
 
@@ -89,7 +89,8 @@ std::span<const std::byte> RecordReader::read_stored(std::uint64_t offset,
   const bool here = words[0] == kRecordMagic &&
                     part_flag(words[1]) == static_cast<std::uint32_t>(PartKind::kWhole) &&
                     kPartHeaderBytes + part_bytes(words[1]) <= stored.size();
-  // What is damaged, in several parts or cut off is rare, and read() knows what to say of it.
+  // Records that are damaged, have several parts or are truncated are rare, and read() reports
+  // them.
   if (!here) return read(offset, storage);
   return stored.subspan(kPartHeaderBytes, part_bytes(words[1]));
 }
@@ -151,8 +152,8 @@ std::uint64_t RecordReader::record_end(std::uint64_t offset) const {
 }
 
 std::vector<std::uint64_t> RecordReader::scan(const Doing& doing) const {
-  // Reading all in large pieces is faster than one small read a record wherever the file is not in
-  // memory: a record is about a page long, so every page would be read anyway.
+  // Reads everything in large pieces. This is faster than a small read per record unless the file
+  // is cached: a record is about one page long, so every page is read anyway.
   std::vector<std::byte> window(std::min<std::uint64_t>(kScanWindow, bytes()));
   std::uint64_t begin = 0;
   std::uint64_t end = 0;

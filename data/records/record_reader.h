@@ -15,36 +15,36 @@
 
 namespace pfc {
 
-/// An open .rec file. Thread-safe. Reads with pread(2) and not through mmap, so that a file that is
-/// cut short or fails while it is read causes an error and not a signal. A record has at most
+/// An open .rec file. Thread-safe. Reads with pread(2), not mmap, so that a file that is truncated
+/// or fails while it is read causes an error and not a signal. A record has at most
 /// kMaxRecordBytes. Errors name the file and the offset, what was found and what was expected.
 class RecordReader {
  public:
   static constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 29;
 
-  /// Throws InputError where the file does not exist or is not a regular file.
+  /// Throws InputError if the file does not exist or is not a regular file.
   explicit RecordReader(std::filesystem::path path) : file_(std::move(path)) {}
 
   [[nodiscard]] int fd() const { return file_.fd(); }
   [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
-  /// Of the file when it was opened.
+  /// Returns the size of the file when it was opened.
   [[nodiscard]] std::uint64_t bytes() const { return file_.bytes(); }
 
-  /// The payload of the record that begins at `offset`: its parts, with the magic words between
-  /// them that had been left out. A view of `storage`, which grows as needed and is meant to be
-  /// used again. Throws DamagedImage.
+  /// Returns the payload of the record that starts at `offset`: its parts, joined by the magic
+  /// words that were removed. A view of `storage`, which grows as needed and should be reused.
+  /// Throws DamagedImage.
   std::span<const std::byte> read(std::uint64_t offset, std::vector<std::byte>& storage) const;
 
-  /// The same where `stored` are the file's bytes from `offset` on: a view of them where they hold
-  /// the record in one part, otherwise it is read.
+  /// Same, if `stored` contains the file's bytes from `offset` on. Returns a view of it if it
+  /// contains the record in one part; otherwise reads the record.
   std::span<const std::byte> read_stored(std::uint64_t offset, std::span<const std::byte> stored,
                                          std::vector<std::byte>& storage) const;
 
-  /// The offset at which the record that begins at `offset` ends, with its padding. Reads only the
-  /// headers of its parts. Throws InputError where there is no record or it is not complete.
+  /// Returns the offset of the end of the record that starts at `offset`, including padding. Reads
+  /// only the headers of its parts. Throws InputError if there is no complete record.
   [[nodiscard]] std::uint64_t record_end(std::uint64_t offset) const;
 
-  /// The offset of every record, from one pass over the file. Throws InputError.
+  /// Returns the offset of every record, from one pass over the file. Throws InputError.
   [[nodiscard]] std::vector<std::uint64_t> scan(const Doing& doing = {}) const;
 
  private:
@@ -52,7 +52,7 @@ class RecordReader {
     std::uint32_t flag = 0;
     std::uint32_t bytes = 0;
   };
-  /// Gives the bytes of one part header that lies inside the file.
+  /// Returns the bytes of a part header within the file.
   using Fetch = std::function<std::span<const std::byte>(std::uint64_t offset)>;
 
   [[nodiscard]] std::uint64_t walk(std::uint64_t offset, const Fetch& fetch) const;

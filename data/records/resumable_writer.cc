@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// After a power failure at most so much is written again.
+// Maximum amount that is written again after a power failure.
 constexpr std::uint64_t kSecuredAtOnce = std::uint64_t{256} << 20;
 
-/// The offset in a line "key \t offset".
+/// Returns the offset in a line "key \t offset".
 std::optional<std::uint64_t> offset_in(std::string_view line) {
   const std::size_t tab = line.find('\t');
   if (tab == std::string_view::npos) return {};
@@ -35,12 +35,12 @@ std::optional<std::uint64_t> offset_in(std::string_view line) {
 }
 
 struct IndexLine {
-  std::int64_t number = 0;   ///< from 1; 0: none
-  std::uint64_t end = 0;     ///< of the line in the .idx
+  std::int64_t number = 0;   ///< from 1; 0 for none
+  std::uint64_t end = 0;     ///< end of the line in the .idx
   std::uint64_t offset = 0;  ///< of its record in the .rec
 };
 
-/// Nothing where it is not whole.
+/// Returns nullopt if the record is not complete.
 std::optional<std::uint64_t> end_of_record(const RecordReader& rec, std::uint64_t offset) {
   try {
     return rec.record_end(offset);
@@ -67,7 +67,7 @@ ResumableWriter::ResumableWriter(const fs::path& rec, const fs::path& idx, const
 ResumableWriter::~ResumableWriter() {
   try {
     secure();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): another start writes it again
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the next start rewrites it
   }
 }
 
@@ -76,7 +76,7 @@ bool ResumableWriter::has_begun(const std::string& what) {
   std::string line;
   if (!std::getline(in, line) || in.eof() || line != what) return false;
   std::uint64_t bytes = line.size() + 1;
-  while (std::getline(in, line) && !in.eof()) {  // a line without its end was cut
+  while (std::getline(in, line) && !in.eof()) {  // ignores an incomplete last line
     notes_.push_back(line);
     bytes += line.size() + 1;
   }
@@ -84,8 +84,8 @@ bool ResumableWriter::has_begun(const std::string& what) {
   return true;
 }
 
-/// Behind the last line of the .idx whose record is whole. The records of lines were on the disk
-/// before these, so that only a cut of the .rec itself takes something from the last one.
+/// Continues after the last line of the .idx whose record is complete. Records are durable before
+/// their lines are written, so only a truncation of the .rec itself can damage the last one.
 void ResumableWriter::go_on() {
   const RecordReader reader(rec_.part());
   std::ifstream in(idx_.part());
@@ -118,7 +118,7 @@ void ResumableWriter::append(std::int64_t key, std::span<const std::byte> payloa
   if (rec_.offset() - secured_ >= kSecuredAtOnce) secure();
 }
 
-/// A line of the .idx says that its record is there, so that comes first.
+/// A line in the .idx states that its record exists, so the record is written first.
 void ResumableWriter::secure() {
   if (lines_.empty()) return;
   rec_.sync();
@@ -138,8 +138,8 @@ void ResumableWriter::replace_first(std::span<const std::byte> payload) {
   rec_.write_at(kPartHeaderBytes, payload);
 }
 
-/// The .rec is the data set, so it comes last, and one that is replaced goes first: at no moment
-/// two files are there that do not belong together.
+/// The .rec is the data set, so it is renamed last, and an existing one is removed first: an .rec
+/// never exists together with another one's .idx.
 void ResumableWriter::close() {
   secure();
   as_storage_error([&] { fs::remove(rec_.path()); });

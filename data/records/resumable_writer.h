@@ -1,4 +1,4 @@
-// Writes RecordIO with which a second start of the program goes on.
+// Writes RecordIO so that a later run of the program can continue it.
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,30 @@
 
 namespace pfc {
 
-/// A .rec file and its .idx. Both appear, complete, at close(), the .rec last. Without close() they
-/// stay behind as X.rec.part and X.idx.part, with X.rec.begun.part, which says what is written: a
-/// start that writes the same goes on behind the last whole record, any other begins anew. Belongs
-/// to one thread. Throws StorageError that names the file.
+/// Writes a .rec file and its .idx. Both appear complete at close(), the .rec last. Without
+/// close() they remain as X.rec.part and X.idx.part, with X.rec.begun.part, which describes the
+/// content. A run that writes the same content continues after the last complete record; any other
+/// starts from scratch. Used by one thread. Throws StorageError that names the file.
 class ResumableWriter {
  public:
   /// `what`: one line that differs whenever the records would differ.
   ResumableWriter(const std::filesystem::path& rec, const std::filesystem::path& idx,
                   const std::string& what);
-  ~ResumableWriter();  ///< all that was appended is kept for another start, as far as it can be
+  ~ResumableWriter();  ///< keeps everything appended for a later run, if possible
   ResumableWriter(const ResumableWriter&) = delete;
   ResumableWriter& operator=(const ResumableWriter&) = delete;
 
-  /// Records that earlier starts have written: the first ones.
+  /// Returns the number of records written by earlier runs: the first ones.
   [[nodiscard]] std::int64_t written() const { return written_; }
-  /// What earlier starts have noted, the newest last: also behind the last record that is kept.
+  /// Returns the notes of earlier runs, newest last; may include notes after the last record that
+  /// is kept.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
-  /// As RecordWriter::append(). What is appended after a note is never kept without it.
+  /// Same as RecordWriter::append(). Data appended after a note are never kept without the note.
   void append(std::int64_t key, std::span<const std::byte> payload);
   void note(const std::string& line);  ///< REQUIRES: one line
-  /// Replaces the payload of the first record by another one as long, without the magic word in it.
+  /// Replaces the payload of the first record by one of the same size that does not contain the
+  /// magic word.
   void replace_first(std::span<const std::byte> payload);
   void close();
 
@@ -45,9 +47,9 @@ class ResumableWriter {
   PartFile begun_;
   PartFile rec_;
   PartFile idx_;
-  std::string lines_;  ///< of the .idx, of records that may not be on the disk yet
+  std::string lines_;  ///< for the .idx; their records may not be durable yet
   std::vector<std::string> notes_;
-  std::uint64_t secured_ = 0;  ///< bytes of the .rec that are on the disk
+  std::uint64_t secured_ = 0;  ///< bytes of the .rec that are durable
   std::int64_t written_ = 0;
 };
 
