@@ -24,7 +24,7 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
     reads->give_back(index);
   };
   const std::unique_ptr<ReadAhead, decltype(give_back)> held(source_.reads, give_back);
-  if (unit_ == nullptr) return {};  // stopped: nobody waits for this batch
+  if (unit_ == nullptr) return {};  // stopped: this batch is not needed
   return fill_places(batch);
 }
 
@@ -52,11 +52,11 @@ std::vector<std::string> BatchFiller::fill_places(Batch& batch) {
 
 void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
   const std::int64_t images = source_.dataset.info().images;
-  // So many damaged images in a row are more than all workers together may meet.
+  // More consecutive damaged images exceed what all workers together may encounter.
   const std::int64_t tries =
       std::min(images - 1, (source_.allowed_damage + 1) * source_.plan.world_size);
   for (std::int64_t i = 1; i <= tries; ++i) {
-    // What is wrong with a stand-in is told and counted by the worker whose position it has.
+    // A damaged replacement is reported and counted by the worker that has its position.
     if (!show(place, (place.position + i) % images)) return;
   }
   throw InputError(
@@ -80,7 +80,7 @@ std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t po
     const TraceTrack::Scope scope(track_, "read", place.batch);
     sample = read(image);
   } catch (const DamagedImage& e) {
-    return e.what();  // names the record
+    return e.what();  // includes the name of the record
   }
   place.label = sample.label;
   if (info.embedding_size > 0) {

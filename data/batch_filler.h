@@ -1,4 +1,4 @@
-// Fills batches: finds, reads, decodes and augments their images.
+// Fills batches: finds, reads, decodes and augments the images.
 #pragma once
 
 #include <cstdint>
@@ -20,42 +20,42 @@
 
 namespace pfc {
 
-/// Everything that batches are made from. Constant after construction; all threads share it.
+/// Inputs of all batches. Constant after construction; shared by all threads.
 struct BatchSource {
   const Dataset& dataset;
   BatchPlan plan;
   const ImageOrder& order;
   std::uint64_t seed = 0;
   Augmentation augmentation = {};
-  std::int64_t allowed_damage = 0;  ///< damaged images a worker may meet in one epoch
-  ReadAhead* reads = nullptr;       ///< borrowed; null: each image is read when its turn comes
+  std::int64_t allowed_damage = 0;  ///< maximum number of damaged images per worker and epoch
+  ReadAhead* reads = nullptr;       ///< not owned; nullptr: read each image when it is needed
 };
 
-/// Belongs to one thread. Owns its decoder and buffers; the source is borrowed.
+/// Used by one thread. Owns its decoder and buffers; borrows the source.
 class BatchFiller {
  public:
-  /// What it does is recorded on the row `track` of a trace.
+  /// Its work is recorded on the trace row `track`.
   explicit BatchFiller(const BatchSource& source, const TraceTrack& track = {})
       : source_(source), track_(track), augmenter_(source.augmentation, source.seed) {}
 
   /// Fills size, images, labels, index and epoch of batch number `index`: a pure function of the
-  /// source and the index. The next undamaged image of the epoch's order takes the place of a
-  /// damaged one. Returns one message for each damaged image. When there are more than
-  /// allowed_damage, and when the read-ahead is stopped before it has the images, it returns early
-  /// and leaves the batch unfinished. Throws InputError for a bad label.
+  /// source and the index. Replaces a damaged image by the next undamaged one in the epoch's
+  /// order. Returns one message per damaged image. If there are more than allowed_damage, or the
+  /// read-ahead is stopped before it has the images, returns early with an unfinished batch.
+  /// Throws InputError for an invalid label.
   std::vector<std::string> fill(std::int64_t index, Batch& batch);
 
  private:
-  /// The place of one image or embedding in the batch.
+  /// Destination of one image or embedding in the batch.
   struct Place {
     std::int64_t epoch = 0;
-    std::int64_t position = 0;  ///< of the epoch
+    std::int64_t position = 0;  ///< in the epoch
     std::span<std::uint8_t> rgb;
     std::int64_t& label;
-    std::int64_t batch = 0;  ///< its number
+    std::int64_t batch = 0;  ///< number of the batch
   };
-  /// Puts the image at `position` of the epoch's order there. Returns what is wrong with it where
-  /// it is damaged.
+  /// Reads the image at `position` of the epoch's order into `place`. If it is damaged, returns
+  /// the reason.
   std::optional<std::string> show(const Place& place, std::int64_t position);
   void show_stand_in(const Place& place, const std::string& damage);
   std::vector<std::string> fill_places(Batch& batch);
@@ -66,7 +66,7 @@ class BatchFiller {
   ImageDecoder decoder_;
   Augmenter augmenter_;
   std::vector<std::byte> storage_;
-  const ReadAhead::Unit* unit_ = nullptr;  ///< of the batch that is filled; null: not read ahead
+  const ReadAhead::Unit* unit_ = nullptr;  ///< for the current batch; nullptr: no read-ahead
 };
 
 }  // namespace pfc

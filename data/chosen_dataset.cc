@@ -29,7 +29,7 @@ class ChosenDataset final : public Dataset {
     Sample sample = whole_.read(at(image), storage);
     if (choice_.classes.empty()) return sample;
     sample.label = new_label(sample.label);
-    sample.record = {};  // holds the label in the whole set
+    sample.record = {};  // contains the label in the whole set
     return sample;
   }
   std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const override {

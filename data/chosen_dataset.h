@@ -1,4 +1,4 @@
-// A part of a data set.
+// Selects a part of a data set.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace pfc {
 
 struct Choice {
-  std::vector<std::int64_t> images;  ///< of the whole set, in the order of the part
-  /// The label of the whole set for each label of the part, in rising order; empty: labels stay.
+  std::vector<std::int64_t> images;  ///< image numbers in the whole set, in the order of the part
+  /// Label in the whole set for each label of the part, ascending. Empty: labels do not change.
   std::vector<std::int64_t> classes;
 };
 
-/// The chosen images as a data set. `whole` is borrowed. REQUIRES: where classes are chosen, each
-/// chosen image is of one of them.
+/// Returns the chosen images as a data set. `whole` is borrowed. REQUIRES: if classes are chosen,
+/// each chosen image belongs to one of them.
 std::unique_ptr<Dataset> choose(const Dataset& whole, Choice choice);
 
 }  // namespace pfc

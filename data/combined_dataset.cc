@@ -14,7 +14,7 @@ namespace pfc {
 
 namespace {
 
-/// A data set within the combined one.
+/// One of the combined data sets.
 struct Part {
   PartDataset given;
   std::int64_t first_image = 0;
@@ -29,7 +29,7 @@ std::int64_t class_of(const Part& part, std::int64_t label) {
 
 Sample relabelled(const Part& part, Sample sample) {
   sample.label = class_of(part, sample.label);
-  sample.record = {};  // holds the label of its own data set
+  sample.record = {};  // contains the label in its own data set
   return sample;
 }
 
@@ -76,7 +76,8 @@ std::string content_of(const DatasetInfo& info) {
                                   : fmt::format("embeddings of {} numbers", info.embedding_size);
 }
 
-/// Images are resized, embeddings are not.
+/// Checks that both have images or both have embeddings of equal size. Images are resized,
+/// embeddings are not.
 void expect_alike(const Part& first, const Part& other) {
   const Dataset &one = *first.given.dataset, &two = *other.given.dataset;
   if (one.info().embedding_size == two.info().embedding_size) return;
@@ -120,7 +121,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
   if (shared == SharedIdentities::kByName) warn_of_strangers();
 }
 
-/// Sets that share nobody may name the same people in two ways.
+/// Warns if data sets share no person: their names may follow different conventions.
 void CombinedDataset::warn_of_strangers() {
   std::int64_t of_parts = 0;
   for (const Part& part : parts_) of_parts += part.given.dataset->info().classes;
@@ -165,7 +166,7 @@ std::optional<FileStretch> CombinedDataset::stretch(const ImageRange& images) co
 }
 
 std::string CombinedDataset::identity(std::int64_t label) const {
-  if (names_.size() > 0) return names_.at(label);  // shared: a class may be of several parts
+  if (names_.size() > 0) return names_.at(label);  // shared: a class may be in several parts
   const auto behind = std::ranges::upper_bound(parts_, label, {}, &Part::first_class);
   const Part& part = *std::prev(behind);
   return identity_name(part.given, label - part.first_class);

@@ -1,4 +1,4 @@
-// Several data sets as one.
+// Combines several data sets into one.
 #pragma once
 
 #include <filesystem>
@@ -11,25 +11,25 @@
 
 namespace pfc {
 
-/// Whether the same person in two data sets has one class or two.
+/// Whether a person who is in two data sets has one class or two.
 enum class SharedIdentities {
-  kNone,    ///< the classes of each set come behind those of the set before
-  kByName,  ///< classes with the same name are one, with the number of the first of them
+  kNone,    ///< classes of each set follow those of the previous set
+  kByName,  ///< classes with the same name are merged; the first one's number is used
 };
 
 struct PartDataset {
   std::unique_ptr<Dataset> dataset;
-  IdentityNames names;  ///< by label; none: those that the data set itself gives
+  IdentityNames names;  ///< by label; empty: use the names in the data set
 };
 
-/// The images of all parts, one part behind the other. The classes of a part keep their order.
-/// kByName: the classes of the first part come first, then those of the second that the first does
-/// not have, and so on. The images have the size of the first part's, and those of other parts are
-/// resized. DatasetInfo::part_classes says how many classes each part has added, part_images how
-/// many images.
+/// Returns the images of all parts, one part after another. The classes of a part keep their
+/// order. kByName: the classes of the first part come first, then the new ones of the second, and
+/// so on. All images have the size of the first part's images; others are resized.
+/// DatasetInfo::part_classes is the number of classes that each part added, part_images its number
+/// of images.
 ///
-/// Throws InputError where parts are named wrongly: kByName with a class that has no name, or with
-/// two of one part that have the same one. REQUIRES: parts is not empty.
+/// Throws InputError for kByName if a class has no name, or if two classes of a part have the same
+/// name. REQUIRES: parts is not empty.
 std::unique_ptr<Dataset> combine_datasets(std::vector<PartDataset> parts, SharedIdentities shared);
 
 }  // namespace pfc

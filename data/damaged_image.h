@@ -1,19 +1,19 @@
-// The error of one damaged image, which training skips and counts.
+// Error for a damaged image, which training skips and counts.
 #pragma once
 
 #include "common/error.h"
 
 namespace pfc {
 
-/// A record or image that cannot be read: wrong magic number, cut short, neither JPEG nor PNG, or
-/// of another size. A caller that can go on without the image catches it. The message says what was
-/// found and what was expected.
+/// A record or image that cannot be read: wrong magic number, truncated, unknown format, or wrong
+/// size. Callers that can continue without the image catch it. The message says what was found and
+/// what was expected.
 class DamagedImage : public InputError {
  public:
   using InputError::InputError;
 };
 
-/// Runs `work`, which reads one image. An InputError in it becomes a DamagedImage.
+/// Runs `work`, which reads one image, and converts InputError to DamagedImage.
 template <typename Work>
 auto as_damaged_image(Work work) {
   try {

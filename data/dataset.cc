@@ -15,11 +15,11 @@ ImageSize first_image_size(const Dataset& dataset) {
   constexpr std::int64_t kMost = 1000;
   std::vector<std::byte> storage;
   ImageDecoder decoder;
-  std::string why;  // of the first one
+  std::string why;  // reason for the first image
   for (std::int64_t i = 0; i < std::min(kMost, dataset.info().images); ++i) {
     try {
       return decoder.size(dataset.read(i, storage).encoded);
-    } catch (const InputError& e) {  // also DamagedImage
+    } catch (const InputError& e) {  // includes DamagedImage
       if (i == 0) why = e.what();
     }
   }

@@ -1,4 +1,4 @@
-// What a worker tells of a long work before its first step.
+// Progress reports of long work before a worker's first step.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,8 @@
 
 namespace pfc {
 
-/// Takes a line that says what is being done, again and again while the work goes on: "scanning
-/// /data/train.rec: 40 %". Called by the thread that does the work. Empty: nobody asks.
+/// Receives a line about the current work, repeatedly while it continues: "scanning
+/// /data/train.rec: 40 %". Called by the thread that does the work. May be empty.
 using Doing = std::function<void(const std::string& what)>;
 
 }  // namespace pfc

@@ -1,5 +1,4 @@
-// The names of the people in a data set: identities.txt, whose line k (from 0) is the name of label
-// k.
+// Names of the people in a data set: identities.txt, whose line k (from 0) is the name of label k.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace pfc {
 
-/// Names by label, one behind the other in one piece of memory. Thread-safe for reading.
+/// Names by label, contiguous in memory. Thread-safe for reading.
 class IdentityNames {
  public:
   void append(std::string_view name) {
@@ -18,7 +17,7 @@ class IdentityNames {
     ends_.push_back(text_.size());
   }
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
-  /// Empty where there are no names. REQUIRES: label >= 0.
+  /// Returns the name; empty if there are no names. REQUIRES: label >= 0.
   [[nodiscard]] std::string at(std::int64_t label) const;
   [[nodiscard]] std::size_t bytes() const {
     return text_.capacity() + ends_.capacity() * sizeof(std::uint64_t);
@@ -26,11 +25,11 @@ class IdentityNames {
 
  private:
   std::string text_;
-  std::vector<std::uint64_t> ends_;  ///< of each name in text_
+  std::vector<std::uint64_t> ends_;  ///< end offset of each name in text_
 };
 
-/// No names where there is no such file. Throws InputError where it cannot be read, or does not
-/// have `classes` lines.
+/// Returns no names if the file does not exist. Throws InputError if it cannot be read, or does
+/// not have `classes` lines.
 IdentityNames read_identity_names(const std::filesystem::path& file, std::int64_t classes);
 
 }  // namespace pfc

@@ -26,7 +26,7 @@ void expect_number(const char* key, std::int64_t given, std::int64_t found, cons
                                text_of(job.rec), found, of_what, key, given));
 }
 
-/// Of the head of one data set.
+/// Sets the options for the head of one data set.
 void take_head_classes(const JobConfig& job, std::size_t set, DatasetOptions& options) {
   if (set >= job.head_classes.size()) return;
   options.num_classes = job.head_classes[set];
@@ -37,7 +37,7 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
   std::vector<PartDataset> parts;
   for (std::size_t i = 0; i < job.rec.size(); ++i) {
     DatasetOptions options{.rec = job.rec[i], .image_size = job.image_size, .doing = doing};
-    if (job.rec.size() == 1) {  // what the job says of all its data is of this set
+    if (job.rec.size() == 1) {  // with a single set, the job's values apply to it
       options.num_classes = job.num_classes;
       options.num_image = job.num_image;
     }
@@ -61,7 +61,7 @@ std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) 
   return dataset;
 }
 
-/// Images need a network, embeddings take none.
+/// Checks that the samples match the network: images need one, embeddings need "none".
 void check_samples(const JobConfig& job, const DatasetInfo& info) {
   const bool without = job.network == kNoNetwork;
   if (without && info.embedding_size == 0) {

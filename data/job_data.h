@@ -1,4 +1,4 @@
-// The training data that a job names.
+// Opens the training data of a job.
 #pragma once
 
 #include <filesystem>
@@ -10,23 +10,23 @@
 
 namespace pfc {
 
-/// Opens the data set of job.rec, or all of them as one (combined_dataset.h). num_classes,
-/// num_image and head_classes are checked against them where they are given. Throws InputError.
+/// Opens the data set of job.rec, or several as one (combined_dataset.h). Checks num_classes,
+/// num_image and head_classes if they are given. Throws InputError.
 std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing = {});
 
-/// Writes into the job what only its data say: num_classes, num_image, head_classes for separate
-/// heads, and embedding_size of embeddings. Throws InputError for embeddings where the job has a
-/// network, and for images where it has none.
+/// Sets the job's values that come from the data: num_classes, num_image, head_classes for
+/// separate heads, and embedding_size for embeddings. Throws InputError for embeddings if the job
+/// has a network, and for images if it has none.
 void complete_job(JobConfig& job, const DatasetInfo& info);
 
-/// Both.
+/// Calls open_job_data() and complete_job().
 std::unique_ptr<Dataset> open_job_data_and_complete(JobConfig& job, const Doing& doing = {});
 
-/// Copies the data into job.stage (staging.h), where that is given. Returns what to open in place
-/// of job.rec: the copies, or job.rec itself.
+/// If job.stage is given, copies the data there (staging.h). Returns the paths to open instead of
+/// job.rec: the copies, or job.rec itself.
 std::vector<std::filesystem::path> stage_job_data(const JobConfig& job, const Doing& doing = {});
 
-/// Whether there is something at each of job.rec's paths, so that opening it makes sense here.
+/// Returns whether all paths of job.rec exist on this host.
 bool has_data_here(const JobConfig& job);
 
 }  // namespace pfc

@@ -7,9 +7,9 @@
 
 namespace pfc {
 
-/// Opens what lies at options.rec in any layout (layouts/layout.h). The size of images in training
-/// is image_size, otherwise what the data say, otherwise the size of the first image. Throws
-/// InputError.
+/// Opens the data set at options.rec in any layout (layouts/layout.h). The size of images in
+/// training is image_size; if that is not set, the size given in the data; otherwise that of the
+/// first image. Throws InputError.
 std::unique_ptr<Dataset> open_dataset(const DatasetOptions& options);
 
 }  // namespace pfc

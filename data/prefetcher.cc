@@ -28,15 +28,15 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kDamageLogged = 5;  // of each epoch, per worker
+constexpr std::int64_t kDamageLogged = 5;  // logged per epoch and worker
 
-// Of random reading: batches whose images are read while others are decoded, the most memory of one
-// (which takes no more than its images do), and the reads at a time, which let a disk choose the
-// order and a remote store answer many at once.
+// Random reading: number of batches whose images are read while others are decoded; maximum memory
+// for one of them; and number of concurrent reads, so that a disk can reorder them and remote
+// storage can answer many at once.
 constexpr int kBatchesAhead = 2;
 constexpr std::size_t kRandomReadBytes = std::size_t{16} << 20;
 constexpr int kRandomReads = 64;
-// Of sequential reading: a few large ones keep a disk, or a connection, busy.
+// Sequential reading: a few large reads keep a disk or a connection busy.
 constexpr int kSequentialReads = 8;
 constexpr std::size_t kReadPieceBytes = std::size_t{4} << 20;
 
@@ -64,8 +64,7 @@ BatchPlan make_plan(const Dataset& dataset, const PrefetcherOptions& o) {
                    std::to_string(o.batch_size) + "): lower batch_size");
 }
 
-/// In which order images are shown, and what is read together; the latter only where it can be read
-/// ahead.
+/// Order of images, and what is read together. There is no plan if the data cannot be read ahead.
 struct Reading {
   std::unique_ptr<const ImageOrder> order;
   std::unique_ptr<const ReadPlan> plan;
@@ -83,11 +82,11 @@ Reading make_reading(const Dataset& dataset, const BatchPlan& plan, const Prefet
   return {.order = std::move(order), .plan = std::move(reads)};
 }
 
-/// How many units of images as stored are in memory, and how many bytes one has at most.
+/// Number of units of stored images in memory, and maximum bytes of one.
 struct Room {
   int units = 0;
   std::size_t unit_bytes = 0;
-  int depth = 0;  ///< reads at a time
+  int depth = 0;  ///< concurrent reads
 };
 
 Room room_of(const ReadOptions& read, int world_size, int threads) {
@@ -118,8 +117,8 @@ std::unique_ptr<ReadAhead> make_reads(const Dataset& dataset, const Reading& rea
           }});
 }
 
-/// Threads take batch numbers in order and put what they filled into a ring of `depth` slots; a
-/// number is taken only when its slot is free, which bounds memory.
+/// Threads take batch numbers in order and store filled batches in a ring of `depth` slots. A
+/// number is taken only when its slot is free, which limits memory.
 class ThreadedPrefetcher final : public Prefetcher {
  public:
   ThreadedPrefetcher(const Dataset& dataset, const PrefetcherOptions& options)
@@ -161,12 +160,12 @@ class ThreadedPrefetcher final : public Prefetcher {
   void recycle(std::unique_ptr<Batch> batch) override {
     if (batch == nullptr) return;
     const std::lock_guard lock(mutex_);
-    // Needs no limit: a batch is made only when none is spare.
+    // Needs no limit: a batch is allocated only when none is spare.
     spare_.push_back(std::move(batch));
   }
 
  private:
-  /// A filled batch, or why it could not be filled.
+  /// A filled batch, or the reason why it could not be filled.
   struct Slot {
     bool filled = false;
     std::unique_ptr<Batch> batch;
@@ -199,7 +198,7 @@ class ThreadedPrefetcher final : public Prefetcher {
   const double max_damaged_;
   const std::int64_t end_;
 
-  // Of the thread that calls next().
+  // Used only by the thread that calls next().
   std::int64_t damage_epoch_ = -1;
   std::int64_t damage_ = 0;  ///< in damage_epoch_
 
@@ -213,7 +212,7 @@ class ThreadedPrefetcher final : public Prefetcher {
   std::int64_t next_to_give_;
   bool stopping_ = false;
 
-  std::vector<std::thread> threads_;  // last: they use all of the above
+  std::vector<std::thread> threads_;  // last, because they use all of the above
 };
 
 std::unique_ptr<Batch> ThreadedPrefetcher::next() {
@@ -239,8 +238,8 @@ std::unique_ptr<Batch> ThreadedPrefetcher::next() {
   return batch;
 }
 
-/// Counted here, in the order of batches, so that what is reported and when the job ends are the
-/// same for any number of threads.
+/// Counts in batch order, so that reports and the end of the job do not depend on the number of
+/// threads.
 void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std::string>& damaged) {
   if (epoch != damage_epoch_) damage_ = 0;
   damage_epoch_ = epoch;
@@ -261,7 +260,7 @@ void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std:
 }
 
 void ThreadedPrefetcher::fill_batches(const TraceTrack& track) {
-  ::pthread_setname_np(::pthread_self(), "pfc-data");  // for who looks at a worker that is stuck
+  ::pthread_setname_np(::pthread_self(), "pfc-data");  // visible when debugging a stuck worker
   BatchFiller filler(source_, track);
   std::unique_lock lock(mutex_);
   while (true) {
@@ -304,7 +303,7 @@ ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int6
     slot.damaged = filler.fill(index, *slot.batch);
     slot.batch->fill_seconds = seconds_since(begin);
   } catch (...) {
-    slot.error = std::current_exception();  // next() rethrows it in its turn
+    slot.error = std::current_exception();  // next() rethrows it at this batch
   }
   return slot;
 }
@@ -313,7 +312,7 @@ ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int6
 
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads) {
-  // The read-ahead takes an eighth more than it needs, and a unit may have larger images than
+  // The read-ahead allocates an eighth more than it needs, and a unit may have larger images than
   // others.
   constexpr double kSpare = 5.0 / 4;
   const Room room = room_of(options, world_size, threads);

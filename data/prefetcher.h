@@ -19,12 +19,12 @@
 
 namespace pfc {
 
-/// The most batches that are kept ahead of the training step.
+/// Maximum number of batches ahead of the training step.
 inline constexpr int kMaxPrefetchDepth = 64;
 
-/// How many batches `threads` decoding threads keep ahead: one that each thread fills and two that
-/// are ready, at least 4 and at most kMaxPrefetchDepth. More threads than that have nothing to
-/// fill.
+/// Returns how many batches `threads` decoding threads prepare ahead: one that each thread fills
+/// and two that are ready, at least 4 and at most kMaxPrefetchDepth. Additional threads would have
+/// nothing to fill.
 constexpr int prefetch_depth(int threads) {
   return std::min(std::max(threads, 2), kMaxPrefetchDepth - 2) + 2;
 }
@@ -38,57 +38,59 @@ struct PrefetcherOptions {
   ReadOptions read = {};
   Augmentation augmentation = {};
   std::int64_t first_batch = 0;  ///< number of the micro-batch to start with
-  /// Position of first_batch; none: derived from first_batch.
+  /// Position of first_batch; empty: derived from first_batch.
   std::optional<DataPlace> start = {};
-  std::int64_t last_batch = -1;  ///< one past the last; -1: without end
+  std::int64_t last_batch = -1;  ///< one past the last; -1: unlimited
   int threads = 2;
-  int depth = 0;  ///< batches ahead; 0: prefetch_depth(threads)
-  /// Part of an epoch's images that may be damaged. A worker sees only its own share of them, so it
-  /// gives up when more than this part of its share is damaged. Were too many damaged in all, some
-  /// worker's share would hold too many. Three images are always accepted, unless this is 0.
+  int depth = 0;  ///< number of batches to prefetch; 0: prefetch_depth(threads)
+  /// Fraction of an epoch's images that may be damaged. A worker sees only its own share, so it
+  /// fails when more than this fraction of its share is damaged. If the total exceeds the
+  /// fraction, at least one worker's share does. Three images are always accepted, unless this is
+  /// 0.
   double max_damaged = 0.001;
-  /// Makes the reads; empty: make_async_reader(). For tests that count them.
+  /// Creates the reader; empty: make_async_reader(). For tests that count reads.
   std::function<std::unique_ptr<AsyncReader>()> make_reader = {};
-  TraceRecorder* trace = nullptr;  ///< borrowed; records what the threads do. Null: nobody does
+  TraceRecorder* trace = nullptr;  ///< not owned; records the threads. nullptr disables tracing
 };
 
-/// Micro-batch i of worker r holds the global positions (i * W + r) * B + 0 .. B-1; position p is
-/// in epoch p / E, where E = images - images mod (W * B) (the last part of an epoch that does not
-/// fill a global batch is dropped, as arcface_torch's sampler does), and shows image order(epoch, p
-/// mod E). order() is a pure function of (seed, epoch): see global_order.h, and
-/// order/sequential_order.h for sequential reading. Where the data set has stretches
-/// (Dataset::stretch()), a thread of its own reads what the next batches need. A damaged image's
-/// place is taken by the next whole one of the epoch's order; the first few are logged with file
-/// and record. Batches are the same for any number of threads.
+/// Micro-batch i of worker r has the global positions (i * W + r) * B + 0 .. B-1. Position p is in
+/// epoch p / E, where E = images - images mod (W * B), and has image order(epoch, p mod E). (The
+/// end of an epoch that does not fill a global batch is dropped, as in arcface_torch's sampler.)
+/// order() is a pure function of (seed, epoch): see global_order.h, and order/sequential_order.h
+/// for sequential reading. If the data set has stretches (Dataset::stretch()), a separate thread
+/// reads the data of the next batches. A damaged image is replaced by the next undamaged one in
+/// the epoch's order; the first few are logged with file and record. Batches do not depend on the
+/// number of threads.
 ///
-/// next() belongs to one thread, recycle() to any.
+/// Only one thread calls next(); any thread may call recycle().
 class Prefetcher {
  public:
   virtual ~Prefetcher() = default;
-  /// The next batch; blocks, and measures how long. Rethrows a thread's InputError (a label outside
-  /// its range, or too many damaged images), again at every further call. nullptr after last_batch.
+  /// Returns the next batch; blocks, and measures how long. nullptr after last_batch. Rethrows a
+  /// thread's InputError (an invalid label, or too many damaged images), in this and every later
+  /// call.
   virtual std::unique_ptr<Batch> next() = 0;
-  /// Gives a batch's memory back.
+  /// Returns a batch's memory for reuse.
   virtual void recycle(std::unique_ptr<Batch> batch) = 0;
 };
 
-/// Bytes of all batches that exist at the same time: those ahead, and `held` that were taken with
-/// next() and not yet given back.
+/// Returns the bytes of all batches that exist at the same time: those ahead, and `held` batches
+/// that were taken with next() and not yet recycled.
 constexpr std::size_t prefetcher_bytes(int depth, int held, std::size_t batch_bytes) {
   return static_cast<std::size_t>(depth + held) * batch_bytes;
 }
 
 struct StoredImages {
   std::int64_t images = 0;
-  double mean_bytes = 0;  ///< stored_bytes_of_image(); 0: they are not read ahead
+  double mean_bytes = 0;  ///< stored_bytes_of_image(); 0: no read-ahead
 };
-/// Bytes of images as stored that a worker keeps in memory: at most, unless those that it reads
-/// together are on average a tenth larger than all.
+/// Returns the maximum bytes of stored images that a worker keeps in memory. This holds unless
+/// images that are read together are on average a tenth larger than all.
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads);
 
-/// `dataset` is borrowed. Throws InputError when the images do not fill one global batch,
-/// and when data or buffer do not suit sequential reading.
+/// `dataset` is borrowed. Throws InputError when the images do not fill one global batch, or the
+/// data or the buffer do not allow sequential reading.
 std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
                                             const PrefetcherOptions& options);
 

@@ -37,11 +37,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kSpare = std::uint64_t{64} << 20;  // that is left free
+constexpr std::uint64_t kSpare = std::uint64_t{64} << 20;  // bytes to leave free
 constexpr std::chrono::milliseconds kPause{200};
 constexpr const char* kNames = "identities.txt";
-constexpr const char* kLock = "lock";           // the name of a file in the folder
-constexpr long kMemoryFileSystem = 0x01021994;  // TMPFS_MAGIC of linux/magic.h
+constexpr const char* kLock = "lock";           // file name in the folder
+constexpr long kMemoryFileSystem = 0x01021994;  // TMPFS_MAGIC in linux/magic.h
 
 struct Source {
   fs::path from, to;
@@ -53,7 +53,8 @@ struct Source {
   throw StorageError(path.string() + ": cannot " + doing + ": " + file_error_text(error));
 }
 
-/// Made where it is missing. Others may write into /dev/shm: what they have made is not used.
+/// Creates the folder if it is missing. Rejects folders of other users, who may also write to
+/// /dev/shm.
 void make_own_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail_staging(folder, "make this folder");
@@ -65,7 +66,7 @@ void make_own_folder(const fs::path& folder) {
   }
 }
 
-/// Held by the process that changes the folder, which is made where it is missing.
+/// Lock held by the process that changes the folder. Creates the folder if it is missing.
 class Lock {
  public:
   Lock(const fs::path& folder, const Doing& doing) : file_(folder / kLock) {
@@ -163,7 +164,7 @@ void copy(const Source& source, const Doing& doing) {
   try {
     copy_bytes(source, to, doing);
     to.commit();
-  } catch (...) {  // half a file would only take the room of a whole one
+  } catch (...) {  // a partial file would only waste space
     ::unlink(to.part().c_str());
     throw;
   }
@@ -192,10 +193,10 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   return sources;
 }
 
-/// Whether a file of a staged folder may have this name. Anything else was
-/// not staged by pfc.
+/// Returns whether a file in a staged folder may have this name. Files with other names were not
+/// staged by pfc.
 bool is_staged_name(const std::string& staged) {
-  constexpr std::string_view kBeingCopied = ".part";  // PartFile's
+  constexpr std::string_view kBeingCopied = ".part";  // used by PartFile
   std::string_view name = staged;
   if (name.ends_with(kBeingCopied)) name.remove_suffix(kBeingCopied.size());
   constexpr std::array<std::string_view, 5> kEndings{".rec", ".idx", ".tar", ".npy",
@@ -204,13 +205,14 @@ bool is_staged_name(const std::string& staged) {
          std::ranges::any_of(kEndings, [&](auto end) { return name.ends_with(end); });
 }
 
-/// Whether a folder with this in it may be taken for a data set of another layout.
+/// Returns whether a folder with this file could be detected as another layout.
 bool would_be_read(const fs::path& path) {
   const std::string name = path.filename().string(), ending = path.extension().string();
   return name == "train.lst" || name == "train.tsv" || ending == ".mdb" || ending == ".lmdb";
 }
 
-/// A shard or an .idx that the data do not have any more would be read as a part of them.
+/// Removes shards and .idx files that the data no longer have; otherwise they would be read as
+/// part of the data.
 void remove_others(const fs::path& folder, const std::vector<Source>& sources) {
   as_storage_error([&] {
     std::vector<fs::path> others;
@@ -311,11 +313,11 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   std::error_code ignored;
   expect_folder(where);
   const fs::path folder = staged_folder(rec, where);
-  // What is refused is so before there is a folder for it.
+  // Check for errors before the folder is created.
   std::vector<Source> sources = sources_of(rec, folder);
   const Lock lock(folder, doing);
   if (lock.has_waited()) sources = sources_of(rec, folder);  // they may have changed meanwhile
-  // Shards have other names there; all other files keep theirs, and so do those of a pattern.
+  // Shards are renamed there; all other files keep their names, even with a pattern.
   const bool renamed = sources.front().to.filename() != sources.front().from.filename();
   const bool one_file = sources.front().from == rec;
   fs::path opened = folder;
@@ -324,7 +326,7 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   }
   remove_others(folder, sources);
   std::erase_if(sources, is_copied);
-  // Of other data: both would not have to fit.
+  // Remove files of other data first: there may not be room for both.
   for (const Source& source : sources) fs::remove(source.to, ignored);
   if (!sources.empty()) check_room(folder, source_bytes(sources));
   for (const Source& source : sources) copy(source, doing);

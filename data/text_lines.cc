@@ -14,9 +14,9 @@ namespace pfc {
 void read_lines(const std::filesystem::path& path, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take) {
   constexpr std::uint64_t kLargestPiece = 1 << 20;
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin a file with it
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it first
   RegularFile file(path);
-  // One byte more than a short file has: fewer come than were asked for, and that is its end.
+  // One byte more than a short file has, so that one short read shows its end.
   const auto piece = static_cast<std::size_t>(std::min(kLargestPiece, file.bytes() + 1));
   std::int64_t number = 0;
   const auto give = [&](std::string_view line) {

@@ -13,21 +13,21 @@
 
 namespace pfc {
 
-/// The longest line that is read: paths are shorter.
+/// Maximum line length in bytes; paths are shorter.
 inline constexpr std::size_t kLongestLine = 16384;
 
-/// Calls take(line, number) for each line, numbered from 1; also for empty lines, and for a last
-/// one without an end. Lines end with "\n" or "\r\n"; in a file without any "\n" they end with
-/// "\r". The line end and a byte order mark are not passed on. Throws InputError that names file
-/// and line where the file cannot be read, is UTF-16, or has a line longer than kLongestLine, and
-/// what `take` throws.
+/// Calls take(line, number) for each line, numbered from 1, including empty lines and a last line
+/// without a line end. Lines end with "\n" or "\r\n"; in a file without any "\n" they end with
+/// "\r". Line ends and a byte order mark are removed. Throws InputError that names file and line
+/// if the file cannot be read, is UTF-16, or has a line longer than kLongestLine. Also rethrows
+/// exceptions of `take`.
 void read_lines(const std::filesystem::path& file, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take);
 
-/// Returns the path with "/" instead of "\\", the separator in lists that were made on Windows.
+/// Returns the path with "/" instead of "\\", the separator in lists made on Windows.
 std::string with_slashes(std::string_view path);
 
-/// The fields of a line, which are not empty: between tabs, or where it has no tab between any of
+/// Returns the non-empty fields of a line, separated by tabs, or, if it has no tab, by any of
 /// `others`. Views of the line.
 std::vector<std::string_view> fields_of(std::string_view line, std::string_view others);
 /// Returns the part of a line from the first to the last of these fields, including separators.
