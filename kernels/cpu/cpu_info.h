@@ -1,5 +1,4 @@
-// The processor of this machine and the libraries that its kernels use, as `pfcctl check` shows
-// them.
+// Describes this machine's processor and the libraries of its kernels, for `pfcctl check`.
 #pragma once
 
 #include <vector>
@@ -8,10 +7,10 @@
 
 namespace pfc {
 
-/// Model, usable cores, instruction set and memory.
+/// Returns model, usable cores, instruction set and memory.
 DeviceInfo cpu_device();
 
-/// Name and version of each library that the CPU kernels call, as loaded at run time.
+/// Returns name and version of each library that the CPU kernels call, as loaded at run time.
 std::vector<LibraryInfo> kernel_libraries();
 
 }  // namespace pfc

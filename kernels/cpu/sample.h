@@ -1,4 +1,4 @@
-// Draws a random sample of classes on the host: each class independently, with the same
+// Draws a random sample of classes on the host: each class independently with the same
 // probability.
 #pragma once
 
@@ -7,15 +7,15 @@
 
 namespace pfc {
 
-/// Element i is drawn when uniform01(word) < rate, where word is number i % 4 of
-/// random_words(seed, Stream::kClassSampling, a, i / 4).
+/// Element i is drawn if uniform01(word) < rate, where word is number i % 4 of random_words(seed,
+/// Stream::kClassSampling, a, i / 4).
 struct ClassDraw {
   double rate = 1;  ///< 0 to 1
   std::uint64_t seed = 0;
-  std::uint32_t a = 0;  ///< distinguishes the draws of one seed, see random_words()
+  std::uint32_t a = 0;  ///< distinguishes draws with the same seed, see random_words()
 };
 
-/// Sets bit j of hits[k] when element 4 * (first_block + k) + j is drawn. The result is the same on
+/// Sets bit j of hits[k] if element 4 * (first_block + k) + j is drawn. The result is the same on
 /// every CPU.
 void draw_classes(const ClassDraw& draw, std::int64_t first_block, std::span<std::uint8_t> hits);
 

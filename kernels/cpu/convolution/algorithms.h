@@ -1,7 +1,7 @@
-// The algorithms for a convolution's passes on a CPU; conv2d.cc chooses among them. Activations are
-// NHWC, weights OHWI (kernels/ops.h). Activations, and the weights that are read, are float32 or
-// bfloat16; gradients of weights are float32. Every constructor borrows the device and reserves the
-// scratch memory that its algorithm needs.
+// Algorithms for the passes of a convolution on a CPU; conv2d.cc selects among them. Activations
+// are NHWC, weights OHWI (kernels/ops.h). Activations and input weights are float32 or bfloat16;
+// gradients of weights are float32. Every constructor borrows the device and reserves the scratch
+// memory of its algorithm.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 
 namespace pfc {
 
-/// A pass that reads weights (y from x, or dx from dy) by oneDNN. Every call reorders the weights
-/// in scratch into the layout that oneDNN prefers, since weights change between calls; for
-/// Winograd's algorithm, the activations too. Made by the two functions below.
+/// A pass with weights as input (y from x, or dx from dy), using oneDNN. Since weights change
+/// between calls, every call reorders them in scratch to the layout that oneDNN prefers; for
+/// Winograd's algorithm also the activations. Created by the two functions below.
 class DnnlWeightedPass {
  public:
   /// Overwrites output.
@@ -23,16 +23,16 @@ class DnnlWeightedPass {
   friend DnnlWeightedPass dnnl_backward_data(CpuDevice&, const Conv2dShape&, DType);
   struct Call {
     dnnl::primitive primitive;
-    dnnl::memory::desc weights, scratchpad;  // as oneDNN prefers them, like the next two
+    dnnl::memory::desc weights, scratchpad;  // in oneDNN's preferred layout, like the next two
     DnnlArgument input, output;
   };
-  /// An argument that oneDNN wants in another layout than we have: where in scratch, and how it
-  /// comes there, or from there.
+  /// An argument that oneDNN needs in another layout: its offset in scratch, and the reorder to or
+  /// from it.
   struct Reordered {
     std::size_t place = 0;
     std::optional<DnnlCall> reorder;
   };
-  /// What we have, of one of equal parts of the batch.
+  /// Our layouts, for one of several equal parts of the batch.
   struct Layouts {
     dnnl::memory::desc input, weights, output;
     std::int64_t parts = 1;
@@ -47,24 +47,24 @@ class DnnlWeightedPass {
   CpuDevice& device_;
   Conv2dShape shape_;
   int input_, output_;
-  std::size_t pixel_bytes_;  // of the weights for one pixel of the kernel, all input channels
+  std::size_t pixel_bytes_;  // size of the weights of one kernel pixel, all input channels
   // Scratch: rotated weights, then arguments in oneDNN's layouts, then oneDNN's own scratch.
   std::size_t turned_bytes_, own_place_, own_bytes_;
   std::int64_t parts_;
-  std::size_t input_bytes_, output_bytes_;  // of a part
+  std::size_t input_bytes_, output_bytes_;  // per part
   Reordered weights_, activations_, result_;
   DnnlCall call_;
 };
 
 DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape, DType type);
 
-/// For stride 1 and one group, this is computed as a forward convolution of dy, with the kernel
-/// rotated by 180 degrees and its channels exchanged: oneDNN's forward code is up to a third faster
-/// than its backward code.
+/// With stride 1 and one group, computed as a forward convolution of dy with the kernel rotated by
+/// 180 degrees and its channels exchanged: oneDNN's forward code is up to a third faster than its
+/// backward code.
 DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape, DType type);
 
-/// The gradient of the weights by oneDNN: computed in oneDNN's layout in scratch, then reordered to
-/// OHWI and stored in dw or added to it. oneDNN sums in float32 over all images that it is given.
+/// Gradient of the weights by oneDNN: computed in oneDNN's layout in scratch, then reordered to
+/// OHWI and stored in or added to dw. oneDNN sums in float32 over all images of a call.
 class DnnlBackwardWeights {
  public:
   DnnlBackwardWeights(CpuDevice& device, const Conv2dShape& shape, DType type);
@@ -78,8 +78,8 @@ class DnnlBackwardWeights {
   std::optional<DnnlCall> call_, store_, add_;
 };
 
-/// The same, a few images at a time, so that no float32 sum has so many terms that its rounding
-/// errors would show.
+/// Same, a few images at a time, so that float32 sums are short enough to keep rounding errors
+/// small.
 class DnnlBackwardWeightsInParts {
  public:
   DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape, DType type);
@@ -90,15 +90,15 @@ class DnnlBackwardWeightsInParts {
   std::int64_t parts_;
   std::size_t number_bytes_;
   DnnlBackwardWeights part_;
-  std::optional<DnnlBackwardWeights> rest_;  // of the images that the parts leave over
+  std::optional<DnnlBackwardWeights> rest_;  // for the images left over by the parts
 };
 
-/// Whether GroupedConvolution computes this shape: as many input as output channels, one or two of
-/// each in a group. Depthwise convolutions are among them; whether oneDNN is faster for such a
-/// shape, the caller decides.
+/// Returns whether GroupedConvolution supports this shape: as many input as output channels, with
+/// one or two per group. This includes depthwise convolutions; for these oneDNN may be faster,
+/// which the caller decides.
 bool few_channels_in_group(const Conv2dShape& shape);
 
-/// Convolutions with one or two channels in each group, for which oneDNN is slow or has only its
+/// Convolutions with one or two channels per group, for which oneDNN is slow or has only its
 /// reference code. T: float or BFloat16.
 template <typename T>
 class GroupedConvolution {
@@ -108,12 +108,12 @@ class GroupedConvolution {
   void forward(const T* x, const T* w, T* y) const;
   /// REQUIRES: stride 1.
   void backward_data(const T* dy, const T* w, T* dx) const;
-  /// REQUIRES: a kernel of 3 or 7.
+  /// REQUIRES: the kernel size is 3 or 7.
   void backward_weights(const T* x, const T* dy, float* dw, bool accumulate) const;
 
  private:
   // Scratch: the gradients in float64, then weights or sums of gradients in float32, both in the
-  // vector kernels' layout.
+  // layout of the vector kernels.
   [[nodiscard]] std::size_t gradient_bytes() const;
   [[nodiscard]] double* gradient_scratch() const;
   [[nodiscard]] float* weight_scratch() const;
@@ -124,10 +124,10 @@ class GroupedConvolution {
   int per_group_;  // 1 or 2
 };
 
-/// The gradient of the weights as a sum of outer products, computed from NHWC activations as they
-/// are: dw[o, kh, kw, i] (+)= sum over output pixels of dy[pixel, o] * x[pixel moved by (kh, kw),
-/// i]. Each thread computes some output channels alone, so it takes no scratch, and the result does
-/// not depend on the number of threads. REQUIRES: groups == 1.
+/// Gradient of the weights as a sum of outer products of NHWC activations: dw[o, kh, kw, i] (+)=
+/// sum over output pixels of dy[pixel, o] * x[pixel shifted by (kh, kw), i]. Each thread computes
+/// its own output channels, so no scratch is needed, and the result does not depend on the number
+/// of threads. REQUIRES: groups == 1.
 class DenseWeightGradient {
  public:
   DenseWeightGradient(CpuDevice& device, const Conv2dShape& shape)
@@ -139,13 +139,14 @@ class DenseWeightGradient {
   Conv2dShape shape_;
 };
 
-/// The same gradient from bfloat16 activations, two pixels at a time: the processor's instruction
-/// for bfloat16 adds two products at once. Each thread packs pairs of pixels of a block of rows in
-/// scratch, and computes some output channels alone, so the result does not depend on the number of
+/// Same gradient from bfloat16 activations, two pixels at a time: the processor's bfloat16
+/// instruction adds two products at once. Each thread packs pairs of pixels of a block of rows in
+/// scratch, and computes its own output channels, so the result does not depend on the number of
 /// threads.
 class PairedWeightGradient {
  public:
-  /// True for one group, and a kernel of 2 x 2 to 8 x 8 that no stride jumps over.
+  /// Returns true for one group and a kernel of 2 x 2 to 8 x 8 that is not smaller than the
+  /// stride.
   static bool supports(const Conv2dShape& shape);
 
   PairedWeightGradient(CpuDevice& device, const Conv2dShape& shape);
@@ -154,7 +155,7 @@ class PairedWeightGradient {
  private:
   struct Block;
   [[nodiscard]] Range outputs_of(int part) const;
-  [[nodiscard]] std::int64_t pairs_of_part() const;  // in scratch, of one thread
+  [[nodiscard]] std::int64_t pairs_of_part() const;  // in scratch, per thread
   [[nodiscard]] Block block_at(std::int64_t begin, int part) const;
   void pack(const Block& block, const BFloat16* x, const BFloat16* dy) const;
   void multiply(const Block& block, float* dw) const;
@@ -162,17 +163,17 @@ class PairedWeightGradient {
 
   CpuDevice& device_;
   Conv2dShape shape_;
-  std::int64_t pairs_;       // of output pixels in a row
-  std::int64_t row_pairs_;   // of x in a row: one begins at every pixel
-  std::int64_t block_rows_;  // output rows
-  std::int64_t slots_ = 0;   // rows of x that a block packs, at most
+  std::int64_t pairs_;       // pairs of output pixels in a row
+  std::int64_t row_pairs_;   // pairs of x in a row: one starts at every pixel
+  std::int64_t block_rows_;  // output rows in a block
+  std::int64_t slots_ = 0;   // maximum number of rows of x that a block packs
   std::int64_t x_panels_, x_panel_size_ = 0;
-  std::int64_t dy_panels_, dy_panel_size_;  // of the thread with most output channels
+  std::int64_t dy_panels_, dy_panel_size_;  // for the thread with the most output channels
 };
 
-/// The same gradient where x has too few channels to fill a vector, as images have. Vectors run
-/// along the output channels; threads divide parts of the rows, whose sums are added in order and
-/// in float64. The result does not depend on the number of threads. REQUIRES: groups == 1.
+/// Same gradient if x has too few channels to fill a vector, like images. Vectors run along the
+/// output channels. Threads divide the rows into parts, whose sums are added in order and in
+/// float64. The result does not depend on the number of threads. REQUIRES: groups == 1.
 class StemWeightGradient {
  public:
   StemWeightGradient(CpuDevice& device, const Conv2dShape& shape);

@@ -8,18 +8,18 @@
 namespace pfc {
 namespace {
 
-// T: the type of activations and of the weights that are read.
+// T: type of activations and input weights.
 template <typename T>
 using WeightedPass = std::function<void(const T* input, const T* weights, T* output)>;
 template <typename T>
 using GradientPass = std::function<void(const T* x, const T* dy, float* dw, bool accumulate)>;
 
-// These functions choose the fastest algorithm for each pass of a shape, as measured with
+// These functions select the fastest algorithm for each pass of a shape, as measured with
 // tests/kernels/conv2d_benchmark.cc (docs/benchmarks/cpu.md).
 
-// Whether to prefer GroupedConvolution. With two channels in a group, oneDNN is six times slower.
-// With one channel, our code is faster where the rows of an image do not stay in the cache, since
-// it prefetches them; otherwise oneDNN is faster.
+// Returns whether to use GroupedConvolution. With two channels per group, oneDNN is six times
+// slower. With one channel, our code is faster if the rows of an image do not stay in the cache,
+// since it prefetches them; otherwise oneDNN is faster.
 bool own_grouped(const Conv2dShape& s) {
   constexpr std::int64_t kWide = 20;
   if (!few_channels_in_group(s) || s.kernel != 3 || s.pad >= s.kernel) return false;
@@ -55,15 +55,15 @@ GradientPass<T> gradient_pass(std::shared_ptr<Plan> plan) {
   };
 }
 
-// Convolutions of one group, whose gradients are divided by output channels among the threads. With
-// fewer than four channels for a thread, most of the time would go into loads.
+// Convolutions of one group, whose gradients are divided between threads by output channels. With
+// fewer than four channels per thread, loads would dominate.
 bool own_dense_gradient(const CpuDevice& device, const Conv2dShape& s) {
   return s.groups == 1 && s.out_c >= 4L * device.threads.count();
 }
 
 constexpr std::int64_t kFewChannels = 16;  // less than the widest vector
 
-// Null: none of our own is fastest.
+// Returns nullptr if none of our algorithms is the fastest.
 GradientPass<float> choose_dense_gradient(CpuDevice& device, const Conv2dShape& s, float) {
   if (s.groups == 1 && s.in_c < kFewChannels) {
     return gradient_pass<float>(std::make_shared<StemWeightGradient>(device, s));
@@ -73,8 +73,8 @@ GradientPass<float> choose_dense_gradient(CpuDevice& device, const Conv2dShape& 
 }
 
 GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShape& s, BFloat16) {
-  // Of images, oneDNN's is as fast. Of single pixels its is faster, because packing pairs of pixels
-  // takes as long as a good part of the products.
+  // For images oneDNN is as fast. For 1 x 1 kernels it is faster, because packing pairs of pixels
+  // takes a large fraction of the time for the products.
   if (s.in_c < kFewChannels || !own_dense_gradient(device, s)) return nullptr;
   if (!PairedWeightGradient::supports(s)) return nullptr;
   return gradient_pass<BFloat16>(std::make_shared<PairedWeightGradient>(device, s));
@@ -83,8 +83,8 @@ GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShap
 template <typename T>
 GradientPass<T> choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
   if (GradientPass<T> dense = choose_dense_gradient(device, s, T{})) return dense;
-  // Also for depthwise convolutions whose kernel covers the image, where oneDNN is thirty times
-  // slower.
+  // Also for depthwise convolutions whose kernel covers the image; oneDNN is thirty times slower
+  // there.
   if (own_grouped(s) || (few_channels_in_group(s) && s.kernel == 7)) {
     return [plan = GroupedConvolution<T>(device, s)](const T* x, const T* dy, float* dw,
                                                      bool accumulate) {

@@ -22,7 +22,7 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
-// A convolution as oneDNN describes it.
+// A convolution in oneDNN's terms.
 struct Description {
   Description(const Conv2dShape& s, DType type)
       : x({s.batch, s.in_c, s.in_h, s.in_w}, dnnl_type(type), dnnl::memory::format_tag::nhwc),
@@ -30,7 +30,7 @@ struct Description {
           dnnl::memory::format_tag::nhwc),
         strides{s.stride, s.stride},
         padding{s.pad, s.pad},
-        // Less than `padding` where the stride skips the last rows and columns.
+        // Less than `padding` if the stride skips the last rows and columns.
         padding_end{(s.out_h() - 1) * s.stride + s.kernel - s.in_h - s.pad,
                     (s.out_w() - 1) * s.stride + s.kernel - s.in_w - s.pad} {
     const std::int64_t k = s.kernel;
@@ -68,13 +68,13 @@ Conv2dShape with_batch(Conv2dShape s, std::int64_t batch) {
 }
 
 // Winograd's algorithm, F(4 x 4, 3 x 3) of Lavin and Gray, "Fast Algorithms for Convolutional
-// Neural Networks" (2016): a quarter of the products in float32. Which shapes it suits, with the
-// reorders that its layout costs, and in which parts, was measured (docs/benchmarks/cpu.md). It is
-// chosen by the shape alone, so that all processors of a kind make the same bits.
+// Neural Networks" (2016): a quarter of the float32 products. Which shapes benefit, including the
+// reorders for its layout, and the part sizes were measured (docs/benchmarks/cpu.md). The choice
+// depends only on the shape, so that all processors of a kind give identical bits.
 namespace winograd {
 
-constexpr std::int64_t kLeastPixels = 1'500;  // of all images of a call: fewer fill no tiles
-constexpr std::int64_t kMostPixels = 8'192;   // whose blocked copies stay in the caches
+constexpr std::int64_t kLeastPixels = 1'500;  // over all images of a call; fewer leave tiles empty
+constexpr std::int64_t kMostPixels = 8'192;   // so that their blocked copies stay in the caches
 
 bool suits(const Conv2dShape& s, DType type) {
   constexpr std::int64_t kSide = 112;
@@ -83,7 +83,7 @@ bool suits(const Conv2dShape& s, DType type) {
          s.in_h <= kSide && s.in_w <= kSide && s.in_c >= kChannels && s.out_c >= kChannels;
 }
 
-// How many images of a batch to compute at once: a divisor of it.
+// Returns how many images of a batch to compute at once: a divisor of the batch size.
 std::int64_t images_of_part(const Conv2dShape& s) {
   const std::int64_t pixels = s.out_h() * s.out_w();
   std::int64_t images = std::clamp<std::int64_t>(kMostPixels / pixels, 1, s.batch);
@@ -91,7 +91,7 @@ std::int64_t images_of_part(const Conv2dShape& s) {
   return images * pixels < kLeastPixels ? s.batch : images;
 }
 
-// Nothing where oneDNN has none for this processor.
+// Returns nullopt if oneDNN does not support it on this processor.
 std::optional<dnnl::convolution_forward::primitive_desc> describe(const CpuDevice& device,
                                                                   const Description& d) {
   const dnnl::convolution_forward::primitive_desc desc(
@@ -104,14 +104,14 @@ std::optional<dnnl::convolution_forward::primitive_desc> describe(const CpuDevic
 
 }  // namespace winograd
 
-// A forward convolution in equal parts of the batch, each as described.
+// A forward convolution in equal parts of the batch.
 struct ForwardInParts {
   Description part;
   dnnl::convolution_forward::primitive_desc desc;
   std::int64_t parts = 1;
 };
 
-// The fastest.
+// Returns the fastest one.
 ForwardInParts choose_forward(const CpuDevice& device, const Conv2dShape& s, DType type) {
   const std::int64_t images = winograd::images_of_part(s);
   if (winograd::suits(s, type) && images * s.out_h() * s.out_w() >= winograd::kLeastPixels) {
@@ -122,17 +122,17 @@ ForwardInParts choose_forward(const CpuDevice& device, const Conv2dShape& s, DTy
   return {whole, describe_forward(device, whole)};
 }
 
-// How many images oneDNN is given at once for the gradient of the weights. oneDNN divides the
-// images among the threads, so there is one for each.
+// Returns how many images oneDNN computes at once for the gradient of the weights. oneDNN divides
+// the images between threads, so there is at least one for each.
 std::int64_t images_of_part(const CpuDevice& device, const Conv2dShape& s) {
-  constexpr std::int64_t kPixels = 16384;  // few enough for float32 sums with errors below 1e-6
+  constexpr std::int64_t kPixels = 16384;  // limits the error of float32 sums to 1e-6
   const std::int64_t fitting =
       std::max<std::int64_t>(kPixels / (s.out_h() * s.out_w()), device.threads.count());
   const std::int64_t parts = (s.batch + fitting - 1) / fitting;
   return (s.batch + parts - 1) / parts;
 }
 
-// The shape of the forward convolution that makes dx from dy.
+// Returns the shape of the forward convolution that computes dx from dy.
 Conv2dShape turned_shape(const Conv2dShape& s) {
   return {.batch = s.batch,
           .in_h = s.out_h(),
@@ -199,7 +199,7 @@ void DnnlWeightedPass::turn(const std::byte* weights, std::byte* turned) const {
   });
 }
 
-// oneDNN only reads what it is given, but its API takes no const.
+// oneDNN only reads this argument, but its API does not accept const.
 void* DnnlWeightedPass::reordered(Reordered& argument, const void* from) {
   if (!argument.reorder) return const_cast<void*>(from);
   std::byte* const to = device_.scratch.data() + argument.place;
@@ -236,7 +236,7 @@ void DnnlWeightedPass::execute(const void* input, const void* weights, void* out
 }
 
 DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape, DType type) {
-  device.threads.apply();  // oneDNN fixes the division of the work when it creates a primitive
+  device.threads.apply();  // oneDNN divides the work when it creates a primitive
   const auto [part, desc, parts] = choose_forward(device, shape, type);
   return {device,
           shape,
@@ -255,7 +255,7 @@ DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape,
   if (shape.stride == 1 && shape.groups == 1 && shape.pad < shape.kernel) {
     const auto [part, desc, parts] = choose_forward(device, turned_shape(shape), type);
     const std::int64_t k = shape.kernel;
-    // Our weights, read with input and output channels exchanged.
+    // Our weights with input and output channels exchanged.
     const Layout exchanged({shape.in_c, shape.out_c, k, k}, dnnl_type(type),
                            Dims{1, k * k * shape.in_c, k * shape.in_c, shape.in_c});
     return {device,

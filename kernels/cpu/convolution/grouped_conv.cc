@@ -6,8 +6,8 @@
 namespace pfc {
 namespace {
 
-// The index of weight (o, tap, j) of the OHWI layout in the vector kernels' layout [taps, kinds,
-// channels]. There, channels are input channels, or output channels when `exchanged`. Kind 0
+// Returns the index of weight (o, tap, j) of the OHWI layout in the vector kernels' layout [taps,
+// kinds, channels]. Its channels are input channels, or output channels if `exchanged`. Kind 0
 // connects a channel with the output of the same number, kind 1 with the other output of its pair.
 std::int64_t position(std::int64_t o, std::int64_t tap, std::int64_t j, std::int64_t per_group,
                       std::int64_t channels, bool exchanged) {
@@ -31,7 +31,7 @@ void for_each_weight(const Conv2dShape& s, const F& f) {
   }
 }
 
-// The shape as the vector kernels take it; the caller fills in the pointers.
+// Returns the shape for the vector kernels; the caller sets the pointers.
 template <typename T>
 GroupedConv<T> described(const Conv2dShape& s) {
   return {.in_h = s.in_h,
@@ -135,8 +135,8 @@ void GroupedConvolution<T>::backward_weights(const T* x, const T* dy, float* dw,
   g.y = const_cast<T*>(dy);  // only read
   g.sums = weight_scratch();
   g.gradients = gradients;
-  // Threads divide the channels, so each sum is computed by one thread, and the result does not
-  // depend on the number of threads.
+  // Threads divide the channels, so one thread computes each sum, and the result does not depend
+  // on the number of threads.
   device_.threads.each_range(s.in_c, 16, s.x_shape().elements(), [&](const Range& channels) {
     device_.vector.template of<T>().grouped_weight_gradient(g, s.batch * s.out_h(), channels.begin,
                                                             channels.size());

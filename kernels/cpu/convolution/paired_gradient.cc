@@ -6,9 +6,8 @@
 namespace pfc {
 namespace {
 
-// As in weight_gradient.cc: few enough pixels that their float32 sums are right to 1e-6, and that a
-// panel of x stays in the first-level cache; enough that adding the sums to those in memory does
-// not count.
+// As in weight_gradient.cc: few enough pixels for float32 sums that are accurate to 1e-6 and for a
+// panel of x in the L1 cache; enough pixels to make the additions to memory negligible.
 constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kLargestKernel = 8;
@@ -17,15 +16,15 @@ std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) /
 
 }  // namespace
 
-// Some output rows of all images, for a thread's output channels.
+// A block of output rows over all images, for a thread's output channels.
 struct PairedWeightGradient::Block {
   Range rows, outputs;
   BFloat16Pair* x;   // [x_panels, slots, row_pairs, kPairVectors]
   BFloat16Pair* dy;  // [dy_panels, block_rows, pairs, kPairBroadcasts]
-  // By slot: the row of x, counted over all images.
+  // For each slot: the row of x, counted over all images.
   std::array<std::int64_t, kMostRows * kLargestKernel> x_rows;
   std::int64_t slots = 0;
-  // By output row: the slot of the first row of its window, which may be outside the image.
+  // For each output row: the slot of its window's first row, which may be outside the image.
   std::array<std::int64_t, kMostRows> first_slot;
 };
 
@@ -67,13 +66,13 @@ PairedWeightGradient::Block PairedWeightGradient::block_at(std::int64_t begin, i
   b.outputs = outputs_of(part);
   b.x = reinterpret_cast<BFloat16Pair*>(device_.scratch.data()) + part * pairs_of_part();
   b.dy = b.x + x_panels_ * x_panel_size_;
-  std::int64_t next = begin / s.out_h() * s.in_h;  // the next row of x to be packed
+  std::int64_t next = begin / s.out_h() * s.in_h;  // next row of x to pack
   for (std::int64_t row = begin; row < b.rows.end; ++row) {
     const std::int64_t image = row / s.out_h() * s.in_h;
     const std::int64_t first = row % s.out_h() * s.stride - s.pad;
     if (row % s.out_h() == 0) next = image;
     next = std::max(next, image + first);
-    // Where a window begins above the image, its first row has no slot, but one is counted from.
+    // If a window starts above the image, its first row has no slot; the number is extrapolated.
     b.first_slot[static_cast<std::size_t>(row - begin)] = b.slots - (next - (image + first));
     const std::int64_t end = image + std::min<std::int64_t>(first + s.kernel, s.in_h);
     for (; next < end; ++next) b.x_rows[static_cast<std::size_t>(b.slots++)] = next;

@@ -6,24 +6,24 @@
 namespace pfc {
 namespace {
 
-// How many output pixels are summed while a tile of sums stays in registers, from zero: enough to
-// make the time for adding the sums to those in memory negligible, and few enough that 64 channels
-// of x stay in the first-level cache. A batch of 128 images of 112 x 112 has 3584 blocks. With
-// float32 sums of 448 products and of 3584 sums its gradients are right to about 1e-6; one sum over
-// all pixels is wrong by 4e-5.
+// Number of output pixels that are summed in registers, starting from zero. Large enough to make
+// the additions to memory negligible, and small enough that 64 channels of x stay in the L1 cache.
+// A batch of 128 images of 112 x 112 has 3584 blocks. With float32 sums of 448 products and of
+// 3584 sums its gradients are accurate to about 1e-6; a single sum over all pixels has an error of
+// 4e-5.
 constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMaxRows = 64;
 
-// Parts of a stem's output rows, the same for any number of threads; of at least so many rows each.
+// Parts of a stem's output rows, independent of the number of threads, and the minimum rows per
+// part.
 constexpr std::int64_t kMostParts = 128;
 constexpr std::int64_t kPartRows = 8;
 
-// The rows of x and dy that are multiplied with each other at one tap (kh, kw) of the kernel, for a
-// block of output rows.
+// The rows of x and dy to multiply for one tap (kh, kw) of the kernel, for a block of output rows.
 struct TapRows {
   std::array<const float*, kMaxRows> x, dy;
   std::int64_t rows = 0;
-  std::int64_t length = 0;  // number of a row's output pixels whose input pixel is in the image
+  std::int64_t length = 0;  // output pixels in a row whose input pixel is inside the image
 };
 
 TapRows rows_at_tap(const Conv2dShape& s, const Range& output_rows, int kh, int kw, const float* x,
@@ -66,7 +66,7 @@ void for_each_tap(const Conv2dShape& s, const Range& all, const float* x, const 
 void DenseWeightGradient::execute(const float* x, const float* dy, float* dw,
                                   bool accumulate) const {
   const Conv2dShape& s = shape_;
-  const std::int64_t row_size = s.in_c * s.kernel * s.kernel;  // of one output channel in dw
+  const std::int64_t row_size = s.in_c * s.kernel * s.kernel;  // size of one output channel in dw
   device_.threads.each_part([&](int part) {
     const Range outputs = part_of(s.out_c, part, device_.threads.count());
     if (outputs.size() == 0) return;
@@ -117,8 +117,8 @@ void StemWeightGradient::execute(const float* x, const float* dy, float* dw,
                              [&](const Range& outputs) { merge_parts(outputs, dw, accumulate); });
 }
 
-// Reads each part along its rows: one weight of every part after the other would be a cache miss
-// each.
+// Reads each part along its rows. Reading one weight of every part in turn would cause a cache
+// miss each time.
 void StemWeightGradient::merge_parts(const Range& outputs, float* dw, bool accumulate) const {
   constexpr std::int64_t kAtOnce = 64;
   const std::int64_t per_output = shape_.w_shape().elements() / shape_.out_c;

@@ -136,8 +136,8 @@ CentreRow CentreRows::describe(const ActiveRow& row, const CentreGradient& g) co
           .missed = row.missed};
 }
 
-/// Prefetches what the centre is computed from: the weights, and with missed updates the
-/// optimizer's state.
+/// Prefetches the data from which the centre is computed: the weights, and if there are missed
+/// updates also the optimizer's state.
 void CentreRows::prefetch_row(const ActiveRow& row) const {
   prefetch(address(table_.weight, row.c), row_bytes(table_.weight));
   if (row.missed != nullptr) prefetch_state(row);

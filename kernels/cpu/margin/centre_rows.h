@@ -1,4 +1,4 @@
-// Reads and updates the class centres of one worker, row by row, for every precision of the table.
+// Reads and updates the class centres of one worker, row by row, for all precisions of the table.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace pfc {
 
-/// An update as kernels/math/optimizer.h expects it.
+/// An update in the form that kernels/math/optimizer.h expects.
 struct UpdateRule {
   UpdateRule(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update,
              const UpdateHistory& history)
@@ -23,7 +23,7 @@ struct UpdateRule {
         adamw(adamw_options(update.lr, o.weight_decay, update.number)) {}
   OptimizerKind optimizer;
   std::int64_t number;
-  std::int32_t updated;  ///< CentreTable::updated of a row after this update
+  std::int32_t updated;  ///< value of CentreTable::updated of a row after this update
   PastUpdate past;
   SgdOptions sgd;
   AdamWOptions adamw;
@@ -31,11 +31,11 @@ struct UpdateRule {
 
 /// One row of a step.
 struct ActiveRow {
-  std::int64_t c;         ///< the class, global
-  const CatchUp* missed;  ///< the updates that the row has missed; null: none
+  std::int64_t c;         ///< class number, global
+  const CatchUp* missed;  ///< updates that the row has missed; nullptr if none
 };
 
-/// Some of a step's rows, sorted by class. index and table are a CatchUpPlan's.
+/// Some of a step's rows, sorted by class. index and table come from a CatchUpPlan.
 struct ActiveRows {
   std::span<const std::int64_t> classes;
   std::span<const std::uint32_t> index;
@@ -51,26 +51,26 @@ struct ActiveRows {
   }
 };
 
-/// The gradient of a normalised centre. Its part along the centre does not change the direction of
-/// the centre, and is subtracted when the gradient is applied.
+/// Gradient of a normalised centre. Its component along the centre does not change the centre's
+/// direction, and is subtracted when the gradient is applied.
 struct CentreGradient {
-  const float* gradient;  ///< [D], with the part along the centre
-  float along;            ///< length of that part
-  float inverse_norm;     ///< 1 / length of the centre, after its missed updates
+  const float* gradient;  ///< [D], including the component along the centre
+  float along;            ///< length of that component
+  float inverse_norm;     ///< 1 / length of the centre, after missed updates
 };
 
-/// How a tile of centres lies in memory: rows of `type`, `stride` numbers apart, with zeros behind
-/// the dimension. Where there are fewer rows than `padded`, rows of zeros follow.
+/// Memory layout of a tile of centres: rows of `type`, `stride` numbers apart, with zeros after
+/// the dimension. If there are fewer rows than `padded`, rows of zeros follow.
 struct TileLayout {
   DType type;
   std::int64_t stride;
   std::int64_t padded;
 };
 
-/// Class numbers are global. Different threads may call it for different rows. Borrows the table.
+/// Class numbers are global. Different threads may use it for different rows. Borrows the table.
 class CentreRows {
  public:
-  /// seed: of stochastic rounding.
+  /// seed: for stochastic rounding.
   CentreRows(const CentreTable& table, std::uint64_t seed, const VectorKernels& kernels);
 
   [[nodiscard]] std::int64_t dimension() const { return dimension_; }
@@ -81,7 +81,8 @@ class CentreRows {
     AlignedVector<BFloat16> halves;  // [tile, stride]
     AlignedVector<float> row;        // [D]
   };
-  /// Calls f(array, elements) for each array of `scratch`, with what tiles of `padded` rows need.
+  /// Calls f(array, elements) for each array of `scratch`, with the size needed for tiles of
+  /// `padded` rows.
   template <typename F>
   static void each_array(Scratch& scratch, const TileLayout& layout, std::size_t dimension,
                          const F& f) {
@@ -91,12 +92,12 @@ class CentreRows {
     f(scratch.row, dimension);
   }
 
-  /// Returns the rows as a matrix of this layout: the table itself where that is one, with all rows
-  /// up to date, otherwise a copy in scratch. Only bfloat16 copies are padded with rows of zeros.
-  /// Fills inverse_norms [rows]. prefetched: the caller has asked for the rows' memory before.
+  /// Returns the rows as a matrix of this layout: the table itself if it has that layout and all
+  /// rows are up to date, otherwise a copy in scratch. Only bfloat16 copies are padded with rows
+  /// of zeros. Fills inverse_norms [rows]. prefetched: the caller has already prefetched the rows.
   const void* gather(const ActiveRows& rows, const TileLayout& layout, bool prefetched,
                      Scratch& scratch, float* inverse_norms) const;
-  /// Adds the memory that gather() will read of a row; with `state`, also what move() will.
+  /// Adds the memory of a row that gather() will read; with `state`, also what move() will read.
   void add_stretches(const ActiveRow& row, bool state, std::vector<Stretch>& stretches) const;
   /// Returns one row as float32: the table's own memory, or a copy in scratch.row.
   const float* row(const ActiveRow& row, Scratch& scratch) const;
@@ -106,7 +107,7 @@ class CentreRows {
   void prefetch_state(const ActiveRow& row) const;
   /// Applies the missed updates and then this one to the row in the table.
   void move(const ActiveRow& row, const CentreGradient& g, const UpdateRule& rule) const;
-  /// sum [D] += the gradient without its part along the centre.
+  /// Computes sum [D] += the gradient without its component along the centre.
   void add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum) const;
   /// Applies the missed updates to the row in the table, which has then seen `count` updates.
   void settle(const ActiveRow& row, std::int32_t count) const;

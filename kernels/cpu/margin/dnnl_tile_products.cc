@@ -1,4 +1,4 @@
-// The bfloat16 products by oneDNN.
+// The bfloat16 products, using oneDNN.
 
 #include <omp.h>
 
@@ -18,8 +18,8 @@ using Layout = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
 using Layouts = dnnl::memory::desc;
 
-/// oneDNN creates a primitive for as many threads as OpenMP would use at that moment. These
-/// primitives run inside a team, so they are created for one thread.
+/// Makes oneDNN create primitives for one thread. By default it uses OpenMP's current number of
+/// threads, but these primitives run inside a team.
 class PlanForOneThread {
  public:
   PlanForOneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -34,12 +34,13 @@ class PlanForOneThread {
 Layouts layout(std::int64_t rows, std::int64_t columns, Layout order) {
   return {{rows, columns}, Type::bf16, order};
 }
-/// Rows of a tile.
+/// Returns the layout of a tile's rows.
 Layouts centres(std::int64_t classes, std::int64_t dimension) {
   return {{classes, dimension}, Type::bf16, {tile_row_stride(dimension), 1}};
 }
 
-/// dst [m, n] (+)= src [m, k] * weights [k, n]. dst is float32; src and weights are bfloat16.
+/// Plans dst [m, n] (+)= src [m, k] * weights [k, n]. dst is float32; src and weights are
+/// bfloat16.
 dnnl::matmul::primitive_desc plan(const dnnl::engine& engine, const Layouts& src,
                                   const Layouts& weights, bool accumulate) {
   dnnl::primitive_attr attributes;
@@ -102,7 +103,7 @@ class DnnlTileProducts : public TileProducts {
   }
 
  private:
-  /// The calls of one thread. Each thread needs its own, since a call sets the addresses in
+  /// The calls of one thread. Threads cannot share them, because a call sets the addresses in
   /// oneDNN's memory objects.
   struct Part {
     DnnlCall product, gradients, embeddings;
@@ -114,7 +115,7 @@ class DnnlTileProducts : public TileProducts {
 
   static bool run(Part& p, DnnlCall& call, const void* src, const void* weights, float* dst) {
     try {
-      call.execute({{DNNL_ARG_SRC, const_cast<void*>(src)},  // only read; oneDNN takes no const
+      call.execute({{DNNL_ARG_SRC, const_cast<void*>(src)},  // only read
                     {DNNL_ARG_WEIGHTS, const_cast<void*>(weights)},
                     {DNNL_ARG_DST, dst},
                     {DNNL_ARG_SCRATCHPAD, p.scratch.data()}});

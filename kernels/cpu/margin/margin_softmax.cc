@@ -1,7 +1,7 @@
-// The margin softmax on CPUs. Each thread computes a contiguous part of the active classes, tile by
-// tile, with the matrix products on its own core, so a tile stays in that core's cache from its
-// products to its update. The parts are fixed and their sums are added in order, so the result has
-// the same bits every time.
+// The margin softmax on CPUs. Each thread computes a contiguous part of the active classes, tile
+// by tile, including the matrix products, so a tile stays in that core's cache from its products
+// to its update. The parts are fixed and their sums are added in order, so the result is
+// bit-identical every time.
 
 #include "kernels/cpu/margin/margin_softmax.h"
 
@@ -22,16 +22,17 @@
 namespace pfc {
 namespace {
 
-/// What the step keeps of each of the N samples.
+/// Data of a step about each of the N samples.
 struct SampleArrays {
   std::vector<float> unit, d_unit;                   // [N, D]
   std::vector<float> inverse_norm, max, factor;      // [N]
   std::vector<double> target_factor;                 // [N]
   std::vector<RowSoftmax> softmax;                   // [N]
   std::vector<Angle> angles;                         // [positives]
-  std::vector<std::int32_t> range_begin, range_end;  // [N], where the batch has ranges
+  std::vector<std::int32_t> range_begin, range_end;  // [N], if the batch has ranges
 
-  /// Calls f(array, elements) for each array: what allocates and what counts cannot differ.
+  /// Calls f(array, elements) for each array. Used for both allocating and counting, so they
+  /// agree.
   template <typename F>
   void each(std::size_t samples, std::size_t dimension, std::size_t positives, bool ranges,
             const F& f) {
@@ -44,17 +45,17 @@ struct SampleArrays {
   }
 };
 
-/// The tiles of each thread whose products are kept, as many as the budget of bytes allows.
+/// Number of tiles per thread whose products are kept, as the budget in bytes allows.
 struct KeptTiles {
   KeptTiles(std::int64_t active, std::int64_t samples, std::int64_t threads, std::int64_t budget)
       : bytes_each(threads * kTileClasses * samples * static_cast<std::int64_t>(sizeof(float))),
         all((active + kTileClasses * threads - 1) / (kTileClasses * threads)),
         most(budget / bytes_each) {}
-  std::int64_t bytes_each;  // of one tile of every thread
-  std::int64_t all;         // tiles of a thread
-  std::int64_t most;        // that fit into the budget
+  std::int64_t bytes_each;  // one tile of every thread
+  std::int64_t all;         // tiles per thread
+  std::int64_t most;        // maximum within the budget
   [[nodiscard]] std::int64_t kept() const { return std::min(all, most); }
-  /// The sampled part differs from step to step, so memory is for a little more than is kept now.
+  /// Allows a few more than now, because the number of sampled classes varies between steps.
   [[nodiscard]] std::int64_t room() const { return std::min(all + all / 16, most); }
 };
 
@@ -116,15 +117,15 @@ class CpuMarginSoftmax : public MarginSoftmax {
   const CentreRows rows_;
   const std::unique_ptr<TileProducts> products_;
   MarginStep step_;
-  CatchUpPlan missed_;                     // of the rows of the current call
-  std::vector<MarginTileWorker> workers_;  // one for each thread
+  CatchUpPlan missed_;                     // for the rows of the current call
+  std::vector<MarginTileWorker> workers_;  // one per thread
   AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
-  std::int64_t kept_tiles_ = 0;            // number of each thread's first tiles that are kept
+  std::int64_t kept_tiles_ = 0;            // number of first tiles per thread that are kept
   SampleArrays arrays_;
 };
 
 void CpuMarginSoftmax::prepare(const Batch& batch) {
-  threads_.apply();  // with one thread there is no team, and oneDNN would use all cores
+  threads_.apply();  // without a team (one thread), oneDNN would use all cores
   const Tensor& x = batch.embeddings;
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
@@ -161,7 +162,7 @@ void CpuMarginSoftmax::plan_kept_tiles() {
                         threads_.count(), options_.logits_bytes);
   kept_tiles_ = tiles.kept();
   if (static_cast<std::size_t>(kept_tiles_ * tiles.bytes_each) <= kept_.bytes()) return;
-  kept_ = {};  // freed first: the old and the new memory together might not fit
+  kept_ = {};  // freed first, because old and new memory together might not fit
   kept_ = AlignedMemory(static_cast<std::size_t>(tiles.room() * tiles.bytes_each));
 }
 
@@ -224,7 +225,7 @@ void CpuMarginSoftmax::run_target_cosines(std::span<float> cosines) {
   }
 }
 
-// Throws when a thread of the team has failed; threads of a team must not throw themselves.
+// Throws if a thread of the team has failed; threads of a team must not throw themselves.
 void CpuMarginSoftmax::check_products() const {
   for (const MarginTileWorker& worker : workers_) {
     if (worker.failed()) throw DeviceError("CPU: oneDNN's GEMM failed in the margin softmax");

@@ -11,14 +11,14 @@ TileLayout layout_of(DType type, std::int64_t dimension) {
   return {.type = type, .stride = tile_row_stride(dimension), .padded = kTileClasses};
 }
 
-/// The weight, the momentum and AdamW's second moment of each row, and the kept products.
+/// Weight, momentum and AdamW's second moment of each row, and the kept products.
 constexpr std::size_t kMostStretches = 3 * kTileClasses + 1;
 constexpr std::int64_t kCacheLine = 64;  // bytes
 
 }  // namespace
 
-/// Calls f(array, elements) for each array of a worker. Both allocate() and bytes() go through it,
-/// so they cannot differ.
+/// Calls f(array, elements) for each array of a worker. Used by both allocate() and bytes(), so
+/// they agree.
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
                                   const F& f) {
@@ -162,8 +162,8 @@ void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
     products = products_.data();
     failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
   }
-  // Replaces the products by d loss / d cos, divided by the centre's length, which is the factor in
-  // both of the following matrix products.
+  // Replaces the products by d loss / d cos divided by the centre's length, the factor in both
+  // following matrix products.
   kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
                             along_.data());
   step.products.set_factors(part_, products_.data(), tile.size());
@@ -178,7 +178,7 @@ void MarginTileWorker::compute_gradients(const MarginStep& step, const ClassTile
   add_to_centres(step, tile, first, end);
 }
 
-/// d loss / d cos of a target.
+/// Returns d loss / d cos of a target.
 double MarginTileWorker::target_factor(const MarginStep& step, const ClassTile& tile,
                                        std::size_t k) const {
   const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
@@ -186,9 +186,9 @@ double MarginTileWorker::target_factor(const MarginStep& step, const ClassTile& 
          margin_slope(step.options.margin, step.options.margin_gradient, angle);
 }
 
-// The targets' gradients are computed in float64 from the two vectors, as parts orthogonal to each
-// other (kernels/math/margin.h), because 1 / sin theta can be huge where the orthogonal part is
-// tiny.
+// The targets' gradients are computed in float64 from the two vectors, as mutually orthogonal
+// components (kernels/math/margin.h), because 1 / sin theta can be huge where the orthogonal
+// component is tiny.
 void MarginTileWorker::add_to_embeddings(const MarginStep& step, const ClassTile& tile) {
   const std::int64_t d = step.rows.dimension();
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {
@@ -204,7 +204,7 @@ void MarginTileWorker::add_to_embeddings(const MarginStep& step, const ClassTile
   }
 }
 
-/// To the gradients of the tile's classes [first, end).
+/// Adds to the gradients of the tile's classes [first, end).
 void MarginTileWorker::add_to_centres(const MarginStep& step, const ClassTile& tile,
                                       std::int64_t first, std::int64_t end) {
   const std::int64_t d = step.rows.dimension();

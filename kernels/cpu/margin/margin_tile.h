@@ -1,4 +1,4 @@
-// The margin softmax of one tile of classes, computed by one thread.
+// The margin softmax for one tile of classes on one thread.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// What all threads read in a step. All memory is borrowed.
+/// Input of all threads in a step. All memory is borrowed.
 struct MarginStep {
   const MarginSoftmaxOptions& options;
   const CentreRows& rows;
@@ -23,58 +23,58 @@ struct MarginStep {
   ActiveRows active = {};
   std::int64_t samples = 0;
   Angle* angles = nullptr;  ///< [positives]
-  /// [N], or null: Batch::ranges, as two arrays.
+  /// [N], or nullptr: Batch::ranges as two arrays.
   const std::int32_t *range_begin = nullptr, *range_end = nullptr;
-  // For the backward pass, from combine(): one number for each sample.
-  const float* max = nullptr;             ///< the largest logit but the target's, of all workers
+  // For the backward pass, from combine(): one number per sample.
+  const float* max = nullptr;             ///< largest logit except the target's, over all workers
   const float* factor = nullptr;          ///< d loss / d cos = factor * exp(logit - max)
   const double* target_factor = nullptr;  ///< d loss / d target cos
 };
 
-/// Active classes [begin, end) and the positives among them.
+/// Active classes [begin, end) and the positives in them.
 struct ClassTile {
   std::int64_t begin = 0, end = 0;
   std::span<const Positive> positives;
-  std::int64_t first_positive = 0;  ///< index of positives[0] among the step's positives
+  std::int64_t first_positive = 0;  ///< index of positives[0] in the step's positives
   float* kept = nullptr;  ///< [kTileClasses, N]: keeps the products from forward() to backward();
-                          ///< null: backward() computes them again
-  std::int64_t next_end = 0;   ///< the same thread's next tile is [end, next_end)
+                          ///< nullptr: backward() recomputes them
+  std::int64_t next_end = 0;   ///< the next tile of this thread is [end, next_end)
   float* next_kept = nullptr;  ///< its `kept`
-  bool first = false;          ///< of this thread
+  bool first = false;          ///< first tile of this thread
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-/// Which gradients a backward pass over the tiles computes.
+/// Gradients to compute in a backward pass over the tiles.
 struct TileGradients {
   bool embeddings = true, centres = true;
-  bool state = true;  ///< whether the sink of the centres' reads the optimizer's state of a centre
+  bool state = true;  ///< whether the sink for centres reads the optimizer's state
 };
 
-/// Belongs to one thread. Owns memory for one tile and for this thread's part of every sum.
+/// Used by one thread. Owns memory for one tile and for this thread's part of every sum.
 class MarginTileWorker {
  public:
   MarginTileWorker(const VectorKernels& kernels, int part) : kernels_(kernels), part_(part) {}
 
-  /// Allocates memory for steps of this size, where the present memory is too small. No other call
+  /// Allocates memory for steps of this size, if the current memory is too small. No other call
   /// throws.
   void allocate(const MarginStep& step);
-  /// Bytes that allocate() takes for N samples and product operands of `row_type`.
+  /// Returns the bytes that allocate() needs for N samples and product operands of `row_type`.
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
                                           DType row_type);
 
   void begin_forward();
   void forward(const MarginStep& step, const ClassTile& tile);
-  /// Statistics of the tiles so far, without targets.
+  /// Returns the statistics of the tiles so far, without targets.
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
 
   void begin_backward();
   /// Adds the tile's part to d_unit(), or computes the gradients of the tile's centres, or both.
-  /// Calls sink(active index, CentreGradient) for one centre after the other, which may then change
-  /// it: a few gradients are computed at a time, so they are still in the cache.
+  /// Calls sink(active index, CentreGradient) for each centre in turn, which may then change the
+  /// centre. Computes a few gradients at a time, so that they are still in the cache.
   template <typename Sink>
   void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted,
                 const Sink& sink) {
-    // begin_tile() makes the next tile's list.
+    // Read it before begin_tile(), which creates the next tile's list.
     const bool fetch_state = wanted.centres && wanted.state && !prefetched(tile);
     begin_tile(step, tile, wanted);
     for (std::int64_t first = 0; wanted.centres && first < tile.size(); first += kGradientClasses) {
@@ -93,18 +93,18 @@ class MarginTileWorker {
  private:
   template <typename F>
   void each_array(std::size_t samples, std::size_t dimension, DType row_type, const F& f);
-  /// Whether the products of this thread's tile before have asked for all memory of this one.
-  /// Where their steps were too few for the list, the list's end was not asked for.
+  /// Returns whether the products of this thread's previous tile have prefetched all memory of
+  /// this one. If they had too few steps for the list, the end of the list was not prefetched.
   [[nodiscard]] bool prefetched(const ClassTile& tile) const {
     return !tile.first && !stretches_.empty() && soon_.next == soon_.end;
   }
   static void prefetch_state_after(const MarginStep& step, std::int64_t index);
   void gather(const MarginStep& step, const ClassTile& tile);
-  /// Lists what the next tile will read, to be prefetched during so many products of this one.
+  /// Lists the memory of the next tile, to prefetch during `products` products of this one.
   void list_next(const MarginStep& step, const ClassTile& tile, bool state, int products);
-  /// What comes before the gradients of centres.
+  /// Runs everything before the gradients of centres.
   void begin_tile(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
-  /// The gradients of the tile's classes [first, end).
+  /// Computes the gradients of the tile's classes [first, end).
   void compute_gradients(const MarginStep& step, const ClassTile& tile, std::int64_t first,
                          std::int64_t end);
   [[nodiscard]] CentreGradient gradient(std::int64_t place, std::int64_t i) const {
@@ -117,7 +117,7 @@ class MarginTileWorker {
                       std::int64_t end);
   [[nodiscard]] double target_factor(const MarginStep& step, const ClassTile& tile,
                                      std::size_t k) const;
-  /// The centre of a positive's class in float32, also where the products read bfloat16.
+  /// Returns the centre of a positive's class in float32, even if the products read bfloat16.
   const float* float_row(const MarginStep& step, const ClassTile& tile, const Positive& p);
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);
 
@@ -129,9 +129,9 @@ class MarginTileWorker {
   AlignedVector<float> gradients_;                  // [kGradientClasses, D]
   AlignedVector<float> inverse_norms_, along_;      // [tile]
   std::vector<std::int64_t> left_out_;              // products of targets
-  std::vector<Stretch> stretches_;                  // of the next tile
-  PrefetchList soon_;                               // what is left of them
-  const void* rows_ = nullptr;                      // [tile, stride]: the table's or scratch_'s
+  std::vector<Stretch> stretches_;                  // for the next tile
+  PrefetchList soon_;                               // the rest of them
+  const void* rows_ = nullptr;                      // [tile, stride]: in the table or in scratch_
   AlignedVector<float> max_, tile_max_, tile_sum_;  // [N]
   AlignedVector<double> sum_;                       // [N]
   AlignedVector<float> d_unit_;                     // [N, D]

@@ -13,14 +13,15 @@ namespace {
 
 std::int64_t round_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-/// A tile's factors as bfloat16 numbers: the samples of a class in pairs, and the classes of a
-/// sample in pairs; and one panel of the centres, with two classes in a pair.
+/// A tile's factors as bfloat16: pairs of samples per class, pairs of classes per sample, and a
+/// panel of the centres with pairs of classes.
 struct RoundedTile {
-  std::int64_t stride = 0;  // numbers from row to row, zeros behind N
+  std::int64_t stride = 0;  // numbers per row, with zeros after N
   AlignedVector<BFloat16> rows;
   AlignedVector<std::uint32_t> pairs, panel;
 
-  /// Calls f(array, elements) for each array: what allocates and what counts cannot differ.
+  /// Calls f(array, elements) for each array. Used for both allocating and counting, so they
+  /// agree.
   template <typename F>
   void each_array(std::int64_t samples, std::int64_t panel_columns, const F& f) {
     stride = tile_row_stride(samples);
@@ -30,7 +31,7 @@ struct RoundedTile {
   }
 };
 
-/// Multiplies with the vector kernels. What they call a word is a float, or a pair of bfloat16.
+/// Multiplies with the vector kernels. A word is a float, or a pair of bfloat16.
 class VectorTileProducts : public TileProducts {
  public:
   VectorTileProducts(const VectorKernels& kernels, bool bfloat16)
@@ -55,14 +56,14 @@ class VectorTileProducts : public TileProducts {
   [[nodiscard]] std::int64_t bytes(std::int64_t samples, std::int64_t dimension, int parts);
 
  private:
-  /// What belongs to one thread.
+  /// Data of one thread.
   struct Part {
     const float* g = nullptr;
     std::int64_t classes = 0;
     RoundedTile rounded;
   };
 
-  /// The words that n numbers beside each other take.
+  /// Returns the number of words for n adjacent numbers.
   [[nodiscard]] std::int64_t words(std::int64_t n) const { return half_ ? (n + 1) / 2 : n; }
 
   void multiply(const TileProduct& p, PrefetchList& soon) const {
@@ -108,8 +109,8 @@ std::int64_t VectorTileProducts::bytes(std::int64_t samples, std::int64_t dimens
   return static_cast<std::int64_t>(sum);
 }
 
-/// panels: the matrix whose word in row k and column j is at(k, j), with zeros behind its columns.
-/// The team's threads divide the panels.
+/// Packs the matrix with word at(k, j) in row k and column j into panels, with zeros after its
+/// columns. The threads of the team divide the panels.
 template <typename At>
 void VectorTileProducts::pack(AlignedVector<std::uint32_t>& panels, std::int64_t depth,
                               std::int64_t columns, const At& at) const {
@@ -274,7 +275,7 @@ std::int64_t tile_products_bytes(bool bfloat16, std::int64_t samples, std::int64
   return VectorTileProducts(best_vector_kernels(), bfloat16).bytes(samples, dimension, parts);
 }
 
-/// oneDNN may have been told by the environment to use less than the processor has.
+/// Returns false if the environment tells oneDNN not to use the processor's bfloat16 support.
 bool cpu_has_bfloat16() {
   constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
@@ -287,7 +288,7 @@ std::unique_ptr<TileProducts> make_bfloat16_tile_products() {
         "precision: found bf16 or fp16, but this CPU has no instructions for the head's bf16 "
         "products (avx512_bf16): set \"precision\" to \"fp32\"");
   }
-  // AMX multiplies matrices several times as fast as the vector instructions do.
+  // AMX multiplies matrices several times faster than the vector instructions.
   if (__builtin_cpu_supports("amx-bf16")) return make_dnnl_tile_products();
   return make_vector_bfloat16_tile_products(best_vector_kernels());
 }

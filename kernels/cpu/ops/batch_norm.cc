@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kRowAlignment = 4;  // the vector kernels process four rows at once
 
-// Hands out arrays of [channels] in scratch: coefficients that all threads read, and each thread's
+// Allocates arrays of [channels] in scratch: coefficients that all threads read, and each thread's
 // sums.
 class ChannelScratch {
  public:
@@ -32,7 +32,7 @@ class ChannelScratch {
 };
 
 constexpr int kSharedArrays = 4;     // coefficients
-constexpr int kArraysPerThread = 6;  // sums of a block of rows, and of all of the thread's rows
+constexpr int kArraysPerThread = 6;  // sums of a block of rows, and of all rows of the thread
 
 class CpuBatchNorm : public BatchNorm {
  public:
@@ -180,8 +180,8 @@ class CpuBatchNorm : public BatchNorm {
     kernels<T>().norm_forward(f);
   }
 
-  // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-  // variances", 1979, equation 2.1, in float64, in the order of the parts.
+  // Merges the parts in order, in float64: Chan, Golub and LeVeque, "Updating formulae and a
+  // pairwise algorithm for computing sample variances", 1979, equation 2.1.
   void merge_moments(const Tensor& mean, const Tensor& variance) {
     float* const means = mean.f32();
     float* const variances = variance.f32();
@@ -204,7 +204,7 @@ class CpuBatchNorm : public BatchNorm {
     }
   }
 
-  // What both backward passes read. The coefficients are stored in the shared scratch.
+  // Returns the input of both backward passes. Stores the coefficients in the shared scratch.
   template <typename T>
   NormBackward<T> backward_of(const Backward& b) {
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
@@ -229,7 +229,7 @@ class CpuBatchNorm : public BatchNorm {
     return whole;
   }
 
-  // The rows of one thread, with its own sums.
+  // Returns the rows of one thread, with its own sums.
   template <typename T>
   [[nodiscard]] NormBackward<T> slice(NormBackward<T> b, const Range& range, int part) const {
     const std::int64_t offset = range.begin * shape_.channels;

@@ -1,4 +1,4 @@
-// Matrix products of bfloat16 numbers, by oneDNN.
+// Matrix products of bfloat16 numbers, using oneDNN.
 #pragma once
 
 #include <map>
@@ -9,15 +9,15 @@
 
 namespace pfc {
 
-/// Keeps a plan for each shape that it has multiplied, because making one takes longer than a small
-/// product: a network has few shapes. Borrows the device, and shares its scratch memory.
+/// Caches a plan for each shape, because creating one takes longer than a small product, and a
+/// network has few shapes. Borrows the device, and shares its scratch memory.
 class Bf16Products {
  public:
   explicit Bf16Products(CpuDevice& device);
   ~Bf16Products();
 
-  /// Makes the plan and the scratch memory of a product, which multiply() makes where nobody has.
-  /// REQUIRES as multiply(), but the tensors' memory need not exist. Throws DeviceError.
+  /// Prepares the plan and scratch memory of a product. multiply() does this if it was not called.
+  /// REQUIRES: as for multiply(), but the tensors need no memory. Throws DeviceError.
   void plan(const Gemm& g);
   /// REQUIRES: a and b are bfloat16, c is float32 or bfloat16. Throws DeviceError.
   void multiply(const Gemm& g);

@@ -13,7 +13,7 @@ class DoneEvent : public Event {
 };
 
 void copy_bytes(const Threads& threads, void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return;  // memcpy() with a null pointer is undefined, also for 0 bytes
+  if (bytes == 0) return;  // memcpy() with a null pointer is undefined, even for 0 bytes
   const auto n = static_cast<std::int64_t>(bytes);
   threads.each_range(n, 64, n / 4, [&](const Range& r) {
     std::memcpy(static_cast<char*>(to) + r.begin, static_cast<const char*>(from) + r.begin,

@@ -1,4 +1,4 @@
-// Ops on a CPU. Each group of members is defined in the file that is named above it.
+// Ops on a CPU. Each group of members is defined in the file named above it.
 #pragma once
 
 #include "kernels/cpu/ops/bf16_products.h"
@@ -10,7 +10,7 @@ namespace pfc {
 class CpuOps : public Ops {
  public:
   /// cpu_threads: 0 means all cores that this process may use. activations: float32, or bfloat16
-  /// where cpu_has_bf16(). Tests pass other kernels than the best ones of this machine.
+  /// if cpu_has_bf16(). Tests pass other kernels than this machine's best ones.
   explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels(),
                   DType activations = DType::kFloat32)
       : device_(cpu_threads, kernels), activations_(activations) {}

@@ -6,7 +6,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads write to the same one
+constexpr std::int64_t kLine = 16;  // floats in a cache line, to which only one thread writes
 
 }  // namespace
 
@@ -68,7 +68,7 @@ void CpuOps::run_column_sums(const Tensor& x, const Tensor& sums, bool accumulat
   const std::int64_t rows = x.elements() / n;
   const float* const values = x.f32();
   float* const out = sums.f32();
-  // Threads divide the columns, so each sum is computed by one thread, in float64.
+  // Threads divide the columns, so one thread computes each sum, in float64.
   constexpr std::int64_t kStrip = 64;
   device_.threads.each_range(n, kStrip, x.elements(), [&](const Range& columns) {
     for (std::int64_t begin = columns.begin; begin < columns.end; begin += kStrip) {

@@ -6,12 +6,12 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kLine = 16;  // floats in a cache line; no two threads write to the same one
+constexpr std::int64_t kLine = 16;  // floats in a cache line, to which only one thread writes
 
 }  // namespace
 
 double CpuOps::run_sum_of_squares(const Tensor& x) {
-  // The blocks depend on the size only, and their sums are added in order, so the result does not
+  // The blocks depend only on the size, and their sums are added in order, so the result does not
   // depend on the number of threads.
   constexpr int kBlocks = 512;
   constexpr std::int64_t kSmallestBlock = 4096;

@@ -36,7 +36,7 @@ AlignedMemory::AlignedMemory(std::size_t bytes) : bytes_(bytes) {
   mapping_ = mapping;
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   data_ = static_cast<std::byte*>(mapping) + ((kHugePage - address % kHugePage) % kHugePage);
-  // A failure is ignored: without huge pages everything works, but a few per cent slower.
+  // Failure is ignored: without huge pages everything works, but a few per cent slower.
   (void)madvise(data_, bytes, MADV_HUGEPAGE);
 }
 

@@ -1,4 +1,4 @@
-// Host memory for tensors: zeroed, aligned for vectors, and in huge pages where it is large.
+// Host memory for tensors: zeroed, aligned for vectors, and in huge pages if it is large.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,8 @@
 namespace pfc {
 
 /// Owns zeroed memory, aligned to 64 bytes. Memory of 4 MiB and more has its own mapping, aligned
-/// to 2 MiB, with huge pages where the system grants them: a step touches gigabytes, and small
-/// pages would cost TLB misses. Throws DeviceError with the number of bytes when there is not
-/// enough.
+/// to 2 MiB, with huge pages if the system grants them: a step touches gigabytes, and small pages
+/// would cause TLB misses. Throws DeviceError with the number of bytes when there is not enough.
 class AlignedMemory {
  public:
   AlignedMemory() = default;
@@ -25,11 +24,11 @@ class AlignedMemory {
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
-  void* mapping_ = nullptr;  // null: data_ came from aligned_alloc
+  void* mapping_ = nullptr;  // nullptr: data_ is from aligned_alloc
   std::size_t mapped_bytes_ = 0;
 };
 
-/// The Buffer of a CPU.
+/// Buffer on a CPU.
 class CpuBuffer : public Buffer {
  public:
   explicit CpuBuffer(std::size_t bytes) : memory_(bytes) {}
@@ -40,8 +39,8 @@ class CpuBuffer : public Buffer {
   AlignedMemory memory_;
 };
 
-/// The scratch area that all plans of an Ops share. Plans are executed one after the other, so only
-/// one uses it at a time. It grows when plans are made, and never during a step.
+/// Scratch memory shared by all plans of an Ops. Plans run one at a time, so only one uses it.
+/// Grows when plans are made, but never during a step.
 class Scratch {
  public:
   void reserve(std::size_t bytes) {
@@ -54,7 +53,7 @@ class Scratch {
   AlignedMemory memory_;
 };
 
-/// Rounds a size up to 64 bytes, so that the next array in a scratch area is aligned for vectors.
+/// Rounds a size up to 64 bytes, so that the next array in scratch is aligned for vectors.
 constexpr std::size_t align_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// A std::vector whose numbers are aligned to cache lines: a vector register's load that crosses two
-// lines takes twice as long.
+// A std::vector aligned to cache lines: loading a vector register across two lines takes twice as
+// long.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What the plans of one CpuOps share: threads, vector kernels, oneDNN's stream, scratch memory.
+// Resources shared by the plans of one CpuOps: threads, vector kernels, oneDNN's stream, scratch
+// memory.
 #pragma once
 
 #include "kernels/cpu/runtime/aligned_memory.h"

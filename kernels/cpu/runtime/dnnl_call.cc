@@ -20,7 +20,7 @@ DnnlCall::DnnlCall(DnnlContext& context, dnnl::primitive primitive,
                    const std::vector<DnnlArgument>& arguments)
     : context_(context), primitive_(std::move(primitive)) {
   for (const DnnlArgument& argument : arguments) {
-    memories_.emplace_back(argument.layout, context.engine, nullptr);  // execute() sets the address
+    memories_.emplace_back(argument.layout, context.engine, nullptr);  // execute() sets it
     arguments_.push_back({argument.name, memories_.back().get()});
   }
 }

@@ -1,5 +1,5 @@
-// A oneDNN primitive with the layouts of its arguments. It can be executed on any addresses,
-// without an allocation.
+// A oneDNN primitive with the layouts of its arguments. It can be executed on any addresses
+// without allocating memory.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct DnnlArgument {
   dnnl::memory::desc layout;
 };
 
-/// An argument's address in one execution.
+/// Address of an argument in one execution.
 struct DnnlAddress {
   int name;
   void* address;
@@ -37,14 +37,14 @@ class DnnlCall {
            const std::vector<DnnlArgument>& arguments);
 
   /// Executes the primitive and returns when it is complete. Throws DeviceError with oneDNN's
-  /// status. REQUIRES: one address for each argument, in the order of the constructor.
+  /// status. REQUIRES: one address per argument, in the order of the constructor.
   void execute(std::initializer_list<DnnlAddress> addresses);
 
  private:
   DnnlContext& context_;
   dnnl::primitive primitive_;
   std::vector<dnnl::memory> memories_;
-  std::vector<dnnl_exec_arg_t> arguments_;  // for oneDNN's C interface, which needs no allocation
+  std::vector<dnnl_exec_arg_t> arguments_;  // for oneDNN's C interface, which does not allocate
 };
 
 }  // namespace pfc

@@ -1,6 +1,5 @@
-// Replaces fork_openmp.cc in builds for ThreadSanitizer. ThreadSanitizer does not understand the
-// synchronisation inside OpenMP's runtime and would report false races; it does understand
-// std::jthread.
+// Replaces fork_openmp.cc in builds for ThreadSanitizer, which does not understand the
+// synchronisation in OpenMP's runtime and would report false races. It supports std::jthread.
 #include <omp.h>
 
 #include <thread>
@@ -15,7 +14,7 @@ void Threads::side_by_side(Call call, const void* f) const {
   threads.reserve(static_cast<std::size_t>(count_));
   for (int part = 0; part < count_; ++part) {
     threads.emplace_back([=] {
-      omp_set_num_threads(1);  // oneDNN uses the calling thread only, as inside an OpenMP team
+      omp_set_num_threads(1);  // oneDNN uses only the calling thread, as in an OpenMP team
       call(f, part);
     });
   }

@@ -1,4 +1,4 @@
-// The numbers of a tensor in the types that CPU kernels compute with.
+// Accesses a tensor's numbers in the types that CPU kernels use.
 #pragma once
 
 #include "kernels/math/bfloat16.h"
@@ -13,7 +13,7 @@ constexpr DType dtype_of() {
   return sizeof(T) == size_of(DType::kFloat32) ? DType::kFloat32 : DType::kBFloat16;
 }
 
-/// Throws std::logic_error for a tensor of another type. A null tensor gives a null pointer.
+/// Throws std::logic_error for a tensor of another type. Returns a null pointer for a null tensor.
 template <typename T>
 T* numbers(const Tensor& t) {
   check(t.data == nullptr || t.dtype == dtype_of<T>(), "numbers: a tensor of another type");

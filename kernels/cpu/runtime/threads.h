@@ -1,5 +1,5 @@
-// How CPU ops use the cores: work is divided into a fixed number of parts, so that sums have the
-// same bits every time.
+// Divides work of CPU ops between threads. The number of parts is fixed, so that sums are
+// bit-identical every time.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct Range {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
-/// Part number `part` of [0, n), divided into `parts` parts. Borders are multiples of `align`.
-/// Parts may be empty.
+/// Returns part number `part` of [0, n), divided into `parts` parts. Borders are multiples of
+/// `align`. Parts may be empty.
 inline Range part_of(std::int64_t n, int part, int parts, std::int64_t align = 1) {
   const std::int64_t blocks = (n + align - 1) / align;
   const auto border = [&](std::int64_t p) {
@@ -27,7 +27,7 @@ inline Range part_of(std::int64_t n, int part, int parts, std::int64_t align = 1
 /// A fixed number of threads: the OpenMP pool of the calling thread, which oneDNN uses too.
 class Threads {
  public:
-  explicit Threads(int count);  ///< 0: as many as threads_of_worker(1) in common/machine/cores.h
+  explicit Threads(int count);  ///< 0: threads_of_worker(1) in common/machine/cores.h
   [[nodiscard]] int count() const { return count_; }
 
   /// Makes oneDNN calls of the calling thread use this many threads.
@@ -41,8 +41,8 @@ class Threads {
   }
 
   /// Calls f(Range) for parts of [0, n), in parallel. `work` is the number of elements that all
-  /// calls process together: where it is small, f is called once for the whole range, because
-  /// starting the threads would take longer. REQUIRES: f does not throw.
+  /// calls process together. If it is small, calls f once for the whole range, because starting
+  /// the threads would take longer. REQUIRES: f does not throw.
   template <typename F>
   void each_range(std::int64_t n, std::int64_t align, std::int64_t work, const F& f) const {
     if (count_ == 1 || work < kSerialWork) return f(Range{0, n});
@@ -56,7 +56,7 @@ class Threads {
   using Call = void (*)(const void* f, int part);
   void side_by_side(Call call, const void* f) const;  // fork_openmp.cc, fork_std_thread.cc
 
-  // In floats. Processing them takes about 2 us, which is also what starting the threads takes.
+  // In floats. Processing them takes about 2 us, as long as starting the threads.
   static constexpr std::int64_t kSerialWork = 16384;
   int count_;
 };

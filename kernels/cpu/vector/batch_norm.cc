@@ -1,5 +1,5 @@
-// Batch norm, four rows at a time: the sums, which are in the first-level cache, are loaded and
-// stored once for four vectors of activations, and memory is read in four sequential streams.
+// Batch norm, four rows at a time: the sums, which are in the L1 cache, are loaded and stored once
+// per four vectors of activations, and memory is read in four sequential streams.
 
 #include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
@@ -8,8 +8,8 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-constexpr std::int64_t kBlockRows = 128;  // few enough for float32 sums with errors of about 1e-6
-constexpr std::int64_t kShiftRows = 32;   // the moments' shift is the mean of so many rows
+constexpr std::int64_t kBlockRows = 128;  // limits errors of float32 sums to about 1e-6
+constexpr std::int64_t kShiftRows = 32;   // the shift of the moments is the mean of these rows
 
 template <typename V>
 [[gnu::always_inline]] inline V prelu(V z, V slope) {
@@ -71,7 +71,7 @@ template <typename V, bool kSlope, bool kResidual, typename T>
   return y;
 }
 
-// Sets the shift to the mean of y's first rows. Runs before y is written, as y may be x or
+// Sets the shift to the mean of y's first rows. Runs before y is written, because y may be x or
 // residual.
 template <bool kSlope, bool kResidual, typename T>
 void start_output_moments(const NormForward<T>& f) {
@@ -109,7 +109,7 @@ void norm_forward_rows(const NormForward<T> f) {
       });
 }
 
-// The gradient of an element with respect to z, the normalised x, and the gradient of the slope.
+// Gradient of an element with respect to z, the normalised x, and the gradient of the slope.
 template <typename V>
 struct Gradient {
   V dz, xhat, dslope;
@@ -123,7 +123,7 @@ template <typename V, bool kSlope, typename T>
   const V centred = stream<V>(b.x + i) - load<V>(b.mean + c);
   Gradient<V> g{dy, centred * load<V>(b.inverse + c), V{}};
   if constexpr (kSlope) {
-    // The same expression as in the forward pass, so that rounding cannot change the sign of z.
+    // Same expression as in the forward pass, so that rounding cannot change the sign of z.
     const V z = centred * load<V>(b.scale + c) + load<V>(b.beta + c);
     g.dz = z > 0.f ? dy : dy * load<V>(b.slope + c);
     g.dslope = z > 0.f ? V{} : dy * z;

@@ -30,9 +30,9 @@ template <typename V>
   }
 }
 
-/// As load_number(), and prefetches what the same loop will load soon. For loops that read several
-/// streams of memory at once, which hardware prefetchers do not follow well. A prefetch after the
-/// end of the memory does nothing.
+/// Same as load_number(), and prefetches data that the loop will load soon. For loops that read
+/// several memory streams at once, which hardware prefetchers do not follow well. A prefetch after
+/// the end of the memory has no effect.
 template <typename V, typename T>
 [[gnu::always_inline]] inline V stream(const T* p) {
   constexpr std::int64_t kAhead = 4096 / sizeof(T);  // covers the latency of memory at 10 GB/s
@@ -49,7 +49,7 @@ template <typename V>
     const auto bits = reinterpret_cast<Words>(value);
     const Words full = Words{} + 0x7f800000u;
 #ifdef __AVX512BF16__
-    // The instruction takes subnormal numbers for zeros.
+    // The instruction treats subnormal numbers as zeros.
     if (_mm512_test_epi32_mask(reinterpret_cast<__m512i>(bits), reinterpret_cast<__m512i>(full)) ==
         0xffffu) {
       const __m256bh rounded_by_cpu = _mm512_cvtneps_pbh(value);
@@ -65,7 +65,7 @@ template <typename V>
   }
 }
 
-/// Stores an activation and returns what was stored. A bfloat16 is rounded to nearest, ties to
+/// Stores an activation and returns the stored value. A bfloat16 is rounded to nearest, ties to
 /// even.
 template <typename V>
 [[gnu::always_inline]] inline V store_activation(float* p, V value) {
@@ -87,14 +87,14 @@ template <typename V>
   return load_number<V>(p);
 }
 
-/// What store_activation() of an activation of type T would return.
+/// Returns what store_activation() would return for an activation of type T.
 template <typename T, typename V>
 [[gnu::always_inline]] inline V as_stored(V value) {
   T memory[sizeof(V) / sizeof(float)];
   return store_activation<V>(memory, value);
 }
 
-/// The random bits for the elements of a V that starts at element i.
+/// Returns the random bits for the elements of a V that starts at element i.
 template <typename V>
 [[gnu::always_inline]] inline auto random_bits(const RoundingKey& key, std::int64_t i) {
   const auto first = static_cast<std::uint32_t>(i);
@@ -109,8 +109,8 @@ template <typename V>
   }
 }
 
-/// Stores a number and returns what was stored. A bfloat16 is rounded stochastically, with the
-/// lower 16 of the random bits.
+/// Stores a number and returns the stored value. A bfloat16 is rounded stochastically, with the
+/// lower 16 random bits.
 template <typename V, typename Bits>
 [[gnu::always_inline]] inline V store_number(float* p, V value, Bits) {
   store<V>(p, value);

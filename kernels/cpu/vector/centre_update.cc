@@ -18,9 +18,9 @@ template <typename V>
   }
 }
 
-/// The sum of squares of a row, whose elements from i on of.template operator()<V>(i) returns. It
-/// is summed in float32. Where that overflows or loses digits, it is summed again in float64, from
-/// element(i), which returns the same numbers one by one.
+/// Returns the sum of squares of a row whose elements from i on are of.template operator()<V>(i).
+/// Sums in float32. If that overflows or loses digits, sums again in float64 from element(i),
+/// which returns the same numbers one by one.
 template <typename Of, typename Element>
 [[gnu::always_inline]] inline double sum_of_row(std::int64_t n, const Of& of,
                                                 const Element& element) {
@@ -45,7 +45,7 @@ template <typename Of, typename Element>
   return exact;
 }
 
-/// The sum of squares of a row whose elements `move` computes, stores and returns.
+/// Returns the sum of squares of a row whose elements `move` computes, stores and returns.
 template <typename Number, typename Move>
 [[gnu::always_inline]] inline double move_row(const Number* weight, std::int64_t n,
                                               const Move& move) {
@@ -68,8 +68,8 @@ struct State {
   V w, v, second;
 };
 
-/// The state from element i on, after the missed updates, if there are any. second is read for
-/// AdamW only (kSecond).
+/// Returns the state from element i on, after the missed updates, if there are any. Reads second
+/// only for AdamW (kSecond).
 template <typename V, bool kSecond, bool kMissed, typename Weight, typename Momentum>
 [[gnu::always_inline]] inline State<V> load_state(const CatchUp& missed, const Weight* weight,
                                                   const Momentum* momentum, const Momentum* second,
@@ -87,7 +87,7 @@ template <typename V, bool kSecond, bool kMissed, typename Weight, typename Mome
   }
 }
 
-/// The gradient without its part along the centre.
+/// Returns the gradient without its component along the centre.
 template <typename V>
 [[gnu::always_inline]] inline V across(const CentreRow& row, std::int64_t i, V weight) {
   return load<V>(row.gradient + i) - weight * row.inverse_norm * row.along;
@@ -102,7 +102,7 @@ double sgd_row(const SgdOptions& o, const CentreRow& row) {
     const State<V> now = load_state<V, false, kMissed>(missed, weight, momentum, momentum, i);
     const V g = across<V>(row, i, now.w) + o.weight_decay * now.w;
     const V v = o.momentum * now.v + g;
-    // The stored momentum is rounded; the step uses the momentum before rounding.
+    // The stored momentum is rounded; the step uses the unrounded momentum.
     const auto random = random_bits<V>(row.key, i);
     store_number<V>(momentum + i, v, random >> 16);
     return store_number<V>(weight + i, now.w - o.lr * v, random);
@@ -172,7 +172,7 @@ double caught_up_row(const CaughtUpCentre& c) {
   return sum_of_row(c.n, copy, element);
 }
 
-/// Calls update.operator()<Weight, Momentum>() with the types that belong to a precision.
+/// Calls update.operator()<Weight, Momentum>() with the types of a precision.
 template <typename Update>
 auto with_types(CentrePrecision precision, const Update& update) {
   switch (precision) {

@@ -1,4 +1,4 @@
-// Loops over flat memory, which the compiler vectorises for the instruction set.
+// Loops over contiguous memory, which the compiler vectorises for the instruction set.
 
 #include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
@@ -7,8 +7,8 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// Calls update(i) for each element, and stores the weights that it leaves, rounded to nearest, in
-// `operand` where that is not null: block by block, while they are in the first-level cache.
+// Calls update(i) for each element. If `operand` is not nullptr, stores the updated weights there,
+// rounded to nearest, block by block while they are in the L1 cache.
 template <typename Update>
 [[gnu::always_inline]] inline void for_each_block(std::int64_t n, const float* weight,
                                                   BFloat16* operand, const Update& update) {

@@ -1,6 +1,6 @@
-// Convolutions with one or two channels in each group. They are bound by memory, so vectors run
-// along the channels, which are contiguous. With two channels in a group, y = x * own + exchanged(x
-// * other), where exchanged() swaps the two channels of each pair inside the vector.
+// Convolutions with one or two channels per group. They are memory-bound, so vectors run along the
+// channels, which are contiguous. With two channels per group, y = x * own + exchanged(x * other),
+// where exchanged() swaps the two channels of each pair inside the vector.
 
 #include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
@@ -9,25 +9,25 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// How many bytes ahead the loops prefetch. They jump between rows, which hardware prefetchers do
+// Distance in bytes for prefetching. The loops jump between rows, which hardware prefetchers do
 // not follow.
 constexpr std::int64_t kAheadBytes = 4096;
 constexpr std::int64_t kAheadPixels = 16;
-constexpr std::int64_t kBlockPixels = 14;  // so many pixels fit the first-level cache, all channels
-// A block's pixels are summed in registers, so many blocks in float32, and the rest in float64:
-// rounding errors stay below 1e-6, and sums are rarely moved to float64.
+constexpr std::int64_t kBlockPixels = 14;  // with all channels they fit the L1 cache
+// A block's pixels are summed in registers, this many blocks in float32, and the rest in float64.
+// This keeps rounding errors below 1e-6, with few conversions to float64.
 constexpr std::int64_t kSummedBlocks = 128;
 
 using Lanes [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
 
-// A vector with the channels of each pair exchanged.
+// Exchanges the channels of each pair in a vector.
 [[gnu::always_inline]] inline Vector exchanged(Vector v) {
   Lanes lanes{};
   for (int i = 0; i < static_cast<int>(kWidth); ++i) lanes[i] = i ^ 1;
   return __builtin_shuffle(v, lanes);
 }
 
-// The elements at p + c with the channels of each pair exchanged. REQUIRES: p is at an even
+// Loads the elements at p + c with the channels of each pair exchanged. REQUIRES: p is at an even
 // channel.
 template <typename V, typename T>
 [[gnu::always_inline]] inline V load_exchanged(const T* p, std::int64_t c) {
@@ -41,7 +41,7 @@ template <typename V, typename T>
 std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 std::int64_t larger(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
 
-// The taps [begin, end) that are inside the image, for a window that starts at `start`.
+// Taps [begin, end) that are inside the image, for a window that starts at `start`.
 struct Taps {
   std::int64_t begin, end;
 };
@@ -49,14 +49,13 @@ Taps taps_inside(std::int64_t start, std::int64_t size, std::int64_t kernel) {
   return {larger(0, -start), smaller(kernel, size - start)};
 }
 
-// Computes kPixels neighbouring outputs, the first of which has its window at column iw of the
-// image.
+// Computes kPixels adjacent outputs. The first one's window is at column iw of the image.
 template <typename V, int kPixels, bool kPairs, typename T>
 [[gnu::always_inline]] inline void outputs(const GroupedConv<T>& g, const T* image, T* y,
                                            std::int64_t ih, std::int64_t iw, Taps kh, Taps kw,
                                            std::int64_t c) {
-  // The products for the other channel of a pair are summed at the input's channel, and exchanged
-  // at the end.
+  // Products for the other channel of a pair are summed at the input's channel, and exchanged at
+  // the end.
   constexpr bool kSingle = sizeof(V) == sizeof(float);
   const std::int64_t other_c = kSingle ? c ^ 1 : c;
   V sums[kPixels] = {};
@@ -94,7 +93,7 @@ void outputs_of_all_channels(const GroupedConv<T>& g, const T* image, T* y, std:
 
 template <bool kPairs, typename T>
 void forward_rows(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end) {
-  constexpr int kPixels = 4;  // for so many pixels, the weights are loaded once
+  constexpr int kPixels = 4;  // load the weights once for this many pixels
   for (std::int64_t row = begin; row < end; ++row) {
     const T* const image = g.x + row / g.out_h * g.in_h * g.in_w * g.channels;
     T* const y = g.y + row * g.out_w * g.channels;
@@ -116,7 +115,7 @@ void forward_rows(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end)
   }
 }
 
-// Adds the contributions of a block of outputs of a row to the sums for one row of taps, for one
+// Adds the contributions of a block of outputs in a row to the sums for one row of taps, for one
 // vector of channels.
 template <typename V, int kKernel, bool kPairs, typename T>
 [[gnu::always_inline]] inline void add_pixels(const GroupedConv<T>& g, const T* x, const T* dy,
@@ -158,7 +157,8 @@ template <typename V, int kKernel, bool kPairs, typename T>
   }
 }
 
-// Moves the sums over some blocks, of channels [first, first + channels), to those over all blocks.
+// Moves the sums over some blocks, for channels [first, first + channels), to those over all
+// blocks.
 template <typename T>
 void move_sums(const GroupedConv<T>& g, std::int64_t planes, std::int64_t first,
                std::int64_t channels) {
@@ -176,7 +176,7 @@ template <int kKernel, bool kPairs, typename T>
 void weight_gradient_of(const GroupedConv<T>& g, std::int64_t rows, std::int64_t first,
                         std::int64_t channels) {
   constexpr int kKinds = kPairs ? 2 : 1;
-  const std::int64_t blocks = (g.out_w + kBlockPixels - 1) / kBlockPixels;  // of a row
+  const std::int64_t blocks = (g.out_w + kBlockPixels - 1) / kBlockPixels;  // per row
   const std::int64_t summed_rows = larger(1, kSummedBlocks / blocks);
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* const image = g.x + row / g.out_h * g.in_h * g.in_w * g.channels;

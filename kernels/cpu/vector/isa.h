@@ -1,12 +1,12 @@
-// The functions that this folder's files define for each instruction set. vector_kernels.h
-// describes them.
+// Functions that this folder's files define for each instruction set. vector_kernels.h describes
+// them.
 #pragma once
 
 #include "kernels/cpu/vector/vector_kernels.h"
 
 namespace pfc::PFC_ISA {
 
-// Of float and BFloat16.
+// For float and BFloat16.
 template <typename T>
 void moments(const T* x, std::int64_t rows, std::int64_t channels, const Moments& m);
 template <typename T>
@@ -52,7 +52,7 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
 constexpr std::int64_t kProductPanel = PFC_VECTOR_BYTES == 64 ? 64 : PFC_VECTOR_BYTES / 2;
 constexpr std::int64_t kProductRows = 6;
 void float_product(const TileProduct& p, PrefetchList& soon);
-void bfloat16_product(const TileProduct& p, PrefetchList& soon);  // for avx512_bf16 only
+void bfloat16_product(const TileProduct& p, PrefetchList& soon);  // only for avx512_bf16
 void pair_rows(const BFloat16* x, std::int64_t x_stride, std::int64_t rows, std::int64_t columns,
                std::uint32_t* pairs, std::int64_t stride);
 

@@ -5,7 +5,7 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-/// The cosine, limited to [-1, 1]; 0 above the filter's threshold.
+/// Returns the cosine, limited to [-1, 1]; 0 above the filter's threshold.
 template <typename V>
 [[gnu::always_inline]] inline V filtered_cosine(const MarginTile& t, V product, float inverse) {
   V cosine = product * inverse;
@@ -14,7 +14,7 @@ template <typename V>
   return cosine > t.threshold ? V{} : cosine;
 }
 
-/// x where class number c is in the sample's range, otherwise `outside`.
+/// Returns x if class number c is in the sample's range, otherwise `outside`.
 template <typename V>
 [[gnu::always_inline]] inline V in_range(const MarginTile& t, std::int32_t c, std::int64_t i, V x,
                                          V outside) {
@@ -42,7 +42,7 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
   }
 }
 
-/// One class of margin_gradients().
+/// Computes one class of margin_gradients().
 template <bool kRanges>
 void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const float* max,
                   const float* factor, float* out, float* along) {
@@ -54,10 +54,10 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
     const V product = load<V>(row + i);
     const V cosine = filtered_cosine(t, product, inverse);
     const V above = cosine * t.scale - load<V>(max + i);
-    // What is left out may be above the largest logit, and so far that exp() would overflow.
+    // An excluded logit may exceed the largest one by so much that exp() would overflow.
     const V bounded = above > 0.f ? V{} : above;
     const V probability = exp_of_negative<V>(bounded) * load<V>(factor + i);
-    // The logit of a filtered class is a constant: part of the sum, but without a gradient.
+    // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
     V gradient = product * inverse > t.threshold ? V{} : probability * inverse;
     if constexpr (kRanges) gradient = in_range<V>(t, c, i, gradient, V{});
     store<V>(out + i, gradient);
@@ -100,8 +100,8 @@ void margin_exp_sums(const MarginTile& t, const float* logits, const float* max,
 
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along) {
-  // The target's gradient is computed elsewhere (margin_tile.h), so it is left out of `along` and
-  // of the factors.
+  // The target's gradient is computed elsewhere (margin_tile.h), so it is excluded from `along`
+  // and from the factors.
   for (std::int64_t k = 0; k < t.left_out_count; ++k) products[t.left_out[k]] = 0.f;
   const auto row = t.range_begin != nullptr ? gradients_of<true> : gradients_of<false>;
   for (std::int64_t j = 0; j < t.classes; ++j) {

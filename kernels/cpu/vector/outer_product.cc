@@ -1,5 +1,5 @@
-// Sums of outer products of rows of float32 numbers. Activations are NHWC, so the channels of both
-// operands are contiguous, and nothing has to be transposed or packed.
+// Sums of outer products of float32 rows. Activations are NHWC, so the channels of both operands
+// are contiguous, and no transposing or packing is needed.
 
 #include "kernels/cpu/vector/tile_sums.h"
 

@@ -1,5 +1,5 @@
-// Sums of outer products of rows of bfloat16 numbers, for the gradient of convolution weights. The
-// instruction adds two products at once, so pixels are packed in pairs first.
+// Sums of outer products of bfloat16 rows, for the gradient of convolution weights. The
+// instruction adds two products at once, so pixels are first packed in pairs.
 
 #include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/tile_sums.h"
@@ -34,7 +34,7 @@ struct Pairs {
     __builtin_memcpy(&pairs, p, sizeof(pairs));
     return pairs;
   }
-  // sums + the two products of each pair with `broadcast`.
+  // Returns sums + the two products of each pair with `broadcast`.
   [[gnu::always_inline]] static float plus_products(float sum, BFloat16Pair x,
                                                     BFloat16Pair broadcast) {
     return sum + lower(x) * lower(broadcast) + upper(x) * upper(broadcast);
@@ -52,7 +52,7 @@ struct Pairs {
 };
 
 #ifdef __AVX512BW__
-// As many channels as a tile has broadcasts: too few for the compiler to make vectors of.
+// Loads as many channels as a tile has broadcasts: too few for the compiler to vectorise.
 [[gnu::always_inline]] inline __m256i load_few(const BFloat16* p) {
   constexpr __mmask8 kFew = (1u << kPairBroadcasts) - 1u;
   if (p == nullptr) return _mm256_setzero_si256();
@@ -66,7 +66,7 @@ struct Pairs {
 }
 #endif
 
-// The pairs of two pixels' channels. A null pixel is one of zeros.
+// Packs the channels of two pixels in pairs. A null pixel counts as zeros.
 void pair_up(const BFloat16* __restrict a, const BFloat16* __restrict b,
              BFloat16Pair* __restrict pairs, std::int64_t n) {
 #ifdef __AVX512BW__

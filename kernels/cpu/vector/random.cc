@@ -1,5 +1,4 @@
-// Random words in bulk: Philox 4x32-10 (kernels/math/philox.h) for as many counters at once as a
-// vector has lanes.
+// Random words in bulk: Philox 4x32-10 (kernels/math/philox.h) for one counter per vector lane.
 
 #include <immintrin.h>
 
@@ -14,10 +13,10 @@ namespace {
 using UInt [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint32_t;
 using ULong [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint64_t;
 
-/// The 64-bit products of the even lanes, for which GCC has no operator.
+/// Returns the 64-bit products of the even lanes, for which GCC has no operator.
 [[gnu::always_inline]] inline ULong multiply_even(ULong a, ULong b) {
 #if PFC_VECTOR_BYTES == 64
-  // The variant with a mask, which selects all lanes: GCC 12 warns about the plain one.
+  // Uses the masked variant with all lanes selected, because GCC 12 warns about the plain one.
   return reinterpret_cast<ULong>(
       _mm512_maskz_mul_epu32(0xff, reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 #elif PFC_VECTOR_BYTES == 32
@@ -60,7 +59,8 @@ struct PhiloxVectors {
   return c;
 }
 
-/// The words of random_words(seed, stream, a, b) for b = block, block + 1, ..., one b in each lane.
+/// Returns the words of random_words(seed, stream, a, b) for b = block, block + 1, ..., one b per
+/// lane.
 [[gnu::always_inline]] inline PhiloxVectors random_vectors(std::uint64_t seed, Stream stream,
                                                            std::uint32_t a, std::uint64_t block) {
   UInt lanes{};

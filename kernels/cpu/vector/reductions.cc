@@ -1,5 +1,5 @@
-// Norms and checks. Sums are float64, in a fixed number of lanes, so that the order of the
-// additions does not depend on how the compiler vectorises.
+// Norms and checks. Sums are float64, in a fixed number of lanes, so that the order of additions
+// does not depend on how the compiler vectorises.
 
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/vector.h"
@@ -7,9 +7,9 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-constexpr int kLanes = 32;  // independent sums, enough of them to hide the latency of an addition
+constexpr int kLanes = 32;  // independent sums, enough to hide the latency of an addition
 
-// The sum of a[i] * b[i] in float64.
+// Returns the sum of a[i] * b[i] in float64.
 double dot(const float* __restrict a, const float* __restrict b, std::int64_t n) {
   double lanes[kLanes] = {};
   std::int64_t i = 0;
@@ -33,7 +33,7 @@ double sum_of_squares(const float* x, std::int64_t n) { return dot(x, x, n); }
 void normalise_rows(const float* x, float* y, float* inverse_norm, std::int64_t rows,
                     std::int64_t n) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    // float64 holds the square of every float32: squares range from 1e-90 to 1e+76.
+    // float64 can represent the square of every float32: squares range from 1e-90 to 1e+76.
     const double squares = dot(x + row * n, x + row * n, n);
     const double inverse = squares == 0 ? 0.0 : 1.0 / __builtin_sqrt(squares);
     inverse_norm[row] = static_cast<float>(inverse < kLargestFloat ? inverse : kLargestFloat);

@@ -1,5 +1,5 @@
-// Matrix products of a tile of classes. The other operand, the embeddings, has been packed once for
-// a step, so nothing is copied here; and beside the arithmetic the memory of the next tile is
+// Matrix products of a tile of classes. The other operand, the embeddings, is packed once per
+// step, so nothing is copied here. During the arithmetic, the memory of the next tile is
 // prefetched, which a library's product cannot do.
 
 #ifdef __AVX512BF16__
@@ -13,13 +13,13 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// The sums stay in registers. Of 32 registers, 6 x 4 hold sums and 4 hold words of b; of 16, 6 x 2
-// and 2.
+// The sums stay in registers. With 32 registers, 6 x 4 hold sums and 4 hold words of b; with 16, 6
+// x 2 and 2.
 constexpr int kVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kRows = 6;
 constexpr std::int64_t kPanel = kVectors * kWidth;
 static_assert(kPanel == kProductPanel && kRows == kProductRows);
-// Words of depth at a time: so much of a panel stays in the first-level cache.
+// Depth in words per pass, so that this part of a panel stays in the L1 cache.
 constexpr std::int64_t kDepth = 128;
 
 struct Floats {
@@ -46,14 +46,14 @@ struct Pairs {
 };
 #endif
 
-/// What to prefetch during the next steps.
+/// Memory to prefetch during the next steps.
 struct Lines {
   const char* address;
-  std::int64_t step;  // bytes from step to step
+  std::int64_t step;  // bytes per step
   std::int64_t steps;
 };
 
-/// Takes at most `steps` steps from the list; `idle` is an address to touch when there are none.
+/// Takes at most `steps` steps from the list. If the list is empty, they touch the address `idle`.
 Lines take(PrefetchList& list, std::int64_t steps, const void* idle) {
   if (list.next == list.end) return {static_cast<const char*>(idle), 0, steps};
   const Stretch& now = *list.next;
@@ -75,7 +75,8 @@ Lines take(PrefetchList& list, std::int64_t steps, const void* idle) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = add ? to[i] + v[i] : v[i];
 }
 
-/// The sums of kR rows of a and kV vectors of columns; a, b and c begin where these do.
+/// Computes the sums of kR rows of a and kV vectors of columns; a, b and c point to the first of
+/// these.
 template <typename Word, int kV, int kR>
 void block(const TileProduct& p, const float* a, const float* b, float* c, std::int64_t columns,
            bool add, std::int64_t depth, PrefetchList& soon) {
@@ -89,7 +90,8 @@ void block(const TileProduct& p, const float* a, const float* b, float* c, std::
     Lines lines = take(soon, depth, b);
     depth -= lines.steps;
     for (; lines.steps > 0; --lines.steps) {
-      // Into all levels: with the hint for the second level, a Zen 5's gathers came no sooner.
+      // Prefetches into all cache levels: with the hint for the L2 cache, gathers on a Zen 5 were
+      // not faster.
       __builtin_prefetch(lines.address, 0, 3);
       lines.address += lines.step;
       typename Word::Operand x[kV];

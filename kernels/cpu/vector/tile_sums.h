@@ -1,5 +1,5 @@
 // Sums of outer products of rows, for the gradient of convolution weights: of float32 numbers
-// (outer_product.cc) and of pairs of bfloat16 numbers (pair_product.cc).
+// (outer_product.cc) and of bfloat16 pairs (pair_product.cc).
 #pragma once
 
 #include "kernels/cpu/vector/isa.h"
@@ -7,15 +7,14 @@
 
 namespace pfc::PFC_ISA {
 
-// The sums of a tile stay in registers. They begin at zero and are added to c at the end, so that a
-// call's products are summed apart from those of the calls before. Of 32 registers, 4 x 6 hold sums
-// and 4 hold vectors; of 16, 2 x 6 and 2.
+// The sums of a tile stay in registers. They start at zero and are added to c at the end, so each
+// call sums its products separately from earlier calls. With 32 registers, 4 x 6 hold sums and 4
+// hold vectors; with 16, 2 x 6 and 2.
 constexpr int kTileVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kTileBroadcasts = 6;
 
-/// Kind is a type with the two functions that differ: load<V>(address), which gives the operand
-/// beside a V of sums, and plus_products(sums, operand, broadcast). P is OuterProduct or
-/// PairProduct.
+/// Kind provides the two functions that differ: load<V>(address), which returns the operand for a
+/// V of sums, and plus_products(sums, operand, broadcast). P is OuterProduct or PairProduct.
 template <typename Kind, typename V, int kVectors, int kBroadcasts, typename P>
 void sum_tile(const P& p, std::int64_t v0, std::int64_t b0) {
   // NOLINTNEXTLINE(bugprone-sizeof-expression): V may be float itself

@@ -1,12 +1,12 @@
 // The vector type of the files in this folder, which are compiled once for each instruction set:
 // PFC_ISA is the namespace, PFC_VECTOR_BYTES the width. These files must not define or instantiate
-// anything outside their namespace, because the linker could keep the AVX-512 copy of it for all
+// anything outside their namespace, because the linker could keep its AVX-512 copy for all
 // machines.
 #pragma once
 
 #include <cstdint>
 
-// For a lambda that is the body of a loop: without inlining, each vector would cost a call.
+// For a lambda that is a loop body: without inlining, each vector would cost a call.
 #define PFC_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace pfc::PFC_ISA {

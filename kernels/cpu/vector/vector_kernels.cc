@@ -23,7 +23,7 @@ std::span<const VectorKernels* const> runnable_vector_kernels() {
 #ifdef PFC_ALL_INSTRUCTION_SETS
   static constexpr std::array<const VectorKernels*, 4> kTables{
       &avx512_bf16::kTable, &avx512::kTable, &avx2::kTable, &baseline::kTable};
-  // The same features as in CMakeLists.txt. __builtin_cpu_supports() also checks that the operating
+  // Same features as in CMakeLists.txt. __builtin_cpu_supports() also checks that the operating
   // system saves the registers.
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&

@@ -1,6 +1,6 @@
-// The vectorised inner loops. Each runs in the calling thread, over the rows or elements that it is
-// given; the caller divides the work among threads. There is a table of functions for each
-// instruction set, from which the best one for this machine is chosen at run time.
+// The vectorised inner loops. Each runs in the calling thread, over the given rows or elements;
+// the caller divides the work between threads. There is a table of functions for each instruction
+// set; the best one for this machine is selected at run time.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace pfc {
 
 /// Sums over rows of (x - shift) and of its square, for each channel. The shift is the mean of the
-/// first rows, so no digits are lost where |mean| >> standard deviation. Sums within a block of
-/// rows are float32, those over blocks float64. The memory is borrowed.
+/// first rows, so no digits are lost if |mean| >> standard deviation. Sums within a block of rows
+/// are float32, those over blocks float64. The memory is borrowed.
 struct Moments {
   float* shift;   ///< [channels]
   float* block1;  ///< [channels] sums of the current block
@@ -25,17 +25,17 @@ struct Moments {
   double* sum2;
 };
 
-/// Rows of a batch norm's forward pass: z = (x - mean) * scale + beta; y = prelu(z) + residual.
-/// T, here and below: the type of activations, float or BFloat16; the arithmetic is float32.
+/// Rows of a batch norm's forward pass: z = (x - mean) * scale + beta; y = prelu(z) + residual. T,
+/// here and below: type of activations, float or BFloat16; the arithmetic is float32.
 template <typename T>
 struct NormForward {
   std::int64_t rows, channels;
   const T* x;
   const float *mean, *scale, *beta;
-  const float* slope;  ///< null: no PReLU
-  const T* residual;   ///< null: none
+  const float* slope;  ///< nullptr: no PReLU
+  const T* residual;   ///< nullptr: none
   T* y;
-  const Moments* moments;  ///< null, or receives the moments of y
+  const Moments* moments;  ///< receives the moments of y, or nullptr
 };
 
 /// Rows of a batch norm's backward passes (ops.h). inverse: 1 / sqrt(variance + eps).
@@ -44,41 +44,40 @@ struct NormBackward {
   std::int64_t rows, channels;
   const T *dy, *x;
   const float *mean, *inverse, *scale, *beta;
-  const float* slope;  ///< null: no PReLU
+  const float* slope;  ///< nullptr: no PReLU
   // For the reduce pass: sums over a block of rows, and over all rows.
   float *block_dz, *block_dz_xhat, *block_dslope;
   double *sum_dz, *sum_dz_xhat, *sum_dslope;
   // For the apply pass: the sums divided by the number of rows.
   const float *mean_dz, *mean_dz_xhat;
-  const T* add;  ///< null: none
+  const T* add;  ///< nullptr: none
   T* dx;
 };
 
-/// A tile of the margin softmax (kernels/cpu/margin/margin_tile.h). Its products are [classes,
-/// samples]: those of each centre, not normalised, with each normalised embedding.
+/// A tile of the margin softmax (kernels/cpu/margin/margin_tile.h). Its products [classes,
+/// samples] are those of each centre (not normalised) with each normalised embedding.
 struct MarginTile {
   std::int64_t classes, samples;
   const float* inverse_norm;  ///< [classes]
   float scale;
-  float threshold;               ///< a cosine above it counts as 0; infinity: no filter
-  const std::int64_t* left_out;  ///< [left_out_count], indices of products that are no part of it:
-                                 ///< those of targets
+  float threshold;               ///< cosines above it count as 0; infinity: no filter
+  const std::int64_t* left_out;  ///< [left_out_count], indices of the targets' products
   std::int64_t left_out_count;
-  /// [samples]: the classes that a sample's softmax goes over are those from range_begin to
-  /// before range_end, counted as first_class counts them. Null: all.
+  /// [samples]: a sample's softmax is over the classes from range_begin to before range_end,
+  /// numbered like first_class. nullptr: all.
   const std::int32_t *range_begin, *range_end;
   std::int32_t first_class;  ///< number of the tile's first class
 };
 
-/// Memory that will soon be read, or written.
+/// Memory that will soon be read or written.
 struct Stretch {
   const void* begin;
   std::int64_t bytes;
 };
 
 /// Stretches that a product prefetches while it computes: `step` bytes with each of its inner
-/// steps, so that the memory is read at an even rate beside the arithmetic. The next product goes
-/// on where one has ended.
+/// steps, so that memory is read at an even rate during the arithmetic. The next product continues
+/// where one has ended.
 struct PrefetchList {
   const Stretch* next = nullptr;
   const Stretch* end = nullptr;
@@ -86,41 +85,41 @@ struct PrefetchList {
   std::int64_t step = 64;
 };
 
-/// c [rows, columns] = a [rows, depth] * b [depth, columns], or c += it. a and b are made of words:
-/// floats, or pairs of bfloat16 numbers, lower half first, that lie beside each other in depth.
-/// Column j of b lies in panel j / product_panel. Every panel has whole vectors of words: what is
-/// behind the last column is read, and then left out.
+/// c [rows, columns] = a [rows, depth] * b [depth, columns], or c += it. a and b consist of words:
+/// floats, or pairs of bfloat16 numbers, lower half first, that are adjacent in depth. Column j of
+/// b is in panel j / product_panel. Every panel has whole vectors of words; words after the last
+/// column are read and then ignored.
 struct TileProduct {
   std::int64_t rows, columns, depth;
   const void* a;
-  std::int64_t a_row, a_step;  ///< words from row to row, and along the depth
+  std::int64_t a_row, a_step;  ///< words between rows, and along the depth
   const void* b;
-  std::int64_t b_panel, b_step;  ///< words from panel to panel, and along the depth
+  std::int64_t b_panel, b_step;  ///< words between panels, and along the depth
   float* c;
-  std::int64_t c_row;  ///< floats from row to row
+  std::int64_t c_row;  ///< floats between rows
   bool add;
 };
 
-/// A class centre to be updated. Its numbers are stored as CentrePrecision says.
+/// A class centre to update. Its numbers are stored with a CentrePrecision.
 struct CentreRow {
   std::int64_t n;
-  const float* gradient;  ///< [n], with its part along the centre
+  const float* gradient;  ///< [n], including the component along the centre
   float inverse_norm;     ///< 1 / length of the centre after its missed updates
-  float along;            ///< length of the gradient's part along the centre, which is subtracted
+  float along;            ///< length of the gradient's component along the centre; subtracted
   void* weight;
   void* momentum;         ///< SGD's velocity or AdamW's m
-  void* second;           ///< AdamW's v; null: SGD
+  void* second;           ///< AdamW's v; nullptr: SGD
   RoundingKey key;        ///< for the stochastic rounding of bfloat16 numbers
-  const CatchUp* missed;  ///< the updates that the row has missed; null: none
+  const CatchUp* missed;  ///< updates that the row has missed; nullptr if none
 };
 
-/// A class centre that is copied, after its missed updates, to `floats` or, rounded to nearest, to
-/// `halves`; the other one is null.
+/// Copy of a class centre, after its missed updates, to `floats` or, rounded to nearest, to
+/// `halves`; the other one is nullptr.
 struct CaughtUpCentre {
   std::int64_t n;
   const void* weight;
   const void* momentum;
-  const void* second;  ///< AdamW's v; null: SGD
+  const void* second;  ///< AdamW's v; nullptr: SGD
   CatchUp missed;
   float* floats;
   BFloat16* halves;
@@ -135,9 +134,9 @@ struct RandomBlocks {
   std::int64_t blocks;
 };
 
-/// c[b * c_stride + v] += the float32 sum over rows r and k < length of broadcast[b] * vector[v],
-/// for all b < broadcasts and v < vectors, where vector = vector_rows[r] + k * vector_step, and
-/// broadcast = broadcast_rows[r] + k * broadcast_step.
+/// Computes c[b * c_stride + v] += the float32 sum over rows r and k < length of broadcast[b] *
+/// vector[v], for all b < broadcasts and v < vectors, where vector = vector_rows[r] + k *
+/// vector_step, and broadcast = broadcast_rows[r] + k * broadcast_step.
 struct OuterProduct {
   const float* const* vector_rows;     ///< [rows] addresses
   const float* const* broadcast_rows;  ///< [rows] addresses
@@ -151,21 +150,21 @@ struct OuterProduct {
 /// Two bfloat16 numbers: the first in the lower half.
 using BFloat16Pair = std::uint32_t;
 
-/// Pairs of pixels of a row of an image [pixels, channels], channel by channel: pair i holds pixel
-/// first + i * step and the one that is `gap` pixels behind it. Pixels outside the row are zeros.
-/// Channels are stored in panels of `panel` channels, the last of which may have fewer:
-/// pairs[p * panel_stride + i * panel + c] is channel p * panel + c of pair i.
+/// Pairs of pixels of a row of an image [pixels, channels], channel by channel: pair i consists of
+/// pixel first + i * step and the pixel `gap` after it. Pixels outside the row are zeros. Channels
+/// are stored in panels of `panel` channels, the last of which may have fewer: pairs[p *
+/// panel_stride + i * panel + c] is channel p * panel + c of pair i.
 struct PackedPairs {
   const BFloat16* row;
-  std::int64_t pixels, pixel_stride;  ///< number in the row; elements from one to the next
+  std::int64_t pixels, pixel_stride;  ///< number in the row; elements between two pixels
   std::int64_t channels;
   std::int64_t first, step, gap, count;
   std::int64_t panel, panel_stride;
   BFloat16Pair* pairs;
 };
 
-/// c[b * c_stride + v] += the float32 sum over rows r and k < length of the two products of
-/// broadcast[b] with vector[v], for all b < broadcasts and v < vectors, where vector =
+/// Computes c[b * c_stride + v] += the float32 sum over rows r and k < length of the two products
+/// of broadcast[b] with vector[v], for all b < broadcasts and v < vectors, where vector =
 /// vector_rows[r] + k * vector_step, and broadcast = broadcast_rows[r] + k * broadcast_step.
 struct PairProduct {
   const BFloat16Pair* const* vector_rows;     ///< [rows] addresses
@@ -176,13 +175,13 @@ struct PairProduct {
   float* c;
   std::int64_t c_stride;
 };
-/// The broadcasts that pair_product computes at once, and the vectors: the panels that it reads
-/// without waste.
+/// Number of broadcasts and of vectors that pair_product computes at once: the panel sizes that it
+/// reads without waste.
 inline constexpr std::int64_t kPairBroadcasts = 6;
 inline constexpr std::int64_t kPairVectors = 64;
 
-/// A convolution with one channel in each group, or two with `pairs`. Weights and their gradients
-/// are [kernel, kernel, 1 or 2, channels], where channels are input channels: first the weights for
+/// A convolution with one channel per group, or two with `pairs`. Weights and their gradients are
+/// [kernel, kernel, 1 or 2, channels], where channels are input channels: first the weights for
 /// the output channel with the same number, then, with `pairs`, those for the other channel of the
 /// pair.
 template <typename T>
@@ -191,14 +190,15 @@ struct GroupedConv {
   bool pairs;
   const T* x;
   const float* weights;
-  T* y;  ///< in grouped_weight_gradient: dy, which is only read
-  // For grouped_weight_gradient, in the layout of the weights: float32 sums over some pixels, which
-  // are zero before and after, and those over all pixels, to which the gradient is added.
+  T* y;  ///< in grouped_weight_gradient: dy, read-only
+  // For grouped_weight_gradient, in the layout of the weights: float32 sums over some pixels,
+  // which are zero before and after the call, and sums over all pixels, to which the gradient is
+  // added.
   float* sums;
   double* gradients;
 };
 
-/// The loops over activations of one type.
+/// Loops over activations of one type.
 template <typename T>
 struct ActivationKernels {
   void (*moments)(const T* x, std::int64_t rows, std::int64_t channels, const Moments& m);
@@ -208,8 +208,8 @@ struct ActivationKernels {
 
   /// Computes rows [begin, end) of the batch * out_h output rows.
   void (*grouped_forward)(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end);
-  /// Computes the gradient for channels [first, first + channels), over all `rows` = batch * out_h.
-  /// REQUIRES: first is even; the kernel is 3 or 7.
+  /// Computes the gradient for channels [first, first + channels), over all `rows` = batch *
+  /// out_h. REQUIRES: first is even; the kernel size is 3 or 7.
   void (*grouped_weight_gradient)(const GroupedConv<T>& g, std::int64_t rows, std::int64_t first,
                                   std::int64_t channels);
 
@@ -236,7 +236,7 @@ struct VectorKernels {
   void (*pair_product)(const PairProduct& p);
 
   void (*add_bias)(float* y, const float* bias, std::int64_t rows, std::int64_t n);
-  /// sums[i] += the sum over rows r of x[r * stride + i], for i < width.
+  /// Computes sums[i] += the sum over rows r of x[r * stride + i], for i < width.
   void (*add_columns)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
                       double* sums);
 
@@ -246,54 +246,56 @@ struct VectorKernels {
                                   float* dx, std::int64_t rows, std::int64_t n);
 
   double (*sum_of_squares)(const float* x, std::int64_t n);
-  /// operand: null, or receives the new weights, rounded to nearest.
+  /// operand: receives the new weights, rounded to nearest, or nullptr.
   void (*sgd)(const SgdOptions& o, float gradient_scale, const float* gradient, float* weight,
               float* velocity, BFloat16* operand, std::int64_t n);
   void (*adamw)(const AdamWOptions& o, float gradient_scale, const float* gradient, float* weight,
                 float* m, float* v, BFloat16* operand, std::int64_t n);
 
-  /// Computes the logits from the products, -infinity for targets and for classes outside a
-  /// sample's range, and the largest logit of each sample, max [samples]. logits may be the memory
-  /// of products.
+  /// Computes the logits from the products: -infinity for targets and for classes outside a
+  /// sample's range. Also computes the largest logit of each sample, max [samples]. logits may be
+  /// the same memory as products.
   void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
-  /// sums [samples] = the sum over the tile's classes of exp(logit - max). REQUIRES: logit <= max.
+  /// Computes sums [samples] = the sum over the tile's classes of exp(logit - max). REQUIRES:
+  /// logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
-  /// gradients = factor * exp(logit - max) * inverse_norm, and 0 for what is left out, filtered or
-  /// outside a range, whose logits may be above max.
-  /// The sum over samples of gradients * embedding is a centre's gradient, and along [classes] the
-  /// length of its part along the centre. Overwrites the products; gradients may be their memory.
+  /// Computes gradients = factor * exp(logit - max) * inverse_norm, and 0 for classes that are
+  /// excluded, filtered or outside a range, whose logits may exceed max. The sum over samples of
+  /// gradients * embedding is a centre's gradient, and along [classes] is the length of its
+  /// component along the centre. Overwrites the products; gradients may be the same memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
                            const float* factor, float* gradients, float* along);
 
   std::int64_t product_panel;  ///< columns of a panel
   std::int64_t product_rows;   ///< rows that an inner step of a product multiplies with one panel
   void (*float_product)(const TileProduct& p, PrefetchList& soon);
-  /// Of pairs of bfloat16 numbers, with float32 sums. Null without instructions for it.
+  /// For pairs of bfloat16 numbers, with float32 sums. nullptr without instructions for it.
   void (*bfloat16_product)(const TileProduct& p, PrefetchList& soon);
-  /// pairs [(rows + 1) / 2, columns], `stride` words from row to row: rows 2 i and 2 i + 1 of x,
-  /// beside each other; a last row without a neighbour is paired with zeros. REQUIRES: columns are
-  /// a multiple of 16.
+  /// Computes pairs [(rows + 1) / 2, columns], `stride` words per row: rows 2 i and 2 i + 1 of x,
+  /// interleaved; an unpaired last row is paired with zeros. REQUIRES: columns is a multiple of
+  /// 16.
   void (*pair_rows)(const BFloat16* x, std::int64_t x_stride, std::int64_t rows,
                     std::int64_t columns, std::uint32_t* pairs, std::int64_t stride);
 
-  /// Update a centre; return its new squared length.
+  /// Update a centre, and return its new squared length.
   double (*centre_sgd)(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
   double (*centre_adamw)(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
   double (*centre_squares)(CentrePrecision precision, const void* weight, std::int64_t n);
-  /// Copies a centre; returns its squared length before rounding.
+  /// Copies a centre, and returns its squared length before rounding.
   double (*centre_caught_up)(CentrePrecision precision, const CaughtUpCentre& centre);
-  /// Applies only the missed updates to the row; returns the new squared length.
+  /// Applies only the missed updates to the row, and returns the new squared length.
   double (*centre_settle)(CentrePrecision precision, const CentreRow& row);
-  /// sum [n] += the gradient without its part along the centre.
+  /// Computes sum [n] += the gradient without its component along the centre.
   void (*add_centre_gradient)(CentrePrecision precision, const CentreRow& row, float* sum);
   void (*to_float)(const BFloat16* x, float* y, std::int64_t n);
   void (*to_bfloat16)(const float* x, BFloat16* y, std::int64_t n);  ///< rounds to nearest
 
-  /// hits [blocks]: sets bit k when the upper 24 bits of word k of the block are below limit.
+  /// Sets bit k in hits [blocks] if the upper 24 bits of word k of the block are below limit.
   void (*blocks_below)(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
 };
 
-/// The tables that this CPU and its operating system can run, the widest instruction set first.
+/// Returns the tables that this CPU and its operating system can run, widest instruction set
+/// first.
 std::span<const VectorKernels* const> runnable_vector_kernels();
 inline const VectorKernels& best_vector_kernels() { return *runnable_vector_kernels().front(); }
 
