@@ -1,5 +1,5 @@
-// What CUDA provides to the rest of the project. Builds without CUDA compile absent.cc instead of
-// the CUDA sources.
+// Interface of the CUDA code to the rest of the project. Builds without CUDA compile absent.cc
+// instead of the CUDA sources.
 #pragma once
 
 #include <filesystem>
@@ -12,28 +12,28 @@
 
 namespace pfc {
 
-/// Every GPU of this machine. Where there is none: one entry whose detail says why.
+/// Returns every GPU of this machine. If there is none: one entry whose detail gives the reason.
 std::vector<DeviceInfo> cuda_devices();
 
 struct CudaOptions {
-  int index = 0;                        ///< which GPU
+  int index = 0;                        ///< number of the GPU
   DType activations = DType::kFloat32;  ///< or bfloat16, float16
-  bool tf32 = false;                    ///< whether float32 products may round inputs to TF32
+  bool tf32 = false;                    ///< float32 products may round inputs to TF32
   bool graphs = true;                   ///< launch repeated work as CUDA graphs
-  std::filesystem::path cache = {};  ///< folder that keeps measured choices of algorithms between
-                                     ///< runs; empty: they are not kept
+  std::filesystem::path cache = {};     ///< folder for measured algorithm choices; empty: none
 };
 
-/// Throws InputError when the GPU cannot be used; the message says why in one line.
+/// Throws InputError with a one-line reason if the GPU cannot be used.
 std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options);
 
-/// The margin softmax on a GPU (kernels/cuda/margin/). REQUIRES: ops is of make_cuda_ops(). ops and
-/// the table's memory are borrowed. Throws InputError for a table of 2^31 rows or more.
+/// Makes the margin softmax on a GPU (kernels/cuda/margin/). REQUIRES: ops is from
+/// make_cuda_ops(). Borrows ops and the table's memory. Throws InputError for a table of 2^31 rows
+/// or more.
 std::unique_ptr<MarginSoftmax> make_cuda_margin_softmax(Ops& ops,
                                                         const MarginSoftmaxOptions& options,
                                                         const CentreTable& table);
 
-/// $XDG_CACHE_HOME/pfc or ~/.cache/pfc; empty where neither variable is set.
+/// Returns $XDG_CACHE_HOME/pfc or ~/.cache/pfc; empty if neither variable is set.
 std::filesystem::path default_cache_folder();
 
 }  // namespace pfc

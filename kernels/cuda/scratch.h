@@ -1,5 +1,5 @@
 // Sizes of GPU buffers and upper bounds on scratch memory. Does not include CUDA headers, because
-// `pfcctl plan` also runs where CUDA is not installed.
+// `pfcctl plan` also runs on machines without CUDA.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ constexpr std::size_t gpu_allocation(std::size_t bytes) {
 /// Upper bound on the workspace of a convolution's algorithm.
 inline constexpr std::size_t kMostConvolutionWorkspace = std::size_t{448} << 20;
 /// Upper bound on the float32 copies from which the gradient of a convolution's weights is
-/// computed. One image is always copied, even if it is larger. The copies are read soon after they
-/// are written, so most of them should still be in the L2 cache.
+/// computed. At least one image is copied, even if it is larger. The copies are read soon after
+/// they are written, so most of them should still be in the L2 cache.
 inline constexpr std::size_t kMostConvolutionCopies = std::size_t{32} << 20;
-/// Upper bound on the scratch area.
+/// Upper bound on the scratch memory.
 inline constexpr std::size_t kMostScratch = std::size_t{512} << 20;
 
 }  // namespace pfc

@@ -74,11 +74,11 @@ using batch_norm::ApplyArguments;
 using batch_norm::ForwardArguments;
 using batch_norm::Parameters;
 
-constexpr int kMostKinds = 3;   // kinds of sums in a pass
-constexpr int kMostBlocks = 8;  // on a multiprocessor, which holds 2048 threads
+constexpr int kMostKinds = 3;   // kinds of sums per pass
+constexpr int kMostBlocks = 8;  // per multiprocessor, which holds 2048 threads
 
-/// The launch of a pass: threadIdx.x and blockIdx.y count channels, threadIdx.y and blockIdx.x
-/// rows. `blocks`: how many blocks run at once; the launch has about as many.
+/// Returns the launch of a pass: threadIdx.x and blockIdx.y index channels, threadIdx.y and
+/// blockIdx.x rows. `blocks`: how many blocks run at once; the launch has about that many.
 LaunchShape shape_of(const BatchNormShape& s, int at_once, std::int64_t blocks) {
   const std::int64_t lanes = (s.channels + at_once - 1) / at_once;
   unsigned width = 1;
@@ -215,7 +215,7 @@ class CudaBatchNorm : public BatchNorm {
            of_parts.threads.y, partial(), mean.f32(), variance.f32());
   }
 
-  /// Null for a tensor that is not given.
+  /// Returns nullptr for a missing tensor.
   template <typename T>
   [[nodiscard]] static T* rows(const Tensor& t) {
     return static_cast<T*>(t.data);

@@ -1,6 +1,6 @@
-// The kernels of batch norm. A thread processes V channels: kPack where 16 bytes can be loaded at a
-// time, otherwise 1. Threads along x have neighbouring channels, threads along y divide the rows. A
-// thread keeps the coefficients of its channels in registers and loops over its rows. The sums of a
+// Batch norm kernels. A thread processes V channels: kPack if 16 bytes can be loaded at a time,
+// otherwise 1. Threads along x have adjacent channels, threads along y divide the rows. A thread
+// keeps the coefficients of its channels in registers and loops over its rows. The sums of a
 // block's threads are added in a fixed order; a second kernel adds those of the blocks.
 #pragma once
 
@@ -42,7 +42,7 @@ struct Elements {
   }
 };
 
-/// A thread's first channel, and its rows: row, row + step, ... A thread that is not active has no
+/// A thread's first channel, and its rows: row, row + step, ... An inactive thread has no
 /// channels, but must still reach the barriers.
 struct Place {
   std::int64_t channel, row, step;
@@ -58,7 +58,7 @@ __device__ __forceinline__ Place place(std::int64_t channels) {
           .active = channel < channels};
 }
 
-/// The number of rows that the threads of a block process together.
+/// Returns the number of rows that the threads of a block process together.
 __device__ __forceinline__ std::int64_t rows_of_block(std::int64_t rows, std::int64_t block,
                                                       std::int64_t blocks,
                                                       std::int64_t rows_at_once) {
@@ -81,7 +81,7 @@ struct Parameters {
   const float* variance;
   const float* gamma;
   const float* beta;
-  const float* slope;  ///< null: no PReLU
+  const float* slope;  ///< nullptr: no PReLU
   float eps;
 };
 
@@ -114,8 +114,8 @@ struct Normaliser {
 };
 
 /// Adds `Kinds` values over the threads of a block that have the same channels. Calls f(channel
-/// within the block, sums as double[Kinds]) once for each channel, in one of the threads. REQUIRES:
-/// all threads of the block call it.
+/// within the block, sums as double[Kinds]) once per channel, in one of the threads. REQUIRES: all
+/// threads of the block call it.
 template <int V, int Kinds, typename F>
 __device__ __forceinline__ void sum_over_rows(const Floats<V> (&values)[Kinds], const F& f) {
   __shared__ float shared[Kinds][V][kThreads];
@@ -139,9 +139,8 @@ __device__ __forceinline__ void sum_over_rows(const Floats<V> (&values)[Kinds], 
   }
 }
 
-/// Sums of x - shift and of its square over a thread's rows. The shift is some value of the
-/// channel, the same for the whole block, so that no digits are lost where |mean| >> standard
-/// deviation.
+/// Sums of x - shift and of its square over a thread's rows. The shift is a value of the channel,
+/// the same for the whole block, so that no digits are lost if |mean| >> standard deviation.
 template <int V>
 struct Moments {
   Floats<V> shift;
@@ -152,8 +151,8 @@ struct Moments {
     sums[0].x[k] += d;
     sums[1].x[k] += d * d;
   }
-  /// Writes the block's means to partial [0][block][channel], and the sums of the squared
-  /// deviations from them to partial [1][block][channel].
+  /// Writes the block's means to partial [0][block][channel], and the sums of squared deviations
+  /// from them to partial [1][block][channel].
   __device__ __forceinline__ void write(std::int64_t rows, std::int64_t channels, double* partial) {
     __shared__ float shifts[kThreads * V];  // by channel within the block
     if (threadIdx.y == 0) {
@@ -192,8 +191,8 @@ __global__ void __launch_bounds__(kThreads)
   moments.write(rows, channels, partial);
 }
 
-/// Merges the blocks' moments, one warp for each channel, by Chan, Golub and LeVeque, "Updating
-/// formulae and a pairwise algorithm for computing sample variances", 1979, equation 2.1.
+/// Merges the blocks' moments, one warp per channel: Chan, Golub and LeVeque, "Updating formulae
+/// and a pairwise algorithm for computing sample variances", 1979, equation 2.1.
 __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
                                      unsigned rows_at_once, const double* partial, float* mean,
                                      float* variance);
@@ -201,9 +200,9 @@ __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, u
 template <typename T>
 struct ForwardArguments {
   const T* x;
-  const T* residual;  ///< null: none
+  const T* residual;  ///< nullptr: none
   T* y;               ///< may be x or residual
-  double* partial;    ///< of y's moments
+  double* partial;    ///< for y's moments
 };
 
 template <typename T, int V, bool kSlope, bool kMoments>
@@ -233,14 +232,14 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int k = 0; k < V; ++k) moments.shift.x[k] = to_float(first.x[k]);
     }
-    __syncthreads();  // all threads have read that row before it is overwritten, where y is x
+    __syncthreads();  // all threads read that row before it is overwritten if y is x
   }
   if (at.active && at.row < rows) {
     auto next = Elements<V, T>::load(a.x + at.row * channels + at.channel);
     for (std::int64_t row = at.row; row < rows; row += at.step) {
       const std::int64_t offset = row * channels + at.channel;
       const auto x = next;
-      // Loads the next row before the store: as y may be x, the compiler could not do so by itself.
+      // Loads the next row before the store: since y may be x, the compiler cannot reorder them.
       if (row + at.step < rows) next = Elements<V, T>::load(a.x + offset + at.step * channels);
       const auto y = y_of(x, offset);
       y.store(a.y + offset);
@@ -280,7 +279,7 @@ __global__ void __launch_bounds__(kThreads)
           }
         }
         sums[0].x[k] += dz;
-        // merge_sums_kernel divides by the standard deviation, which makes it the sum of dz * xhat.
+        // merge_sums_kernel divides by the standard deviation, which gives the sum of dz * xhat.
         sums[1].x[k] += dz * (value - normaliser.mean.x[k]);
       }
     }
@@ -297,7 +296,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-/// Adds the blocks' sums, one warp for each channel. dslope: null without PReLU.
+/// Adds the blocks' sums, one warp per channel. dslope: nullptr without PReLU.
 __global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
                                   const float* variance, float eps, float* sum_dz,
                                   float* sum_dz_xhat, float* dslope);
@@ -306,14 +305,14 @@ template <typename T>
 struct ApplyArguments {
   const T* dy;
   const T* x;
-  const T* add;  ///< null: none
+  const T* add;  ///< nullptr: none
   T* dx;         ///< may be dy or add
   const float* sum_dz;
   const float* sum_dz_xhat;
   float total_rows;
 };
 
-/// dx = scale * (dz - mean of dz - xhat * mean of dz * xhat) + add.
+/// Computes dx = scale * (dz - mean of dz - xhat * mean of dz * xhat) + add.
 template <typename T, int V, bool kSlope>
 __global__ void __launch_bounds__(kThreads)
     apply_kernel(std::int64_t rows, std::int64_t channels, Parameters p, ApplyArguments<T> a) {
@@ -332,7 +331,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t row = at.row; row < rows; row += at.step) {
     const std::int64_t offset = row * channels + at.channel;
     const auto dys = next_dy, xs = next_x;
-    if (row + at.step < rows) {  // loaded before the store, as dx may be dy
+    if (row + at.step < rows) {  // before the store, because dx may be dy
       next_dy = Elements<V, T>::load(a.dy + offset + at.step * channels);
       next_x = Elements<V, T>::load(a.x + offset + at.step * channels);
     }

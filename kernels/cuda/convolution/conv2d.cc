@@ -1,23 +1,23 @@
-// Convolutions through cuDNN, NHWC.
+// Convolutions with cuDNN, NHWC.
 //
 // Each pass uses the fastest algorithm that is deterministic and needs at most
 // kMostConvolutionWorkspace (kernels/cuda/scratch.h). With float32 and without TF32, algorithms
 // that multiply transformed numbers are excluded, because they lose digits. The algorithms are
-// timed once for each kind of GPU, and the fastest is kept in the AlgorithmCache. cuDNN's guess is
-// used instead where the cache is not on disk, since the next run could then choose another
-// algorithm, and where there is too little memory to time the algorithms.
+// timed once for each kind of GPU, and the fastest is stored in the AlgorithmCache. cuDNN's
+// estimate is used instead if the cache is not on disk, because the next run could then select
+// another algorithm, or if there is too little memory for timing.
 //
 // If cuDNN has no such algorithm, three fallbacks are tried in this order: an algorithm with a
 // larger workspace; channels padded with zeros to a multiple of 8; an algorithm that is not
 // deterministic, with a warning.
 //
-// The gradient of the weights is a sum over all pixels, and cuDNN writes it only in the type of its
-// inputs. To avoid rounding the sum to 16 bits, 16-bit inputs are converted to float32, a few
+// The gradient of the weights is a sum over all pixels, and cuDNN writes it only in the type of
+// its inputs. To avoid rounding the sum to 16 bits, 16-bit inputs are converted to float32, a few
 // images at a time, and multiplied as TF32. TF32 represents each bfloat16 and float16 number
 // exactly. For a 1 x 1 kernel the gradient is one matrix product and needs no conversion.
 //
-// Throws std::logic_error for a shape without output, InputError for a tensor that is too large for
-// cuDNN, DeviceError when cuDNN has no algorithm at all.
+// Throws std::logic_error for a shape without output, InputError for a tensor that is too large
+// for cuDNN, DeviceError when cuDNN has no algorithm at all.
 
 #include <spdlog/spdlog.h>
 
@@ -31,7 +31,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kAlignment = 256;      // as of memory from cudaMalloc()
+constexpr std::size_t kAlignment = 256;      // as for memory from cudaMalloc()
 constexpr std::int64_t kPaddedChannels = 8;  // 16 bytes of a 16-bit type, as tensor cores read
 
 std::size_t aligned_up(std::size_t bytes) {
@@ -134,7 +134,7 @@ class CudnnConv2d : public Conv2d {
                        .c = {dw.data, dw.dtype, {shape_.out_c, shape_.in_c}}});
   }
 
-  /// Creates the pass, and reserves scratch memory for its workspace followed by its copies.
+  /// Creates the pass, and reserves scratch memory for its workspace, followed by its copies.
   template <typename Pass>
   void make(std::optional<Convolution<Pass>>& pass, const CudnnProblem& problem) {
     if (pass) return;
@@ -166,7 +166,7 @@ class CudnnConv2d : public Conv2d {
     Conv2dShape s = shape_;
     s.batch = pass.problem.shape.batch;
     const DType type = device_.activations;
-    const bool weights = Pass::kOutput == kW;  // their gradient is float32
+    const bool weights = Pass::kOutput == kW;  // the gradient of weights is float32
     return {Tensor(nullptr, type, s.x_shape()),
             Tensor(nullptr, weights ? DType::kFloat32 : type, s.w_shape()),
             Tensor(nullptr, type, s.y_shape())};

@@ -1,4 +1,4 @@
-// One pass of a convolution through cuDNN, with the algorithm that it uses.
+// One pass of a convolution with cuDNN, and its algorithm.
 #pragma once
 
 #include <spdlog/spdlog.h>
@@ -17,7 +17,7 @@
 
 namespace pfc {
 
-/// Objects that all convolutions of a device share. REQUIRES: they outlive the convolutions.
+/// Objects shared by all convolutions of a device. REQUIRES: they outlive the convolutions.
 struct ConvolutionContext {
   CudaDevice& device;
   Ops& ops;
@@ -29,11 +29,12 @@ struct ConvolutionContext {
 struct CudnnProblem {
   Conv2dShape shape;
   DType type = DType::kFloat32;
-  cudnnMathType_t math = CUDNN_DEFAULT_MATH;  ///< of float32; the default rounds to TF32
-  /// Whether algorithms that multiply transformed numbers are excluded, because they lose digits.
+  cudnnMathType_t math = CUDNN_DEFAULT_MATH;  ///< for float32; the default rounds to TF32
+  /// Excludes algorithms that multiply transformed numbers, because they lose digits.
   bool every_digit = false;
 
-  /// Describes the problem in messages, and is its key in the algorithm cache.
+  /// Returns a description of the problem for messages, which is also its key in the algorithm
+  /// cache.
   [[nodiscard]] std::string text() const {
     const Conv2dShape& s = shape;
     const bool tf32 = type == DType::kFloat32 && math != CUDNN_FMA_MATH;
@@ -46,7 +47,7 @@ struct CudnnProblem {
   }
 };
 
-/// Memory in which algorithms are timed. x, w and y hold random numbers: a GPU computes faster on
+/// Memory for timing algorithms. x, w and y contain random numbers: a GPU computes faster on
 /// zeros, because they cost it less power.
 class TimingMemory {
  public:
@@ -104,7 +105,7 @@ class Convolution {
     Results results{};
     int count = 0;
     if (context_.algorithms.on_disk() && time(results, &count)) {
-      // cuDNN has sorted them, the fastest first.
+      // sorted by cuDNN, fastest first
       if (const Result* best = first(results, count, kMostConvolutionWorkspace, kSameBits)) {
         return take(context_.algorithms.keep(what_, choice_of(*best)), kMostConvolutionWorkspace);
       }
@@ -114,7 +115,7 @@ class Convolution {
            take_first(results, count, free_bytes(), kSameBits);
   }
 
-  /// Selects the algorithm that cuDNN guesses to be the fastest, deterministic or not. Returns
+  /// Selects the algorithm that cuDNN estimates to be the fastest, deterministic or not. Returns
   /// false if cuDNN has none.
   [[nodiscard]] bool choose_any() {
     Results results{};
@@ -123,7 +124,7 @@ class Convolution {
     return take_first(results, count, std::max(kMostConvolutionWorkspace, free_bytes()), kAnyBits);
   }
 
-  /// REQUIRES: an algorithm was chosen, and the device's scratch area has workspace_bytes().
+  /// REQUIRES: an algorithm was selected, and the device's scratch memory has workspace_bytes().
   void run(ConvolutionMemory memory, float beta) const {
     memory.workspace_bytes = workspace_bytes_;
     memory.workspace = workspace_bytes_ == 0 ? nullptr : context_.device.scratch.data();
@@ -135,7 +136,7 @@ class Convolution {
  private:
   using Algorithm = typename Pass::Algorithm;
   using Result = typename Pass::Result;
-  using Results = std::array<Result, Pass::kAlgorithms * 4>;  // 4: several math types for each
+  using Results = std::array<Result, Pass::kAlgorithms * 4>;  // 4: math types each
   enum Bits { kSameBits, kAnyBits };
 
   void require(cudnnStatus_t status, const char* call) const {
@@ -158,8 +159,8 @@ class Convolution {
     require(cudnnSetConvolutionMathType(descriptor_.get(), math), "cudnnSetConvolutionMathType");
   }
 
-  // Returns the workspace of an algorithm. Returns nothing if cuDNN does not have the algorithm for
-  // this shape, or if it needs more than `most` bytes.
+  // Returns the workspace size of an algorithm. Returns nullopt if cuDNN does not support the
+  // algorithm for this shape, or if it needs more than `most` bytes.
   [[nodiscard]] std::optional<std::size_t> workspace_of(Algorithm algorithm,
                                                         std::size_t most) const {
     std::size_t bytes = 0;
@@ -202,8 +203,8 @@ class Convolution {
     return found != nullptr && take(choice_of(*found), most);
   }
 
-  // cuDNN may report the default math type for an algorithm that it timed without TF32. With that
-  // math type it would round to TF32, so the one that was requested is taken instead.
+  // cuDNN may report the default math type for an algorithm that it timed without TF32. That math
+  // type would round to TF32, so the requested one is used instead.
   [[nodiscard]] AlgorithmChoice choice_of(const Result& r) const {
     const cudnnMathType_t asked = problem.math;
     return {.algorithm = static_cast<int>(r.algo),

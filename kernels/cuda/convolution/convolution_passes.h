@@ -1,4 +1,4 @@
-// The forward, backward-data and backward-weights pass of a convolution through cuDNN, each as a
+// The forward, backward-data and backward-weights passes of a convolution with cuDNN, each as a
 // struct with the same members, so that conv2d.cc can treat them alike.
 #pragma once
 
@@ -32,7 +32,7 @@ enum ConvolutionTensor : std::size_t { kX, kW, kY };
 //   sums_products()  whether an algorithm sums products of the numbers themselves; others transform
 //                    them first (FFT, Winograd), which loses digits
 //   workspace()      the workspace of an algorithm
-//   guess(), time()  the algorithms in cuDNN's estimated or measured order, the fastest first
+//   guess(), time()  the algorithms in cuDNN's estimated or measured order, fastest first
 //   run()            the pass itself: out = pass + beta * out
 
 struct ForwardPass {

@@ -1,4 +1,4 @@
-// Copies of tensors for cuDNN, and the numbers that its algorithms are timed on.
+// Copies tensors for cuDNN, and creates the numbers for timing its algorithms.
 
 #include <algorithm>
 #include <type_traits>

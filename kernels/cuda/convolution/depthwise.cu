@@ -32,8 +32,8 @@ namespace {
 
 using depthwise::Sizes;
 
-constexpr int kColumns = 4;          // pixels that a thread computes at once, for kernels of 3 x 3
-constexpr int kBlocksOfWeights = 4;  // blocks of weights_kernel for each multiprocessor
+constexpr int kColumns = 4;          // pixels per thread and item, for kernels of 3 x 3
+constexpr int kBlocksOfWeights = 4;  // blocks of weights_kernel per multiprocessor
 
 Sizes sizes_of(const Conv2dShape& s) {
   return {.batch = s.batch,
@@ -47,7 +47,7 @@ Sizes sizes_of(const Conv2dShape& s) {
           .pad = s.pad};
 }
 
-/// The convolution from dy to dx that computes backward data for stride 1.
+/// Returns the convolution from dy to dx that computes backward data for stride 1.
 Sizes turned(Sizes s) {
   std::swap(s.in_h, s.out_h);
   std::swap(s.in_w, s.out_w);
@@ -117,8 +117,8 @@ class CudaDepthwise : public Conv2d {
     });
   }
 
-  /// Enqueues the transposition of the weights into scratch. They stay there until the next op that
-  /// uses scratch.
+  /// Enqueues the transposition of the weights into scratch. They stay there until the next op
+  /// that uses scratch.
   template <typename T>
   const float* transposed(const Tensor& w) {
     const auto n = static_cast<std::int64_t>(weight_elements());
@@ -156,8 +156,8 @@ class CudaDepthwise : public Conv2d {
     }
   }
 
-  /// The launch of weights_kernel: a block computes as many rows of dy at once as it has threads
-  /// for.
+  /// Returns the launch of weights_kernel: a block processes as many rows of dy at once as its
+  /// threads allow.
   [[nodiscard]] LaunchShape weights_shape(int at_once) const {
     const std::int64_t lanes = (shape_.in_c + at_once - 1) / at_once;
     unsigned width = 1;

@@ -1,7 +1,7 @@
-// The kernels of depthwise convolutions. A thread computes V channels: kPack where 16 bytes can be
-// loaded at a time, otherwise 1. Neighbouring threads of a warp compute neighbouring channels, so a
-// warp reads contiguous memory. Kernels read the weights as float32 [kernel * kernel, channels], a
-// few kilobytes that stay in the L1 cache; transpose_kernel makes this copy before each pass.
+// Kernels of depthwise convolutions. A thread computes V channels: kPack if 16 bytes can be loaded
+// at a time, otherwise 1. Adjacent threads of a warp compute adjacent channels, so a warp reads
+// contiguous memory. Kernels read the weights as float32 [kernel * kernel, channels], a few
+// kilobytes that stay in the L1 cache; transpose_kernel makes this copy before each pass.
 #pragma once
 
 #include "kernels/cuda/primitives/numbers.h"
@@ -53,7 +53,7 @@ __device__ __forceinline__ void add_product(Floats<V>& sum, const Floats<V>& a,
   for (int k = 0; k < V; ++k) sum.x[k] += a.x[k] * b.x[k];
 }
 
-/// out [taps, channels] from w [channels, taps].
+/// Transposes w [channels, taps] into out [taps, channels].
 template <typename T>
 __global__ void transpose_kernel(std::int64_t channels, int taps, const T* w, float* out) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -61,7 +61,7 @@ __global__ void transpose_kernel(std::int64_t channels, int taps, const T* w, fl
   out[i] = to_float(w[i % channels * taps + i / channels]);
 }
 
-/// One item of a thread's loop: V channels, from `channel` on, of `Columns` neighbouring pixels.
+/// One item of a thread's loop: V channels from `channel` on, of `Columns` adjacent pixels.
 struct Pixels {
   std::int64_t image, row, column, channel;
 };
@@ -77,7 +77,7 @@ __device__ __forceinline__ Pixels pixels_of(std::int64_t item, std::int64_t rows
           .channel = item % lanes * V};
 }
 
-/// Computes y for `Columns` pixels, for which each x is loaded once. Kernel and stride are
+/// Computes y for `Columns` pixels, and loads each x once for all of them. Kernel and stride are
 /// compile-time constants. With `kFlip` the kernel is rotated by 180 degrees, which computes
 /// backward data for stride 1: x is then dy, y is dx, and `s` describes the convolution from dy to
 /// dx.
@@ -150,8 +150,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// The output positions o to which an input position contributes, along one axis: first <= o <=
-/// last.
+/// Output positions o that use an input position, along one axis: first <= o <= last.
 struct Outputs {
   std::int64_t first, last;
 };
@@ -190,9 +189,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Each block's part of dw: partial [block][tap][channel]. threadIdx.x counts channels, y rows of
-/// the kernel, z rows of dy. A thread goes along rows of dy and keeps the sums for one row of the
-/// kernel.
+/// Computes each block's part of dw: partial [block][tap][channel]. threadIdx.x indexes channels,
+/// y rows of the kernel, z rows of dy. A thread iterates over rows of dy and keeps the sums for
+/// one row of the kernel.
 template <typename T, int V, int Kernel>
 __global__ void __launch_bounds__(kThreads)
     weights_kernel(Sizes s, const T* __restrict__ x, const T* __restrict__ dy,
@@ -219,8 +218,8 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  // Adds the sums over z for one column of the kernel after the other; shared memory is too small
-  // for all columns at once.
+  // Adds the sums over z for one column of the kernel at a time, because shared memory is too
+  // small for all columns.
   const unsigned plane = blockDim.x * blockDim.y;
   const unsigned within = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
@@ -243,7 +242,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// Adds the blocks' parts: dw [channels, taps] from partial. A block has kWarp channels along x,
-/// and along y kThreads / kWarp threads that divide the parts.
+/// and kThreads / kWarp threads along y that divide the parts.
 __global__ void merge_weights_kernel(std::int64_t channels, int taps, unsigned blocks,
                                      const float* partial, float* dw, bool accumulate);
 

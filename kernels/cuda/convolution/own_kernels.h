@@ -1,4 +1,4 @@
-// What conv2d.cc uses beside cuDNN: kernels of our own, which nvcc compiles.
+// Our own kernels that conv2d.cc uses in addition to cuDNN; nvcc compiles them.
 #pragma once
 
 #include <memory>
@@ -8,22 +8,22 @@
 
 namespace pfc {
 
-/// True for one input and one output channel in each group, and kernels of 3, 5 or 7; any stride
-/// and padding. Such convolutions are bound by memory traffic, and cuDNN's kernels are made for
+/// Returns true for one input and one output channel per group, and kernels of 3, 5 or 7, with any
+/// stride and padding. Such convolutions are memory-bound, while cuDNN's kernels are made for
 /// groups of many channels.
 bool depthwise_supports(const Conv2dShape& shape);
 
-/// A depthwise convolution, NHWC. Sums are float32; dw is summed over blocks in float64. The result
-/// has the same bits every time. Borrows the device. REQUIRES: depthwise_supports(shape).
+/// Makes a depthwise convolution, NHWC. Sums are float32; dw is summed over blocks in float64. The
+/// result is bit-identical every time. Borrows the device. REQUIRES: depthwise_supports(shape).
 std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dShape& shape);
 
-/// Enqueues to = from, or to += from when `accumulate`. Both are matrices with the channels in the
+/// Enqueues to = from, or to += from with `accumulate`. Both are matrices with the channels in the
 /// last dimension and any activation type. Rows and channels that `from` does not have count as
 /// zeros.
 void copy_channels(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate);
 
-/// Enqueues numbers from a uniform distribution over [-1, 1), the same in every call. `to` is of
-/// any activation type.
+/// Enqueues filling `to` with uniform numbers in [-1, 1), the same in every call. `to` has any
+/// activation type.
 void fill_random(CudaDevice& device, const Tensor& to);
 
 }  // namespace pfc

@@ -48,7 +48,7 @@ AlgorithmCache::Choices read(const std::filesystem::path& path) {
   return {};
 }
 
-// While it lives, no other process reads or replaces the file.
+// Prevents other processes from reading or replacing the file during its lifetime.
 class Lock {
  public:
   explicit Lock(const std::filesystem::path& path)

@@ -1,5 +1,5 @@
-// Keeps the fastest algorithm of each convolution on disk. Timing the algorithms takes seconds, and
-// runs that use the same algorithms produce the same bits.
+// Stores the fastest algorithm of each convolution on disk. Timing the algorithms takes seconds,
+// and runs that use the same algorithms give bit-identical results.
 #pragma once
 
 #include <filesystem>
@@ -9,30 +9,30 @@
 
 namespace pfc {
 
-/// The numbers that cuDNN gives to an algorithm and its math type.
+/// cuDNN's numbers for an algorithm and its math type.
 struct AlgorithmChoice {
   int algorithm = 0;
   int math = 0;
   friend bool operator==(const AlgorithmChoice&, const AlgorithmChoice&) = default;
 };
 
-/// A text file for each kind of GPU, version of cuDNN and driver, with a line for each choice. All
-/// workers of a host share the file, and the first choice saved applies to all of them. A damaged
-/// file or a folder that cannot be written is ignored with a warning.
+/// A text file per kind of GPU, version of cuDNN and driver, with one line per choice. All workers
+/// of a host share the file, and the first choice saved applies to all of them. A damaged file or
+/// a folder that cannot be written is ignored with a warning.
 class AlgorithmCache {
  public:
   using Choices = std::map<std::string, AlgorithmChoice>;
 
-  /// Creates `folder` when the first choice is kept. Empty: choices are not kept on disk.
+  /// Creates `folder` when the first choice is stored. Empty: choices are not stored on disk.
   AlgorithmCache(const std::filesystem::path& folder, const std::string& gpu,
                  const std::string& cudnn_version, const std::string& driver);
 
   [[nodiscard]] bool on_disk() const { return !path_.empty(); }
   /// REQUIRES: `key` is one line without tabs.
   [[nodiscard]] std::optional<AlgorithmChoice> find(const std::string& key) const;
-  /// Keeps the choice, unless another worker has kept one meanwhile. Returns the one that is kept.
+  /// Stores the choice, unless another worker has stored one meanwhile. Returns the stored one.
   AlgorithmChoice keep(const std::string& key, const AlgorithmChoice& choice);
-  /// Removes a choice that turned out not to work on this GPU.
+  /// Removes a choice that does not work on this GPU.
   void forget(const std::string& key);
 
  private:

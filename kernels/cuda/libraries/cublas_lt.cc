@@ -9,8 +9,8 @@
 namespace pfc {
 namespace {
 
-// When there are so many plans, all of them are dropped. A head that samples its classes has tiles
-// of ever new sizes, and the plans would grow without bound.
+// When this number of plans is reached, all are dropped. A head that samples its classes has tiles
+// of ever new sizes, and the plans would grow without limit.
 constexpr std::size_t kMostPlans = 1024;
 
 using Operation = OwnedHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
@@ -31,7 +31,7 @@ cudaDataType_t type_of(DType type) {
   }
 }
 
-// The alignment of an address, at most 256 bytes: no kernel needs more.
+// Returns the alignment of an address, at most 256 bytes: no kernel needs more.
 std::uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   return static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & (~address + 1), 256));
@@ -53,9 +53,9 @@ struct CublasLt::Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-// A product as cuBLASLt describes it, with column-major matrices. A row-major matrix is the
-// transpose of the column-major matrix in the same memory. So the plan computes c^T = op(b)^T
-// op(a)^T, in which a and b have changed places.
+// A product in cuBLASLt's terms, with column-major matrices. A row-major matrix is the transpose
+// of the column-major matrix in the same memory. So the plan computes c^T = op(b)^T op(a)^T, with
+// a and b exchanged.
 struct CublasLt::Plan {
   Operation operation;
   Layout a, b, c;
@@ -131,8 +131,8 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
             "cublasLtMatmulPreferenceSetAttribute", p);
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  // Where the sum over k is split, its parts are float32 and added in a fixed order, for any type
-  // of c.
+  // If the sum over k is split, its parts are float32 and added in a fixed order, for any type of
+  // c.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));

@@ -1,4 +1,4 @@
-// Matrix products through cuBLASLt, row-major.
+// Row-major matrix products with cuBLASLt.
 #pragma once
 
 #include <cublasLt.h>
@@ -14,17 +14,16 @@
 
 namespace pfc {
 
-/// c [m, n] = alpha * op(a) op(b) + beta * c. Sums are float32. c is not read when beta is 0. A
-/// stride is the number of elements from one stored row to the next, so a matrix can be a part of a
-/// wider one.
+/// c [m, n] = alpha * op(a) op(b) + beta * c. Sums are float32. c is not read if beta is 0. A
+/// stride is the number of elements between stored rows, so a matrix can be a part of a wider one.
 struct MatrixProduct {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< a is stored [k, m]
   bool transpose_b = false;  ///< b is stored [n, k]
   float alpha = 1.f;
   float beta = 0.f;
-  DType in = DType::kFloat32;   ///< of a and b: float32, bfloat16 or float16
-  DType out = DType::kFloat32;  ///< of c: float32 or `in`
+  DType in = DType::kFloat32;   ///< type of a and b: float32, bfloat16 or float16
+  DType out = DType::kFloat32;  ///< type of c: float32 or `in`
   const void* a = nullptr;
   std::int64_t a_stride = 0;
   const void* b = nullptr;
@@ -33,20 +32,20 @@ struct MatrixProduct {
   std::int64_t c_stride = 0;
 };
 
-/// cuBLASLt on the device that is current when it is made; used by one host thread. It asks
-/// cuBLASLt's heuristic for an algorithm once for each combination of shape, types and alignment.
+/// cuBLASLt on the device that is current at construction; used by one host thread. Queries
+/// cuBLASLt's heuristic once for each combination of shape, types and alignment.
 class CublasLt {
  public:
-  /// What NVIDIA recommends for sm_90; other GPUs need less.
+  /// NVIDIA's recommendation for sm_90; other GPUs need less.
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
-  /// gpu: for error messages. tf32: float32 inputs may be rounded to a mantissa of 10 bits, so that
+  /// gpu: for error messages. tf32: float32 inputs may be rounded to a 10-bit mantissa, so that
   /// tensor cores can multiply them.
   CublasLt(std::string gpu, bool tf32);
   ~CublasLt();
 
-  /// Enqueues the product on the stream. Throws DeviceError, which names the product. REQUIRES:
-  /// `workspace` has kWorkspaceBytes on the device, which only work on this stream uses.
+  /// Enqueues the product on the stream. Throws DeviceError that names the product. REQUIRES:
+  /// `workspace` has kWorkspaceBytes on the device, and only work on this stream uses it.
   void multiply(const MatrixProduct& p, void* workspace, cudaStream_t stream);
 
  private:

@@ -26,11 +26,11 @@ class Cudnn {
   [[nodiscard]] cudnnHandle_t get() const { return handle_.get(); }
   [[nodiscard]] static std::string version();  ///< "9.19.0"
 
-  /// Throws DeviceError, which names GPU, call and `what`, unless `status` is success.
+  /// Throws DeviceError that names GPU, call and `what`, unless `status` is success.
   void require(cudnnStatus_t status, const char* call, const std::string& what) const;
 
-  /// Descriptors of NHWC tensors and OHWI filters. Throw InputError for a tensor that is too large
-  /// for cuDNN. `what`: for error messages.
+  /// Return descriptors of NHWC tensors and OHWI filters. Throw InputError for a tensor that is
+  /// too large for cuDNN. `what`: for error messages.
   [[nodiscard]] CudnnTensor tensor(DType type, const Shape& shape, const std::string& what) const;
   [[nodiscard]] CudnnFilter filter(DType type, const Shape& shape, const std::string& what) const;
 

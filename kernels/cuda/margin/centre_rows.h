@@ -1,4 +1,4 @@
-// Reads and updates the class centres of one worker on a GPU. Each kernel computes a row with one
+// Reads and updates the class centres of one worker on a GPU. Each kernel processes a row with one
 // warp. All work is enqueued on the device's compute stream.
 #pragma once
 
@@ -21,25 +21,25 @@ class CudaCentreRows {
   [[nodiscard]] CentrePrecision precision() const { return precision_; }
   [[nodiscard]] bool has_second() const { return view_.second != nullptr; }
 
-  /// The address of the table's rows from `first` on, [.., D], where a matrix product can read them
-  /// in place as `type`; otherwise null.
+  /// Returns the address of the table's rows from `first` on, [.., D], if a matrix product can
+  /// read them in place as `type`; otherwise nullptr.
   [[nodiscard]] void* operand(std::int64_t first, DType type) const;
 
   void compute_inverse_norms() const;
   /// Copies rows 0 to count - 1 of the list, after their missed updates, to `to` [at least count,
   /// at least D], float32 or bf16, and fills the rest of `to` with zeros. inverse_norms has one
-  /// element for each row of `to`.
+  /// element per row of `to`.
   void gather(const RowList& active, std::int64_t count, const Tensor& to,
               float* inverse_norms) const;
-  /// Applies the missed updates and then this one to each row, in the table.
+  /// Applies the missed updates and then this one to each row in the table.
   void move(const RowList& active, const CentreGradients& gradients,
             const MarginSoftmax::Update& update) const;
-  /// sums [slots[i]] += the gradient of row i; sums is [.., D].
+  /// Computes sums [slots[i]] += the gradient of row i; sums is [.., D].
   void add_gradients(const RowList& active, const CentreGradients& gradients, float* sums,
                      const std::int32_t* slots) const;
 
-  /// Applies the missed updates to rows 0 to count - 1 of the list, in the table. `updates`: how
-  /// many updates the rows have then seen.
+  /// Applies the missed updates to rows 0 to count - 1 of the list, in the table. `updates`:
+  /// number of updates that the rows have then seen.
   void settle(const RowList& rows, std::int64_t count, std::int64_t updates) const;
 
  private:

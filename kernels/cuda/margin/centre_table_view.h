@@ -1,4 +1,4 @@
-// The class centres of one worker as kernels receive them: plain pointers into device memory.
+// The class centres of one worker, as plain pointers into device memory for kernels.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace pfc {
 
-/// A CentreTable as kernels receive it.
+/// A CentreTable for kernels.
 struct CentreTableView {
   std::int64_t first_class = 0;
   std::int64_t rows = 0;
   std::int64_t dimension = 0;
   void* weight = nullptr;
   void* momentum = nullptr;
-  void* second = nullptr;  ///< null: SGD
+  void* second = nullptr;  ///< nullptr: SGD
   float* inverse_norm = nullptr;
   bool packs = false;  ///< every row starts at a multiple of 16 bytes
 };
 
 /// Some rows of the table, and the updates that they have missed. The lists are in device memory.
 struct RowList {
-  std::int64_t first = 0;              ///< the first row, where rows is null
-  const std::int32_t* rows = nullptr;  ///< [S] row numbers; null: the rows are contiguous
-  /// [S], indices of catch_ups; 0: the row has missed no update. Null: no row has.
+  std::int64_t first = 0;              ///< the first row if rows is nullptr
+  const std::int32_t* rows = nullptr;  ///< [S] row numbers; nullptr: the rows are contiguous
+  /// [S], indices of catch_ups; 0: the row has missed no update. nullptr: no row has.
   const std::uint32_t* missed = nullptr;
   const CatchUp* catch_ups = nullptr;
 
@@ -41,12 +41,12 @@ struct CentreGradients {
   const float* gradients = nullptr;  ///< [.., stride]
   std::int64_t stride = 0;           ///< a multiple of 8, or the dimension
   const std::int32_t* slots =
-      nullptr;  ///< [count]: row i is gradients[slots[i]]; null: gradients[i]
-  /// [count], 1 / length of the centres, with which the gradient's part along the centre is
-  /// subtracted. Null: that part has been subtracted before.
+      nullptr;  ///< [count]: row i is gradients[slots[i]]; nullptr: gradients[i]
+  /// [count], 1 / length of the centres, used to subtract the gradient's component along the
+  /// centre. nullptr: already subtracted.
   const float* inverse_norms = nullptr;
-  /// Gradients of the targets, which come in addition: those of sample positive_samples[k], a row
-  /// of target_gradients [N, stride], belong to row positive_rows[k] - first_row. positive_rows is
+  /// Additional gradients of the targets: those of sample positive_samples[k], a row of
+  /// target_gradients [N, stride], belong to row positive_rows[k] - first_row. positive_rows is
   /// sorted.
   const float* target_gradients = nullptr;
   const std::int32_t* positive_rows = nullptr;

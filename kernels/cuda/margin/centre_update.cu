@@ -1,4 +1,4 @@
-// The optimizer step of class centres: one pass over centre and momentum of each row.
+// Optimizer step of class centres: one pass over centre and momentum of each row.
 
 #include <type_traits>
 
@@ -9,7 +9,8 @@
 namespace pfc {
 namespace {
 
-/// The gradient of row i: the sum of what the matrix products and the row's targets contribute.
+/// The gradient of row i: the sum of the contributions of the matrix products and of the row's
+/// targets.
 class GradientRow {
  public:
   __device__ GradientRow(const CentreGradients& g, std::int64_t dimension, std::int64_t i)
@@ -50,10 +51,10 @@ class GradientRow {
   std::int32_t first_, last_;
 };
 
-/// Subtracts the gradient's part along the centre, and calls f(i, gradient, centre, momentum) for
-/// each of the lane's packs of a row. That part is known only after a first pass over the row. The
-/// first 512 elements stay in registers meanwhile; the others are read twice, the second time from
-/// a cache.
+/// Subtracts the gradient's component along the centre, and calls f(i, gradient, centre, momentum)
+/// for each of the lane's packs of a row. That component is known only after a first pass over the
+/// row. The first 512 elements stay in registers meanwhile; the others are read twice, the second
+/// time from a cache.
 template <typename Row, typename F>
 __device__ __forceinline__ void each_pack_across(const Row& row, const CentreGradients& gradients,
                                                  std::int64_t number, const F& f) {
@@ -98,7 +99,7 @@ __device__ __forceinline__ void each_pack_across(const Row& row, const CentreGra
   }
 }
 
-/// The source of the random bits for stochastic rounding.
+/// Source of the random bits for stochastic rounding.
 struct Rounding {
   std::uint64_t seed;
   std::int64_t update;
@@ -128,8 +129,7 @@ __global__ void __launch_bounds__(kThreads)
                      Pack<State> new_momentum, new_second;
 #pragma unroll
                      for (int k = 0; k < kPack; ++k) {
-                       // The stored momentum is rounded; the step uses the momentum before
-                       // rounding.
+                       // The stored momentum is rounded; the step uses the unrounded momentum.
                        rule(g.x[k], w.x[k], v.x[k], second.x[k]);
                        const std::uint32_t bits =
                            kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads)
                        store_numbers(row.second, i, d, row.packs, new_second);
                    });
   const float inverse = inverse_norm_of(squares, d, [&](std::int64_t i) {
-    return load_numbers(row.weight, i, d, row.packs);  // what this lane has just stored
+    return load_numbers(row.weight, i, d, row.packs);  // just stored by this lane
   });
   if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
 }
@@ -202,7 +202,7 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
     if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);
   }
   const float inverse = inverse_norm_of(squares, d, [&](std::int64_t i) {
-    return load_numbers(row.weight, i, d, row.packs);  // what this lane has just stored
+    return load_numbers(row.weight, i, d, row.packs);  // just stored by this lane
   });
   if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
 }

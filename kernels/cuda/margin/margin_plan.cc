@@ -24,7 +24,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 class Area {
  public:
   std::int64_t take(std::int64_t bytes) {
-    constexpr std::int64_t kAlignment = 256;  // twice the 128 bytes of a GPU's memory transaction
+    constexpr std::int64_t kAlignment = 256;  // twice a GPU's memory transaction of 128 bytes
     const std::int64_t offset = bytes_;
     bytes_ += rounded_up(bytes, kAlignment);
     return offset;
@@ -48,7 +48,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   const std::int64_t fitting = o.l2_bytes * 3 / 4 / class_bytes / kClassGranule * kClassGranule;
   tile = std::max(fitting, kClassGranule);
 
-  // Enough slots for four blocks on each multiprocessor; a block has 128 samples and one slot.
+  // Enough slots for four blocks per multiprocessor; a block has 128 samples and one slot.
   constexpr std::int64_t kBlocksEach = 4, kColumns = 128, kClassesOfBlock = 32;
   const std::int64_t wanted = o.multiprocessors * kBlocksEach / ((n + kColumns - 1) / kColumns);
   slots = static_cast<int>(

@@ -1,5 +1,5 @@
-// How the margin softmax divides its work into tiles on a GPU, and how much memory that takes. This
-// is plain arithmetic without CUDA, as `pfcctl plan` also runs where CUDA is not installed.
+// Divides the margin softmax on a GPU into tiles, and computes the memory needed. Plain arithmetic
+// without CUDA, because `pfcctl plan` also runs on machines without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,31 @@ struct MarginPlanOptions {
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
   bool ranges = false;        ///< MarginSoftmaxOptions::ranges
-  std::int64_t l2_bytes = 0;  ///< of the GPU's second-level cache
+  std::int64_t l2_bytes = 0;  ///< size of the GPU's L2 cache
   int multiprocessors = 1;
 };
 
-/// The layout of the device memory that the margin softmax needs beside the table: offsets in bytes
-/// into one area. Samples and dimension are padded to whole packs of 16 bytes, so that matrix
-/// products and kernels need no code for a remainder. The padding holds zeros.
+/// Layout of the device memory that the margin softmax needs in addition to the table: offsets in
+/// bytes into one area. Samples and dimension are padded to whole packs of 16 bytes, so that
+/// matrix products and kernels need no code for a remainder. The padding contains zeros.
 ///
 /// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16):
 /// - N' D' (T + 8): unit embeddings, their gradients, the targets' gradients.
 /// - N' (80 + 12 slots): statistics and angles.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4): products and gradients of one tile.
-/// At N = 1024 and D = 512 on an H100: 50 MB, and 5 MB of them for embeddings.
+///
+/// At N = 1024 and D = 512 on an H100: 50 MB, of which 5 MB are for embeddings.
 struct MarginPlan {
   explicit MarginPlan(const MarginPlanOptions& o);
 
   std::int64_t padded_samples = 0;
   std::int64_t padded_dimension = 0;
-  /// Number of classes in a tile. The memory that the passes over a tile use fits into three
+  /// Number of classes in a tile. The memory used by the passes over a tile fits into three
   /// quarters of the cache. A multiple of 128, the tile size of a matrix product on a
   /// multiprocessor.
   std::int64_t tile = 0;
-  /// Into how many parts the classes of a tile are divided for the statistics of the logits, so
-  /// that enough blocks run at once.
+  /// Number of parts into which the classes of a tile are divided for the statistics of the
+  /// logits, so that enough blocks run at once.
   int slots = 0;
 
   std::int64_t unit = 0;              ///< [N', D'] float or bf16
@@ -52,26 +53,26 @@ struct MarginPlan {
   std::int64_t rows = 0;              ///< [tile, D'] float or bf16
   std::int64_t inverse_norms = 0;     ///< [tile] float
   std::int64_t products = 0;          ///< [tile, N'] float
-  std::int64_t factors = 0;           ///< [tile, N'] bf16; float factors take the products' place
+  std::int64_t factors = 0;           ///< [tile, N'] bf16; float factors overwrite the products
   std::int64_t gradients = 0;         ///< [tile, D'] float
-  std::int64_t bytes = 0;             ///< of the area
+  std::int64_t bytes = 0;             ///< size of the area
 
-  /// The number of classes rounded up to a multiple of 128. Gathered rows are padded to it with
-  /// zeros.
+  /// Returns the number of classes rounded up to a multiple of 128. Gathered rows are padded to it
+  /// with zeros.
   [[nodiscard]] static std::int64_t padded_classes(std::int64_t classes);
-  /// Size of one tile's products, if they are kept from forward() to backward().
+  /// Returns the size of one tile's products, if they are kept from forward() to backward().
   [[nodiscard]] std::int64_t kept_tile_bytes() const {
     return tile * padded_samples * static_cast<std::int64_t>(sizeof(float));
   }
 };
 
-/// Upper bound on the size of a step's lists: targets, ranges and positives, active rows and the
-/// updates that they have missed. The lists take this once on the GPU and twice in page-locked host
-/// memory. For every different number of missed updates, 24 bytes come in addition.
+/// Returns an upper bound on the size of a step's lists: targets, ranges and positives, active
+/// rows and their missed updates. The lists need this once on the GPU and twice in page-locked
+/// host memory. Every different number of missed updates needs 24 more bytes.
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active);
 
-/// All device memory beside the table, for steps with `active` classes. Gradient accumulation needs
-/// another list; the caller owns the memory of its sums.
+/// Returns all device memory except the table, for steps with `active` classes. Gradient
+/// accumulation needs another list; the caller owns the memory of its sums.
 std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
                                  std::int64_t logits_bytes);
 

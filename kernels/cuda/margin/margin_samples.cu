@@ -15,7 +15,7 @@ TargetRule target_rule(const MarginSoftmaxOptions& o) {
   return {.margin = o.margin, .gradient = o.margin_gradient};
 }
 
-// Squares are float64: those of lengths of 1e+20 or 1e-20 are out of float32's range.
+// Squares are float64: for lengths of 1e+20 or 1e-20 they exceed float32's range.
 template <typename T>
 __global__ void normalise_kernel(MarginSamples s, T* unit) {
   const std::int64_t i = index_of_warp();
@@ -62,7 +62,7 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
   if (lane == 0) s.angles[i] = angle;
 }
 
-// One warp for each sample; its lanes divide the slots.
+// One warp per sample; its lanes divide the slots.
 __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, TargetRule target,
                                   double scale, RowStatistics* statistics) {
   const std::int64_t i = index_of_warp();
@@ -112,8 +112,9 @@ __global__ void loss_kernel(MarginSamples s, double* loss) {
   if (threadIdx.x == 0) *loss = sum;
 }
 
-// Gradients of the targets, in float64 from embedding and centre, as parts orthogonal to each other
-// (kernels/math/margin.h): 1 / sin theta can be huge where the orthogonal part is tiny.
+// Gradients of the targets, in float64 from embedding and centre, as mutually orthogonal
+// components (kernels/math/margin.h): 1 / sin theta can be huge where the orthogonal component is
+// tiny.
 template <typename Row>
 __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, RowList active,
                                        TargetRule target, double scale) {

@@ -1,4 +1,4 @@
-// What the margin softmax computes for each sample. All memory is the device's. All work is
+// Computes the margin softmax's per-sample values. All memory is on the device. All work is
 // enqueued on its compute stream.
 #pragma once
 
@@ -18,13 +18,13 @@ struct MarginSamples {
   const float* embeddings = nullptr;      ///< [N, D], not normalised
   double* inverse_length = nullptr;       ///< [N]
   const std::int32_t* targets = nullptr;  ///< [N], index of an active class; -1: on another worker
-  const ActiveRange* ranges = nullptr;    ///< [padded N]; null: each softmax is over all classes
-  Angle* angles = nullptr;                ///< [N], of samples whose target is here
+  const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
+  Angle* angles = nullptr;                ///< [N], for samples whose target is here
   RowSoftmax* softmax = nullptr;          ///< [N]
   float* max = nullptr;                   ///< [padded N], largest logit over all workers
   float* factor = nullptr;            ///< [padded N]: d loss / d cos = factor * exp(logit - max)
   float* d_unit = nullptr;            ///< [padded N, padded D]
-  float* target_gradients = nullptr;  ///< [padded N, padded D], of samples whose target is here
+  float* target_gradients = nullptr;  ///< [padded N, padded D], for samples whose target is here
 };
 
 /// Fills unit [padded N, padded D], float32 or bf16, with the embeddings divided by their lengths,
@@ -35,25 +35,25 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active);
 
-/// Fills statistics [N], those of this worker, from those by slot. running.slots is 0 when it has
-/// no active class.
+/// Fills statistics [N] of this worker from those by slot. running.slots is 0 if it has no active
+/// class.
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics);
 
-/// From the statistics of all workers, [workers, N]: fills softmax, max, and loss [1], the sum of
-/// the losses over samples.
+/// Fills softmax, max, and loss [1], the sum of the losses over samples, from the statistics of
+/// all workers, [workers, N].
 void combine_statistics(const CudaDevice& device, const MarginSamples& s,
                         const RowStatistics* statistics, int workers, double* loss);
 
-/// Fills factor. Sets d_unit to the part that comes from the targets, or zeros for samples without
-/// a target here, and target_gradients to the targets' part of their centres' gradients. REQUIRES:
-/// called before the centres are updated.
+/// Fills factor. Sets d_unit to the contribution of the targets, or zeros for samples without a
+/// target here, and target_gradients to the targets' contribution to their centres' gradients.
+/// REQUIRES: called before the centres are updated.
 void begin_gradients(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                      const RowList& active, const MarginSoftmaxOptions& options,
                      double gradient_scale);
 
-/// Fills d_embeddings [N, D], the gradient of the embeddings that follows from d_unit.
+/// Fills d_embeddings [N, D], the gradient of the embeddings, from d_unit.
 void finish_gradients(const CudaDevice& device, const MarginSamples& s, float* d_embeddings);
 
 }  // namespace pfc

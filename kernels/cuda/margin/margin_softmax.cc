@@ -1,12 +1,12 @@
 // The margin softmax of kernels/margin/margin_softmax.h on a GPU. All work is enqueued on the Ops'
-// compute stream; only combine() waits. The result has the same bits every time on one kind of GPU:
+// compute stream; only combine() waits. The result is bit-identical every time on one kind of GPU:
 // sums have a fixed order, and no floats are added atomically.
 //
-// The active classes are divided into tiles that fit the second-level cache (margin_plan.h). For
-// each tile, forward() gathers the rows (unless they are contiguous and of the products' type),
-// cuBLASLt multiplies them with the normalised embeddings, and one pass reduces these products to a
-// maximum and a sum for each sample. backward() computes the products again, or has kept them,
-// turns them into factors in one pass, makes two more products, and updates the rows in one pass.
+// The active classes are divided into tiles that fit the L2 cache (margin_plan.h). For each tile,
+// forward() gathers the rows (unless they are contiguous and of the products' type), cuBLASLt
+// multiplies them with the normalised embeddings, and one pass reduces these products to a maximum
+// and a sum for each sample. backward() recomputes the products or uses kept ones, converts them
+// to factors in one pass, computes two more products, and updates the rows in one pass.
 
 #include <algorithm>
 #include <limits>
@@ -28,13 +28,13 @@ struct Tile {
   [[nodiscard]] std::int64_t padded() const { return MarginPlan::padded_classes(classes); }
 };
 
-/// A tile's rows as a matrix product reads them.
+/// A tile's rows as operand of a matrix product.
 struct TileRows {
   Tensor operand;              // [padded, padded D]
   const float* inverse_norms;  // [classes]
 };
 
-/// Which gradients a backward pass over the tiles computes.
+/// Gradients to compute in a backward pass over the tiles.
 struct Wanted {
   bool embeddings = true, centres = true;
 };
@@ -104,7 +104,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
   GrowingBuffer kept_;    // [kept_tiles_, tile, padded N]: products of the first tiles
   std::int64_t kept_tiles_ = 0;
 
-  // Of the present step.
+  // For the current step.
   Batch batch_;
   MarginPlan plan_{{.samples = 1, .dimension = 1}};
   MarginSamples samples_;
@@ -181,8 +181,8 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
                 .positives = static_cast<std::int32_t>(positives)};
 }
 
-// Keeps as many tiles as logits_bytes allows. The number of sampled classes varies from step to
-// step, so it reserves a little more than this step needs.
+// Keeps as many tiles as logits_bytes allows. The number of sampled classes varies between steps,
+// so it reserves a little more than this step needs.
 void CudaMarginSoftmax::plan_kept_tiles() {
   const auto active = static_cast<std::int64_t>(batch_.classes.size());
   const std::int64_t bytes = plan_.kept_tile_bytes();
@@ -202,7 +202,7 @@ void CudaMarginSoftmax::each_tile(const F& f) const {
   }
 }
 
-// Uses the table's memory where the rows are contiguous and up to date there, and need no padding.
+// Uses the table's memory if the rows are contiguous and up to date there, and need no padding.
 TileRows CudaMarginSoftmax::rows_of(const Tile& tile) const {
   const RowList active = active_.from(tile.begin);
   const Shape shape{tile.padded(), plan_.padded_dimension};
@@ -280,7 +280,7 @@ double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers) {
   return *device_.answers.as<double>() / static_cast<double>(samples_.samples);
 }
 
-// d_unit += transposed factors * rows, gradients = factors * unit.
+// Computes d_unit += transposed factors * rows, and gradients = factors * unit.
 void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows,
                                        Wanted wanted) const {
   const std::int64_t n = plan_.padded_samples;

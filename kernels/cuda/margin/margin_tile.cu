@@ -10,8 +10,8 @@ namespace {
 
 constexpr unsigned kWarps = kThreads / kWarp;
 
-/// The cosine, limited to [-1, 1]; 0 above the filter's threshold. Keeps a NaN, since every
-/// comparison with it is false.
+/// Returns the cosine, limited to [-1, 1]; 0 above the filter's threshold. Keeps a NaN, since
+/// every comparison with it is false.
 __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float product,
                                                  float inverse) {
   float cosine = product * inverse;
@@ -20,12 +20,13 @@ __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float pro
   return cosine > t.threshold ? 0.f : cosine;
 }
 
-/// The index of a sample's target in the tile; a number outside the tile where it is not there.
+/// Returns the index of a sample's target in the tile; an index outside the tile if it is not
+/// there.
 __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, std::int64_t sample) {
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
 }
 
-/// The rows of the tile that a sample's softmax goes over.
+/// Returns the rows of the tile that are in a sample's softmax.
 __device__ __forceinline__ ActiveRange rows_of_sample(const ProductTile& t, std::int64_t sample) {
   if (t.ranges == nullptr) return {0, INT32_MAX};
   const ActiveRange range = t.ranges[sample];
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   running.sum[slot] = sum;
 }
 
-/// A lane has a pack of samples, whose numbers it keeps in registers, and loops over classes.
+/// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
 template <typename Factor>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < kPack; ++k) {
         const float logit = filtered_cosine(t, products.x[k], inverse) * t.scale;
         const float gradient = __expf(logit - largest.x[k]) * weight.x[k] * inverse;
-        // The logit of a filtered class is a constant: part of the sum, but without a gradient.
+        // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
         const bool outside = row < range[k].begin || row >= range[k].end;
         factors.x[k] = from_float<Factor>(constant || outside ? 0.f : gradient);

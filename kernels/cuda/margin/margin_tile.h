@@ -1,5 +1,5 @@
-// The two passes over a tile's products: forward() reduces them to statistics, backward() turns
-// them into factors.
+// The two passes over a tile's products: forward() reduces them to statistics, backward() converts
+// them to factors.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// Products [classes, samples] of each centre, not normalised, with each normalised embedding, in
-/// device memory. `samples` is padded to a multiple of 8; padding holds zeros.
+/// Products [classes, samples] of each centre (not normalised) with each normalised embedding, in
+/// device memory. `samples` is padded to a multiple of 8; padding contains zeros.
 struct ProductTile {
   std::int64_t begin = 0;  ///< index of the tile's first class among the active classes
   std::int64_t classes = 0;
@@ -19,30 +19,31 @@ struct ProductTile {
   const float* products = nullptr;
   const float* inverse_norms = nullptr;   ///< [classes]
   const std::int32_t* targets = nullptr;  ///< [samples], index of an active class; -1: none here
-  /// [samples]: the active classes that each sample's softmax goes over; null: all.
+  /// [samples]: active classes in each sample's softmax; nullptr: all.
   const ActiveRange* ranges = nullptr;
   float scale = 1.f;
-  float threshold = 0.f;  ///< a cosine above it counts as 0; infinity: no filter
+  float threshold = 0.f;  ///< cosines above it count as 0; infinity: no filter
 };
 
-/// Statistics of all logits but the targets': [slots, samples]. See MarginPlan::slots.
+/// Statistics of all logits except the targets': [slots, samples]. See MarginPlan::slots.
 struct LogitStatistics {
   float* max = nullptr;
-  double* sum = nullptr;  ///< of exp(logit - max)
+  double* sum = nullptr;  ///< sum of exp(logit - max)
   int slots = 1;
 };
 
-/// Adds a tile to the running statistics; overwrites them when `first`.
+/// Adds a tile to the running statistics; overwrites them if `first`.
 void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
                bool first);
 
 /// Writes the factors of both gradients,
 ///   factor * exp(logit - max) / |centre|, and 0 for targets, filtered classes and those outside a
 ///   sample's range,
-/// to `out` [at least the tile's classes, samples], float32 or bf16; the rows after the tile's
-/// classes become zeros. A float32 `out` may be the memory of the products. max and factor are
-/// [samples]. The sum over samples of factors * embedding is a centre's gradient (its part along
-/// the centre is subtracted later), the sum over classes of factors * centre an embedding's.
+/// to `out` [at least the tile's classes, samples], float32 or bf16; sets the rows after the
+/// tile's classes to zero. A float32 `out` may be the same memory as the products. max and factor
+/// are [samples]. The sum over samples of factors * embedding is a centre's gradient (its
+/// component along the centre is subtracted later); the sum over classes of factors * centre is an
+/// embedding's gradient.
 void make_factors(const CudaDevice& device, const ProductTile& tile, const float* max,
                   const float* factor, const Tensor& out);
 

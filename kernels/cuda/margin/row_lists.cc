@@ -7,9 +7,9 @@ namespace pfc {
 void CudaLists::begin(std::int64_t bytes) {
   turn_ = 1 - turn_;
   used_ = 0;
-  next().copied.wait();  // the lists before the previous ones, which used the same memory
+  next().copied.wait();  // the lists before the previous ones, in the same memory
   if (bytes <= room_) return;
-  room_ = bytes + bytes / 16;  // the number of sampled classes varies from step to step
+  room_ = bytes + bytes / 16;  // the number of sampled classes varies between steps
   const auto size = static_cast<std::size_t>(room_);
   turns_[1 - turn_].copied.wait();
   on_device_.reserve(size);

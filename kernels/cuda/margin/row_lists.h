@@ -1,4 +1,4 @@
-// Lists of numbers that the host writes and kernels read, and the lists of the rows of a call.
+// Lists of numbers that the host writes and kernels read, and the row lists of a call.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,12 @@
 
 namespace pfc {
 
-/// The host writes the lists of a step into page-locked memory, and one copy takes them to the GPU.
-/// There are two pieces of page-locked memory, used in turn, so the host can write the next lists
-/// while the copy of the previous ones is still enqueued. Memory never shrinks. Used by one host
-/// thread.
+/// The host writes the lists of a step into page-locked memory, and a single copy sends them to
+/// the GPU. Two page-locked buffers are used in turn, so the host can write the next lists while
+/// the copy of the previous ones is still pending. Memory never shrinks. Used by one host thread.
 class CudaLists {
  public:
-  /// Borrows ops, on whose compute stream the copies are enqueued.
+  /// Borrows ops; copies are enqueued on its compute stream.
   explicit CudaLists(CudaOps& ops) : stream_(ops.device().compute.get()), on_device_(ops) {}
 
   template <typename T>
@@ -27,10 +26,11 @@ class CudaLists {
     const T* device;
   };
 
-  /// Begins the lists of a step. bytes: upper bound on the sum of rounded() over the lists' sizes.
+  /// Begins the lists of a step. bytes: upper bound on the sum of rounded() over the sizes of all
+  /// lists.
   void begin(std::int64_t bytes);
-  /// A list of n elements. REQUIRES: begin() was called, and the caller fills the list before
-  /// send().
+  /// Returns a list of n elements. REQUIRES: begin() was called, and the caller fills the list
+  /// before send().
   template <typename T>
   List<T> add(std::int64_t n) {
     const std::int64_t offset = take(n * static_cast<std::int64_t>(sizeof(T)));
@@ -67,15 +67,16 @@ class RowUpdates {
   RowUpdates(const CentreTable& table, const MarginSoftmaxOptions& options)
       : table_(table), options_(options) {}
 
-  /// REQUIRES: called after someone else has written table or history.
+  /// Must be called after other code has written table or history.
   void reset() { all_seen_ = -1; }
 
   /// Finds the updates that the rows of these classes (sorted) have missed.
   void plan(std::span<const std::int64_t> classes);
-  /// Upper bound on the bytes of the lists for `rows` rows. REQUIRES: plan() was called.
+  /// Returns an upper bound on the bytes of the lists for `rows` rows. REQUIRES: plan() was
+  /// called.
   [[nodiscard]] std::int64_t list_bytes(std::int64_t rows) const;
-  /// Adds the lists of these rows. Omits the row numbers when the rows are contiguous, and the
-  /// missed updates when there are none. REQUIRES: plan() was called with the same classes.
+  /// Adds the lists of these rows. Omits the row numbers if the rows are contiguous, and the
+  /// missed updates if there are none. REQUIRES: plan() was called with the same classes.
   RowList add_lists(CudaLists& lists, std::span<const std::int64_t> classes) const;
 
   /// Records that an update was applied to these rows, and adds it to the history.

@@ -1,4 +1,4 @@
-// A row of class centres as a warp reads and writes it. Device code.
+// Access of a warp to a row of class centres. Device code.
 #pragma once
 
 #include <cfloat>
@@ -15,8 +15,8 @@ namespace pfc {
 /// Number of elements that a warp processes at once.
 constexpr std::int64_t kWarpPacks = std::int64_t{kWarp} * kPack;
 
-/// Loads elements [i, i + 8) of a row of d elements, with zeros after its end. packs: whether the
-/// row starts at a multiple of 16 bytes and d is a multiple of 8.
+/// Loads elements [i, i + 8) of a row of d elements, with zeros after its end. packs: the row
+/// starts at a multiple of 16 bytes and d is a multiple of 8.
 template <typename T>
 __device__ __forceinline__ Pack<float> load_numbers(const T* row, std::int64_t i, std::int64_t d,
                                                     bool packs) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ Pack<float> load_numbers(const T* row, std::int64_t i
   return out;
 }
 
-/// Stores elements [i, i + 8) of a row, as load_numbers() loads them.
+/// Stores elements [i, i + 8) of a row in the form that load_numbers() reads.
 template <typename T>
 __device__ __forceinline__ void store_numbers(T* row, std::int64_t i, std::int64_t d, bool packs,
                                               const Pack<T>& numbers) {
@@ -43,7 +43,7 @@ __device__ __forceinline__ void store_numbers(T* row, std::int64_t i, std::int64
   }
 }
 
-/// x in the type in which it is stored; a bfloat16 is rounded stochastically, with 16 random bits.
+/// Returns x in its storage type; a bfloat16 is rounded stochastically, with 16 random bits.
 template <typename T>
 __device__ __forceinline__ T kept_number(float x, std::uint32_t random);
 template <>
@@ -59,14 +59,14 @@ __device__ __forceinline__ __nv_bfloat16 kept_number<__nv_bfloat16>(float x, std
 }
 
 /// A row of the table. Weight and State are the types of its centre and its optimizer state: float
-/// or __nv_bfloat16. kSecond: whether the optimizer has a second moment (AdamW).
+/// or __nv_bfloat16. kSecond: the optimizer has a second moment (AdamW).
 template <typename WeightNumber, typename StateNumber, bool kHasSecond>
 struct WarpCentre {
   using Weight = WeightNumber;
   using State = StateNumber;
   static constexpr bool kSecond = kHasSecond;
 
-  std::int64_t number;  ///< of the row in the table
+  std::int64_t number;  ///< number of the row in the table
   std::int64_t dimension;
   Weight* weight;
   State* momentum;
@@ -86,7 +86,7 @@ struct WarpCentre {
     if (missed) catch_up = active.catch_ups[active.missed[i]];
   }
 
-  /// Elements [i, i + 8) of centre and momentum, after the missed updates.
+  /// Loads elements [i, i + 8) of centre and momentum, after the missed updates.
   __device__ void load(std::int64_t i, Pack<float>& w, Pack<float>& v) const {
     w = load_numbers(weight, i, dimension, packs);
     v = load_numbers(momentum, i, dimension, packs);
@@ -96,7 +96,7 @@ struct WarpCentre {
 #pragma unroll
     for (int k = 0; k < kPack; ++k) apply(w.x[k], v.x[k], s.x[k]);
   }
-  /// Elements [i, i + 8) of the second moment, after the missed updates.
+  /// Returns elements [i, i + 8) of the second moment, after the missed updates.
   __device__ Pack<float> load_second(std::int64_t i) const {
     Pack<float> s = load_numbers(second, i, dimension, packs);
     if (!missed) return s;
@@ -104,8 +104,8 @@ struct WarpCentre {
     for (int k = 0; k < kPack; ++k) s.x[k] *= catch_up.second;
     return s;
   }
-  /// Elements [i, i + 8) of the centre. Reads the optimizer's state only if the row has missed
-  /// updates.
+  /// Returns elements [i, i + 8) of the centre. Reads the optimizer's state only if the row has
+  /// missed updates.
   __device__ Pack<float> load(std::int64_t i) const {
     Pack<float> w, v;
     if (missed) {
@@ -114,7 +114,7 @@ struct WarpCentre {
     }
     return load_numbers(weight, i, dimension, packs);
   }
-  /// Element i of the centre, after the missed updates.
+  /// Returns element i of the centre, after the missed updates.
   __device__ float element(std::int64_t i) const {
     float w = to_float(weight[i]);
     if (!missed) return w;
@@ -141,9 +141,9 @@ __device__ __forceinline__ float sum_of_squares(const Pack<float>& p) {
   return sum;
 }
 
-/// 1 / length of a row of d elements; 0 for a row of zeros. lane_squares is this lane's part of the
-/// sum of squares, in float32. Where that sum overflows or loses digits, it is computed again in
-/// float64 from load(i), the pack at element i.
+/// Returns 1 / length of a row of d elements; 0 for a row of zeros. lane_squares is this lane's
+/// part of the sum of squares, in float32. If that sum overflows or loses digits, it is recomputed
+/// in float64 from load(i), the pack at element i.
 template <typename Load>
 __device__ float inverse_norm_of(float lane_squares, std::int64_t d, const Load& load) {
   constexpr float kTiny = 1e-30f, kHuge = 1e+30f;

@@ -1,4 +1,4 @@
-// Copies to the GPU on a stream of their own, beside the compute stream.
+// Copies to the GPU on a separate stream, concurrent with the compute stream.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 
@@ -26,8 +26,8 @@ class CudaCopyQueue : public CopyQueue {
   std::unique_ptr<Event> record() override;
 
  private:
-  /// Makes the device current in the calling thread, in which GPU 0 may still be current. Events
-  /// are created on the current device.
+  /// Makes the device current in the calling thread, where GPU 0 may still be current. Events are
+  /// created on the current device.
   void make_current() const;
 
   const CudaDevice& device_;

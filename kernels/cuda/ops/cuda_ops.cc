@@ -19,7 +19,7 @@ constexpr bool kDebug = true;
 constexpr bool kDebug = false;
 #endif
 
-// A wrong plan is a programmer's error. It must not end a job while GPU memory is left.
+// A wrong plan is a programming error. It must not end a job while there is free GPU memory.
 void report_unplanned(std::size_t bytes) {
   const std::string text =
       "GPU memory: the reserved memory has no room for a buffer of " + byte_size_text(bytes) +
@@ -49,7 +49,7 @@ std::string CudaOps::description() const {
 std::unique_ptr<Buffer> CudaOps::allocate(std::size_t bytes) {
   std::unique_ptr<Buffer> buffer = arena_ ? arena_->allocate(bytes) : nullptr;
   if (buffer == nullptr) {
-    // The lists of classes depend on the sampled classes, and may be a little larger than planned.
+    // The lists of classes depend on the sampled classes, and may be slightly larger than planned.
     constexpr std::size_t kParts = 64;
     if (arena_ && bytes > arena_->bytes() / kParts) report_unplanned(bytes);
     buffer = std::make_unique<CudaBuffer>(bytes);
@@ -121,7 +121,7 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {
-    // The driver distinguishes causes that the runtime reports as one error.
+    // The driver distinguishes causes that the runtime reports as the same error.
     const std::string problem = find_gpus().problem;
     throw InputError("device: found \"cuda\", but " +
                      (problem.empty() ? cudaGetErrorString(error) : problem) +

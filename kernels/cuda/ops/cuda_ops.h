@@ -1,6 +1,6 @@
 // Ops on a GPU: every call enqueues its work on the compute stream and returns. Each group of
-// members is defined in the file that is named above it. Activations are float32, bfloat16 or
-// float16 in memory; arithmetic is float32, and long sums are float64 or added pairwise.
+// members is defined in the file named above it. Activations are float32, bfloat16 or float16 in
+// memory; arithmetic is float32, and long sums are float64 or added pairwise.
 #pragma once
 
 #include "kernels/cuda/libraries/algorithm_cache.h"
@@ -71,7 +71,7 @@ class CudaOps : public Ops {
                  const Tensor& operand) override;
 
   CudaDevice device_;
-  std::shared_ptr<CudaArena> arena_;  // null before reserve(); shared with the buffers from it
+  std::shared_ptr<CudaArena> arena_;  // nullptr before reserve(); shared with its buffers
   CublasLt cublas_;
   Cudnn cudnn_;
   AlgorithmCache algorithms_;

@@ -6,7 +6,7 @@ namespace pfc {
 namespace {
 
 /// A thread computes the four elements that share a Philox block. Elements are numbered over the
-/// whole batch of all workers, so this tensor's first element need not be the first of a block.
+/// whole batch of all workers, so this tensor may start in the middle of a block.
 template <typename T>
 __global__ void dropout_kernel(std::int64_t n, DropoutOptions o, const T* x, T* y) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;

@@ -29,7 +29,7 @@ __global__ void add_bias_kernel(std::int64_t elements, std::int64_t n, float* y,
   }
 }
 
-// The lanes of a warp read 32 neighbouring columns; the 8 warps of a block divide the rows.
+// The lanes of a warp read 32 adjacent columns; the 8 warps of a block divide the rows.
 constexpr unsigned kRowsAtOnce = 8;
 
 __global__ void column_sums_kernel(std::int64_t rows, std::int64_t n, const float* x, float* sums,

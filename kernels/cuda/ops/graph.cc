@@ -11,7 +11,8 @@ namespace {
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {
-    // Captures the calls of this thread only: other threads poll events and copy batches meanwhile.
+    // Captures only the calls of this thread: other threads poll events and copy batches
+    // meanwhile.
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                "the beginning of a CUDA graph");
   }
@@ -36,8 +37,8 @@ class Capture {
 
 /// The first run enqueues the work without recording it: libraries choose their algorithms and
 /// create their handles then, which is not allowed during a recording. The second run records the
-/// work; this and every later run launches the graph. The graph contains the address of the scratch
-/// area, so the work is recorded again after that area has moved. Borrows the device.
+/// work; this and every later run launches the graph. The graph contains the address of the
+/// scratch memory, so the work is recorded again after that memory has moved. Borrows the device.
 class CudaGraphWork : public RepeatedWork {
  public:
   CudaGraphWork(CudaDevice& device, std::function<void()> enqueue);
@@ -53,7 +54,7 @@ class CudaGraphWork : public RepeatedWork {
   CudaDevice& device_;
   const std::function<void()> enqueue_;
   bool has_run_ = false;
-  const std::byte* scratch_ = nullptr;  // address of the scratch area when the graph was recorded
+  const std::byte* scratch_ = nullptr;  // address of the scratch memory in the recorded graph
   cudaGraphExec_t graph_ = nullptr;
 };
 

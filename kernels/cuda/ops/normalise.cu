@@ -1,4 +1,4 @@
-// Normalises rows, which have a few hundred numbers: one warp for each row.
+// Normalises rows of a few hundred numbers: one warp per row.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/warps.h"
@@ -6,7 +6,7 @@
 namespace pfc {
 namespace {
 
-// Squares are float64: those of lengths of 1e+20 or 1e-20 are out of float32's range.
+// Squares are float64: for lengths of 1e+20 or 1e-20 they exceed float32's range.
 __global__ void normalise_rows_kernel(std::int64_t rows, std::int64_t d, const float* x, float* y,
                                       float* inverse_norm) {
   const std::int64_t row = index_of_warp();

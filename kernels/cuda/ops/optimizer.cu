@@ -1,4 +1,4 @@
-// The optimizers over flat tensors, and what a step computes before it: the gradient's length.
+// Optimizers over flat tensors, and the length of the gradient, which a step computes first.
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/numbers.h"
@@ -8,10 +8,10 @@
 namespace pfc {
 namespace {
 
-constexpr unsigned kBlocks = 512;  // of squares_kernel; sum_kernel runs with one block
+constexpr unsigned kBlocks = 512;  // for squares_kernel; sum_kernel runs with one block
 
-// squares_kernel computes each block's part of the sum, sum_kernel the sum of the parts; both add
-// in a fixed order.
+// squares_kernel computes each block's part of the sum, sum_kernel adds the parts; both add in a
+// fixed order.
 __global__ void squares_kernel(std::int64_t n, const float* x, double* parts) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   double sum = 0;
@@ -34,9 +34,9 @@ struct alignas(4 * sizeof(T)) FourNumbers {
   T x[4];
 };
 
-/// With `packs`, all tensors are aligned, and a thread processes four elements at a time. Update is
-/// SgdRule or AdamWRule (kernels/math/optimizer.h). b is null for an optimizer with one state.
-/// `operand` is null, or receives the new weights in the type of the activations.
+/// With `packs`, all tensors are aligned, and a thread processes four elements at a time. Update
+/// is SgdRule or AdamWRule (kernels/math/optimizer.h). b is nullptr for an optimizer with one
+/// state. `operand` receives the new weights in the type of the activations, or is nullptr.
 template <typename Update, typename Operand>
 __global__ void update_kernel(Update update, std::int64_t n, bool packs, float scale,
                               const float* gradient, float* weight, float* a, float* b,
@@ -78,7 +78,7 @@ void update(const char* name, const CudaDevice& device, Update formula, float sc
   float* const second = b ? b.f32() : nullptr;
   const bool packs = aligned(gradient.data) && aligned(weight.data) && aligned(a.data) &&
                      aligned(second) && aligned(operand.data);
-  // One kernel for both cases, so that results with and without an operand are bit-identical.
+  // Uses one kernel for both cases, so that results with and without an operand are bit-identical.
   with_element_type(device.activations, [&](auto* type) {
     using Operand = std::remove_pointer_t<decltype(type)>;
     launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(),

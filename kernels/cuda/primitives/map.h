@@ -1,5 +1,5 @@
-// Elementwise kernels: each output element is computed from the input elements with the same index.
-// Their time is that of the memory accesses.
+// Elementwise kernels: each output element is computed from the input elements with the same
+// index. They are memory-bound.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// y[i] = op(x[i]...). With `packs`, all pointers are aligned: processes whole packs, and then the
-/// remaining elements one by one.
+/// Computes y[i] = op(x[i]...). With `packs`, all pointers are aligned: processes whole packs,
+/// then the remaining elements one by one.
 template <typename Op, typename Y, typename... X>
 __global__ void map_kernel(Op op, std::int64_t n, bool packs, Y* y, const X*... x) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;

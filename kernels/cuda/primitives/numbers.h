@@ -1,5 +1,5 @@
-// How kernels read and write elements: float32, bfloat16 or float16 in memory, float in registers,
-// and 16 bytes in each memory access.
+// Element access in kernels: float32, bfloat16 or float16 in memory, float in registers, and 16
+// bytes per memory access.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -69,11 +69,12 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T>& pack) {
   }
 }
 
-/// Whether packs can be loaded from and stored to this address. True for null, an absent tensor.
+/// Returns whether packs can be loaded from and stored to this address. True for nullptr, a
+/// missing tensor.
 inline bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-/// Calls f with a null pointer to the element type that belongs to `type`: float, __nv_bfloat16 or
-/// __half. Throws std::logic_error for other types.
+/// Calls f with a null pointer to the element type of `type`: float, __nv_bfloat16 or __half.
+/// Throws std::logic_error for other types.
 template <typename F>
 void with_element_type(DType type, const F& f) {
   switch (type) {

@@ -1,5 +1,5 @@
-// Warps: which item of a loop each one computes, and sums over the threads of a warp or a block.
-// Sums are added in a fixed order, so the result has the same bits every time.
+// Warps: the item that each one processes in a loop, and sums over the threads of a warp or a
+// block. Sums are added in a fixed order, so results are bit-identical every time.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,19 +13,19 @@ namespace pfc {
 constexpr unsigned kWarp = 32;
 constexpr unsigned kWholeWarp = 0xffffffffu;
 
-/// The launch of a kernel in which warp i computes item i, a row of a matrix for example: enough
-/// blocks of kThreads for `items` warps. The last block may have warps without an item.
+/// Returns the launch of a kernel in which warp i processes item i, for example a row of a matrix:
+/// enough blocks of kThreads for `items` warps. The last block may have warps without an item.
 inline LaunchShape one_warp_each(std::int64_t items) {
   constexpr std::int64_t kWarps = kThreads / kWarp;
   return {.blocks = dim3(static_cast<unsigned>((items + kWarps - 1) / kWarps)),
           .threads = dim3(kThreads)};
 }
-/// Which item is the calling warp's. REQUIRES: the kernel was launched with one_warp_each().
+/// Returns the calling warp's item. REQUIRES: the kernel was launched with one_warp_each().
 __device__ __forceinline__ std::int64_t index_of_warp() {
   return std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
 }
 
-/// The sum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
+/// Returns the sum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
 template <typename T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
@@ -35,7 +35,7 @@ __device__ __forceinline__ T warp_sum(T x) {
   return x;
 }
 
-/// The maximum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
+/// Returns the maximum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
 template <typename T>
 __device__ __forceinline__ T warp_max(T x) {
 #pragma unroll
@@ -46,8 +46,8 @@ __device__ __forceinline__ T warp_max(T x) {
   return x;
 }
 
-/// The sum over a block of `Threads` threads in one dimension, in every thread. It ends with a
-/// barrier, so it can be called again at once. REQUIRES: all threads of the block call it.
+/// Returns the sum over a one-dimensional block of `Threads` threads, in every thread. Ends with a
+/// barrier, so it can be called again immediately. REQUIRES: all threads of the block call it.
 template <unsigned Threads, typename T>
 __device__ __forceinline__ T block_sum(T x) {
   static_assert(Threads % kWarp == 0 && Threads / kWarp <= kWarp);

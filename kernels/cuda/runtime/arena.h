@@ -1,5 +1,4 @@
-// A large piece of GPU memory that a job reserves at its start, and from which it takes its
-// buffers.
+// A large area of GPU memory that a job reserves at its start and from which it allocates buffers.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +10,15 @@
 namespace pfc {
 
 /// The memory that a job needs is known before it starts (worker/memory/memory_plan.h). Reserving
-/// it at once keeps other programs from taking it during the job, and avoids fragmentation by
-/// cudaMalloc. Allocates first fit; freed memory is merged with free memory beside it. Used by one
+/// it in one piece prevents other programs from taking it during the job, and avoids fragmentation
+/// by cudaMalloc. Allocates first fit; merges freed memory with adjacent free memory. Used by one
 /// thread. The buffers share ownership of the arena, so it lives as long as they do.
 class CudaArena : public std::enable_shared_from_this<CudaArena> {
  public:
   explicit CudaArena(std::size_t bytes);
 
   [[nodiscard]] std::size_t bytes() const { return memory_.bytes(); }
-  /// Returns null where no free piece is large enough. Aligned to 512 bytes; not zeroed.
+  /// Returns nullptr if no free piece is large enough. Aligned to 512 bytes; not zeroed.
   std::unique_ptr<Buffer> allocate(std::size_t bytes);
 
  private:
@@ -27,7 +26,7 @@ class CudaArena : public std::enable_shared_from_this<CudaArena> {
   void release(std::size_t offset, std::size_t bytes);
 
   CudaBuffer memory_;
-  std::map<std::size_t, std::size_t> free_;  // offset -> bytes; neighbours are always merged
+  std::map<std::size_t, std::size_t> free_;  // offset -> bytes; adjacent pieces are merged
 };
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Turns errors of CUDA's runtime into exceptions.
+// Converts errors of CUDA's runtime to exceptions.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@ namespace pfc {
 
 /// Throws DeviceError unless `error` is cudaSuccess. The message names `what`, the call or the
 /// kernel, and for common errors says what to do. An error inside a kernel is reported by a later
-/// call, so `what` need not be the call that failed.
+/// call, so `what` may not be the call that failed.
 void cuda_check(cudaError_t error, const char* what);
 
 }  // namespace pfc

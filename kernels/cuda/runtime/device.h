@@ -1,4 +1,4 @@
-// The host side of one GPU, which one worker uses.
+// Host-side resources of one GPU, which one worker uses.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// Used by the worker's training thread only; other threads may wait for its events.
+/// Used only by the worker's training thread; other threads may wait for its events.
 struct CudaDevice {
   /// Makes the GPU the calling thread's current device.
   explicit CudaDevice(const CudaOptions& options);
@@ -26,14 +26,14 @@ struct CudaDevice {
   const cudaDeviceProp properties;
   CudaStream compute;
   CudaScratch scratch;   ///< shared by all work on the compute stream
-  PinnedMemory answers;  ///< 256 bytes for results that the host waits for, as fetch() copies them
+  PinnedMemory answers;  ///< 256 bytes for results that fetch() copies to the host
 
-  /// For error messages: "GPU 0 (NVIDIA H100)".
+  /// Returns the name for error messages: "GPU 0 (NVIDIA H100)".
   [[nodiscard]] std::string name() const;
   [[nodiscard]] LaunchShape grid_for(std::int64_t items) const {
     return pfc::grid_for(items, properties.multiProcessorCount);
   }
-  /// Copies a result from the device into `answers` and blocks until it is there.
+  /// Copies a result from the device into `answers` and blocks until the copy is complete.
   /// REQUIRES: bytes <= 256.
   void fetch(const void* from, std::size_t bytes);
 };

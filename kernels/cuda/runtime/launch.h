@@ -1,4 +1,4 @@
-// Launches kernels. All launches go through launch(), which checks for errors.
+// Launches kernels. All launches use launch(), which checks for errors.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,12 +14,12 @@ namespace pfc {
 struct LaunchShape {
   dim3 blocks;
   dim3 threads;
-  /// Dynamic shared memory. REQUIRES: above 48 KiB, cudaFuncSetAttribute() has allowed the kernel
-  /// it.
+  /// Dynamic shared memory. REQUIRES: above 48 KiB, cudaFuncSetAttribute() was called for the
+  /// kernel.
   std::size_t shared_bytes = 0;
 };
 
-/// Enqueues the kernel and returns. Throws DeviceError, which mentions `name`, when that fails.
+/// Enqueues the kernel and returns. Throws DeviceError that mentions `name` on failure.
 template <typename... Parameters, typename... Arguments>
 void launch(const char* name, const LaunchShape& shape, cudaStream_t stream,
             void (*kernel)(Parameters...), Arguments&&... arguments) {
@@ -31,7 +31,7 @@ void launch(const char* name, const LaunchShape& shape, cudaStream_t stream,
   cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...), name);
 }
 
-/// How many blocks of a kernel a multiprocessor can hold at once; at least 1.
+/// Returns how many blocks of a kernel a multiprocessor can run at once; at least 1.
 template <typename... Parameters>
 int resident_blocks(void (*kernel)(Parameters...), unsigned threads) {
   int blocks = 0;
@@ -41,12 +41,12 @@ int resident_blocks(void (*kernel)(Parameters...), unsigned threads) {
   return std::max(blocks, 1);
 }
 
-constexpr unsigned kThreads = 256;  ///< threads of a block, unless a kernel needs another number
+constexpr unsigned kThreads = 256;  ///< threads per block, unless a kernel needs another number
 
-/// The launch of a kernel that loops over `items` with the stride of the whole grid: at most eight
-/// blocks for each multiprocessor, at least one block.
+/// Returns the launch of a kernel that loops over `items` with the stride of the whole grid: at
+/// most eight blocks per multiprocessor, at least one block.
 inline LaunchShape grid_for(std::int64_t items, int multiprocessors) {
-  constexpr int kBlocksEach = 8;  // 2048 threads: as many as one holds
+  constexpr int kBlocksEach = 8;  // 2048 threads: the maximum of a multiprocessor
   const std::int64_t needed = (items + kThreads - 1) / kThreads;
   const std::int64_t most = std::int64_t{multiprocessors} * kBlocksEach;
   return {.blocks = dim3(static_cast<unsigned>(std::clamp<std::int64_t>(needed, 1, most))),

@@ -12,7 +12,7 @@ CudaBuffer::CudaBuffer(std::size_t bytes) : bytes_(bytes) {
   void* memory = nullptr;
   const cudaError_t error = cudaMalloc(&memory, bytes);
   if (error == cudaErrorMemoryAllocation) {
-    static_cast<void>(cudaGetLastError());  // clears the error, which the next launch would report
+    static_cast<void>(cudaGetLastError());  // the next launch would report it
     std::size_t free = 0, total = 0;
     cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
     throw DeviceError("CUDA: " + byte_size_text(bytes) + " of GPU memory asked for, " +
@@ -23,7 +23,7 @@ CudaBuffer::CudaBuffer(std::size_t bytes) : bytes_(bytes) {
   data_ = static_cast<std::byte*>(memory);
 }
 
-// cudaFree() waits for the GPU, so no kernel uses the memory any more.
+// cudaFree() waits for the GPU, so no kernel still uses the memory.
 CudaBuffer::~CudaBuffer() { static_cast<void>(cudaFree(data_)); }
 
 PinnedMemory::PinnedMemory(std::size_t bytes) : bytes_(bytes) {
@@ -34,7 +34,7 @@ PinnedMemory::~PinnedMemory() { static_cast<void>(cudaFreeHost(data_)); }
 
 void CudaScratch::reserve(std::size_t bytes) {
   if (bytes <= this->bytes()) return;
-  buffer_.reset();  // freed first: the old and the new memory together might not fit
+  buffer_.reset();  // freed first, because old and new memory together might not fit
   buffer_ = std::make_unique<CudaBuffer>(bytes);
 }
 

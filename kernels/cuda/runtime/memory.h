@@ -1,4 +1,4 @@
-// Memory of a GPU, and host memory that a GPU's copies read and write while the host goes on.
+// GPU memory, and page-locked host memory for asynchronous copies.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// Memory of the current device, not zeroed. Throws DeviceError, with the bytes that were requested
-/// and that were free, when there is not enough.
+/// Memory of the current device, not zeroed. If there is not enough, throws DeviceError with the
+/// bytes requested and the bytes free.
 class CudaBuffer : public Buffer {
  public:
   explicit CudaBuffer(std::size_t bytes);
@@ -23,7 +23,7 @@ class CudaBuffer : public Buffer {
   const std::size_t bytes_;
 };
 
-/// Page-locked host memory: copies between it and a GPU run while the host goes on.
+/// Page-locked host memory: copies between it and a GPU run while the host continues.
 class PinnedMemory {
  public:
   explicit PinnedMemory(std::size_t bytes);
@@ -40,9 +40,9 @@ class PinnedMemory {
   const std::size_t bytes_;
 };
 
-/// The scratch area that all plans of a GPU share. They execute one after the other on the compute
-/// stream, so only one uses it at a time. It never shrinks. REQUIRES: users call data() for each
-/// use, as reserve() may move the area.
+/// Scratch memory shared by all plans of a GPU. They run one at a time on the compute stream, so
+/// only one uses it. Never shrinks. REQUIRES: users call data() for each use, because reserve()
+/// may move the memory.
 class CudaScratch {
  public:
   void reserve(std::size_t bytes);
@@ -53,16 +53,16 @@ class CudaScratch {
   std::unique_ptr<CudaBuffer> buffer_;
 };
 
-/// Memory whose size varies a little from step to step. It never shrinks, and loses its contents
-/// when it grows. It comes from Ops::allocate(), and work on the compute stream uses it. REQUIRES:
-/// users call data() for each use, as reserve() may move the memory.
+/// Memory whose size varies slightly between steps. Never shrinks, and loses its contents when it
+/// grows. Allocated with Ops::allocate(), and used by work on the compute stream. REQUIRES: users
+/// call data() for each use, because reserve() may move the memory.
 class GrowingBuffer {
  public:
   explicit GrowingBuffer(Ops& ops) : ops_(ops) {}
 
   void reserve(std::size_t bytes) {
     if (bytes <= this->bytes()) return;
-    buffer_.reset();  // freed first: the old and the new memory together might not fit
+    buffer_.reset();  // freed first, because old and new memory together might not fit
     buffer_ = ops_.allocate(bytes);
   }
   [[nodiscard]] std::byte* data() const { return buffer_ ? buffer_->data() : nullptr; }

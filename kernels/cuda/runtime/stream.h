@@ -27,7 +27,7 @@ class CudaStream {
 
 class CudaEvent : public Event {
  public:
-  enum class Time { kNo, kYes };  ///< whether it records a time, which takes longer
+  enum class Time { kNo, kYes };  ///< whether it records a time, which is slower
 
   explicit CudaEvent(Time time = Time::kNo) {
     const unsigned flags = time == Time::kNo ? cudaEventDisableTiming : 0;
