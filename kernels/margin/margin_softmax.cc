@@ -1,4 +1,5 @@
-// The checks of the margin softmax: the same for every device, before the device's own code runs.
+// Argument checks of the margin softmax, common to all devices. They run before the device's own
+// code.
 
 #include "kernels/margin/margin_softmax.h"
 

@@ -1,16 +1,17 @@
-// The margin softmax over the classes of one worker. It works on one tile of classes after the
-// other, so the N x S matrix of logits never exists as a whole (docs/head.md). Like every op, it
-// enqueues its work on the Ops' compute stream.
+// The margin softmax over the classes of one worker. It processes one tile of classes at a time,
+// so the whole N x S matrix of logits never exists (docs/head.md). Like every op, it enqueues its
+// work on the Ops' compute stream.
 //
 // A step has four parts:
-// 1. forward() computes this worker's logits and reduces them to one RowStatistics a sample.
+// 1. forward() computes this worker's logits and reduces them to one RowStatistics per sample.
 // 2. The caller gathers these statistics from all workers.
 // 3. combine() computes the loss and the softmax from them.
-// 4. backward() computes each tile of logits again and turns it into gradients. It updates the
-//    tile's centres and their momentum in place, while the tile is in the cache.
+// 4. backward() recomputes each tile of logits and converts it to gradients. It updates the tile's
+//    centres and their momentum in place, while the tile is in the cache.
 //
-// Memory beside the table: O(N * (D + tile)) for each thread, and up to logits_bytes: the products
-// of as many tiles as fit are kept from forward() to backward() instead of being computed again.
+// Memory in addition to the table: O(N * (D + tile)) per thread, and up to logits_bytes: the
+// products of as many tiles as fit are kept from forward() to backward() instead of being
+// recomputed.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ struct MarginSoftmaxOptions {
   double momentum = 0.9;
   double weight_decay = 5e-4;
   bool bf16_products = false;     ///< matrix products read bfloat16; their sums are float32
-  std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not compute again
-  std::uint64_t seed = 0;         ///< of stochastic rounding
+  std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not recompute
+  std::uint64_t seed = 0;         ///< for stochastic rounding
   bool ranges = false;            ///< softmaxes over a part of the classes: Batch::ranges
 };
 
@@ -42,9 +43,9 @@ struct MarginSoftmaxOptions {
 /// momentum and second are float32; or momentum and second, or all three, are bfloat16. bfloat16
 /// numbers are rounded stochastically, as a function of (seed, update, class, element).
 ///
-/// Every update changes every row: momentum and weight decay also move the rows that are not
-/// active. Only active rows are written at once. Any other row keeps its state after update number
-/// `updated`, and the updates that it has missed are applied when it is next used
+/// Every update changes every row: momentum and weight decay also move inactive rows. Only active
+/// rows are written immediately. Any other row keeps its state after update number `updated`, and
+/// the updates that it has missed are applied when it is next used
 /// (kernels/math/missed_updates.h).
 struct CentreTable {
   std::int64_t first_class = 0;
@@ -52,12 +53,12 @@ struct CentreTable {
   Tensor inverse_norm;  ///< [R] float32: 1 / length of the stored row; every update writes it
   Tensor momentum;      ///< [R, D]: SGD's velocity or AdamW's m
   Tensor second;        ///< [R, D]: AdamW's v; null for SGD
-  /// [R], in host memory on every device: how many updates of the history each row has seen.
+  /// [R], in host memory on every device: number of updates of the history that each row has seen.
   std::span<std::int32_t> updated;
-  UpdateHistory* history = nullptr;  ///< of the same optimizer
+  UpdateHistory* history = nullptr;  ///< for the same optimizer
 };
 
-/// The precision that follows from the types of the table's tensors.
+/// Returns the precision that corresponds to the types of the table's tensors.
 CentrePrecision precision_of(const CentreTable& table);
 
 /// A sample whose class is one of this worker's active classes.
@@ -66,29 +67,29 @@ struct Positive {
   std::int64_t sample = 0;  ///< 0 .. N - 1
 };
 
-/// A stretch of the active classes, by index.
+/// A range of the active classes, by index.
 struct ActiveRange {
   std::int32_t begin = 0, end = 0;
 
   friend bool operator==(const ActiveRange&, const ActiveRange&) = default;
 };
 
-/// The public calls check shapes and types, with the same words on every device
-/// (margin_softmax.cc), and then make the device's private call, which may rely on them.
-/// Errors: wrong shapes or types throw std::logic_error, a failing device throws DeviceError.
+/// The public calls check shapes and types, with the same messages on every device
+/// (margin_softmax.cc), and then make the device's private call, which may rely on them. Errors:
+/// wrong shapes or types throw std::logic_error, a failing device throws DeviceError.
 class MarginSoftmax {
  public:
   virtual ~MarginSoftmax() = default;
 
-  /// Computes inverse_norm for the whole table. The caller does this after it has written weights.
+  /// Computes inverse_norm for the whole table. The caller must call it after writing weights.
   virtual void compute_inverse_norms() = 0;
 
   struct Batch {
     Tensor embeddings;                      ///< [N, D], not normalised; lengths 1e-20 to 1e+20
     std::span<const std::int64_t> classes;  ///< [S], active classes: global, sorted; S may be 0
     std::span<const Positive> positives;    ///< sorted by index; each sample at most once
-    /// [N]: the active classes that each sample's softmax goes over; its positive is one of them.
-    /// Empty: all. REQUIRES: MarginSoftmaxOptions::ranges where it is not empty.
+    /// [N]: active classes in each sample's softmax; they include its positive. Empty: all.
+    /// REQUIRES: MarginSoftmaxOptions::ranges if it is not empty.
     std::span<const ActiveRange> ranges = {};
   };
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
@@ -99,31 +100,31 @@ class MarginSoftmax {
   /// mean loss over N. Blocks until it is known.
   double combine(const Tensor& statistics, int workers);
 
-  /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class where
-  /// that is one of the batch's positives, and leaves the others as they are. They are those that
-  /// the last forward() has computed the targets' logits from, rounded to float32. Blocks until
-  /// they are known. REQUIRES: the positives of that batch are still valid.
+  /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
+  /// that is one of the batch's positives; does not change the others. The cosines are those from
+  /// which the last forward() computed the targets' logits, rounded to float32. Blocks until they
+  /// are known. REQUIRES: the positives of that batch are still valid.
   void target_cosines(std::span<float> cosines);
 
-  /// One optimizer step over centres.
+  /// Parameters of one optimizer step over centres.
   struct Update {
     double lr = 0.1;
-    std::int64_t number = 1;  ///< counts from 1, for AdamW's bias correction
+    std::int64_t number = 1;  ///< from 1, for AdamW's bias correction
   };
-  /// Overwrites d_embeddings [N, D] with gradient_scale times the gradient of the mean loss through
-  /// this worker's classes. Updates the active centres with their gradients, and adds the update to
-  /// the history. REQUIRES: called once after each combine().
+  /// Overwrites d_embeddings [N, D] with gradient_scale times the gradient of the mean loss
+  /// through this worker's classes. Updates the active centres with their gradients, and adds the
+  /// update to the history. REQUIRES: called once after each combine().
   void backward(double gradient_scale, const Tensor& d_embeddings, const Update& update);
 
-  /// backward() in two halves, for a caller that decides between them whether the centres move. The
-  /// first fills d_embeddings, the second updates the centres. The second costs a matrix product
-  /// more for every tile whose products are not kept, and reads the active rows once more. To leave
-  /// it out is to leave out the update. REQUIRES: what `batch` refers to stays valid until move()
-  /// has returned.
+  /// backward() in two halves, for a caller that decides between them whether to update the
+  /// centres. The first fills d_embeddings, the second updates the centres. The second needs one
+  /// more matrix product for every tile whose products are not kept, and reads the active rows
+  /// once more. Skip it to skip the update. REQUIRES: what `batch` refers to stays valid until
+  /// move() has returned.
   void backward_embeddings(double gradient_scale, const Tensor& d_embeddings);
   virtual void move(const Update& update) = 0;
 
-  /// As backward(), but does not change the centres: adds the gradient of active class i to
+  /// Same as backward(), but does not change the centres: adds the gradient of active class i to
   /// gradients[slots[i]]. gradients is float32 [.., D]. Used when an update has several
   /// micro-batches.
   void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
@@ -133,7 +134,7 @@ class MarginSoftmax {
               const Tensor& gradients, const Update& update);
 
   /// Applies all missed updates to the rows of these classes (sorted), so that the table can be
-  /// read directly, for a checkpoint for example.
+  /// read directly, for example for a checkpoint.
   void settle(std::span<const std::int64_t> classes);
 
  protected:
@@ -165,9 +166,9 @@ class MarginSoftmax {
   std::size_t batch_classes_ = 0;   // and its S
 };
 
-/// The update as kernels/math/optimizer.h expects it.
+/// Returns the update in the form that kernels/math/optimizer.h expects.
 SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
-/// The update as the history keeps it.
+/// Returns the update in the form stored in the history.
 PastUpdate past_update(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);
 
 }  // namespace pfc

@@ -5,8 +5,7 @@
 namespace pfc {
 namespace {
 
-// Rows that have missed at most so many updates share table entries: one for each number of
-// updates.
+// Rows that have missed at most this many updates share table entries: one per number of updates.
 constexpr std::uint32_t kRecent = 2048;
 
 /// Combines a long sequence of missed updates from the history's blocks.
@@ -69,7 +68,7 @@ void UpdateHistory::add(const PastUpdate& update) {
 }
 
 void UpdateHistory::restore(std::span<const PastUpdate> updates) {
-  const std::vector<PastUpdate> kept(updates.begin(), updates.end());  // it may be this history's
+  const std::vector<PastUpdate> kept(updates.begin(), updates.end());  // may be our own
   *this = UpdateHistory(optimizer_);
   for (const PastUpdate& update : kept) add(update);
 }
