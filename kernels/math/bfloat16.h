@@ -23,7 +23,7 @@ PFC_HOST_DEVICE std::uint32_t bits_of(float x) {
   return bits;
 }
 
-/// Whether the number is an infinity or a NaN. Their bits are not rounded like others: a carry
+/// Returns whether the number is an infinity or a NaN. Their bits must not be rounded: a carry
 /// would turn a NaN into an infinity.
 PFC_HOST_DEVICE bool has_full_exponent(std::uint32_t bits) {
   return (bits & 0x7f800000u) == 0x7f800000u;
@@ -40,8 +40,8 @@ PFC_HOST_DEVICE BFloat16 nearest_bfloat16(float x) {
 }
 
 /// Stochastic rounding (Gupta et al., "Deep learning with limited numerical precision", arXiv
-/// 1502.02551, section 3): rounds up or down with such probabilities that the expected result is x.
-/// So updates that are far smaller than the last bit of a bfloat16 are not lost. random: 16 uniform
+/// 1502.02551, section 3): rounds up or down with probabilities such that the expected result is
+/// x. So updates much smaller than the last bit of a bfloat16 are not lost. random: 16 uniform
 /// bits.
 PFC_HOST_DEVICE BFloat16 stochastic_bfloat16(float x, std::uint32_t random) {
   const std::uint32_t bits = bits_of(x);
@@ -49,8 +49,8 @@ PFC_HOST_DEVICE BFloat16 stochastic_bfloat16(float x, std::uint32_t random) {
   return static_cast<BFloat16>((bits + random) >> 16);
 }
 
-/// The source of the random bits for one class centre in one optimizer step. It depends on seed,
-/// update and class alone, so the bits are the same for any number of workers.
+/// Source of the random bits for one class centre in one optimizer step. Depends only on seed,
+/// update and class, so the bits are the same for any number of workers.
 struct RoundingKey {
   std::uint32_t a, b;
 };
@@ -61,10 +61,10 @@ PFC_HOST_DEVICE RoundingKey rounding_key(std::uint64_t seed, std::int64_t update
   return {words.x[0], words.x[1]};
 }
 
-/// 32 random bits for an element of the row: the lower 16 round the centre, the upper 16 its
-/// momentum. This is MurmurHash3's finalizer (Appleby), in which every input bit flips each output
-/// bit with a probability near 1/2. That is random enough for rounding, and takes a fifth of the
-/// time of Philox. Word is std::uint32_t or a vector of them.
+/// Returns 32 random bits for an element of the row: the lower 16 round the centre, the upper 16
+/// its momentum. This is MurmurHash3's finalizer (Appleby), in which every input bit flips each
+/// output bit with a probability near 1/2. That is random enough for rounding, and five times
+/// faster than Philox. Word is std::uint32_t or a vector of them.
 template <typename Word>
 PFC_HOST_DEVICE Word rounding_bits(const RoundingKey& key, Word element) {
   Word h = (element * 0x9E3779B9u) ^ key.a;

@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// The factor of an element: 0 with the given probability, otherwise 1 / (1 - probability). Four
-/// neighbouring elements use the four words of one Philox block.
+/// Returns the factor of an element: 0 with the given probability, otherwise 1 / (1 -
+/// probability). Four adjacent elements use the four words of one Philox block.
 PFC_HOST_DEVICE float dropout_factor(float probability, std::uint64_t seed, std::uint32_t step,
                                      std::uint64_t element) {
   const Philox4 words = random_words(seed, Stream::kDropout, step, element / 4);

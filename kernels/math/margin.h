@@ -3,7 +3,7 @@
 // CosFace).
 //
 // The target logit is computed in float64 from the two vectors. Each sample has only one, so this
-// costs little compared with the products with all other centres. A float32 cosine would not do:
+// is cheap compared with the products with all other centres. A float32 cosine is not sufficient:
 // near +-1 it hardly determines the angle (cos = 1 - 6e-8 is theta = 3.5e-4), and the margin's
 // derivative divides by the sine of that angle.
 #pragma once
@@ -19,7 +19,7 @@ namespace pfc {
 /// The angle between two vectors a and b, accurate everywhere in [0, pi].
 struct Angle {
   double cos = 0;
-  double sin = 1;        ///< |b/|b| - cos a/|a||: the length of the part of b/|b| orthogonal to a
+  double sin = 1;        ///< b/|b| - cos a/|a||: length of the component of b/|b| orthogonal to a
   double inverse_a = 0;  ///< 1 / |a|; 0 for a vector of zeros, whose angle to any vector is pi / 2
   double inverse_b = 0;
 };
@@ -34,8 +34,8 @@ PFC_HOST_DEVICE void add_element(InnerProducts& p, double a, double b) {
   p.ab += a * b;
 }
 
-/// Everything but the sine. A second pass over the vectors computes it: sin^2 is the sum of
-/// across_a(angle, a[i], b[i])^2.
+/// Returns the angle without its sine. A second pass over the vectors computes the sine: sin^2 is
+/// the sum of across_a(angle, a[i], b[i])^2.
 PFC_HOST_DEVICE Angle angle_without_sine(const InnerProducts& p) {
   Angle angle;
   if (p.aa == 0 || p.bb == 0) return angle;
@@ -45,7 +45,7 @@ PFC_HOST_DEVICE Angle angle_without_sine(const InnerProducts& p) {
   return angle;
 }
 
-/// One element of the part of b/|b| that is orthogonal to a, and of the part of a/|a| that is
+/// Return one element of the component of b/|b| orthogonal to a, and of the component of a/|a|
 /// orthogonal to b.
 PFC_HOST_DEVICE double across_a(const Angle& angle, double a, double b) {
   return b * angle.inverse_b - angle.cos * (a * angle.inverse_a);
@@ -68,18 +68,18 @@ PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t
   return angle;
 }
 
-/// m1 theta + m2.
+/// Returns m1 theta + m2.
 PFC_HOST_DEVICE double margin_angle(const Margin& m, const Angle& angle) {
   return m.m1 * std::atan2(angle.sin, angle.cos) + m.m2;
 }
 
-/// The target: cos(a) - m3, where a = m1 theta + m2.
+/// Returns the target cos(a) - m3, where a = m1 theta + m2.
 ///
 /// Beyond a = pi the cosine rises again. With the exact gradient a sample there would be pushed
 /// away from its centre, so the cosine is continued as psi of SphereFace (Liu et al., arXiv
 /// 1704.08063): (-1)^k cos(a) - 2k for k pi <= a < (k + 1) pi. This and its derivative are
-/// continuous, and it falls at every angle. With the straight-through gradient, which never changes
-/// its sign, the target stays the plain cosine, as in arcface_torch.
+/// continuous, and it decreases at every angle. With the straight-through gradient, which never
+/// changes its sign, the target is the plain cosine, as in arcface_torch.
 PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, const Angle& angle) {
   const double a = margin_angle(m, angle);
   if (gradient == MarginGradient::kStraightThrough) return std::cos(a) - m.m3;
@@ -89,15 +89,15 @@ PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, c
   return sign * std::cos(a) - 2 * k - m.m3;
 }
 
-/// d target / d cos: m1 |sin(m1 theta + m2)| / sin theta for the exact gradient, 1 for the
+/// Returns d target / d cos: m1 |sin(m1 theta + m2)| / sin theta for the exact gradient, 1 for the
 /// straight-through gradient.
 ///
-/// The exact derivative grows like 1 / sin theta. It is only ever multiplied by the orthogonal part
-/// of a unit vector, whose length is sin theta, so the gradient has the length
-/// m1 |sin(m1 theta + m2)|, which is finite everywhere. For parallel or opposite vectors the
-/// direction of the gradient is undefined. The loss is symmetric around such a point, so 0, the
-/// mean over all directions, is used there: below 1e-13 the orthogonal part is only rounding error
-/// of float64.
+/// The exact derivative grows like 1 / sin theta. It is only multiplied by the orthogonal
+/// component of a unit vector, whose length is sin theta, so the gradient has the length m1
+/// |sin(m1 theta + m2)|, which is finite everywhere. For parallel or opposite vectors the
+/// direction of the gradient is undefined. The loss is symmetric around such a point, so the
+/// result is 0 there, the mean over all directions: below 1e-13 the orthogonal component is only
+/// rounding error of float64.
 PFC_HOST_DEVICE double margin_slope(const Margin& m, MarginGradient gradient, const Angle& angle) {
   if (gradient == MarginGradient::kStraightThrough) return 1.0;
   if (angle.sin < 1e-13) return 0.0;

@@ -1,17 +1,17 @@
-// The optimizers' updates of a class centre that is not active. Its gradient is zero, but momentum
-// and weight decay still move it, as torch.optim.SGD and AdamW do with a dense gradient.
+// Optimizer updates of an inactive class centre. Its gradient is zero, but momentum and weight
+// decay still move it, as torch.optim.SGD and AdamW do with a dense gradient.
 //
 // Such updates are the same for every element of every row, and any number of them can be combined
-// into a few numbers. A row is not touched while it is inactive; the combination of the updates
-// that it has missed is applied when it is next used.
+// into a few numbers. A row is not touched while it is inactive; the combination of its missed
+// updates is applied when it is next used.
 //
 // SGD is linear in weight w and velocity v, so the combination is a 2 x 2 matrix.
 //
 // AdamW divides the first moment m by sqrt(v / bias_correction2) + eps, where v is the second
-// moment. Where sqrt(v) is far above eps it is linear in w and x = m / sqrt(v): both moments shrink
-// by a constant factor, so x does too. Where sqrt(v) is far below eps it is linear in w and m. The
-// combination moves w by wv m / (sqrt(v) + E), with E such that both are exact. docs/head.md says
-// what is lost between them.
+// moment. If sqrt(v) is far above eps it is linear in w and x = m / sqrt(v): both moments shrink
+// by a constant factor, so x does too. If sqrt(v) is far below eps it is linear in w and m. The
+// combination moves w by wv m / (sqrt(v) + E), with E such that both cases are exact. docs/head.md
+// describes the loss of accuracy between them.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,8 @@
 
 namespace pfc {
 
-/// Any number of updates without a gradient, combined. In float64, since there may be very many.
+/// A combination of any number of updates without a gradient. In float64, because there may be
+/// very many.
 ///   SGD:   w' = ww w + wv v,                              v' = vw w + vv v
 ///   AdamW: w' = ww w + wv x         without eps,          x' = vv x
 ///          w' = ww w + wm m / eps   without second moment, m' = mm m, v' = nn v
@@ -52,7 +53,7 @@ inline MissedUpdates missed_update(const AdamWOptions& o) {
           .nn = beta2};
 }
 
-/// The updates `a` followed by the updates `b`.
+/// Returns the updates `a` followed by the updates `b`.
 PFC_HOST_DEVICE MissedUpdates in_turn(const MissedUpdates& a, const MissedUpdates& b) {
   return {.ww = b.ww * a.ww + b.wv * a.vw,
           .wv = b.ww * a.wv + b.wv * a.vv,
@@ -63,8 +64,8 @@ PFC_HOST_DEVICE MissedUpdates in_turn(const MissedUpdates& a, const MissedUpdate
           .nn = b.nn * a.nn};
 }
 
-/// MissedUpdates in float32, as they are applied to a row. A step computes with the caught-up
-/// centre. The stored numbers stay as they are until the row's own update, which applies the missed
+/// MissedUpdates in float32, in the form applied to a row. A step computes with the caught-up
+/// centre. The stored numbers do not change until the row's own update, which applies the missed
 /// updates and the gradient in one pass.
 ///   SGD:   w' = ww w + wv v,                       v' = vw w + vv v
 ///   AdamW: w' = ww w + wv m / (sqrt(v) + eps),     m' = vv m, v' = second v

@@ -1,5 +1,5 @@
-// The optimizers' update of one element, for the backbone's parameters and for class centres. Every
-// device compiles this source.
+// Optimizer update of one element, for the backbone's parameters and for class centres. Compiled
+// for every device.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,8 @@ struct SgdOptions {
   float weight_decay = 5e-4f;
 };
 
-/// v = mu v + (g + wd w);  w -= lr v: as torch.optim.SGD without dampening or Nesterov momentum.
+/// Computes v = mu v + (g + wd w); w -= lr v: same as torch.optim.SGD without dampening or
+/// Nesterov momentum.
 PFC_HOST_DEVICE void sgd_update(const SgdOptions& o, float g, float& w, float& v) {
   v = o.momentum * v + (g + o.weight_decay * w);
   w -= o.lr * v;
@@ -27,11 +28,11 @@ struct AdamWOptions {
   float beta2 = 0.999f;
   float eps = 1e-8f;
   float weight_decay = 0.1f;
-  float bias_correction1 = 1.f;  ///< 1 - beta1^t for update number t, counted from 1
+  float bias_correction1 = 1.f;  ///< 1 - beta1^t for update number t, from 1
   float bias_correction2 = 1.f;  ///< 1 - beta2^t
 };
 
-/// The options of update number `update`, counted from 1. Betas and eps are the defaults above.
+/// Returns the options of update number `update`, from 1. Betas and eps are the defaults above.
 inline AdamWOptions adamw_options(double lr, double weight_decay, std::int64_t update) {
   AdamWOptions o{.lr = static_cast<float>(lr), .weight_decay = static_cast<float>(weight_decay)};
   const auto t = static_cast<double>(update);
@@ -40,8 +41,8 @@ inline AdamWOptions adamw_options(double lr, double weight_decay, std::int64_t u
   return o;
 }
 
-/// Decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2, as
-/// torch.optim.AdamW).
+/// Applies decoupled weight decay and the update (Loshchilov and Hutter, arXiv 1711.05101,
+/// algorithm 2; same as torch.optim.AdamW).
 PFC_HOST_DEVICE void adamw_update(const AdamWOptions& o, float g, float& w, float& m, float& v) {
   w -= o.lr * o.weight_decay * w;
   m = o.beta1 * m + (1.f - o.beta1) * g;
@@ -50,8 +51,8 @@ PFC_HOST_DEVICE void adamw_update(const AdamWOptions& o, float g, float& w, floa
   w -= o.lr * (m / o.bias_correction1) / denominator;
 }
 
-/// The formulas as function objects, for code that takes either optimizer: g is the gradient, w the
-/// weight, then the first and the second state of the optimizer.
+/// The formulas as function objects, for code that supports both optimizers: g is the gradient, w
+/// the weight, followed by the first and second state of the optimizer.
 struct SgdRule {
   static constexpr bool kSecond = false;  ///< whether the optimizer has a second moment
   SgdOptions o;

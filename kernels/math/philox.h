@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// The purpose of the random numbers. It is a part of the counter, so no two purposes ever get the
-/// same numbers.
+/// Purpose of the random numbers. It is a part of the counter, so no two purposes get the same
+/// numbers.
 enum class Stream : std::uint32_t {
   kClassSampling = 1,
   kCentreInit = 2,
@@ -41,8 +41,8 @@ PFC_HOST_DEVICE Philox4 philox4x32_10(std::uint64_t key, Philox4 c) {
   return c;
 }
 
-/// Four words for (seed, stream, a, b). `a` is usually a step or an epoch (below 2^32), `b` an
-/// element, a class or an image (64 bits).
+/// Returns four words for (seed, stream, a, b). `a` is usually a step or an epoch (below 2^32),
+/// `b` an element, a class or an image (64 bits).
 PFC_HOST_DEVICE Philox4 random_words(std::uint64_t seed, Stream stream, std::uint32_t a,
                                      std::uint64_t b) {
   return philox4x32_10(
@@ -50,7 +50,7 @@ PFC_HOST_DEVICE Philox4 random_words(std::uint64_t seed, Stream stream, std::uin
                      static_cast<std::uint32_t>(stream)}});
 }
 
-/// Uniform in [0, 1), with 24 bits, which float32 represents exactly.
+/// Returns a number in [0, 1) with 24 bits, which float32 represents exactly.
 PFC_HOST_DEVICE float uniform01(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }

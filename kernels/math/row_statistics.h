@@ -1,5 +1,5 @@
-// A softmax over classes that are distributed over several workers: what each worker computes from
-// its part of a sample's logits, and the loss and probabilities that follow from all parts.
+// A softmax over classes that are sharded over several workers: the statistics of each worker's
+// part of a sample's logits, and the loss and probabilities computed from all parts.
 #pragma once
 
 #include <cmath>
@@ -9,15 +9,15 @@
 
 namespace pfc {
 
-/// Statistics of one sample's logits on one worker. max and sum leave out the target, so that
-/// neither the loss nor 1 - p(target) is computed as a difference of nearly equal numbers.
+/// Statistics of one sample's logits on one worker. max and sum exclude the target, so that
+/// neither the loss nor 1 - p(target) is a difference of nearly equal numbers.
 struct RowStatistics {
-  double max = -std::numeric_limits<double>::infinity();  ///< of all logits but the target's
-  double sum = 0;  ///< of exp(logit - max) over the same logits
-  double target = -std::numeric_limits<double>::infinity();  ///< -infinity: target is elsewhere
+  double max = -std::numeric_limits<double>::infinity();  ///< over all logits except the target's
+  double sum = 0;  ///< sum of exp(logit - max) over the same logits
+  double target = -std::numeric_limits<double>::infinity();  ///< -infinity: not here
 };
 
-/// Replaces a by the statistics of the classes of a and b together. b may have no classes.
+/// Merges b into a: the statistics of the classes of both. b may have no classes.
 PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
   if (b.sum != 0) {
     const double max = b.max > a.max ? b.max : a.max;
@@ -27,15 +27,15 @@ PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
   if (b.target != -std::numeric_limits<double>::infinity()) a.target = b.target;
 }
 
-/// The softmax's cross entropy of one sample.
+/// Softmax cross entropy of one sample.
 struct RowSoftmax {
-  double loss = 0;         ///< log sum exp - target; accurate also near 0 and for huge logits
+  double loss = 0;         ///< log sum exp - target; accurate even near 0 and for huge logits
   double others = 0;       ///< 1 - p(target), to full relative precision
   double probability = 0;  ///< p(class) = probability * exp(logit - max) for the other classes
 };
 
 PFC_HOST_DEVICE RowSoftmax row_softmax(const RowStatistics& s) {
-  if (s.sum == 0) return {};  // no class but the target
+  if (s.sum == 0) return {};  // no class except the target
   const double excess = s.max + std::log(s.sum) - s.target;
   RowSoftmax r;
   r.loss = excess > 0 ? excess + std::log1p(std::exp(-excess)) : std::log1p(std::exp(excess));

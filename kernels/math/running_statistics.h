@@ -1,4 +1,4 @@
-// The running statistics of a batch norm, which evaluation uses.
+// Running statistics of a batch norm, used in evaluation.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace pfc {
 
-/// How one step changes the running statistics, the same for every channel.
+/// Update of the running statistics in one step, the same for every channel.
 struct RunningStatisticsRule {
   float momentum;
-  float unbias;  ///< n / (n - 1): makes a biased variance over n rows unbiased
+  float unbias;  ///< n / (n - 1): converts a biased variance over n rows to unbiased
 };
 
-/// As torch.nn.BatchNorm2d. One row has no unbiased variance: it keeps the biased one.
+/// Same as torch.nn.BatchNorm2d. One row has no unbiased variance, so the biased one is used.
 /// REQUIRES: total_rows > 0.
 inline RunningStatisticsRule running_statistics_rule(float momentum, std::int64_t total_rows) {
   const auto rows = static_cast<double>(total_rows);
@@ -21,7 +21,7 @@ inline RunningStatisticsRule running_statistics_rule(float momentum, std::int64_
           .unbias = total_rows > 1 ? static_cast<float>(rows / (rows - 1)) : 1.f};
 }
 
-/// One channel. mean and (biased) variance are those of the step's rows.
+/// Updates one channel. mean and (biased) variance are those of the step's rows.
 PFC_HOST_DEVICE void update_running(const RunningStatisticsRule& rule, float mean, float variance,
                                     float& running_mean, float& running_variance) {
   const float kept = 1.f - rule.momentum;
