@@ -1,4 +1,4 @@
-// The devices and libraries of this machine, as `pfcctl check` shows them.
+// Devices and libraries of this machine, for `pfcctl check`.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace pfc {
 struct DeviceInfo {
   std::string kind;        ///< "CPU", "cuda:0", "NCCL"
   bool available = false;  ///< whether a job can run on it
-  std::string detail;      ///< model, cores, instruction set and memory; or why it is not available
-  int compute_capability = 0;  ///< of a GPU: 80 is sm_80
+  std::string detail;      ///< model, cores, instruction set and memory; or why it is unavailable
+  int compute_capability = 0;  ///< of a GPU: 80 for sm_80
   std::int64_t l2_bytes = 0;   ///< size of a GPU's L2 cache
   int multiprocessors = 0;     ///< of a GPU
 };

@@ -19,7 +19,7 @@ bool takes_cuda(DeviceChoice choice) {
   return choice == DeviceChoice::kCuda || (choice == DeviceChoice::kAuto && has_cuda());
 }
 
-// float16 is a GPU's; check_job() refuses it before anything is computed.
+// float16 is only for GPUs; check_job() rejects it before anything is computed.
 DType activations_on_cpu(Precision precision) {
   if (precision != Precision::kBf16) return DType::kFloat32;
   if (cpu_has_bfloat16()) return DType::kBFloat16;
@@ -47,7 +47,7 @@ std::vector<Precision> precisions_of_cpu(bool bfloat16) {
   return {Precision::kBf16, Precision::kFp32};
 }
 
-// Tensor cores multiply float16 since Volta, and bfloat16, which needs no loss scale, since Ampere.
+// Tensor cores support float16 since Volta, and bfloat16, which needs no loss scale, since Ampere.
 std::vector<Precision> precisions_of_gpu(int compute_capability) {
   constexpr int kVolta = 70, kAmpere = 80;
   if (compute_capability >= kAmpere) return {Precision::kBf16, Precision::kFp16, Precision::kFp32};

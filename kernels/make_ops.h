@@ -1,4 +1,4 @@
-// Makes the Ops of a device. Only this file chooses between CPU and GPU.
+// Makes the Ops of a device. Only this file selects between CPU and GPU.
 #pragma once
 
 #include <memory>
@@ -12,30 +12,31 @@
 namespace pfc {
 
 struct DeviceOptions {
-  DeviceChoice choice = DeviceChoice::kAuto;  ///< auto: CUDA where built and present, else CPU
-  int index = 0;                              ///< which GPU: the local rank
+  DeviceChoice choice = DeviceChoice::kAuto;  ///< auto: CUDA if built and present, otherwise CPU
+  int index = 0;                              ///< number of the GPU: the local rank
   int cpu_threads = 0;                        ///< 0: all cores that this process may use
-  Precision precision = Precision::kFp32;     ///< of activations; a CPU has no float16
+  Precision precision = Precision::kFp32;     ///< of activations; not float16 on a CPU
   bool tf32 = false;                          ///< see CudaOptions
   bool cuda_graphs = true;
 };
 
-/// The type of activations for this precision. REQUIRES: it is not kAuto.
+/// Returns the type of activations for this precision. REQUIRES: not kAuto.
 DType activation_type(Precision precision);
 
-/// The precisions in which this machine's device has instructions to compute, the fastest first.
+/// Returns the precisions for which this machine's device has instructions, fastest first.
 std::vector<Precision> precisions_of(DeviceChoice choice, int index);
-/// Those of a CPU with or without instructions for bfloat16, and of a GPU (80: sm_80).
+/// Same for a CPU with or without bfloat16 instructions, and for a GPU (80: sm_80).
 std::vector<Precision> precisions_of_cpu(bool bfloat16);
 std::vector<Precision> precisions_of_gpu(int compute_capability);
-/// What kAuto stands for where the workers have these devices: the fastest that all of them have.
+/// Returns the precision that kAuto selects for workers with these devices: the fastest that all
+/// of them support.
 Precision fastest_of_all(std::span<const std::vector<Precision>> devices);
 
-/// Throws InputError when the requested device is not available, or a CPU lacks instructions for
-/// the precision; the message says why in one line. REQUIRES: the precision is not kAuto.
+/// Throws InputError with a one-line reason if the requested device is not available, or if a CPU
+/// lacks instructions for the precision. REQUIRES: the precision is not kAuto.
 std::unique_ptr<Ops> make_ops(const DeviceOptions& options);
 
-/// The margin softmax on the device of `ops`. Borrows `ops` and the table's memory.
+/// Makes the margin softmax on the device of `ops`. Borrows `ops` and the table's memory.
 std::unique_ptr<MarginSoftmax> make_margin_softmax(Ops& ops, const MarginSoftmaxOptions& options,
                                                    const CentreTable& table);
 

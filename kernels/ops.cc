@@ -1,4 +1,4 @@
-// The checks of all ops: the same for every device, before the device's own code runs.
+// Argument checks of all ops, common to all devices. They run before the device's own code.
 
 #include "kernels/ops.h"
 
@@ -9,14 +9,14 @@ namespace {
 
 constexpr DType kFloat = DType::kFloat32;
 
-/// float32 or the activation type, in the tensor's own shape.
+/// Expects float32 or the activation type; any shape.
 void expect_number(const Argument& a, DType activations) {
   expect(a, {kFloat, activations}, a.tensor.shape);
 }
 
 void expect_float(const Argument& a) { expect(a, kFloat, a.tensor.shape); }
 
-/// Of the type and size of another one, which was checked before.
+/// Expects the type and size of `other`, which was checked before.
 void expect_like(const Argument& a, const Tensor& other) { expect(a, other.dtype, other.shape); }
 
 }  // namespace

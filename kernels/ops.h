@@ -1,13 +1,13 @@
-// The arithmetic contract, the same for every device.
+// The interface for arithmetic, common to all devices.
 //
 // An Ops has one compute stream. Every call enqueues its work there, in order, and returns; on a
 // CPU the work is complete when the call returns. Tensors are views of this device's memory.
 //
 // A plan (Conv2d, BatchNorm) is made once for a shape and executed many times; a step allocates
-// nothing. All plans of an Ops share one scratch area: the stream executes them one after the
-// other. Plans and Ops are used by one thread. REQUIRES: plans are destroyed before their Ops.
+// nothing. All plans of an Ops share the same scratch memory, because the stream executes them one
+// at a time. Plans and Ops are used by one thread. REQUIRES: plans are destroyed before their Ops.
 //
-// The public calls check shapes and types, with the same words on every device (ops.cc,
+// The public calls check shapes and types, with the same messages on every device (ops.cc,
 // tensor_check.h), and then make the device's private call, which may rely on them. Calls on empty
 // tensors do nothing.
 //
@@ -25,7 +25,7 @@
 
 namespace pfc {
 
-/// Owns memory of a device, which is zeroed when made.
+/// Owns memory of a device, zeroed on creation.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -33,24 +33,24 @@ class Buffer {
   [[nodiscard]] virtual std::size_t bytes() const = 0;
 };
 
-/// A point in the compute stream. wait() blocks the calling host thread until all work that was
-/// enqueued before this point is complete. A Comm can make its own stream wait instead. On a CPU
-/// the work is always complete.
+/// A point in the compute stream. wait() blocks the calling host thread until all work enqueued
+/// before this point is complete. A Comm can make its own stream wait instead. On a CPU the work
+/// is always complete.
 class Event {
  public:
   virtual ~Event() = default;
   virtual void wait() = 0;
 };
 
-/// A second stream for copies from the host to the device, which run beside the compute stream. It
-/// is used by one thread at a time, which need not be the thread of the Ops.
+/// A second stream for copies from host to device, concurrent with the compute stream. Used by one
+/// thread at a time, which may differ from the thread of the Ops.
 class CopyQueue {
  public:
   virtual ~CopyQueue() = default;
-  /// Page-locked host memory, from which the device can copy while the host goes on.
+  /// Allocates page-locked host memory, from which the device can copy while the host continues.
   virtual std::unique_ptr<Buffer> allocate_pinned(std::size_t bytes) = 0;
-  /// Enqueues a copy and returns. REQUIRES: `pinned` points into memory of allocate_pinned(), which
-  /// stays unchanged until the copy is complete.
+  /// Enqueues a copy and returns. REQUIRES: `pinned` points into memory of allocate_pinned() that
+  /// does not change until the copy is complete.
   virtual void copy_to_device(const Tensor& device, const void* pinned) = 0;
   virtual void wait_for(const Event& event) = 0;  ///< later copies wait; the host does not
   virtual std::unique_ptr<Event> record() = 0;
@@ -63,7 +63,7 @@ class RepeatedWork {
   virtual void run() = 0;  ///< enqueues
 };
 
-/// RepeatedWork of a device that records nothing: calls the function each time.
+/// RepeatedWork for a device that does not record: calls the function each time.
 class CalledWork : public RepeatedWork {
  public:
   explicit CalledWork(std::function<void()> call) : call_(std::move(call)) {}
@@ -83,7 +83,7 @@ struct Conv2dShape {
   int kernel = 1;
   int stride = 1;
   int pad = 0;
-  std::int64_t groups = 1;  ///< as many as in_c: a depthwise convolution
+  std::int64_t groups = 1;  ///< equal to in_c for a depthwise convolution
 
   [[nodiscard]] std::int64_t out_h() const { return (in_h + 2L * pad - kernel) / stride + 1; }
   [[nodiscard]] std::int64_t out_w() const { return (in_w + 2L * pad - kernel) / stride + 1; }
@@ -91,7 +91,8 @@ struct Conv2dShape {
   [[nodiscard]] Shape w_shape() const { return {out_c, kernel, kernel, in_c / groups}; }
   [[nodiscard]] Shape y_shape() const { return {batch, out_h(), out_w(), out_c}; }
 
-  /// Throws std::logic_error for a shape without output, or groups that do not divide.
+  /// Throws std::logic_error for a shape without output, or groups that do not divide the
+  /// channels.
   void check_valid() const {
     check(batch > 0 && in_c > 0 && out_c > 0 && kernel > 0 && stride > 0 && pad >= 0 && groups > 0,
           "conv2d: sizes must be positive");
@@ -112,7 +113,7 @@ class Conv2d {
   /// Prepares backward_weights(), and backward_data() if `data` is true, so that no training step
   /// has to.
   virtual void plan_backward(bool /*data*/) {}
-  /// Overwrites dw, or adds to it when `accumulate`.
+  /// Overwrites dw, or adds to it with `accumulate`.
   void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw, bool accumulate);
 
  protected:
@@ -136,15 +137,16 @@ struct BatchNormShape {
 
 /// Batch norm, then optionally PReLU or a residual sum, in one pass:
 ///   z = gamma * (x - mean) / sqrt(variance + eps) + beta;  y = prelu(z, slope) + residual.
-/// Statistics are computed in a separate call, so that sync_bn can combine them over workers before
-/// forward(), and evaluation can pass the running statistics. x, y, residual, dy, dx and add have
-/// one type, float32 or activation_type(); all other tensors are float32 [channels].
+/// Statistics are computed in a separate call, so that sync_bn can combine them over workers
+/// before forward(), and evaluation can pass the running statistics. x, y, residual, dy, dx and
+/// add have one type, float32 or activation_type(); all other tensors are float32 [channels].
 class BatchNorm {
  public:
   BatchNorm(const BatchNormShape& shape, DType activations);
   virtual ~BatchNorm() = default;
 
-  /// Mean and biased variance of x over its rows; accurate also where |mean| >> standard deviation.
+  /// Computes mean and biased variance of x over its rows; accurate even if |mean| >> standard
+  /// deviation.
   void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance);
 
   struct Forward {
@@ -164,7 +166,7 @@ class BatchNorm {
     Tensor sum_dz;                ///< [channels]: sum of dL/dz over rows; dbeta
     Tensor sum_dz_xhat;           ///< [channels]: sum of dL/dz * xhat; dgamma
     Tensor dslope;                ///< [channels], overwritten; null when slope is null
-    std::int64_t total_rows = 0;  ///< rows that the sums were taken over; sync_bn: of all workers
+    std::int64_t total_rows = 0;  ///< number of rows in the sums; with sync_bn over all workers
     Tensor add;                   ///< null, or added to dx (the gradient of a residual branch)
     Tensor dx;                    ///< may alias dy or add
   };
@@ -188,8 +190,8 @@ class BatchNorm {
 };
 
 /// c [m, n] = alpha * op(a) op(b) + beta * c; row-major; op(a) is [m, k], op(b) is [k, n]. a and b
-/// have one type: float32 or activation_type(), on a GPU any of the three. c has the same type or
-/// float32.
+/// have the same type: float32 or activation_type(); on a GPU any floating-point type. c has the
+/// same type or float32.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false;  ///< a is stored [k, m]
@@ -201,7 +203,7 @@ struct Gemm {
   const Tensor& c;
 };
 
-/// The mask is a pure function of (seed, step, element): the backward pass computes it again.
+/// The mask is a pure function of (seed, step, element): the backward pass recomputes it.
 struct DropoutOptions {
   float probability = 0.f;
   std::uint64_t seed = 0;
@@ -213,17 +215,17 @@ class Ops {
  public:
   virtual ~Ops() = default;
 
-  /// For log messages: "CPU (oneDNN 2.6.3, 2 threads, AVX-512)".
+  /// Returns text for log messages: "CPU (oneDNN 2.6.3, 2 threads, AVX-512)".
   [[nodiscard]] virtual std::string description() const = 0;
-  [[nodiscard]] virtual bool on_host() const = 0;  ///< can host code read and write the memory?
-  /// The type of activations, and of the copies of weights that convolutions and linear layers
-  /// read: float32, bfloat16, or on a GPU float16. Everything else is float32.
+  [[nodiscard]] virtual bool on_host() const = 0;  ///< whether host code can access the memory
+  /// Returns the type of activations, and of the copies of weights that convolutions and linear
+  /// layers read: float32, bfloat16, or on a GPU float16. Everything else is float32.
   [[nodiscard]] virtual DType activation_type() const = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
-  /// Takes `bytes` of a GPU's memory at once; later calls of allocate() take their memory from
-  /// there. Throws DeviceError where less is free. Does nothing on a CPU. REQUIRES: called before
-  /// anything large is allocated.
+  /// Reserves `bytes` of a GPU's memory; later calls of allocate() use this memory. Throws
+  /// DeviceError if less is free. Does nothing on a CPU. REQUIRES: called before anything large is
+  /// allocated.
   virtual void reserve(std::size_t bytes) = 0;
   /// Sets the number of compute threads on a CPU. Does nothing on a GPU. REQUIRES: called before
   /// any operation is planned.
@@ -233,32 +235,33 @@ class Ops {
     std::size_t free = 0, total = 0;
   };
   [[nodiscard]] virtual DeviceMemory memory() const = 0;
-  /// These two block until the copy is complete.
+  /// The next two calls block until the copy is complete.
   virtual void copy_to_device(const Tensor& device, const void* host) = 0;
   virtual void copy_to_host(void* host, const Tensor& device) = 0;
-  void copy(const Tensor& from, const Tensor& to);  ///< of one type and size
+  void copy(const Tensor& from, const Tensor& to);  ///< same type and size
   void fill(const Tensor& t, float value);          ///< t is float32
-  /// Converts between float32 and activation_type(), rounding to nearest; copies where both tensors
+  /// Converts between float32 and activation_type(), rounding to nearest; copies if both tensors
   /// have the same type.
   void convert(const Tensor& from, const Tensor& to);
   virtual std::unique_ptr<Event> record() = 0;
   virtual void wait_for(const Event& event) = 0;  ///< the compute stream waits; the host does not
-  /// Null on a CPU, which computes on host memory.
+  /// Returns nullptr on a CPU, which computes in host memory.
   virtual std::unique_ptr<CopyQueue> copy_queue() = 0;
-  /// On a GPU, run() records the work as a CUDA graph and launches the graph from then on
-  /// (DeviceOptions::cuda_graphs), so a run may not call `enqueue` at all. REQUIRES: `enqueue` only
-  /// calls ops of this device, always the same ones, and never waits.
+  /// On a GPU, run() records the work as a CUDA graph and then launches the graph
+  /// (DeviceOptions::cuda_graphs), so a run may not call `enqueue` at all. REQUIRES: `enqueue`
+  /// only calls ops of this device, always the same ones, and never waits.
   virtual std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) = 0;
   virtual void synchronize() = 0;
 
   virtual std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) = 0;
   virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) = 0;
-  /// Size of the scratch area that all plans made so far share.
+  /// Returns the size of the scratch memory shared by all plans made so far.
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 
-  /// images uint8 [B, H, W, 3] -> y = x / 127.5 - 1, in float32 or activation_type().
+  /// Converts images uint8 [B, H, W, 3] to y = x / 127.5 - 1, in float32 or activation_type().
   void normalise_images(const Tensor& images, const Tensor& y);
-  /// running = (1 - momentum) * running + momentum * value, for mean and unbiased variance.
+  /// Computes running = (1 - momentum) * running + momentum * value, for mean and unbiased
+  /// variance.
   struct RunningStatistics {
     Tensor mean, variance;  ///< of a step; the variance is biased, over total_rows rows
     std::int64_t total_rows = 0;
@@ -268,33 +271,34 @@ class Ops {
   void update_running_statistics(const RunningStatistics& r);
 
   void gemm(const Gemm& g);
-  /// Makes what gemm() needs beside its tensors, for a product of this shape and these types, so
-  /// that no step allocates it. Does not read the tensors' memory, which they need not have yet.
+  /// Prepares everything that gemm() needs except its tensors, for a product of this shape and
+  /// these types, so that no step allocates it. Does not read the tensors' memory, which may not
+  /// exist yet.
   virtual void plan_gemm(const Gemm& /*g*/) {}
-  /// y = a + b; y may alias a or b. All have one type, float32 or activation_type().
+  /// Computes y = a + b; y may alias a or b. All have one type, float32 or activation_type().
   void add(const Tensor& a, const Tensor& b, const Tensor& y);
-  /// y = factor * x; float32.
+  /// Computes y = factor * x; float32.
   void scale(const Tensor& x, float factor, const Tensor& y);
   void add_bias(const Tensor& y, const Tensor& bias);  ///< y [rows, n] += bias [n]
-  /// sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
+  /// Computes sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
   void column_sums(const Tensor& x, const Tensor& sums, bool accumulate);
-  /// y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias x. Both
-  /// have one type, float32 or activation_type().
+  /// Computes y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias
+  /// x. Both have one type, float32 or activation_type().
   void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o);
 
   /// Divides each row of x [rows, d] by its length: y[i] = x[i] * inverse_norm[i], inverse_norm
   /// [rows]. Accurate for lengths from 1e-20 to 1e+20; a row of zeros gives zeros. y may alias x.
   void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm);
-  /// The gradient of normalise_rows(), row by row: dx = (dy - y (y . dy)) * inverse_norm.
+  /// Computes the gradient of normalise_rows(), row by row: dx = (dy - y (y . dy)) * inverse_norm.
   void normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
                                const Tensor& dx);
 
-  /// Sum of squares of a flat tensor, accumulated in float64, so it is finite exactly when every
-  /// element is. Blocks until it is known.
+  /// Returns the sum of squares of a flat tensor, accumulated in float64: finite if and only if
+  /// every element is. Blocks until it is known.
   double sum_of_squares(const Tensor& x);
-  /// One optimizer step over flat tensors; the gradient is multiplied by gradient_scale first,
-  /// which clips it. operand: null, or of the weights' size and activation_type(): receives the new
-  /// weights, as convert() would round them.
+  /// Make one optimizer step over flat tensors. The gradient is first multiplied by
+  /// gradient_scale, which clips it. operand: receives the new weights, rounded like convert();
+  /// null, or of the weights' size and activation_type().
   void sgd(const SgdOptions& o, float gradient_scale, const Tensor& gradient, const Tensor& weight,
            const Tensor& velocity, const Tensor& operand = {});
   void adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,

@@ -1,4 +1,4 @@
-// A tensor together with its memory.
+// A tensor that owns its memory.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,13 @@
 
 namespace pfc {
 
-/// Owns the device memory of one tensor, which is zeroed when made. It converts to a Tensor, a view
-/// that is valid for as long as the OwnedTensor holds this memory. Made without arguments or moved
-/// from, it holds none, and its view is null.
+/// Owns the device memory of one tensor, zeroed on creation. Converts to a Tensor, a view that is
+/// valid as long as the OwnedTensor holds this memory. If default-constructed or moved from, it
+/// holds no memory, and its view is null.
 class OwnedTensor {
  public:
   OwnedTensor() = default;
-  /// Throws DeviceError where the device has too little memory.
+  /// Throws DeviceError if the device has too little memory.
   OwnedTensor(Ops& ops, const Shape& shape, DType type = DType::kFloat32)
       : buffer_(ops.allocate(static_cast<std::size_t>(shape.elements()) * size_of(type))),
         view_(buffer_->data(), type, shape) {}

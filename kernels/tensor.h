@@ -1,4 +1,4 @@
-// A view of numbers on a device.
+// A view of numbers in device memory.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ constexpr std::size_t size_of(DType type) {
   return 0;
 }
 
-/// As configuration files write it: "fp32", "bf16", "fp16".
+/// Returns the name used in configuration files: "fp32", "bf16", "fp16".
 constexpr const char* name_of(DType type) {
   switch (type) {
     case DType::kFloat32:
@@ -68,8 +68,8 @@ class Shape {
   int rank_ = 0;
 };
 
-/// A view of memory that someone else owns, for example a Buffer; cheap to copy. A null tensor
-/// (data == nullptr) stands for an optional argument that is not given.
+/// A view of memory owned elsewhere, for example by a Buffer; cheap to copy. A null tensor (data
+/// == nullptr) represents a missing optional argument.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kFloat32;

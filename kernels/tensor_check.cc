@@ -21,7 +21,7 @@ std::string text(const Tensor& t) {
 std::string text(std::initializer_list<DType> types) {
   std::string s;
   for (const DType* type = types.begin(); type != types.end(); ++type) {
-    if (std::find(types.begin(), type, *type) != type) continue;  // named before
+    if (std::find(types.begin(), type, *type) != type) continue;  // already named
     s += (s.empty() ? "" : " or ") + std::string(name_of(*type));
   }
   return s;
