@@ -27,8 +27,7 @@ struct Collective {
 std::string to_text(const Collective& collective);
 
 /// Reads and writes the last collective that each worker began. The entries are in the store (not
-/// owned), under the Comm's name. Nothing here throws, because it completes the message of another
-/// error.
+/// owned), under the Comm's name. Never throws, because it completes another error's message.
 class CollectiveReports {
  public:
   CollectiveReports(KeyValueStore& store, const std::string& comm_name, const Membership& me);
@@ -45,8 +44,8 @@ class CollectiveReports {
                                      std::chrono::milliseconds patience) const;
 
  private:
-  /// Returns what the coordinator knows of a rank, such as "at step 120 in forward for 31 s".
-  /// Empty if unknown.
+  /// Returns the coordinator's text on a rank: "at step 120 in forward for 31 s". Empty if
+  /// unknown.
   [[nodiscard]] std::string doing(Rank rank) const;
   [[nodiscard]] std::string key(Rank rank) const;
 

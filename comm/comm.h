@@ -36,11 +36,9 @@ class Comm {
   /// Concatenates the inputs of all workers in rank order into `out`, which is size() times as
   /// large as `in`. Any dtype. REQUIRES: out does not overlap in.
   virtual void all_gather(const Tensor& in, const Tensor& out) = 0;
-  /// Sums float32 elements over all workers, in place. The result is bit-identical on every
-  /// worker.
+  /// Sums float32 elements over all workers, in place. Bit-identical on every worker.
   virtual void all_reduce_sum(const Tensor& in_out) = 0;
-  /// Sums over all workers. in is float32 [size() * n]; out [n] receives this worker's slice of
-  /// the sum.
+  /// Sums over all workers. in is float32 [size() * n]; out [n] is this worker's slice.
   virtual void reduce_scatter_sum(const Tensor& in, const Tensor& out) = 0;
   /// Copies the bytes of rank `root` to all workers.
   virtual void broadcast(const Tensor& in_out, int root) = 0;

@@ -1,5 +1,4 @@
-// A key-value store whose get() blocks until the key is set. Used to exchange Gloo's addresses and
-// NCCL's unique id.
+// Key-value store with a blocking get(), for exchanging Gloo's addresses and NCCL's unique id.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +26,7 @@ class KeyValueStore {
 
   /// Blocks until the values of prefix + "0" to prefix + (count - 1) are set, and returns them.
   /// Values still missing after the timeout are nullopt. Throws CommError if the store cannot be
-  /// reached. This default implementation reads the keys one by one, and treats every error as a
-  /// missing value.
+  /// reached. This implementation reads key by key, and treats every error as a missing value.
   virtual std::vector<std::optional<std::vector<char>>> get_all(const std::string& prefix,
                                                                 int count,
                                                                 std::chrono::milliseconds timeout);

@@ -5,8 +5,7 @@
 
 namespace pfc {
 
-/// Returns the interface's name ("eth0") for an address or host name of this machine; empty for
-/// any other.
+/// Returns the interface ("eth0") for an address or host name of this machine; otherwise empty.
 std::string network_interface_of(const std::string& address);
 
 }  // namespace pfc

@@ -1,5 +1,4 @@
-// Runs work on rank 0 for all workers, such as reading a shared folder, which two workers may see
-// differently.
+// Runs work on rank 0 for all workers, such as reading a shared folder that may differ by host.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,7 @@ namespace pfc {
 /// Collective. Throws CommError.
 void on_rank_zero(Comm& comm, const std::function<void()>& work);
 
-/// Returns rank 0's text or number on all workers. `comm` is a Comm of host memory. Collective.
-/// Throws CommError.
+/// Returns rank 0's value on all workers. `comm`: of host memory. Collective. Throws CommError.
 std::string from_rank_zero(Comm& comm, std::string text);
 std::int64_t from_rank_zero(Comm& comm, std::int64_t number);
 

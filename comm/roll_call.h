@@ -1,5 +1,4 @@
-// Before connecting, each worker registers in the store, so that an error can name the missing
-// ones.
+// Before connecting, workers register in the store, so that errors can name the missing ones.
 #pragma once
 
 #include <string>
@@ -11,8 +10,8 @@
 namespace pfc {
 
 /// Writes this worker's address under the Comm's name and waits for the addresses of all others.
-/// Returns the address of each rank. Throws CommError that names every rank still missing after
-/// connect_timeout.
+/// Returns the address of each rank. After connect_timeout throws CommError that names the missing
+/// ranks.
 std::vector<std::string> roll_call(const CommOptions& options, const std::string& address,
                                    KeyValueStore& store);
 

@@ -77,8 +77,7 @@ std::string shown_word(const std::string& word) {
   return plain ? word : "'" + word + "'";
 }
 
-/// Returns "unknown option --bogus", with the nearest option or command as a suggestion. Empty if
-/// every word is known.
+/// Returns "unknown option --bogus" with the nearest known word; empty if every word is known.
 std::string unknown_word(const CLI::App& program) {
   const std::vector<std::string> unknown = program.remaining(true);
   if (unknown.empty()) return {};

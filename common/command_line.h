@@ -24,8 +24,7 @@ CLI::Validator host_and_port();
 /// Accepts a whole number in [least, most].
 CLI::Validator whole_number(std::int64_t least, std::int64_t most);
 
-/// Accepts one of these words. The option's variable receives its index in the list, for use as an
-/// enumeration.
+/// Accepts one of these words. The variable receives the word's index, for use as an enumeration.
 CLI::Validator choice_of(const std::vector<std::string>& words);
 
 /// Accepts a duration from 1 ms (or from 0, with `may_be_none`) to a year: "70" (seconds), "2.5s",

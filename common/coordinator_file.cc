@@ -24,8 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Rejects a folder of another user. In /tmp any user could have made it, and could then redirect
-/// pfcctl to another address.
+/// Rejects a folder of another user, who could redirect pfcctl to another address.
 void check_owner(const fs::path& folder) {
   struct stat info {};
   if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
@@ -131,8 +130,7 @@ CoordinatorFile read_file(const fs::path& path) {
   return file;
 }
 
-/// Returns whether a coordinator wrote this file. The folder may also contain .json files of other
-/// programs.
+/// Returns whether a coordinator wrote this file: other programs may have .json files there.
 bool is_coordinators(const fs::path& path) {
   try {
     return read_file(path).job_id == path.stem();

@@ -1,5 +1,4 @@
-// The file in which a running coordinator publishes its address, so that pfcctl on the same
-// machine finds it.
+// File in which a running coordinator publishes its address for pfcctl on the same machine.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +24,7 @@ struct CoordinatorFile {
 };
 
 /// Creates FOLDER/JOB_ID.json, readable only by this user, for the lifetime of this object. The
-/// file is locked: this distinguishes it from files left by killed coordinators, which the next
-/// coordinator removes.
+/// lock distinguishes it from files of killed coordinators, which the next one removes.
 class PublishedCoordinator {
  public:
   /// Creates the folder if necessary. Throws StorageError if the file cannot be written or locked,

@@ -12,12 +12,10 @@
 namespace pfc {
 
 /// Wrong input (a file, flag, key or host list), or a training that has diverged. The message is
-/// one line: what was found where, what was expected, what to do. Programs print it and exit with
-/// kExitBadInput.
+/// one line: what was found where, what was expected, what to do. Exit code kExitBadInput.
 class InputError : public std::runtime_error {
  public:
-  /// Replaces NUL characters by spaces, because what() would end there. A message may quote a
-  /// file.
+  /// Replaces NUL by a space, because what() would end there. A message may quote a file.
   explicit InputError(std::string message)
       : std::runtime_error((std::ranges::replace(message, '\0', ' '), std::move(message))) {}
 };
@@ -41,8 +39,7 @@ class StorageError : public InputError {
   using InputError::InputError;
 };
 
-/// Throws std::logic_error with file and line if `ok` is false: a programming error. Also active
-/// in release builds.
+/// Throws std::logic_error with file and line unless `ok`, also in release builds.
 inline void check(bool ok, std::string_view what,
                   std::source_location where = std::source_location::current()) {
   if (!ok) [[unlikely]] {

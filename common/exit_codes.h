@@ -7,12 +7,10 @@ namespace pfc {
 inline constexpr int kExitSuccess = 0;
 /// A failure that may not happen again: a crash, a lost GPU, a job that was killed.
 inline constexpr int kExitFailed = 1;
-/// Wrong input: a flag, the job file, the data, or a training that has diverged. The same command
-/// would fail again.
+/// Wrong input, or a training that has diverged. The same command would fail again.
 inline constexpr int kExitBadInput = 2;
 /// pfc-coordinator: training did not begin. A host did not register or a worker did not join in
-/// time, the program of an agent or worker could not be started, or a host lacks a GPU that the
-/// job requires.
+/// time, a program could not be started, or a host lacks a GPU that the job requires.
 inline constexpr int kExitNotStarted = 3;
 /// pfc-worker: another worker or the network failed. Another process reports the cause.
 inline constexpr int kExitPeerFailed = 4;

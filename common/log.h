@@ -1,5 +1,4 @@
-// Message format of all programs: "PROGRAM: error: TEXT". Messages go to stderr; stdout is for
-// results.
+// Messages of all programs: "PROGRAM: error: TEXT", on stderr; stdout is for results.
 #pragma once
 
 #include <string>

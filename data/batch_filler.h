@@ -54,8 +54,7 @@ class BatchFiller {
     std::int64_t& label;
     std::int64_t batch = 0;  ///< number of the batch
   };
-  /// Reads the image at `position` of the epoch's order into `place`. If it is damaged, returns
-  /// the reason.
+  /// Reads the image at `position` of the epoch into `place`. If it is damaged, returns why.
   std::optional<std::string> show(const Place& place, std::int64_t position);
   void show_stand_in(const Place& place, const std::string& damage);
   std::vector<std::string> fill_places(Batch& batch);

@@ -76,8 +76,7 @@ std::string content_of(const DatasetInfo& info) {
                                   : fmt::format("embeddings of {} numbers", info.embedding_size);
 }
 
-/// Checks that both have images or both have embeddings of equal size. Images are resized,
-/// embeddings are not.
+/// Checks that both have images, or embeddings of equal size, which cannot be resized.
 void expect_alike(const Part& first, const Part& other) {
   const Dataset &one = *first.given.dataset, &two = *other.given.dataset;
   if (one.info().embedding_size == two.info().embedding_size) return;

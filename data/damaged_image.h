@@ -6,8 +6,7 @@
 namespace pfc {
 
 /// A record or image that cannot be read: wrong magic number, truncated, unknown format, or wrong
-/// size. Callers that can continue without the image catch it. The message says what was found and
-/// what was expected.
+/// size. Callers that do not need the image catch it. Says what was found and expected.
 class DamagedImage : public InputError {
  public:
   using InputError::InputError;

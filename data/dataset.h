@@ -68,8 +68,7 @@ class Dataset {
   /// Throws DamagedImage for an unreadable record, and InputError for a label that is not an
   /// integer of 0 .. classes - 1. Both name file, key and offset.
   virtual Sample read(std::int64_t image, std::vector<std::byte>& storage) const = 0;
-  /// Returns only the label, which most layouts know without reading the image. Throws like
-  /// read().
+  /// Returns the label, which most layouts know without reading the image. Throws like read().
   virtual std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const {
     return read(image, storage).label;
   }
@@ -110,8 +109,7 @@ struct DatasetOptions {
 /// it. Throws InputError that names image 0 if none of the first 1,000 is readable.
 ImageSize first_image_size(const Dataset& dataset);
 
-/// Adds a warning if no image has label 0, which happens if labels start at 1. `least`: smallest
-/// label.
+/// Adds a warning if no image has label 0, because labels start at 1. `least`: smallest label.
 void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin);
 
 }  // namespace pfc

@@ -238,8 +238,7 @@ std::unique_ptr<Batch> ThreadedPrefetcher::next() {
   return batch;
 }
 
-/// Counts in batch order, so that reports and the end of the job do not depend on the number of
-/// threads.
+/// Counts in batch order, so that reports do not depend on the number of threads.
 void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std::string>& damaged) {
   if (epoch != damage_epoch_) damage_ = 0;
   damage_epoch_ = epoch;
@@ -312,8 +311,7 @@ ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int6
 
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads) {
-  // The read-ahead allocates an eighth more than it needs, and a unit may have larger images than
-  // others.
+  // The read-ahead allocates an eighth more than needed, and units differ in image size.
   constexpr double kSpare = 5.0 / 4;
   const Room room = room_of(options, world_size, threads);
   const double images = options.kind == ReadKind::kRandom

@@ -23,8 +23,7 @@ namespace pfc {
 inline constexpr int kMaxPrefetchDepth = 64;
 
 /// Returns how many batches `threads` decoding threads prepare ahead: one that each thread fills
-/// and two that are ready, at least 4 and at most kMaxPrefetchDepth. Additional threads would have
-/// nothing to fill.
+/// and two that are ready, at least 4 and at most kMaxPrefetchDepth. More threads would be idle.
 constexpr int prefetch_depth(int threads) {
   return std::min(std::max(threads, 2), kMaxPrefetchDepth - 2) + 2;
 }
@@ -44,9 +43,8 @@ struct PrefetcherOptions {
   int threads = 2;
   int depth = 0;  ///< number of batches to prefetch; 0: prefetch_depth(threads)
   /// Fraction of an epoch's images that may be damaged. A worker sees only its own share, so it
-  /// fails when more than this fraction of its share is damaged. If the total exceeds the
-  /// fraction, at least one worker's share does. Three images are always accepted, unless this is
-  /// 0.
+  /// fails when more than this fraction of its share is damaged. If too many are damaged in total,
+  /// some worker's share exceeds it. Three are always accepted, unless this is 0.
   double max_damaged = 0.001;
   /// Creates the reader; empty: make_async_reader(). For tests that count reads.
   std::function<std::unique_ptr<AsyncReader>()> make_reader = {};
@@ -66,9 +64,8 @@ struct PrefetcherOptions {
 class Prefetcher {
  public:
   virtual ~Prefetcher() = default;
-  /// Returns the next batch; blocks, and measures how long. nullptr after last_batch. Rethrows a
-  /// thread's InputError (an invalid label, or too many damaged images), in this and every later
-  /// call.
+  /// Returns the next batch; blocks, and measures how long. nullptr after last_batch. This and
+  /// every later call rethrow a thread's InputError (invalid label, too many damaged images).
   virtual std::unique_ptr<Batch> next() = 0;
   /// Returns a batch's memory for reuse.
   virtual void recycle(std::unique_ptr<Batch> batch) = 0;

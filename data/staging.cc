@@ -53,8 +53,7 @@ struct Source {
   throw StorageError(path.string() + ": cannot " + doing + ": " + file_error_text(error));
 }
 
-/// Creates the folder if it is missing. Rejects folders of other users, who may also write to
-/// /dev/shm.
+/// Creates the folder if needed. Rejects folders of other users, who can write to /dev/shm too.
 void make_own_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail_staging(folder, "make this folder");
@@ -193,8 +192,7 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   return sources;
 }
 
-/// Returns whether a file in a staged folder may have this name. Files with other names were not
-/// staged by pfc.
+/// Returns whether pfc may have staged a file with this name.
 bool is_staged_name(const std::string& staged) {
   constexpr std::string_view kBeingCopied = ".part";  // used by PartFile
   std::string_view name = staged;
@@ -211,8 +209,7 @@ bool would_be_read(const fs::path& path) {
   return name == "train.lst" || name == "train.tsv" || ending == ".mdb" || ending == ".lmdb";
 }
 
-/// Removes shards and .idx files that the data no longer have; otherwise they would be read as
-/// part of the data.
+/// Removes shards and .idx files that the data no longer have, so that they are not read.
 void remove_others(const fs::path& folder, const std::vector<Source>& sources) {
   as_storage_error([&] {
     std::vector<fs::path> others;

@@ -28,8 +28,7 @@ std::vector<Precision> precisions_of(DeviceChoice choice, int index);
 /// Same for a CPU with or without bfloat16 instructions, and for a GPU (80: sm_80).
 std::vector<Precision> precisions_of_cpu(bool bfloat16);
 std::vector<Precision> precisions_of_gpu(int compute_capability);
-/// Returns the precision that kAuto selects for workers with these devices: the fastest that all
-/// of them support.
+/// Returns the precision for kAuto: the fastest that all of these devices support.
 Precision fastest_of_all(std::span<const std::vector<Precision>> devices);
 
 /// Throws InputError with a one-line reason if the requested device is not available, or if a CPU

@@ -91,8 +91,7 @@ struct Conv2dShape {
   [[nodiscard]] Shape w_shape() const { return {out_c, kernel, kernel, in_c / groups}; }
   [[nodiscard]] Shape y_shape() const { return {batch, out_h(), out_w(), out_c}; }
 
-  /// Throws std::logic_error for a shape without output, or groups that do not divide the
-  /// channels.
+  /// Throws std::logic_error without output, or if groups do not divide the channels.
   void check_valid() const {
     check(batch > 0 && in_c > 0 && out_c > 0 && kernel > 0 && stride > 0 && pad >= 0 && groups > 0,
           "conv2d: sizes must be positive");
@@ -110,8 +109,7 @@ class Conv2d {
   virtual ~Conv2d() = default;
   void forward(const Tensor& x, const Tensor& w, const Tensor& y);
   void backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx);
-  /// Prepares backward_weights(), and backward_data() if `data` is true, so that no training step
-  /// has to.
+  /// Prepares backward_weights(), and with `data` backward_data(), before the first step.
   virtual void plan_backward(bool /*data*/) {}
   /// Overwrites dw, or adds to it with `accumulate`.
   void backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw, bool accumulate);
@@ -145,8 +143,7 @@ class BatchNorm {
   BatchNorm(const BatchNormShape& shape, DType activations);
   virtual ~BatchNorm() = default;
 
-  /// Computes mean and biased variance of x over its rows; accurate even if |mean| >> standard
-  /// deviation.
+  /// Computes mean and biased variance of x over its rows; accurate if |mean| >> deviation.
   void statistics(const Tensor& x, const Tensor& mean, const Tensor& variance);
 
   struct Forward {
@@ -227,8 +224,7 @@ class Ops {
   /// DeviceError if less is free. Does nothing on a CPU. REQUIRES: called before anything large is
   /// allocated.
   virtual void reserve(std::size_t bytes) = 0;
-  /// Sets the number of compute threads on a CPU. Does nothing on a GPU. REQUIRES: called before
-  /// any operation is planned.
+  /// Sets the number of compute threads on a CPU. REQUIRES: called before an operation is planned.
   virtual void use_threads(int /*count*/) {}
   /// The GPU's memory in bytes. Zeros on a CPU, whose memory is shared with other programs.
   struct DeviceMemory {
@@ -240,8 +236,7 @@ class Ops {
   virtual void copy_to_host(void* host, const Tensor& device) = 0;
   void copy(const Tensor& from, const Tensor& to);  ///< same type and size
   void fill(const Tensor& t, float value);          ///< t is float32
-  /// Converts between float32 and activation_type(), rounding to nearest; copies if both tensors
-  /// have the same type.
+  /// Converts between float32 and activation_type(), rounding to nearest; or copies equal types.
   void convert(const Tensor& from, const Tensor& to);
   virtual std::unique_ptr<Event> record() = 0;
   virtual void wait_for(const Event& event) = 0;  ///< the compute stream waits; the host does not
@@ -260,8 +255,7 @@ class Ops {
 
   /// Converts images uint8 [B, H, W, 3] to y = x / 127.5 - 1, in float32 or activation_type().
   void normalise_images(const Tensor& images, const Tensor& y);
-  /// Computes running = (1 - momentum) * running + momentum * value, for mean and unbiased
-  /// variance.
+  /// running = (1 - momentum) * running + momentum * value, for mean and unbiased variance.
   struct RunningStatistics {
     Tensor mean, variance;  ///< of a step; the variance is biased, over total_rows rows
     std::int64_t total_rows = 0;

@@ -37,8 +37,7 @@ std::size_t bytes_of(std::int64_t floats) {
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
-/// Computes out[i] = inputs[0][i] + inputs[1][i] + ... in this order. out may be one of the
-/// inputs.
+/// Computes out[i] = inputs[0][i] + inputs[1][i] + ... in order. out may be one of the inputs.
 void sum_in_order(std::span<const float* const> inputs, float* out, std::int64_t count) {
   std::array<float, 2048> sum;  // fits the L1 cache
   constexpr auto kBlock = static_cast<std::int64_t>(sum.size());

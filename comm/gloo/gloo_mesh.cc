@@ -30,8 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPeersPatience{1'000};  // wait for reports of peers after a timeout
 
-/// A connected gloo::Context. Gloo's own rendezvous builds the same, but its waits cannot be
-/// aborted.
+/// A connected gloo::Context. The waits of Gloo's own rendezvous cannot be aborted.
 class ConnectedContext : public gloo::Context {
  public:
   ConnectedContext(std::shared_ptr<gloo::transport::Device> device,

@@ -29,13 +29,11 @@
 
 namespace pfc {
 
-/// Connections of one worker to all others. Used by one thread at a time, except where a function
-/// says otherwise.
+/// Connections of one worker to all others. Used by one thread at a time, unless noted.
 class GlooMesh {
  public:
-  /// Connects to all peers. Throws CommError that names the absent ranks, the rank that does not
-  /// connect within connect_timeout, or the reason given to CommOptions::abort_switch. Borrows the
-  /// store.
+  /// Connects to all peers. Borrows the store. Throws CommError that names the absent ranks, the
+  /// rank that does not connect in time, or the reason given to CommOptions::abort_switch.
   GlooMesh(const CommOptions& options, KeyValueStore& store);
 
   [[nodiscard]] int rank() const { return membership_.rank; }
@@ -45,8 +43,7 @@ class GlooMesh {
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_bytes_; }
   /// Fails the current exchange and all later ones with this error. Thread-safe.
   void abort(const std::string& why);
-  /// Returns all other ranks, starting after this one, so that not all workers send to the same
-  /// peer first.
+  /// Returns all other ranks, starting after this one, so that workers begin with different peers.
   [[nodiscard]] const std::vector<int>& peers() const { return peers_; }
 
  private:
@@ -124,8 +121,7 @@ class Exchange {
   [[nodiscard]] std::unique_ptr<gloo::transport::UnboundBuffer> buffer(const std::byte* data,
                                                                        std::size_t bytes) const;
   [[noreturn]] void fail(int peer, const std::string& reason);
-  /// Returns text that names the missing ranks. Empty if the wait was too short for any worker to
-  /// time out.
+  /// Returns text that names the missing ranks. Empty if no worker can have timed out yet.
   [[nodiscard]] std::string missing() const;
   /// Runs a call into Gloo that concerns a peer (-1: no particular peer).
   template <typename Call>
@@ -133,8 +129,7 @@ class Exchange {
   /// Blocks until this buffer is sent or received, unless the mesh is aborted.
   enum class Wait { kSend, kReceive };
   void await(gloo::transport::UnboundBuffer& buffer, Wait what);
-  /// Sets the buffer that abort() may interrupt; nullptr for none. Throws if the mesh is already
-  /// aborted.
+  /// Sets the buffer that abort() may interrupt; nullptr for none. Throws after an abort.
   void announce(gloo::transport::UnboundBuffer* buffer);
 
   GlooMesh& mesh_;

@@ -1,5 +1,4 @@
-// Replaces NCCL in builds without CUDA. Only an Ops for a GPU uses NCCL, and such a build has
-// none.
+// Replaces NCCL in builds without CUDA, which have no Ops for a GPU and so never call it.
 
 #include "comm/nccl/device_comms.h"
 #include "common/error.h"

@@ -13,8 +13,7 @@ namespace pfc {
 
 class NcclComm : public Comm {
  public:
-  /// Uses `stream`, or creates its own stream if it is nullptr. Records its collectives on the
-  /// trace row `track`.
+  /// Uses `stream`, or its own stream if that is nullptr. Records collectives on the row `track`.
   NcclComm(std::shared_ptr<NcclGroup> group, const std::string& name, const Membership& me,
            cudaStream_t stream, const TraceTrack& track = {});
   NcclComm(const NcclComm&) = delete;

@@ -72,8 +72,7 @@ class NcclGroup {
   /// Throws CommError when any communicator of the group has failed.
   void throw_if_failed();
 
-  /// Fails all communicators with this error. Thread-safe. Does nothing if the group has already
-  /// failed.
+  /// Fails all communicators with this error. Thread-safe. Does nothing after a failure.
   void abort(const std::string& why);
 
   /// Closes the link. If all collectives of the group are done, it closes together with its peers;

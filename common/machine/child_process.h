@@ -52,14 +52,12 @@ struct SpawnOptions {
   int parent_death_signal = SIGKILL;  ///< sent when the thread that called spawn ends; 0 for none
 };
 
-/// A child process in its own process group, so that a terminal's Ctrl-C does not reach it. The
-/// destructor kills the group and waits up to 5 s for the child to end. Used by one thread at a
-/// time.
+/// A child in its own process group, which a terminal's Ctrl-C does not reach. The destructor
+/// kills the group and waits up to 5 s for the child to end. Used by one thread at a time.
 class ChildProcess {
  public:
   /// Starts the program. If that fails, throws an error that names the program: InputError, or
-  /// std::runtime_error if the machine or the user has reached its process limit. Waits up to 10
-  /// s.
+  /// std::runtime_error if a process limit is reached. Waits up to 10 s.
   explicit ChildProcess(const SpawnOptions& options);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

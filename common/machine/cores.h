@@ -11,8 +11,7 @@ namespace pfc {
 int usable_cores();
 
 /// Returns the smallest quota of this process's control groups (a container's limit, systemd's
-/// CPUQuota=), in whole cores, at least 1. Returns 0 if there is no quota. Tests set `root` to
-/// another folder.
+/// CPUQuota=), in whole cores, at least 1. 0: no quota. Tests set `root`.
 int quota_cores(const std::filesystem::path& root = "/");
 
 /// Returns OMP_NUM_THREADS; 0 if it is not set. Throws InputError if it is not a number or is

@@ -13,8 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the number that follows `key` in lines like "MemAvailable: 123 kB" or "inactive_file
-/// 123".
+/// Returns the number after `key` in lines like "MemAvailable: 123 kB" or "inactive_file 123".
 std::optional<std::uint64_t> number_of(const fs::path& path, std::string_view key) {
   std::ifstream file(path);
   std::string word;

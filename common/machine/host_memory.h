@@ -9,8 +9,7 @@ namespace pfc {
 
 struct HostMemory {
   std::uint64_t available_bytes = 0;
-  /// Source of the limit, for messages: "MemAvailable of /proc/meminfo" or "memory.max of
-  /// /sys/fs/cgroup/job".
+  /// For messages: "MemAvailable of /proc/meminfo" or "memory.max of /sys/fs/cgroup/job".
   std::string limit;
 };
 

@@ -1,5 +1,4 @@
-// Converts this machine's clock to the coordinator's, so that recordings of several hosts can be
-// merged.
+// Converts this machine's clock to the coordinator's, to merge recordings of several hosts.
 #pragma once
 
 #include <chrono>
@@ -17,8 +16,7 @@ struct ClockReading {
   WallTime there;      ///< coordinator's time, between the two
 };
 
-/// Difference between the coordinator's time (ns since 1970) and the local `Clock` (ns since that
-/// clock's epoch).
+/// Difference between the coordinator's time (ns since 1970) and the local `Clock`, in ns.
 struct ClockOffset {
   TimePoint at;  ///< local time of the measurement
   std::chrono::nanoseconds offset{0};
@@ -33,8 +31,7 @@ ClockOffset best_offset(std::span<const ClockReading> readings);
 /// between two measurements, so that the error between them does not exceed theirs.
 class ClockMap {
  public:
-  /// REQUIRES: `after` was not measured before `before`. Pass the same value twice for a constant
-  /// offset.
+  /// REQUIRES: `after` is not earlier than `before`. Pass one value twice for a constant offset.
   ClockMap(const ClockOffset& before, const ClockOffset& after) : before_(before), after_(after) {}
 
   /// Returns the coordinator's time in nanoseconds since 1970.

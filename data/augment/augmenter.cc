@@ -10,8 +10,7 @@ namespace pfc {
 
 namespace {
 
-/// Each change has its own random numbers, so it does not depend on which other changes are
-/// enabled. Flips use 0.
+/// Each change has its own random numbers, so it does not depend on other changes. Flips use 0.
 enum class Change : std::uint64_t {
   kCrop = 1,
   kLowResolution = 2,

@@ -20,8 +20,7 @@ std::span<std::uint8_t> room(std::vector<std::uint8_t>& bytes, std::int64_t coun
   return bytes;
 }
 
-/// Returns the weights of pixels 0 .. radius from the centre. Their sum over the window is
-/// 2^kBlurBits.
+/// Returns the weights at 0 .. radius from the centre. They sum to 2^kBlurBits over the window.
 std::array<std::uint32_t, 3> gaussian(int radius) {
   const double deviation = 0.3 * (radius - 1) + 0.8;
   std::array<double, 3> weights{};

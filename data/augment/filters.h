@@ -27,8 +27,7 @@ struct FilterScratch {
   std::vector<std::uint16_t> sums;
 };
 
-/// Enlarges the region to the size of the whole image (images/resize.h). REQUIRES: it is inside
-/// the image.
+/// Enlarges the region to the size of the image (images/resize.h). REQUIRES: it is inside.
 void zoom(ImagePixels image, const ImageRegion& region, FilterScratch& scratch);
 
 /// Reduces the image and enlarges it again (images/resize.h). REQUIRES: 0 < smaller.
@@ -52,8 +51,7 @@ void transform_colours(ImagePixels image, const ColourMatrix& matrix);
 /// Sets all channels to the luma 0.299 R + 0.587 G + 0.114 B.
 void turn_grey(ImagePixels image);
 
-/// Sets all channels of the region to 128, which is nearly 0 for the network. REQUIRES: it is
-/// inside the image.
+/// Sets the region to 128, which is nearly 0 for the network. REQUIRES: it is inside the image.
 void cut_out(ImagePixels image, const ImageRegion& region);
 
 }  // namespace pfc

@@ -97,8 +97,7 @@ void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& p
   const double scale = std::hypot(placed.a, placed.b);
   check(scale > 0, "warp: nothing is left of the image");
   if (scale >= 0.5) return warp_whole(rgb, from, placed, to, out);
-  // Chosen so that the remaining warp does not shrink the image, and enlarges it by at most a
-  // pixel.
+  // The remaining warp does not shrink the image, and enlarges it by at most a pixel.
   const auto smaller = [&](std::int64_t side) {
     return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
   };

@@ -1,5 +1,4 @@
-// Decodes images to RGB pixels at the size for training: JPEG with libjpeg-turbo, PNG with libpng,
-// WebP with libwebp.
+// Decodes images to RGB at the size for training, with libjpeg-turbo, libpng and libwebp.
 #pragma once
 
 #include <array>
@@ -15,9 +14,9 @@
 
 namespace pfc {
 
-/// Maximum number of rows or columns, and of pixels, of an image. A small file that claims more
-/// cannot make a program allocate much memory. Decoding uses 3 bytes per pixel, and 6 more for a
-/// progressive JPEG.
+/// Maximum number of rows or columns, and of pixels, of an image. Prevents large allocations for a
+/// small file that claims more. Decoding uses 3 bytes per pixel, and 6 more for a progressive
+/// JPEG.
 inline constexpr std::int64_t kMaxDecodedSide = 16'384;
 inline constexpr std::int64_t kMaxDecodedPixels = 50'000'000;
 

@@ -16,8 +16,8 @@ namespace pfc {
 
 namespace {
 
-/// Reads one image. libpng reports errors by longjmp(), so functions that may call it contain no
-/// objects with a destructor.
+/// Reads one image. libpng reports errors by longjmp(), so functions that call it have no
+/// destructors to run.
 class PngImage {
  public:
   explicit PngImage(std::span<const std::byte> encoded) : left_(encoded) {

@@ -64,8 +64,7 @@ using Pixel = float __attribute__((vector_size(4 * sizeof(float))));
 
 constexpr std::size_t kFewTaps = 5;  // for enlarging, or shrinking by less than half
 
-/// Calls f(taps) with a compile-time constant if there are few taps: a loop of unknown length
-/// costs more than its body.
+/// Calls f(taps) with a constant for few taps: a loop of unknown length costs more than its body.
 template <typename F>
 [[gnu::always_inline]] inline void with_known_count(std::size_t taps, const F& f) {
   switch (taps) {
@@ -82,8 +81,7 @@ template <typename F>
   }
 }
 
-/// Computes one output row from input rows. `values` is width * 3, for each of the rows and for
-/// `out`.
+/// Computes one output row from input rows. `values`: width * 3, of each row and `out`.
 PFC_VECTOR_CLONES void blend_rows(const std::uint8_t* const* rows, const float* weights,
                                   std::size_t taps, std::size_t values, float* out) {
   if (taps > kFewTaps) {

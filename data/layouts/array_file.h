@@ -1,5 +1,4 @@
-// Locates an array of numbers in a file: NumPy's .npy, or a tensor of a safetensors file. Reads
-// only headers.
+// Locates an array in a .npy file of NumPy, or a tensor in a safetensors file. Reads only headers.
 #pragma once
 
 #include <cstddef>

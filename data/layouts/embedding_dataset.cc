@@ -143,8 +143,7 @@ void EmbeddingDataset::read_labels(const ArrayInFile& array, const Doing& doing)
   }
 }
 
-/// Rejects NaN, which the head would spread to all class centres, and zero rows, which have no
-/// direction.
+/// Rejects NaN, which would spread to all class centres, and zeros, which have no direction.
 void EmbeddingDataset::check_row(std::span<const std::byte> row, std::int64_t image) const {
   bool all_zero = true;
   for (std::size_t i = 0; i < row.size(); i += sizeof(float)) {

@@ -13,12 +13,10 @@ namespace pfc {
 /// Maximum number of classes of a data set.
 inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 40;
 
-/// Parses "17", or "17.000000" as written by im2rec. Returns -1 if it is not an integer of 0 ..
-/// 2^40 - 1.
+/// Parses "17", or "17.000000" of im2rec. Returns -1 if it is not an integer of 0 .. 2^40 - 1.
 std::int64_t parse_label(std::string_view text);
 
-/// Throws InputError that names `origin` if options.num_image is given and differs. `what`: what
-/// is counted.
+/// Throws InputError that names `origin` if options.num_image is given and differs.
 void check_image_count(std::int64_t images, const DatasetOptions& options,
                        const std::string& origin, const char* what = "images");
 

@@ -81,8 +81,7 @@ struct Numbered {
   LmdbValue value;
 };
 
-/// Returns the entries whose key is PREFIX and a number, in numerical order. If a number occurs
-/// twice, the first is used.
+/// Returns the entries whose key is PREFIX and a number, in numerical order, without duplicates.
 std::vector<Numbered> numbered_entries(std::string_view prefix, const std::vector<Entry>& entries) {
   std::vector<Numbered> found;
   for (const Entry& entry : entries) {

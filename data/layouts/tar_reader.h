@@ -26,8 +26,7 @@ class TarReader {
  public:
   explicit TarReader(const RegularFile& archive) : archive_(archive) {}
 
-  /// Returns the next member; nullopt at the end of the archive: a block of zeros, or the end of
-  /// the file.
+  /// Returns the next member; nullopt at the end: a block of zeros, or the end of the file.
   std::optional<TarMember> next();
   /// Returns, after the last member, whether there were blocks of zeros. Without them the archive
   /// may be truncated between two members.

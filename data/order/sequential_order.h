@@ -43,8 +43,7 @@ class SequentialOrder final : public ImageOrder {
   }
   /// Returns K, the number of global batches in a window, except for the last window of an epoch.
   [[nodiscard]] std::int64_t rows_of_window() const { return cuts_.rows; }
-  /// Returns the window that contains global batch `row` of an epoch. Windows are numbered in the
-  /// order of their use.
+  /// Returns the window that contains global batch `row` of an epoch. Windows are numbered by use.
   [[nodiscard]] std::int64_t window_of(std::int64_t row) const { return row / cuts_.rows; }
   /// Returns the images of that window for a worker with lanes [lanes.first, lanes.end) of every
   /// batch, in file order. Adjacent ranges are merged, even across files.

@@ -22,8 +22,7 @@ class AsyncReader {
   virtual ~AsyncReader() = default;
   [[nodiscard]] virtual int depth() const = 0;
   [[nodiscard]] virtual int under_way() const = 0;
-  /// Starts the read. It may be delayed until finish() has to wait. REQUIRES: under_way() <
-  /// depth().
+  /// Starts the read, at the latest when finish() waits. REQUIRES: under_way() < depth().
   virtual void start(FileRead& read) = 0;
   /// Blocks until any read is finished, and returns it. Throws std::system_error if the kernel
   /// fails. REQUIRES: under_way() > 0.

@@ -38,8 +38,7 @@ Stretches stretches_of(const Dataset& dataset) {
   return found;
 }
 
-/// Returns the fraction of sampled images that have the same label as the image `distance` further
-/// on.
+/// Returns the fraction of sampled images with the same label as the image `distance` later.
 double same_label(const Dataset& dataset, std::int64_t distance) {
   constexpr std::int64_t kPairs = 128;
   const std::int64_t images = dataset.info().images;

@@ -1,5 +1,4 @@
-// A training set in RecordIO: X.rec with X.idx, `property` and identities.txt in the same folder,
-// or several such files.
+// A training set in RecordIO: one or more X.rec with X.idx, `property` and identities.txt.
 #pragma once
 
 #include <filesystem>

@@ -9,8 +9,7 @@
 
 namespace pfc {
 
-/// Record keys[i] starts at offsets[i]. Entries are in the order of the .idx, or of the .rec if
-/// there is no .idx.
+/// Record keys[i] starts at offsets[i]. Entries are in the order of the .idx, or else of the .rec.
 struct RecordIndex {
   std::vector<std::int64_t> keys;
   std::vector<std::uint64_t> offsets;

@@ -44,8 +44,7 @@ struct RecordZero {
   std::int64_t identities = 0;
 };
 
-/// Reads record 0. In InsightFace's layout it has two labels and no image; any other record 0 is
-/// an image.
+/// Reads record 0: in InsightFace's layout two labels and no image, otherwise an image.
 std::optional<RecordZero> read_record_zero(const RecordReader& rec, const RecordIndex& index) {
   const auto zero = std::find(index.keys.begin(), index.keys.end(), 0);
   if (zero == index.keys.end()) return std::nullopt;

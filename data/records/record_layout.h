@@ -18,8 +18,7 @@ struct RecordLayout {
   std::int64_t first_key = 1;
   std::int64_t identities = 0;  ///< from record 0; 0 if there is no record 0
 
-  /// Returns the memory of the index. Keys are not stored if they are consecutive, which is the
-  /// usual case.
+  /// Returns the memory of the index. Consecutive keys, the usual case, are not stored.
   [[nodiscard]] std::size_t bytes() const {
     return offsets.capacity() * sizeof(std::uint64_t) + keys.capacity() * sizeof(std::int64_t);
   }

@@ -33,8 +33,7 @@ class RecordPart {
   [[nodiscard]] std::int64_t identities() const { return layout_.identities; }
   [[nodiscard]] std::span<const std::uint64_t> offsets() const { return layout_.offsets; }
   [[nodiscard]] std::size_t index_bytes() const { return layout_.bytes(); }
-  /// Returns warnings about records that the index contains repeatedly or not at all
-  /// (index_coverage.h).
+  /// Returns warnings about records that are repeated or missing in the index (index_coverage.h).
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
   /// A record and its content: views of the caller's buffer.

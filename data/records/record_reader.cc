@@ -89,8 +89,7 @@ std::span<const std::byte> RecordReader::read_stored(std::uint64_t offset,
   const bool here = words[0] == kRecordMagic &&
                     part_flag(words[1]) == static_cast<std::uint32_t>(PartKind::kWhole) &&
                     kPartHeaderBytes + part_bytes(words[1]) <= stored.size();
-  // Records that are damaged, have several parts or are truncated are rare, and read() reports
-  // them.
+  // Damaged, split and truncated records are rare; read() handles and reports them.
   if (!here) return read(offset, storage);
   return stored.subspan(kPartHeaderBytes, part_bytes(words[1]));
 }

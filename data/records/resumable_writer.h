@@ -27,15 +27,13 @@ class ResumableWriter {
 
   /// Returns the number of records written by earlier runs: the first ones.
   [[nodiscard]] std::int64_t written() const { return written_; }
-  /// Returns the notes of earlier runs, newest last; may include notes after the last record that
-  /// is kept.
+  /// Returns the notes of earlier runs, newest last, including those after the last kept record.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
   /// Same as RecordWriter::append(). Data appended after a note are never kept without the note.
   void append(std::int64_t key, std::span<const std::byte> payload);
   void note(const std::string& line);  ///< REQUIRES: one line
-  /// Replaces the payload of the first record by one of the same size that does not contain the
-  /// magic word.
+  /// Replaces the payload of the first record by one of the same size without the magic word.
   void replace_first(std::span<const std::byte> payload);
   void close();
 

@@ -1,5 +1,4 @@
-// Draws a random sample of classes on the host: each class independently with the same
-// probability.
+// Draws a random sample of classes on the host, each independently with equal probability.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,7 @@ struct ClassDraw {
   std::uint32_t a = 0;  ///< distinguishes draws with the same seed, see random_words()
 };
 
-/// Sets bit j of hits[k] if element 4 * (first_block + k) + j is drawn. The result is the same on
-/// every CPU.
+/// Sets bit j of hits[k] if element 4 * (first_block + k) + j is drawn. Same on every CPU.
 void draw_classes(const ClassDraw& draw, std::int64_t first_block, std::span<std::uint8_t> hits);
 
 }  // namespace pfc

@@ -6,8 +6,7 @@
 
 namespace pfc {
 
-/// Returns the bytes of reserved GPU memory that Ops::allocate() uses for a buffer of `bytes`
-/// bytes.
+/// Returns the bytes of reserved GPU memory that Ops::allocate() uses for `bytes`.
 constexpr std::size_t gpu_allocation(std::size_t bytes) {
   constexpr std::size_t kAlignment = 512;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -1,5 +1,4 @@
-// Argument checks of the margin softmax, common to all devices. They run before the device's own
-// code.
+// Argument checks of the margin softmax, common to all devices.
 
 #include "kernels/margin/margin_softmax.h"
 

@@ -1,5 +1,4 @@
-// Optimizer update of one element, for the backbone's parameters and for class centres. Compiled
-// for every device.
+// Optimizer update of one element of the backbone or a class centre, for every device.
 #pragma once
 
 #include <cmath>

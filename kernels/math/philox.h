@@ -8,8 +8,7 @@
 
 namespace pfc {
 
-/// Purpose of the random numbers. It is a part of the counter, so no two purposes get the same
-/// numbers.
+/// Purpose of the random numbers: a part of the counter, so purposes never share numbers.
 enum class Stream : std::uint32_t {
   kClassSampling = 1,
   kCentreInit = 2,

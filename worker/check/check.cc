@@ -86,8 +86,7 @@ PlannedJob planned_job(const JobConfig& job, const SessionOptions& options, cons
           .gpu = gpu};
 }
 
-/// Checks the memory of each worker's GPU. On CPUs checks it once, because all workers of a host
-/// have an equal share.
+/// Checks each worker's GPU memory; on CPUs only once, because workers have equal shares.
 void check_memory(const PlannedJob& planned, const Ops& ops, const SessionOptions& options,
                   const MemoryThere& of_host, const TellFindings& tell) {
   if (ops.on_host() && options.membership.local_rank != 0) return;
@@ -212,8 +211,7 @@ void read_data(PlannedJob& planned) {
   }
 }
 
-/// Predicts steps per second from the time of each worker's computation. All workers compute at
-/// the same time.
+/// Predicts steps per second from the computing time of all workers, which run together.
 void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJob& planned,
                  const CollectiveSeconds& collectives, const SessionOptions& options,
                  const TellFindings& tell) {
@@ -320,8 +318,7 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
   JobConfig job = config;
-  // A single worker uses its own fastest precision; check_together() uses what all support, like
-  // the job.
+  // A worker's own fastest precision; check_together() uses what all support, like the job.
   if (job.precision == Precision::kAuto) {
     job.precision = choose_precision({{precisions_here(job, options)}}).precision;
   }

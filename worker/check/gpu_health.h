@@ -13,8 +13,7 @@ struct GpuHealth {
   std::string name;  ///< "GPU 0000:1B:00.0 (NVIDIA H100 80GB HBM3)"
   std::uint64_t free_bytes = 0;
   std::uint64_t total_bytes = 0;
-  /// Uncorrectable memory errors since the driver was loaded. Empty if the GPU has no ECC, or it
-  /// is off.
+  /// Uncorrectable memory errors since the driver was loaded. Empty without ECC.
   std::optional<std::uint64_t> memory_errors;
   unsigned clock_mhz = 0;  ///< current clock of its multiprocessors
   unsigned highest_clock_mhz = 0;
@@ -35,8 +34,7 @@ struct GpuHealthReport {
 GpuHealthReport gpu_health(const std::vector<std::string>& pci_bus_ids,
                            const std::string& library = "libnvidia-ml.so.1");
 
-/// Returns the version of the NCCL that a worker would load, such as "2.28.9"; empty if there is
-/// none.
+/// Returns the version of the NCCL that a worker would load ("2.28.9"); empty if none.
 std::string nccl_version(const std::string& library = "libnccl.so.2");
 
 }  // namespace pfc

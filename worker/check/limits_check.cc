@@ -24,8 +24,7 @@ constexpr std::uint64_t kComms = 5;
 constexpr std::uint64_t kFilesOfComm = 6;  // plus one connection to each other worker
 // Threads of gRPC, Gloo and the worker itself.
 constexpr std::uint64_t kOwnThreads = 40;
-// NCCL's buffers between two GPUs of a host, for all channels. Containers often provide only 64
-// MiB.
+// NCCL's buffers between two GPUs of a host. Containers often provide only 64 MiB.
 constexpr std::uint64_t kSharedMemoryOfWorker = std::uint64_t{64} << 20;
 
 std::optional<std::uint64_t> number_in(const fs::path& path) {

@@ -1,5 +1,4 @@
-// Checks whether a host can write the job's output folder, how fast, and whether there is enough
-// space.
+// Checks whether a host can write the job's output folder, how fast, and its free space.
 #pragma once
 
 #include <cstdint>

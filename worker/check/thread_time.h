@@ -5,8 +5,7 @@
 
 namespace pfc {
 
-/// Returns seconds from an arbitrary origin. Does not advance while the thread waits or is
-/// preempted.
+/// Returns seconds from an arbitrary origin. Stands still while the thread does not run.
 inline double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

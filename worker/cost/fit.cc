@@ -41,8 +41,7 @@ std::optional<std::vector<double>> solve(Matrix a, std::vector<double> b) {
   return x;
 }
 
-/// Rows divided by their times, and columns scaled to length 1, because flops and seconds differ
-/// by a factor of 1e12.
+/// Rows divided by their times, and columns scaled to length 1: flops and seconds differ by 1e12.
 struct Scaled {
   Matrix rows;
   std::vector<double> lengths;

@@ -16,8 +16,7 @@ struct DataSheet {
   std::uint64_t memory_bytes;
 };
 
-// Peak values without sparsity, from the data sheets of NVIDIA H200 SXM, H100 SXM5, A100 SXM4 80
-// GB and V100 SXM2 32 GB.
+// Dense peaks in the data sheets of H200 SXM, H100 SXM5, A100 SXM4 80 GB and V100 SXM2 32 GB.
 constexpr std::array<DataSheet, 4> kSheets{{
     {"h200", 989e12, 989e12, 494e12, 67e12, 4.8e12, 450e9, 141'000'000'000},
     {"h100", 989e12, 989e12, 494e12, 67e12, 3.35e12, 450e9, 80'000'000'000},

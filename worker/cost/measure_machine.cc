@@ -40,8 +40,7 @@ std::vector<double> features(const MachineProfile& profile, const OpWork& work) 
 
 Rate rate_of(const std::vector<Measured>& times, const std::vector<double>& x) {
   if (x.size() == 2) return {.per_flop = x[0], .per_byte = x[1], .per_near_byte = x[1]};
-  // If all ops of the kind were on one side of the cache size, use its rate for the other side
-  // too.
+  // If all ops were on one side of the cache size, use its rate for the other side too.
   const auto some = [&](std::size_t feature) {
     return std::ranges::any_of(times, [&](const Measured& m) { return m.features[feature] > 0; });
   };
@@ -62,8 +61,7 @@ std::vector<double> fit_sum(const std::vector<Measured>& times) {
   return x;
 }
 
-/// Fits the rates of all kinds for a cache of profile.cache_bytes. Returns the sum of the squared
-/// relative errors.
+/// Fits all rates for a cache of profile.cache_bytes. Returns the sum of squared relative errors.
 double fit_ops(const std::vector<MeasuredOp>& measured, MachineProfile& profile) {
   double error = 0;
   for (std::size_t i = 0; i < kOpKinds; ++i) {

@@ -36,8 +36,7 @@ class Collectives {
  private:
   [[nodiscard]] double latency() const {
     const double link = std::max(c_.machine.local.latency, c_.hosts() > 1 ? c_.network.latency : 0);
-    // NCCL sends small messages along trees (NCCL docs: LL protocol); Gloo's mesh sends to all
-    // workers at the same time.
+    // NCCL sends small messages along trees (NCCL docs: LL protocol), Gloo to all workers at once.
     const double steps = c_.machine.gpu ? std::log2(static_cast<double>(c_.workers)) : 1;
     return std::max(1.0, steps) * link;
   }
@@ -63,8 +62,7 @@ bool communicates(const std::string& phase) {
   return std::ranges::find(kCommunication, phase) != kCommunication.end();
 }
 
-/// Returns the seconds that the host's cores need to prepare the inputs of one worker and
-/// micro-batch.
+/// Returns the core seconds to prepare the inputs of one worker and micro-batch.
 double input_seconds(const StepWork& work, std::int64_t batch, std::int64_t pixels,
                      const MachineProfile& machine) {
   const double images = static_cast<double>(batch) * static_cast<double>(pixels) / kPixels;

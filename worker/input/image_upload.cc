@@ -31,8 +31,7 @@ void ImageUpload::put(std::span<const std::uint8_t> images) {
   slot.copied = copies_->record();
 }
 
-// The batch reached the training thread through a lock after put() returned, so the slot as put()
-// wrote it is visible here.
+// The batch came through a lock after put() returned, so the slot as put() wrote it is visible.
 Tensor ImageUpload::take() {
   Slot& slot = slots_[next_take_];
   check(slot.copied != nullptr, "ImageUpload: take() before put()");

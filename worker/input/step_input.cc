@@ -148,8 +148,7 @@ class ThreadedStepInputs final : public StepInputs {
     }
     input.signals = combine(signals);
     if (input.signals.data_failed) return;
-    // All workers stop at this micro-batch. A worker that continued would wait forever in the next
-    // gathering of labels.
+    // All workers stop at this micro-batch; one that continued would wait forever for labels.
     stopped_ = input.signals.stop;
     const Batch& batch = *input.batch;
     // The step is the key of the sampling, so all its micro-batches use the same negatives.
@@ -158,8 +157,7 @@ class ThreadedStepInputs final : public StepInputs {
     input.active = head_.sample(input.all_labels, input.step);
   }
 
-  // Blocks until the training thread has taken the previous input. Returns whether to make
-  // another.
+  // Blocks until the previous input has been taken. Returns whether to make another.
   bool hand_over(StepInput input) {
     const bool last = input.batch == nullptr;
     std::unique_lock lock(mutex_);

@@ -21,8 +21,7 @@
 
 namespace pfc {
 
-/// Signals that a worker sends to all others with each micro-batch, so that all act on them at the
-/// same step.
+/// Signals sent to all workers with each micro-batch, so that all act on them at the same step.
 struct WorkerSignals {
   bool stop = false;                    ///< do not train after this micro-batch
   bool data_failed = false;             ///< this worker has no data for this micro-batch

@@ -42,8 +42,7 @@ constexpr const char* kNcclName = "NCCL's buffers";
 constexpr const char* kScratchName = "kernels' scratch";
 constexpr const char* kSnapshotsName = "snapshots";
 
-/// Used to measure, on the CPU, the memory of a network on another device with this activation
-/// type.
+/// Measures on the CPU the memory of a network on a device with this activation type.
 class SizingOps : public CpuOps {
  public:
   SizingOps(int threads, DType activations) : CpuOps(threads), activations_(activations) {}
@@ -61,8 +60,7 @@ std::unique_ptr<CpuOps> cpu_to_plan_with(const PlannedJob& p) {
   return std::make_unique<CpuOps>(p.threads, best_vector_kernels(), DType::kBFloat16);
 }
 
-/// Represents the workers of a job without communication: measuring a network only needs their
-/// number.
+/// The workers of a job without communication: measuring a network needs only their number.
 class WorldSize : public Comm {
  public:
   explicit WorldSize(int size) : size_(size) {}
@@ -207,8 +205,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
 }
 
 void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
-  // Two transports: one for the step, one for the gradients. Gradient buckets are slices of the
-  // gradients.
+  // Two transports: step and gradients. Gradient buckets are slices of the gradients.
   list.add("communication",
            2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));

@@ -62,14 +62,11 @@ struct MemoryPlan {
   /// Copy of the state from which a checkpoint is written while training continues; 0 if the job
   /// writes no such checkpoints.
   std::uint64_t checkpoint_copy = 0;
-  /// Snapshots of this worker and of its neighbour, in host memory even with a GPU; 0 without
-  /// `replicate`.
+  /// Snapshots of this worker and its neighbour, in host memory; 0 without `replicate`.
   std::uint64_t snapshots = 0;
-  /// Host memory of a worker that trains on a GPU, including snapshots and checkpoint copy;
-  /// otherwise 0.
+  /// Host memory of a worker on a GPU, including snapshots and checkpoint copy; otherwise 0.
   std::uint64_t host = 0;
-  /// The copy would not fit: training waits while a checkpoint is written, and `parts` does not
-  /// contain the copy.
+  /// The copy would not fit and is not in `parts`: training waits while a checkpoint is written.
   bool checkpoints_in_place = false;
   std::uint64_t available = 0;  ///< as given to plan_memory()
 
@@ -86,8 +83,7 @@ void set_nccl_bytes(MemoryPlan& plan, std::uint64_t measured);
 /// except the process, NCCL's buffers and the kernels' scratch.
 std::uint64_t reserved_bytes(const MemoryPlan& plan);
 
-/// Returns the plan of rank 0, which needs the most: its shard is the largest, and it writes the
-/// model. Pure.
+/// Returns the plan of rank 0, which needs the most: largest shard, and the model files. Pure.
 MemoryPlan plan_memory(const PlannedJob& planned, const PlannedBackbone& backbone,
                        std::uint64_t available);
 

@@ -26,8 +26,7 @@ struct CheckFinding {
   bool of_host = true;  ///< false: applies only to this worker
 };
 
-/// Reports the findings so far, so that they are known even if this process fails later. Throws
-/// CommError.
+/// Reports the findings so far, in case this process fails later. Throws CommError.
 using TellFindings = std::function<void(const std::vector<CheckFinding>&)>;
 
 }  // namespace pfc

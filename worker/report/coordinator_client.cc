@@ -220,8 +220,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_message(message);
     request.set_left_generation(generation_);
     {
-      // Also send a report that the stream has taken: it may arrive after this request, and would
-      // then be dropped.
+      // Repeat a report that the stream has taken: it may arrive too late, and would be dropped.
       std::lock_guard lock(mutex_);
       if (unsent_ || sent_) *request.mutable_progress() = newest_;
       unsent_ = false;

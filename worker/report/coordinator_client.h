@@ -46,8 +46,7 @@ class CoordinatorClient : public KeyValueStore {
 
   /// Does not wait for the network. Replaces an unsent report, but adds its phases to the new one.
   virtual void report(const Progress& progress) = 0;
-  /// Reports findings of a check. Returns the coordinator's time when it received them. Throws
-  /// CommError.
+  /// Reports findings of a check. Returns the coordinator's time of receipt. Throws CommError.
   virtual std::chrono::system_clock::time_point report_check(
       const std::vector<CheckFinding>& findings) = 0;
   /// `listener` is called for each requested trace, on a thread of this object. It must not block.
@@ -88,8 +87,7 @@ struct CoordinatorClientOptions {
   std::string agent_id;
   int slot = 0;
   std::int64_t incarnation = 1;
-  /// How long join() and finish() wait for an unreachable coordinator, because another one may
-  /// take over.
+  /// How long join() and finish() wait for a coordinator, because another one may take over.
   std::chrono::milliseconds grace{0};
   std::function<bool()> gives_up = {};  ///< whether this process was told to end
 };

@@ -101,8 +101,7 @@ struct Tail {
   std::string text;
 };
 
-/// Returns the size of `text` up to the end of its last boundary. REQUIRES: `text` starts at the
-/// start of a line.
+/// Returns the size of `text` up to its last boundary. REQUIRES: it starts with a whole line.
 std::size_t after_boundary(std::string_view text, std::int64_t images) {
   std::size_t end = text.rfind('\n');  // ignores an unfinished line
   while (end != std::string_view::npos) {
@@ -156,8 +155,7 @@ Cut cut_of(std::string_view tail, std::int64_t images) {
   return cut;
 }
 
-/// Warns about lines that are not events, and names the first. Counts its line number only here,
-/// because that takes long.
+/// Warns about lines that are not events. Counts the first one's line number here: that is slow.
 void warn(const fs::path& metrics, const NamedFile& file, std::uint64_t first, std::int64_t count) {
   std::int64_t line = 1;
   for (std::uint64_t begin = 0; begin < first; begin += kPiece) {

@@ -23,8 +23,8 @@ class PhaseTimer {
   /// Each phase is also recorded on this row of a trace.
   explicit PhaseTimer(const TraceTrack& track = {}) : track_(track) {}
 
-  /// Runs `body` as the phase `name` and returns its result. Phases do not nest. REQUIRES: name is
-  /// a string literal.
+  /// Runs `body` as the phase `name`, and returns its result. Not nested. REQUIRES: name is a
+  /// literal.
   template <typename Body>
   auto operator()(const char* name, Body&& body) {
     const Scope scope(*this, name);

@@ -6,8 +6,7 @@
 namespace pfc {
 namespace {
 
-// First phase of a step: waiting for images. The worker is still starting while the first images
-// are missing.
+// First phase of a step. The worker is still starting until the first images arrive.
 constexpr std::string_view kFirstPhase = "data_wait";
 
 }  // namespace

@@ -56,8 +56,8 @@ void StepDump::stop(const GivenToHead& given, const Verdict& verdict) {
   std::int64_t saved = comm_.rank() == 0 ? newest_step() : 0;
   try {
     saved = from_rank_zero(comm_, saved);  // other ranks may not see the folder
-    // When the first worker fails, the coordinator soon ends the others. So all wait here until
-    // all have written.
+    // All wait here until all have written, because the coordinator ends them soon after a
+    // failure.
     comm_.barrier();
   } catch (const CommError&) {
     // Another worker has ended meanwhile. This worker still reports the value that is not finite.

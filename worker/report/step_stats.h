@@ -10,8 +10,7 @@ namespace pfc {
 /// Equal on every worker, except where noted.
 struct StepStats {
   std::int64_t step = 0;  ///< from 1
-  /// False: a stop came before the last micro-batch and the step was abandoned. Only `step` and
-  /// `signals` are then valid.
+  /// False: a stop abandoned the step. Only `step` and `signals` are then valid.
   bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches

@@ -1,5 +1,4 @@
-// Rank 0's output about training: log lines as in arcface_torch, and metrics.jsonl with one JSON
-// object per event.
+// Rank 0's training output: arcface_torch's log lines, and metrics.jsonl with an object per event.
 #pragma once
 
 #include <chrono>
@@ -26,8 +25,7 @@ namespace pfc {
 /// Returns a time as in metrics.jsonl: "2026-05-12T00:00:42.110Z".
 std::string utc_time(std::chrono::system_clock::time_point when);
 
-/// Returns "Training: 2026-05-12 00:00:42,110-" + message, in local time, like arcface_torch's
-/// logger.
+/// Returns "Training: 2026-05-12 00:00:42,110-" + message (local time), as in arcface_torch.
 std::string training_line(std::chrono::system_clock::time_point when, std::string_view message);
 
 /// Content of one log line, about the steps since the previous line.
@@ -45,8 +43,7 @@ struct LogWindow {
 };
 std::string speed_message(const LogWindow& window);
 
-/// Returns text such as "3 hours", "95 minutes" or "45 seconds": hours from 2 hours on, minutes
-/// from 2 minutes on.
+/// Returns "3 hours" (from 2 hours on), "95 minutes" (from 2 minutes on) or "45 seconds".
 std::string time_left(double seconds);
 
 /// Estimates the remaining time of a job from the durations of its recent steps, its evaluations
@@ -66,8 +63,7 @@ class RemainingTime {
   /// require a checkpoint after this step, the time is spread over all steps.
   void add_checkpoint(std::int64_t step, double seconds);
 
-  /// Returns the seconds remaining after `step`. Anything not yet measured, such as the first
-  /// evaluation, counts as 0.
+  /// Returns the seconds remaining after `step`. Anything not measured yet counts as 0.
   [[nodiscard]] double after(std::int64_t step) const;
 
  private:

@@ -37,8 +37,7 @@ struct StepPlan {
   StepBatch batch = {};
   std::int64_t images = 0;  ///< in the data set
   TrainedSoFar start = {};  ///< where this plan starts
-  /// Planned steps in num_epoch epochs, rounded down, at least 1: the length of the learning
-  /// rate's schedule.
+  /// Whole planned steps in num_epoch epochs, at least 1: length of the learning rate's schedule.
   std::int64_t total_steps = 0;
   std::int64_t planned_steps = 0;  ///< end of the job: total_steps, or max_steps if smaller
   std::int64_t warmup_steps = 0;   ///< planned steps in warmup_epoch epochs, rounded down
@@ -55,8 +54,7 @@ struct StepPlan {
   [[nodiscard]] BatchPlan batches(Rank rank) const;
   /// Returns the state after a step. REQUIRES: step >= start.step.
   [[nodiscard]] TrainedSoFar after(std::int64_t step) const;
-  /// Returns the number of full micro-batches of the planned size in one pass over the images; at
-  /// least 1.
+  /// Returns the full micro-batches of planned size in one pass over the images; at least 1.
   [[nodiscard]] std::int64_t planned_micro_batches_per_epoch() const;
   /// Converts images to planned steps; may be fractional after a change of the batch.
   [[nodiscard]] double planned_steps_of(std::int64_t images_trained) const;

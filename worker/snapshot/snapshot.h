@@ -43,8 +43,7 @@ struct SnapshotRows {
                                               const RowBytes& row_bytes) const;
 };
 
-/// State that is equal on all workers: the backbone, its optimizer's state, and the history of
-/// updates.
+/// State equal on all workers: the backbone, its optimizer's state, the history of updates.
 struct SharedState {
   /// Weights, running statistics, momentum, AdamW's second moment (empty for SGD).
   std::array<std::vector<std::byte>, 4> tensors;
@@ -69,8 +68,7 @@ struct Snapshot {
 
 /// Returns the bytes of one row in each of the state's tables.
 RowBytes row_bytes(const TrainingState& state);
-/// Returns views of the state's tensors, in the order of SharedState::tensors; the last is null
-/// for SGD.
+/// Returns views in the order of SharedState::tensors; the last is null for SGD.
 std::array<Tensor, 4> shared_tensors(const TrainingState& state);
 
 /// Copies this worker's state, and allocates memory for the rows of rank `copy_of` (-1: none).

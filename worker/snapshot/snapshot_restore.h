@@ -10,8 +10,7 @@
 
 namespace pfc {
 
-/// Returns the snapshots in the workers' memory. Collective; `comm` is for host memory. Throws
-/// CommError.
+/// Returns the snapshots in the workers' memory. Collective (host memory). Throws CommError.
 SnapshotChoices look_for_snapshots(const SnapshotStore& store, std::int64_t classes, Comm& comm);
 
 /// Returns why nothing newer than `images` images can be restored from memory: "the copies in

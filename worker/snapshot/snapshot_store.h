@@ -15,11 +15,9 @@ class SnapshotStore {
  public:
   static constexpr std::size_t kKept = 2;
 
-  /// Returns the snapshot to overwrite next, which is not the newest. Its parts are marked as
-  /// missing.
+  /// Returns the snapshot to overwrite next, not the newest; marks its parts as missing.
   [[nodiscard]] Snapshot& make();
-  /// Marks this snapshot as the newest: all workers have it, or continue from it. It is kept until
-  /// the next call.
+  /// Keeps this snapshot until the next call: all workers have it, or continue from it.
   void keep(const SnapshotId& id);
   /// Returns nullptr if this worker has no part of it.
   [[nodiscard]] Snapshot* find(const SnapshotId& id);

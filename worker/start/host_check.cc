@@ -50,8 +50,7 @@ std::vector<HostFact> decoded(const std::string& text) {
   return facts;
 }
 
-/// Returns the first difference: "host b: FILE has X, rank 0 on host a has Y; give every host the
-/// same data".
+/// Returns the first difference: "host b: FILE has X, rank 0 on host a has Y; ...".
 std::optional<std::string> difference(const std::string& host, const std::vector<HostFact>& found,
                                       const std::string& first_host,
                                       const std::vector<HostFact>& expected) {

@@ -42,16 +42,13 @@ std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobCo
 /// shuffle changed from true to false". Empty if the order is the same.
 std::string other_order(const OrderedJob& before, const OrderedJob& now);
 
-/// Returns text to append to the message if a job continues within an epoch in another order;
-/// otherwise empty.
+/// Returns text for a job that continues within an epoch in another order; otherwise empty.
 std::string repeated_images_message(const std::string& other_order, const StepPlan& plan);
 
-/// Returns text to append to the message if steps have another batch than planned; otherwise
-/// empty.
+/// Returns text for a job whose steps have another batch than planned; otherwise empty.
 std::string resized_message(const JobConfig& job, const StepPlan& plan);
 
-/// Returns text such as "resumed from output/step-000000040 (step 40 of 2 workers): next is step
-/// 41".
+/// Returns "resumed from output/step-000000040 (step 40 of 2 workers): next is step 41".
 std::string resumed_message(const CheckpointInfo& checkpoint, const StepPlan& plan);
 
 }  // namespace pfc

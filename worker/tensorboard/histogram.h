@@ -6,8 +6,7 @@
 
 namespace pfc {
 
-/// Values from `left` to `right`. `right` itself belongs to the next bucket, or to this one if it
-/// is the last.
+/// Values from `left` to `right`. Only the last bucket includes `right` itself.
 struct HistogramBucket {
   double left = 0, right = 0, count = 0;
 };

@@ -19,18 +19,15 @@ namespace pfc {
 inline constexpr std::size_t kFrameHeaderBytes = 12;
 inline constexpr std::size_t kFrameFooterBytes = 4;
 
-/// Returns the CRC-32C in its stored form. The mask keeps the CRC useful for data that contain
-/// CRCs.
+/// Returns the CRC-32C as stored. The mask keeps it useful for data that contain CRCs.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 /// Returns the data as a frame.
 std::string frame_of(std::string_view data);
 
-/// Returns the length in a frame's header; nullopt if its CRC is wrong. REQUIRES: header has
-/// kFrameHeaderBytes.
+/// Returns the length in a header of kFrameHeaderBytes; nullopt if its CRC is wrong.
 std::optional<std::uint64_t> data_bytes_of(std::string_view header);
-/// Returns whether the footer contains the CRC of the data. REQUIRES: footer has
-/// kFrameFooterBytes.
+/// Returns whether a footer of kFrameFooterBytes contains the CRC of the data.
 bool matches(std::string_view data, std::string_view footer);
 
 }  // namespace pfc

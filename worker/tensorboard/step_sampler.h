@@ -1,5 +1,4 @@
-// Samples a training step periodically: lengths of its embeddings, cosines to their class centres,
-// and some of its images.
+// Samples some training steps: lengths of embeddings, cosines to class centres, and images.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +18,13 @@ struct StepSample {
   std::vector<std::uint8_t> images;   ///< RGB, augmented: the first images of this worker
 };
 
-/// A step that is not sampled costs one comparison. For the training thread. All workers have one
-/// with the same `every`.
+/// For the training thread. All workers use the same `every`. Other steps cost one comparison.
 class StepSampler {
  public:
   static constexpr std::int64_t kMostImages = 8;
 
   StepSampler() = default;
-  /// every: steps between two samples; 0 disables sampling. `keeps`: whether this worker keeps the
-  /// samples; rank 0 should.
+  /// every: steps between samples; 0: none. keeps: this worker keeps samples, as rank 0 should.
   StepSampler(std::int64_t every, bool keeps) : every_(every), keeps_(keeps) {}
 
   /// Returns true for step 1 and for every multiple of `every`.

@@ -29,8 +29,7 @@ struct Gpu {
 /// Returns text such as "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)".
 std::string describe(const Gpu& gpu);
 
-/// Result of a search. All text is printable ASCII, whatever the driver or the environment
-/// contains.
+/// Result of a search. Text is printable ASCII, whatever the driver or environment contains.
 struct GpuSearch {
   std::vector<Gpu> gpus;
   /// Why there is no GPU and what to do, in one sentence; empty if and only if there are GPUs.
@@ -44,8 +43,7 @@ struct GpuSearch {
 /// process to query again. Tests pass another library with the driver's entry points as `driver`.
 GpuSearch find_gpus(const std::string& driver = "libcuda.so.1");
 
-/// Returns the GPUs that the workers of this build can use: find_gpus(), or none if pfc-worker was
-/// built without CUDA.
+/// Returns find_gpus(), or no GPUs if pfc-worker was built without CUDA.
 GpuSearch usable_gpus();
 
 }  // namespace pfc

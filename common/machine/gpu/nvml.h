@@ -46,8 +46,8 @@ class Nvml {
   }
   /// Returns the driver's version, such as "580.65.06"; empty if unknown.
   [[nodiscard]] std::string driver_version() const;
-  /// Finds the GPU with this PCI address ("0000:1B:00.0"). REQUIRES: `device` is nullptr before;
-  /// it stays so on an error.
+  /// Finds the GPU with this PCI address ("0000:1B:00.0"). REQUIRES: `device` is nullptr; it stays
+  /// so on error.
   Result find(const std::string& pci_bus_id, Device*& device) const;
 
  private:

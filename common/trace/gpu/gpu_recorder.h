@@ -29,8 +29,7 @@ class GpuRecorder {
   GpuRecorder(const GpuRecorder&) = delete;
   GpuRecorder& operator=(const GpuRecorder&) = delete;
 
-  /// Starts recording. Never throws if CUPTI is absent or fails; GpuActivity::problem then holds
-  /// the reason.
+  /// Starts recording. Never throws if CUPTI is absent or fails: see GpuActivity::problem.
   void begin();
   /// Returns the records since begin(). Waits up to `patience` for kernels that were already
   /// enqueued. Without begin() the result is empty.

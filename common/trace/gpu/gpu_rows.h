@@ -13,8 +13,7 @@
 
 namespace pfc {
 
-/// Prefix of the names of rows for GPU streams, before the stream's number. They are
-/// TraceRow::kThread.
+/// Name of a GPU stream's row, before the stream's number. The row is a TraceRow::kThread.
 inline constexpr const char* kGpuRow = "gpu stream ";
 
 /// A kernel, copy or memset as reported by CUPTI.
@@ -39,8 +38,7 @@ struct GpuActivity {
 };
 
 /// Returns "pfc::softmax" for "_ZN3pfc7softmaxIfEEvPKfi": without template arguments, parameters
-/// and anonymous namespaces; at most kLongestKernelName bytes. A name that is not mangled is not
-/// changed.
+/// and anonymous namespaces; at most kLongestKernelName bytes. Keeps other names.
 inline constexpr std::size_t kLongestKernelName = 60;
 std::string kernel_name(const char* mangled);
 

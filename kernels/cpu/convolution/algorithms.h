@@ -26,8 +26,7 @@ class DnnlWeightedPass {
     dnnl::memory::desc weights, scratchpad;  // in oneDNN's preferred layout, like the next two
     DnnlArgument input, output;
   };
-  /// An argument that oneDNN needs in another layout: its offset in scratch, and the reorder to or
-  /// from it.
+  /// An argument in oneDNN's layout: its offset in scratch, and the reorder to or from it.
   struct Reordered {
     std::size_t place = 0;
     std::optional<DnnlCall> reorder;
@@ -78,8 +77,7 @@ class DnnlBackwardWeights {
   std::optional<DnnlCall> call_, store_, add_;
 };
 
-/// Same, a few images at a time, so that float32 sums are short enough to keep rounding errors
-/// small.
+/// Same, a few images at a time, so that short float32 sums keep rounding errors small.
 class DnnlBackwardWeightsInParts {
  public:
   DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape, DType type);
@@ -94,8 +92,7 @@ class DnnlBackwardWeightsInParts {
 };
 
 /// Returns whether GroupedConvolution supports this shape: as many input as output channels, with
-/// one or two per group. This includes depthwise convolutions; for these oneDNN may be faster,
-/// which the caller decides.
+/// one or two per group. For depthwise ones oneDNN may be faster; the caller decides.
 bool few_channels_in_group(const Conv2dShape& shape);
 
 /// Convolutions with one or two channels per group, for which oneDNN is slow or has only its
@@ -145,8 +142,7 @@ class DenseWeightGradient {
 /// threads.
 class PairedWeightGradient {
  public:
-  /// Returns true for one group and a kernel of 2 x 2 to 8 x 8 that is not smaller than the
-  /// stride.
+  /// Returns true for one group and kernels of 2 x 2 to 8 x 8, not smaller than the stride.
   static bool supports(const Conv2dShape& shape);
 
   PairedWeightGradient(CpuDevice& device, const Conv2dShape& shape);

@@ -83,8 +83,7 @@ GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShap
 template <typename T>
 GradientPass<T> choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
   if (GradientPass<T> dense = choose_dense_gradient(device, s, T{})) return dense;
-  // Also for depthwise convolutions whose kernel covers the image; oneDNN is thirty times slower
-  // there.
+  // Also for depthwise kernels that cover the image, where oneDNN is thirty times slower.
   if (own_grouped(s) || (few_channels_in_group(s) && s.kernel == 7)) {
     return [plan = GroupedConvolution<T>(device, s)](const T* x, const T* dy, float* dw,
                                                      bool accumulate) {

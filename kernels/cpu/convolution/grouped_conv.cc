@@ -135,8 +135,7 @@ void GroupedConvolution<T>::backward_weights(const T* x, const T* dy, float* dw,
   g.y = const_cast<T*>(dy);  // only read
   g.sums = weight_scratch();
   g.gradients = gradients;
-  // Threads divide the channels, so one thread computes each sum, and the result does not depend
-  // on the number of threads.
+  // One thread computes each sum, so the result does not depend on the number of threads.
   device_.threads.each_range(s.in_c, 16, s.x_shape().elements(), [&](const Range& channels) {
     device_.vector.template of<T>().grouped_weight_gradient(g, s.batch * s.out_h(), channels.begin,
                                                             channels.size());

@@ -81,8 +81,7 @@ class CentreRows {
     AlignedVector<BFloat16> halves;  // [tile, stride]
     AlignedVector<float> row;        // [D]
   };
-  /// Calls f(array, elements) for each array of `scratch`, with the size needed for tiles of
-  /// `padded` rows.
+  /// Calls f(array, elements) for each array of `scratch`, sized for tiles of `padded` rows.
   template <typename F>
   static void each_array(Scratch& scratch, const TileLayout& layout, std::size_t dimension,
                          const F& f) {
@@ -102,8 +101,7 @@ class CentreRows {
   /// Returns one row as float32: the table's own memory, or a copy in scratch.row.
   const float* row(const ActiveRow& row, Scratch& scratch) const;
 
-  /// Prefetches what move() will read. Rows are scattered over gigabytes, so the hardware cannot
-  /// predict these accesses.
+  /// Prefetches what move() will read, because the hardware cannot predict these accesses.
   void prefetch_state(const ActiveRow& row) const;
   /// Applies the missed updates and then this one to the row in the table.
   void move(const ActiveRow& row, const CentreGradient& g, const UpdateRule& rule) const;

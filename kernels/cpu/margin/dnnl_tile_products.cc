@@ -39,8 +39,7 @@ Layouts centres(std::int64_t classes, std::int64_t dimension) {
   return {{classes, dimension}, Type::bf16, {tile_row_stride(dimension), 1}};
 }
 
-/// Plans dst [m, n] (+)= src [m, k] * weights [k, n]. dst is float32; src and weights are
-/// bfloat16.
+/// Plans dst [m, n] (+)= src [m, k] * weights [k, n]: float32 from bfloat16.
 dnnl::matmul::primitive_desc plan(const dnnl::engine& engine, const Layouts& src,
                                   const Layouts& weights, bool accumulate) {
   dnnl::primitive_attr attributes;
@@ -103,8 +102,7 @@ class DnnlTileProducts : public TileProducts {
   }
 
  private:
-  /// The calls of one thread. Threads cannot share them, because a call sets the addresses in
-  /// oneDNN's memory objects.
+  /// Calls of one thread: not shared, because a call sets addresses in oneDNN's memory objects.
   struct Part {
     DnnlCall product, gradients, embeddings;
     std::vector<BFloat16> factors;  // [tile, N]

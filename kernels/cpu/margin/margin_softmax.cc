@@ -31,8 +31,7 @@ struct SampleArrays {
   std::vector<Angle> angles;                         // [positives]
   std::vector<std::int32_t> range_begin, range_end;  // [N], if the batch has ranges
 
-  /// Calls f(array, elements) for each array. Used for both allocating and counting, so they
-  /// agree.
+  /// Calls f(array, elements) for each array. Both allocates and counts, so they agree.
   template <typename F>
   void each(std::size_t samples, std::size_t dimension, std::size_t positives, bool ranges,
             const F& f) {

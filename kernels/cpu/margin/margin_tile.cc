@@ -17,8 +17,7 @@ constexpr std::int64_t kCacheLine = 64;  // bytes
 
 }  // namespace
 
-/// Calls f(array, elements) for each array of a worker. Used by both allocate() and bytes(), so
-/// they agree.
+/// Calls f(array, elements) for each array. Used by allocate() and bytes(), so they agree.
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
                                   const F& f) {
@@ -162,8 +161,7 @@ void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
     products = products_.data();
     failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
   }
-  // Replaces the products by d loss / d cos divided by the centre's length, the factor in both
-  // following matrix products.
+  // Replaces products by d loss / d cos / |centre|, the factor in both following matrix products.
   kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
                             along_.data());
   step.products.set_factors(part_, products_.data(), tile.size());

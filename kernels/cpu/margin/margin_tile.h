@@ -55,8 +55,7 @@ class MarginTileWorker {
  public:
   MarginTileWorker(const VectorKernels& kernels, int part) : kernels_(kernels), part_(part) {}
 
-  /// Allocates memory for steps of this size, if the current memory is too small. No other call
-  /// throws.
+  /// Allocates memory for steps of this size, if necessary. No other call throws.
   void allocate(const MarginStep& step);
   /// Returns the bytes that allocate() needs for N samples and product operands of `row_type`.
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,

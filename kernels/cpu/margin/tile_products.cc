@@ -20,8 +20,7 @@ struct RoundedTile {
   AlignedVector<BFloat16> rows;
   AlignedVector<std::uint32_t> pairs, panel;
 
-  /// Calls f(array, elements) for each array. Used for both allocating and counting, so they
-  /// agree.
+  /// Calls f(array, elements) for each array. Both allocates and counts, so they agree.
   template <typename F>
   void each_array(std::int64_t samples, std::int64_t panel_columns, const F& f) {
     stride = tile_row_stride(samples);

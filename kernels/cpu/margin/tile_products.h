@@ -31,8 +31,7 @@ class TileProducts {
 
   /// Returns the type of the centres that the products read: kFloat32 or kBFloat16.
   [[nodiscard]] virtual DType row_type() const = 0;
-  /// Returns how many steps of a PrefetchList one product over `classes` classes makes; 0 if it
-  /// uses no list.
+  /// Returns how many PrefetchList steps a product over `classes` classes makes; 0 for none.
   [[nodiscard]] virtual std::int64_t prefetch_steps(std::int64_t classes) const = 0;
 
   /// Sets the normalised embeddings unit [N, D] of a step, borrowed until the next call. REQUIRES:
@@ -40,8 +39,7 @@ class TileProducts {
   virtual void set_embeddings(const float* unit, std::int64_t samples, std::int64_t dimension,
                               int parts) = 0;
 
-  /// Computes products [classes, N] = rows * transposed unit. REQUIRES: `products` has room for a
-  /// whole tile.
+  /// Computes products [classes, N] = rows * transposed unit. REQUIRES: room for a whole tile.
   virtual bool forward(int part, const void* rows, std::int64_t classes, float* products,
                        PrefetchList& soon) = 0;
 
@@ -61,8 +59,7 @@ class TileProducts {
 /// Computes in float32.
 std::unique_ptr<TileProducts> make_float_tile_products(const VectorKernels& kernels);
 
-/// Uses bfloat16 operands, float32 sums and float32 results. Throws InputError on a CPU without
-/// bfloat16 instructions.
+/// bfloat16 operands, float32 sums and results. Throws InputError on a CPU without bfloat16.
 std::unique_ptr<TileProducts> make_bfloat16_tile_products();
 /// The two implementations: with avx512_bf16 instructions, and with oneDNN, which supports AMX.
 /// REQUIRES: cpu_has_bfloat16().

@@ -7,8 +7,7 @@ namespace {
 
 constexpr std::int64_t kRowAlignment = 4;  // the vector kernels process four rows at once
 
-// Allocates arrays of [channels] in scratch: coefficients that all threads read, and each thread's
-// sums.
+// Allocates arrays of [channels] in scratch: shared coefficients, and each thread's sums.
 class ChannelScratch {
  public:
   ChannelScratch(std::byte* base, std::int64_t channels)

@@ -1,5 +1,4 @@
-// A std::vector aligned to cache lines: loading a vector register across two lines takes twice as
-// long.
+// A std::vector aligned to cache lines: loads across two lines take twice as long.
 #pragma once
 
 #include <cstddef>

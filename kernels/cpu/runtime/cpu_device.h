@@ -1,5 +1,4 @@
-// Resources shared by the plans of one CpuOps: threads, vector kernels, oneDNN's stream, scratch
-// memory.
+// Resources shared by the plans of a CpuOps: threads, kernels, oneDNN's stream, scratch.
 #pragma once
 
 #include "kernels/cpu/runtime/aligned_memory.h"

@@ -1,5 +1,4 @@
-// A oneDNN primitive with the layouts of its arguments. It can be executed on any addresses
-// without allocating memory.
+// A oneDNN primitive with the layouts of its arguments. Runs on any addresses, without allocating.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +8,7 @@
 
 namespace pfc {
 
-/// oneDNN's CPU engine and a stream. oneDNN computes in the calling thread and in that thread's
-/// OpenMP pool.
+/// oneDNN's CPU engine and a stream. Computes in the calling thread and its OpenMP pool.
 struct DnnlContext {
   DnnlContext() : DnnlContext(dnnl::engine(dnnl::engine::kind::cpu, 0)) {}
   explicit DnnlContext(const dnnl::engine& e) : engine(e), stream(e) {}

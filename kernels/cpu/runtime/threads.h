@@ -1,5 +1,4 @@
-// Divides work of CPU ops between threads. The number of parts is fixed, so that sums are
-// bit-identical every time.
+// Divides CPU work between threads, into a fixed number of parts, so sums are reproducible.
 #pragma once
 
 #include <cstdint>

@@ -65,8 +65,7 @@ template <typename V>
   }
 }
 
-/// Stores an activation and returns the stored value. A bfloat16 is rounded to nearest, ties to
-/// even.
+/// Stores an activation and returns the stored value. Rounds to nearest, ties to even.
 template <typename V>
 [[gnu::always_inline]] inline V store_activation(float* p, V value) {
   store<V>(p, value);
@@ -109,8 +108,7 @@ template <typename V>
   }
 }
 
-/// Stores a number and returns the stored value. A bfloat16 is rounded stochastically, with the
-/// lower 16 random bits.
+/// Stores a number, and returns it as stored. Rounds stochastically with the lower 16 bits.
 template <typename V, typename Bits>
 [[gnu::always_inline]] inline V store_number(float* p, V value, Bits) {
   store<V>(p, value);

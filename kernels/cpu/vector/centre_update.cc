@@ -68,8 +68,7 @@ struct State {
   V w, v, second;
 };
 
-/// Returns the state from element i on, after the missed updates, if there are any. Reads second
-/// only for AdamW (kSecond).
+/// Returns the state from element i on, after missed updates. Reads second only for AdamW.
 template <typename V, bool kSecond, bool kMissed, typename Weight, typename Momentum>
 [[gnu::always_inline]] inline State<V> load_state(const CatchUp& missed, const Weight* weight,
                                                   const Momentum* momentum, const Momentum* second,

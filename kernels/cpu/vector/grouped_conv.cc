@@ -9,8 +9,7 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// Distance in bytes for prefetching. The loops jump between rows, which hardware prefetchers do
-// not follow.
+// Prefetch distance. The loops jump between rows, which hardware prefetchers do not follow.
 constexpr std::int64_t kAheadBytes = 4096;
 constexpr std::int64_t kAheadPixels = 16;
 constexpr std::int64_t kBlockPixels = 14;  // with all channels they fit the L1 cache
@@ -27,8 +26,7 @@ using Lanes [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
   return __builtin_shuffle(v, lanes);
 }
 
-// Loads the elements at p + c with the channels of each pair exchanged. REQUIRES: p is at an even
-// channel.
+// Loads p + c with the channels of each pair exchanged. REQUIRES: p is at an even channel.
 template <typename V, typename T>
 [[gnu::always_inline]] inline V load_exchanged(const T* p, std::int64_t c) {
   if constexpr (sizeof(V) == sizeof(float)) {
@@ -54,8 +52,7 @@ template <typename V, int kPixels, bool kPairs, typename T>
 [[gnu::always_inline]] inline void outputs(const GroupedConv<T>& g, const T* image, T* y,
                                            std::int64_t ih, std::int64_t iw, Taps kh, Taps kw,
                                            std::int64_t c) {
-  // Products for the other channel of a pair are summed at the input's channel, and exchanged at
-  // the end.
+  // Sums products for a pair's other channel at the input's channel, and exchanges at the end.
   constexpr bool kSingle = sizeof(V) == sizeof(float);
   const std::int64_t other_c = kSingle ? c ^ 1 : c;
   V sums[kPixels] = {};
@@ -115,8 +112,7 @@ void forward_rows(const GroupedConv<T>& g, std::int64_t begin, std::int64_t end)
   }
 }
 
-// Adds the contributions of a block of outputs in a row to the sums for one row of taps, for one
-// vector of channels.
+// Adds a block of a row's outputs to the sums of one row of taps, for one vector of channels.
 template <typename V, int kKernel, bool kPairs, typename T>
 [[gnu::always_inline]] inline void add_pixels(const GroupedConv<T>& g, const T* x, const T* dy,
                                               float* tap_sums, Taps pixels, std::int64_t c) {
@@ -157,8 +153,7 @@ template <typename V, int kKernel, bool kPairs, typename T>
   }
 }
 
-// Moves the sums over some blocks, for channels [first, first + channels), to those over all
-// blocks.
+// Moves sums of some blocks, for channels [first, first + channels), to those of all blocks.
 template <typename T>
 void move_sums(const GroupedConv<T>& g, std::int64_t planes, std::int64_t first,
                std::int64_t channels) {

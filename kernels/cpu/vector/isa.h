@@ -1,5 +1,4 @@
-// Functions that this folder's files define for each instruction set. vector_kernels.h describes
-// them.
+// Functions that these files define for each instruction set. vector_kernels.h describes them.
 #pragma once
 
 #include "kernels/cpu/vector/vector_kernels.h"

@@ -100,8 +100,7 @@ void margin_exp_sums(const MarginTile& t, const float* logits, const float* max,
 
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along) {
-  // The target's gradient is computed elsewhere (margin_tile.h), so it is excluded from `along`
-  // and from the factors.
+  // Excludes the targets: their gradients are computed elsewhere (margin_tile.h).
   for (std::int64_t k = 0; k < t.left_out_count; ++k) products[t.left_out[k]] = 0.f;
   const auto row = t.range_begin != nullptr ? gradients_of<true> : gradients_of<false>;
   for (std::int64_t j = 0; j < t.classes; ++j) {

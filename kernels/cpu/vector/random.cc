@@ -59,8 +59,7 @@ struct PhiloxVectors {
   return c;
 }
 
-/// Returns the words of random_words(seed, stream, a, b) for b = block, block + 1, ..., one b per
-/// lane.
+/// Returns random_words(seed, stream, a, b) for b = block, block + 1, ..., one b per lane.
 [[gnu::always_inline]] inline PhiloxVectors random_vectors(std::uint64_t seed, Stream stream,
                                                            std::uint32_t a, std::uint64_t block) {
   UInt lanes{};

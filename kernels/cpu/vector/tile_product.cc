@@ -13,8 +13,7 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// The sums stay in registers. With 32 registers, 6 x 4 hold sums and 4 hold words of b; with 16, 6
-// x 2 and 2.
+// Registers: of 32, 6 x 4 hold sums and 4 hold words of b; of 16, 6 x 2 and 2.
 constexpr int kVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kRows = 6;
 constexpr std::int64_t kPanel = kVectors * kWidth;
@@ -75,8 +74,7 @@ Lines take(PrefetchList& list, std::int64_t steps, const void* idle) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = add ? to[i] + v[i] : v[i];
 }
 
-/// Computes the sums of kR rows of a and kV vectors of columns; a, b and c point to the first of
-/// these.
+/// Computes the sums of kR rows of a and kV vectors of columns, starting at a, b and c.
 template <typename Word, int kV, int kR>
 void block(const TileProduct& p, const float* a, const float* b, float* c, std::int64_t columns,
            bool add, std::int64_t depth, PrefetchList& soon) {
@@ -90,8 +88,7 @@ void block(const TileProduct& p, const float* a, const float* b, float* c, std::
     Lines lines = take(soon, depth, b);
     depth -= lines.steps;
     for (; lines.steps > 0; --lines.steps) {
-      // Prefetches into all cache levels: with the hint for the L2 cache, gathers on a Zen 5 were
-      // not faster.
+      // Prefetches into all levels: a hint for L2 did not help gathers on a Zen 5.
       __builtin_prefetch(lines.address, 0, 3);
       lines.address += lines.step;
       typename Word::Operand x[kV];

@@ -28,8 +28,7 @@ template <typename V>
   __builtin_memcpy(p, &v, sizeof(V));
 }
 
-/// Calls f.template operator()<V>(i) for the elements [0, n): first for whole vectors, then for
-/// single elements.
+/// Calls f.template operator()<V>(i) over [0, n): for whole vectors, then for single elements.
 template <typename F>
 [[gnu::always_inline]] inline void for_each_vector(std::int64_t n, const F& f) {
   std::int64_t i = 0;

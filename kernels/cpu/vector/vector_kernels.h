@@ -175,8 +175,7 @@ struct PairProduct {
   float* c;
   std::int64_t c_stride;
 };
-/// Number of broadcasts and of vectors that pair_product computes at once: the panel sizes that it
-/// reads without waste.
+/// Panel sizes of pair_product: broadcasts and vectors computed at once.
 inline constexpr std::int64_t kPairBroadcasts = 6;
 inline constexpr std::int64_t kPairVectors = 64;
 
@@ -256,8 +255,7 @@ struct VectorKernels {
   /// sample's range. Also computes the largest logit of each sample, max [samples]. logits may be
   /// the same memory as products.
   void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
-  /// Computes sums [samples] = the sum over the tile's classes of exp(logit - max). REQUIRES:
-  /// logit <= max.
+  /// Computes sums [samples] of exp(logit - max) over the tile's classes. REQUIRES: logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
   /// Computes gradients = factor * exp(logit - max) * inverse_norm, and 0 for classes that are
   /// excluded, filtered or outside a range, whose logits may exceed max. The sum over samples of
@@ -294,8 +292,7 @@ struct VectorKernels {
   void (*blocks_below)(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
 };
 
-/// Returns the tables that this CPU and its operating system can run, widest instruction set
-/// first.
+/// Returns the tables that this CPU and system can run, widest instruction set first.
 std::span<const VectorKernels* const> runnable_vector_kernels();
 inline const VectorKernels& best_vector_kernels() { return *runnable_vector_kernels().front(); }
 

@@ -252,8 +252,7 @@ __global__ void __launch_bounds__(kThreads)
   if constexpr (kMoments) moments.write(rows, channels, a.partial);
 }
 
-/// Writes each block's sums to partial [3][block][channel]: sums of dz, of dz * xhat, and with
-/// kSlope of dslope.
+/// Writes each block's sums of dz, dz * xhat and (kSlope) dslope to partial [3][block][channel].
 template <typename T, int V, bool kSlope>
 __global__ void __launch_bounds__(kThreads)
     reduce_kernel(std::int64_t rows, std::int64_t channels, Parameters p, const T* __restrict__ dy,

@@ -47,8 +47,7 @@ CudnnProblem problem_of(const Conv2dShape& shape, const CudaDevice& device) {
           .every_digit = !device.tf32};
 }
 
-/// Returns the same problem in float32, for the number of images whose copies fit into
-/// kMostConvolutionCopies.
+/// Returns the problem in float32, for as many images as fit into kMostConvolutionCopies.
 CudnnProblem widened(const Conv2dShape& shape) {
   const auto image = static_cast<std::int64_t>(sizeof(float)) *
                      (shape.x_shape().elements() + shape.y_shape().elements()) / shape.batch;
@@ -159,8 +158,7 @@ class CudnnConv2d : public Conv2d {
     return pass->choose();
   }
 
-  /// Return tensors without memory: own() as this class receives them, wanted() as cuDNN receives
-  /// them.
+  /// Return tensors without memory: own() as received here, wanted() as passed to cuDNN.
   template <typename Pass>
   [[nodiscard]] Tensors own(const Convolution<Pass>& pass) const {
     Conv2dShape s = shape_;

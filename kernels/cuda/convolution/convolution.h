@@ -33,8 +33,7 @@ struct CudnnProblem {
   /// Excludes algorithms that multiply transformed numbers, because they lose digits.
   bool every_digit = false;
 
-  /// Returns a description of the problem for messages, which is also its key in the algorithm
-  /// cache.
+  /// Returns a description for messages, which is also the key in the algorithm cache.
   [[nodiscard]] std::string text() const {
     const Conv2dShape& s = shape;
     const bool tf32 = type == DType::kFloat32 && math != CUDNN_FMA_MATH;
@@ -115,8 +114,7 @@ class Convolution {
            take_first(results, count, free_bytes(), kSameBits);
   }
 
-  /// Selects the algorithm that cuDNN estimates to be the fastest, deterministic or not. Returns
-  /// false if cuDNN has none.
+  /// Selects cuDNN's estimate of the fastest, deterministic or not. Returns false if it has none.
   [[nodiscard]] bool choose_any() {
     Results results{};
     int count = 0;

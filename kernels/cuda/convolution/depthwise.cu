@@ -117,8 +117,7 @@ class CudaDepthwise : public Conv2d {
     });
   }
 
-  /// Enqueues the transposition of the weights into scratch. They stay there until the next op
-  /// that uses scratch.
+  /// Enqueues transposing the weights into scratch, where they stay until the next use of scratch.
   template <typename T>
   const float* transposed(const Tensor& w) {
     const auto n = static_cast<std::int64_t>(weight_elements());
@@ -156,8 +155,8 @@ class CudaDepthwise : public Conv2d {
     }
   }
 
-  /// Returns the launch of weights_kernel: a block processes as many rows of dy at once as its
-  /// threads allow.
+  /// Returns the launch of weights_kernel: a block processes as many rows of dy as it has threads
+  /// for.
   [[nodiscard]] LaunchShape weights_shape(int at_once) const {
     const std::int64_t lanes = (shape_.in_c + at_once - 1) / at_once;
     unsigned width = 1;

@@ -218,8 +218,7 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
   }
-  // Adds the sums over z for one column of the kernel at a time, because shared memory is too
-  // small for all columns.
+  // Adds the sums over z column by column: shared memory is too small for all columns.
   const unsigned plane = blockDim.x * blockDim.y;
   const unsigned within = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll

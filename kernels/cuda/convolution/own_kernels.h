@@ -22,8 +22,7 @@ std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dSh
 /// zeros.
 void copy_channels(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate);
 
-/// Enqueues filling `to` with uniform numbers in [-1, 1), the same in every call. `to` has any
-/// activation type.
+/// Enqueues filling `to`, of any activation type, with the same uniform numbers in [-1, 1).
 void fill_random(CudaDevice& device, const Tensor& to);
 
 }  // namespace pfc

@@ -131,8 +131,7 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
             "cublasLtMatmulPreferenceSetAttribute", p);
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  // If the sum over k is split, its parts are float32 and added in a fixed order, for any type of
-  // c.
+  // If the sum over k is split, its parts are float32, added in a fixed order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));

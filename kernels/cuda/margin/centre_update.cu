@@ -9,8 +9,7 @@
 namespace pfc {
 namespace {
 
-/// The gradient of row i: the sum of the contributions of the matrix products and of the row's
-/// targets.
+/// The gradient of row i: the sum of the matrix products and of the row's targets.
 class GradientRow {
  public:
   __device__ GradientRow(const CentreGradients& g, std::int64_t dimension, std::int64_t i)

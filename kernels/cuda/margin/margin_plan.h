@@ -57,8 +57,7 @@ struct MarginPlan {
   std::int64_t gradients = 0;         ///< [tile, D'] float
   std::int64_t bytes = 0;             ///< size of the area
 
-  /// Returns the number of classes rounded up to a multiple of 128. Gathered rows are padded to it
-  /// with zeros.
+  /// Rounds up to a multiple of 128. Gathered rows are padded to it with zeros.
   [[nodiscard]] static std::int64_t padded_classes(std::int64_t classes);
   /// Returns the size of one tile's products, if they are kept from forward() to backward().
   [[nodiscard]] std::int64_t kept_tile_bytes() const {

@@ -35,14 +35,12 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active);
 
-/// Fills statistics [N] of this worker from those by slot. running.slots is 0 if it has no active
-/// class.
+/// Fills statistics [N] of this worker from the slots; running.slots is 0 without active class.
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics);
 
-/// Fills softmax, max, and loss [1], the sum of the losses over samples, from the statistics of
-/// all workers, [workers, N].
+/// Fills softmax, max, and loss [1] (sum over samples) from all workers' statistics [workers, N].
 void combine_statistics(const CudaDevice& device, const MarginSamples& s,
                         const RowStatistics* statistics, int workers, double* loss);
 

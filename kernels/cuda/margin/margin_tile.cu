@@ -20,8 +20,7 @@ __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float pro
   return cosine > t.threshold ? 0.f : cosine;
 }
 
-/// Returns the index of a sample's target in the tile; an index outside the tile if it is not
-/// there.
+/// Returns the index of a sample's target in the tile; outside the tile if not there.
 __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, std::int64_t sample) {
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
 }

@@ -1,5 +1,4 @@
-// The two passes over a tile's products: forward() reduces them to statistics, backward() converts
-// them to factors.
+// Two passes over a tile's products: forward() makes statistics, backward() makes factors.
 #pragma once
 
 #include <cstdint>

@@ -26,11 +26,9 @@ class CudaLists {
     const T* device;
   };
 
-  /// Begins the lists of a step. bytes: upper bound on the sum of rounded() over the sizes of all
-  /// lists.
+  /// Begins the lists of a step. bytes: upper bound on the sum of rounded() over all lists.
   void begin(std::int64_t bytes);
-  /// Returns a list of n elements. REQUIRES: begin() was called, and the caller fills the list
-  /// before send().
+  /// Returns a list of n elements, to be filled before send(). REQUIRES: begin() was called.
   template <typename T>
   List<T> add(std::int64_t n) {
     const std::int64_t offset = take(n * static_cast<std::int64_t>(sizeof(T)));
@@ -72,8 +70,7 @@ class RowUpdates {
 
   /// Finds the updates that the rows of these classes (sorted) have missed.
   void plan(std::span<const std::int64_t> classes);
-  /// Returns an upper bound on the bytes of the lists for `rows` rows. REQUIRES: plan() was
-  /// called.
+  /// Returns an upper bound on the lists' bytes for `rows` rows. REQUIRES: plan() was called.
   [[nodiscard]] std::int64_t list_bytes(std::int64_t rows) const;
   /// Adds the lists of these rows. Omits the row numbers if the rows are contiguous, and the
   /// missed updates if there are none. REQUIRES: plan() was called with the same classes.

@@ -104,8 +104,7 @@ struct WarpCentre {
     for (int k = 0; k < kPack; ++k) s.x[k] *= catch_up.second;
     return s;
   }
-  /// Returns elements [i, i + 8) of the centre. Reads the optimizer's state only if the row has
-  /// missed updates.
+  /// Returns elements [i, i + 8) of the centre. Reads the state only if updates were missed.
   __device__ Pack<float> load(std::int64_t i) const {
     Pack<float> w, v;
     if (missed) {
@@ -165,8 +164,7 @@ __device__ float inverse_norm_of(float lane_squares, std::int64_t d, const Load&
   return static_cast<float>(inverse > FLT_MAX ? FLT_MAX : inverse);
 }
 
-/// Calls f with a null pointer to the WarpCentre for a table of this precision, with or without a
-/// second moment.
+/// Calls f with a null WarpCentre pointer for this precision, with or without second moment.
 template <typename F>
 void with_warp_centre(CentrePrecision precision, bool second, const F& f) {
   const auto with_types = [&](auto* weight, auto* state) {

@@ -11,8 +11,7 @@ namespace {
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {
-    // Captures only the calls of this thread: other threads poll events and copy batches
-    // meanwhile.
+    // Captures only this thread's calls: others poll events and copy batches meanwhile.
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                "the beginning of a CUDA graph");
   }

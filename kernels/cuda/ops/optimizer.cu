@@ -10,8 +10,7 @@ namespace {
 
 constexpr unsigned kBlocks = 512;  // for squares_kernel; sum_kernel runs with one block
 
-// squares_kernel computes each block's part of the sum, sum_kernel adds the parts; both add in a
-// fixed order.
+// squares_kernel computes the blocks' sums, sum_kernel adds them; both in a fixed order.
 __global__ void squares_kernel(std::int64_t n, const float* x, double* parts) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   double sum = 0;

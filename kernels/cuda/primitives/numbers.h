@@ -1,5 +1,4 @@
-// Element access in kernels: float32, bfloat16 or float16 in memory, float in registers, and 16
-// bytes per memory access.
+// Element access: float32, bfloat16 or float16 in memory, float in registers, 16 bytes at a time.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -69,8 +68,7 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T>& pack) {
   }
 }
 
-/// Returns whether packs can be loaded from and stored to this address. True for nullptr, a
-/// missing tensor.
+/// Returns whether packs can be loaded from and stored to this address, or it is nullptr.
 inline bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 /// Calls f with a null pointer to the element type of `type`: float, __nv_bfloat16 or __half.

@@ -33,8 +33,7 @@ struct CudaDevice {
   [[nodiscard]] LaunchShape grid_for(std::int64_t items) const {
     return pfc::grid_for(items, properties.multiProcessorCount);
   }
-  /// Copies a result from the device into `answers` and blocks until the copy is complete.
-  /// REQUIRES: bytes <= 256.
+  /// Copies a result from the device into `answers`. Blocks. REQUIRES: bytes <= 256.
   void fetch(const void* from, std::size_t bytes);
 };
 

@@ -14,8 +14,7 @@ namespace pfc {
 struct LaunchShape {
   dim3 blocks;
   dim3 threads;
-  /// Dynamic shared memory. REQUIRES: above 48 KiB, cudaFuncSetAttribute() was called for the
-  /// kernel.
+  /// Dynamic shared memory. REQUIRES: cudaFuncSetAttribute() was called if above 48 KiB.
   std::size_t shared_bytes = 0;
 };
 

@@ -14,8 +14,7 @@ struct HandleDestroyer {
   }
 };
 
-/// A unique_ptr for a handle. For example, OwnedHandle<cudnnHandle_t, cudnnDestroy> calls
-/// cudnnDestroy().
+/// A unique_ptr for a handle: OwnedHandle<cudnnHandle_t, cudnnDestroy>.
 template <typename Handle, auto Destroy>
 using OwnedHandle = std::unique_ptr<std::remove_pointer_t<Handle>, HandleDestroyer<Destroy>>;
 
