@@ -1,4 +1,4 @@
-// One switch ends the waits of several Comms.
+// Tests that one switch aborts several Comms.
 #include "comm/abort_switch.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ std::unique_ptr<Comm> lonely(MemoryStore& store) {
 TEST(AbortSwitch, EndsTheWaitsOfAllItsComms) {
   MemoryStore store;
   AbortSwitch abort_switch;
-  std::vector<std::unique_ptr<Comm>> first(2), second(2);  // a peer that goes would end waits too
+  std::vector<std::unique_ptr<Comm>> first(2), second(2);  // a peer that leaves ends waits too
   on_threads(2, [&](int rank) {
     first[rank] = make_host_comm(options_of(rank, 2, "first"), &store);
     second[rank] = make_host_comm(options_of(rank, 2, "second"), &store);

@@ -1,5 +1,5 @@
-// Every collective on every transport, for world sizes that do and do not divide the data, with
-// inputs whose sums are exact in float32.
+// Tests every collective on every transport, for world sizes that do and do not divide the data,
+// with inputs whose sums are exact in float32.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -120,7 +120,7 @@ TEST_P(Collectives, CountsCallsAndBytes) {
 }
 
 TEST_P(Collectives, CountWhatThisWorkerSends) {
-  constexpr std::size_t kFloats = 12'000;  // 48,000 bytes, as many for every worker of 2, 3 or 4
+  constexpr std::size_t kFloats = 12'000;  // 48,000 bytes, divisible by 2, 3 and 4 workers
   on_ranks([&](RankOnDevice r) {
     const auto peers = static_cast<std::size_t>(world_size_ - 1);
     const Floats floats(r.ops, std::vector<float>(kFloats));
@@ -136,8 +136,8 @@ TEST_P(Collectives, ManyMayBeUnderWayBeforeTheHostWaits) {
     const Floats part(r.ops, std::vector<float>(1000));
     const Floats floats(r.ops, mine);
     for (int round = 0; round < 30; ++round) {
-      r.comm.all_gather(floats, gathered);        // what each brings ...
-      r.comm.reduce_scatter_sum(gathered, part);  // ... comes back to it, once from every rank
+      r.comm.all_gather(floats, gathered);        // the inputs of all ranks ...
+      r.comm.reduce_scatter_sum(gathered, part);  // ... summed: each gets its own once per rank
       r.ops.copy(part, floats);
       r.comm.broadcast(floats, round % world_size_);
     }

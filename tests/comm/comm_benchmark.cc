@@ -1,5 +1,5 @@
-// How fast two workers of one host exchange gradients. The ranks are threads: with two cores the
-// figures hold for two processes as well.
+// Measures how fast two workers of one host exchange gradients. The ranks are threads; with two
+// cores the results are the same for two processes.
 #include <benchmark/benchmark.h>
 
 #include <thread>
@@ -30,7 +30,7 @@ void all_gather(Comm& comm, std::vector<float>& values) {
   comm.all_gather({in.data(), Shape{part}}, {values.data(), Shape{part * comm.size()}});
 }
 
-/// Arguments: workers, floats. Rank 0 is timed; the others follow it until the store says "over".
+/// Arguments: workers, floats. Times rank 0; the others follow it until the store says "over".
 void run(benchmark::State& state, Collective collective) {
   const int world_size = static_cast<int>(state.range(0));
   const auto floats = static_cast<std::size_t>(state.range(1));

@@ -1,4 +1,4 @@
-// Bytes between any two workers.
+// Tests sending bytes between any two workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ TEST(Exchange, CountsWhatIsSentAndLetsOthersTakeNoPart) {
     if (rank == 1) comm->exchange({}, {});
     if (rank == 2) comm->exchange({}, std::span(&received, 1));
     EXPECT_EQ(comm->counters().sent_bytes, rank == 0 ? 1000u : 0u);
-    comm->barrier();  // goes on to work
+    comm->barrier();  // it still works
   });
 }
 
@@ -79,7 +79,7 @@ TEST(Exchange, EndsWhenItIsAborted) {
   std::atomic<bool> ended = false;
   on_threads(2, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 2), &store);
-    comm->barrier();  // nobody leaves while the other still connects
+    comm->barrier();  // no rank leaves while the other still connects
     if (rank == 1) {  // never sends
       while (!ended) std::this_thread::yield();
       return;
@@ -99,7 +99,7 @@ TEST(Exchange, FailsSoonWhenThePeerIsGone) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 2), &store);
-    comm->barrier();  // nobody leaves while the other still connects
+    comm->barrier();  // no rank leaves while the other still connects
     if (rank == 1) return;
     Bytes bytes(1000);
     const Comm::Sent sent{1, bytes};

@@ -1,4 +1,4 @@
-// What the survivors see when a worker is gone: an error that names it, soon.
+// Tests that survivors quickly get an error that names a worker that has gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
@@ -28,13 +28,13 @@
 
 namespace {
 
-/// The time of day that programs ask for is so much later than the kernel's, as when somebody sets
-/// the clock back right after.
+/// How far the time of day seen by programs is ahead of the kernel's, as if the clock were set
+/// back right afterwards.
 std::atomic<std::int64_t> seconds_ahead{0};
 
 }  // namespace
 
-/// Takes the place of the C library's, also for the standard library.
+/// Replaces the C library's function, also for the standard library.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
   if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += seconds_ahead;
@@ -72,13 +72,13 @@ TEST(CommFailure, AnAddressOfAnotherMachineIsNamed) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     CommOptions options = options_of(rank, 2);
-    options.address = "192.0.2.1";  // RFC 5737: nobody's
+    options.address = "192.0.2.1";  // RFC 5737: belongs to no machine
     EXPECT_THAT(message_of<CommError>([&] { make_host_comm(options, &store); }),
                 HasSubstr("cannot connect from 192.0.2.1"));
   });
 }
 
-/// A rank that is gone as soon as its peers have its address.
+/// Store of a rank that dies as soon as its peers have its address.
 class StoreOfOneThatDies : public KeyValueStore {
  public:
   explicit StoreOfOneThatDies(KeyValueStore& store) : store_(store) {}
@@ -94,7 +94,7 @@ class StoreOfOneThatDies : public KeyValueStore {
   KeyValueStore& store_;
 };
 
-/// What rank 0 of two sees when the other one dies while they connect, after which `then` is
+/// Returns rank 0's error if the other one of two ranks dies while they connect and `then` is
 /// called.
 std::string dies_while_connecting(CommOptions options, const std::function<void()>& then) {
   MemoryStore store;
@@ -174,7 +174,7 @@ TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
                         HasSubstr("no word from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
       const double reported = std::stod(message.substr(message.find(after) + after.size()));
       EXPECT_GE(reported, 3.0);
-      EXPECT_LE(reported, took + 0.05);  // it has one decimal
+      EXPECT_LE(reported, took + 0.05);  // it has only one decimal
     } else {
       store.get("over", 30s);
     }
@@ -194,7 +194,7 @@ TEST(CommFailure, ARankThatIsLateIsNamedWithWhatTheCoordinatorKnowsOfIt) {
       return;
     }
     const std::string error = message_of<CommError>([&] { all_reduce(*comm, 10); });
-    if (rank == 2) return;  // rank 0 may have told it already that it is over
+    if (rank == 2) return;  // rank 0 may already have published the result
     EXPECT_THAT(error, AllOf(HasSubstr("all_reduce of 40 bytes (number 1) with"),
                              HasSubstr("no word from rank 1 (127.0.0.1)"),
                              HasSubstr("; rank 1 is " + doing)));
@@ -250,7 +250,7 @@ TEST(CommFailure, AnAbortFreesTheThreadThatWaitsAndFailsEveryLaterCall) {
                     HasSubstr("a newer generation has begun"));
       });
       while (comm->counters().calls < 2) std::this_thread::yield();  // the collective has begun
-      std::this_thread::sleep_for(5ms);  // most often it waits by now; it must end in any case
+      std::this_thread::sleep_for(5ms);  // usually it waits by now; either must work
       comm->abort("a newer generation has begun");
       waits.join();
       EXPECT_THAT(message_of<CommError>([&] { comm->barrier(); }), HasSubstr("earlier failure"));
@@ -265,7 +265,7 @@ TEST(CommFailure, AnAbortedCommOfOneWorkerThrows) {
   EXPECT_EQ(message_of<CommError>([&] { comm->barrier(); }), "a newer generation has begun");
 }
 
-/// A store for processes: a file a key.
+/// A store for processes: one file per key.
 class FolderStore : public KeyValueStore {
  public:
   explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
@@ -291,7 +291,7 @@ class FolderStore : public KeyValueStore {
   const std::filesystem::path folder_;
 };
 
-constexpr std::int64_t kFloats = 6'000'000;  // more than the sockets hold
+constexpr std::int64_t kFloats = 6'000'000;  // more than the socket buffers hold
 
 using Collective = void (*)(Comm&, std::vector<float>& in, std::vector<float>& out);
 
@@ -314,7 +314,7 @@ std::string repeat_until_failure(int rank, int world_size, KeyValueStore& store,
   });
 }
 
-/// A process of its own that takes part as `rank`; ends with 0 when it got a CommError.
+/// Forks a process that takes part as `rank`, and exits with 0 when it gets a CommError.
 pid_t fork_rank(int rank, int world_size, const std::filesystem::path& folder,
                 Collective collective) {
   const pid_t pid = ::fork();
@@ -325,7 +325,7 @@ pid_t fork_rank(int rank, int world_size, const std::filesystem::path& folder,
   ::_exit(error.empty() ? 1 : 0);
 }
 
-/// We are rank 0; the last rank is killed in the middle of the third collective or later.
+/// This process is rank 0. Kills the last rank during the third collective or later.
 void kill_one_of(int world_size, Collective collective, const std::string& name) {
   TemporaryFolder folder;
   std::vector<pid_t> others;

@@ -1,4 +1,4 @@
-// What ranks bring to collectives, and what comes of it. All sums are exact in float32.
+// Inputs of the ranks for collectives, and expected results. All sums are exact in float32.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace pfc {
 
-/// A small whole number that depends on rank and place.
+/// Returns a small whole number that depends on rank and position.
 inline float input(int rank, std::size_t i) {
   return static_cast<float>((i * 7 + i / 13) % 101) + 1000.f * static_cast<float>(rank);
 }

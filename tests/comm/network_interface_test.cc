@@ -11,7 +11,7 @@ TEST(NetworkInterface, IsFoundByAddressAndByHostName) {
 }
 
 TEST(NetworkInterface, IsEmptyForAnAddressOfAnotherMachine) {
-  EXPECT_EQ(network_interface_of("192.0.2.1"), "");  // RFC 5737: nobody's
+  EXPECT_EQ(network_interface_of("192.0.2.1"), "");  // RFC 5737: belongs to no machine
   EXPECT_EQ(network_interface_of("no such host"), "");
 }
 

@@ -16,9 +16,9 @@
 
 namespace pfc::testing {
 
-/// Forks a process a rank, runs `work` there and waits for all. What fails in one, by exception,
-/// expectation or signal, fails the test here. The caller has one thread and has not called CUDA,
-/// which does not outlive a fork.
+/// Forks one process per rank, runs `work` in each and waits for all. A failure in one, by
+/// exception, expectation or signal, fails the test here. REQUIRES: the caller has one thread and
+/// has not called CUDA, which does not survive a fork.
 inline void on_processes(int world_size, const std::function<void(int rank)>& work) {
   std::vector<pid_t> children;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -33,7 +33,7 @@ inline void on_processes(int world_size, const std::function<void(int rank)>& wo
         failed = true;
       }
       std::fflush(nullptr);
-      _exit(failed || ::testing::Test::HasFailure() ? 1 : 0);  // nothing of the parent's is ours
+      _exit(failed || ::testing::Test::HasFailure() ? 1 : 0);  // skips the parent's handlers
     }
     children.push_back(child);
   }
@@ -46,7 +46,7 @@ inline void on_processes(int world_size, const std::function<void(int rank)>& wo
   }
 }
 
-/// An integer that threads and processes forked from now on count together.
+/// An integer that threads, and processes forked from now on, count together.
 class SharedCount {
  public:
   SharedCount()

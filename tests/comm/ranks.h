@@ -1,4 +1,4 @@
-// Ranks as threads of one process, connected over loopback, or each with an emulated GPU; or as
+// Ranks as threads of one process, connected over loopback or each with an emulated GPU, or as
 // processes that share a GPU.
 #pragma once
 
@@ -28,7 +28,7 @@ inline CommOptions options_of(int rank, int world_size, const std::string& name 
   return options;
 }
 
-/// Runs `work` on a thread a rank and joins them. The first exception is thrown again.
+/// Runs `work` on one thread per rank and joins them. Rethrows the first exception.
 inline void on_threads(int world_size, const std::function<void(int rank)>& work) {
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(world_size));
   std::vector<std::thread> threads;
@@ -47,7 +47,7 @@ inline void on_threads(int world_size, const std::function<void(int rank)>& work
   }
 }
 
-/// A kind of device, and with it what its workers communicate through.
+/// A kind of device, and the way its workers communicate.
 struct Transport {
   std::string name;
   std::function<std::unique_ptr<Ops>(int rank)> make_ops;
@@ -55,23 +55,23 @@ struct Transport {
       [](Ops& ops, const CommOptions& options, KeyValueStore& store) {
         return make_device_comms(ops, options, &store);
       };
-  bool processes = false;  ///< a rank is a process; otherwise a thread
-  /// Not empty: its tests are reported as not run, with this reason.
+  bool processes = false;  ///< true: a rank is a process; false: a thread
+  /// If the result is not empty, the tests are skipped with this reason.
   std::function<std::string()> why_not = [] { return std::string(); };
 
   friend void PrintTo(const Transport& transport, std::ostream* out) { *out << transport.name; }
 };
 
-/// comm_test: Gloo, and NCCL where there is an emulation of it. comm_gpu_test: NCCL.
+/// In comm_test: Gloo, and NCCL if there is an emulation of it. In comm_gpu_test: NCCL.
 std::vector<Transport> transports();
-/// Numbers of ranks that all their tests run with: such as divide the data, and others.
+/// Returns the numbers of ranks for all tests: some divide the data, others do not.
 std::vector<int> world_sizes();
 const Transport& gloo();
 
 /// One rank, and its device.
 struct RankOnDevice {
   Ops& ops;
-  Comm& comm;  ///< the step's
+  Comm& comm;  ///< for the step
   Comm& gradients;
 };
 
@@ -91,7 +91,7 @@ inline void on_devices(const Transport& transport, int world_size,
   testing::on_processes(world_size, [&](int rank) { run(rank, store); });
 }
 
-/// Values in a device's memory, and what collectives see of them.
+/// Values in device memory, as used by collectives.
 template <typename T>
 class OnDevice {
  public:

@@ -14,7 +14,7 @@ const Transport& gloo() {
 
 std::vector<Transport> transports() {
   constexpr int kMostRanks = 8;
-  simt::set_device_count(kMostRanks);  // one a rank: NCCL takes no two of a GPU
+  simt::set_device_count(kMostRanks);  // one per rank: NCCL does not allow two per GPU
   return {gloo(), {"EmulatedNccl", [](int rank) { return make_cuda_ops({.index = rank}); }}};
 }
 

@@ -1,5 +1,5 @@
-// Ranks that share one GPU. NCCL refuses two ranks of a host on a GPU, so each says that it is a
-// host of its own: they meet over sockets, as hosts do.
+// Ranks that share one GPU. NCCL rejects two ranks of a host on one GPU, so each claims to be a
+// separate host. They then communicate over sockets, like hosts.
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +21,7 @@ std::unique_ptr<Ops> gpu_of_rank(int rank) {
   return make_cuda_ops({});
 }
 
-// Asked in a process of its own: see on_processes().
+// Uses a separate process: see on_processes().
 std::string why_no_gpu() {
   static const std::string answer = [] {
     int ends[2];
@@ -54,7 +54,7 @@ std::vector<Transport> transports() {
            .why_not = why_no_gpu}};
 }
 
-// They take turns on the GPU, each for its slice of time: more of them would test no more.
+// They use the GPU in turns, so more ranks would not test more.
 std::vector<int> world_sizes() { return {1, 2, 4}; }
 
 }  // namespace pfc

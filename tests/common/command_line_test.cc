@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// A program with options, and with two commands where `commands`.
+/// A program with options, and with two commands if `commands`.
 class CommandLine : public ::testing::Test {
  protected:
   std::optional<int> parse(std::vector<std::string> words, bool commands = false) {

@@ -33,7 +33,7 @@ class CoordinatorFileInAFolder : public ::testing::Test {
                                                                   .job = "job.json"});
   }
 
-  /// A coordinator that is killed: its file stays.
+  /// Simulates a killed coordinator, whose file remains.
   void is_killed(const std::string& job_id) {
     const pid_t child = fork();
     if (child == 0) {

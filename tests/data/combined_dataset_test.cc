@@ -27,7 +27,7 @@ using testing::message_of;
 
 class SeveralSets : public ::testing::Test {
  protected:
-  /// A set of images of side x side pixels with these labels, in a folder of this name.
+  /// Writes a set of images of side x side pixels with these labels to a folder of this name.
   std::filesystem::path write(const std::string& name, const std::vector<std::int64_t>& labels,
                               std::int64_t classes, const std::string& names = {}, int side = 16) {
     const std::filesystem::path folder = folder_ / name;
@@ -143,7 +143,7 @@ TEST_F(SeveralSets, CheckTheNumbersOfTheJobTogether) {
   EXPECT_THAT(error(), HasSubstr("found 3 images, but num_image is 2"));
 }
 
-/// Fewer people than classes: the others have images elsewhere.
+/// Fewer people than classes: the others have images on other hosts.
 TEST_F(SeveralSets, OneWithNamesHasTheNumbersOfTheJob) {
   job_.rec = {write("a", {0, 1}, 2)};
   std::filesystem::remove(folder_ / "a" / "property");

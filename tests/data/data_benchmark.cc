@@ -1,4 +1,4 @@
-// What one core gives: decoding, the epoch's order, whole batches from a .rec.
+// Measures one core: decoding, the epoch's order, whole batches from a .rec.
 #include <benchmark/benchmark.h>
 #include <turbojpeg.h>
 
@@ -17,7 +17,7 @@
 namespace pfc {
 namespace {
 
-/// Real faces where PFC_TEST_DATA is set, else drawn ones of the same size.
+/// Real faces if PFC_TEST_DATA is set, otherwise drawn images of the same size.
 class Faces {
  public:
   Faces() {
@@ -52,7 +52,7 @@ void decode(benchmark::State& state) {
 }
 BENCHMARK(decode);
 
-/// libjpeg-turbo alone, of images in memory: what no loader can exceed.
+/// Only libjpeg-turbo, with images in memory: the upper limit for any loader.
 void decode_bare(benchmark::State& state) {
   const Faces faces;
   std::vector<std::vector<std::byte>> encoded;
@@ -74,7 +74,7 @@ void decode_bare(benchmark::State& state) {
 }
 BENCHMARK(decode_bare);
 
-/// Every image is changed, in one way.
+/// Changes every image in one way.
 void augment(benchmark::State& state, const Augmentation& augmentation) {
   const Faces faces;
   std::vector<std::byte> storage;
@@ -132,7 +132,7 @@ BENCHMARK_CAPTURE(prefetch, sequential, ReadKind::kSequential)
     ->UseRealTime()
     ->MeasureProcessCPUTime();
 
-/// A disk, or a remote store, that takes a millisecond for a record however many are asked for.
+/// A disk or remote store that takes a millisecond per record, even for parallel requests.
 class SlowDataset : public Dataset {
  public:
   explicit SlowDataset(const Dataset& faces) : faces_(faces) {}

@@ -39,7 +39,7 @@ class DatasetFolder : public ::testing::Test {
   std::vector<std::string> warnings() {
     return open_dataset({.rec = folder_.path()})->info().warnings;
   }
-  /// Leaves only the first lines.
+  /// Keeps only the first lines.
   void cut_index(std::size_t lines) {
     rewrite_index([&](const std::string& text) {
       std::size_t end = 0;
@@ -294,7 +294,7 @@ TEST_F(DatasetFolder, NamesARecordThatIsTooShort) {
   writer.append(0, encode_image_record(0, 0, make_jpeg(16, 16, 0)));
   writer.append(41, std::vector<std::byte>(10));
   auto liar = encode_image_record(1, 0, make_jpeg(16, 16, 0));
-  liar[3] = std::byte{0x7f};  // flag: two thousand million labels
+  liar[3] = std::byte{0x7f};  // flag: two billion labels
   writer.append(42, liar);
   writer.close();
   EXPECT_THAT(read_error(1), HasSubstr("a record of 10 bytes is too short"));

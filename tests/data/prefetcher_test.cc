@@ -59,7 +59,7 @@ class FakeDataset : public Dataset {
   std::vector<std::vector<std::byte>> encoded_;
 };
 
-/// Every read waits until `expected` threads are reading, or until a minute has passed.
+/// Every read waits until `expected` threads are reading, or a minute has passed.
 class MeetingDataset : public FakeDataset {
  public:
   MeetingDataset(std::int64_t images, int expected) : FakeDataset(images), expected_(expected) {}
@@ -74,7 +74,7 @@ class MeetingDataset : public FakeDataset {
     }
     return FakeDataset::read(image, storage);
   }
-  /// The most threads that were reading at a time.
+  /// Returns the maximum number of concurrently reading threads.
   [[nodiscard]] int most() const {
     const std::lock_guard lock(mutex_);
     return most_;
@@ -90,7 +90,7 @@ class MeetingDataset : public FakeDataset {
   mutable bool late_ = false;
 };
 
-/// What a training run sees, batch by batch.
+/// Batches of a training run, in order.
 struct PrefetchedBatches {
   std::vector<std::int64_t> labels;
   std::vector<std::uint8_t> images;
@@ -113,7 +113,7 @@ PrefetchedBatches run(const Dataset& dataset, PrefetcherOptions options, std::in
   return seen;
 }
 
-/// All workers' batches in the global order.
+/// Returns all workers' batches in the global order.
 PrefetchedBatches run_all(const Dataset& dataset, PrefetcherOptions options, int world_size,
                           std::int64_t batches) {
   std::vector<std::unique_ptr<Prefetcher>> workers;
@@ -231,7 +231,7 @@ TEST(Prefetcher, HasNoMoreBatchesThanItsStatedBytesAreFor) {
   const PrefetcherOptions options{.batch_size = 4, .threads = 3};
   const auto prefetcher = make_prefetcher(dataset, options);
   std::deque<std::unique_ptr<Batch>> held;
-  std::map<const void*, std::size_t> memory;  // of each batch
+  std::map<const void*, std::size_t> memory;  // by batch
   for (int i = 0; i < 60; ++i) {
     held.push_back(prefetcher->next());
     const Batch& batch = *held.back();
@@ -298,7 +298,8 @@ TEST(Prefetcher, SaysThatTheImagesDoNotFillABatch) {
 
 class DamagedImages : public ::testing::Test {
  protected:
-  /// The labels that the epoch's positions show, and the damage that the last batch reports.
+  /// Returns the labels at the epoch's positions, and checks the damage reported by the last
+  /// batch.
   std::map<std::int64_t, std::int64_t> labels_by_position(int world_size) {
     std::map<std::int64_t, std::int64_t> labels;
     skipped_ = 0;
@@ -429,14 +430,14 @@ TEST(PrefetcherOnDisk, ReadsNothingMoreOnceItsReadAheadIsStopped) {
          return make_async_reader(1);
        }});
   reads.stop();
-  std::filesystem::resize_file(folder.path() / "train.rec", 0);  // any read finds damage
+  std::filesystem::resize_file(folder.path() / "train.rec", 0);  // any read would report damage
   const BatchSource source{.dataset = *dataset, .plan = plan, .order = order, .reads = &reads};
   BatchFiller filler(source);
   Batch batch;
   EXPECT_THAT(filler.fill(2, batch), ::testing::IsEmpty());
 }
 
-/// Memory that many threads share would hold a part of each one's batch.
+/// Memory shared by many threads would hold only a part of each thread's batch.
 TEST(ReadAheadBytes, AreEnoughForABatchOfEachThread) {
   const StoredImages stored{.images = 1'000'000, .mean_bytes = 20'000};
   for (const int threads : {1, 8, 64}) {

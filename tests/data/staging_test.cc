@@ -57,14 +57,14 @@ TEST_F(Staging, CopiesWhatTheDataSetConsistsOf) {
   EXPECT_THAT(told.front(), HasSubstr("train.rec: 83 %"));
 }
 
-/// A folder of many shards on a network is slow to list.
+/// Listing a network folder of many shards is slow.
 TEST_F(Staging, ListsTheDataOnce) {
   fs::create_directories(folder_ / "shards");
   for (const char* name : {"a.tar", "b.tar"}) {
     write_file(folder_ / "shards" / name, std::vector<std::byte>(1000));
   }
   const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-  // Equal events that follow each other are reported once, so those of closing must come between.
+  // Equal consecutive events are reported once, so closing events must separate them.
   const int events_of = inotify_add_watch(watch, (folder_ / "shards").c_str(), IN_OPEN | IN_CLOSE);
   ASSERT_GE(events_of, 0);
   stage_dataset(folder_ / "shards", fast_);
@@ -94,7 +94,7 @@ TEST_F(Staging, CopiesOnce) {
   const fs::path there = stage_dataset(data_, fast_);
   const auto inode = [&] { return fs::hard_link_count(there / "train.rec"); };
   ASSERT_EQ(inode(), 1u);
-  fs::create_hard_link(there / "train.rec", folder_ / "kept");  // seen to be the same file
+  fs::create_hard_link(there / "train.rec", folder_ / "kept");  // detects a replaced file
   stage_dataset(data_, fast_);
   EXPECT_EQ(inode(), 2u);
 }
@@ -122,7 +122,7 @@ TEST_F(Staging, KeepsNothingThatTheDataDoNotHave) {
   EXPECT_EQ(read_file(there / "property").size(), 21u);
 }
 
-/// Half of a copy that was killed takes room that the whole one needs.
+/// A partial copy uses space that the whole one needs.
 TEST_F(Staging, RemovesWhatAnEarlierStartHasLeft) {
   const fs::path there = stage_dataset(data_, fast_);
   write_file(there / "train.rec.part", "half");
@@ -249,7 +249,7 @@ TEST_F(Staging, CopiesDataAsTheyAreAfterAWait) {
 }
 
 TEST_F(Staging, SaysWhatDoesNotFit) {
-  fs::resize_file(data_ / "train.rec", std::uintmax_t{1} << 43);  // a hole
+  fs::resize_file(data_ / "train.rec", std::uintmax_t{1} << 43);  // sparse
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),
               ::testing::AllOf(HasSubstr("stage: "), HasSubstr(", and the data need 8.00 TiB: "),
                                HasSubstr("name another folder")));

@@ -1,5 +1,5 @@
-// Measures batch norm on the activations of r18 at batch size 32. Reports the bytes read and
-// written per second, to be compared with the memory bandwidth.
+// Measures batch norm on the activations of r18 at batch size 32. Reports bytes read and written
+// per second, for comparison with the memory bandwidth.
 
 #include <benchmark/benchmark.h>
 
@@ -43,7 +43,7 @@ class Fixture {
   double bytes;
 };
 
-// tensors: the number of [rows, channels] tensors that a pass reads or writes.
+// tensors: number of [rows, channels] tensors that a pass reads or writes.
 void report(benchmark::State& state, const Fixture& f, int tensors) {
   using benchmark::Counter;
   state.counters["GB/s"] = Counter(tensors * f.bytes * 1e-9, Counter::kIsIterationInvariantRate);
@@ -127,7 +127,7 @@ void backward_apply(benchmark::State& state) {
 }
 BENCHMARK(backward_apply)->Apply(shapes);
 
-// The memory bandwidth: reads two tensors and writes one.
+// Measures the memory bandwidth: reads two tensors and writes one.
 void add(benchmark::State& state) {
   const Fixture f(state.range(0), state.range(1));
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});

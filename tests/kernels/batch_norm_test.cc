@@ -28,7 +28,7 @@ struct Parameters {
   std::vector<float> gamma, beta, slope;  // empty slope: no PReLU
 };
 
-// y of batch norm and PReLU in float64; slope may be empty.
+// Returns y of batch norm and PReLU in float64; slope may be empty.
 Doubles norm(const Doubles& x, const Statistics& s, const Parameters& p, float eps) {
   const std::size_t n = s.mean.size();
   Doubles y(x.size());
@@ -50,15 +50,15 @@ class BatchNormalisation : public OnEachDevice {
     return {random(channels, 1.f, 0.3f), random(channels),
             slope ? random(channels, 0.25f, 0.1f) : std::vector<float>{}};
   }
-  // The tolerance of a narrow activation type, otherwise the given one for float32.
+  // Returns the tolerance of a narrow activation type, or for float32 the given one.
   [[nodiscard]] double rounded(double error) const {
     return ops_->activation_type() == DType::kFloat32 ? error : tolerance();
   }
   std::vector<float> as_activations(const std::vector<float>& values) {
     return to_host(*ops_, activations({static_cast<std::int64_t>(values.size())}, values));
   }
-  // Rows and channels that are multiples of the vector and block sizes and ones that are not, fewer
-  // rows than threads, and more rows than a block.
+  // Rows and channels that are and are not multiples of the vector and block sizes, fewer rows
+  // than threads, and more rows than a block.
   const std::vector<std::pair<std::int64_t, std::int64_t>> shapes_{
       {1, 5},    {2, 64},    {3, 17},    {7, 3},     {31, 33},
       {129, 64}, {260, 128}, {1001, 19}, {515, 512}, {70, 264}};
@@ -111,7 +111,7 @@ TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
       for (const bool residual : {false, true}) {
         const OwnedTensor dev_x = activations({rows, channels}, random(rows * channels, 1.f, 2.f)),
                           dev_r = activations({rows, channels}, random(rows * channels));
-        const std::vector<float> x = values(dev_x), r = values(dev_r);  // as rounded there
+        const std::vector<float> x = values(dev_x), r = values(dev_r);  // as rounded by the device
         const Parameters p = parameters(channels, slope);
         const Statistics s = statistics_of(random(64 * channels), channels);
         const std::vector<float> mean(s.mean.begin(), s.mean.end());
@@ -156,7 +156,7 @@ TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
   }
 }
 
-// A loss with a weight for every y: its value in float64, with the batch statistics of x.
+// Returns a loss with a weight for every y, in float64, with the batch statistics of x.
 double weighted_loss(const Doubles& x, const Parameters& p, const std::vector<float>& dy) {
   const Statistics s = statistics_of(x, static_cast<std::int64_t>(p.gamma.size()));
   const Doubles y = norm(x, s, p, 1e-5f);
@@ -169,7 +169,7 @@ struct Gradients {
   std::vector<float> dx, dgamma, dbeta, dslope;
 };
 
-// The gradients as `ops` computes them. REQUIRES: `type` represents x, dy and add exactly.
+// Returns the gradients computed by `ops`. REQUIRES: `type` represents x, dy and add exactly.
 Gradients gradients_on(Ops& ops, DType type, std::int64_t rows, std::int64_t channels,
                        const std::vector<float>& x, const std::vector<float>& dy,
                        const Parameters& p, const std::vector<float>& add) {
@@ -214,7 +214,7 @@ TEST_P(BatchNormalisation, GradientsAgreeWithFiniteDifferences) {
     const Parameters p = parameters(kChannels, slope);
     const Gradients found =
         gradients_on(*ops_, DType::kFloat32, kRows, kChannels, x, dy, p, random(kRows * kChannels));
-    // Central differences in float64; the step is exact in float32 parameters too.
+    // Central differences in float64; the step is also exact in float32 parameters.
     const double h = 0x1p-14;
     Doubles dx;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -245,7 +245,7 @@ TEST_P(BatchNormalisation, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
-// The gradients in float64, from the formulas of ops.h.
+// Gradients in float64, from the formulas in ops.h.
 struct ExpectedGradients {
   Doubles dx, dgamma, dbeta, dslope;
 };
@@ -277,8 +277,7 @@ ExpectedGradients formulas(const std::vector<float>& x, const std::vector<float>
 
 TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
   for (const auto& [rows, channels] : shapes_) {
-    if (rows < 3)
-      continue;  // for two rows the gradient is zero, and all digits are rounding errors
+    if (rows < 3) continue;  // for two rows the gradient is zero, so all digits are rounding errors
     for (const bool slope : {false, true}) {
       const std::vector<float> x = as_activations(random(rows * channels, -0.4f, 2.f));
       const std::vector<float> dy = as_activations(random(rows * channels, 0.1f, 1.f));
@@ -299,7 +298,7 @@ TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
 TEST_P(BatchNormalisation, SumsOneAndAHalfMillionRowsToSixDigits) {
   constexpr std::int64_t kRows = 128 * 112 * 112, kChannels = 2;
   const Shape shape{kRows, kChannels};
-  std::vector<float> x = random(65537 * kChannels, 0.5f, 2.f);  // again and again
+  std::vector<float> x = random(65537 * kChannels, 0.5f, 2.f);  // repeated
   x.resize(kRows * kChannels);
   std::vector<float> dy = x;
   for (std::size_t i = 65537 * kChannels; i < x.size(); ++i) x[i] = x[i - 65537 * kChannels];

@@ -1,5 +1,5 @@
-// Measures every convolution of r18, r50 and mbf at batch size 32, in fp32 and where the CPU has it
-// in bf16. Reports GFLOP/s and the time in a training step.
+// Measures every convolution of r18, r50 and mbf at batch size 32, in fp32 and, if the CPU
+// supports it, in bf16. Reports GFLOP/s and the time in a training step.
 
 #include <benchmark/benchmark.h>
 
@@ -38,8 +38,8 @@ Conv2dShape conv(std::int64_t size, std::int64_t in_c, std::int64_t out_c, int k
           .groups = groups};
 }
 
-// The convolutions of an iresnet (model/networks/iresnet.cc): a stem, then four stages, each of
-// which halves the image in its first block.
+// Returns the convolutions of an iresnet (model/networks/iresnet.cc): a stem, then four stages,
+// each of which halves the image in its first block.
 std::vector<Layer> iresnet(const char* name, const std::array<int, 4>& blocks) {
   std::vector<Layer> layers{{name, conv(112, 3, 64, 3, 1), 1}};
   std::int64_t size = 112, in = 64, out = 64;

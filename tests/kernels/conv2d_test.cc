@@ -61,7 +61,7 @@ class Convolution : public OnEachDevice {
     const OwnedTensor dev_x = activations(s.x_shape(), random(s.x_shape().elements())),
                       dev_w = activations(s.w_shape(), random(s.w_shape().elements())),
                       dev_dy = activations(s.y_shape(), random(s.y_shape().elements()));
-    // Copied back from the device, as it has rounded them.
+    // As rounded by the device.
     const std::vector<float> x = values(dev_x), w = values(dev_w), dy = values(dev_dy);
     const Reference expected = direct_convolution(s, x, w, dy);
     // The results start with other numbers, which must be overwritten.
@@ -81,7 +81,7 @@ class Convolution : public OnEachDevice {
     EXPECT_LT(relative_error(values(dw), twice), tolerance());
   }
 
-  // For so many pixels that one float32 sum over all of them would have only five digits.
+  // Tests with so many pixels that a single float32 sum would have only five correct digits.
   void weight_gradient_is_accurate(const Conv2dShape& s) {
     const OwnedTensor dev_x = activations(s.x_shape(), repeated(s.x_shape().elements())),
                       dev_dy = activations(s.y_shape(), repeated(s.y_shape().elements())),
@@ -99,18 +99,18 @@ class Convolution : public OnEachDevice {
 
   /// The relative error that a sum of n products may have. Products of two 16-bit numbers are exact
   /// in float32, and all sums are float32. pfc and the emulated GPU add pairwise or in float64,
-  /// which keeps six digits. A real GPU adds many parts, each one product after the other. A tensor
-  /// core adds 8 products or more at a time and truncates the sum, so its errors have one sign:
+  /// which keeps six digits. A real GPU adds many parts, each sequentially. A tensor core adds 8
+  /// products or more at a time and truncates the sum, so its errors have one sign:
   /// - An addition loses between 0 and 2^-23 of the sum so far, on average half of that.
   /// - The sum so far is on average half of the final one.
-  /// - A GPU is busy with 256 parts or more, so a part has at most n / 256 products.
+  /// - A GPU uses 256 parts or more, so a part has at most n / 256 products.
   /// The error is n / 256 / 8 additions * 2^-23 / 4.
   [[nodiscard]] double sum_tolerance(std::int64_t n) const {
     if (ops_->on_host() || on_emulated_gpu()) return 2e-6;
     return 2e-6 + static_cast<double>(n) / (256 * 8) * 0x1p-23 / 4;
   }
 
-  // The same random numbers again and again: to draw so many would take long.
+  // Repeats the same random numbers, because drawing so many would take long.
   std::vector<float> repeated(std::int64_t n) {
     const std::vector<float> few = random(65537, 0.1f);
     std::vector<float> all(static_cast<std::size_t>(n));
@@ -146,9 +146,8 @@ TEST_P(Convolution, Of3x3AgreesWithFloat64) {
                        .pad = 1});
 }
 
-// Full panels and vectors of channels, and tails behind both, for one thread and for three.
-// A CPU takes Winograd's algorithm for it in float32, where oneDNN has it, in two parts of three
-// images.
+// Full panels and vectors of channels, and remainders after both, for one thread and for three. In
+// float32 a CPU uses Winograd's algorithm here if oneDNN has it, in two parts of three images.
 TEST_P(Convolution, OfManyChannelsAndPixelsAgreesWithFloat64) {
   const Conv2dShape s{
       .batch = 6, .in_h = 41, .in_w = 38, .in_c = 64, .out_c = 72, .kernel = 3, .pad = 1};
@@ -158,7 +157,7 @@ TEST_P(Convolution, OfManyChannelsAndPixelsAgreesWithFloat64) {
   const OwnedTensor y = activations(s.y_shape()), dx = activations(s.x_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
   conv->forward(dev_x, dev_w, y);
-  // With y as dy each image's dx follows from that image alone, and a few images are looked at.
+  // With y as dy each image's dx depends only on that image, so checking a few images is enough.
   conv->backward_data(y, dev_w, dx);
   const bool few_digits = ops_->activation_type() != DType::kFloat32 || !ops_->on_host();
   const double most = few_digits ? tolerance() : 2e-6;
@@ -314,7 +313,7 @@ TEST_P(Convolution, OfAStemSumsOneAndAHalfMillionPixelsInFloat32) {
 
 TEST_P(Convolution, OfManyChannelsSumsManyPixelsInFloat32) {
   weight_gradient_is_accurate({.batch = 128, .in_h = 56, .in_w = 56, .in_c = 16, .out_c = 12});
-  // Fewer output channels for each of three threads than the CPU's own code takes.
+  // Fewer output channels per thread, with three threads, than the CPU's own code supports.
   weight_gradient_is_accurate({.batch = 128, .in_h = 56, .in_w = 56, .in_c = 16, .out_c = 8});
 }
 
@@ -369,7 +368,7 @@ TEST_P(Convolution, OfAPlanIsUnchangedByALargerPlan) {
   const OwnedTensor before = activations(small.y_shape()), after = activations(small.y_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(small);
   conv->forward(x, w, before);
-  // Making a plan for a larger shape moves the shared scratch area.
+  // Making a plan for a larger shape moves the shared scratch memory.
   agrees_with_float64(
       {.batch = 2, .in_h = 12, .in_w = 12, .in_c = 64, .out_c = 96, .kernel = 3, .pad = 1});
   conv->forward(x, w, after);

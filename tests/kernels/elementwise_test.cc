@@ -1,4 +1,4 @@
-// Element-wise ops, sums, dropout and memory.
+// Tests element-wise ops, sums, dropout and memory.
 
 #include <cmath>
 #include <cstring>

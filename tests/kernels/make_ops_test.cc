@@ -1,4 +1,4 @@
-// Tests which device a job gets, and how the devices and libraries of this machine are described.
+// Tests the choice of device, and the descriptions of this machine's devices and libraries.
 
 #include "kernels/make_ops.h"
 

@@ -1,4 +1,4 @@
-// Tests the normalisation of rows, from the smallest to the largest lengths, and its gradient.
+// Tests the normalisation of rows of very small and very large length, and its gradient.
 
 #include "tests/kernels/on_each_device.h"
 

@@ -1,5 +1,5 @@
-// The fixture of the tests of ops. Each test runs once on every device, with the tolerance of the
-// device's activation type.
+// Fixture for tests of ops. Each test runs on every device, with the tolerance of the device's
+// activation type.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,9 @@
 
 namespace pfc {
 
-/// In kernels_test: the CPU with each instruction set that it can run, each with one thread and
-/// with three, because results must not depend on the number of cores, and with activations of
-/// float32 and of bfloat16, where it has instructions for them; and the emulated GPU. In
-/// kernels_gpu_test: this machine's GPU.
+/// In kernels_test: the CPU with each supported instruction set, with one thread and with three,
+/// because results must not depend on the number of cores, and with float32 and, if supported,
+/// bfloat16 activations; and the emulated GPU. In kernels_gpu_test: this machine's GPU.
 std::vector<TestDevice> test_devices();
 
 inline std::string device_name(const ::testing::TestParamInfo<TestDevice>& info) {
@@ -46,12 +45,12 @@ class OnEachDevice : public ::testing::TestWithParam<TestDevice> {
   [[nodiscard]] std::vector<float> values(const Tensor& tensor) const {
     return to_host(*ops_, tensor);
   }
-  /// The relative error that results in the activation type may have, compared with a reference
-  /// that was given the same rounded inputs.
+  /// Returns the relative error allowed for results in the activation type, compared with a
+  /// reference that used the same rounded inputs.
   [[nodiscard]] double tolerance() const {
     return ops_->activation_type() == DType::kFloat32 ? 1e-5 : 1e-2;
   }
-  /// Normally distributed numbers, the same in every run.
+  /// Returns normally distributed numbers, the same in every run.
   std::vector<float> random(std::int64_t n, float mean = 0.f, float deviation = 1.f) {
     std::normal_distribution<float> normal(mean, deviation);
     std::vector<float> values(static_cast<std::size_t>(n));

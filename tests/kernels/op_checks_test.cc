@@ -1,4 +1,4 @@
-// What every op says to wrong shapes and types: the same words on every device.
+// Tests the errors of every op for wrong shapes and types, which are equal on every device.
 
 #include <functional>
 
@@ -15,17 +15,17 @@ class OpChecks : public OnEachDevice {
     if (ops_) type_ = name_of(ops_->activation_type());
   }
 
-  /// What the call says when it refuses its arguments.
+  /// Returns the error of a call with wrong arguments.
   static std::string refusal(const std::function<void()>& call) {
     return testing::message_of<std::logic_error>(call);
   }
   static bool ends_with(const std::string& text, const std::string& end) {
     return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
   }
-  /// "fp32", or "fp32 or bf16" on a device with such activations.
+  /// Returns "fp32", or "fp32 or bf16" on a device with such activations.
   [[nodiscard]] std::string number() const { return type_ == "fp32" ? type_ : "fp32 or " + type_; }
 
-  std::string type_;  // of activations
+  std::string type_;  // of the activations
 };
 
 TEST_P(OpChecks, OfCopyFillAndConvert) {
@@ -127,7 +127,7 @@ TEST_P(OpChecks, OfOptimizers) {
             "adamw: v is null, expected fp32 [3]");
 }
 
-// A dense convolution, and a depthwise one, which a GPU computes by other code.
+// A dense convolution, and a depthwise one, for which a GPU has other code.
 TEST_P(OpChecks, OfConvolutions) {
   for (const std::int64_t groups : {1, 8}) {
     const std::unique_ptr<Conv2d> conv = ops_->conv2d({.batch = 2,

@@ -54,7 +54,7 @@ TEST_P(Updates, OfAdamWAgreeWithTorch) {
   }
 }
 
-// As the conversion rounds them, so that it does not matter who has made the copy.
+// Must round like convert(), so that both ways of making the copy agree.
 TEST_P(Updates, RoundNewWeightsIntoTheOperands) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const OwnedTensor g = tensor({n}, random(n)), v = tensor({n}), second = tensor({n});

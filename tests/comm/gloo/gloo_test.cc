@@ -1,4 +1,4 @@
-// What Gloo alone promises: NCCL chooses its own order.
+// Tests guarantees of Gloo only: NCCL chooses its own order of sums.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ class Gloo : public ::testing::TestWithParam<int> {
   const int world_size_ = GetParam();
 };
 
-/// Values whose sum depends on the order.
+/// Returns values whose sum depends on the order.
 std::vector<float> delicate_input(int rank, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -25,7 +25,7 @@ std::vector<float> delicate_input(int rank, std::size_t count) {
   return values;
 }
 
-// So they have the same bits on every rank and in every run, however they travel.
+// So the bits are identical on every rank and in every run, whatever the timing.
 TEST_P(Gloo, SumsGoInRankOrder) {
   constexpr std::size_t kCount = 60 * 5000;  // every world size divides it
   std::vector<float> expected = delicate_input(0, kCount);
@@ -93,7 +93,7 @@ TEST(GlooComm, ConnectsProcesses) {
 TEST(GlooComm, DescribesItsTransport) {
   on_devices(gloo(), 2, [](RankOnDevice r) {
     EXPECT_EQ(r.comm.description(), "Gloo (TCP, 127.0.0.1)");
-    r.comm.barrier();  // who leaves before its peer has connected fails it
+    r.comm.barrier();  // a rank that leaves before its peer has connected makes it fail
   });
 }
 

@@ -1,5 +1,5 @@
-// What workers on GPUs see when one of them fails: an error that names it, in time. On the emulated
-// NCCL, whose collectives hang as the real ones do.
+// Tests that workers on GPUs get an error in time that names the failed worker. Uses the emulated
+// NCCL, whose collectives hang like the real ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class NcclFailure : public ::testing::Test {
   NcclFailure() : start_(Clock::now()) {}
   ~NcclFailure() override {
     simt::clear_nccl_faults();
-    EXPECT_LT(Clock::now() - start_, 2min);  // no wait is without a limit
+    EXPECT_LT(Clock::now() - start_, 2min);  // every wait has a limit
   }
 
   static std::unique_ptr<Ops> gpu(int rank) { return transports().back().make_ops(rank); }
@@ -47,13 +47,13 @@ class NcclFailure : public ::testing::Test {
       const auto ops = gpu(rank);
       const DeviceComms comms =
           make_device_comms(*ops, options(rank, world_size, timeout), &store_);
-      all_connected.arrive_and_wait();  // a time limit begins for all
+      all_connected.arrive_and_wait();  // the timeout starts for all
       try {
         work({*ops, *comms.step, *comms.gradients});
       } catch (const CommError& error) {
         errors[static_cast<std::size_t>(rank)] = error.what();
       }
-      all_done.arrive_and_wait();  // who leaves early is a failure of another kind
+      all_done.arrive_and_wait();  // leaving early would be another kind of failure
     });
     return errors;
   }
@@ -153,7 +153,7 @@ TEST_F(NcclFailure, ARankThatWaitedLessLongThanTheOthersIsNotNamed) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
-    // Comes so late that its own time is not up when the other asks, nor while it listens.
+    // So late that it has not timed out when the other rank asks, nor while it listens.
     if (r.comm.rank() == 2) {
       EXPECT_THROW(store_.get("nothing", 1200ms), CommError);
     }
@@ -198,7 +198,7 @@ TEST_F(NcclFailure, ALostCommStaysLostAndTakesTheOtherOneWithIt) {
   EXPECT_EQ(errors[0], "");
 }
 
-// On a GPU an abort frees memory, and so waits for whatever else runs there.
+// On a GPU an abort frees memory, and so waits for all other work there.
 TEST_F(NcclFailure, CommsThatAreStuckTogetherAreAbortedTogether) {
   errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
@@ -215,7 +215,7 @@ TEST_F(NcclFailure, CommsThatAreStuckTogetherAreAbortedTogether) {
   EXPECT_EQ(simt::nccl_aborts_behind_others(), 0);
 }
 
-// As it is known to happen: the worker must end nevertheless.
+// This is known to happen; the worker must exit nevertheless.
 TEST_F(NcclFailure, AnAbortThatHangsIsNotWaitedFor) {
   simt::nccl_abort_hangs();
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {

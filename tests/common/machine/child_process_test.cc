@@ -128,8 +128,8 @@ TEST(ChildProcess, LeavesSighupAsThisProgramFoundIt) {
   EXPECT_EQ(end_of(dies), (ProcessExit{.signal = SIGHUP}));
 }
 
-/// Starts a process that traces another one for ever, so that the parent of that one does not hear
-/// of its end. Writes to the pipe whether it can: 'y' or 'n'.
+/// Starts a process that traces another one forever, so that the other one's parent is not
+/// notified of its end. Writes to the pipe whether it can: 'y' or 'n'.
 pid_t trace(pid_t traced, int answers) {
   const pid_t tracer = fork();
   if (tracer != 0) return tracer;
@@ -153,7 +153,7 @@ TEST(ChildProcess, IsGivenUpWhenItDoesNotEnd) {
       waitpid(tracer, nullptr, 0);
       GTEST_SKIP() << "a process may not trace another one here";
     }
-  }  // comes back, although the killed child is held by the process that traces it
+  }  // returns although the tracing process holds the killed child
   kill(tracer, SIGKILL);
   waitpid(tracer, nullptr, 0);
   close(ends[0]);

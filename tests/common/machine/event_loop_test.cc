@@ -37,7 +37,7 @@ TEST(EventLoop, EndsWhenNearlyNothingSucceeds) {
   EXPECT_EQ(told, kMostFailures);
 }
 
-/// The signals that a loop gets until SIGTERM.
+/// Returns the signals that a loop receives before SIGTERM.
 std::vector<int> signals_of(const std::vector<int>& sent) {
   boost::asio::io_context loop;
   std::vector<int> got;

@@ -1,4 +1,4 @@
-// What is said of the GPUs of a machine, with drivers that only pretend (tests/support/drivers).
+// Tests the GPU search with fake drivers (tests/support/drivers).
 
 #include "common/machine/gpu/gpus.h"
 
@@ -22,7 +22,7 @@ GpuSearch search_with(const std::string& driver) {
   return find_gpus(PFC_FAKE_DRIVERS "/" + driver + "/libcuda.so.1");
 }
 
-/// The sentence, which comes with no GPU.
+/// Returns the problem, and expects that there are no GPUs.
 std::string problem_with(const std::string& driver) {
   const GpuSearch search = search_with(driver);
   EXPECT_THAT(search.gpus, IsEmpty());

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// A host whose files in /proc and /sys are ours.
+/// A host with our own files in /proc and /sys.
 class HostMemoryTest : public ::testing::Test {
  protected:
   void file(const std::string& path, const std::string& text) {
@@ -61,7 +61,7 @@ TEST_F(HostMemoryTest, IsLimitedByEnclosingGroupsToo) {
 
 TEST_F(HostMemoryTest, ReadsTheLimitOfAContainerAtTheRootOfItsMount) {
   host_has_kib(500);
-  file("proc/self/cgroup", "0::/docker/0123abcd\n");  // this name is the host's
+  file("proc/self/cgroup", "0::/docker/0123abcd\n");  // this name is only valid on the host
   file("sys/fs/cgroup/memory.max", "70000\n");
   file("sys/fs/cgroup/memory.current", "10000\n");
   EXPECT_EQ(look().available_bytes, 60000u);

@@ -1,4 +1,4 @@
-// Limits of a process, and its end.
+// Tests limits of a process, and its exit.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ TEST(Descriptors, AreRaisedToTheHardLimit) {
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
-/// What expect_limits() says where the process has this limit.
+/// Returns the error of expect_limits() if the process has this limit.
 std::string refusal_under(decltype(RLIMIT_AS) resource, rlim_t value, const ProcessNeeds& needs) {
   rlimit before{};
   getrlimit(resource, &before);

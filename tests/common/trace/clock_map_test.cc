@@ -24,7 +24,7 @@ TEST(ClockMap, TakesTheReadingThatTookTheShortestTime) {
 }
 
 TEST(ClockMap, IsOffByNoMoreThanItSays) {
-  // The answer came at once, or the question did: the coordinator's clock is 500 ms ahead.
+  // Either the response or the request took no time: the coordinator's clock is 500 ms ahead.
   for (const auto asked_at : {10ms, 15ms, 20ms}) {
     const ClockOffset best = best_offset(
         std::vector<ClockReading>{{here(10ms), here(20ms), coordinator_time(asked_at + 500ms)}});

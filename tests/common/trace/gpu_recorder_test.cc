@@ -39,7 +39,7 @@ TEST_F(GpuRecording, KeepsWhatSeveralBuffersTell) {
   EXPECT_EQ(activity.problem, "");
   ASSERT_EQ(activity.records.size(), 11U);
   EXPECT_STREQ(activity.records[9].name, "pfc::softmax");
-  EXPECT_EQ(activity.records[9].name, activity.records[0].name);  // once
+  EXPECT_EQ(activity.records[9].name, activity.records[0].name);  // stored once
   EXPECT_EQ(activity.records[9].stream, 7U);
   EXPECT_STREQ(activity.records[10].name, "copy host to device");
   EXPECT_EQ(activity.records[10].bytes, 4'096U);

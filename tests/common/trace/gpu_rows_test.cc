@@ -47,7 +47,7 @@ TEST(GpuClock, ChangesEvenlyBetweenTwoMeasurements) {
   EXPECT_NEAR((time_of_gpu(activity, on_gpu_clock(100s + 1ms)) - (kBegin + 100s)) / 1ns, 0, 10);
 }
 
-/// Three steps of 10 ms that begin 1 s after the clock was read.
+/// Three steps of 10 ms that start 1 s after the clock was read.
 class GpuSteps : public ::testing::Test {
  protected:
   GpuSteps() {
@@ -101,7 +101,7 @@ TEST_F(GpuSteps, HaveARowForEachStream) {
 }
 
 TEST_F(GpuSteps, AreKeptWhole) {
-  for (int i = 0; i < 9; ++i) runs(i * 3ms + 1ms);  // 3, 4 and 2 of the steps
+  for (int i = 0; i < 9; ++i) runs(i * 3ms + 1ms);  // 3, 4 and 2 in the steps
   const GpuSpans all = spans(5);
   EXPECT_EQ(all.spans.size(), 3U);
   EXPECT_EQ(all.spans.back().number, 4);

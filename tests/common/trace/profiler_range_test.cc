@@ -12,7 +12,7 @@
 namespace pfc {
 namespace {
 
-// NVTX looks for its tool once, at the first range of a process. Tests are processes of their own.
+// NVTX looks for its tool once, at the first range of a process. Each test is a separate process.
 TEST(ProfilerRange, IsHeardByAToolInItsDomain) {
   ::setenv("NVTX_INJECTION64_PATH", PFC_FAKE_NVTX_TOOL, 1);
   PhaseTimer phases;
@@ -25,7 +25,7 @@ TEST(ProfilerRange, IsHeardByAToolInItsDomain) {
   ::dlclose(tool);
 }
 
-// No limit: a figure for the documentation.
+// Has no limit: it prints a number for the documentation.
 TEST(ProfilerRange, CostsLittleWithoutATool) {
   constexpr int kTimes = 1'000'000;
   const TimePoint begin = Clock::now();

@@ -27,7 +27,7 @@ class Recorder : public ::testing::Test {
     track.add(name, now, now, 1);
   }
 
-  /// Each step adds a span that has the step as its number.
+  /// Each step adds a span whose number is the step.
   void trains(std::int64_t first, std::int64_t last) {
     for (std::int64_t step = first; step <= last; ++step) {
       recorder.begin_step(step);
@@ -137,7 +137,7 @@ TEST_F(Recorder, EndsTheWaitWhereNoStepFollows) {
   recorder.arm(1, 100);
   recorder.begin_step(1);
   auto waiting = std::async(std::launch::async, [this] { recorder.wait(); });
-  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);  // it waits
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);  // it is still waiting
   recorder.stop();
   waiting.get();
   EXPECT_EQ(recorder.take().first_step, 1);
@@ -155,7 +155,7 @@ TEST_F(Recorder, HasThePhasesOfTraining) {
   PhaseTimer phase(training);
   recorder.arm(7, 7);
   recorder.begin_step(7);
-  phase("forward", [] { std::this_thread::sleep_for(2ms); });  // the time that it records
+  phase("forward", [] { std::this_thread::sleep_for(2ms); });  // a measurable duration
   recorder.stop();
   const TraceRecording recording = recorder.take();
   ASSERT_EQ(recording.spans.size(), 1U);

@@ -1,4 +1,4 @@
-// Which changes happen to which images.
+// Tests which changes are applied to which images.
 #include "data/augment/augmenter.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::map<std::string, Augmentation> each_alone(double part) {
           {"cut_out", {.flip = false, .cut_out = part}}};
 }
 
-/// A window of five pixels does not fit into them.
+/// A window of five pixels is larger than these images.
 TEST(Augmenter, BlursSmallImages) {
   for (const ImageSize size :
        {ImageSize{1, 1}, ImageSize{2, 2}, ImageSize{2, 9}, ImageSize{9, 1}}) {
@@ -70,7 +70,7 @@ TEST(Augmenter, DrawsOtherStrengthsForOtherImagesEpochsAndSeeds) {
     if (name == "grey") continue;  // has no strength
     const std::set<Rgb> several{augmented(how, 1),    augmented(how, 2),        augmented(how, 3),
                                 augmented(how, 1, 1), augmented(how, 1, 0, 12), augmented(how, 4)};
-    // A blur has two strengths, and so small an image few sizes.
+    // A blur has two strengths, and such a small image has few sizes.
     const bool few = name == "blur" || name == "low_resolution";
     EXPECT_GE(several.size(), few ? 2u : 6u) << name;
   }
@@ -107,7 +107,7 @@ TEST(Augmenter, ChangesDoNotDependOnWhichOthersThereAre) {
   }
 }
 
-/// Positions of a huge data set keep their own random numbers.
+/// Positions in a huge data set have different random numbers.
 TEST(Augmenter, TellsPositionsAboveTheFirstBillionApart) {
   const Augmentation how{.flip = false, .colour = 1};
   const std::int64_t far = std::int64_t{1} << 40;

@@ -1,4 +1,4 @@
-// Filters against the same in double precision, written in another way.
+// Compares the filters with independent code in double precision.
 #include "data/augment/filters.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::vector<std::uint8_t> noise(unsigned seed) {
   return rgb;
 }
 
-/// Row or column i of an image that is mirrored at its borders again and again.
+/// Returns row or column i of an image that is mirrored repeatedly at its borders.
 std::int64_t mirror(std::int64_t i, std::int64_t n) {
   const std::int64_t period = 2 * (n - 1);
   i = ((i % period) + period) % period;
@@ -79,9 +79,9 @@ TEST(Filters, KeepAnEvenImage) {
   EXPECT_EQ(rgb, before);
 }
 
-/// What DALI's color_twist makes of a colour: computed with NumPy in float64 from the matrices that
-/// it publishes (dali/operators/image/color/color_twist.h), the product inverse(Rgb2Yiq) *
-/// sat_mat * hue_mat * Rgb2Yiq.
+/// Colours as changed by DALI's color_twist: computed with NumPy in float64 from its published
+/// matrices (dali/operators/image/color/color_twist.h), the product inverse(Rgb2Yiq) * sat_mat *
+/// hue_mat * Rgb2Yiq.
 struct Twisted {
   double hue, saturation;
   std::array<std::uint8_t, 3> before;

@@ -21,7 +21,7 @@ std::vector<std::uint8_t> warped(ImageSize from, const Similarity& placed, Image
 TEST(Align, FindsTheSimilarityThatLandmarksWentThrough) {
   const Similarity placed{.a = 0.6, .b = -0.2, .dx = 5, .dy = 40};
   const Landmarks to = template_landmarks(112);
-  // The other way round.
+  // The inverse mapping.
   const double square = placed.a * placed.a + placed.b * placed.b;
   Landmarks from;
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -35,7 +35,7 @@ TEST(Align, FindsTheSimilarityThatLandmarksWentThrough) {
   EXPECT_NEAR(found.dy, placed.dy, 1e-9);
 }
 
-/// An image that is smaller than a pixel then cannot be made smaller first.
+/// An image smaller than a pixel cannot be shrunk first.
 TEST(Align, EndsForAnImageOfWhichNothingIsLeft) {
   for (const double scale : {0.3, 1e-3, 1e-9}) {
     for (const ImageSize from :
@@ -45,7 +45,7 @@ TEST(Align, EndsForAnImageOfWhichNothingIsLeft) {
   }
 }
 
-/// 40 rows of one column become 12 rows, whatever happens to the column.
+/// 40 rows of one column become 12 rows, whatever the width.
 TEST(Align, MakesATallImageAsTallAsItSays) {
   const auto out = warped({40, 1}, {.a = 0.3, .b = 0, .dx = 0, .dy = 0}, {20, 1});
   for (std::size_t y = 0; y < 20; ++y) {

@@ -115,7 +115,8 @@ TEST_F(Decode, BlendsTransparentPixelsWithBlackWhateverTheGammaIs) {
   }
 }
 
-/// A JPEG with this in its Exif data, in Intel's or Motorola's order of bytes.
+/// Returns a JPEG with this orientation in its Exif data, in little-endian or big-endian byte
+/// order.
 std::vector<std::byte> with_orientation(std::vector<std::byte> jpeg, int orientation, bool big) {
   const auto two = [&](int value) {
     const std::vector<int> order{value >> 8, value & 255};
@@ -128,7 +129,7 @@ std::vector<std::byte> with_orientation(std::vector<std::byte> jpeg, int orienta
   const std::vector<int> none{0, 0};
   add(two(42));
   add(big ? std::vector<int>{0, 0, 0, 8} : std::vector<int>{8, 0, 0, 0});
-  add(two(2));  // entries: the first is another tag
+  add(two(2));  // number of entries; the first is another tag
   add(two(0x010f)), add(two(2)),
       add(big ? std::vector<int>{0, 0, 0, 1} : std::vector<int>{1, 0, 0, 0});
   add(none), add(none);
@@ -145,7 +146,7 @@ std::vector<std::byte> with_orientation(std::vector<std::byte> jpeg, int orienta
 }
 
 TEST_F(Decode, TurnsAPhotographAsItsCameraHasNoted) {
-  // Three by two blocks of 16 pixels, each of one grey value.
+  // Three by two blocks of 16 pixels, each with a single grey value.
   constexpr int kBlock = 16, kRows = 2, kColumns = 3;
   std::vector<std::uint8_t> stored;
   for (int y = 0; y < kRows * kBlock; ++y) {
@@ -155,8 +156,7 @@ TEST_F(Decode, TurnsAPhotographAsItsCameraHasNoted) {
     }
   }
   const auto jpeg = encode_jpeg(stored, kRows * kBlock, kColumns * kBlock, 100);
-  // Which stored block each upright one is, row by row: figure 5 of the TIFF 6.0 standard's
-  // section 8.
+  // Stored block for each upright one, row by row: figure 5 in section 8 of the TIFF 6.0 standard.
   const std::vector<std::vector<int>> upright{
       {0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0}, {3, 4, 5, 0, 1, 2},
       {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2}, {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
@@ -191,7 +191,7 @@ TEST_F(Decode, IgnoresAnOrientationThatMakesNoSense) {
   for (const int orientation : {0, 9, 65535}) {
     EXPECT_EQ(decode(with_orientation(jpeg, orientation, true), 20, 30), expected);
   }
-  // Cut short anywhere in the Exif segment, which a JPEG's reader skips by its length.
+  // Truncated anywhere in the Exif segment, which a JPEG reader skips by its length.
   const auto whole = with_orientation(jpeg, 6, true);
   for (std::size_t bytes = 0; bytes < 60; ++bytes) {
     const Orientation found = orientation_of(std::span(whole).first(bytes));
@@ -232,7 +232,7 @@ TEST_F(Decode, ResizesAnImageOfAnotherSize) {
   resize_rgb(drawn, {50, 70}, {20, 30}, expected);
   EXPECT_EQ(decode(encode_png(drawn, 50, 70), 20, 30), expected);
   EXPECT_EQ(decode(encode_webp(drawn, 50, 70), 20, 30), expected);
-  // A JPEG has been decoded at 5/8 of its size, which is at least as large.
+  // The JPEG was decoded at 5/8 of its size, which is at least as large.
   std::vector<std::uint8_t> near(30 * 40 * 3);
   resize_rgb(drawn, {50, 70}, {30, 40}, near);
   EXPECT_LT(mean_difference(decode(encode_jpeg(drawn, 50, 70, 100), 30, 40), near), 4.0);
@@ -263,7 +263,7 @@ TEST_F(Decode, RefusesHugeSizesBeforeAllocating) {
   EXPECT_FALSE(message_of<DamagedImage>([&] { static_cast<void>(decoder_.size(png)); }).empty());
   auto jpeg = make_jpeg(20, 30, 1);
   const auto set_size = [&](int height_high, int width_high) {
-    for (std::size_t i = 0; i + 9 < jpeg.size(); ++i) {  // SOF0: ff c0, length, bits, height, width
+    for (std::size_t i = 0; i + 9 < jpeg.size(); ++i) {  // SOF0: ff c0, length, bits, size
       if (jpeg[i] != std::byte{0xff} || jpeg[i + 1] != std::byte{0xc0}) continue;
       jpeg[i + 5] = static_cast<std::byte>(height_high);
       jpeg[i + 7] = static_cast<std::byte>(width_high);
@@ -296,7 +296,7 @@ TEST_F(Decode, ATruncatedImageIsDamaged) {
 }
 
 TEST_F(Decode, ReadsCmykJpegs) {
-  // Inverted, as Adobe stores them: cyan, magenta, yellow, black, where 255 is no ink.
+  // Inverted, as stored by Adobe: cyan, magenta, yellow, black, where 255 is no ink.
   const std::vector<std::array<std::uint8_t, 7>> colours{
       {200, 100, 50, 255, 200, 100, 50}, {200, 100, 50, 128, 100, 50, 25}, {255, 0, 0, 0, 0, 0, 0}};
   for (const auto& colour : colours) {
@@ -315,7 +315,7 @@ TEST_F(Decode, ReadsAJpegThatLacksOnlyItsEndMarker) {
   const auto without_end = std::span(jpeg).first(jpeg.size() - 2);
   EXPECT_EQ(decode(without_end, 20, 30), decode(jpeg, 20, 30));
   EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() - 12)), HasSubstr("does not decode"));
-  // Of a progressive one, whole scans may be missing too.
+  // A progressive one may lack whole scans too.
   const auto progressive = encode_jpeg(drawn, 20, 30, 95, TJPF_RGB, TJFLAG_PROGRESSIVE);
   EXPECT_THAT(error(std::span(progressive).first(progressive.size() - 2)),
               HasSubstr("does not decode"));

@@ -1,4 +1,4 @@
-// Files of images, read whole.
+// Tests reading whole image files.
 #include "data/images/image_file.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST_F(ImageFile, IsDamagedWhereItCannotBeRead) {
 
 TEST_F(ImageFile, IsDamagedWhereItIsTooLarge) {
   write_file(path_, "");
-  std::filesystem::resize_file(path_, kMaxImageBytes + 1);  // a hole
+  std::filesystem::resize_file(path_, kMaxImageBytes + 1);  // sparse
   EXPECT_THAT(damage(), HasSubstr("1.jpg: 536870913 bytes, more than the 536870912 of an image"));
   EXPECT_EQ(storage_.capacity(), 0u);
 }

@@ -1,4 +1,4 @@
-// Against the definition of the filter, in float64.
+// Compares resizing with the definition of the filter in float64.
 #include "data/images/resize.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-/// The weight of each input pixel in output pixel `i` of one row or column.
+/// Returns the weight of each input pixel in output pixel `i` of a row or column.
 std::vector<double> weights(std::int64_t from, std::int64_t to, std::int64_t i) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double reach = std::max(scale, 1.0);

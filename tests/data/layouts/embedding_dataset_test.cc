@@ -72,7 +72,7 @@ TEST_F(Embeddings, ReadsNumPysArrays) {
 }
 
 TEST_F(Embeddings, WidensHalfPrecisionExactly) {
-  // 1, -2, the largest number, the smallest normal and the smallest subnormal one, -0.
+  // 1, -2, the largest, the smallest normal and the smallest subnormal number, -0.
   const std::vector<std::uint16_t> halves{0x3c00, 0xc000, 0x7bff, 0x0400, 0x0001, 0x8000};
   write_file(folder_ / "embeddings.npy", npy("<f2", "(1, 6)", bytes_of_numbers(halves)));
   write_labels({0});
@@ -149,7 +149,7 @@ TEST_F(Embeddings, AreDamagedWhereTheFileHasBecomeShorter) {
   EXPECT_THAT(row(*dataset, 0), ElementsAre(1, 2));
 }
 
-/// One small read for each sample would be as many requests again.
+/// Reading labels on demand would need a second request per sample.
 TEST_F(Embeddings, HaveTheLabelsThatWereThereWhenTheyWereOpened) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   const auto dataset = open();

@@ -1,4 +1,4 @@
-// Training sets whose images are files.
+// Tests training sets of image files.
 #include "data/layouts/file_dataset.h"
 
 #include <gmock/gmock.h>
@@ -116,7 +116,7 @@ TEST_F(ImageFiles, ALinkInACircleEnds) {
   EXPECT_THAT(images_of(*dataset), ElementsAre("ada/1.jpg", "ada/z/2.jpg", "grace/3.jpg"));
 }
 
-/// Followed along every way, these would be 9! images.
+/// All paths through these links would lead to 9! images.
 TEST_F(ImageFiles, AmongFoldersThatLinkToEachOtherEachIsLookedIntoOnce) {
   for (int i = 0; i < 9; ++i) {
     const std::string folder = "ada/" + std::to_string(i);
@@ -129,7 +129,7 @@ TEST_F(ImageFiles, AmongFoldersThatLinkToEachOtherEachIsLookedIntoOnce) {
   EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 9);
 }
 
-/// A set that another one is chosen from by links.
+/// A data set may be a selection of links into another one.
 TEST_F(ImageFiles, LinksToFoldersElsewhereAreFollowed) {
   write("all/x/1.jpg", make_jpeg(16, 16, 1));
   std::filesystem::create_directories(folder_ / "some" / "b");
@@ -270,7 +270,7 @@ TEST_F(ImageFiles, RejectsUtf16Lists) {
   EXPECT_THAT(error({.rec = folder_ / "a.lst"}), HasSubstr("a.lst: UTF-16 text; save it as UTF-8"));
 }
 
-/// A heading has no number; an image whose label is none must not be taken for one.
+/// A heading has no number. An image with an invalid label must not be taken for a heading.
 TEST_F(ImageFiles, TheFirstLineOfATsvWithAWrongLabelIsNoHeading) {
   write("1.jpg", make_jpeg(16, 16, 1));
   for (const char* label : {"-1", "1.5", "nan", "1e40", "1099511627776"}) {
@@ -313,7 +313,7 @@ TEST_F(ImageFiles, AFolderOneLevelTooHighIsRefusedAndTheRightOneNamed) {
       AllOf(HasSubstr("contain only folders (train: 12, val: 1) and would count as 2 people"),
             HasSubstr("did you mean " + (folder_ / "faces/train").string() + "?")));
   EXPECT_EQ(open_dataset({.rec = folder_ / "faces/train"})->info().classes, 12);
-  write("faces/ada/1.jpg", make_jpeg(16, 16, 1));  // a person, so the others are people too
+  write("faces/ada/1.jpg", make_jpeg(16, 16, 1));  // a person, so the other folders are people too
   EXPECT_EQ(open_dataset({.rec = folder_ / "faces"})->info().classes, 3);
 }
 
@@ -379,7 +379,7 @@ TEST_F(ImageFiles, AFolderThatIsNotFinishedIsNoFolderOfPeople) {
                       HasSubstr("run the same pfcctl data command again")));
     std::filesystem::remove(folder_ / part);
   }
-  write("train.rec.part", std::string());  // of a set that takes the place of this one
+  write("train.rec.part", std::string());  // from a set that is about to replace this one
   write("train.lst", "0\t0\tada/1.jpg\n");
   EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 1);
 }

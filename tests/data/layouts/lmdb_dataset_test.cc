@@ -1,4 +1,4 @@
-// LMDB data sets, written by liblmdb itself.
+// Tests LMDB data sets that liblmdb has written.
 #include "data/layouts/lmdb_dataset.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ std::string text_of_bytes(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Puts and, for empty values, removes entries, `at_once` in each transaction.
+/// Puts entries, or removes those with an empty value, `at_once` per transaction.
 void write_lmdb(const fs::path& folder, const std::vector<std::pair<std::string, std::string>>& all,
                 std::size_t at_once = 1000, const char* database = nullptr, unsigned flags = 0) {
   fs::create_directories(folder);
@@ -99,7 +99,7 @@ class Lmdb : public ::testing::Test {
     return all;
   }
   static std::string jpeg(unsigned seed) { return text_of_bytes(make_jpeg(16, 16, seed)); }
-  /// As pickle.dumps((image, label), 4) writes it.
+  /// Same as pickle.dumps((image, label), 4).
   static std::string pickle(const std::string& image, int label) {
     std::string made("\x80\x04", 2);
     made += 'B';
@@ -115,7 +115,7 @@ class Lmdb : public ::testing::Test {
     for (; number >= 0x80; number >>= 7) made += static_cast<char>(number | 0x80);
     return made + static_cast<char>(number);
   }
-  /// Caffe's Datum, with fields that mean nothing here.
+  /// Caffe's Datum, with fields that are not used here.
   static std::string datum(const std::string& image, std::uint64_t label) {
     return "\x08\x03" + std::string("\x22") + varint(image.size()) + image + "\x28" +
            varint(label) + "\x35" + std::string("\0\0\x80?", 4) + "\x38\x01";
@@ -135,7 +135,7 @@ TEST_F(Lmdb, ReadsWhatLiblmdbWrites) {
     return made;
   };
   for (int i = 0; i < 8000; ++i) {
-    if (i % 5 == 4) {  // removed again, so that pages are free and used again
+    if (i % 5 == 4) {  // removed again, so that pages are freed and reused
       const std::string key = expected.begin()->first;
       puts.emplace_back(key, "");
       expected.erase(key);
@@ -274,7 +274,7 @@ TEST_F(Lmdb, NamesDamagedValues) {
   EXPECT_THROW(dataset->read(2, storage), DamagedImage);
 }
 
-/// Opening reads no pages of values, of which there are as many as images.
+/// Opening does not read the pages of values, of which there are as many as images.
 TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(std::string(9000, 'x'), 1)}});
   const fs::path file = set_ / "data.mdb";
@@ -294,7 +294,7 @@ TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
               HasSubstr(std::to_string(page) + ": expected the data of a value of "));
 }
 
-/// Otherwise one page could name gigabytes of keys.
+/// Otherwise one page could contain gigabytes of keys.
 TEST_F(Lmdb, RefusesNodesThatOverlap) {
   constexpr std::size_t kPage = LmdbPages::kPage, kLeaf = 2 * kPage;
   const std::string data(40, 'x');
@@ -312,7 +312,7 @@ TEST_F(Lmdb, RefusesNodesThatOverlap) {
 }
 
 TEST_F(Lmdb, RefusesAnotherNumberOfEntriesThanItSays) {
-  constexpr std::size_t kPage = 4096, kEntries = 120;  // the place in both of the meta pages
+  constexpr std::size_t kPage = 4096, kEntries = 120;  // offset in both meta pages
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(jpeg(2), 1)}});
   auto bytes = read_file(set_ / "data.mdb");
   for (const int said : {3, 1}) {
@@ -354,7 +354,7 @@ TEST_F(Lmdb, SurvivesEveryCut) {
   }
 }
 
-/// Any of its numbers may be wrong.
+/// Any number in the file may be wrong.
 TEST_F(Lmdb, SurvivesChangedBytes) {
   std::vector<std::pair<std::string, std::string>> puts;
   for (int i = 0; i < 500; ++i) {
@@ -367,7 +367,7 @@ TEST_F(Lmdb, SurvivesChangedBytes) {
   for (int round = 0; round < 2000; ++round) {
     auto changed = whole;
     for (int k = 0; k < 3; ++k) {
-      // Headers are where it hurts.
+      // Headers are the critical part.
       const std::size_t page = random() % (whole.size() / 4096);
       changed[page * 4096 + random() % 200] = static_cast<std::byte>(random());
     }

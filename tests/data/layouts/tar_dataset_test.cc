@@ -1,4 +1,4 @@
-// WebDataset shards, made by tar itself and by Python's tarfile.
+// Tests WebDataset shards made by tar and by Python's tarfile.
 #include "data/layouts/tar_dataset.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ class Shards : public ::testing::Test {
   void write(const std::string& path, const std::string& text) const {
     write(path, std::as_bytes(std::span(text)));
   }
-  /// An image and its label.
+  /// Writes an image and its label.
   void sample(const std::string& key, unsigned seed, const std::string& label) const {
     write("in/" + key + ".jpg", make_jpeg(16, 16, seed));
     write("in/" + key + ".cls", label);
@@ -80,7 +80,7 @@ TEST_F(Shards, OfEveryFormatOfTarGiveImagesAndLabels) {
   const std::string deep = std::string(60, 'd') + "/" + std::string(60, 'e');
   sample("a/0", 1, "5\n");
   sample("a/1", 2, " 0 ");
-  sample(deep + "/" + std::string(20, 'n') + "/2", 3, "16777217");  // beyond float32
+  sample(deep + "/" + std::string(20, 'n') + "/2", 3, "16777217");  // not representable in float32
   for (const char* format : {"ustar", "gnu", "pax"}) {
     SCOPED_TRACE(format);
     pack("x.tar", format);
@@ -326,7 +326,7 @@ TEST_F(Shards, ThatBecomeShorterGiveDamagedImages) {
               HasSubstr("member at offset"));
 }
 
-/// A member of an archive, whose size is a number or the bytes of its field.
+/// A member of an archive. Its size is a number, or the bytes of the field.
 std::string member(char type, const std::string& content, const std::string& size = "") {
   std::string header(512, '\0');
   header[0] = 'm';
@@ -376,7 +376,7 @@ TEST_F(Shards, RandomDamageOnlyThrows) {
     for (int round = 0; round < 300; ++round) {
       std::string bytes = whole;
       for (unsigned k = 0; k <= random() % 3; ++k) {
-        // In the headers, whose checksum is then mostly wrong, and anywhere.
+        // In the headers, whose checksums are then usually wrong, and anywhere.
         bytes[random() % 2 == 0 ? random() % bytes.size() : random() % 3 * 512 + random() % 512] =
             static_cast<char>(random());
       }

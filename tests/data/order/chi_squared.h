@@ -7,7 +7,7 @@
 namespace pfc::testing {
 
 /// Returns how many standard deviations Pearson's chi-squared statistic of `counts`, all expected
-/// to be equal, lies above its mean.
+/// to be equal, is above its mean.
 inline double chi_squared_deviations(const std::vector<double>& counts) {
   const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
   const double expected = total / static_cast<double>(counts.size());

@@ -85,7 +85,7 @@ TEST(GlobalOrder, ReachesEveryPermutationOfFewImagesEquallyOften) {
 }
 
 TEST(GlobalOrder, NeighboursAreUnrelated) {
-  // The correlation of image and position, and of an image and the next one, is of order 1/sqrt(n).
+  // The correlation of image and position, and of adjacent images, is of order 1/sqrt(n).
   constexpr std::int64_t kImages = 20'000;
   const std::vector<std::int64_t> order = whole_order(kImages, 17, 1);
   const double mean = (kImages - 1) / 2.0;

@@ -103,7 +103,7 @@ TEST(SequentialOrder, IsThatOfTheFilesWithoutShuffle) {
   for (std::int64_t p = 0; p < 103; ++p) EXPECT_EQ(order.at(3, p), p);
 }
 
-/// The images that positions of a window show to a worker, from at().
+/// Returns the images at a worker's positions of a window, using at().
 Images shown_by(const SequentialOrder& order, const Case& c, std::int64_t epoch,
                 std::int64_t window, const ImageRange& lanes) {
   Images images;
@@ -171,8 +171,8 @@ TEST(SequentialOrder, LeavesOutOtherImagesInEachEpoch) {
 }
 
 TEST(SequentialOrder, MixesTheImagesOfAWindow) {
-  // Of a file, 4 windows of 100 batches of 50: how far one image of a lane is from the next one,
-  // and where in the window it is, has nothing to do with the time.
+  // A single file with 4 windows of 100 batches of 50. The distance between an image of a lane and
+  // the next one, and its place in the window, are independent of time.
   const Case c{{20'000}, 50, 5'000};
   const SequentialOrder order = order_of(c);
   std::vector<double> counts(10 * 10);
@@ -184,7 +184,7 @@ TEST(SequentialOrder, MixesTheImagesOfAWindow) {
       }
       Images sorted = of_lane;
       std::ranges::sort(sorted);
-      if (sorted.back() - sorted.front() != 99) continue;  // over the end of the file
+      if (sorted.back() - sorted.front() != 99) continue;  // across the end of the file
       for (std::int64_t row = 0; row < 100; ++row) {
         const auto place = of_lane[static_cast<std::size_t>(row)] - sorted.front();
         ++counts[static_cast<std::size_t>(row / 10 * 10 + place / 10)];

@@ -20,7 +20,7 @@ class AsyncReaderOf : public ::testing::TestWithParam<ReadMethod> {
   }
   std::unique_ptr<AsyncReader> reader(int depth) {
     auto made = make_async_reader(depth, GetParam());
-    // Containers often refuse the ring; the other method is tested there.
+    // Containers often forbid the ring; test the other method instead.
     if (made == nullptr) std::printf("the kernel refuses io_uring: threads instead\n");
     return made != nullptr ? std::move(made) : make_async_reader(depth, ReadMethod::kThreads);
   }

@@ -1,4 +1,4 @@
-// Counts the reads of a loader, and the jumps between them.
+// Counts the reads of a loader, and the seeks between them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace pfc::testing {
 
-/// The reads that were started, in their order. Shared by the test and the loader's threads.
+/// The reads in the order of their start. Shared by the test and the loader's threads.
 class ReadLog {
  public:
   struct Entry {
@@ -33,7 +33,8 @@ class ReadLog {
     for (const Entry& entry : entries()) sum += entry.bytes;
     return sum;
   }
-  /// Reads that do not begin where the one before has ended; the first one counts.
+  /// Returns the number of reads that do not start where the previous one ended, including the
+  /// first.
   [[nodiscard]] std::size_t seeks() const {
     std::size_t count = 0;
     Entry before;

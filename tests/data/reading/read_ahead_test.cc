@@ -30,7 +30,7 @@ class TenEach final : public ReadPlan {
   }
 };
 
-/// Whatever is read, the kernel fails.
+/// The kernel fails on every read.
 class FailingReader final : public AsyncReader {
  public:
   [[nodiscard]] int depth() const override { return 1; }
@@ -44,7 +44,7 @@ class FailingReader final : public AsyncReader {
   int under_way_ = 0;
 };
 
-/// A slow disk: one read at a time, which ends when `may_end` says so.
+/// A slow disk: one read at a time, which finishes when `may_end` says so.
 class SlowReader final : public AsyncReader {
  public:
   SlowReader(std::promise<void>& started, std::shared_future<void> may_end, int& reads)
@@ -121,7 +121,7 @@ TEST_F(ReadAheadOf, HasNoMoreUnitsInMemoryThanAllowed) {
   {
     ReadAhead reads(*dataset_, plan_, options());
     reads.take(0);
-    reads.take(2);  // both units are complete, and none was given back
+    reads.take(2);  // both units are complete, and neither was given back
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20));
     reads.give_back(0);
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20)) << "batch 1 needs the first one too";

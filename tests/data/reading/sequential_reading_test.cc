@@ -1,4 +1,4 @@
-// Whole loaders that read sequentially.
+// Tests complete loaders with sequential reading.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ struct SequentialBatches {
   friend bool operator==(const SequentialBatches&, const SequentialBatches&) = default;
 };
 
-/// 240 images of 16 x 16, each of a class of its own, in windows of about 48.
+/// 240 images of 16 x 16, each of its own class, in windows of about 48.
 class SequentialReading : public ::testing::Test {
  protected:
   static constexpr std::int64_t kImages = 240;
@@ -48,7 +48,7 @@ class SequentialReading : public ::testing::Test {
     dataset_ = open_dataset({.rec = folder_.path()});
   }
   [[nodiscard]] PrefetcherOptions options(std::int64_t batch_size = 8) const {
-    // A window takes 7/16 of the buffer.
+    // A window uses 7/16 of the buffer.
     const std::uint64_t window = dataset_->stretch({0, kImages})->bytes / 5;
     return {.batch_size = batch_size,
             .seed = 3,
@@ -64,7 +64,7 @@ class SequentialReading : public ::testing::Test {
     }
     return seen;
   }
-  /// All workers' batches in the global order.
+  /// Returns all workers' batches in the global order.
   static SequentialBatches run_all(const Dataset& dataset, PrefetcherOptions o, int workers,
                                    std::int64_t batches) {
     std::vector<std::unique_ptr<Prefetcher>> all;
@@ -76,7 +76,7 @@ class SequentialReading : public ::testing::Test {
     }
     return seen;
   }
-  /// What a worker reads for so many batches.
+  /// Logs the reads of a worker for this number of batches.
   void log_reads(const Dataset& dataset, PrefetcherOptions o, std::int64_t batches, ReadLog& log) {
     o.make_reader = [&log] { return std::make_unique<CountingReader>(log, make_async_reader(4)); };
     run(dataset, o, batches);
@@ -138,7 +138,7 @@ TEST_F(SequentialReading, ReadsEachRecordOnceWithOneSeekForEachWindow) {
 }
 
 TEST_F(SequentialReading, TakesTheNextImageOfTheOrderForADamagedOne) {
-  // The record stays as long, but its image does not begin like one.
+  // The record keeps its length, but its image has no valid header.
   const auto stretch = *dataset_->stretch({100, 101});
   std::fstream file(folder_.path() / "train.rec", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(stretch.offset + 8 + kImageHeaderBytes));
@@ -233,7 +233,7 @@ TEST_F(SequentialReading, RefusesDataThatDoNotLieInOrder) {
               StartsWith("read: \"sequential\" is for RecordIO whose .idx is in the order"));
 }
 
-/// An index of a cleaned list, which names every tenth image.
+/// An index that names every tenth image, as for a cleaned data set.
 class IndexOfAPart : public ::testing::Test {
  protected:
   IndexOfAPart() {
@@ -285,7 +285,7 @@ TEST_F(IndexOfAPart, IsNoneToReadSequentially) {
 TEST_F(IndexOfAPart, IsAsGoodAsAWholeOneWhereItLeavesOutFew) {
   name([](std::int64_t image) { return image % 20 != 7; });
   EXPECT_NO_THROW(check_sequential(*open()));
-  name([](std::int64_t image) { return image > 100 && image < 200; });  // all between two places
+  name([](std::int64_t image) { return image > 100 && image < 200; });  // between named ones
   EXPECT_NO_THROW(check_sequential(*open()));
 }
 

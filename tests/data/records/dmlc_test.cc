@@ -1,5 +1,4 @@
-// RecordIO between this project and dmlc-core, whose format it is: what one writes, the other
-// reads.
+// Tests that this project and dmlc-core, which defined RecordIO, read each other's files.
 #include <dmlc/memory_io.h>
 #include <dmlc/recordio.h>
 #include <gtest/gtest.h>
@@ -19,7 +18,7 @@
 namespace pfc {
 namespace {
 
-/// Records of any length, in many of which the magic word occurs, at places of all kinds.
+/// Records of random length, many of which contain the magic word at various offsets.
 std::vector<std::string> random_records() {
   std::mt19937 random(17);
   std::vector<std::string> records;
@@ -83,7 +82,7 @@ TEST_F(WithDmlc, WhatItWritesIsReadHere) {
     ASSERT_EQ(std::string(reinterpret_cast<const char*>(payload.data()), payload.size()),
               records[i]);
   }
-  // The very same bytes.
+  // Identical bytes.
   RecordWriter writer(folder_ / "ours.rec", folder_ / "ours.idx");
   for (std::size_t i = 0; i < records.size(); ++i) {
     writer.append(static_cast<std::int64_t>(i), bytes_of(records[i]));

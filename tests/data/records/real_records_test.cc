@@ -1,4 +1,4 @@
-// Training sets that other programs wrote (PFC_TEST_DATA).
+// Tests training sets written by other programs (PFC_TEST_DATA).
 #include <gtest/gtest.h>
 
 #include <set>
@@ -22,7 +22,7 @@ class RealRecords : public ::testing::Test {
   static std::filesystem::path path(const std::string& file) {
     return *testing::test_data() / file;
   }
-  /// Reads and decodes every image at the size that the data set tells.
+  /// Reads and decodes every image at the data set's size.
   static std::set<std::int64_t> labels_of_all_images(const Dataset& dataset) {
     std::set<std::int64_t> labels;
     ImageDecoder decoder;

@@ -1,4 +1,4 @@
-// Several .rec files as one data set; dataset_test.cc has what holds for one.
+// Tests several .rec files as one data set. dataset_test.cc tests a single file.
 #include "data/records/record_dataset.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using testing::message_of;
 
 class SeveralRecs : public ::testing::Test {
  protected:
-  /// Keys from 0; image i of all has the waves of seed i.
+  /// Keys start at 0; image i of all has the waves of seed i.
   void write(const std::string& name, const std::vector<std::int64_t>& labels,
              bool record_zero = false) {
     const fs::path rec = folder_ / name;
@@ -80,7 +80,7 @@ TEST_F(SeveralRecs, OfAPatternMayHaveAnyName) {
   write("part-008.rec", {0});
   write("part-009.rec", {1});
   write("part-010.rec", {1});
-  write("part-011.rec", {5});  // not one of them
+  write("part-011.rec", {5});  // does not match the pattern
   const auto dataset = open_dataset({.rec = folder_ / "part-{008..010}.rec"});
   EXPECT_THAT(labels(*dataset), ElementsAre(0, 1, 1));
   EXPECT_EQ(dataset->info().classes, 2);

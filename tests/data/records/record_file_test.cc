@@ -1,5 +1,4 @@
-// RecordIO: what RecordWriter writes, RecordReader reads; and what it says of files that are
-// broken.
+// Tests that RecordReader reads what RecordWriter writes, and reports errors of damaged files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +25,7 @@ using testing::write_file;
 
 using Bytes = std::vector<std::byte>;
 
-/// Random bytes in which every fourth word, or so, is the magic.
+/// Random bytes in which about every fourth word is the magic.
 Bytes payload_with_magic(std::size_t size, std::mt19937& random) {
   Bytes payload(size);
   for (std::byte& b : payload) b = static_cast<std::byte>(random());

@@ -12,7 +12,7 @@
 namespace pfc {
 namespace {
 
-/// A set of many images that all have the same record: only the index is large.
+/// A set of many images that share one record: only the index is large.
 struct LargeSet {
   LargeSet(std::int64_t images, std::int64_t identities) {
     RecordWriter writer(folder / "train.rec", folder / "train.idx");
@@ -56,8 +56,8 @@ TEST(RecordLayout, CountsTheIdentitiesWhereTheKeysEndOneBehindWhatFloatsTellApar
 }
 
 TEST(RecordLayout, CountsTheIdentitiesWhereTheirRangesAreRoundedAsWell) {
-  // Both numbers of record 0 are multiples of 4 there, and so are those of identity records, which
-  // nothing is taken from.
+  // Both counts in record 0 are multiples of 4 there, like those in identity records, which are
+  // not used.
   constexpr std::int64_t kImages = (1 << 25) + 5;
   LargeSet set(kImages, 5);
   const RecordReader reader(set.folder / "train.rec");

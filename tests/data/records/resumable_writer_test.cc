@@ -1,4 +1,4 @@
-// RecordIO that is written over several starts.
+// Tests RecordIO that is written over several runs.
 #include "data/records/resumable_writer.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ using testing::write_file;
 
 using Bytes = std::vector<std::byte>;
 
-/// Of another length for each number; with the magic word in it.
+/// A payload of a different length for each number, which contains the magic word.
 Bytes payload(std::int64_t number) {
   Bytes bytes(static_cast<std::size_t>(8 + number * 3), static_cast<std::byte>(number));
   std::memcpy(bytes.data() + 4, &kRecordMagic, 4);
@@ -92,7 +92,7 @@ TEST_F(ResumableRecords, OverwriteNoFileThatALinkLeadsTo) {
   EXPECT_EQ(read_text(folder_ / "precious", 10), "text");
 }
 
-/// They do not go through the buffer.
+/// Large records bypass the buffer.
 TEST_F(ResumableRecords, MayBeLargerThanThePiecesThatAreWritten) {
   const std::vector<std::size_t> sizes{100, 1 << 20, 3 << 20, 700'000, 700'000, 10, 2 << 20};
   ResumableWriter writer(rec_, idx_, "this");
@@ -126,7 +126,7 @@ TEST_F(ResumableRecords, HaveOneWriterAtATime) {
   expect_whole(1);
 }
 
-/// Where it is, a data set is: so nothing of it may be missing then.
+/// A .rec marks a complete data set, so it must appear last.
 TEST_F(ResumableRecords, TheRecComesLast) {
   ResumableWriter writer(rec_, idx_, "this");
   writer.append(0, payload(0));
@@ -135,7 +135,7 @@ TEST_F(ResumableRecords, TheRecComesLast) {
   EXPECT_FALSE(std::filesystem::exists(rec_));
 }
 
-/// Killed at the end, when one file has its name already.
+/// Killed at the end, when one file already has its final name.
 TEST_F(ResumableRecords, BeginAnewWhereOnlyTheIdxHasItsName) {
   start(5);
   std::filesystem::rename(part(idx_), idx_);
@@ -143,7 +143,7 @@ TEST_F(ResumableRecords, BeginAnewWhereOnlyTheIdxHasItsName) {
   expect_whole(5);
 }
 
-/// As a program leaves them that is killed at any moment.
+/// As left by a program that was killed at any moment.
 TEST_F(ResumableRecords, FindTheLastWholeRecordOfAnyCut) {
   start(6);
   const Bytes rec = read_file(part(rec_)), idx = read_file(part(idx_));

@@ -1,5 +1,5 @@
-// Tensors of more than 2^31 elements, for which a 32-bit offset would overflow. They are in sparse
-// memory of the emulated GPU, which runs only the outer blocks of large launches.
+// Tests tensors of more than 2^31 elements, for which a 32-bit offset would overflow. They are in
+// sparse memory of the emulated GPU, which runs only the outer blocks of large launches.
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@
 namespace pfc {
 namespace {
 
-// A bfloat16 tensor of the emulated GPU in memory of its own, of which only what is written takes
-// room. The host may access it between the ops. It is zero until written.
+// A bfloat16 tensor of the emulated GPU in sparse memory, where only written pages use space. The
+// host may access it between the ops. Zero until written.
 class SparseTensor {
  public:
   explicit SparseTensor(Shape shape)
@@ -41,7 +41,7 @@ class LargeTensors : public ::testing::Test {
  protected:
   explicit LargeTensors(int multiprocessors = 1 << 18) : many_(multiprocessors) {}
 
-  simt::Multiprocessors many_;  // by default so many that each block runs its loop only once
+  simt::Multiprocessors many_;  // so many that each block runs its loop only once
   simt::OnlyOuterBlocks outer_{8};
   std::unique_ptr<Ops> ops_ = make_cuda_ops({.activations = DType::kBFloat16});
 };
@@ -62,14 +62,14 @@ TEST_F(LargeTensors, AreAddedUpToTheirLastElement) {
   EXPECT_EQ(y.get(3), 0.f);
 }
 
-// A tensor [rows, 8] with values in its last rows only, beyond 2^32 elements. Blocks that are not
-// run leave zeros in the scratch area, the same that they would write for their rows of zeros.
+// A tensor [rows, 8] with values only in its last rows, beyond 2^32 elements. Blocks that are not
+// run leave zeros in scratch, as they would write for their rows of zeros.
 class LargeBatchNorm : public LargeTensors {
  protected:
   static constexpr int kMultiprocessors = 4096;
-  // The grid has 3 blocks for each multiprocessor, and a block processes 256 rows at a time. The
-  // number of rows is a multiple of what the grid processes at a time, so the last row belongs to
-  // the last block.
+  // The grid has 3 blocks per multiprocessor, and a block processes 256 rows at a time. The number
+  // of rows is a multiple of what the grid processes at a time, so the last row belongs to the
+  // last block.
   static constexpr std::int64_t kRows = std::int64_t{171} * kMultiprocessors * 3 * 256;
   static constexpr std::int64_t kChannels = 8, kLast = 50;
   static constexpr std::int64_t kElements = kRows * kChannels;
@@ -144,7 +144,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
     float sum = 0, squares = 0;
     for (std::int64_t i = kElements - kLast * kChannels + c; i < kElements; i += kChannels) {
       EXPECT_NEAR(y.get(i), 2.f * x_.get(i), 1e-2f);
-      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // the means over 2^29 rows hardly count
+      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // the means over 2^29 rows are negligible
       sum += x_.get(i);
       squares += x_.get(i) * x_.get(i);
     }

@@ -1,4 +1,4 @@
-// What the margin softmax says to wrong shapes and types: the same words on every device.
+// Tests the margin softmax's errors for wrong shapes and types, which are equal on every device.
 
 #include <functional>
 
@@ -39,7 +39,7 @@ class MarginChecks : public OnEachDevice {
     return {.embeddings = x_, .classes = classes_, .positives = {}};
   }
 
-  /// What the call says when it refuses its arguments, without the place in the sources.
+  /// Returns the error of a call with wrong arguments, without the source location.
   static std::string refusal(const std::function<void()>& call) {
     const std::string words = testing::message_of<std::logic_error>(call);
     return words.substr(words.rfind("margin_softmax."));

@@ -1,4 +1,4 @@
-// Compares combined missed updates with the same updates one after the other, in float64.
+// Compares combined missed updates with the same updates applied one by one, in float64.
 #include "kernels/margin/update_history.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ struct State {
   double w, v;
 };
 
-/// Applies the updates one after the other, with a gradient of zero.
+/// Applies the updates one by one, with a gradient of zero.
 State updated_one_by_one(State s, std::span<const PastUpdate> updates) {
   for (const PastUpdate& o : updates) {
     s.v = double{o.momentum_or_number} * s.v + double{o.weight_decay} * s.w;
@@ -115,7 +115,7 @@ class AdamWHistory : public ::testing::Test {
     for (int n = 1; n <= updates; ++n) history_.add(update(n));
   }
 
-  /// As torch.optim.AdamW moves it with a gradient of zero.
+  /// Moves like torch.optim.AdamW with a gradient of zero.
   static Moments one_by_one(Moments s, std::span<const PastUpdate> updates) {
     for (const PastUpdate& u : updates) {
       const double number{u.momentum_or_number}, lr{u.lr};
@@ -140,7 +140,7 @@ class AdamWHistory : public ::testing::Test {
   [[nodiscard]] std::span<const PastUpdate> since(std::int32_t seen) const {
     return history_.updates().subspan(static_cast<std::size_t>(seen));
   }
-  /// How wrong a centre's move is, as a part of the move, for a state with this square root of the
+  /// Returns the relative error of a centre's move, for a state with this square root of the
   /// second moment.
   [[nodiscard]] double error(std::int32_t seen, double root) const {
     const Moments start{0, root, root * root};
@@ -176,7 +176,7 @@ TEST_F(AdamWHistory, CatchesUpWithUpdatesOfManyBlocks) {
   }
 }
 
-// eps has one value for each number of missed updates, whatever the second moment is.
+// eps is one value per number of missed updates, whatever the second moment is.
 TEST_F(AdamWHistory, OfSecondMomentsFarFromEpsIsRight) {
   make(60);
   for (const std::int32_t seen : {1, 5, 10, 50}) {

@@ -1,5 +1,5 @@
-// Tests rounding to bfloat16: rounding to nearest by its definition, stochastic rounding by its
-// mean, and the vectorised kernels of every instruction set by comparison with the formulas.
+// Tests rounding to bfloat16: to nearest by definition, stochastic by its mean, and the vectorised
+// kernels of every instruction set by comparison with the formulas.
 #include "kernels/math/bfloat16.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(BFloat16, StochasticRoundingKeepsTheMean) {
 }
 
 // Every bit is set in half of the words, over elements, classes and steps, and no two bits of a
-// word agree more often than by chance.
+// word are correlated.
 TEST(RoundingBits, AreUniformAndIndependent) {
   constexpr int kElements = 512, kRows = 64;
   std::vector<std::uint32_t> words;
@@ -112,7 +112,7 @@ TEST_P(EachInstructionSet, RoundsAndWidensLikeTheFormulas) {
 }
 
 TEST_P(EachInstructionSet, DrawsTheSameWordsAsTheScalarGenerator) {
-  // Around 2^32, where the counter's upper half changes.
+  // Includes 2^32, where the counter's upper half changes.
   for (const std::uint64_t first : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 7}) {
     const RandomBlocks blocks{.seed = 0x123456789abcdefull,
                               .stream = Stream::kClassSampling,

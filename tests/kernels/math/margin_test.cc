@@ -1,5 +1,5 @@
-// Compares the margin's formulas with finite differences, and a softmax that is split over workers
-// with one over all classes.
+// Compares the margin's formulas with finite differences, and a softmax split over workers with
+// one over all classes.
 #include "kernels/math/margin.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ constexpr double kPi = 3.14159265358979323846;
 constexpr auto kExact = MarginGradient::kExact;
 constexpr auto kStraightThrough = MarginGradient::kStraightThrough;
 
-// With most of them m1 theta + m2 exceeds pi at some theta, and with one it is below 0 at some.
+// With most of these m1 theta + m2 exceeds pi at some theta; with one it is sometimes below 0.
 const std::vector<Margin> kMargins = {{1, 0.5, 0},  {1, 0, 0.35},    {1, 0.3, 0.2}, {1.35, 0, 0},
                                       {2, 0, 0},    {2, 0.1, 0.1},   {4, 0, 0},     {3.7, 0.6, 0.2},
                                       {1, -0.4, 0}, {0.9, 0.4, 0.15}};
@@ -27,7 +27,7 @@ Angle angle_of(double theta) {
   return {.cos = std::cos(theta), .sin = std::sin(theta), .inverse_a = 1, .inverse_b = 1};
 }
 
-// The angles theta in (0, pi) at which m1 theta + m2 is a multiple of pi.
+// Returns the angles theta in (0, pi) at which m1 theta + m2 is a multiple of pi.
 std::vector<double> borders_of(const Margin& m) {
   std::vector<double> borders;
   for (int k = -2; k < 8; ++k) {
@@ -56,7 +56,7 @@ TEST(Margin, ExactTargetIsSphereFacesBeyondPi) {
     const double psi = (k % 2 == 0 ? 1 : -1) * std::cos(4 * theta) - 2 * k;
     EXPECT_NEAR(margin_target(four, kExact, angle_of(theta)), psi, 1e-14) << k;
   }
-  // A double angle of 90 degrees is pi: the cosine's lowest value, from where it is continued.
+  // A double angle of 90 degrees is pi: the cosine's minimum, where the continuation starts.
   const Margin two{2, 0, 0};
   EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi / 2)), -1, 1e-14);
   EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi * 3 / 4)), -2, 1e-14);

@@ -1,4 +1,4 @@
-// Compares Philox 4x32-10 with the known answers that Random123 publishes (tests/kat_vectors).
+// Compares Philox 4x32-10 with Random123's published results (tests/kat_vectors).
 
 #include "kernels/math/philox.h"
 

@@ -1,4 +1,4 @@
-// What is said of the health of GPUs, with a library that only pretends (tests/support/drivers).
+// Tests the report on GPU health with a fake library (tests/support/drivers).
 
 #include "worker/check/gpu_health.h"
 

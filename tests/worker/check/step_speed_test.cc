@@ -40,7 +40,7 @@ TEST(SpeedToExpect, LeavesOutWhatIsReducedBesideTheBackwardPass) {
 TEST(SpeedToExpect, CountsEveryMicroBatch) {
   PlannedJob planned = job_to_check();
   planned.job.gradient_acc = 3;
-  // What was measured is of all micro-batches; of collectives of embeddings it is one.
+  // The compute times are for all micro-batches; the time for embeddings is for one.
   EXPECT_THAT(speed_to_expect({.forward = 0.9}, {.embeddings = 0.1}, planned, false).found,
               HasSubstr("40 samples/s"));
 }
@@ -50,7 +50,7 @@ TEST(TimeCompute, RunsAPieceOfTheJob) {
   const auto comm = make_host_comm({}, nullptr);
   PlannedJob planned = job_to_check();
   planned.world_size = 1;
-  planned.job.gradient_acc = 1000;  // neither so many images nor so many classes are computed
+  planned.job.gradient_acc = 1000;  // so many images and classes are not computed
   planned.job.num_classes = 40'000'000;
   const ComputeSeconds seconds = time_compute(*ops, *comm, planned);
   EXPECT_GT(seconds.forward, 1);

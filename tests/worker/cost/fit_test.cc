@@ -24,7 +24,7 @@ TEST(Fit, FindsTheCoefficientsOfASumThatDifferByTwelveOrders) {
 }
 
 TEST(Fit, GivesNoNegativeCoefficient) {
-  // A line through these would begin below 0.
+  // A line through these would start below 0.
   const std::vector<Measured> times{{.features = {1, 1}, .seconds = 0.5},
                                     {.features = {1, 2}, .seconds = 2},
                                     {.features = {1, 4}, .seconds = 5}};
@@ -37,7 +37,7 @@ TEST(Fit, GivesNoNegativeCoefficient) {
 TEST(Fit, CountsEachTimeByItsRelativeError) {
   const std::vector<Measured> times{{.features = {1}, .seconds = 1},
                                     {.features = {1}, .seconds = 3}};
-  // 1 and 1/9 are the weights: (1 + 3/9) / (1 + 1/9).
+  // The weights are 1 and 1/9: (1 + 3/9) / (1 + 1/9).
   EXPECT_NEAR(fit(times)[0], 1.2, 1e-12);
 }
 

@@ -75,7 +75,7 @@ TEST(MachineProfile, KnowsGpusByTheirDataSheets) {
     EXPECT_GT(gpu->seconds(work), 1e12 / 1e15);
     EXPECT_LT(gpu->seconds(work), 0.1);
   }
-  EXPECT_FALSE(gpu_profile("v100", DType::kBFloat16, false));  // it has no bf16
+  EXPECT_FALSE(gpu_profile("v100", DType::kBFloat16, false));  // has no bf16
   EXPECT_FALSE(gpu_profile("h10", DType::kFloat32, false));
   const OpWork product{.kind = OpKind::kProduct, .flops = 1e12};
   EXPECT_LT(gpu_profile("a100", DType::kFloat32, true)->seconds(product),

@@ -37,7 +37,7 @@ class MeasuredRun : public ::testing::Test {
   void write(const std::vector<nlohmann::json>& events) {
     std::ofstream out(folder_ / "metrics.jsonl");
     for (const auto& event : events) out << event.dump() << "\n";
-    out << "{\"kind\": \"st";  // a line that was cut by the end of a run
+    out << "{\"kind\": \"st";  // an incomplete last line
   }
   Corrections corrections() const { return corrections_of_run(folder_ / "", planned_, cluster_); }
   [[nodiscard]] std::string refusal() const {

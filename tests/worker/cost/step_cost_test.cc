@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-/// A second for a forward pass, two back, half a second of the head.
+/// One second forward, two backward, half a second for the head.
 StepWork work() {
   return {.forward = {{.kind = OpKind::kConvolution, .flops = 1}},
           .backward = {{.kind = OpKind::kConvolution, .flops = 2}},
@@ -51,7 +51,7 @@ TEST(StepCost, HidesGradientsBehindTheBackwardPass) {
   c.machine.local = {.latency = 0, .per_byte = 1};
   // Each sends half of it twice: 1.6 s, of which all but the last of 16 buckets is hidden.
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.1, 1e-12);
-  c.machine.gpu = false;  // both workers' bytes go through the same cores
+  c.machine.gpu = false;  // the same cores copy both workers' bytes
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.2, 1e-12);
   w.gradients = 16;
   c.machine.gpu = true;

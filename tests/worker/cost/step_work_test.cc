@@ -22,8 +22,8 @@ double flops(const OpWorks& works, const std::set<OpKind>& kinds = {}) {
   return sum;
 }
 
-/// Multiplications and additions of iresnet's convolutions and its linear layer for one image of
-/// 112 x 112, from the architecture: 3x3 convolutions but for those of the shortcuts.
+/// Returns the multiplications and additions of iresnet's convolutions and linear layer for one
+/// image of 112 x 112, from the architecture: 3x3 convolutions except for the shortcuts.
 double iresnet_flops(const std::array<int, 4>& blocks) {
   const auto conv = [](double pixels, double in, double out, double kernel) {
     return 2 * pixels * pixels * in * out * kernel * kernel;

@@ -10,7 +10,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Steps of a second each. Returns what was said, and when.
+/// Runs steps of one second each. Returns the warnings and their times.
 std::vector<std::pair<int, std::string>> train(InputWatch& watch, int steps, double waited) {
   std::vector<std::pair<int, std::string>> said;
   const TimePoint start = Clock::now();

@@ -16,14 +16,14 @@ namespace {
 constexpr std::int64_t kBatch = 3;
 const Shape kImages{kBatch, 2, 2, 3};
 
-/// Of a CPU, shared by all tests of this file.
+/// CPU Ops, shared by all tests of this file.
 Ops* ops() {
   static const std::unique_ptr<Ops> ops =
       make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   return ops.get();
 }
 
-/// Batches whose labels and pixels say which rank and which batch they belong to.
+/// Batches whose labels and pixels identify their rank and number.
 class NumberedBatches final : public Prefetcher {
  public:
   NumberedBatches(int rank, std::int64_t count) : rank_(rank), count_(count) {}
@@ -64,7 +64,7 @@ class FailingBatches final : public Prefetcher {
   NumberedBatches whole_;
 };
 
-/// Records what was asked of it; no arithmetic.
+/// Records calls, without arithmetic.
 class SamplingOnly final : public Head {
  public:
   ActiveCentres sample(std::span<const std::int64_t> labels, std::int64_t step) const override {

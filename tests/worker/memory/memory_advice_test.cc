@@ -178,12 +178,12 @@ TEST_F(MemoryAdvice, OneLineTellsThePlanAndHowCheckpointsAreWritten) {
 TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
   const auto one = static_cast<double>(memory_of_this_host(1).bytes);
   const auto four = static_cast<double>(memory_of_this_host(4).bytes);
-  EXPECT_NEAR(four / one, 0.25, 0.1);  // other programs come and go meanwhile
+  EXPECT_NEAR(four / one, 0.25, 0.1);  // other programs start and end meanwhile
   EXPECT_THAT(memory_of_this_host(4).where, HasSubstr("1/4 of "));
 }
 
 TEST(MemoryOfThisHost, CountsWhatWorkersHaveKeptAsFree) {
-  // Of two workers the other one keeps so much that its part counts more than what others take.
+  // The other one of two workers keeps so much that it exceeds changes by other programs.
   const std::uint64_t without = memory_of_this_host(2).bytes;
   const std::uint64_t with = memory_of_this_host(2, {.of_host = 4 * without, .mine = 0}).bytes;
   EXPECT_GT(with, 2 * without);
@@ -197,7 +197,7 @@ TEST(MemoryOfThisHost, CountsOnlyWhatWasKeptOnThisHost) {
   };
   kept(0, "a", 100);
   kept(1, "b", 1000);
-  const KeptMemory on_a = kept(2, "a", 10);  // rank 3 never comes
+  const KeptMemory on_a = kept(2, "a", 10);  // rank 3 never reports
   EXPECT_EQ(on_a.of_host, 110u);
   EXPECT_EQ(on_a.mine, 10u);
 }

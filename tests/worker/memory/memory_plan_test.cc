@@ -20,7 +20,7 @@ class MemoryPlanTest : public ::testing::Test {
   [[nodiscard]] MemoryPlan plan(std::uint64_t available = kEndless) const {
     return plan_memory(planned_, backbone_, available);
   }
-  /// The part after a change of the job.
+  /// Returns the part after a change of the job.
   [[nodiscard]] std::uint64_t changed(const std::string& part,
                                       const std::function<void(PlannedJob&)>& change) const {
     PlannedJob other = planned_;

@@ -1,4 +1,4 @@
-// What a job that resumes drops of the events that are there.
+// Tests which existing events a resumed job drops.
 #include "worker/report/event_tail.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The events that a training log has written.
+// Reads the events written by a training log.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
   return lines;
 }
 
-/// Of a step of 64 images.
+/// Record of a step of 64 images.
 inline StepRecord record(std::int64_t step) {
   return {.stats = {.step = step, .loss = 2.5, .lr = 0.1, .samples = 64},
           .step_seconds = 0.5,

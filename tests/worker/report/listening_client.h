@@ -1,4 +1,4 @@
-// A coordinator's client for tests.
+// A CoordinatorClient for tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace pfc::testing {
 
-/// Keeps what is reported, and tells a waiting test of a phase.
+/// Stores reports, and notifies a waiting test of a phase.
 class ListeningClient final : public CoordinatorClient {
  public:
   void set(const std::string&, const std::vector<char>&) override {}

@@ -1,4 +1,4 @@
-// SIGUSR1 makes a thread write its stack, whatever it was interrupted in.
+// Tests that SIGUSR1 makes a thread print its stack, whatever it interrupts.
 #include "worker/report/stack_trace.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 #if defined(__x86_64__)
-// tgkill with a return address on the stack that is none: whoever follows it reads from address 16.
+// tgkill with an invalid return address on the stack: unwinding reads from address 16.
 asm(R"(
   .text
   .type pfc_odd_frame, @function
@@ -46,7 +46,8 @@ void signal_in_an_odd_frame() {
   pfc_odd_frame(::getpid(), ::gettid(), SIGUSR1);
 }
 
-// ThreadSanitizer keeps a signal back until the next call that it knows, and no frame is odd then.
+// ThreadSanitizer delays a signal until the next call that it intercepts, where all frames are
+// valid.
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kSignalsComeLater = true;
 #else

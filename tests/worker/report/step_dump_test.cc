@@ -27,10 +27,10 @@ using ::testing::StartsWith;
 
 constexpr std::int64_t kDimension = 8;
 
-/// Workers that all find the same: something is not finite.
+/// All workers find the same value that is not finite.
 class StepDumpTest : public ::testing::Test {
  protected:
-  /// The messages of all ranks.
+  /// Returns the messages of all ranks.
   std::vector<std::string> stop(int workers, const StepDump::Verdict& verdict) {
     std::vector<std::string> messages(static_cast<std::size_t>(workers));
     run_ranks(workers, [&](Comm& comm) {

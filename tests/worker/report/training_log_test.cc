@@ -22,7 +22,7 @@
 namespace pfc {
 namespace {
 
-/// One event of each kind, with every key that it may have.
+/// Writes one event of each kind, with all possible keys.
 void write_every_kind(TrainingLog& log) {
   log.start({.last_step = 9});
   log.step(record(1));
@@ -55,7 +55,7 @@ TEST(SpeedMessage, HasTheWordsAndSpacesOfArcfaceTorch) {
             "Global Step: 100   Required: 3 hours");
 }
 
-/// A plan of so many steps of one image each.
+/// Returns a plan of this many steps of one image each.
 StepPlan steps(std::int64_t number) {
   JobConfig job;
   job.batch_size = 1;

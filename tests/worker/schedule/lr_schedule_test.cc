@@ -13,7 +13,7 @@ LrSchedule polynomial(double power) {
   return {.kind = ScheduleKind::kPolynomial, .power = power, .epochs = {}, .gamma = 0.1};
 }
 
-/// Steps of so many micro-batches of one image.
+/// Returns a plan whose steps have this many micro-batches of one image.
 StepPlan plan(std::int64_t warmup_steps, std::int64_t total_steps, std::int64_t images = 20,
               std::int64_t gradient_acc = 1) {
   const StepBatch size{.world_size = 1, .batch_size = 1, .gradient_acc = gradient_acc};
@@ -26,7 +26,7 @@ StepPlan plan(std::int64_t warmup_steps, std::int64_t total_steps, std::int64_t 
           .last_step = total_steps};
 }
 
-// What arcface_torch's PolynomialLRWarmup gives after step - 1 calls of its step().
+// The rates of arcface_torch's PolynomialLRWarmup after step - 1 calls of its step().
 TEST(LrSchedule, PolynomialAgreesWithArcfaceTorch) {
   const LrScheduler linear(polynomial(1), 0.1, plan(10, 100));
   EXPECT_NEAR(linear.at(11), 0.1, 1e-12);
@@ -121,7 +121,7 @@ TEST(LrSchedule, FollowsTheImagesWhereTheNumberOfWorkersChanges) {
       for (std::int64_t step = done + 1; step <= 300; ++step) {
         EXPECT_DOUBLE_EQ(resized.at(done + 2 * (step - done) - 1), planned.at(step)) << step;
       }
-      // In between, the rate lies between those of the planned steps.
+      // In between, the rate is between those of the planned steps.
       for (std::int64_t step = two.first_step() + 1; step < two.last_step; step += 2) {
         const auto [low, high] = std::minmax({resized.at(step - 1), resized.at(step + 1)});
         EXPECT_GE(resized.at(step), low);

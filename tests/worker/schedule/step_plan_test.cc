@@ -98,8 +98,8 @@ TEST(StepPlan, GoesOnWhereItWasWithoutAChange) {
   }
 }
 
-// A job of 60 steps of 2 workers x 4 images went on with one worker after 25, and once "completed"
-// after 240 of its 480 images.
+// A job of 60 steps of 2 workers x 4 images continued with one worker after 25 steps, and was once
+// "completed" after 240 of its 480 images.
 TEST(StepPlan, TrainsAllPlannedImagesWithFewerWorkers) {
   JobConfig job = job_of_epochs(4, 100);
   job.max_steps = 60;

@@ -1,5 +1,5 @@
-// Whole workers that lose one of them and go on from memory: the result has the bits of a job that
-// nothing has happened to.
+// Tests complete workers that lose one of them and continue from memory: the result is
+// bit-identical to an undisturbed job.
 #include "tests/worker/sessions.h"
 
 #include <gmock/gmock.h>
@@ -58,8 +58,8 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
   }
   void start_process() { stores_.push_back(std::make_unique<SnapshotStore>()); }
 
-  /// Trains a generation, by rank. Rank 1 fails when it is asked for the signals of this
-  /// micro-batch; 0: never.
+  /// Trains a generation; results are by rank. Rank 1 fails when it is asked for the signals of
+  /// this micro-batch; 0: never.
   std::vector<TrainedWorker> train_in(const std::filesystem::path& output, Generation generation,
                                       int fails_at) {
     job_.output = output;
@@ -137,7 +137,7 @@ TEST_P(SessionsWithSnapshots, GoOnFromANewerCheckpoint) {
   EXPECT_THAT(messages_[0], ::testing::StartsWith("resumed from"));
 }
 
-// The first generation may have been lost before it looked into the folder.
+// The first generation may have failed before it looked into the folder.
 TEST_P(SessionsWithSnapshots, DoNotGoOnFromACheckpointOfAnotherJob) {
   train_in(folder_ / "parts", 1, 0);
   job_id_ = "other";

@@ -18,7 +18,7 @@ SnapshotId id_of(std::int64_t images, Generation generation = 1, std::int64_t wo
           .world_size = world_size};
 }
 
-/// All workers of a ring have the whole snapshot.
+/// All workers of a ring have the complete snapshot.
 std::vector<HeldSnapshots> ring(const SnapshotId& id) {
   std::vector<HeldSnapshots> all(static_cast<std::size_t>(id.world_size));
   for (std::int64_t rank = 0; rank < id.world_size; ++rank) {
@@ -72,7 +72,7 @@ TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
   for (const int from : {1, 2, 3, 5}) {
     const auto choice = *choose_snapshot(ring(id_of(50, 1, from)), 101).newest_whole;
     for (const int to : {1, 2, 4, 5, 7}) {
-      if (to < from) continue;  // the holders are ranks of today
+      if (to < from) continue;  // the holders are current ranks
       std::vector<int> seen(101);
       for (const Move& move : plan_moves(choice, 101, to)) {
         const Holders& part = choice.parts[static_cast<std::size_t>(move.part)];
@@ -89,7 +89,7 @@ TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
 
 TEST(SnapshotMoves, TakeACopyOfTheirOwnBeforeTheNetwork) {
   auto held = ring(id_of(50));
-  std::swap(held[0], held[1]);  // the ranks have changed places, and each keeps a copy of the other
+  std::swap(held[0], held[1]);  // the ranks are exchanged, and each has a copy of the other
   for (const Move& move : plan_moves(*choose_snapshot(held, 100).newest_whole, 100, 2)) {
     EXPECT_TRUE(move.stays());
   }

@@ -21,7 +21,7 @@ using testing::snapshot_options;
 using testing::take;
 using testing::wait_for_snapshot;
 
-/// A worker that trains with no others, and its snapshots.
+/// A single worker and its snapshots.
 class AloneMaker : public ::testing::Test {
  protected:
   AloneMaker() { worker_.fill(5); }
@@ -86,8 +86,8 @@ TEST(SnapshotMaker, OnlyRankZeroAsks) {
   });
 }
 
-/// Three workers take the snapshot of step 5. That of step 6 is begun, and `rank_one` is what rank
-/// 1 does instead of taking part. The others must get an error.
+/// Three workers take the snapshot of step 5 and begin that of step 6. Rank 1 calls `rank_one`
+/// instead of taking part. The others must get an error.
 void fail_in_the_middle(const Processes& workers, const std::function<void(Comm&)>& rank_one) {
   testing::WorldKeys keys;
   keys.gloo = true;

@@ -1,4 +1,4 @@
-// Snapshots of small workers: what is taken, what is lost, and what comes back.
+// Tests snapshots of small workers: taking, losing and restoring them.
 #include "worker/snapshot/snapshot.h"
 
 #include <gmock/gmock.h>
@@ -21,10 +21,10 @@ using testing::Processes;
 using testing::take;
 using testing::WorldKeys;
 
-constexpr std::uint64_t kRow = 6 * 4 * 2 + 4;  // centre, momentum, and the updates it has seen
+constexpr std::uint64_t kRow = 6 * 4 * 2 + 4;  // centre, momentum, and number of updates seen
 
-/// The processes of a generation with `workers`: as many as are there, of which those with odd
-/// numbers end first, and new ones.
+/// Returns the processes of a generation with `workers`: of the existing ones, those with odd
+/// numbers end first; others are new.
 Processes next_generation(const Processes& before, int workers) {
   Processes after = before;
   for (int lost = static_cast<int>(before.size()) - workers, at = 1; lost > 0; --lost, at += 2) {
@@ -45,7 +45,7 @@ TEST(Snapshots, OfAnyWorldSizeGoOnInAnyOther) {
       const Processes before = processes(from);
       take(before, 5);
       const Outcome outcome = go_on(next_generation(before, to), 5, {.generation = 2});
-      const bool enough = 2 * to >= from;  // of two neighbours, one is still there
+      const bool enough = 2 * to >= from;  // one of two neighbours is left
       EXPECT_EQ(outcome.why_not.empty(), enough) << outcome.why_not;
       EXPECT_EQ(!outcome.where.empty(), enough);
       EXPECT_EQ(outcome.moved, outcome.sent);
@@ -130,7 +130,7 @@ TEST(Snapshots, AreTakenAgainAfterTheJobHasGoneOnFromThem) {
 }
 
 TEST(Snapshots, MoveOnlyRowsThatChangeTheirOwner) {
-  // Hosts of two workers. Of five, the second and the fourth are lost; then one is new.
+  // Five hosts of two workers. The second and the fourth are lost, and one is added.
   const WorldKeys ten{.model = {.classes = 997},
                       .hosts = {"a", "a", "b", "b", "c", "c", "d", "d", "e", "e"},
                       .gloo = true};
@@ -140,7 +140,7 @@ TEST(Snapshots, MoveOnlyRowsThatChangeTheirOwner) {
   const std::vector<int> old_ranks{0, 1, 4, 5, 8, 9};
   const std::vector<Rank> keepers = keepers_of(ten.hosts);
   std::uint64_t rows = 0;
-  for (std::int64_t row = 0; row < 997; ++row) {  // found out for each row by itself
+  for (std::int64_t row = 0; row < 997; ++row) {  // computed independently for each row
     for (int rank = 0; rank < 6; ++rank) {
       if (!shard_of(997, rank, 6).contains(row)) continue;
       const int was = old_ranks[static_cast<std::size_t>(rank)];
@@ -192,7 +192,7 @@ TEST(Snapshots, TakeTheMemoryThatIsPlanned) {
                       {.weights = 64 * 4, .state = 16 * 4}, 64 * 4, 7, 3);
   EXPECT_LE(workers[0]->bytes(), planned);
   EXPECT_GE(workers[0]->bytes() + 334 * kRow, planned) << "the neighbour's shard may be smaller";
-  // With other shards the memory is made anew, and none of the larger one is kept.
+  // With other shard sizes memory is allocated anew, and the larger one is freed.
   take({workers[0]}, 8, keys);
   take({workers[0]}, 9, keys);
   take(workers, 10, keys);

@@ -23,7 +23,7 @@
 
 namespace pfc::testing {
 
-/// What is left of a worker from one generation to the next; by rank.
+/// Memory of the workers between generations, by rank.
 using Processes = std::vector<std::shared_ptr<SnapshotStore>>;
 inline Processes processes(int count) {
   Processes all;
@@ -31,14 +31,14 @@ inline Processes processes(int count) {
   return all;
 }
 
-/// Comms of one generation, by Gloo over loopback or between threads.
+/// Comms of one generation: Gloo over loopback, or between threads.
 class Comms {
  public:
   Comms(int workers, bool gloo) : meeting_(workers), workers_(workers), gloo_(gloo) {}
   [[nodiscard]] std::unique_ptr<Comm> make(int rank) {
     if (!gloo_) return std::make_unique<ThreadComm>(meeting_, rank);
     auto comm = make_host_comm(options_of(rank, workers_), &store_);
-    comm->barrier();  // nobody leaves while others still connect
+    comm->barrier();  // no rank leaves while others still connect
     return comm;
   }
 
@@ -52,7 +52,7 @@ class Comms {
 struct WorldKeys {
   WorldOptions model{.classes = 23};
   Generation generation = 1;
-  std::vector<std::string> hosts = {};  ///< by rank; none: one host
+  std::vector<std::string> hosts = {};  ///< by rank; empty: one host
   bool gloo = false;
 };
 
@@ -63,7 +63,7 @@ inline SnapshotOptions snapshot_options(int rank, int workers, const WorldKeys& 
           .keepers = keepers_of(hosts)};
 }
 
-/// Waits until the snapshot that was begun is the newest of all workers.
+/// Waits until all workers have the snapshot that was begun.
 inline void wait_for_snapshot(SnapshotMaker& maker, const TrainingState& state, std::int64_t step) {
   const TimePoint start = Clock::now();
   while (maker.after_step(state, testing::trained_with(step, 10), {}) != step) {
@@ -88,15 +88,15 @@ inline void take(const Processes& all, int step, const WorldKeys& keys = {}) {
   });
 }
 
-/// What a generation makes of the memory of its workers.
+/// What a generation restores from its workers' memory.
 struct Outcome {
-  std::string where;        ///< where the state came from; empty: not from memory
-  std::string why_not;      ///< as why_not_from_memory()
-  std::uint64_t moved = 0;  ///< as load_snapshot() says
-  std::uint64_t sent = 0;   ///< as the Comms have counted
+  std::string where;        ///< source of the state; empty: not from memory
+  std::string why_not;      ///< result of why_not_from_memory()
+  std::uint64_t moved = 0;  ///< result of load_snapshot()
+  std::uint64_t sent = 0;   ///< as counted by the Comms
 };
 
-/// The workers go on from memory. Expects the state of `step`, to the bit.
+/// Continues from memory. Expects the state of `step`, bit-identical.
 inline Outcome go_on(const Processes& all, int step, const WorldKeys& keys = {}) {
   const int workers = static_cast<int>(all.size());
   Comms comms(workers, keys.gloo);

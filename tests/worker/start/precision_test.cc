@@ -1,4 +1,4 @@
-// What "precision": "auto" becomes.
+// Tests the choice of "precision": "auto".
 #include "worker/start/precision.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What a resumed job says of the checkpoint's job.
+// Tests the comparison of a resumed job with the checkpoint's job.
 #include "worker/start/resume.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class OrderOfAResumedJob : public ::testing::Test {
 
 TEST_F(OrderOfAResumedJob, IsTheSameWhereOtherKeysDiffer) {
   now_.job["lr"] = 0.5;
-  now_.job["read_buffer_mib"] = 128;  // of no random order
+  now_.job["read_buffer_mib"] = 128;  // does not affect a random order
   now_.micro_batch = 12;              // likewise
   EXPECT_THAT(other(), IsEmpty());
 }

@@ -1,4 +1,4 @@
-// Whose class centres a resumed job goes on with.
+// Tests to whom the class centres of a resumed job belong.
 #include "worker/start/resumed_people.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The events of a file, read with the frames' documented layout alone.
+// Reads the events of a file, using only the documented layout of frames.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace pfc::testing {
 
-/// REQUIRES: the file is whole.
+/// REQUIRES: the file is complete.
 inline std::vector<tensorboard::Event> read_events(const std::filesystem::path& path) {
   const std::vector<std::byte> bytes = read_file(path);
   std::vector<tensorboard::Event> events;
@@ -32,7 +32,7 @@ inline std::vector<tensorboard::Event> read_events(const std::filesystem::path& 
   return events;
 }
 
-/// The values of all events of one step.
+/// Returns the values of all events of one step.
 inline std::map<std::string, tensorboard::Summary::Value> values_of(
     const std::vector<tensorboard::Event>& events, std::int64_t step) {
   std::map<std::string, tensorboard::Summary::Value> values;
@@ -46,7 +46,7 @@ inline std::map<std::string, tensorboard::Summary::Value> values_of(
   return values;
 }
 
-/// Steps of the events that show something, in the order of the file.
+/// Returns the steps of events with values, in file order.
 inline std::vector<std::int64_t> steps_of(const std::filesystem::path& path) {
   std::vector<std::int64_t> steps;
   for (const tensorboard::Event& event : read_events(path)) {

@@ -48,7 +48,7 @@ class SampledStep : public ::testing::Test {
     job_.histograms_every_steps = 5;
   }
 
-  /// That of rank 0, after step 1.
+  /// Returns rank 0's sample after step 1.
   StepSample sample() {
     StepSample found;
     testing::with_sessions(job_, kSampledWorkers, [&](int rank, TrainingSession& session) {
@@ -88,7 +88,7 @@ TEST_F(SampledStep, HasTheLastMicroBatchOfAllWorkers) {
   const std::size_t first = embeddings_.size() / kSampledDimension - kSamples;
   for (std::size_t i = 0; i < kSamples; ++i) {
     const float* const x = embeddings_.data() + (first + i) * kSampledDimension;
-    // The images of a step stand one after the other, those of a micro-batch too.
+    // The images of a step, and those of a micro-batch, are consecutive.
     const auto label = static_cast<std::size_t>(faces_.label(static_cast<std::int64_t>(first + i)));
     const float* const centre = centres_.data() + label * kSampledDimension;
     double xx = 0, cc = 0, xc = 0;

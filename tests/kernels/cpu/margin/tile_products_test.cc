@@ -1,4 +1,4 @@
-// The products of a tile, of every kind and for every instruction set, against sums in float64.
+// Compares the products of a tile, for every kind and instruction set, with sums in float64.
 #include "kernels/cpu/margin/tile_products.h"
 
 #include <gtest/gtest.h>
@@ -39,8 +39,8 @@ std::vector<Kind> kinds() {
 struct Sizes {
   std::int64_t samples, dimension, classes;
 };
-// One of everything; a tail behind vectors, panels, blocks of rows and of depth; whole ones; so
-// many embeddings that the threads divide their packing.
+// One of everything; remainders after vectors, panels, blocks of rows and of depth; no remainders;
+// and enough embeddings for several threads to pack them.
 constexpr Sizes kSizes[] = {{1, 1, 1},     {7, 20, 5},    {66, 33, 95},  {130, 70, 96},
                             {17, 300, 25}, {128, 64, 48}, {35, 129, 90}, {200, 300, 25}};
 
@@ -67,7 +67,7 @@ class TileProductsOfAKind : public ::testing::TestWithParam<std::tuple<Kind, Siz
     std::copy(factors_.begin(), factors_.end(), tile_.begin());
   }
 
-  /// Random numbers that a bfloat16 holds where the products read those.
+  /// Returns random numbers, representable in bfloat16 if the products read that.
   [[nodiscard]] std::vector<float> numbers(std::int64_t count, unsigned seed) const {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal;
@@ -83,7 +83,7 @@ class TileProductsOfAKind : public ::testing::TestWithParam<std::tuple<Kind, Siz
     return half_ ? static_cast<const void*>(halves_.data()) : floats_.data();
   }
 
-  /// Expects m [rows, columns] to be the sums over k < depth of term(row, column, k).
+  /// Expects that m [rows, columns] contains the sums over k < depth of term(row, column, k).
   template <typename Term>
   static void expect_sums(const float* m, std::int64_t rows, std::int64_t columns,
                           std::int64_t depth, const Term& term) {
@@ -143,7 +143,7 @@ TEST_P(TileProductsOfAKind, ComputeTheCentresGradientsInParts) {
   }
 }
 
-// Stretches whose ends fall between the steps and the products.
+// Stretches that end between steps and between products.
 TEST_P(TileProductsOfAKind, PrefetchTheirListAndComputeTheSame) {
   const std::vector<char> memory(5000);
   const std::vector<Stretch> stretches{

@@ -1,5 +1,5 @@
-// Compares updates of one row of class centres with the optimizer's formulas, for every instruction
-// set and every precision of the centres.
+// Compares updates of one row of class centres with the optimizer's formulas, for every
+// instruction set and every precision of the centres.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,9 +13,9 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kRowSize = 100;  // not a multiple of a vector's size
+constexpr std::int64_t kRowSize = 100;  // not a multiple of the vector size
 
-/// A row in memory, stored in the types that CentrePrecision says.
+/// A row in memory, in the storage types of a CentrePrecision.
 class Numbers {
  public:
   Numbers(bool half, const std::vector<float>& values) : half_(half), floats_(values) {
@@ -58,7 +58,7 @@ class CentreUpdate
     r.second = second_.data();
     return r;
   }
-  /// The gradient without its part along the centre, in float64.
+  /// Returns the gradient without its component along the centre, in float64.
   [[nodiscard]] double across(std::size_t i) const {
     return double{gradient_[i]} - double{weight_[i]} * 4.0 * 0.25;
   }
@@ -68,15 +68,15 @@ class CentreUpdate
   [[nodiscard]] double caught_up_momentum(const Numbers& w, const Numbers& v, std::size_t i) const {
     return double{missed_.vw} * double{w[i]} + double{missed_.vv} * double{v[i]};
   }
-  /// The same for AdamW's missed updates.
+  /// Same for AdamW's missed updates.
   [[nodiscard]] double adamw_weight(const Numbers& w, const Numbers& m, const Numbers& v,
                                     std::size_t i) const {
     return double{adamw_missed_.ww} * double{w[i]} +
            double{adamw_missed_.wv} * double{m[i]} /
                (std::sqrt(double{v[i]}) + double{adamw_missed_.eps});
   }
-  /// Expects that `got` is `want`: up to rounding errors of float32, or for a bfloat16 that it is
-  /// one of the two bfloat16 numbers beside `want`.
+  /// Expects that `got` is `want` up to rounding errors of float32; a bfloat16 must be one of the
+  /// two bfloat16 numbers next to `want`.
   static void expect_rounded(bool half, float got, double want) {
     EXPECT_NEAR(double{got}, want, std::abs(want) * (half ? 1.0 / 128 : 1e-5) + 1e-7);
   }

@@ -1,5 +1,5 @@
-// Tests the file that keeps convolution algorithms, and how convolutions on the emulated GPU choose
-// theirs.
+// Tests the file that stores convolution algorithms, and how convolutions on the emulated GPU
+// select theirs.
 
 #include "kernels/cuda/libraries/algorithm_cache.h"
 
@@ -35,7 +35,7 @@ class ConvolutionAlgorithms : public ::testing::Test {
     }
     return {};
   }
-  // Runs all passes of a convolution, as a new process would. Returns how many passes were timed.
+  // Runs all passes of a convolution like a new process. Returns how many passes were timed.
   static int timed_by_a_run(const std::filesystem::path& cache, DType type = DType::kBFloat16) {
     const int before = simt::timed_convolutions();
     const std::unique_ptr<Ops> ops = make_cuda_ops({.activations = type, .cache = cache});
@@ -59,7 +59,7 @@ class ConvolutionAlgorithms : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-/// cuDNN with a part of its algorithms.
+/// A cuDNN that lacks some of its algorithms.
 class LackingAlgorithms : public ::testing::TestWithParam<DType> {
  protected:
   struct Passes {
@@ -188,7 +188,7 @@ TEST_F(ConvolutionAlgorithms, AreDeterministicEvenIfOthersAreFaster) {
   for (const std::string pass : {"forward", "backward data"}) {
     EXPECT_THAT(text, ::testing::HasSubstr("bf16, " + pass + "\t5 1\n"));
   }
-  // The weights' gradient is computed from float32 copies, and number 5 would lose digits of it.
+  // The weights' gradient is computed from float32 copies, for which number 5 would lose digits.
   EXPECT_THAT(text, ::testing::HasSubstr("tf32 sums, backward weights\t1 0\n"));
 }
 

@@ -1,5 +1,5 @@
-// Tests products of parts of wider matrices at any address, which Ops::gemm() does not cover. They
-// run on the emulated GPU, which refuses what cuBLASLt refuses.
+// Tests products of parts of wider matrices at any address, which Ops::gemm() does not cover. Uses
+// the emulated GPU, which rejects the same arguments as cuBLASLt.
 
 #include "kernels/cuda/libraries/cublas_lt.h"
 
@@ -43,12 +43,12 @@ class CublasLtProduct : public ::testing::Test {
     return reinterpret_cast<float*>(buffer.data()) + first;
   }
 
-  // At which elements of the wider matrices the matrices of a product begin.
+  // Elements of the wider matrices at which the matrices of a product start.
   struct First {
     std::int64_t a = 0, b = 0, c = 0;
   };
 
-  // The largest error of such a product, over all elements of the wider result.
+  // Returns the largest error of such a product, over all elements of the wider result.
   double error_from(CublasLt& cublas, const First& first) {
     upload(*c_);
     cublas.multiply({.m = kM,

@@ -1,4 +1,4 @@
-// Tests which calls of the margin softmax wait on a GPU, and how much memory it takes. Only the
+// Tests which calls of the margin softmax wait on a GPU, and how much memory it uses. Only the
 // emulated GPU shows this exactly.
 #include "kernels/cuda/margin/margin_plan.h"
 #include "tests/kernels/cuda/margin/sparse_table.h"
@@ -104,7 +104,7 @@ TEST(MarginPlan, FitsATileIntoTheCache) {
   EXPECT_EQ(plan.slots, 66);
   EXPECT_LT(plan.tile * (1024 * 6 + 512 * 6), h100.l2_bytes * 3 / 4);
   MarginPlanOptions other = h100;
-  other.samples = 65536;  // no tile fits the cache, so the plan takes the smallest one
+  other.samples = 65536;  // no tile fits the cache, so the plan uses the smallest one
   EXPECT_EQ(MarginPlan(other).tile, 128);
   other.samples = 9;
   other.dimension = 3;

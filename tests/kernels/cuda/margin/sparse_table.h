@@ -1,4 +1,4 @@
-// A sparse table of class centres, in which only a few rows take memory, and training steps on it.
+// A sparse table of class centres, in which only a few rows use memory, and training steps on it.
 // For tests of the GPU's margin softmax.
 #pragma once
 
@@ -22,8 +22,7 @@ namespace pfc {
 inline constexpr std::int64_t kEmbeddingSize = 512;
 inline constexpr std::int64_t kBatchSize = 3;
 
-/// Memory of any size that the host and the GPU may access in turn. Only pages that are written
-/// take room.
+/// Memory of any size that the host and the GPU may access in turn. Only written pages use space.
 class SparseMemory {
  public:
   explicit SparseMemory(std::size_t bytes) {
@@ -63,7 +62,7 @@ class SparseTable {
   [[nodiscard]] float* velocity(std::int64_t i) const {
     return view().momentum.f32() + i * kEmbeddingSize;
   }
-  /// Whether row i holds the same numbers as row j of another table.
+  /// Fills row i with random numbers.
   void fill_row(std::int64_t i, unsigned seed) const {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal(0.f, 0.05f);
@@ -107,8 +106,8 @@ class CudaMarginSoftmax : public ::testing::Test {
     return to_device(*ops_, {kBatchSize, kEmbeddingSize}, x);
   }
 
-  /// Runs one step with the active classes `classes`. The contents of their rows do not depend on
-  /// the class numbers.
+  /// Runs one step with these active classes. The contents of their rows do not depend on the
+  /// class numbers.
   Outcome step(const SparseTable& table, const std::vector<std::int64_t>& classes,
                const Tensor& gradients = {}, const std::vector<std::int64_t>& slots = {}) {
     for (std::size_t i = 0; i < classes.size(); ++i) {

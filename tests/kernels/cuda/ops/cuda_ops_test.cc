@@ -1,4 +1,4 @@
-// Tests what only the emulated GPU shows: how many kernels run, and errors of debug builds.
+// Tests that need the emulated GPU: number of kernels, and errors of debug builds.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ TEST(UpdateOnGpu, RoundsNewWeightsInTheSameKernel) {
   }
 }
 
-// The emulated GPU runs a debug build.
+// The emulated GPU is a debug build.
 TEST(ReservedMemoryOfDebugBuilds, IsNotExceeded) {
   const auto ops = make_cuda_ops({});
   ops->reserve(1 << 20);

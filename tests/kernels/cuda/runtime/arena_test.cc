@@ -1,4 +1,4 @@
-// Tests memory that the Ops of a GPU has reserved.
+// Tests memory reserved by the Ops of a GPU.
 #include <gtest/gtest.h>
 
 #include <random>
