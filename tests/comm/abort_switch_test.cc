@@ -23,7 +23,7 @@ std::unique_ptr<Comm> lonely(MemoryStore& store) {
   return make_host_comm(options_of(0, 1), &store);
 }
 
-TEST(AbortSwitch, EndsTheWaitsOfAllItsComms) {
+TEST(AbortSwitch, EndsWaitsOfAllItsComms) {
   MemoryStore store;
   AbortSwitch abort_switch;
   std::vector<std::unique_ptr<Comm>> first(2), second(2);  // a peer that leaves ends waits too
@@ -44,7 +44,7 @@ TEST(AbortSwitch, EndsTheWaitsOfAllItsComms) {
   });
 }
 
-TEST(AbortSwitch, AbortsACommThatComesLater) {
+TEST(AbortSwitch, AbortsCommsRegisteredLater) {
   MemoryStore store;
   AbortSwitch abort_switch;
   abort_switch.abort("rank 7 was killed");
@@ -53,7 +53,7 @@ TEST(AbortSwitch, AbortsACommThatComesLater) {
   EXPECT_THAT(message_of<CommError>([&] { late->barrier(); }), HasSubstr("rank 7 was killed"));
 }
 
-TEST(AbortSwitch, LeavesACommAloneThatHasGone) {
+TEST(AbortSwitch, IgnoresDestroyedComms) {
   MemoryStore store;
   AbortSwitch abort_switch;
   const auto gone = lonely(store);

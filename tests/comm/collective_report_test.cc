@@ -19,7 +19,7 @@ const std::vector<std::string> kPlaces = {"a, GPU 0", "a, GPU 1", "b, GPU 0"};
 
 std::string culprits(const Reports& reports) { return name_culprits(kMine, 0, reports, kPlaces); }
 
-TEST(Culprits, ARankThatIsBehindIsNamedWithItsLastCollective) {
+TEST(Culprits, NamesARankThatIsBehindWithItsLastCollective) {
   EXPECT_EQ(culprits({{}, kMine, Collective{16, "all_gather", 8}}),
             "rank 2 (b, GPU 0) has not come to it: last heard of at all_gather of 8 bytes "
             "(number 16)");
@@ -27,23 +27,23 @@ TEST(Culprits, ARankThatIsBehindIsNamedWithItsLastCollective) {
             "rank 1 (a, GPU 1) has not come to it: it has begun none");
 }
 
-TEST(Culprits, ARankThatWroteNothingIsNamed) {
+TEST(Culprits, NamesARankThatWroteNothing) {
   EXPECT_EQ(culprits({{}, {}, kMine}), "no word from rank 1 (a, GPU 1): stuck elsewhere, or dead");
   EXPECT_EQ(culprits({{}, {}, {}}),
             "no word from rank 1 (a, GPU 1), rank 2 (b, GPU 0): stuck elsewhere, or dead");
 }
 
-TEST(Culprits, ARankThatBeganAnotherCollectiveIsNamed) {
+TEST(Culprits, NamesARankThatBeganAnotherCollective) {
   EXPECT_EQ(culprits({{}, Collective{17, "all_reduce", 44}, Collective{18, "barrier", 0}}),
             "rank 1 (a, GPU 1) has come to all_reduce of 44 bytes (number 17) instead");
 }
 
-TEST(Culprits, NoRankIsNamedWhereAllHaveBegunTheSameCollective) {
+TEST(Culprits, NamesNoRankIfAllHaveBegunTheSameCollective) {
   EXPECT_EQ(culprits({{}, kMine, Collective{18, "barrier", 0}}),
             "all workers have come to it: look at the network and the GPUs");
 }
 
-TEST(CollectiveReports, GiveTheLastCollectiveOfEachOtherRank) {
+TEST(CollectiveReports, ReturnTheLastCollectiveOfEachOtherRank) {
   MemoryStore store;
   const auto of = [&](int rank) {
     return CollectiveReports(store, "step", {.rank = rank, .world_size = 3});

@@ -43,7 +43,7 @@ TEST_P(Collectives, AllGatherIsInRankOrder) {
   });
 }
 
-TEST_P(Collectives, AllGatherTakesAnyType) {
+TEST_P(Collectives, AllGatherAcceptsAnyType) {
   on_ranks([&](RankOnDevice r) {
     using Labels = OnDevice<std::int64_t>;
     const Labels label(r.ops, {(1ll << 40) + r.comm.rank()}, DType::kInt64);
@@ -67,7 +67,7 @@ TEST_P(Collectives, AllReduceSums) {
   });
 }
 
-TEST_P(Collectives, ReduceScatterGivesEachItsPart) {
+TEST_P(Collectives, ReduceScatterReturnsEachRanksSlice) {
   on_ranks([&](RankOnDevice r) {
     for (const std::size_t n : sizes_) {
       const std::vector<float> before =
@@ -119,7 +119,7 @@ TEST_P(Collectives, CountsCallsAndBytes) {
   });
 }
 
-TEST_P(Collectives, CountWhatThisWorkerSends) {
+TEST_P(Collectives, CountsBytesSentByThisWorker) {
   constexpr std::size_t kFloats = 12'000;  // 48,000 bytes, divisible by 2, 3 and 4 workers
   on_ranks([&](RankOnDevice r) {
     const auto peers = static_cast<std::size_t>(world_size_ - 1);
@@ -129,7 +129,7 @@ TEST_P(Collectives, CountWhatThisWorkerSends) {
   });
 }
 
-TEST_P(Collectives, ManyMayBeUnderWayBeforeTheHostWaits) {
+TEST_P(Collectives, RunsManyBeforeTheHostWaits) {
   on_ranks([&](RankOnDevice r) {
     const std::vector<float> mine = input(r.comm.rank(), 0, 1000);
     const Floats gathered(r.ops, std::vector<float>(1000 * static_cast<std::size_t>(world_size_)));

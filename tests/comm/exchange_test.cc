@@ -53,7 +53,7 @@ TEST(Exchange, SendsBetweenAllPairsInBothDirections) {
   });
 }
 
-TEST(Exchange, CountsWhatIsSentAndLetsOthersTakeNoPart) {
+TEST(Exchange, CountsSentBytesAndAllowsIdleWorkers) {
   MemoryStore store;
   on_threads(3, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 3), &store);
@@ -68,7 +68,7 @@ TEST(Exchange, CountsWhatIsSentAndLetsOthersTakeNoPart) {
   });
 }
 
-TEST(Exchange, OfOneWorkerHasNothingToDo) {
+TEST(Exchange, DoesNothingWithOneWorker) {
   const auto comm = make_host_comm({}, nullptr);
   comm->exchange({}, {});
   EXPECT_EQ(comm->counters().calls, 1u);
@@ -95,7 +95,7 @@ TEST(Exchange, EndsWhenItIsAborted) {
   });
 }
 
-TEST(Exchange, FailsSoonWhenThePeerIsGone) {
+TEST(Exchange, FailsQuicklyWhenThePeerIsGone) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 2), &store);

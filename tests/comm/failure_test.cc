@@ -54,7 +54,7 @@ void all_reduce(Comm& comm, std::size_t floats) {
   comm.all_reduce_sum({values.data(), Shape{static_cast<std::int64_t>(floats)}});
 }
 
-TEST(CommFailure, ARankThatNeverConnectsIsNamed) {
+TEST(CommFailure, NamesARankThatNeverConnects) {
   MemoryStore store;
   std::vector<std::string> errors(4);
   on_threads(2, [&](int which) {
@@ -68,7 +68,7 @@ TEST(CommFailure, ARankThatNeverConnectsIsNamed) {
   EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 3.0 s: rank 1, 3"));
 }
 
-TEST(CommFailure, AnAddressOfAnotherMachineIsNamed) {
+TEST(CommFailure, NamesAnAddressOfAnotherMachine) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     CommOptions options = options_of(rank, 2);
@@ -113,7 +113,7 @@ std::string dies_while_connecting(CommOptions options, const std::function<void(
   return error;
 }
 
-TEST(CommFailure, AnAbortEndsTheWaitForAPeerThatDiesWhileTheyConnect) {
+TEST(CommFailure, AbortEndsTheWaitForAPeerThatDiesWhileConnecting) {
   AbortSwitch abort_switch;
   CommOptions options = options_of(0, 2);
   options.abort_switch = &abort_switch;
@@ -123,7 +123,7 @@ TEST(CommFailure, AnAbortEndsTheWaitForAPeerThatDiesWhileTheyConnect) {
   EXPECT_LT(Clock::now() - start, 1min);  // the timeout is 2 min
 }
 
-TEST(CommFailure, APeerThatDiesWhileTheyConnectIsNamedAfterTheTimeout) {
+TEST(CommFailure, NamesAPeerThatDiesWhileConnectingAfterTheTimeout) {
   CommOptions options = options_of(0, 2);
   options.connect_timeout = 3s;
   EXPECT_EQ(dies_while_connecting(options, [] {}),
@@ -131,7 +131,7 @@ TEST(CommFailure, APeerThatDiesWhileTheyConnectIsNamedAfterTheTimeout) {
             "3.0 s");
 }
 
-TEST(CommFailure, AClockThatIsSetBackLetsNobodyWaitLonger) {
+TEST(CommFailure, SettingTheClockBackDoesNotExtendWaits) {
   CommOptions options = options_of(0, 2);
   options.connect_timeout = 3s;
   seconds_ahead = 3'600;
@@ -140,7 +140,7 @@ TEST(CommFailure, AClockThatIsSetBackLetsNobodyWaitLonger) {
   EXPECT_THAT(error, HasSubstr("rank 1 (127.0.0.2) has not connected to 127.0.0.1 within 3.0 s"));
 }
 
-TEST(CommFailure, ALostCommFailsAllOthersAtOnceAndIsUselessAfterwards) {
+TEST(CommFailure, LosingACommFailsAllOthersImmediatelyAndPermanently) {
   MemoryStore store;
   const TimePoint start = Clock::now();
   on_threads(3, [&](int rank) {
@@ -156,7 +156,7 @@ TEST(CommFailure, ALostCommFailsAllOthersAtOnceAndIsUselessAfterwards) {
   EXPECT_LT(Clock::now() - start, 2min);  // the timeout is 10 min
 }
 
-TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
+TEST(CommFailure, NamesARankThatDoesNotTakePartAfterTheTimeout) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     CommOptions options = options_of(rank, 2);
@@ -181,7 +181,7 @@ TEST(CommFailure, ARankThatDoesNotTakePartTimesOutByName) {
   });
 }
 
-TEST(CommFailure, ARankThatIsLateIsNamedWithWhatTheCoordinatorKnowsOfIt) {
+TEST(CommFailure, NamesALateRankWithItsStateFromTheCoordinator) {
   MemoryStore store;
   const std::string doing = "at step 3 in forward for 9 s";
   store.set(doing_key(1), {doing.begin(), doing.end()});
@@ -202,7 +202,7 @@ TEST(CommFailure, ARankThatIsLateIsNamedWithWhatTheCoordinatorKnowsOfIt) {
   });
 }
 
-TEST(CommCounters, SayWhichCollectiveIsTheNewestAndWhetherItIsDone) {
+TEST(CommCounters, ReportTheNewestCollectiveAndWhetherItIsDone) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     auto comm = make_host_comm(options_of(rank, 2), &store);
@@ -228,7 +228,7 @@ TEST(CommCounters, SayWhichCollectiveIsTheNewestAndWhetherItIsDone) {
 
 using Waiting = void (*)(Comm&);
 
-TEST(CommFailure, AnAbortFreesTheThreadThatWaitsAndFailsEveryLaterCall) {
+TEST(CommFailure, AbortFreesTheWaitingThreadAndFailsLaterCalls) {
   const std::vector<Waiting> collectives{
       [](Comm& comm) { comm.barrier(); }, [](Comm& comm) { all_reduce(comm, 10); },
       [](Comm& comm) { all_reduce(comm, 6'000'000); },  // more than the sockets hold
@@ -259,7 +259,7 @@ TEST(CommFailure, AnAbortFreesTheThreadThatWaitsAndFailsEveryLaterCall) {
   }
 }
 
-TEST(CommFailure, AnAbortedCommOfOneWorkerThrows) {
+TEST(CommFailure, AbortedCommOfOneWorkerThrows) {
   const auto comm = make_host_comm(options_of(0, 1), nullptr);
   comm->abort("a newer generation has begun");
   EXPECT_EQ(message_of<CommError>([&] { comm->barrier(); }), "a newer generation has begun");
@@ -350,7 +350,7 @@ void kill_one_of(int world_size, Collective collective, const std::string& name)
               AllOf(HasSubstr(name + " of 24000000 bytes (number "), HasSubstr(") with rank")));
 }
 
-TEST(CommFailure, AKilledProcessFailsAllOthersAtOnceInTheMiddleOfACollective) {
+TEST(CommFailure, KilledProcessFailsAllOthersImmediatelyDuringACollective) {
   for (const int world_size : {2, 2, 3}) {
     kill_one_of(world_size, &all_gather, "all_gather");
     kill_one_of(world_size, &all_reduce, "all_reduce");

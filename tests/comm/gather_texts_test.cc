@@ -10,14 +10,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(GatherTexts, GivesEveryWorkerTheTextsOfAllByRank) {
+TEST(GatherTexts, ReturnsAllTextsByRankOnEveryWorker) {
   testing::run_ranks(3, [](Comm& comm) {
     const std::vector<std::string> texts = gather_texts(comm, std::string(comm.rank() * 2, 'x'));
     EXPECT_THAT(texts, ElementsAre("", "xx", "xxxx"));
   });
 }
 
-TEST(GatherTexts, MayAllBeEmpty) {
+TEST(GatherTexts, AcceptsOnlyEmptyTexts) {
   testing::run_ranks(2,
                      [](Comm& comm) { EXPECT_THAT(gather_texts(comm, ""), ElementsAre("", "")); });
 }

@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-TEST(OnRankZero, RunsThereAlone) {
+TEST(OnRankZero, RunsOnlyOnRankZero) {
   std::array<int, 3> ran{};
   testing::run_ranks(3, [&](Comm& comm) {
     on_rank_zero(comm, [&] { ++ran[static_cast<std::size_t>(comm.rank())]; });
@@ -19,7 +19,7 @@ TEST(OnRankZero, RunsThereAlone) {
   EXPECT_EQ(ran, (std::array<int, 3>{1, 0, 0}));
 }
 
-TEST(OnRankZero, FailsOnAllWorkersInTheSameWords) {
+TEST(OnRankZero, FailsOnAllWorkersWithTheSameMessage) {
   std::array<std::string, 3> errors;
   testing::run_ranks(3, [&](Comm& comm) {
     errors[static_cast<std::size_t>(comm.rank())] = testing::message_of<InputError>(
@@ -28,7 +28,7 @@ TEST(OnRankZero, FailsOnAllWorkersInTheSameWords) {
   for (const std::string& error : errors) EXPECT_EQ(error, "out: no space");
 }
 
-TEST(OnRankZero, LosesItsPeersOnAllWorkersInTheSameWords) {
+TEST(OnRankZero, ReportsLostPeersOnAllWorkersWithTheSameMessage) {
   std::array<std::string, 3> errors;
   testing::run_ranks(3, [&](Comm& comm) {
     errors[static_cast<std::size_t>(comm.rank())] = testing::message_of<CommError>(
@@ -37,7 +37,7 @@ TEST(OnRankZero, LosesItsPeersOnAllWorkersInTheSameWords) {
   for (const std::string& error : errors) EXPECT_EQ(error, "out: still held");
 }
 
-TEST(FromRankZero, GivesItsTextAndNumberToAll) {
+TEST(FromRankZero, ReturnsItsTextAndNumberOnAllWorkers) {
   testing::run_ranks(3, [&](Comm& comm) {
     EXPECT_EQ(from_rank_zero(comm, "text of " + std::to_string(comm.rank())), "text of 0");
     EXPECT_EQ(from_rank_zero(comm, std::string()), "");

@@ -26,7 +26,7 @@ std::vector<float> delicate_input(int rank, std::size_t count) {
 }
 
 // So the bits are identical on every rank and in every run, whatever the timing.
-TEST_P(Gloo, SumsGoInRankOrder) {
+TEST_P(Gloo, AddsInRankOrder) {
   constexpr std::size_t kCount = 60 * 5000;  // every world size divides it
   std::vector<float> expected = delicate_input(0, kCount);
   for (int r = 1; r < world_size_; ++r) {
@@ -51,7 +51,7 @@ TEST_P(Gloo, SumsGoInRankOrder) {
   });
 }
 
-TEST_P(Gloo, SeveralCommsWorkSideBySideInThreadsOfAProcess) {
+TEST_P(Gloo, RunsSeveralCommsInThreadsOfOneProcess) {
   MemoryStore store;
   on_threads(world_size_, [&](int rank) {
     const auto train = make_host_comm(options_of(rank, world_size_, "train"), &store);

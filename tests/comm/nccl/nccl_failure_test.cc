@@ -69,7 +69,7 @@ void sum_and_wait(RankOnDevice r, std::size_t floats) {
   r.comm.throw_if_failed();
 }
 
-TEST_F(NcclFailure, ARankThatNeverConnectsIsNamed) {
+TEST_F(NcclFailure, NamesARankThatNeverConnects) {
   const auto ops = gpu(0);
   CommOptions o = options(0, 3);
   o.connect_timeout = 200ms;
@@ -77,7 +77,7 @@ TEST_F(NcclFailure, ARankThatNeverConnectsIsNamed) {
               HasSubstr("comm 'step', rank 0 of 3: absent after 0.2 s: rank 1, 2"));
 }
 
-TEST_F(NcclFailure, ARankThatComesButDoesNotConnectIsNamed) {
+TEST_F(NcclFailure, NamesARankThatRegistersButDoesNotConnect) {
   const auto ops = gpu(0);
   CommOptions o = options(0, 2);
   o.connect_timeout = 200ms;
@@ -90,7 +90,7 @@ TEST_F(NcclFailure, ARankThatComesButDoesNotConnectIsNamed) {
                     HasSubstr("NCCL_SOCKET_IFNAME")));
 }
 
-TEST_F(NcclFailure, TheRankThatNcclSpeaksOfIsNamedWithTheInterface) {
+TEST_F(NcclFailure, NamesTheRankInNcclsMessageWithTheInterface) {
   simt::nccl_connects_nobody("connect to 10.0.0.2<43211> failed: No route to host");
   const auto ops = gpu(0);
   CommOptions o = options(0, 3);
@@ -108,7 +108,7 @@ TEST_F(NcclFailure, TheRankThatNcclSpeaksOfIsNamedWithTheInterface) {
                 "10.0.0.2<43211> failed: No route to host"));
 }
 
-TEST_F(NcclFailure, AnAbortFreesTheHostThatWaitsForTheGpu) {
+TEST_F(NcclFailure, AbortFreesAHostThatWaitsForTheGpu) {
   const auto errors = errors_of(2, 10min, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
     std::thread aborts([&] { r.gradients.abort("a newer generation has begun"); });
@@ -120,7 +120,7 @@ TEST_F(NcclFailure, AnAbortFreesTheHostThatWaitsForTheGpu) {
               AllOf(HasSubstr("a newer generation has begun"), Not(HasSubstr("rank 1"))));
 }
 
-TEST_F(NcclFailure, ARankThatDoesNotTakePartIsNamedByAllOthers) {
+TEST_F(NcclFailure, AllOthersNameARankThatDoesNotTakePart) {
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     sum_and_wait(r, 8);
     if (r.comm.rank() != 1) sum_and_wait(r, 10);
@@ -137,7 +137,7 @@ TEST_F(NcclFailure, ARankThatDoesNotTakePartIsNamedByAllOthers) {
   }
 }
 
-TEST_F(NcclFailure, WithinAHostTooWhereNobodyHearsOfAborts) {
+TEST_F(NcclFailure, NamesTheRankIfPeersDoNotSeeAborts) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() != 2) sum_and_wait(r, 10);
@@ -149,7 +149,7 @@ TEST_F(NcclFailure, WithinAHostTooWhereNobodyHearsOfAborts) {
   }
 }
 
-TEST_F(NcclFailure, ARankThatWaitedLessLongThanTheOthersIsNotNamed) {
+TEST_F(NcclFailure, DoesNotNameARankThatWaitedLessLong) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
@@ -162,7 +162,7 @@ TEST_F(NcclFailure, ARankThatWaitedLessLongThanTheOthersIsNotNamed) {
   EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1 ("), Not(HasSubstr("rank 2 ("))));
 }
 
-TEST_F(NcclFailure, RanksThatBeginDifferentCollectivesAreNamed) {
+TEST_F(NcclFailure, NamesRanksThatBeginDifferentCollectives) {
   const auto errors =
       errors_of(2, 3s, [&](RankOnDevice r) { sum_and_wait(r, r.comm.rank() == 0 ? 10 : 11); });
   EXPECT_THAT(errors[0], HasSubstr("rank 1 (127.0.0.1, GPU 1) has come to all_reduce of 44 bytes "
@@ -171,7 +171,7 @@ TEST_F(NcclFailure, RanksThatBeginDifferentCollectivesAreNamed) {
                                    "(number 1) instead"));
 }
 
-TEST_F(NcclFailure, ALostNetworkFailsAllRanksAtOnceWithNcclsOwnWords) {
+TEST_F(NcclFailure, LostNetworkFailsAllRanksImmediatelyWithNcclsMessage) {
   std::barrier connected(2);
   const auto errors = errors_of(2, 10min, [&](RankOnDevice r) {
     sum_and_wait(r, 10);
@@ -183,7 +183,7 @@ TEST_F(NcclFailure, ALostNetworkFailsAllRanksAtOnceWithNcclsOwnWords) {
   EXPECT_THAT(errors[0], HasSubstr("remote process exited or there was a network error"));
 }
 
-TEST_F(NcclFailure, ALostCommStaysLostAndTakesTheOtherOneWithIt) {
+TEST_F(NcclFailure, FailedCommStaysFailedAndFailsTheOtherOne) {
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
     const Floats values(r.ops, std::vector<float>(10));
@@ -199,7 +199,7 @@ TEST_F(NcclFailure, ALostCommStaysLostAndTakesTheOtherOneWithIt) {
 }
 
 // On a GPU an abort frees memory, and so waits for all other work there.
-TEST_F(NcclFailure, CommsThatAreStuckTogetherAreAbortedTogether) {
+TEST_F(NcclFailure, AbortsStuckCommsTogether) {
   errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
     const Floats values(r.ops, std::vector<float>(10));
@@ -216,7 +216,7 @@ TEST_F(NcclFailure, CommsThatAreStuckTogetherAreAbortedTogether) {
 }
 
 // This is known to happen; the worker must exit nevertheless.
-TEST_F(NcclFailure, AnAbortThatHangsIsNotWaitedFor) {
+TEST_F(NcclFailure, DoesNotWaitForAHangingAbort) {
   simt::nccl_abort_hangs();
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 0) sum_and_wait(r, 10);
@@ -225,7 +225,7 @@ TEST_F(NcclFailure, AnAbortThatHangsIsNotWaitedFor) {
                                HasSubstr("NCCL's abort has not come back")));
 }
 
-TEST_F(NcclFailure, ABarrierThatIsNotMetNamesWhoIsMissing) {
+TEST_F(NcclFailure, BarrierNamesTheMissingRanks) {
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 0) r.comm.barrier();
   });
@@ -233,7 +233,7 @@ TEST_F(NcclFailure, ABarrierThatIsNotMetNamesWhoIsMissing) {
                                HasSubstr("rank 1 (127.0.0.1, GPU 1)")));
 }
 
-TEST_F(NcclFailure, AWorkerThatFailsForAnotherReasonLeavesAtOnce) {
+TEST_F(NcclFailure, WorkerThatFailsForAnotherReasonLeavesImmediately) {
   const TimePoint start = Clock::now();
   std::vector<std::string> errors(2);
   std::barrier connected(2);
