@@ -12,7 +12,7 @@ namespace {
 using pfc::testing::message_of;
 using ::testing::HasSubstr;
 
-TEST(ByteSize, TakesDecimalAndBinaryUnits) {
+TEST(ByteSize, AcceptsDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_byte_size("80GB", "x"), 80'000'000'000u);
   EXPECT_EQ(parse_byte_size("80GiB", "x"), std::uint64_t{80} << 30);
   EXPECT_EQ(parse_byte_size("512MB", "x"), 512'000'000u);
@@ -22,12 +22,12 @@ TEST(ByteSize, TakesDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_byte_size("4096B", "x"), 4096u);
 }
 
-TEST(ByteSize, AsksForTheUnitOfASmallNumber) {
+TEST(ByteSize, RequiresAUnitForSmallNumbers) {
   EXPECT_EQ(message_of<InputError>([] { (void)parse_byte_size("80", "--device-memory"); }),
             "--device-memory: found \"80\" without a unit; did you mean 80GB?");
 }
 
-TEST(ByteSize, RefusesAnythingElseAndNamesTheOption) {
+TEST(ByteSize, RejectsOtherTextsAndNamesTheOption) {
   for (const char* text : {"", "GB", "80G", "80gb", "-1GB", "0GB", "1e3GB", "80GB!", "nan", "inf",
                            "99999999999TB", "80 GB 5"}) {
     const std::string message =

@@ -51,11 +51,11 @@ class CommandLine : public ::testing::Test {
   std::string text;
 };
 
-TEST_F(CommandLine, LeavesTheRestToTheProgramWhenAllIsKnown) {
+TEST_F(CommandLine, ReturnsNothingWhenAllWordsAreKnown) {
   EXPECT_EQ(parse({"--workers", "2"}), std::nullopt);
 }
 
-TEST_F(CommandLine, TakesNoTimeAtAllWhereThereMayBeNone) {
+TEST_F(CommandLine, AcceptsZeroDurationIfAllowed) {
   timeout = 7;
   parse({"--grace", "0"});
   EXPECT_EQ(timeout, 0);
@@ -83,12 +83,12 @@ TEST_F(CommandLine, SuggestsTheNearestCommand) {
   EXPECT_THAT(refusal({"stats"}, true), StartsWith("unknown command stats; did you mean status?"));
 }
 
-TEST_F(CommandLine, SuggestsTheCommandThatOtherProgramsCallOtherwise) {
+TEST_F(CommandLine, SuggestsCommandsByTheirNamesInOtherPrograms) {
   EXPECT_THAT(refusal({"ps"}, true), StartsWith("unknown command ps; did you mean status?"));
   EXPECT_THAT(refusal({"cancel"}, true), ::testing::Not(HasSubstr("stop"))) << "there is none";
 }
 
-TEST_F(CommandLine, HelpCallsADurationSo) {
+TEST_F(CommandLine, HelpShowsDurations) {
   ::testing::internal::CaptureStdout();
   parse({"--help"});
   const std::string help = ::testing::internal::GetCapturedStdout();
@@ -101,7 +101,7 @@ TEST_F(CommandLine, NamesTheOptionWhoseValueIsWrong) {
   EXPECT_THAT(refusal({"--color", "pink"}), HasSubstr("--color"));
 }
 
-TEST_F(CommandLine, SaysWhatWasFoundAndWhatWasExpected) {
+TEST_F(CommandLine, ReportsWhatWasFoundAndExpected) {
   const std::string help = " (tool --help lists what there is)";
   EXPECT_EQ(refusal({"--workers", "many"}),
             "--workers: found 'many', expected a whole number" + help);
@@ -125,26 +125,26 @@ TEST_F(CommandLine, ShowsEmptyWords) {
   EXPECT_THAT(refusal({"--workers", ""}), StartsWith("--workers: found '', expected a"));
 }
 
-TEST_F(CommandLine, TakesOptionsOfTheProgramAfterACommand) {
+TEST_F(CommandLine, AcceptsOptionsOfTheProgramAfterACommand) {
   EXPECT_EQ(parse({"status", "--color", "auto", "--config", "x"}, true), std::nullopt);
   EXPECT_EQ(text, "x");
   EXPECT_THAT(refusal({"status", "--colr=auto"}, true),
               StartsWith("unknown option --colr; did you mean --color? (tool status --help"));
 }
 
-TEST_F(CommandLine, SaysThatAnOptionBelongsAfterItsCommand) {
+TEST_F(CommandLine, ReportsThatAnOptionBelongsAfterItsCommand) {
   EXPECT_THAT(refusal({"--json", "check"}, true),
               StartsWith("option --json belongs after the command: tool check --json (tool"));
 }
 
-TEST_F(CommandLine, TakesTheWordsOfAnEnumeration) {
+TEST_F(CommandLine, AcceptsTheWordsOfAnEnumeration) {
   parse({"--colour", "green"});
   EXPECT_EQ(colour, Colour::kGreen);
   EXPECT_EQ(refusal({"--colour", "1"}),
             "--colour: found '1', expected one of red, green (tool --help lists what there is)");
 }
 
-TEST_F(CommandLine, TakesTimesWithUnits) {
+TEST_F(CommandLine, AcceptsDurationsWithUnits) {
   for (const auto& [given, seconds] : std::vector<std::pair<std::string, double>>{
            {"70", 70}, {"2.5s", 2.5}, {"500ms", 0.5}, {"2min", 120}, {"1h", 3600}}) {
     parse({"--timeout", given});
@@ -158,7 +158,7 @@ TEST_F(CommandLine, TakesTimesWithUnits) {
               StartsWith("--timeout: found '1e300h', expected a time from 1ms to a year"));
 }
 
-TEST(HostAndPort, RefusesWhatIsNoAddress) {
+TEST(HostAndPort, RejectsMalformedAddresses) {
   for (const char* wrong : {"", "localhost", ":7450", "localhost:", "localhost:abc", "localhost:0",
                             "127.0.0.1:72986", "127.0.0.1:99999999999"}) {
     std::string text = wrong;
@@ -170,7 +170,7 @@ TEST(HostAndPort, RefusesWhatIsNoAddress) {
   }
 }
 
-TEST(RunProgram, TurnsAnErrorIntoOneLineAndAnExitCode) {
+TEST(RunProgram, ConvertsAnErrorToOneLineAndAnExitCode) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_program("tool", []() -> int { throw InputError("--x: found 1"); }), kExitBadInput);
   EXPECT_EQ(run_program("tool", []() -> int { throw CommError("no answer"); }), kExitFailed);
@@ -179,14 +179,14 @@ TEST(RunProgram, TurnsAnErrorIntoOneLineAndAnExitCode) {
             "tool: error: --x: found 1\ntool: error: no answer\n");
 }
 
-TEST(RunProgram, SaysInOneLineThatThereIsNoMemory) {
+TEST(RunProgram, ReportsOutOfMemoryInOneLine) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_program("tool", []() -> int { throw std::bad_alloc(); }), kExitFailed);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               StartsWith("tool: error: out of memory: the system gives this process no more"));
 }
 
-TEST(RunProgram, MakesAFileAtItsSizeLimitAnErrorOfTheWrite) {
+TEST(RunProgram, ReportsTheFileSizeLimitAsAWriteError) {
   EXPECT_EQ(run_program("tool", [] { return ::raise(SIGXFSZ); }), 0);
 }
 

@@ -48,7 +48,7 @@ class CoordinatorFileInAFolder : public ::testing::Test {
   fs::path state = folder / "state";
 };
 
-TEST_F(CoordinatorFileInAFolder, IsMadeAgainWithTheFolderWhenItWasRemoved) {
+TEST_F(CoordinatorFileInAFolder, IsRecreatedWithItsFolderAfterRemoval) {
   const auto one = runs("aa11");
   one->renew();
   fs::remove_all(state);
@@ -57,7 +57,7 @@ TEST_F(CoordinatorFileInAFolder, IsMadeAgainWithTheFolderWhenItWasRemoved) {
   EXPECT_EQ(fs::status(state).permissions(), fs::perms::owner_all);
 }
 
-TEST_F(CoordinatorFileInAFolder, IsReadAsItWasWrittenByThisUserAlone) {
+TEST_F(CoordinatorFileInAFolder, IsReadUnchangedAndOnlyByThisUser) {
   const auto one = runs("aa11");
   const CoordinatorFile file = find_coordinator(state, "");
   EXPECT_EQ(file.job_id, "aa11");
@@ -68,12 +68,12 @@ TEST_F(CoordinatorFileInAFolder, IsReadAsItWasWrittenByThisUserAlone) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(CoordinatorFileInAFolder, OfNoCoordinatorNamesTheFolderAndTheFlag) {
+TEST_F(CoordinatorFileInAFolder, NamesTheFolderAndTheFlagIfThereIsNoCoordinator) {
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
               AllOf(HasSubstr(state.string()), HasSubstr("--coordinator")));
 }
 
-TEST_F(CoordinatorFileInAFolder, ThatIsDamagedIsNamed) {
+TEST_F(CoordinatorFileInAFolder, IsNamedIfItIsDamaged) {
   const auto one = runs("aa11");
   std::ofstream(state / "aa11.json") << "{\"address\": 7}";
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
@@ -93,7 +93,7 @@ TEST_F(CoordinatorFileInAFolder, IsNeitherReplacedNorRemovedByAnotherCoordinator
   EXPECT_EQ(find_coordinator(state, "").pid, 41);
 }
 
-TEST_F(CoordinatorFileInAFolder, OneOfSeveralMustBeChosenFromAList) {
+TEST_F(CoordinatorFileInAFolder, ListsAllCoordinatorsIfSeveralMatch) {
   const auto one = runs("aa11", 41);
   const auto two = runs("aa22", 42);
   EXPECT_EQ(
@@ -104,14 +104,14 @@ TEST_F(CoordinatorFileInAFolder, OneOfSeveralMustBeChosenFromAList) {
               AllOf(HasSubstr("--service cc: no coordinator"), HasSubstr("job aa22")));
 }
 
-TEST_F(CoordinatorFileInAFolder, OfAServiceIsListedAsOne) {
+TEST_F(CoordinatorFileInAFolder, ListsAServiceAsAService) {
   const auto one = runs("aa11", 41);
   const PublishedCoordinator service(state, {.job_id = "bb22", .address = "a:1", .pid = 42});
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
               HasSubstr("pid 41; service bb22 at a:1, pid 42"));
 }
 
-TEST_F(CoordinatorFileInAFolder, OfAKilledCoordinatorIsNotTakenForALivingOne) {
+TEST_F(CoordinatorFileInAFolder, IsIgnoredIfItsCoordinatorWasKilled) {
   is_killed("aa11");
   EXPECT_THAT(living_coordinators(state), IsEmpty());
   const auto next = runs("bb22");
@@ -119,7 +119,7 @@ TEST_F(CoordinatorFileInAFolder, OfAKilledCoordinatorIsNotTakenForALivingOne) {
   EXPECT_FALSE(fs::exists(state / "aa11.json")) << "the next coordinator removes it";
 }
 
-TEST_F(CoordinatorFileInAFolder, RemovesNoFileOfAnotherProgram) {
+TEST_F(CoordinatorFileInAFolder, KeepsFilesOfOtherPrograms) {
   is_killed("aa11");
   fs::copy_file(state / "aa11.json", state / "copy.json");
   std::ofstream(state / "job.json") << R"({"network": "r50"})";
@@ -131,17 +131,17 @@ TEST_F(CoordinatorFileInAFolder, RemovesNoFileOfAnotherProgram) {
   EXPECT_FALSE(fs::exists(state / "aa11.json"));
 }
 
-TEST_F(CoordinatorFileInAFolder, TakesAJobFileWhosePathIsNotText) {
+TEST_F(CoordinatorFileInAFolder, AcceptsAJobFileWhosePathIsNotUtf8) {
   const PublishedCoordinator published(state, {.job_id = "1a", .job = "caf\xe9.json"});
   EXPECT_EQ(find_coordinator(state, "").job, "caf\xef\xbf\xbd.json");
 }
 
-TEST_F(CoordinatorFileInAFolder, IsGoneWithItsCoordinator) {
+TEST_F(CoordinatorFileInAFolder, IsRemovedWithItsCoordinator) {
   runs("aa11").reset();
   EXPECT_TRUE(fs::is_empty(state));
 }
 
-TEST_F(CoordinatorFileInAFolder, AFolderThatCannotBeMadeIsNamed) {
+TEST_F(CoordinatorFileInAFolder, NamesAFolderThatCannotBeCreated) {
   EXPECT_THAT(message_of<StorageError>([] { PublishedCoordinator("/proc/pfc", {}); }),
               AllOf(HasSubstr("/proc/pfc"), HasSubstr("--state-dir")));
 }

@@ -28,9 +28,9 @@ TEST(Log, WritesTheSameLinesAsMessageLine) {
             "pfc-worker: warning: epoch 3: skipped\npfc-worker: ready\n");
 }
 
-TEST(Log, RefusesAnUnknownLevel) { EXPECT_THROW(set_up_log("x", "loud"), InputError); }
+TEST(Log, RejectsAnUnknownLevel) { EXPECT_THROW(set_up_log("x", "loud"), InputError); }
 
-TEST(StderrHasColour, AsColorSaysAndNeverOnAPipe) {
+TEST(StderrHasColour, FollowsColorAndIsOffOnAPipe) {
   ::testing::internal::CaptureStderr();  // to a file: not a terminal
   EXPECT_FALSE(stderr_has_colour());
   set_colour("always");

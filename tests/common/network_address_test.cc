@@ -17,7 +17,7 @@ TEST(PlainAddress, IsTheShortestForm) {
   EXPECT_EQ(plain_address("10.0.0.2"), "10.0.0.2");
 }
 
-TEST(PlainAddress, LeavesANameAlone) {
+TEST(PlainAddress, KeepsNames) {
   for (const char* name : {"", "a", "node-7.cluster", "[", "[]", "[a]"}) {
     EXPECT_EQ(plain_address(name), name);
   }
@@ -37,7 +37,7 @@ TEST(HostOf, ReadsNamesAndAddresses) {
   EXPECT_EQ(host_of("[2001:db8::7]:65535"), "2001:db8::7");
 }
 
-TEST(HostOf, IsEmptyWhereTheTextIsNoHostAndPort) {
+TEST(HostOf, IsEmptyUnlessTheTextIsHostAndPort) {
   for (const char* wrong : {"", "a", ":1", "a:", "a:0", "a:65536", "a:x", "2001:db8::7:7450",
                             "[2001:db8::7]", "[a]:1", "[]:1"}) {
     EXPECT_EQ(host_of(wrong), "") << wrong;

@@ -11,7 +11,7 @@ TEST(OneLine, KeepsPrintableText) {
   EXPECT_EQ(one_line("rank 1: caf\u00e9 \u4eba, 100 %"), "rank 1: caf\u00e9 \u4eba, 100 %");
 }
 
-TEST(OneLine, ReplacesWhatEndsALineOrMovesTheCursor) {
+TEST(OneLine, ReplacesLineEndsAndCursorMovements) {
   EXPECT_EQ(one_line("a\nb\rc\x1b[2Kd\te"), "a b c [2Kd e");
   EXPECT_EQ(one_line(std::string("a\0b", 3)), "a b");
   EXPECT_EQ(one_line("a\xc2\x85"
@@ -22,7 +22,7 @@ TEST(OneLine, ReplacesWhatEndsALineOrMovesTheCursor) {
       << "C1 controls, line separator";
 }
 
-TEST(OneLine, ReplacesWhatTurnsTheDirectionOfWriting) {
+TEST(OneLine, ReplacesChangesOfTextDirection) {
   EXPECT_EQ(one_line("\xe2\x80\xae"
                      "gnp.exe\xe2\x81\xa6"),
             " gnp.exe ");
@@ -41,7 +41,7 @@ TEST(OneLine, CutsALongText) {
   EXPECT_EQ(one_line("a\nbc", 3), "a b");
 }
 
-TEST(IsUtf8, TellsTextFromOtherBytes) {
+TEST(IsUtf8, DistinguishesTextFromOtherBytes) {
   EXPECT_TRUE(is_utf8("caf\u00e9\n"));
   EXPECT_FALSE(is_utf8("caf\xe9"));
 }

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-TEST(OrderedWork, TakesEveryResultInOrderWhateverTheThreads) {
+TEST(OrderedWork, TakesEveryResultInOrderForAnyNumberOfThreads) {
   for (const int threads : {0, 1, 2, 7}) {
     std::vector<std::int64_t> taken;
     ordered_work<std::int64_t>(
@@ -28,7 +28,7 @@ TEST(OrderedWork, TakesEveryResultInOrderWhateverTheThreads) {
   }
 }
 
-TEST(OrderedWork, OfNothingDoesNothing) {
+TEST(OrderedWork, DoesNothingWithoutItems) {
   ordered_work<int>(
       0, 3, [](std::int64_t) { return 1; }, [](std::int64_t, int) { FAIL(); });
 }
@@ -44,7 +44,7 @@ TEST(OrderedWork, KeepsOnlyAFewResultsWaiting) {
       [&](std::int64_t i, int) { EXPECT_LE(made, i + 1 + 2 * 8); });
 }
 
-TEST(OrderedWork, ThrowsWhatAThreadThrew) {
+TEST(OrderedWork, RethrowsAThreadsException) {
   std::int64_t last = -1;
   const auto work = [&] {
     ordered_work<int>(
@@ -59,7 +59,7 @@ TEST(OrderedWork, ThrowsWhatAThreadThrew) {
   EXPECT_LT(last, 40);
 }
 
-TEST(OrderedWork, ThrowsWhatTheTakerThrewAndStopsTheThreads) {
+TEST(OrderedWork, RethrowsTheTakersExceptionAndStopsTheThreads) {
   std::atomic<int> made{0};
   const auto work = [&] {
     ordered_work<int>(

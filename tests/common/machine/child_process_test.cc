@@ -40,7 +40,7 @@ ProcessExit end_of(ChildProcess& child) {
   return *exit;
 }
 
-TEST(ChildProcess, TellsExitCodesAndSignals) {
+TEST(ChildProcess, ReturnsExitCodesAndSignals) {
   ChildProcess code(shell("exit 7"));
   EXPECT_EQ(end_of(code), (ProcessExit{.code = 7}));
   EXPECT_EQ(describe(end_of(code)), "exited with code 7");
@@ -55,7 +55,7 @@ TEST(ChildProcess, CapturesBothStreams) {
   end_of(child);
 }
 
-TEST(ChildProcess, ReadsWhatItIsGivenFromStdin) {
+TEST(ChildProcess, ReadsItsInputFromStdin) {
   SpawnOptions options = shell("cat; readlink /proc/self/fd/0");
   EXPECT_THAT(
       [&] {
@@ -69,7 +69,7 @@ TEST(ChildProcess, ReadsWhatItIsGivenFromStdin) {
   end_of(child);
 }
 
-TEST(ChildProcess, AddsToTheEnvironmentAndReplaces) {
+TEST(ChildProcess, AddsAndReplacesEnvironmentVariables) {
   SpawnOptions options = shell("echo $PFC_X $HOME");
   options.environment = {{"PFC_X", "new"}, {"HOME", "/nowhere"}};
   ChildProcess child(options);
@@ -77,7 +77,7 @@ TEST(ChildProcess, AddsToTheEnvironmentAndReplaces) {
   end_of(child);
 }
 
-TEST(ChildProcess, InheritsNoFileButTheStandardOnes) {
+TEST(ChildProcess, InheritsOnlyStandardFiles) {
   const int leaked = dup(STDERR_FILENO);
   ChildProcess child(shell("ls /proc/self/fd | wc -l"));
   EXPECT_EQ(read_all(child.take_stdout()), "4\n") << "0, 1, 2, and the folder that ls reads";
@@ -85,7 +85,7 @@ TEST(ChildProcess, InheritsNoFileButTheStandardOnes) {
   end_of(child);
 }
 
-TEST(ChildProcess, RunsInAGroupOfItsOwnThatIsSignalledAsAWhole) {
+TEST(ChildProcess, RunsInItsOwnGroupWhichIsSignalledAsAWhole) {
   ChildProcess child(shell("sleep 1000 & echo $!; wait"));
   std::array<char, 32> line{};
   const int out = child.take_stdout();
@@ -96,7 +96,7 @@ TEST(ChildProcess, RunsInAGroupOfItsOwnThatIsSignalledAsAWhole) {
   EXPECT_EQ(read_all(out), "") << "the sleep holds the pipe until it has ended too";
 }
 
-TEST(ChildProcess, KillsWhatTheProgramLeftInItsGroup) {
+TEST(ChildProcess, KillsTheRestOfItsGroup) {
   ChildProcess child(shell("sleep 1000 &"));
   end_of(child);
   EXPECT_EQ(read_all(child.take_stdout()), "");
@@ -117,7 +117,7 @@ TEST(ChildProcess, IsKilledWithTheThreadThatStartedIt) {
   EXPECT_EQ(end_of(*child), (ProcessExit{.signal = SIGKILL}));
 }
 
-TEST(ChildProcess, LeavesSighupAsThisProgramFoundIt) {
+TEST(ChildProcess, LeavesSighupUnchanged) {
   const std::string script = "kill -HUP $$; echo alive";
   std::signal(SIGHUP, SIG_IGN);
   ChildProcess ignores(shell(script));
@@ -139,7 +139,7 @@ pid_t trace(pid_t traced, int answers) {
   while (true) pause();
 }
 
-TEST(ChildProcess, IsGivenUpWhenItDoesNotEnd) {
+TEST(ChildProcess, IsAbandonedWhenItDoesNotEnd) {
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   pid_t tracer = 0;

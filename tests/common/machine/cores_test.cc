@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Cores, AreNoMoreThanTheAffinityHas) {
+TEST(Cores, AreLimitedByTheAffinity) {
   cpu_set_t before, first;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   EXPECT_GE(usable_cores(), 1);
@@ -30,7 +30,7 @@ TEST(Cores, AreNoMoreThanTheAffinityHas) {
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
-TEST(Cores, AreSharedByTheWorkersUnlessAPersonSaysOtherwise) {
+TEST(Cores, AreSharedByTheWorkersUnlessTheUserSetsThem) {
   unsetenv("OMP_NUM_THREADS");
   EXPECT_EQ(threads_of_worker(1), usable_cores());
   EXPECT_EQ(threads_of_worker(1'000'000), 1);
@@ -107,7 +107,7 @@ TEST_F(Quota, ReadsCgroupVersion1) {
   EXPECT_EQ(cores(), 4);
 }
 
-TEST(Cores, OfABoundWorkerAreItsOwn) {
+TEST(Cores, BoundWorkerUsesItsOwnCores) {
   unsetenv("OMP_NUM_THREADS");
   EXPECT_EQ(threads_of_worker(1, 1), 1);
 }

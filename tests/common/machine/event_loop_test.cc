@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(EventLoop, GoesOnAfterAnException) {
+TEST(EventLoop, ContinuesAfterAnException) {
   boost::asio::io_context loop;
   std::vector<std::string> told;
   boost::asio::post(loop, [] { throw std::runtime_error("first"); });
@@ -25,7 +25,7 @@ TEST(EventLoop, GoesOnAfterAnException) {
   EXPECT_THAT(told, ElementsAre("first", "done"));
 }
 
-TEST(EventLoop, EndsWhenNearlyNothingSucceeds) {
+TEST(EventLoop, EndsAfterTooManyExceptions) {
   boost::asio::io_context loop;
   std::function<void()> fail = [&] {
     boost::asio::post(loop, fail);
@@ -53,11 +53,11 @@ std::vector<int> signals_of(const std::vector<int>& sent) {
   return got;
 }
 
-TEST(StopSignals, TellsTheFirstFromTheLaterOnes) {
+TEST(StopSignals, DistinguishesTheFirstFromLaterOnes) {
   EXPECT_THAT(signals_of({SIGINT, SIGTERM}), ElementsAre(SIGINT, -SIGTERM));
 }
 
-TEST(StopSignals, TakesSighupWhereNobodyIgnoresIt) {
+TEST(StopSignals, HandlesSighupUnlessItIsIgnored) {
   std::signal(SIGHUP, SIG_DFL);
   EXPECT_THAT(signals_of({SIGHUP, SIGTERM}), ElementsAre(SIGHUP, -SIGTERM));
 }

@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kLibrary = PFC_FAKE_DRIVERS "/two_gpus/libnvidia-ml.so.1";
 
-TEST(GpuTelemetry, ReadsWhatTheGpuCanTell) {
+TEST(GpuTelemetry, ReadsWhatTheGpuReports) {
   const GpuTelemetry gpu("0000:1B:00.0", kLibrary);
   EXPECT_EQ(gpu.problem(), "");
   const GpuReading reading = gpu.read();
@@ -22,7 +22,7 @@ TEST(GpuTelemetry, ReadsWhatTheGpuCanTell) {
   EXPECT_EQ(reading.throttled, true);
 }
 
-TEST(GpuTelemetry, SaysWhyNothingCanBeRead) {
+TEST(GpuTelemetry, ReportsWhyNothingCanBeRead) {
   const GpuTelemetry other("0000:2C:00.0", kLibrary);
   EXPECT_EQ(other.problem(), "NVML does not know the GPU 0000:2C:00.0 (error 6)");
   EXPECT_EQ(other.read().memory_used, std::nullopt);

@@ -36,7 +36,7 @@ class Gpus : public ::testing::Test {
   ~Gpus() override { unsetenv("CUDA_VISIBLE_DEVICES"); }
 };
 
-TEST_F(Gpus, AreListedAsTheDriverNumbersThem) {
+TEST_F(Gpus, AreNumberedLikeTheDrivers) {
   const GpuSearch search = search_with("two_gpus");
   EXPECT_EQ(search.problem, "");
   ASSERT_THAT(search.gpus, SizeIs(2));
@@ -58,37 +58,37 @@ TEST_F(Gpus, AreDescribedInPrintableText) {
   EXPECT_EQ(describe(search.gpus[1]), "cuda:1 Fake GPU B? (32.0 GiB)");
 }
 
-TEST_F(Gpus, WithoutADriverTheSentenceSaysWhichToInstall) {
+TEST_F(Gpus, MissingDriverNamesTheOneToInstall) {
   const GpuSearch search = find_gpus("libcuda-that-is-nowhere.so.1");
   EXPECT_THAT(search.gpus, IsEmpty());
   EXPECT_THAT(search.problem, StartsWith("no CUDA driver (libcuda-that-is-nowhere.so.1: cannot"));
   EXPECT_THAT(search.problem, HasSubstr("install NVIDIA's driver R580 or newer"));
 }
 
-TEST_F(Gpus, AFileThatIsNoLibraryIsNoDriver) {
+TEST_F(Gpus, FileThatIsNotALibraryIsNotADriver) {
   const TemporaryFolder folder;
   std::ofstream(folder / "libcuda.so.1") << "nothing";
   EXPECT_THAT(find_gpus((folder / "libcuda.so.1").string()).problem,
               StartsWith("no CUDA driver (" + folder.path().string()));
 }
 
-TEST_F(Gpus, ALibraryWithoutTheDriversFunctionsIsNoDriver) {
+TEST_F(Gpus, LibraryWithoutDriverFunctionsIsNotADriver) {
   EXPECT_THAT(find_gpus("libm.so.6").problem,
               StartsWith("no CUDA driver (the library has no cuDriverGetVersion)"));
 }
 
-TEST_F(Gpus, ATooOldDriverIsToldWithItsVersionAndTheOneNeeded) {
+TEST_F(Gpus, OldDriverIsReportedWithItsVersionAndTheRequiredOne) {
   EXPECT_EQ(problem_with("too_old"),
             "the CUDA driver is too old: found CUDA 12.8, expected 13.0 or newer: install NVIDIA's "
             "driver R580 or newer");
 }
 
-TEST_F(Gpus, ADriverWithoutDevicesIsNoGpu) {
+TEST_F(Gpus, DriverWithoutDevicesMeansNoGpu) {
   EXPECT_EQ(problem_with("no_device"), "no GPU: the CUDA 13.1 driver sees none");
   EXPECT_EQ(problem_with("none_visible"), "no GPU: the CUDA 13.0 driver sees none");
 }
 
-TEST_F(Gpus, TheVariableThatMayHideThemIsToldWithItsValue) {
+TEST_F(Gpus, VariableThatMayHideThemIsReportedWithItsValue) {
   setenv("CUDA_VISIBLE_DEVICES", "7,\n8", 1);
   EXPECT_EQ(problem_with("none_visible"),
             "no GPU: the CUDA 13.0 driver sees none; CUDA_VISIBLE_DEVICES is \"7,?8\": unset it, "
@@ -97,16 +97,16 @@ TEST_F(Gpus, TheVariableThatMayHideThemIsToldWithItsValue) {
   EXPECT_THAT(problem_with("no_device"), HasSubstr("CUDA_VISIBLE_DEVICES is \"\":"));
 }
 
-TEST_F(Gpus, ADriverThatFailsIsToldWithTheCallAndItsError) {
+TEST_F(Gpus, FailingDriverIsReportedWithTheCallAndItsError) {
   EXPECT_THAT(problem_with("not_ready"),
               StartsWith("the CUDA driver fails: cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802); "));
 }
 
-TEST_F(Gpus, AnErrorWithoutANameIsToldByItsNumber) {
+TEST_F(Gpus, UnnamedErrorIsReportedByItsNumber) {
   EXPECT_THAT(problem_with("newer_error"), HasSubstr("cuInit says error (9999); "));
 }
 
-TEST_F(Gpus, ACountThatMakesNoSenseIsAFailureOfTheDriver) {
+TEST_F(Gpus, InvalidCountIsADriverFailure) {
   EXPECT_EQ(problem_with("miscounting"), "the CUDA driver fails: it counts -7 GPUs");
 }
 

@@ -28,7 +28,7 @@ class HostMemoryTest : public ::testing::Test {
   const TemporaryFolder host_;
 };
 
-TEST_F(HostMemoryTest, EqualsMemAvailableWhereNoGroupLimitsIt) {
+TEST_F(HostMemoryTest, EqualsMemAvailableWithoutGroupLimit) {
   host_has_kib(500);
   file("proc/self/cgroup", "0::/user.slice\n");
   file("sys/fs/cgroup/user.slice/memory.max", "max\n");
@@ -37,7 +37,7 @@ TEST_F(HostMemoryTest, EqualsMemAvailableWhereNoGroupLimitsIt) {
   EXPECT_EQ(look().limit, "MemAvailable of /proc/meminfo");
 }
 
-TEST_F(HostMemoryTest, CountsWhatAGroupHasLeftAndItsPageCache) {
+TEST_F(HostMemoryTest, CountsTheRestOfAGroupsLimitAndItsPageCache) {
   host_has_kib(500);
   file("proc/self/cgroup", "0::/job/worker\n");
   file("sys/fs/cgroup/job/worker/memory.max", "100000\n");
@@ -84,7 +84,7 @@ TEST_F(HostMemoryTest, IsZeroInAGroupThatIsOverItsLimit) {
   EXPECT_EQ(look().available_bytes, 0u);
 }
 
-TEST_F(HostMemoryTest, HasNoLimitWhereNothingCanBeRead) {
+TEST_F(HostMemoryTest, HasNoLimitIfNothingCanBeRead) {
   EXPECT_EQ(look().available_bytes, std::numeric_limits<std::uint64_t>::max());
 }
 

@@ -14,7 +14,7 @@ WallTime coordinator_time(std::chrono::nanoseconds time) {
   return WallTime(std::chrono::duration_cast<WallTime::duration>(time));
 }
 
-TEST(ClockMap, TakesTheReadingThatTookTheShortestTime) {
+TEST(ClockMap, UsesTheReadingWithTheShortestRoundTrip) {
   const ClockOffset best =
       best_offset(std::vector<ClockReading>{{here(0ms), here(100ms), coordinator_time(1000ms)},
                                             {here(200ms), here(204ms), coordinator_time(1303ms)}});
@@ -23,7 +23,7 @@ TEST(ClockMap, TakesTheReadingThatTookTheShortestTime) {
   EXPECT_EQ(best.at, here(202ms));
 }
 
-TEST(ClockMap, IsOffByNoMoreThanItSays) {
+TEST(ClockMap, ErrorIsWithinItsBound) {
   // Either the response or the request took no time: the coordinator's clock is 500 ms ahead.
   for (const auto asked_at : {10ms, 15ms, 20ms}) {
     const ClockOffset best = best_offset(

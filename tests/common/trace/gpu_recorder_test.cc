@@ -31,7 +31,7 @@ class GpuRecording : public ::testing::Test {
   GpuRecorder recorder{{"/nowhere/libcupti.so.13", kFake}};
 };
 
-TEST_F(GpuRecording, KeepsWhatSeveralBuffersTell) {
+TEST_F(GpuRecording, KeepsRecordsOfSeveralBuffers) {
   recorder.begin();
   for (int i = 0; i < 10; ++i) runs("_ZN3pfc7softmaxIfEEvPKfi");
   runs(nullptr, 13, 4'096);
@@ -46,7 +46,7 @@ TEST_F(GpuRecording, KeepsWhatSeveralBuffersTell) {
   EXPECT_EQ(activity.dropped, 0U);
 }
 
-TEST_F(GpuRecording, TellsTimesByThisMachinesClock) {
+TEST_F(GpuRecording, ConvertsTimesToThisMachinesClock) {
   recorder.begin();
   const TimePoint before = Clock::now();
   runs("kernel");
@@ -69,14 +69,14 @@ TEST_F(GpuRecording, EnablesNothingBeforeAndAfter) {
   EXPECT_EQ(enabled(), 0U);
 }
 
-TEST_F(GpuRecording, CountsWhatCuptiHasDropped) {
+TEST_F(GpuRecording, CountsRecordsDroppedByCupti) {
   recorder.begin();
   fake.find<void(std::size_t)>("fake_cupti_drop")(5);
   runs("kernel");
   EXPECT_EQ(recorder.end(0ms).dropped, 5U);
 }
 
-TEST_F(GpuRecording, KeepsNoMoreThanThereIsRoomFor) {
+TEST_F(GpuRecording, LimitsTheNumberOfRecords) {
   recorder.begin();
   for (std::size_t i = 0; i < GpuRecorder::kMostRecords + 10; ++i) runs("kernel");
   const GpuActivity activity = recorder.end(0ms);
@@ -86,7 +86,7 @@ TEST_F(GpuRecording, KeepsNoMoreThanThereIsRoomFor) {
   EXPECT_GE(*activity.complete_until_ns, activity.records.back().begin_ns);
 }
 
-TEST_F(GpuRecording, SaysWhyCuptiRefuses) {
+TEST_F(GpuRecording, ReportsWhyCuptiFails) {
   ASSERT_EQ(::setenv("PFC_FAKE_CUPTI_ERROR", "35", 1), 0);  // NOLINT(concurrency-mt-unsafe)
   recorder.begin();
   ::unsetenv("PFC_FAKE_CUPTI_ERROR");  // NOLINT(concurrency-mt-unsafe)
@@ -97,7 +97,7 @@ TEST_F(GpuRecording, SaysWhyCuptiRefuses) {
   EXPECT_THAT(activity.problem, HasSubstr("NVreg_RestrictProfilingToAdminUsers=0"));
 }
 
-TEST_F(GpuRecording, SaysThatAnotherOneOfTheProcessRecords) {
+TEST_F(GpuRecording, ReportsAnotherRecorderInTheProcess) {
   recorder.begin();
   GpuRecorder other({kFake});
   other.begin();
@@ -106,7 +106,7 @@ TEST_F(GpuRecording, SaysThatAnotherOneOfTheProcessRecords) {
   EXPECT_EQ(recorder.end(0ms).records.size(), 1U);
 }
 
-TEST(GpuRecorder, SaysThatThereIsNoCupti) {
+TEST(GpuRecorder, ReportsAMissingCupti) {
   GpuRecorder recorder({"/nowhere/libcupti.so.13"});
   recorder.begin();
   EXPECT_THAT(recorder.end(0ms).problem, HasSubstr("no libcupti.so.13"));

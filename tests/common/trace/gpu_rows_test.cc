@@ -14,11 +14,11 @@ TEST(KernelName, HasNoArgumentsAndNoReturnType) {
   EXPECT_EQ(kernel_name("_ZN3pfc12_GLOBAL__N_14reluIfEEvPT_"), "pfc::relu");
 }
 
-TEST(KernelName, ThatIsNotMangledStays) {
+TEST(KernelName, KeepsNamesThatAreNotMangled) {
   EXPECT_EQ(kernel_name("sm90_xmma_gemm"), "sm90_xmma_gemm");
 }
 
-TEST(KernelName, ThatIsMissingIsAKernel) { EXPECT_EQ(kernel_name(nullptr), "kernel"); }
+TEST(KernelName, UsesKernelForMissingNames) { EXPECT_EQ(kernel_name(nullptr), "kernel"); }
 
 TEST(KernelName, IsBounded) {
   const std::string name = kernel_name(std::string(500, 'x').c_str());
@@ -40,7 +40,7 @@ std::uint64_t on_gpu_clock(std::chrono::nanoseconds since_begin) {
   return static_cast<std::uint64_t>((kBegin.time_since_epoch() + 5s + since_begin) / 1ns);
 }
 
-TEST(GpuClock, ChangesEvenlyBetweenTwoMeasurements) {
+TEST(GpuClock, InterpolatesBetweenTwoMeasurements) {
   const GpuActivity activity = drifting();
   EXPECT_EQ(time_of_gpu(activity, on_gpu_clock(0s)), kBegin);
   EXPECT_NEAR((time_of_gpu(activity, on_gpu_clock(50s + 500us)) - (kBegin + 50s)) / 1ns, 0, 10);
@@ -71,7 +71,7 @@ class GpuSteps : public ::testing::Test {
   TraceRecording recording;
 };
 
-TEST_F(GpuSteps, BelongToWhatTheHostWasIn) {
+TEST_F(GpuSteps, AreTheHostsStepsAtTheTime) {
   runs(12ms);
   runs(2ms);
   const GpuSpans all = spans();
@@ -83,7 +83,7 @@ TEST_F(GpuSteps, BelongToWhatTheHostWasIn) {
   EXPECT_EQ(all.note, "");
 }
 
-TEST_F(GpuSteps, LeaveOutWhatIsBeforeOrAfter) {
+TEST_F(GpuSteps, ExcludeSpansBeforeAndAfter) {
   runs(-1ms);
   runs(31ms);
   EXPECT_TRUE(spans().spans.empty());
@@ -109,7 +109,7 @@ TEST_F(GpuSteps, AreKeptWhole) {
   EXPECT_NE(all.note, "");
 }
 
-TEST_F(GpuSteps, ShowAPartOfOneWhereNoneFits) {
+TEST_F(GpuSteps, ShowAPartOfAStepIfNoneFits) {
   for (int i = 0; i < 9; ++i) runs(i * 3ms + 1ms);
   const GpuSpans all = spans(2);
   ASSERT_EQ(all.spans.size(), 2U);
@@ -117,7 +117,7 @@ TEST_F(GpuSteps, ShowAPartOfOneWhereNoneFits) {
   EXPECT_EQ(all.dropped, 7U);
 }
 
-TEST_F(GpuSteps, AreNotCompleteAfterAKernelThatWasDropped) {
+TEST_F(GpuSteps, AreIncompleteAfterADroppedKernel) {
   runs(2ms);
   runs(12ms);
   activity.dropped = 1;
@@ -128,7 +128,7 @@ TEST_F(GpuSteps, AreNotCompleteAfterAKernelThatWasDropped) {
   EXPECT_EQ(all.dropped, 1U);
 }
 
-TEST_F(GpuSteps, AreNotCompleteWhereTheyBeganBeforeTheRecording) {
+TEST_F(GpuSteps, AreIncompleteIfTheyBeganBeforeTheRecording) {
   activity.before.at = kBegin + 1s + 5ms;
   runs(7ms);
   runs(12ms);

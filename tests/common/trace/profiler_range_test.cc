@@ -13,7 +13,7 @@ namespace pfc {
 namespace {
 
 // NVTX looks for its tool once, at the first range of a process. Each test is a separate process.
-TEST(ProfilerRange, IsHeardByAToolInItsDomain) {
+TEST(ProfilerRange, IsReceivedByAToolInItsDomain) {
   ::setenv("NVTX_INJECTION64_PATH", PFC_FAKE_NVTX_TOOL, 1);
   PhaseTimer phases;
   phases("forward", [] { const ProfilerRange range("all_gather"); });

@@ -43,13 +43,13 @@ class Recorder : public ::testing::Test {
   }
 };
 
-TEST_F(Recorder, IsOffUntilSomebodyWantsATrace) {
+TEST_F(Recorder, IsOffUntilATraceIsRequested) {
   trains(1, 3);
   EXPECT_FALSE(training.on());
   EXPECT_FALSE(TraceTrack().on());
 }
 
-TEST_F(Recorder, RecordsTheStepsThatAreWanted) {
+TEST_F(Recorder, RecordsTheRequestedSteps) {
   recorder.arm(3, 4);
   trains(1, 9);
   recorder.wait();
@@ -60,7 +60,7 @@ TEST_F(Recorder, RecordsTheStepsThatAreWanted) {
   EXPECT_FALSE(training.on());
 }
 
-TEST_F(Recorder, RecordsWhatIsDoneAfterTheLastStep) {
+TEST_F(Recorder, RecordsWorkAfterTheLastStep) {
   recorder.arm(1, 1);
   trains(1, 1);
   adds(training, "checkpoint");
@@ -68,7 +68,7 @@ TEST_F(Recorder, RecordsWhatIsDoneAfterTheLastStep) {
   EXPECT_EQ(recorder.take().spans.back().name, std::string("checkpoint"));
 }
 
-TEST_F(Recorder, BeginsWithTheNextStepWhereTheFirstHasBegun) {
+TEST_F(Recorder, StartsWithTheNextStepIfTheFirstHasBegun) {
   trains(1, 5);
   recorder.arm(3, 7);
   trains(6, 8);
@@ -77,14 +77,14 @@ TEST_F(Recorder, BeginsWithTheNextStepWhereTheFirstHasBegun) {
   EXPECT_EQ(numbers(recording.spans), (std::vector<std::int64_t>{6, 7}));
 }
 
-TEST_F(Recorder, HasNoStepsWhereAllAreOver) {
+TEST_F(Recorder, HasNoStepsIfAllAreOver) {
   recorder.arm(3, 4);
   trains(8, 8);
   recorder.wait();
   EXPECT_EQ(recorder.take().first_step, 0);
 }
 
-TEST_F(Recorder, CountsSpansForWhichThereIsNoRoom) {
+TEST_F(Recorder, CountsSpansWithoutRoom) {
   recorder.arm(1, 1, {.spans = 2, .loader_spans = 1});
   recorder.begin_step(1);
   for (int i = 0; i < 3; ++i) adds(training, "forward");
@@ -96,7 +96,7 @@ TEST_F(Recorder, CountsSpansForWhichThereIsNoRoom) {
   EXPECT_EQ(recording.dropped, 1U + 4U);
 }
 
-TEST_F(Recorder, LosesNothingOfManyThreads) {
+TEST_F(Recorder, KeepsAllSpansOfManyThreads) {
   recorder.arm(1, 1);
   recorder.begin_step(1);
   std::vector<std::thread> threads;
@@ -113,7 +113,7 @@ TEST_F(Recorder, LosesNothingOfManyThreads) {
   EXPECT_EQ(recording.tracks.size(), 6U);
 }
 
-TEST_F(Recorder, DropsWhatEndsAfterTheRecording) {
+TEST_F(Recorder, DropsSpansThatEndAfterTheRecording) {
   recorder.arm(1, 1);
   recorder.begin_step(1);
   {
@@ -123,7 +123,7 @@ TEST_F(Recorder, DropsWhatEndsAfterTheRecording) {
   EXPECT_TRUE(recorder.take().spans.empty());
 }
 
-TEST_F(Recorder, LeavesOutWhatBeganBeforeIt) {
+TEST_F(Recorder, DropsSpansThatBeganBeforeIt) {
   recorder.arm(1, 1);
   {
     const TraceTrack::Scope scope(loader, "wait_for_room");
@@ -133,7 +133,7 @@ TEST_F(Recorder, LeavesOutWhatBeganBeforeIt) {
   EXPECT_TRUE(recorder.take().loader_spans.empty());
 }
 
-TEST_F(Recorder, EndsTheWaitWhereNoStepFollows) {
+TEST_F(Recorder, EndsTheWaitIfNoStepFollows) {
   recorder.arm(1, 100);
   recorder.begin_step(1);
   auto waiting = std::async(std::launch::async, [this] { recorder.wait(); });
@@ -143,7 +143,7 @@ TEST_F(Recorder, EndsTheWaitWhereNoStepFollows) {
   EXPECT_EQ(recorder.take().first_step, 1);
 }
 
-TEST_F(Recorder, ForgetsATraceThatNobodyHasTaken) {
+TEST_F(Recorder, DropsATraceThatWasNotTaken) {
   recorder.arm(1, 1);
   trains(1, 2);
   recorder.arm(5, 5);

@@ -19,7 +19,7 @@ std::vector<std::string> hosts(std::initializer_list<int> sizes) {
   return names;
 }
 
-TEST(Keepers, OfOneHostAreTheNextWorkers) {
+TEST(Keepers, AreTheNextWorkersOnOneHost) {
   EXPECT_THAT(keepers_of(hosts({4})), ElementsAre(1, 2, 3, 0));
   EXPECT_THAT(keepers_of(hosts({1})), ElementsAre(0));
 }
@@ -34,7 +34,7 @@ TEST(Keepers, AreOnAnotherHost) {
   }
 }
 
-TEST(Keepers, AreOnAnotherHostWhereHostsAlternate) {
+TEST(Keepers, AreOnAnotherHostIfHostsAlternate) {
   const std::vector<std::string> mixed{"b", "a", "b", "a"};
   const std::vector<Rank> keepers = keepers_of(mixed);
   for (std::size_t rank = 0; rank < mixed.size(); ++rank) {
@@ -42,7 +42,7 @@ TEST(Keepers, AreOnAnotherHostWhereHostsAlternate) {
   }
 }
 
-TEST(Keepers, AreOnAnotherHostForAsManyAsCanBe) {
+TEST(Keepers, AreOnAnotherHostForAsManyAsPossible) {
   const auto sizes = hosts({5, 2});
   const std::vector<Rank> keepers = keepers_of(sizes);
   int away = 0;
