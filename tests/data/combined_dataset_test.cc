@@ -59,7 +59,7 @@ class SeveralSets : public ::testing::Test {
   JobConfig job_;
 };
 
-TEST_F(SeveralSets, ComeOneBehindTheOther) {
+TEST_F(SeveralSets, FollowEachOther) {
   job_.rec = {write("a", {0, 2, 1}, 3), write("b", {1, 0}, 2), write("c", {0}, 1)};
   const auto dataset = open_job_data(job_);
   EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 2, 1, 4, 3, 5));
@@ -69,7 +69,7 @@ TEST_F(SeveralSets, ComeOneBehindTheOther) {
   EXPECT_EQ(dataset->briefs().size(), 6u);
 }
 
-TEST_F(SeveralSets, GiveTheBytesOfEachImage) {
+TEST_F(SeveralSets, ReturnTheBytesOfEachImage) {
   job_.rec = {write("a", {0, 1}, 2), write("b", {0}, 1)};
   const auto dataset = open_job_data(job_);
   std::vector<std::byte> storage;
@@ -102,28 +102,28 @@ TEST_F(SeveralSets, TakeNamesFromOtherFiles) {
   EXPECT_THAT(labels_of(*open_job_data(job_)), ElementsAre(0, 1, 2, 3));
 }
 
-TEST_F(SeveralSets, SayWhichLabelHasNoName) {
+TEST_F(SeveralSets, ReportALabelWithoutName) {
   job_.rec = {write("a", {0}, 1, "x\n"), write("b", {0, 1}, 2)};
   job_.share_identities = true;
   EXPECT_THAT(error(), HasSubstr("share_identities: label 0 of " + (folder_ / "b").string()));
   EXPECT_THAT(error(), HasSubstr("has no name; expected identities.txt"));
 }
 
-TEST_F(SeveralSets, SayThatTwoLabelsOfASetHaveOneName) {
+TEST_F(SeveralSets, ReportTwoLabelsOfASetWithOneName) {
   job_.rec = {write("a", {0, 1}, 2, "x\nx\n"), write("b", {0}, 1, "y\n")};
   job_.share_identities = true;
   EXPECT_THAT(error(), HasSubstr("two labels of"));
   EXPECT_THAT(error(), HasSubstr("have the name 'x'"));
 }
 
-TEST_F(SeveralSets, WarnWhereNobodyIsShared) {
+TEST_F(SeveralSets, WarnIfNoPersonIsShared) {
   job_.rec = {write("a", {0}, 1, "x\n"), write("b", {0}, 1, "y\n")};
   job_.share_identities = true;
   EXPECT_THAT(open_job_data(job_)->info().warnings,
               ::testing::Contains(HasSubstr("no name is in more than one")));
 }
 
-TEST_F(SeveralSets, AFileOfNamesMustFitAndBeThere) {
+TEST_F(SeveralSets, RequireAMatchingFileOfNames) {
   job_.rec = {write("a", {0, 1}, 2), write("b", {0}, 1)};
   job_.identities = {folder_ / "none.txt", ""};
   EXPECT_THAT(error(), HasSubstr("none.txt: not found"));
@@ -144,7 +144,7 @@ TEST_F(SeveralSets, CheckTheNumbersOfTheJobTogether) {
 }
 
 /// Fewer people than classes: the others have images on other hosts.
-TEST_F(SeveralSets, OneWithNamesHasTheNumbersOfTheJob) {
+TEST_F(SeveralSets, SingleSetWithNamesUsesTheNumbersOfTheJob) {
   job_.rec = {write("a", {0, 1}, 2)};
   std::filesystem::remove(folder_ / "a" / "property");
   write_file_atomically(folder_ / "a.txt", "x\ny\nz\n");
@@ -155,7 +155,7 @@ TEST_F(SeveralSets, OneWithNamesHasTheNumbersOfTheJob) {
   EXPECT_EQ(dataset->identity(2), "z");
 }
 
-TEST_F(SeveralSets, HaveTheSizeOfTheFirstOrThatOfTheJob) {
+TEST_F(SeveralSets, UseTheImageSizeOfTheFirstSetOrTheJob) {
   job_.rec = {write("a", {0}, 1, {}, 32), write("b", {0}, 1)};
   EXPECT_EQ(open_job_data(job_)->info().height, 32);
   job_.image_size = 48;
@@ -175,7 +175,7 @@ TEST_F(SeveralSets, CompleteTheJob) {
   EXPECT_THAT(error(), HasSubstr("says 1 classes, but entry 2 of head_classes says 2"));
 }
 
-TEST_F(SeveralSets, OneAloneHasTheClassesOfItsHead) {
+TEST_F(SeveralSets, SingleSetUsesTheClassesOfItsHead) {
   job_.rec = {write("a", {0, 1}, 2)};
   job_.heads = Heads::kSeparate;
   job_.head_classes = {5};

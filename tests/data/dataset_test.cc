@@ -102,7 +102,7 @@ TEST_F(DatasetFolder, ReadsPlainRecordsInTheOrderOfTheIndex) {
   EXPECT_THAT(dataset->name(0), HasSubstr("record 8"));
 }
 
-TEST_F(DatasetFolder, TakesTheFirstOfSeveralLabels) {
+TEST_F(DatasetFolder, UsesTheFirstOfSeveralLabels) {
   const std::vector<float> labels{1, 17, 0.5f};
   RecordWriter writer(rec_, idx_);
   writer.append(0, encode_image_record(labels, 0, make_jpeg(16, 16, 0)));
@@ -110,7 +110,7 @@ TEST_F(DatasetFolder, TakesTheFirstOfSeveralLabels) {
   EXPECT_EQ(open_dataset({.rec = rec_})->read(0, storage_).label, 1);
 }
 
-TEST_F(DatasetFolder, SaysWhatIsExpectedWhereThereIsNothing) {
+TEST_F(DatasetFolder, ReportsWhatIsExpectedIfThereIsNothing) {
   EXPECT_THAT(error(), HasSubstr("train.rec: not found; expected a folder with train.rec"));
   EXPECT_THAT(error({.rec = folder_ / "nowhere"}), HasSubstr("nowhere: not found"));
   write_file(folder_ / "other.rec", "");
@@ -118,7 +118,7 @@ TEST_F(DatasetFolder, SaysWhatIsExpectedWhereThereIsNothing) {
   EXPECT_THAT(error({.rec = folder_ / "other.rec"}), HasSubstr("other.rec: no records"));
 }
 
-TEST_F(DatasetFolder, SaysThatTheRecIsCutShort) {
+TEST_F(DatasetFolder, ReportsATruncatedRec) {
   write_insightface(faces_);
   const auto size = std::filesystem::file_size(rec_);
   std::filesystem::resize_file(rec_, size - 1);
@@ -129,13 +129,13 @@ TEST_F(DatasetFolder, SaysThatTheRecIsCutShort) {
   EXPECT_THAT(error(), HasSubstr("cut short"));
 }
 
-TEST_F(DatasetFolder, SaysThatTheLastRecordIsCutShort) {
+TEST_F(DatasetFolder, ReportsATruncatedLastRecord) {
   write_plain({0, 1, 2}, {0, 1, 2});
   std::filesystem::resize_file(rec_, std::filesystem::file_size(rec_) - 8);
   EXPECT_THAT(error(), HasSubstr("cut short"));
 }
 
-TEST_F(DatasetFolder, NamesAKeyThatIsMissingOrThereTwice) {
+TEST_F(DatasetFolder, NamesAMissingOrDuplicateKey) {
   write_insightface(faces_);
   rewrite_index([](std::string text) {
     const auto line = text.find("\n7\t");
@@ -148,7 +148,7 @@ TEST_F(DatasetFolder, NamesAKeyThatIsMissingOrThereTwice) {
   EXPECT_THAT(error(), HasSubstr("train.idx: key 4 is there twice"));
 }
 
-TEST_F(DatasetFolder, RefusesAHugeKeyWithoutAllocatingForIt) {
+TEST_F(DatasetFolder, RejectsAHugeKeyWithoutAllocatingForIt) {
   write_insightface(faces_);
   rewrite_index([](const std::string& text) { return text + "9000000000000000000\t0\n"; });
   EXPECT_THAT(error(), HasSubstr("found key 9000000000000000000 among 27 keys"));
@@ -194,7 +194,7 @@ TEST_F(DatasetFolder, DoesNotIgnoreAPropertyThatCannotBeRead) {
   EXPECT_THAT(error(), HasSubstr("property: cannot open: No such file"));
 }
 
-TEST_F(DatasetFolder, QuotesAFileWithANulToTheEnd) {
+TEST_F(DatasetFolder, QuotesAFileWithANulCompletely) {
   write_insightface(faces_);
   write_file(folder_ / "property", std::string_view("5\0x,16,16", 9));
   EXPECT_THAT(error(), HasSubstr("found '5 x,16,16', expected classes,height,width"));
@@ -209,7 +209,7 @@ TEST_F(DatasetFolder, DoesNotWaitForTheWriterOfAFifo) {
   }
 }
 
-TEST_F(DatasetFolder, WarnsOfRecordsThatTheIndexDoesNotName) {
+TEST_F(DatasetFolder, WarnsOfRecordsMissingInTheIndex) {
   write_plain({0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5});
   EXPECT_THAT(warnings(), IsEmpty());
   cut_index(2);
@@ -217,13 +217,13 @@ TEST_F(DatasetFolder, WarnsOfRecordsThatTheIndexDoesNotName) {
   EXPECT_THAT(warnings(), ElementsAre(HasSubstr("4 of them behind the last one")));
 }
 
-TEST_F(DatasetFolder, ExpectsNoLinesForRecordsThatAreNoImages) {
+TEST_F(DatasetFolder, ExpectsNoLinesForRecordsThatAreNotImages) {
   write_insightface(faces_);
   cut_index(21);  // record 0 and 20 images
   EXPECT_THAT(warnings(), IsEmpty());
 }
 
-TEST_F(DatasetFolder, RefusesAnIndexThatNamesOneRecordForAllImages) {
+TEST_F(DatasetFolder, RejectsAnIndexWithOneRecordForAllImages) {
   const auto all_at_0 = [](const std::string& text) {
     std::string lines;
     for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
@@ -240,7 +240,7 @@ TEST_F(DatasetFolder, RefusesAnIndexThatNamesOneRecordForAllImages) {
   EXPECT_THAT(error(), HasSubstr("train.idx: all 3 lines for images name the same record of"));
 }
 
-TEST_F(DatasetFolder, SeesThatTheLastLineOfTheIndexIsCutShort) {
+TEST_F(DatasetFolder, DetectsATruncatedLastLineOfTheIndex) {
   write_plain({0, 1, 2}, {0, 1, 2});
   rewrite_index([](const std::string& text) {
     const std::size_t digits = text.rfind('\t') + 1;
@@ -249,7 +249,7 @@ TEST_F(DatasetFolder, SeesThatTheLastLineOfTheIndexIsCutShort) {
   EXPECT_THAT(error(), HasSubstr("train.rec: offset 4: found 0x"));
 }
 
-TEST_F(DatasetFolder, NamesTheRecordWhoseLabelNoSetCanHave) {
+TEST_F(DatasetFolder, NamesARecordWithAnImpossibleLabel) {
   write_plain({0, 1, 7, 3}, {0, 2, 1e30f, 1});
   EXPECT_THAT(error(), HasSubstr("train.rec: record 7 (offset "));
   EXPECT_THAT(error(), HasSubstr("found label 1e+30, expected an integer of 0 .. 16777215"));
@@ -259,7 +259,7 @@ TEST_F(DatasetFolder, NamesTheRecordWhoseLabelNoSetCanHave) {
   }
 }
 
-TEST_F(DatasetFolder, TellsWhatItReads) {
+TEST_F(DatasetFolder, ReportsProgress) {
   write_plain({0, 1}, {0, 1});
   std::vector<std::string> told;
   const auto listen = [&](const std::string& what) { told.push_back(what); };
@@ -282,7 +282,7 @@ TEST_F(DatasetFolder, NamesFileRecordAndLabelOutsideTheClasses) {
   for (std::int64_t i = 2; i < 6; ++i) EXPECT_THAT(read_error(i), HasSubstr("expected 0 .. 2"));
 }
 
-TEST_F(DatasetFolder, RefusesMoreClassesThanFloatLabelsTellApart) {
+TEST_F(DatasetFolder, RejectsMoreClassesThanFloatLabelsRepresent) {
   write_plain({0}, {0});
   EXPECT_NO_THROW(open_dataset({.rec = rec_, .num_classes = 1 << 24}));
   EXPECT_THAT(error({.rec = rec_, .num_classes = (1 << 24) + 1}), HasSubstr("float32 labels"));
@@ -302,7 +302,7 @@ TEST_F(DatasetFolder, NamesARecordThatIsTooShort) {
   EXPECT_THAT(read_error(2), HasSubstr("too short"));
 }
 
-TEST_F(DatasetFolder, SaysWhatRecordZeroShouldHold) {
+TEST_F(DatasetFolder, ReportsWhatRecordZeroShouldContain) {
   const std::vector<float> labels{5, 4};
   RecordWriter writer(rec_, idx_);
   writer.append(0, encode_image_record(labels, 0, {}));

@@ -128,7 +128,7 @@ PrefetchedBatches run_all(const Dataset& dataset, PrefetcherOptions options, int
   return seen;
 }
 
-TEST(Prefetcher, ShowsEveryImageOfAnEpochOnceButTheTail) {
+TEST(Prefetcher, ShowsEveryImageOfAnEpochOnceExceptTheTail) {
   const FakeDataset dataset(103);
   const PrefetchedBatches seen = run(dataset, {.batch_size = 10, .seed = 3}, 20);
   for (std::size_t epoch = 0; epoch < 2; ++epoch) {
@@ -177,7 +177,7 @@ TEST(Prefetcher, ShowsTheSameToAnyNumberOfWorkers) {
   EXPECT_EQ(one, run_all(dataset, {.batch_size = 1, .seed = 3}, 12, 20));
 }
 
-TEST(Prefetcher, GivesTheSameBatchesForAnyNumberOfThreads) {
+TEST(Prefetcher, ReturnsTheSameBatchesForAnyNumberOfThreads) {
   FakeDataset dataset(2000);
   dataset.cut = {5, 700};
   const PrefetcherOptions one{.batch_size = 16, .seed = 3, .threads = 1};
@@ -187,7 +187,7 @@ TEST(Prefetcher, GivesTheSameBatchesForAnyNumberOfThreads) {
   EXPECT_EQ(run(dataset, one, 125), run(dataset, many, 125));
 }
 
-TEST(Prefetcher, GoesOnInTheMiddleOfAnEpoch) {
+TEST(Prefetcher, ContinuesInTheMiddleOfAnEpoch) {
   const FakeDataset dataset(103);
   const PrefetcherOptions options{.batch_size = 10, .seed = 3};
   const PrefetchedBatches whole = run(dataset, options, 25);
@@ -200,7 +200,7 @@ TEST(Prefetcher, GoesOnInTheMiddleOfAnEpoch) {
   EXPECT_EQ(parts, whole);
 }
 
-TEST(Prefetcher, ShufflesAndFlipsOnlyWhenAskedTo) {
+TEST(Prefetcher, ShufflesAndFlipsOnlyIfConfigured) {
   const FakeDataset dataset(20);
   const PrefetchedBatches plain =
       run(dataset, {.batch_size = 10, .shuffle = false, .augmentation = {.flip = false}}, 2);
@@ -225,7 +225,7 @@ TEST(Prefetcher, ReturnsNullAfterTheLastBatch) {
   EXPECT_EQ(prefetcher->next(), nullptr);
 }
 
-TEST(Prefetcher, HasNoMoreBatchesThanItsStatedBytesAreFor) {
+TEST(Prefetcher, UsesNoMoreMemoryThanStated) {
   constexpr int kHeld = 3;
   const FakeDataset dataset(40);
   const PrefetcherOptions options{.batch_size = 4, .threads = 3};
@@ -247,7 +247,7 @@ TEST(Prefetcher, HasNoMoreBatchesThanItsStatedBytesAreFor) {
   EXPECT_EQ(memory.begin()->second, Batch::bytes(options.batch_size, 8 * 8 * 3));
 }
 
-TEST(Prefetcher, UsesRecycledMemoryAgain) {
+TEST(Prefetcher, ReusesRecycledMemory) {
   const FakeDataset dataset(20);
   const auto prefetcher =
       make_prefetcher(dataset, {.batch_size = 10, .threads = 1, .depth = 1, .max_damaged = 0});
@@ -275,7 +275,7 @@ TEST(Prefetcher, KeepsABoundedNumberOfBatchesAhead) {
   EXPECT_EQ(prefetch_depth(1024), kMaxPrefetchDepth);
 }
 
-TEST(Prefetcher, CanBeDroppedAtAnyTime) {
+TEST(Prefetcher, CanBeDestroyedAtAnyTime) {
   const FakeDataset dataset(20);
   for (int batches = 0; batches < 5; ++batches) {
     const auto prefetcher = make_prefetcher(dataset, {.batch_size = 10, .threads = 3});
@@ -289,7 +289,7 @@ TEST(Prefetcher, MeasuresTheWait) {
   EXPECT_GT(prefetcher->next()->wait_seconds, 0);
 }
 
-TEST(Prefetcher, SaysThatTheImagesDoNotFillABatch) {
+TEST(Prefetcher, RejectsImagesThatDoNotFillABatch) {
   const FakeDataset dataset(20);
   EXPECT_THAT(message_of<InputError>(
                   [&] { make_prefetcher(dataset, {.batch_size = 11, .world_size = 2}); }),
@@ -357,7 +357,7 @@ TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
   EXPECT_EQ(message_of<InputError>([&] { prefetcher->next(); }), message) << "and stays so";
 }
 
-TEST_F(DamagedImages, EndTheJobWhereTheLimitIsNoWholeNumberOfImages) {
+TEST_F(DamagedImages, EndTheJobIfTheLimitIsAFraction) {
   for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
   const auto prefetcher =
       make_prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00225});  // 4.5
@@ -365,7 +365,7 @@ TEST_F(DamagedImages, EndTheJobWhereTheLimitIsNoWholeNumberOfImages) {
   EXPECT_THROW(prefetcher->next(), InputError);
 }
 
-TEST_F(DamagedImages, MayBeThreeInASmallSetButNoneWhereNoneIsAllowed) {
+TEST_F(DamagedImages, MayBeThreeInASmallSetUnlessNoneIsAllowed) {
   for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
   const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 10, .seed = 4});  // 0.1 %: two
   for (int i = 0; i < 60; ++i) EXPECT_NE(prefetcher->next(), nullptr);
@@ -383,13 +383,13 @@ TEST_F(DamagedImages, AreCountedByEpoch) {
   for (std::size_t i = 1; i < counts.size(); i += 2) EXPECT_EQ(counts[i], 2);
 }
 
-TEST_F(DamagedImages, AllOfThemEndTheJobAtOnce) {
+TEST_F(DamagedImages, EndTheJobImmediatelyIfAllAreDamaged) {
   for (std::int64_t i = 0; i < 2000; ++i) dataset_.cut.insert(i);
   const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 10});
   EXPECT_THAT(message_of<InputError>([&] { prefetcher->next(); }), HasSubstr("fake.rec: record"));
 }
 
-TEST(Prefetcher, GoesOnAtAnyPositionWithAnotherNumberOfWorkers) {
+TEST(Prefetcher, ContinuesAtAnyPositionWithAnotherNumberOfWorkers) {
   const FakeDataset dataset(50);
   const GlobalOrder order(50, 7, true);
   // From image 13 of epoch 2 on, with 2 workers x 8: 13 .. 44, then epoch 3.
@@ -417,7 +417,7 @@ TEST_F(DamagedImages, DoNotHideABadLabel) {
   EXPECT_THAT(message_of<InputError>([&] { prefetcher->next(); }), HasSubstr("label of image"));
 }
 
-TEST(PrefetcherOnDisk, ReadsNothingMoreOnceItsReadAheadIsStopped) {
+TEST(PrefetcherOnDisk, StopsReadingWhenItsReadAheadIsStopped) {
   const TemporaryFolder folder;
   write_insightface(testing::FaceFolder{.folder = folder.path()});
   const auto dataset = open_dataset({.rec = folder.path()});

@@ -45,7 +45,7 @@ class Staging : public ::testing::Test {
   fs::path data_ = folder_ / "data", fast_ = folder_ / "fast";
 };
 
-TEST_F(Staging, CopiesWhatTheDataSetConsistsOf) {
+TEST_F(Staging, CopiesTheFilesOfTheDataSet) {
   std::vector<std::string> told;
   const fs::path there =
       stage_dataset(data_, fast_, [&](const std::string& what) { told.push_back(what); });
@@ -99,7 +99,7 @@ TEST_F(Staging, CopiesOnce) {
   EXPECT_EQ(inode(), 2u);
 }
 
-TEST_F(Staging, CopiesAgainWhatHasChanged) {
+TEST_F(Staging, CopiesChangedFilesAgain) {
   const fs::path there = stage_dataset(data_, fast_);
   put("train.rec", 5'000'000, 8);
   fs::last_write_time(data_ / "train.rec",
@@ -108,7 +108,7 @@ TEST_F(Staging, CopiesAgainWhatHasChanged) {
   EXPECT_EQ(read_file(there / "train.rec"), read_file(data_ / "train.rec"));
 }
 
-TEST_F(Staging, KeepsNothingThatTheDataDoNotHave) {
+TEST_F(Staging, RemovesFilesThatTheDataDoNotHave) {
   const fs::path there = stage_dataset(data_, fast_);
   put("identities.txt", 10);
   stage_dataset(data_, fast_);
@@ -123,7 +123,7 @@ TEST_F(Staging, KeepsNothingThatTheDataDoNotHave) {
 }
 
 /// A partial copy uses space that the whole one needs.
-TEST_F(Staging, RemovesWhatAnEarlierStartHasLeft) {
+TEST_F(Staging, RemovesFilesOfAnEarlierRun) {
   const fs::path there = stage_dataset(data_, fast_);
   write_file(there / "train.rec.part", "half");
   fs::resize_file(data_ / "train.rec", std::uintmax_t{1} << 43);
@@ -131,7 +131,7 @@ TEST_F(Staging, RemovesWhatAnEarlierStartHasLeft) {
   EXPECT_FALSE(fs::exists(there / "train.rec.part"));
 }
 
-TEST_F(Staging, RemovesNothingThatAPersonHasPutThere) {
+TEST_F(Staging, KeepsFilesOfOthers) {
   const fs::path there = stage_dataset(data_, fast_);
   write_file(there / "notes.txt", "a person's");
   fs::create_directory(there / "photos.rec");
@@ -146,7 +146,7 @@ TEST_F(Staging, RemovesNothingThatAPersonHasPutThere) {
               HasSubstr("train.lst: was not staged by pfc"));
 }
 
-TEST_F(Staging, LeavesNoHalfFileWhereItIsInterrupted) {
+TEST_F(Staging, LeavesNoPartialFileWhenInterrupted) {
   struct Interrupt {};
   EXPECT_THROW(stage_dataset(data_, fast_, [](const std::string&) { throw Interrupt(); }),
                Interrupt);
@@ -156,7 +156,7 @@ TEST_F(Staging, LeavesNoHalfFileWhereItIsInterrupted) {
   EXPECT_EQ(read_file(stage_dataset(data_, fast_) / "train.rec"), read_file(data_ / "train.rec"));
 }
 
-TEST_F(Staging, RefusesDataThatChangeMeanwhile) {
+TEST_F(Staging, RejectsDataThatChangeMeanwhile) {
   const auto change = [&](const std::string& what) {
     if (what.ends_with("83 %")) put("train.rec", 6'000'000, 9);
   };
@@ -165,7 +165,7 @@ TEST_F(Staging, RefusesDataThatChangeMeanwhile) {
   EXPECT_FALSE(fs::exists(staged_folder(data_, fast_) / "train.rec"));
 }
 
-TEST_F(Staging, KeepsShardsOfOneNameInTheirOrder) {
+TEST_F(Staging, KeepsTheOrderOfShardsWithEqualNames) {
   for (int i = 9; i < 11; ++i) {
     fs::create_directories(folder_ / ("part" + std::to_string(i)));
     write_file(folder_ / ("part" + std::to_string(i)) / "s.tar",
@@ -182,7 +182,7 @@ TEST_F(Staging, KeepsShardsOfOneNameInTheirOrder) {
   EXPECT_EQ(fs::file_size(shards[1]), 10u);
 }
 
-TEST_F(Staging, TakesTheNamesBesideShards) {
+TEST_F(Staging, CopiesTheNamesNextToShards) {
   const fs::path shards = folder_ / "shards";
   fs::create_directories(shards);
   write_file(shards / "s.tar", "x");
@@ -193,11 +193,11 @@ TEST_F(Staging, TakesTheNamesBesideShards) {
   EXPECT_TRUE(fs::exists(shard.parent_path() / "identities.txt"));
 }
 
-TEST_F(Staging, IsTheSameForAFolderWithASlash) {
+TEST_F(Staging, IgnoresATrailingSlash) {
   EXPECT_EQ(staged_folder(data_ / "", fast_), staged_folder(data_, fast_));
 }
 
-TEST_F(Staging, RemovesACopyWhenNobodyMakesIt) {
+TEST_F(Staging, RemovesACopyAfterItsMakerHasFinished) {
   EXPECT_FALSE(remove_staged(data_, fast_));
   const fs::path there = stage_dataset(data_, fast_);
   std::optional<std::jthread> remover;
@@ -211,14 +211,14 @@ TEST_F(Staging, RemovesACopyWhenNobodyMakesIt) {
   EXPECT_FALSE(fs::exists(there));
 }
 
-TEST_F(Staging, OpensAFileWhereAFileWasNamed) {
+TEST_F(Staging, OpensAFileIfAFileWasNamed) {
   put("other.rec", 10);
   const fs::path there = stage_dataset(data_ / "other.rec", fast_);
   EXPECT_EQ(there.filename(), "other.rec");
   EXPECT_TRUE(fs::exists(there));
 }
 
-TEST_F(Staging, SeveralAtOnceMakeOneCopy) {
+TEST_F(Staging, ConcurrentProcessesMakeOneCopy) {
   std::atomic<int> copying = 0, most = 0;
   const auto stage = [&] {
     bool copies = false;
@@ -235,7 +235,7 @@ TEST_F(Staging, SeveralAtOnceMakeOneCopy) {
   EXPECT_EQ(copying, 1);
 }
 
-TEST_F(Staging, CopiesDataAsTheyAreAfterAWait) {
+TEST_F(Staging, CopiesTheDataAsTheyAreAfterAWait) {
   const fs::path there = stage_dataset(data_, fast_);
   const int other = ::open((there / "lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(other, LOCK_EX), 0);
@@ -248,14 +248,14 @@ TEST_F(Staging, CopiesDataAsTheyAreAfterAWait) {
   EXPECT_EQ(read_file(there / "property"), read_file(data_ / "property"));
 }
 
-TEST_F(Staging, SaysWhatDoesNotFit) {
+TEST_F(Staging, ReportsWhatDoesNotFit) {
   fs::resize_file(data_ / "train.rec", std::uintmax_t{1} << 43);  // sparse
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),
               ::testing::AllOf(HasSubstr("stage: "), HasSubstr(", and the data need 8.00 TiB: "),
                                HasSubstr("name another folder")));
 }
 
-TEST_F(Staging, RefusesWhatItCannotCopy) {
+TEST_F(Staging, RejectsWhatItCannotCopy) {
   fs::create_directories(folder_ / "people/ada");
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(folder_ / "people", fast_); }),
               HasSubstr("make one file of these images first with pfcctl data pack"));
@@ -264,7 +264,7 @@ TEST_F(Staging, RefusesWhatItCannotCopy) {
               HasSubstr("none: no such folder on this host"));
 }
 
-TEST_F(Staging, DoesNotUseAFolderOfSomebodyElse) {
+TEST_F(Staging, DoesNotUseAFolderOfAnotherUser) {
   const fs::path there = staged_folder(data_, fast_);
   fs::create_directories(folder_ / "elsewhere");
   fs::create_directory_symlink(folder_ / "elsewhere", there);

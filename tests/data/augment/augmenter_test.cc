@@ -49,7 +49,7 @@ TEST(Augmenter, BlursSmallImages) {
   }
 }
 
-TEST(Augmenter, ChangesThePartOfTheImagesThatIsAskedFor) {
+TEST(Augmenter, ChangesTheConfiguredFractionOfImages) {
   constexpr int kImages = 4000;
   for (const auto& [name, how] : each_alone(0.2)) {
     int changed = 0;
@@ -59,13 +59,13 @@ TEST(Augmenter, ChangesThePartOfTheImagesThatIsAskedFor) {
   }
 }
 
-TEST(Augmenter, DoesNothingThatIsNotAskedFor) {
+TEST(Augmenter, DoesOnlyConfiguredChanges) {
   for (const auto& [name, how] : each_alone(0)) {
     for (int i = 0; i < 100; ++i) EXPECT_EQ(augmented(how, i), original()) << name;
   }
 }
 
-TEST(Augmenter, DrawsOtherStrengthsForOtherImagesEpochsAndSeeds) {
+TEST(Augmenter, DrawsDifferentStrengthsForImagesEpochsAndSeeds) {
   for (const auto& [name, how] : each_alone(1)) {
     if (name == "grey") continue;  // has no strength
     const std::set<Rgb> several{augmented(how, 1),    augmented(how, 2),        augmented(how, 3),
@@ -97,7 +97,7 @@ TEST(Augmenter, IsAPureFunctionOfSeedEpochAndPosition) {
   }
 }
 
-TEST(Augmenter, ChangesDoNotDependOnWhichOthersThereAre) {
+TEST(Augmenter, ChangesDoNotDependOnOtherChanges) {
   const Augmentation grey{.flip = false, .grey = 0.3};
   const Augmentation both{.flip = true, .grey = 0.3};
   for (int i = 0; i < 200; ++i) {
@@ -108,14 +108,14 @@ TEST(Augmenter, ChangesDoNotDependOnWhichOthersThereAre) {
 }
 
 /// Positions in a huge data set have different random numbers.
-TEST(Augmenter, TellsPositionsAboveTheFirstBillionApart) {
+TEST(Augmenter, DistinguishesPositionsAboveABillion) {
   const Augmentation how{.flip = false, .colour = 1};
   const std::int64_t far = std::int64_t{1} << 40;
   EXPECT_NE(augmented(how, far), augmented(how, far + 1));
   EXPECT_NE(augmented(how, far), augmented(how, 0));
 }
 
-TEST(Augmenter, TakesTheSmallestImages) {
+TEST(Augmenter, AcceptsTheSmallestImages) {
   const Augmentation all{.flip = true,
                          .crop = 1,
                          .low_resolution = 1,

@@ -64,7 +64,7 @@ TEST_P(BlurOfRadius, IsAGaussianWithMirroredBorders) {
 
 INSTANTIATE_TEST_SUITE_P(Radii, BlurOfRadius, ::testing::Values(1, 2));
 
-TEST(Filters, KeepAnEvenImage) {
+TEST(Filters, KeepAUniformImage) {
   std::vector<std::uint8_t> rgb(
       static_cast<std::size_t>(kFilteredSize.height * kFilteredSize.width * 3), 93);
   const std::vector<std::uint8_t> before = rgb;
@@ -122,7 +122,7 @@ TEST(Filters, TurnGreyByTheLuma) {
   }
 }
 
-TEST(Filters, CutOutItsRegionAndNothingElse) {
+TEST(Filters, CutOutOnlyTheRegion) {
   const std::vector<std::uint8_t> before = noise(5);
   std::vector<std::uint8_t> after = before;
   cut_out({after, kFilteredSize}, {.top = 3, .left = 20, .height = 14, .width = 3});
@@ -134,7 +134,7 @@ TEST(Filters, CutOutItsRegionAndNothingElse) {
   }
 }
 
-TEST(Filters, ZoomOfTheWholeIsTheImage) {
+TEST(Filters, ZoomOfTheWholeImageChangesNothing) {
   const std::vector<std::uint8_t> before = noise(6);
   std::vector<std::uint8_t> after = before;
   FilterScratch scratch;

@@ -18,7 +18,7 @@ std::vector<std::uint8_t> warped(ImageSize from, const Similarity& placed, Image
   return out;
 }
 
-TEST(Align, FindsTheSimilarityThatLandmarksWentThrough) {
+TEST(Align, FindsTheSimilarityBetweenLandmarks) {
   const Similarity placed{.a = 0.6, .b = -0.2, .dx = 5, .dy = 40};
   const Landmarks to = template_landmarks(112);
   // The inverse mapping.
@@ -36,7 +36,7 @@ TEST(Align, FindsTheSimilarityThatLandmarksWentThrough) {
 }
 
 /// An image smaller than a pixel cannot be shrunk first.
-TEST(Align, EndsForAnImageOfWhichNothingIsLeft) {
+TEST(Align, TerminatesIfNothingOfTheImageIsLeft) {
   for (const double scale : {0.3, 1e-3, 1e-9}) {
     for (const ImageSize from :
          {ImageSize{1, 1}, ImageSize{40, 1}, ImageSize{1, 40}, ImageSize{40, 40}}) {
@@ -46,7 +46,7 @@ TEST(Align, EndsForAnImageOfWhichNothingIsLeft) {
 }
 
 /// 40 rows of one column become 12 rows, whatever the width.
-TEST(Align, MakesATallImageAsTallAsItSays) {
+TEST(Align, ShrinksATallImageToTheGivenHeight) {
   const auto out = warped({40, 1}, {.a = 0.3, .b = 0, .dx = 0, .dy = 0}, {20, 1});
   for (std::size_t y = 0; y < 20; ++y) {
     EXPECT_EQ(out[3 * y] > 0, y < 13) << y;

@@ -46,17 +46,17 @@ double mean_difference(std::span<const std::uint8_t> a, std::span<const std::uin
   return sum / static_cast<double>(a.size());
 }
 
-TEST_F(Decode, GivesBackAJpegInRgbOrder) {
+TEST_F(Decode, DecodesAJpegInRgbOrder) {
   const auto drawn = draw_waves(20, 30, 1);
   EXPECT_LT(mean_difference(decode(encode_jpeg(drawn, 20, 30, 100), 20, 30), drawn), 1.0);
 }
 
-TEST_F(Decode, GivesBackAPngExactly) {
+TEST_F(Decode, DecodesAPngExactly) {
   const auto drawn = draw_waves(20, 30, 2);
   EXPECT_EQ(decode(encode_png(drawn, 20, 30), 20, 30), drawn);
 }
 
-TEST_F(Decode, TurnsGreyIntoRgb) {
+TEST_F(Decode, ConvertsGreyToRgb) {
   std::vector<std::uint8_t> grey(20 * 30);
   for (std::size_t i = 0; i < grey.size(); ++i) grey[i] = static_cast<std::uint8_t>(i % 251);
   const auto rgb = decode(encode_png(grey, 20, 30, PNG_FORMAT_GRAY), 20, 30);
@@ -67,14 +67,14 @@ TEST_F(Decode, TurnsGreyIntoRgb) {
   }
 }
 
-TEST_F(Decode, LeavesTheBrightnessOfAPngWithGammaAsItIs) {
+TEST_F(Decode, KeepsTheBrightnessOfAPngWithGamma) {
   const auto drawn = draw_waves(20, 30, 3);
   for (const double gamma : {1.0, 0.45455, 0.1}) {
     EXPECT_EQ(decode(encode_png_as({.gamma = gamma}, drawn, 20, 30), 20, 30), drawn) << gamma;
   }
 }
 
-TEST_F(Decode, TakesTheHighBytesOfAPngOf16Bits) {
+TEST_F(Decode, UsesTheHighBytesOfAPngOf16Bits) {
   const auto drawn = draw_waves(20, 30, 4);
   std::vector<std::uint8_t> wide;
   for (const std::uint8_t value : drawn) {
@@ -91,7 +91,7 @@ TEST_F(Decode, ReadsAnInterlacedPng) {
             drawn);
 }
 
-TEST_F(Decode, BlendsTransparentPixelsWithBlackWhateverTheGammaIs) {
+TEST_F(Decode, BlendsTransparentPixelsWithBlackForAnyGamma) {
   const std::vector<std::uint8_t> rgba{200, 100, 50, 255, 200, 100, 50, 0, 200, 100, 50, 51};
   const std::vector<std::uint8_t> grey_alpha{90, 255, 90, 0, 90, 51};
   for (const double gamma : {0.0, 0.45455, 1.0}) {
@@ -145,7 +145,7 @@ std::vector<std::byte> with_orientation(std::vector<std::byte> jpeg, int orienta
   return jpeg;
 }
 
-TEST_F(Decode, TurnsAPhotographAsItsCameraHasNoted) {
+TEST_F(Decode, RotatesAnImageByItsExifOrientation) {
   // Three by two blocks of 16 pixels, each with a single grey value.
   constexpr int kBlock = 16, kRows = 2, kColumns = 3;
   std::vector<std::uint8_t> stored;
@@ -184,7 +184,7 @@ TEST_F(Decode, TurnsAPhotographAsItsCameraHasNoted) {
   }
 }
 
-TEST_F(Decode, IgnoresAnOrientationThatMakesNoSense) {
+TEST_F(Decode, IgnoresAnInvalidOrientation) {
   const auto drawn = draw_waves(20, 30, 1);
   const auto jpeg = encode_jpeg(drawn, 20, 30, 100);
   const auto expected = decode(jpeg, 20, 30);
@@ -204,7 +204,7 @@ TEST_F(Decode, ReadsSizesWithoutDecoding) {
   EXPECT_EQ(decoder_.size(encode_png(draw_waves(8, 9, 1), 8, 9)), (ImageSize{8, 9}));
 }
 
-TEST_F(Decode, GivesBackAWebpExactly) {
+TEST_F(Decode, DecodesAWebpExactly) {
   const auto drawn = draw_waves(20, 30, 2);
   EXPECT_EQ(decode(encode_webp(drawn, 20, 30), 20, 30), drawn);
   EXPECT_EQ(decoder_.size(encode_webp(drawn, 20, 30)), (ImageSize{20, 30}));
@@ -238,7 +238,7 @@ TEST_F(Decode, ResizesAnImageOfAnotherSize) {
   EXPECT_LT(mean_difference(decode(encode_jpeg(drawn, 50, 70, 100), 30, 40), near), 4.0);
 }
 
-TEST_F(Decode, AMuchLargerJpegIsDecodedAtAPartOfItsSize) {
+TEST_F(Decode, DecodesAMuchLargerJpegAtAFractionOfItsSize) {
   const auto drawn = draw_waves(400, 560, 4);
   std::vector<std::uint8_t> expected(50 * 70 * 3);
   resize_rgb(drawn, {400, 560}, {50, 70}, expected);
@@ -256,7 +256,7 @@ TEST_F(Decode, DecodesAWholeImageAtItsOwnSize) {
   EXPECT_EQ(rgb, drawn);
 }
 
-TEST_F(Decode, RefusesHugeSizesBeforeAllocating) {
+TEST_F(Decode, RejectsHugeSizesBeforeAllocating) {
   auto png = encode_png(draw_waves(8, 9, 1), 8, 9);
   png[16] = std::byte{0x00};  // IHDR's width: 0x00ffffff; its checksum is then wrong too
   png[17] = png[18] = png[19] = std::byte{0xff};
@@ -277,7 +277,7 @@ TEST_F(Decode, RefusesHugeSizesBeforeAllocating) {
   EXPECT_THAT(error(jpeg), HasSubstr("pixels at most 50000000"));
 }
 
-TEST_F(Decode, SaysWhatTheBytesAre) {
+TEST_F(Decode, ReportsTheFormatOfTheBytes) {
   EXPECT_THAT(error({}), HasSubstr("0 bytes"));
   const std::string text = "GIF89a and more";
   EXPECT_THAT(error(std::as_bytes(std::span(text))),
@@ -286,7 +286,7 @@ TEST_F(Decode, SaysWhatTheBytesAre) {
   EXPECT_THAT(error(std::as_bytes(std::span(riff))), HasSubstr("nor a WebP"));
 }
 
-TEST_F(Decode, ATruncatedImageIsDamaged) {
+TEST_F(Decode, ReportsATruncatedImageAsDamaged) {
   const auto jpeg = make_jpeg(20, 30, 1);
   EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() * 3 / 4)), HasSubstr("does not decode"));
   const auto png = encode_png(draw_waves(20, 30, 1), 20, 30);
@@ -362,7 +362,7 @@ TEST(Flip, MirrorsEveryRow) {
   }
 }
 
-TEST(Flip, TurnsHalfOfTheImages) {
+TEST(Flip, MirrorsHalfOfTheImages) {
   int turned = 0;
   for (std::int64_t position = 0; position < 10'000; ++position) turned += flips(7, 1, position);
   EXPECT_NEAR(turned, 5'000, 250);

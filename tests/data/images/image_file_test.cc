@@ -42,13 +42,13 @@ TEST_F(ImageFile, IsReadIntoStorageThatOnlyGrows) {
   EXPECT_EQ(storage_.size(), 7u);
 }
 
-TEST_F(ImageFile, IsDamagedWhereItCannotBeRead) {
+TEST_F(ImageFile, IsDamagedIfItCannotBeRead) {
   EXPECT_THAT(damage(), HasSubstr("1.jpg: cannot open: No such file or directory"));
   std::filesystem::create_directories(path_);
   EXPECT_THAT(damage(), HasSubstr("1.jpg: not a regular file"));
 }
 
-TEST_F(ImageFile, IsDamagedWhereItIsTooLarge) {
+TEST_F(ImageFile, IsDamagedIfItIsTooLarge) {
   write_file(path_, "");
   std::filesystem::resize_file(path_, kMaxImageBytes + 1);  // sparse
   EXPECT_THAT(damage(), HasSubstr("1.jpg: 536870913 bytes, more than the 536870912 of an image"));

@@ -36,7 +36,7 @@ class NpyFile : public ::testing::Test {
   std::string data_ = std::string(24, 'x');
 };
 
-TEST_F(NpyFile, SaysTypeShapeAndWhereTheNumbersBegin) {
+TEST_F(NpyFile, ReturnsTypeShapeAndOffset) {
   for (const int version : {1, 2, 3}) {
     const ArrayInFile array = open(npy("<f4", "(3, 2)", data_, version));
     EXPECT_EQ(array.type, ElementType::kFloat32);
@@ -46,61 +46,61 @@ TEST_F(NpyFile, SaysTypeShapeAndWhereTheNumbersBegin) {
   }
 }
 
-TEST_F(NpyFile, TakesFourTypes) {
+TEST_F(NpyFile, AcceptsFourTypes) {
   EXPECT_EQ(open(npy("<f2", "(12,)", data_)).type, ElementType::kFloat16);
   EXPECT_EQ(open(npy("<i8", "(3,)", data_)).type, ElementType::kInt64);
   EXPECT_EQ(open(npy("<i4", "(6,)", data_)).type, ElementType::kInt32);
 }
 
-TEST_F(NpyFile, TakesTheKeysInAnyOrderAndOtherQuotes) {
+TEST_F(NpyFile, AcceptsKeysInAnyOrderAndOtherQuotes) {
   const ArrayInFile array = open(npy_with_header(
       "{\"shape\":(2,3),\n\"fortran_order\":False,\"descr\":\"<f4\"}", std::string(24, 'x')));
   EXPECT_THAT(array.shape, ElementsAre(2, 3));
 }
 
-TEST_F(NpyFile, RefusesFortranOrder) {
+TEST_F(NpyFile, RejectsFortranOrder) {
   EXPECT_THAT(header_error("{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2), }"),
               HasSubstr("a.npy: found an array in Fortran order, expected C order"));
 }
 
-TEST_F(NpyFile, TakesOneDimensionInEitherOrder) {
+TEST_F(NpyFile, AcceptsOneDimensionInEitherOrder) {
   EXPECT_THAT(
       open(npy_with_header("{'descr': '<i8', 'fortran_order': True, 'shape': (3,), }", data_))
           .shape,
       ElementsAre(3));
 }
 
-TEST_F(NpyFile, RefusesObjectsWhichArePickles) {
+TEST_F(NpyFile, RejectsObjectsWhichArePickles) {
   EXPECT_THAT(error(npy("|O", "(3, 2)", data_)),
               HasSubstr("found pickled objects, which are not read, of type '|O'"));
 }
 
-TEST_F(NpyFile, RefusesOtherTypes) {
+TEST_F(NpyFile, RejectsOtherTypes) {
   EXPECT_THAT(error(npy(">f4", "(3, 2)", data_)), HasSubstr("big-endian numbers of type '>f4'"));
   EXPECT_THAT(error(npy("<f8", "(3,)", data_)), HasSubstr("found numbers of type '<f8', expected"));
   EXPECT_THAT(header_error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }"),
               HasSubstr("records of several fields"));
 }
 
-TEST_F(NpyFile, SaysThatTheFileIsCutShort) {
+TEST_F(NpyFile, ReportsATruncatedFile) {
   EXPECT_THAT(error(npy("<f4", "(3, 3)", data_)),
               HasSubstr("found 24 bytes behind the header, expected 36 for [3, 3] of float32"));
 }
 
-TEST_F(NpyFile, RefusesShapesWhoseProductOverflows) {
+TEST_F(NpyFile, RejectsShapesWhoseProductOverflows) {
   EXPECT_THAT(error(npy("<f4", "(4611686018427387904, 4)", data_)),
               HasSubstr("expected more than 2^64"));
   EXPECT_THAT(error(npy("<f4", "(18446744073709551616,)", data_)), HasSubstr("in the header"));
   EXPECT_THAT(error(npy("<f4", "(-1,)", data_)), HasSubstr("expected a number from 0"));
 }
 
-TEST_F(NpyFile, RefusesAHeaderThatIsLongerThanTheFileOrTooLong) {
+TEST_F(NpyFile, RejectsAHeaderLongerThanTheFileOrTooLong) {
   std::string file = npy("<f4", "(3, 2)", data_, 2);
   file.replace(8, 4, "\xff\xff\xff\x7f", 4);
   EXPECT_THAT(error(file), HasSubstr("found a header of 2147483647 bytes in a file of"));
 }
 
-TEST_F(NpyFile, RefusesWhatIsNoArray) {
+TEST_F(NpyFile, RejectsOtherFiles) {
   EXPECT_THAT(error(""), HasSubstr("at its beginning, expected NumPy's \\x93NUMPY"));
   EXPECT_THAT(error("PK\x03\x04 a zip, as numpy.savez() writes it"), HasSubstr("found 'PK"));
   std::string file = npy("<f4", "(3, 2)", data_);
@@ -108,7 +108,7 @@ TEST_F(NpyFile, RefusesWhatIsNoArray) {
   EXPECT_THAT(error(file), HasSubstr("found version 4 of the format"));
 }
 
-TEST_F(NpyFile, RefusesHeadersThatAreNoDictionary) {
+TEST_F(NpyFile, RejectsHeadersThatAreNotADictionary) {
   for (const char* header :
        {"", "{", "[]", "{'descr': '<f4'}", "{'descr': '<f4', 'fortran_order': False}",
         "{'descr': '<f4', 'fortran_order': 0, 'shape': (3,)}",
@@ -121,7 +121,7 @@ TEST_F(NpyFile, RefusesHeadersThatAreNoDictionary) {
   }
 }
 
-TEST(SafetensorsArray, SaysWhereATensorBeginsAndReadsNoOtherTypes) {
+TEST(SafetensorsArray, ReturnsATensorsOffsetAndRejectsOtherTypes) {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
   testing::write_file(path, testing::safetensors({{"odd", "U8", "[3]", "abc"},

@@ -94,7 +94,7 @@ TEST_F(Embeddings, ReadsSafetensorsWithTensorsAtOddAddresses) {
   EXPECT_EQ(dataset->info().classes, 8);
 }
 
-TEST_F(Embeddings, TellsMoreClassesApartThanFloatsCan) {
+TEST_F(Embeddings, DistinguishesMoreClassesThanFloatsCan) {
   const std::int64_t large = (std::int64_t{1} << 24) + 1;
   write_npy({1, 2, 3, 4}, "(2, 2)", {large, 0});
   const auto dataset = open();
@@ -102,7 +102,7 @@ TEST_F(Embeddings, TellsMoreClassesApartThanFloatsCan) {
   EXPECT_EQ(dataset->read(0, storage_).label, large);
 }
 
-TEST_F(Embeddings, TakesNamesOfPeople) {
+TEST_F(Embeddings, UsesNamesOfPeople) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   write_file(folder_ / "identities.txt", "Ada\nBen\n");
   EXPECT_EQ(open()->identity(1), "Ben");
@@ -115,7 +115,7 @@ TEST_F(Embeddings, ChecksGivenNumbers) {
   EXPECT_EQ(open_dataset({.rec = folder_.path(), .num_classes = 9})->info().classes, 9);
 }
 
-TEST_F(Embeddings, SaysWhatIsWrongWithTheArrays) {
+TEST_F(Embeddings, ReportsWhatIsWrongWithTheArrays) {
   write_npy({1, 2, 3, 4}, "(4,)", {0, 1});
   EXPECT_THAT(error(), HasSubstr("embeddings.npy: found [4] of float32, expected embeddings"));
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1, 2});
@@ -130,7 +130,7 @@ TEST_F(Embeddings, SaysWhatIsWrongWithTheArrays) {
   EXPECT_THAT(error(), HasSubstr("labels.npy: found no such file, expected the labels of "));
 }
 
-TEST_F(Embeddings, AreDamagedWhereANumberIsNotFiniteOrAllAreZero) {
+TEST_F(Embeddings, AreDamagedIfANumberIsNotFiniteOrAllAreZero) {
   write_npy({1, std::numeric_limits<float>::quiet_NaN(), 0, 0}, "(2, 2)", {0, 1});
   const auto dataset = open();
   EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(0, storage_); }),
@@ -139,7 +139,7 @@ TEST_F(Embeddings, AreDamagedWhereANumberIsNotFiniteOrAllAreZero) {
               HasSubstr("row 1: found zeros alone"));
 }
 
-TEST_F(Embeddings, AreDamagedWhereTheFileHasBecomeShorter) {
+TEST_F(Embeddings, AreDamagedIfTheFileHasBecomeShorter) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   const auto dataset = open();
   const auto file = folder_ / "embeddings.npy";
@@ -150,7 +150,7 @@ TEST_F(Embeddings, AreDamagedWhereTheFileHasBecomeShorter) {
 }
 
 /// Reading labels on demand would need a second request per sample.
-TEST_F(Embeddings, HaveTheLabelsThatWereThereWhenTheyWereOpened) {
+TEST_F(Embeddings, KeepTheLabelsReadOnOpening) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   const auto dataset = open();
   EXPECT_GE(dataset->info().index_bytes, 2 * sizeof(std::int64_t));
@@ -159,7 +159,7 @@ TEST_F(Embeddings, HaveTheLabelsThatWereThereWhenTheyWereOpened) {
   EXPECT_EQ(dataset->label(1, storage_), 1);
 }
 
-TEST_F(Embeddings, ComeInBatchesAsFloats) {
+TEST_F(Embeddings, AreFloatsInBatches) {
   write_npy({1, 2, 3, 4, 5, 6, 7, 8}, "(4, 2)", {3, 2, 1, 0});
   const auto dataset = open();
   const auto prefetcher =
@@ -170,7 +170,7 @@ TEST_F(Embeddings, ComeInBatchesAsFloats) {
   EXPECT_THAT(batch->labels, ElementsAre(1, 0));
 }
 
-TEST_F(Embeddings, AreCombinedWithEmbeddingsOfTheSameSizeAlone) {
+TEST_F(Embeddings, AreCombinedOnlyWithEmbeddingsOfTheSameSize) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   const TemporaryFolder other;
   write_file(other / "embeddings.npy", npy("<f4", "(1, 3)", bytes_of_numbers<float>({1, 2, 3})));
@@ -185,7 +185,7 @@ TEST_F(Embeddings, AreCombinedWithEmbeddingsOfTheSameSizeAlone) {
               HasSubstr("embeddings of 2 numbers, but "));
 }
 
-TEST_F(Embeddings, NeedAJobWithoutANetworkAndTheirSize) {
+TEST_F(Embeddings, RequireAJobWithoutNetworkAndWithTheirSize) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   const auto error_of = [&](JobConfig job) {
     job.rec = {folder_.path()};

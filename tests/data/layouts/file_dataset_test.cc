@@ -72,7 +72,7 @@ class ImageFiles : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ImageFiles, AFolderForEachPersonInTheOrderOfNames) {
+TEST_F(ImageFiles, ReadAFolderPerPersonInTheOrderOfNames) {
   write("grace/2.png", encode_png(draw_waves(16, 24, 2), 16, 24));
   write("ada/b/deep.JPG", make_jpeg(16, 24, 1));
   write("ada/a.webp", encode_webp(draw_waves(16, 24, 3), 16, 24));
@@ -88,7 +88,7 @@ TEST_F(ImageFiles, AFolderForEachPersonInTheOrderOfNames) {
   EXPECT_EQ(std::vector(sample.encoded.begin(), sample.encoded.end()), make_jpeg(16, 24, 1));
 }
 
-TEST_F(ImageFiles, WhatIsNoImageIsLeftOutAndCounted) {
+TEST_F(ImageFiles, SkipAndCountOtherFiles) {
   write("ada/1.jpg", make_jpeg(16, 16, 1));
   write("ada/notes.txt", "x");
   write("ada/.hidden.jpg", "x");
@@ -105,7 +105,7 @@ TEST_F(ImageFiles, WhatIsNoImageIsLeftOutAndCounted) {
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("and 1 folder without images")));
 }
 
-TEST_F(ImageFiles, ALinkInACircleEnds) {
+TEST_F(ImageFiles, StopAtACircularLink) {
   write("ada/1.jpg", make_jpeg(16, 16, 1));
   write("ada/z/2.jpg", make_jpeg(16, 16, 1));
   write("grace/3.jpg", make_jpeg(16, 16, 1));
@@ -117,7 +117,7 @@ TEST_F(ImageFiles, ALinkInACircleEnds) {
 }
 
 /// All paths through these links would lead to 9! images.
-TEST_F(ImageFiles, AmongFoldersThatLinkToEachOtherEachIsLookedIntoOnce) {
+TEST_F(ImageFiles, VisitFoldersThatLinkToEachOtherOnce) {
   for (int i = 0; i < 9; ++i) {
     const std::string folder = "ada/" + std::to_string(i);
     write(folder + "/1.jpg", make_jpeg(16, 16, 1));
@@ -130,7 +130,7 @@ TEST_F(ImageFiles, AmongFoldersThatLinkToEachOtherEachIsLookedIntoOnce) {
 }
 
 /// A data set may be a selection of links into another one.
-TEST_F(ImageFiles, LinksToFoldersElsewhereAreFollowed) {
+TEST_F(ImageFiles, FollowLinksToOtherFolders) {
   write("all/x/1.jpg", make_jpeg(16, 16, 1));
   std::filesystem::create_directories(folder_ / "some" / "b");
   std::filesystem::create_directory_symlink("../all/x", folder_ / "some" / "a");
@@ -140,7 +140,7 @@ TEST_F(ImageFiles, LinksToFoldersElsewhereAreFollowed) {
   EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1));
 }
 
-TEST_F(ImageFiles, AnImageThatIsNoFileOrGoneIsDamaged) {
+TEST_F(ImageFiles, ReportMissingImagesAsDamaged) {
   for (const char* name : {"1", "2", "3"}) {
     write(std::string("ada/") + name + ".jpg", make_jpeg(16, 16, 1));
   }
@@ -154,7 +154,7 @@ TEST_F(ImageFiles, AnImageThatIsNoFileOrGoneIsDamaged) {
   EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(2, storage); }), HasSubstr("FIFO"));
 }
 
-TEST_F(ImageFiles, AListOfIm2rec) {
+TEST_F(ImageFiles, ReadAListOfIm2rec) {
   write("x/1.jpg", make_jpeg(16, 16, 1));
   write("x/2.jpg", make_jpeg(16, 16, 2));
   write("train.lst", "7\t3.000000\tx/2.jpg\r\n\n2\t0\tx/1.jpg");
@@ -165,7 +165,7 @@ TEST_F(ImageFiles, AListOfIm2rec) {
   EXPECT_THAT(dataset->info().warnings, Contains(HasSubstr("4 classes, but there are only 2")));
 }
 
-TEST_F(ImageFiles, AListOfSeveralColumnsOfLabelsIsRefusedWithItsLine) {
+TEST_F(ImageFiles, RejectAListWithSeveralColumnsOfLabels) {
   write("1.jpg", make_jpeg(16, 16, 1));
   for (const char* line : {"1\t0\t1\t0\t1.jpg", "1\t2\t5\t0\t0.1\t0.2\t0.3\t0.4\t1.jpg"}) {
     write("a.lst", std::string("0\t0\t1.jpg\n") + line + "\n");
@@ -174,7 +174,7 @@ TEST_F(ImageFiles, AListOfSeveralColumnsOfLabelsIsRefusedWithItsLine) {
   }
 }
 
-TEST_F(ImageFiles, AListOfFace2rec2) {
+TEST_F(ImageFiles, ReadAListOfFace2rec2) {
   write("x/1.jpg", make_jpeg(16, 16, 1));
   write("x/2.jpg", make_jpeg(16, 16, 2));
   write("a.lst", "1\tx/2.jpg\t7\n1\tx/1.jpg\t0\t1\t2\t3\t4\t5\t6\t7\t8\t9\t10\n");
@@ -200,7 +200,7 @@ TEST_F(ImageFiles, ReadsAListOfPlsc) {
   }
 }
 
-TEST_F(ImageFiles, TakesNoImageForAHeadingOfAList) {
+TEST_F(ImageFiles, DoesNotTreatAnImageAsAHeading) {
   write("a/1.jpg", make_jpeg(16, 16, 1));
   write("b c.jpg", make_jpeg(16, 16, 2));
   for (const char* list :
@@ -254,7 +254,7 @@ TEST_F(ImageFiles, RejectsGitLfsPointers) {
               HasSubstr("2.jpg: is a Git LFS pointer"));
 }
 
-TEST_F(ImageFiles, AListMayHaveTheLineEndsOfAnySystem) {
+TEST_F(ImageFiles, AcceptListsWithLineEndsOfAnySystem) {
   for (const char* name : {"1.jpg", "2.jpg", "3.jpg"}) write(name, make_jpeg(16, 16, 1));
   for (const std::string end : {"\n", "\r\n", "\r"}) {
     write("a.lst", "0\t0\t1.jpg" + end + "1\t1\t2.jpg" + end + "2\t2\t3.jpg" + end);
@@ -271,7 +271,7 @@ TEST_F(ImageFiles, RejectsUtf16Lists) {
 }
 
 /// A heading has no number. An image with an invalid label must not be taken for a heading.
-TEST_F(ImageFiles, TheFirstLineOfATsvWithAWrongLabelIsNoHeading) {
+TEST_F(ImageFiles, RejectATsvWithAnInvalidLabelInTheFirstLine) {
   write("1.jpg", make_jpeg(16, 16, 1));
   for (const char* label : {"-1", "1.5", "nan", "1e40", "1099511627776"}) {
     write("list.tsv", std::string("1.jpg\t") + label + "\n1.jpg\t0\n");
@@ -280,7 +280,7 @@ TEST_F(ImageFiles, TheFirstLineOfATsvWithAWrongLabelIsNoHeading) {
   }
 }
 
-TEST_F(ImageFiles, AListMayBeginWithAByteOrderMark) {
+TEST_F(ImageFiles, AcceptAListWithAByteOrderMark) {
   write("1.jpg", make_jpeg(16, 16, 1));
   write("list.tsv",
         "\xef\xbb\xbf"
@@ -293,7 +293,7 @@ TEST_F(ImageFiles, AListMayBeginWithAByteOrderMark) {
   EXPECT_EQ(dataset->identity(0), "ada");
 }
 
-TEST_F(ImageFiles, TheFirstImageThatCanBeReadGivesTheSize) {
+TEST_F(ImageFiles, UseTheSizeOfTheFirstReadableImage) {
   write("people/ada/1.jpg", std::string("no image"));
   write("people/ada/2.jpg", make_jpeg(24, 16, 1));
   EXPECT_EQ(open_dataset({.rec = folder_ / "people"})->info().height, 24);
@@ -303,7 +303,7 @@ TEST_F(ImageFiles, TheFirstImageThatCanBeReadGivesTheSize) {
                     HasSubstr("none of the first ones can be read")));
 }
 
-TEST_F(ImageFiles, AFolderOneLevelTooHighIsRefusedAndTheRightOneNamed) {
+TEST_F(ImageFiles, RejectAFolderOneLevelTooHighAndNameTheRightOne) {
   for (int person = 0; person < 12; ++person) {
     write("faces/train/p" + std::to_string(person) + "/1.jpg", make_jpeg(16, 16, 1));
   }
@@ -327,12 +327,12 @@ TEST_F(ImageFiles, IgnoresSynologyAndMacOsFolders) {
   EXPECT_EQ(dataset->info().images, 2);
 }
 
-TEST_F(ImageFiles, AFolderIsNoShard) {
+TEST_F(ImageFiles, DoNotTreatAFolderAsAShard) {
   write("people/ada.tar/1.jpg", make_jpeg(16, 16, 1));
   EXPECT_EQ(open_dataset({.rec = folder_ / "people"})->identity(0), "ada.tar");
 }
 
-TEST_F(ImageFiles, ATsvWithAHeadingAndAFolderOfImages) {
+TEST_F(ImageFiles, ReadATsvWithAHeadingAndAFolderOfImages) {
   write("images/1.jpg", make_jpeg(16, 16, 1));
   write("list.tsv", "path\tlabel\n1.jpg\t16777217\n");
   const auto dataset = open_dataset({.rec = folder_ / "list.tsv", .num_classes = 16777218});
@@ -340,7 +340,7 @@ TEST_F(ImageFiles, ATsvWithAHeadingAndAFolderOfImages) {
   EXPECT_THAT(labels_of(*dataset), ElementsAre(16777217));
 }
 
-TEST_F(ImageFiles, NameTheLineThatIsWrong) {
+TEST_F(ImageFiles, NameTheInvalidLine) {
   write("1.jpg", make_jpeg(16, 16, 1));
   for (const char* line : {"1\t2", "1\tx\t1.jpg", "1\t-1\t1.jpg", "1\t1.5\t1.jpg", "1\t0\t"}) {
     write("a.lst", std::string("0\t0\t1.jpg\n") + line + "\n");
@@ -352,7 +352,7 @@ TEST_F(ImageFiles, NameTheLineThatIsWrong) {
   EXPECT_THAT(error({.rec = folder_ / "c.lst"}), HasSubstr("no images"));
 }
 
-TEST_F(ImageFiles, NumbersOfTheJobAreChecked) {
+TEST_F(ImageFiles, CheckTheNumbersOfTheJob) {
   write("ada/1.jpg", make_jpeg(16, 16, 1));
   write("bob/1.jpg", make_jpeg(16, 16, 2));
   EXPECT_EQ(open_dataset({.rec = folder_.path(), .num_classes = 5})->info().classes, 5);
@@ -360,7 +360,7 @@ TEST_F(ImageFiles, NumbersOfTheJobAreChecked) {
   EXPECT_THAT(error({.rec = folder_.path(), .num_image = 3}), HasSubstr("num_image is 3"));
 }
 
-TEST_F(ImageFiles, AFolderWithoutAnythingSaysWhatIsExpected) {
+TEST_F(ImageFiles, ReportWhatIsExpectedInAnEmptyFolder) {
   EXPECT_THAT(error({.rec = folder_.path()}),
               HasSubstr("train.rec: not found; expected a folder with train.rec"));
   EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("the folder is empty"));
@@ -370,7 +370,7 @@ TEST_F(ImageFiles, AFolderWithoutAnythingSaysWhatIsExpected) {
   EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("no images; expected at least one"));
 }
 
-TEST_F(ImageFiles, AFolderThatIsNotFinishedIsNoFolderOfPeople) {
+TEST_F(ImageFiles, RejectAnUnfinishedFolder) {
   write("ada/1.jpg", make_jpeg(16, 16, 1));
   for (const char* part : {"train.lst.part", "train.rec.part"}) {
     write(part, std::string());
@@ -384,7 +384,7 @@ TEST_F(ImageFiles, AFolderThatIsNotFinishedIsNoFolderOfPeople) {
   EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 1);
 }
 
-TEST_F(ImageFiles, BriefsTellOtherLabelsApart) {
+TEST_F(ImageFiles, BriefsDistinguishOtherLabels) {
   write("1.jpg", make_jpeg(16, 16, 1));
   write("a.lst", "0\t0\t1.jpg\n");
   const auto a = open_dataset({.rec = folder_ / "a.lst", .num_classes = 2})->briefs();

@@ -157,7 +157,7 @@ TEST_F(Lmdb, ReadsTheLastTransaction) {
   }
 }
 
-TEST_F(Lmdb, TakesPicklesInTheOrderOfTheirNumbers) {
+TEST_F(Lmdb, ReadsPicklesInTheOrderOfTheirNumbers) {
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)},
                     {"2", pickle(jpeg(2), 0)},
                     {"10", pickle(jpeg(3), 70'000)},
@@ -171,7 +171,7 @@ TEST_F(Lmdb, TakesPicklesInTheOrderOfTheirNumbers) {
   EXPECT_EQ(dataset->info().height, 16);
 }
 
-TEST_F(Lmdb, TakesCaffesDatum) {
+TEST_F(Lmdb, ReadsCaffesDatum) {
   write_lmdb(set_, {{"00000000_a", datum(jpeg(1), 1)}, {"00000001_b", datum(jpeg(2), 300)}});
   const auto dataset = open();
   EXPECT_EQ(dataset->info().layout, "LMDB, Caffe's Datum");
@@ -179,7 +179,7 @@ TEST_F(Lmdb, TakesCaffesDatum) {
   EXPECT_EQ(image(*dataset, 1), jpeg(2));
 }
 
-TEST_F(Lmdb, TakesImagesAndLabelsUnderKeysOfTheirOwn) {
+TEST_F(Lmdb, ReadsImagesAndLabelsUnderSeparateKeys) {
   write_lmdb(set_, {{"image-000000002", jpeg(2)},
                     {"label-000000002", "1"},
                     {"image-000000001", jpeg(1)},
@@ -203,7 +203,7 @@ TEST_F(Lmdb, WarnsOfKeysBesidesImagesAndTheirLabels) {
                           HasSubstr("left out 2 keys besides images and their labels")));
 }
 
-TEST_F(Lmdb, TakesLabelsOfNumberedImagesFromAList) {
+TEST_F(Lmdb, ReadsLabelsOfNumberedImagesFromAList) {
   write_lmdb(set_, {{"image-1", jpeg(1)}, {"image-2", jpeg(2)}, {"other", jpeg(3)}});
   write_file(set_ / "labels.txt", "image-1 4\nimage-2 2\nother 3\n");
   const auto dataset = open();
@@ -212,7 +212,7 @@ TEST_F(Lmdb, TakesLabelsOfNumberedImagesFromAList) {
   EXPECT_THAT(dataset->info().warnings, ::testing::Not(::testing::Contains(HasSubstr("left out"))));
 }
 
-TEST_F(Lmdb, RefusesASetWithoutALabelledImage) {
+TEST_F(Lmdb, RejectsASetWithoutALabelledImage) {
   const auto refused = [&] {
     return message_of<InputError>(
         [&] { open_dataset({.rec = set_, .num_classes = 2, .image_size = 16}); });
@@ -229,7 +229,7 @@ TEST_F(Lmdb, RefusesASetWithoutALabelledImage) {
                                HasSubstr("labels.txt; expected at least one image with a label")));
 }
 
-TEST_F(Lmdb, TakesLabelsFromAList) {
+TEST_F(Lmdb, ReadsLabelsFromAList) {
   write_lmdb(set_, {{"ada/1.jpg", jpeg(1)}, {"bob/1.jpg", jpeg(2)}, {"eve/1.jpg", jpeg(3)}});
   EXPECT_THAT(message_of<InputError>([&] { open(); }), HasSubstr("expected a line 'KEY LABEL'"));
   write_file(set_ / "labels.txt", "bob/1.jpg 1\nada/1.jpg\t0\n");
@@ -241,7 +241,7 @@ TEST_F(Lmdb, TakesLabelsFromAList) {
               HasSubstr("labels.txt: line 3: found another label for 'bob/1.jpg' than before"));
 }
 
-TEST_F(Lmdb, TakesClassesAndSizeFromProperty) {
+TEST_F(Lmdb, ReadsClassesAndSizeFromProperty) {
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(jpeg(2), 9)}});
   write_property(set_ / "property", {9, 112, 112});
   const auto dataset = open();
@@ -252,7 +252,7 @@ TEST_F(Lmdb, TakesClassesAndSizeFromProperty) {
               HasSubstr("found label 9, expected 0 .. 8"));
 }
 
-TEST_F(Lmdb, TakesClassesAndSizeFromPropertyBesideAList) {
+TEST_F(Lmdb, ReadsClassesAndSizeFromPropertyWithAList) {
   write_lmdb(set_, {{"a.jpg", jpeg(1)}, {"b.jpg", jpeg(2)}});
   write_file(set_ / "labels.txt", "a.jpg 0\nb.jpg 4\n");
   write_property(set_ / "property", {9, 112, 96});
@@ -295,7 +295,7 @@ TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
 }
 
 /// Otherwise one page could contain gigabytes of keys.
-TEST_F(Lmdb, RefusesNodesThatOverlap) {
+TEST_F(Lmdb, RejectsOverlappingNodes) {
   constexpr std::size_t kPage = LmdbPages::kPage, kLeaf = 2 * kPage;
   const std::string data(40, 'x');
   std::string file = LmdbPages::write({{"a", data}, {"b", data}, {"c", data}, {"d", data}});
@@ -311,7 +311,7 @@ TEST_F(Lmdb, RefusesNodesThatOverlap) {
               HasSubstr("page 2: found nodes that overlap"));
 }
 
-TEST_F(Lmdb, RefusesAnotherNumberOfEntriesThanItSays) {
+TEST_F(Lmdb, RejectsADifferentNumberOfEntriesThanStated) {
   constexpr std::size_t kPage = 4096, kEntries = 120;  // offset in both meta pages
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(jpeg(2), 1)}});
   auto bytes = read_file(set_ / "data.mdb");
@@ -324,26 +324,26 @@ TEST_F(Lmdb, RefusesAnotherNumberOfEntriesThanItSays) {
   }
 }
 
-TEST_F(Lmdb, LeavesOutNamedDatabases) {
+TEST_F(Lmdb, SkipsNamedDatabases) {
   write_lmdb(set_, {{"key", "1"}});
   write_lmdb(set_, {{"inner", "2"}}, 1000, "named", MDB_CREATE);
   EXPECT_EQ(read_lmdb(set_ / "data.mdb"), (Entries{{"key", "1"}}));
   EXPECT_EQ(LmdbReader(RegularFile(set_ / "data.mdb")).entries(), 2u);
 }
 
-TEST_F(Lmdb, LeavesOutSortedDuplicates) {
+TEST_F(Lmdb, SkipsSortedDuplicates) {
   write_lmdb(set_, {{"key", "1"}, {"twice", "2"}, {"twice", "3"}}, 1000, nullptr, MDB_DUPSORT);
   EXPECT_EQ(read_lmdb(set_ / "data.mdb"), (Entries{{"key", "1"}}));
   EXPECT_EQ(LmdbReader(RegularFile(set_ / "data.mdb")).entries(), 3u);
 }
 
 /// This process's memory is a regular file whose first page cannot be read.
-TEST_F(Lmdb, SaysWhyAFileCannotBeRead) {
+TEST_F(Lmdb, ReportsWhyAFileCannotBeRead) {
   EXPECT_EQ(message_of<InputError>([&] { LmdbReader(RegularFile("/proc/self/mem")); }),
             "/proc/self/mem: offset 0: cannot read: Input/output error");
 }
 
-TEST_F(Lmdb, SurvivesEveryCut) {
+TEST_F(Lmdb, SurvivesAnyTruncation) {
   std::vector<std::pair<std::string, std::string>> puts;
   for (int i = 0; i < 60; ++i) puts.emplace_back(std::to_string(i), std::string(30 + i * 133, 'x'));
   write_lmdb(set_, puts);
@@ -384,7 +384,7 @@ TEST_F(Lmdb, SurvivesChangedBytes) {
   EXPECT_GT(refused, 200);
 }
 
-TEST_F(Lmdb, SaysWhatIsNoDatabase) {
+TEST_F(Lmdb, RejectsOtherFiles) {
   fs::create_directories(set_);
   write_file(set_ / "data.mdb", std::string(8192, 'x'));
   EXPECT_THAT(message_of<InputError>([&] { open(); }),

@@ -36,7 +36,7 @@ TEST(SyntheticDataset, HasRandomImagesAndLabels) {
   EXPECT_NE(first, second);
 }
 
-TEST(SyntheticDataset, NeedsTheNumbersOfImagesAndClasses) {
+TEST(SyntheticDataset, RequiresTheNumbersOfImagesAndClasses) {
   EXPECT_THAT(testing::message_of<InputError>(
                   [] { open_dataset({.rec = "synthetic", .num_classes = 10}); }),
               ::testing::HasSubstr("needs num_image in the job"));

@@ -76,7 +76,7 @@ class Shards : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Shards, OfEveryFormatOfTarGiveImagesAndLabels) {
+TEST_F(Shards, SupportEveryFormatOfTar) {
   const std::string deep = std::string(60, 'd') + "/" + std::string(60, 'e');
   sample("a/0", 1, "5\n");
   sample("a/1", 2, " 0 ");
@@ -152,7 +152,7 @@ TEST_F(Shards, DescribeTheFirstIncompleteSample) {
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "x.tar"})), ElementsAre(3));
 }
 
-TEST_F(Shards, TellOfImagesThatAreLeftOut) {
+TEST_F(Shards, ReportSkippedImages) {
   sample("0", 1, "5");
   write("in/0.left.jpg", make_jpeg(16, 16, 2));
   pack("x.tar", "pax");
@@ -165,7 +165,7 @@ TEST_F(Shards, TellOfImagesThatAreLeftOut) {
   EXPECT_THAT(error(folder_ / "y.tar"), HasSubstr("none of 1 sample has an image and a label"));
 }
 
-TEST_F(Shards, OfPythonsTarfileGiveLabelsOfJson) {
+TEST_F(Shards, ReadJsonLabelsFromPythonsTarfile) {
   write("in/k.jpg", make_jpeg(16, 16, 1));
   write("in/k.json", R"({"label": 3, "name": "Ada"})");
   const std::string command = "/usr/bin/python3 -c \"import tarfile; t = tarfile.open('" +
@@ -176,7 +176,7 @@ TEST_F(Shards, OfPythonsTarfileGiveLabelsOfJson) {
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "x.tar"})), ElementsAre(3));
 }
 
-TEST_F(Shards, ComeInTheOrderOfTheirNamesFromAFolderOrBraces) {
+TEST_F(Shards, AreInTheOrderOfTheirNames) {
   sample("0", 1, "4");
   pack("s-000.tar", "pax");
   sample("0", 1, "2");
@@ -189,7 +189,7 @@ TEST_F(Shards, ComeInTheOrderOfTheirNamesFromAFolderOrBraces) {
               HasSubstr("s-{000..001}.zip: not found; a range of numbers in braces stands for"));
 }
 
-TEST_F(Shards, HaveTheNamesBesideTheFirstOne) {
+TEST_F(Shards, UseTheNamesNextToTheFirstOne) {
   sample("0", 1, "1");
   pack("s-000.tar", "pax");
   EXPECT_EQ(open_dataset({.rec = folder_ / "s-000.tar"})->identity(1), "");
@@ -203,7 +203,7 @@ TEST_F(Shards, HaveTheNamesBesideTheFirstOne) {
   EXPECT_THAT(error(folder_.path()), HasSubstr("identities.txt: found 1 lines, expected 2"));
 }
 
-TEST_F(Shards, SamplesThatAreNotWholeAreLeftOutAndCounted) {
+TEST_F(Shards, SkipAndCountIncompleteSamples) {
   sample("0", 1, "1");
   write("in/1.jpg", make_jpeg(16, 16, 2));
   write("in/2.cls", "7");
@@ -214,13 +214,13 @@ TEST_F(Shards, SamplesThatAreNotWholeAreLeftOutAndCounted) {
   EXPECT_THAT(dataset->info().warnings, Contains(HasSubstr("left out 3 samples")));
 }
 
-TEST_F(Shards, NameTheMemberWhoseLabelIsNone) {
+TEST_F(Shards, NameAMemberWithAnInvalidLabel) {
   sample("0", 1, "cat");
   pack("x.tar", "pax");
   EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("0.cls: found 'cat', expected a label"));
 }
 
-TEST_F(Shards, ThatAreCutShortSayWhere) {
+TEST_F(Shards, ReportWhereTheyAreTruncated) {
   sample("0", 1, "1");
   pack("x.tar", "pax");
   const std::string whole = bytes_of("x.tar");
@@ -232,7 +232,7 @@ TEST_F(Shards, ThatAreCutShortSayWhere) {
   EXPECT_THAT(error(folder_ / "text.tar"), HasSubstr("no tar archive"));
 }
 
-TEST_F(Shards, ThatMayBeCutShortBetweenTwoMembersWarn) {
+TEST_F(Shards, WarnIfTheyMayBeTruncatedBetweenMembers) {
   sample("0", 1, "1");
   sample("1", 2, "0");
   pack("x.tar", "ustar");
@@ -245,7 +245,7 @@ TEST_F(Shards, ThatMayBeCutShortBetweenTwoMembersWarn) {
               Contains(HasSubstr("cut.tar: has no block of zeros at its end")));
 }
 
-TEST_F(Shards, WarnWhereNumbersAreLeftOut) {
+TEST_F(Shards, WarnOfMissingNumbers) {
   sample("0", 1, "0");
   pack("x.tar", "pax");
   for (const char* name : {"other-9.tar", "s-000.tar", "s-001.tar", "s-004.tar", "s-006.tar"}) {
@@ -258,7 +258,7 @@ TEST_F(Shards, WarnWhereNumbersAreLeftOut) {
                                     "is not there")));
 }
 
-TEST_F(Shards, WithoutLeadingZerosAreAllThere) {
+TEST_F(Shards, AreCompleteWithoutLeadingZeros) {
   sample("0", 1, "0");
   pack("x.tar", "pax");
   for (int i = 0; i < 12; ++i) write(fmt::format("set/s-{}.tar", i), bytes_of("x.tar"));
@@ -268,7 +268,7 @@ TEST_F(Shards, WithoutLeadingZerosAreAllThere) {
               ElementsAre(HasSubstr("s-9.tar: the next shard is s-11.tar: 1 shard between")));
 }
 
-TEST_F(Shards, WithDatesInTheirNamesLackNone) {
+TEST_F(Shards, AreCompleteWithDatesInTheirNames) {
   sample("0", 1, "0");
   pack("x.tar", "pax");
   for (const char* date : {"20240101", "20240301"}) {
@@ -277,7 +277,7 @@ TEST_F(Shards, WithDatesInTheirNamesLackNone) {
   EXPECT_THAT(open_dataset({.rec = folder_ / "set"})->info().warnings, IsEmpty());
 }
 
-TEST_F(Shards, WarnOfLeftOutNumbersWhereTheyAreStaged) {
+TEST_F(Shards, WarnOfMissingNumbersWhenStaged) {
   sample("0", 1, "0");
   pack("x.tar", "pax");
   std::filesystem::create_directories(folder_ / "fast");
@@ -287,7 +287,7 @@ TEST_F(Shards, WarnOfLeftOutNumbersWhereTheyAreStaged) {
               ElementsAre(HasSubstr("000000-s-10.tar: the next shard is 000001-s-12.tar")));
 }
 
-TEST_F(Shards, WarnOfBytesBehindTheirEnd) {
+TEST_F(Shards, WarnOfBytesAfterTheirEnd) {
   sample("0", 1, "0");
   pack("x.tar", "pax");
   const std::string whole = bytes_of("x.tar");
@@ -302,7 +302,7 @@ TEST_F(Shards, WarnOfBytesBehindTheirEnd) {
   EXPECT_THAT(open_dataset({.rec = folder_ / "padded.tar"})->info().warnings, IsEmpty());
 }
 
-TEST_F(Shards, ThatAreCompressedSayWith) {
+TEST_F(Shards, ReportTheirCompression) {
   const auto refusal = [&](const std::string& begin) {
     write("x.tar", begin + std::string(2000, 'x'));
     return error(folder_ / "x.tar");
@@ -316,7 +316,7 @@ TEST_F(Shards, ThatAreCompressedSayWith) {
   EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("with bzip2: decompress it first"));
 }
 
-TEST_F(Shards, ThatBecomeShorterGiveDamagedImages) {
+TEST_F(Shards, ReturnDamagedImagesWhenTruncatedLater) {
   sample("0", 1, "1");
   pack("x.tar", "pax");
   const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
@@ -339,7 +339,7 @@ std::string member(char type, const std::string& content, const std::string& siz
   return header + content + std::string((512 - content.size() % 512) % 512, '\0');
 }
 
-TEST_F(Shards, TakeNoDamagedSize) {
+TEST_F(Shards, RejectDamagedSizes) {
   const auto opened = [&](const std::string& archive) {
     write("x.tar", archive);
     const RegularFile file(folder_ / "x.tar");
@@ -356,7 +356,7 @@ TEST_F(Shards, TakeNoDamagedSize) {
   EXPECT_THAT(error_of(member('0', "x", std::string(12, '\xff'))), HasSubstr("is negative"));
 }
 
-TEST_F(Shards, SayAtWhichOffsetTheyCannotBeRead) {
+TEST_F(Shards, ReportTheOffsetThatCannotBeRead) {
   write("x.tar", member('0', "17") + member('0', "18"));
   const RegularFile file(folder_ / "x.tar");
   TarReader reader(file);
@@ -390,7 +390,7 @@ TEST_F(Shards, RandomDamageOnlyThrows) {
   }
 }
 
-TEST(Braces, StandForNumbersWithAsManyDigits) {
+TEST(Braces, ExpandToNumbersWithAsManyDigits) {
   EXPECT_THAT(expand_braces("s-{08..11}.tar"),
               ElementsAre("s-08.tar", "s-09.tar", "s-10.tar", "s-11.tar"));
   EXPECT_THAT(expand_braces("plain.tar"), ElementsAre("plain.tar"));

@@ -31,7 +31,7 @@ TEST(GlobalOrder, ShowsEveryImageOnce) {
   }
 }
 
-TEST(GlobalOrder, IsTheSameForTheSameSeedAndEpochAndNoOther) {
+TEST(GlobalOrder, DependsOnSeedAndEpoch) {
   EXPECT_EQ(whole_order(1000, 5, 2), whole_order(1000, 5, 2));
   EXPECT_NE(whole_order(1000, 5, 2), whole_order(1000, 5, 3));
   EXPECT_NE(whole_order(1000, 5, 2), whole_order(1000, 6, 2));
@@ -84,7 +84,7 @@ TEST(GlobalOrder, ReachesEveryPermutationOfFewImagesEquallyOften) {
   EXPECT_LT(std::abs(chi_squared_deviations(counts)), 5);
 }
 
-TEST(GlobalOrder, NeighboursAreUnrelated) {
+TEST(GlobalOrder, NeighboursAreUncorrelated) {
   // The correlation of image and position, and of adjacent images, is of order 1/sqrt(n).
   constexpr std::int64_t kImages = 20'000;
   const std::vector<std::int64_t> order = whole_order(kImages, 17, 1);

@@ -53,7 +53,7 @@ TEST(Interleaving, KeepsTheOrderOfEachSetAndAdvancesAllEvenly) {
   }
 }
 
-TEST(Interleaving, GivesTheImagesOfAStretchAsOneRangeForEachSet) {
+TEST(Interleaving, ReturnsOneRangePerSetForARange) {
   for (const auto& sets : kSets) {
     const Interleaving sequence(sets);
     for (std::int64_t first = 0; first < sequence.images(); first += 3) {
@@ -72,7 +72,7 @@ TEST(Interleaving, GivesTheImagesOfAStretchAsOneRangeForEachSet) {
   }
 }
 
-TEST(Interleaving, TakesSetsOfMoreImagesThan32BitsCount) {
+TEST(Interleaving, AcceptsSetsOfMoreImagesThan32BitsCount) {
   const std::int64_t large = std::int64_t{1} << 40;
   const Interleaving sequence({large, 3 * large});
   EXPECT_EQ(sequence.at(0), 0);

@@ -91,14 +91,14 @@ TEST(SequentialOrder, ShowsEveryImageOnce) {
   }
 }
 
-TEST(SequentialOrder, IsTheSameForTheSameSeedAndEpochAndNoOther) {
+TEST(SequentialOrder, DependsOnSeedAndEpoch) {
   const Case c = kCases[2];
   EXPECT_EQ(epoch_of(order_of(c), 2, 1000), epoch_of(order_of(c), 2, 1000));
   EXPECT_NE(epoch_of(order_of(c), 2, 1000), epoch_of(order_of(c), 3, 1000));
   EXPECT_NE(epoch_of(order_of(c), 2, 1000), epoch_of(order_of(c, 6), 2, 1000));
 }
 
-TEST(SequentialOrder, IsThatOfTheFilesWithoutShuffle) {
+TEST(SequentialOrder, IsTheFileOrderWithoutShuffle) {
   const SequentialOrder order = order_of(kCases[0], 5, false);
   for (std::int64_t p = 0; p < 103; ++p) EXPECT_EQ(order.at(3, p), p);
 }
@@ -117,7 +117,7 @@ Images shown_by(const SequentialOrder& order, const Case& c, std::int64_t epoch,
   return images;
 }
 
-TEST(SequentialOrder, SaysWhichImagesAWorkerReadsForAWindow) {
+TEST(SequentialOrder, ReturnsTheImagesThatAWorkerReadsForAWindow) {
   for (const Case& c : kCases) {
     for (const bool shuffle : {true, false}) {
       const SequentialOrder order = order_of(c, 7, shuffle);
@@ -139,7 +139,7 @@ TEST(SequentialOrder, SaysWhichImagesAWorkerReadsForAWindow) {
   }
 }
 
-TEST(SequentialOrder, GivesAWorkerOneStretchOfEachWindowAndSet) {
+TEST(SequentialOrder, AssignsOneRangeOfEachWindowAndSetToAWorker) {
   for (const Case& c : kCases) {
     const SequentialOrder order = order_of(c);
     for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
@@ -160,7 +160,7 @@ TEST(SequentialOrder, HasWindowsOfNoMoreImagesThanAllowed) {
   }
 }
 
-TEST(SequentialOrder, LeavesOutOtherImagesInEachEpoch) {
+TEST(SequentialOrder, SkipsDifferentImagesInEachEpoch) {
   const Case c{{1000}, 300, 1000};  // 100 images do not fill a batch
   const SequentialOrder order = order_of(c);
   std::set<std::int64_t> left_out;

@@ -37,7 +37,7 @@ class AsyncReaderOf : public ::testing::TestWithParam<ReadMethod> {
   std::unique_ptr<RegularFile> file_;
 };
 
-TEST_P(AsyncReaderOf, ReadsManyPiecesAtATime) {
+TEST_P(AsyncReaderOf, ReadsManyPiecesConcurrently) {
   constexpr std::size_t kPieces = 100, kSize = 997;
   std::vector<std::byte> memory(kPieces * kSize);
   std::deque<FileRead> reads;
@@ -59,7 +59,7 @@ TEST_P(AsyncReaderOf, ReadsManyPiecesAtATime) {
   EXPECT_EQ(finished, kPieces);
 }
 
-TEST_P(AsyncReaderOf, TellsWhereTheFileEnds) {
+TEST_P(AsyncReaderOf, ReportsTheEndOfTheFile) {
   std::vector<std::byte> memory(1000);
   FileRead over_the_end = read_of(99'900, memory);
   const auto reader = this->reader(2);
@@ -69,7 +69,7 @@ TEST_P(AsyncReaderOf, TellsWhereTheFileEnds) {
   EXPECT_TRUE(std::ranges::equal(over_the_end.to.first(100), expected(99'900, 100)));
 }
 
-TEST_P(AsyncReaderOf, GivesNothingOfAFileThatCannotBeRead) {
+TEST_P(AsyncReaderOf, ReturnsNothingOfAFileThatCannotBeRead) {
   std::vector<std::byte> memory(10);
   FileRead read{.fd = 1 << 20, .offset = 0, .to = memory};
   const auto reader = this->reader(2);
@@ -77,7 +77,7 @@ TEST_P(AsyncReaderOf, GivesNothingOfAFileThatCannotBeRead) {
   EXPECT_EQ(reader->finish().got, 0u);
 }
 
-TEST_P(AsyncReaderOf, EndsWithReadsUnderWay) {
+TEST_P(AsyncReaderOf, CanBeDestroyedWithReadsInProgress) {
   std::vector<std::byte> memory(8 * 10'000);
   std::deque<FileRead> reads;
   const auto reader = this->reader(8);
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, AsyncReaderOf,
                            return method.param == ReadMethod::kRing ? "Ring" : "Threads";
                          });
 
-TEST(AsyncReader, HasThreadsWhereThereIsNoRing) {
+TEST(AsyncReader, UsesThreadsIfThereIsNoRing) {
   EXPECT_NE(make_async_reader(4, ReadMethod::kAuto), nullptr);
 }
 

@@ -117,7 +117,7 @@ TEST_F(ReadAheadOf, HasTheImagesOfEachBatch) {
   EXPECT_EQ(log_.seeks(), 1u) << "front to back";
 }
 
-TEST_F(ReadAheadOf, HasNoMoreUnitsInMemoryThanAllowed) {
+TEST_F(ReadAheadOf, LimitsTheUnitsInMemory) {
   {
     ReadAhead reads(*dataset_, plan_, options());
     reads.take(0);
@@ -132,7 +132,7 @@ TEST_F(ReadAheadOf, HasNoMoreUnitsInMemoryThanAllowed) {
   EXPECT_EQ(log_.bytes(), bytes_of(0, 30));
 }
 
-TEST_F(ReadAheadOf, BeginsInTheMiddleOfAUnit) {
+TEST_F(ReadAheadOf, StartsInTheMiddleOfAUnit) {
   ReadAheadOptions middle = options();
   middle.first_batch = 3;
   middle.end_batch = 5;
@@ -146,7 +146,7 @@ TEST_F(ReadAheadOf, BeginsInTheMiddleOfAUnit) {
   EXPECT_EQ(log_.bytes(), bytes_of(10, 30)) << "only the units of the batches that there are";
 }
 
-TEST_F(ReadAheadOf, LeavesToTheCallerWhatMemoryDoesNotHold) {
+TEST_F(ReadAheadOf, LeavesToTheCallerWhatDoesNotFitIntoMemory) {
   ReadAheadOptions small = options();
   small.unit_bytes = bytes_of(0, 6) + 10;
   ReadAhead reads(*dataset_, plan_, small);
@@ -170,7 +170,7 @@ TEST_F(ReadAheadOf, EndsWaitsWhenItIsStopped) {
   EXPECT_EQ(reads.take(10), nullptr);
 }
 
-TEST_F(ReadAheadOf, ReadsNoMoreOfAUnitOnceItIsStopped) {
+TEST_F(ReadAheadOf, StopsReadingAUnitWhenItIsStopped) {
   std::promise<void> started, may_end;
   const std::shared_future<void> gate = may_end.get_future().share();
   int count = 0;
@@ -185,7 +185,7 @@ TEST_F(ReadAheadOf, ReadsNoMoreOfAUnitOnceItIsStopped) {
   EXPECT_EQ(count, 1) << "a unit has many pieces, and a job that ends waits for one of them";
 }
 
-TEST_F(ReadAheadOf, TellsTheCallerThatTheKernelFails) {
+TEST_F(ReadAheadOf, RethrowsKernelErrorsToTheCaller) {
   ReadAheadOptions broken = options();
   broken.make_reader = [] { return std::make_unique<FailingReader>(); };
   ReadAhead reads(*dataset_, plan_, broken);

@@ -100,7 +100,7 @@ TEST_F(SequentialReading, ShowsTheSameToAnyNumberOfWorkers) {
   EXPECT_EQ(one, run_all(*dataset_, options(2), 12, 25));
 }
 
-TEST_F(SequentialReading, GivesTheSameBatchesForAnyNumberOfThreads) {
+TEST_F(SequentialReading, ReturnsTheSameBatchesForAnyNumberOfThreads) {
   PrefetcherOptions many = options();
   many.threads = 7;
   PrefetcherOptions one = options();
@@ -108,7 +108,7 @@ TEST_F(SequentialReading, GivesTheSameBatchesForAnyNumberOfThreads) {
   EXPECT_EQ(run(*dataset_, one, 70), run(*dataset_, many, 70));
 }
 
-TEST_F(SequentialReading, GoesOnInTheMiddleOfAWindowAfterReadingThatWindowOnly) {
+TEST_F(SequentialReading, ContinuesInTheMiddleOfAWindowAfterReadingOnlyThatWindow) {
   const SequentialBatches whole = run(*dataset_, options(), 45);
   ReadLog log;
   PrefetcherOptions rest = options();
@@ -121,7 +121,7 @@ TEST_F(SequentialReading, GoesOnInTheMiddleOfAWindowAfterReadingThatWindowOnly) 
                          whole.images.end() - std::ssize(second.images)));
 }
 
-TEST_F(SequentialReading, ReadsEachRecordOnceWithOneSeekForEachWindow) {
+TEST_F(SequentialReading, ReadsEachRecordOnceWithOneSeekPerWindow) {
   for (const int workers : {1, 2, 4}) {
     std::size_t bytes = 0;
     PrefetcherOptions o = options(24 / workers);
@@ -137,7 +137,7 @@ TEST_F(SequentialReading, ReadsEachRecordOnceWithOneSeekForEachWindow) {
   }
 }
 
-TEST_F(SequentialReading, TakesTheNextImageOfTheOrderForADamagedOne) {
+TEST_F(SequentialReading, ReplacesADamagedImageByTheNextOne) {
   // The record keeps its length, but its image has no valid header.
   const auto stretch = *dataset_->stretch({100, 101});
   std::fstream file(folder_.path() / "train.rec", std::ios::in | std::ios::out | std::ios::binary);
@@ -177,7 +177,7 @@ TEST_F(SequentialReading, MixesSeveralDataSetsEvenly) {
   EXPECT_LE(log.seeks(), 2 * 8u + 2) << "of each set one for each window";
 }
 
-TEST_F(SequentialReading, TakesTheFilesOfOneSetOneBehindTheOther) {
+TEST_F(SequentialReading, ReadsTheFilesOfOneSetInOrder) {
   const TemporaryFolder one, several;
   const auto record = [](std::int64_t i) {
     return encode_image_record(i, 0, testing::make_jpeg(16, 16, static_cast<unsigned>(i)));
@@ -202,7 +202,7 @@ TEST_F(SequentialReading, TakesTheFilesOfOneSetOneBehindTheOther) {
   EXPECT_EQ(log.bytes(), of_one->stretch({0, 120})->bytes) << "all from memory that was read ahead";
 }
 
-TEST_F(SequentialReading, NamesTheSetThatDoesNotLieInOrder) {
+TEST_F(SequentialReading, NamesASetThatIsNotInFileOrder) {
   const TemporaryFolder people;
   std::filesystem::create_directories(people.path() / "ada");
   const auto jpeg = testing::make_jpeg(16, 16, 1);
@@ -217,7 +217,7 @@ TEST_F(SequentialReading, NamesTheSetThatDoesNotLieInOrder) {
               HasSubstr("but " + (people.path() / "ada/1.jpg").string()));
 }
 
-TEST_F(SequentialReading, RefusesDataThatDoNotLieInOrder) {
+TEST_F(SequentialReading, RejectsDataThatAreNotInFileOrder) {
   const RecordReader reader(folder_.path() / "train.rec");
   const RecordIndex index = read_record_index(folder_.path() / "train.idx", reader);
   JobConfig job;
@@ -259,7 +259,7 @@ class IndexOfAPart : public ::testing::Test {
   RecordIndex whole_;
 };
 
-TEST_F(IndexOfAPart, HasNoUnnamedRecordsReadInRandomOrder) {
+TEST_F(IndexOfAPart, ReadsOnlyNamedRecordsInRandomOrder) {
   const auto dataset = open();
   ASSERT_EQ(dataset->info().images, 30);
   ReadLog log;
@@ -276,20 +276,20 @@ TEST_F(IndexOfAPart, HasNoUnnamedRecordsReadInRandomOrder) {
   EXPECT_LE(log.bytes(), 2 * own);
 }
 
-TEST_F(IndexOfAPart, IsNoneToReadSequentially) {
+TEST_F(IndexOfAPart, CannotBeReadSequentially) {
   EXPECT_THAT(message_of<InputError>([&] { check_sequential(*open()); }),
               StartsWith("read: \"sequential\" is for RecordIO whose .idx is in the order"));
   EXPECT_FALSE(open()->stretch({3, 4}).has_value());
 }
 
-TEST_F(IndexOfAPart, IsAsGoodAsAWholeOneWhereItLeavesOutFew) {
+TEST_F(IndexOfAPart, CanBeReadSequentiallyIfFewAreMissing) {
   name([](std::int64_t image) { return image % 20 != 7; });
   EXPECT_NO_THROW(check_sequential(*open()));
   name([](std::int64_t image) { return image > 100 && image < 200; });  // between named ones
   EXPECT_NO_THROW(check_sequential(*open()));
 }
 
-TEST_F(SequentialReading, RefusesFolders) {
+TEST_F(SequentialReading, RejectsFolders) {
   const TemporaryFolder people;
   std::filesystem::create_directories(people.path() / "a");
   const auto jpeg = testing::make_jpeg(16, 16, 1);
@@ -302,7 +302,7 @@ TEST_F(SequentialReading, RefusesFolders) {
               HasSubstr("pfcctl data shuffle"));
 }
 
-TEST_F(SequentialReading, SaysThatTheBufferIsTooSmall) {
+TEST_F(SequentialReading, RejectsABufferThatIsTooSmall) {
   PrefetcherOptions o = options(100);
   o.read.buffer_bytes = 1000;
   EXPECT_THAT(message_of<InputError>([&] { make_prefetcher(*dataset_, o); }),

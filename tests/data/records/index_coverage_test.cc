@@ -40,7 +40,7 @@ class Coverage : public ::testing::Test {
   std::vector<std::uint64_t> all_;
 };
 
-TEST_F(Coverage, IsWholeInAnyOrder) {
+TEST_F(Coverage, IsCompleteInAnyOrder) {
   write(5);
   const IndexCoverage whole = of({4, 0, 2, 1, 3});
   EXPECT_EQ(whole.records, 5);
@@ -48,7 +48,7 @@ TEST_F(Coverage, IsWholeInAnyOrder) {
   EXPECT_TRUE(whole.exact);
 }
 
-TEST_F(Coverage, CountsRecordsBeforeBetweenAndBehindTheNamedOnes) {
+TEST_F(Coverage, CountsRecordsBeforeBetweenAndAfterTheNamedOnes) {
   write(10);
   const IndexCoverage part = of({6, 2, 3, 2});
   EXPECT_EQ(part.lines, 4);
@@ -67,13 +67,13 @@ TEST_F(Coverage, IsEstimatedInALargeSet) {
   EXPECT_EQ(half.unnamed, 6'000);
 }
 
-TEST_F(Coverage, StopsToCountAtDamage) {
+TEST_F(Coverage, StopsCountingAtDamage) {
   write(3);
   const std::vector<std::uint64_t> offsets{all_[0], all_[1] + 4};
   EXPECT_EQ(index_coverage(*reader_, offsets).behind, 0);
 }
 
-TEST(IndexWarnings, TellOnlyWhatAPersonShouldKnow) {
+TEST(IndexWarnings, MentionOnlyUnusualIndexes) {
   EXPECT_THAT(index_warnings({.lines = 3, .records = 3}, true, "x.idx", "x.rec"), IsEmpty());
   EXPECT_THAT(index_warnings({.lines = 1, .records = 1}, true, "x.idx", "x.rec"), IsEmpty());
   EXPECT_THAT(index_warnings({.lines = 9, .records = 3}, true, "x.idx", "x.rec"),
@@ -84,7 +84,7 @@ TEST(IndexWarnings, TellOnlyWhatAPersonShouldKnow) {
   EXPECT_THAT(index_warnings(cut, false, "x.idx", "x.rec"), IsEmpty());
 }
 
-TEST(IndexWarnings, AreAnErrorWhereAllLinesNameOneRecord) {
+TEST(IndexWarnings, AreAnErrorIfAllLinesNameOneRecord) {
   EXPECT_THAT(message_of<InputError>([] {
                 (void)index_warnings({.lines = 80, .records = 1}, true, "x.idx", "x.rec");
               }),

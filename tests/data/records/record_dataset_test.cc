@@ -54,7 +54,7 @@ class SeveralRecs : public ::testing::Test {
   std::vector<std::byte> storage_;
 };
 
-TEST_F(SeveralRecs, OfAFolderHaveLabelsOfOneMeaning) {
+TEST_F(SeveralRecs, ShareTheirLabels) {
   write("train-00000.rec", {0, 2});
   write("train-00001.rec", {1, 0, 2});
   write("train-00002.rec", {3});
@@ -76,7 +76,7 @@ TEST_F(SeveralRecs, AreInTheOrderOfTheirNumbers) {
   EXPECT_EQ(dataset->label(8, storage_), 1);
 }
 
-TEST_F(SeveralRecs, OfAPatternMayHaveAnyName) {
+TEST_F(SeveralRecs, MayHaveAnyNameInAPattern) {
   write("part-008.rec", {0});
   write("part-009.rec", {1});
   write("part-010.rec", {1});
@@ -86,7 +86,7 @@ TEST_F(SeveralRecs, OfAPatternMayHaveAnyName) {
   EXPECT_EQ(dataset->info().classes, 2);
 }
 
-TEST_F(SeveralRecs, ShareThePropertyAndNamesBesideThem) {
+TEST_F(SeveralRecs, ShareThePropertyAndNamesInTheirFolder) {
   write("train-0.rec", {0});
   write("train-1.rec", {1});
   write_property(folder_ / "property", {3, 16, 24});
@@ -114,7 +114,7 @@ TEST_F(SeveralRecs, WarnOfLabelsThatBeginAtOne) {
               ElementsAre(HasSubstr("train-0.rec: the least label is 1, but labels begin at 0")));
 }
 
-TEST_F(SeveralRecs, DoNotTakeTheNumberOfClassesFromTheRecordZeroOfEach) {
+TEST_F(SeveralRecs, IgnoreTheNumberOfClassesInEachRecordZero) {
   write("train-0.rec", {0, 4}, /*record_zero=*/true);
   write("train-1.rec", {2}, /*record_zero=*/true);
   const auto dataset = open_dataset({.rec = folder_.path()});
@@ -122,7 +122,7 @@ TEST_F(SeveralRecs, DoNotTakeTheNumberOfClassesFromTheRecordZeroOfEach) {
   EXPECT_EQ(dataset->info().classes, 5);
 }
 
-TEST_F(SeveralRecs, MayNotMissOneBetweenOthers) {
+TEST_F(SeveralRecs, RequireContiguousNumbers) {
   write("train-0.rec", {0});
   write("train-2.rec", {1});
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_.path()}); }),
@@ -132,7 +132,7 @@ TEST_F(SeveralRecs, MayNotMissOneBetweenOthers) {
               HasSubstr("found train-0.rec and train_00002.rec, but none between them"));
 }
 
-TEST_F(SeveralRecs, NameTheOneThatIsMissing) {
+TEST_F(SeveralRecs, NameTheMissingOne) {
   write("part-0.rec", {0});
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_ / "part-{0..1}.rec"}); }),
               HasSubstr("part-1.rec: "));

@@ -61,7 +61,7 @@ class RecordFile : public ::testing::Test {
   Bytes storage_;
 };
 
-TEST_F(RecordFile, GivesBackEveryPayloadByIndexAndByScan) {
+TEST_F(RecordFile, ReturnsEveryPayloadByIndexAndByScan) {
   std::mt19937 random(1);
   std::vector<Bytes> payloads;
   for (std::size_t size = 0; size < 200; ++size) {
@@ -83,7 +83,7 @@ TEST_F(RecordFile, GivesBackEveryPayloadByIndexAndByScan) {
   EXPECT_EQ(reader.record_end(index.offsets.back()), reader.bytes());
 }
 
-TEST_F(RecordFile, HoldsTheMagicOnlyWherePartsBegin) {
+TEST_F(RecordFile, ContainsTheMagicOnlyWherePartsStart) {
   std::mt19937 random(2);
   write({payload_with_magic(4000, random)});
   const Bytes file = read_file(rec_);
@@ -103,7 +103,7 @@ TEST_F(RecordFile, LeavesNothingBehindWithoutClose) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(RecordFile, AFullDiskNamesTheFileAndLeavesNothing) {
+TEST_F(RecordFile, FullDiskNamesTheFileAndLeavesNothing) {
   {
     const FileSizeLimit limit(1 << 20);
     const std::string message = message_of<StorageError>([&] { write({Bytes(3 << 20)}); });
@@ -112,14 +112,14 @@ TEST_F(RecordFile, AFullDiskNamesTheFileAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(RecordFile, SaysThatTheFileIsMissing) {
+TEST_F(RecordFile, ReportsAMissingFile) {
   EXPECT_THAT(message_of<InputError>([&] { RecordReader reader(rec_); }),
               HasSubstr("train.rec: cannot open: No such file"));
   EXPECT_THAT(message_of<InputError>([&] { RecordReader reader(folder_.path()); }),
               HasSubstr("not a regular file"));
 }
 
-TEST_F(RecordFile, NamesOffsetAndWordWhereTheMagicIsWrong) {
+TEST_F(RecordFile, NamesOffsetAndWordOfAWrongMagic) {
   write({Bytes(8), Bytes(8)});
   damage([](Bytes& b) { b[16] = std::byte{0x0b}; });
   EXPECT_THAT(read_error(16), HasSubstr("train.rec: offset 16: found 0xced7230b, expected "
@@ -128,7 +128,7 @@ TEST_F(RecordFile, NamesOffsetAndWordWhereTheMagicIsWrong) {
   EXPECT_THAT(read_error(~std::uint64_t{3}), HasSubstr("outside the file"));
 }
 
-TEST_F(RecordFile, SaysThatItIsCutShort) {
+TEST_F(RecordFile, ReportsTruncation) {
   write({Bytes(40), Bytes(40'000)});
   std::filesystem::resize_file(rec_, 30'000);
   EXPECT_THAT(read_error(48), HasSubstr("cut short"));
@@ -137,7 +137,7 @@ TEST_F(RecordFile, SaysThatItIsCutShort) {
   EXPECT_THAT(message_of<InputError>([&] { (void)reader.record_end(48); }), HasSubstr("cut short"));
 }
 
-TEST_F(RecordFile, SaysThatPartsAreOutOfOrder) {
+TEST_F(RecordFile, ReportsPartsOutOfOrder) {
   Bytes payload(12);
   std::memcpy(payload.data() + 4, &kRecordMagic, 4);
   write({payload, Bytes(4)});
@@ -188,7 +188,7 @@ TEST_F(RecordIndexFile, KeepsTheOrderOfItsLines) {
   EXPECT_EQ(index.offsets, (std::vector<std::uint64_t>{32, 0, 16}));
 }
 
-TEST_F(RecordIndexFile, NamesTheLineThatIsWrong) {
+TEST_F(RecordIndexFile, NamesTheInvalidLine) {
   EXPECT_THAT(error("0\t0\nx\t16\n"), HasSubstr("train.idx: line 2: found 'x\t16', expected: key"));
   EXPECT_THAT(error("0\t0\n1\n"), HasSubstr("line 2"));
   EXPECT_THAT(error("-1\t0\n"), HasSubstr("line 1"));
@@ -198,7 +198,7 @@ TEST_F(RecordIndexFile, NamesTheLineThatIsWrong) {
   EXPECT_THAT(error(std::string(20'000, '1')), HasSubstr("longer than 16384 bytes"));
 }
 
-TEST_F(RecordIndexFile, SaysThatAnOffsetPointsPastTheEnd) {
+TEST_F(RecordIndexFile, ReportsAnOffsetPastTheEnd) {
   const std::string message = error("0\t0\n1\t48\n");
   EXPECT_THAT(message, HasSubstr("train.idx: line 2: found '1\t48', which points past the end of"));
   EXPECT_THAT(message, HasSubstr("train.rec (48 bytes)"));

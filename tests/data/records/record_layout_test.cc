@@ -32,7 +32,7 @@ struct LargeSet {
   RecordIndex index;
 };
 
-TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsTellApart) {
+TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsRepresent) {
   constexpr std::int64_t kTwoTo24 = 1 << 24;
   // images + 1 is odd and above 2^24: float32 rounds it to a multiple of 4, up or down.
   for (const std::int64_t images : {kTwoTo24 + 2, kTwoTo24 + 4}) {
@@ -45,7 +45,7 @@ TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsTellApart) {
   }
 }
 
-TEST(RecordLayout, CountsTheIdentitiesWhereTheKeysEndOneBehindWhatFloatsTellApart) {
+TEST(RecordLayout, CountsTheIdentitiesIfTheKeysEndJustBeyondFloats) {
   // The end, 2^24 + 1, is rounded to 2^24, which looks like an exact number.
   LargeSet set((1 << 24) - 7, 7);
   const RecordReader reader(set.folder / "train.rec");
@@ -55,7 +55,7 @@ TEST(RecordLayout, CountsTheIdentitiesWhereTheKeysEndOneBehindWhatFloatsTellApar
   EXPECT_EQ(layout.identities, 7);
 }
 
-TEST(RecordLayout, CountsTheIdentitiesWhereTheirRangesAreRoundedAsWell) {
+TEST(RecordLayout, CountsTheIdentitiesIfTheirRangesAreRoundedToo) {
   // Both counts in record 0 are multiples of 4 there, like those in identity records, which are
   // not used.
   constexpr std::int64_t kImages = (1 << 25) + 5;
@@ -66,7 +66,7 @@ TEST(RecordLayout, CountsTheIdentitiesWhereTheirRangesAreRoundedAsWell) {
   EXPECT_EQ(layout.identities, 5);
 }
 
-TEST(RecordLayout, TakesTheCountsOfRecordZeroInSmallerSets) {
+TEST(RecordLayout, UsesTheCountsOfRecordZeroInSmallerSets) {
   LargeSet set(1000, 7);
   const RecordReader reader(set.folder / "train.rec");
   const RecordLayout layout = find_images(reader, std::move(set.index), "train.idx");
@@ -75,7 +75,7 @@ TEST(RecordLayout, TakesTheCountsOfRecordZeroInSmallerSets) {
   EXPECT_EQ(layout.key(0), 1);
 }
 
-TEST(RecordLayout, TakesEightBytesAnImageWithoutKeys) {
+TEST(RecordLayout, UsesEightBytesPerImageWithoutKeys) {
   LargeSet set(1000, 7);
   const RecordReader reader(set.folder / "train.rec");
   const RecordLayout layout = find_images(reader, std::move(set.index), "train.idx");

@@ -74,7 +74,7 @@ class ResumableRecords : public ::testing::Test {
   std::filesystem::path rec_ = folder_ / "train.rec", idx_ = folder_ / "train.idx";
 };
 
-TEST_F(ResumableRecords, GoOnWhereAStartEnded) {
+TEST_F(ResumableRecords, ContinueWhereARunEnded) {
   EXPECT_EQ(start(3), 0);
   EXPECT_FALSE(std::filesystem::exists(rec_));
   EXPECT_EQ(start(7), 3);
@@ -82,7 +82,7 @@ TEST_F(ResumableRecords, GoOnWhereAStartEnded) {
   expect_whole(10);
 }
 
-TEST_F(ResumableRecords, OverwriteNoFileThatALinkLeadsTo) {
+TEST_F(ResumableRecords, DoNotOverwriteTheTargetOfALink) {
   write_file_atomically(folder_ / "precious", "text");
   for (const auto& file : {rec_, idx_}) {
     std::filesystem::create_symlink("precious", part(file));
@@ -93,7 +93,7 @@ TEST_F(ResumableRecords, OverwriteNoFileThatALinkLeadsTo) {
 }
 
 /// Large records bypass the buffer.
-TEST_F(ResumableRecords, MayBeLargerThanThePiecesThatAreWritten) {
+TEST_F(ResumableRecords, MayBeLargerThanTheWriteBuffer) {
   const std::vector<std::size_t> sizes{100, 1 << 20, 3 << 20, 700'000, 700'000, 10, 2 << 20};
   ResumableWriter writer(rec_, idx_, "this");
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -110,7 +110,7 @@ TEST_F(ResumableRecords, MayBeLargerThanThePiecesThatAreWritten) {
   }
 }
 
-TEST_F(ResumableRecords, BeginAnewWhereSomethingElseIsWritten) {
+TEST_F(ResumableRecords, StartFromScratchForOtherContent) {
   start(5, "that");
   EXPECT_EQ(start(2, "this"), 0);
   finish(4);
@@ -127,7 +127,7 @@ TEST_F(ResumableRecords, HaveOneWriterAtATime) {
 }
 
 /// A .rec marks a complete data set, so it must appear last.
-TEST_F(ResumableRecords, TheRecComesLast) {
+TEST_F(ResumableRecords, RecAppearsLast) {
   ResumableWriter writer(rec_, idx_, "this");
   writer.append(0, payload(0));
   std::filesystem::create_directories(idx_ / "in the way");
@@ -136,7 +136,7 @@ TEST_F(ResumableRecords, TheRecComesLast) {
 }
 
 /// Killed at the end, when one file already has its final name.
-TEST_F(ResumableRecords, BeginAnewWhereOnlyTheIdxHasItsName) {
+TEST_F(ResumableRecords, StartFromScratchIfOnlyTheIdxIsFinal) {
   start(5);
   std::filesystem::rename(part(idx_), idx_);
   finish(5);
@@ -144,7 +144,7 @@ TEST_F(ResumableRecords, BeginAnewWhereOnlyTheIdxHasItsName) {
 }
 
 /// As left by a program that was killed at any moment.
-TEST_F(ResumableRecords, FindTheLastWholeRecordOfAnyCut) {
+TEST_F(ResumableRecords, FindTheLastCompleteRecordAfterAnyTruncation) {
   start(6);
   const Bytes rec = read_file(part(rec_)), idx = read_file(part(idx_));
   const Bytes begun = read_file(rec_.string() + ".begun.part");
@@ -168,7 +168,7 @@ TEST_F(ResumableRecords, FindTheLastWholeRecordOfAnyCut) {
   }
 }
 
-TEST_F(ResumableRecords, BeginAnewWithoutAWholeDescription) {
+TEST_F(ResumableRecords, StartFromScratchWithoutACompleteDescription) {
   start(6, "this and that");
   const std::string begun = rec_.string() + ".begun.part";
   const Bytes bytes = read_file(begun);
@@ -193,7 +193,7 @@ TEST_F(ResumableRecords, KeepNotes) {
   EXPECT_THAT(ResumableWriter(rec_, idx_, "other").notes(), IsEmpty());
 }
 
-TEST_F(ResumableRecords, ReplaceTheFirst) {
+TEST_F(ResumableRecords, ReplaceTheFirstRecord) {
   const Bytes other(20, std::byte{5});
   {
     ResumableWriter writer(rec_, idx_, "this");
