@@ -87,7 +87,7 @@ TEST_P(BatchNormalisation, StatisticsAreAccurateFarFromZero) {
   }
 }
 
-TEST_P(BatchNormalisation, StatisticsOfConstantChannelsHaveNoVariance) {
+TEST_P(BatchNormalisation, StatisticsOfConstantChannelsHaveZeroVariance) {
   const OwnedTensor x = tensor({1000, 20}), mean = tensor({20}), variance = tensor({20});
   ops_->fill(x, 1234.567f);
   ops_->batch_norm({.rows = 1000, .channels = 20})->statistics(x, mean, variance);
@@ -95,7 +95,7 @@ TEST_P(BatchNormalisation, StatisticsOfConstantChannelsHaveNoVariance) {
   for (const float v : values(mean)) EXPECT_EQ(v, 1234.567f);
 }
 
-TEST_P(BatchNormalisation, StatisticsGiveTheSameBitsEveryTime) {
+TEST_P(BatchNormalisation, StatisticsAreBitIdenticalEveryTime) {
   const OwnedTensor x = activations({1500, 70}, random(1500 * 70));
   const OwnedTensor m1 = tensor({70}), v1 = tensor({70}), m2 = tensor({70}), v2 = tensor({70});
   const std::unique_ptr<BatchNorm> bn = ops_->batch_norm({.rows = 1500, .channels = 70});

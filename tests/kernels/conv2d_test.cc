@@ -119,7 +119,7 @@ class Convolution : public OnEachDevice {
   }
 };
 
-TEST_P(Convolution, Of3x3AgreesWithFloat64) {
+TEST_P(Convolution, Kernel3x3AgreesWithFloat64) {
   agrees_with_float64({.batch = 3,
                        .in_h = 9,
                        .in_w = 9,
@@ -148,7 +148,7 @@ TEST_P(Convolution, Of3x3AgreesWithFloat64) {
 
 // Full panels and vectors of channels, and remainders after both, for one thread and for three. In
 // float32 a CPU uses Winograd's algorithm here if oneDNN has it, in two parts of three images.
-TEST_P(Convolution, OfManyChannelsAndPixelsAgreesWithFloat64) {
+TEST_P(Convolution, ManyChannelsAndPixelsAgreeWithFloat64) {
   const Conv2dShape s{
       .batch = 6, .in_h = 41, .in_w = 38, .in_c = 64, .out_c = 72, .kernel = 3, .pad = 1};
   const OwnedTensor dev_x = activations(s.x_shape(), random(s.x_shape().elements())),
@@ -176,7 +176,7 @@ TEST_P(Convolution, OfManyChannelsAndPixelsAgreesWithFloat64) {
   }
 }
 
-TEST_P(Convolution, OfChannelsThatFillNoVectorAgreesWithFloat64) {
+TEST_P(Convolution, ChannelsThatDoNotFillAVectorAgreeWithFloat64) {
   for (const int stride : {1, 2}) {
     agrees_with_float64({.batch = 2,
                          .in_h = 8,
@@ -189,7 +189,7 @@ TEST_P(Convolution, OfChannelsThatFillNoVectorAgreesWithFloat64) {
   }
 }
 
-TEST_P(Convolution, OfStemAgreesWithFloat64) {
+TEST_P(Convolution, StemAgreesWithFloat64) {
   agrees_with_float64({.batch = 3,
                        .in_h = 16,
                        .in_w = 16,
@@ -208,13 +208,13 @@ TEST_P(Convolution, OfStemAgreesWithFloat64) {
                        .pad = 1});
 }
 
-TEST_P(Convolution, Of1x1AgreesWithFloat64) {
+TEST_P(Convolution, Kernel1x1AgreesWithFloat64) {
   agrees_with_float64({.batch = 3, .in_h = 7, .in_w = 5, .in_c = 32, .out_c = 64});
   agrees_with_float64({.batch = 3, .in_h = 8, .in_w = 8, .in_c = 64, .out_c = 128, .stride = 2});
   agrees_with_float64({.batch = 2, .in_h = 9, .in_w = 7, .in_c = 16, .out_c = 32, .stride = 2});
 }
 
-TEST_P(Convolution, OfDepthwiseAgreesWithFloat64) {
+TEST_P(Convolution, DepthwiseAgreesWithFloat64) {
   for (const int stride : {1, 2}) {
     for (const std::int64_t channels : {16, 64, 128, 37}) {
       for (const std::int64_t size : {21, 14, 9, 7}) {
@@ -232,7 +232,7 @@ TEST_P(Convolution, OfDepthwiseAgreesWithFloat64) {
   }
 }
 
-TEST_P(Convolution, OfOddDepthwiseAgreesWithFloat64) {
+TEST_P(Convolution, OddDepthwiseShapesAgreeWithFloat64) {
   struct Odd {
     int kernel, stride, pad;
     std::int64_t h, w, channels;
@@ -252,14 +252,14 @@ TEST_P(Convolution, OfOddDepthwiseAgreesWithFloat64) {
   }
 }
 
-TEST_P(Convolution, OfWholeImageDepthwiseAgreesWithFloat64) {
+TEST_P(Convolution, WholeImageDepthwiseAgreesWithFloat64) {
   agrees_with_float64(
       {.batch = 3, .in_h = 7, .in_w = 7, .in_c = 128, .out_c = 128, .kernel = 7, .groups = 128});
   agrees_with_float64(
       {.batch = 5, .in_h = 7, .in_w = 7, .in_c = 21, .out_c = 21, .kernel = 7, .groups = 21});
 }
 
-TEST_P(Convolution, OfTwoChannelGroupsAgreesWithFloat64) {
+TEST_P(Convolution, TwoChannelGroupsAgreeWithFloat64) {
   agrees_with_float64({.batch = 2,
                        .in_h = 12,
                        .in_w = 12,
@@ -280,7 +280,7 @@ TEST_P(Convolution, OfTwoChannelGroupsAgreesWithFloat64) {
                        .groups = 12});
 }
 
-TEST_P(Convolution, OfWiderGroupsAgreesWithFloat64) {
+TEST_P(Convolution, WiderGroupsAgreeWithFloat64) {
   agrees_with_float64({.batch = 2,
                        .in_h = 6,
                        .in_w = 6,
@@ -292,7 +292,7 @@ TEST_P(Convolution, OfWiderGroupsAgreesWithFloat64) {
                        .groups = 4});
 }
 
-TEST_P(Convolution, OfOddShapesAgreesWithFloat64) {
+TEST_P(Convolution, OddShapesAgreeWithFloat64) {
   std::uniform_int_distribution<int> small(1, 11), channels(1, 40), step(1, 3);
   for (int i = 0; i < 12; ++i) {
     const int kernel = std::min(small(generator_), 5);
@@ -307,17 +307,17 @@ TEST_P(Convolution, OfOddShapesAgreesWithFloat64) {
   }
 }
 
-TEST_P(Convolution, OfAStemSumsOneAndAHalfMillionPixelsInFloat32) {
+TEST_P(Convolution, StemSumsOneAndAHalfMillionPixelsAccurately) {
   weight_gradient_is_accurate({.batch = 128, .in_h = 112, .in_w = 112, .in_c = 3, .out_c = 2});
 }
 
-TEST_P(Convolution, OfManyChannelsSumsManyPixelsInFloat32) {
+TEST_P(Convolution, ManyChannelsSumManyPixelsAccurately) {
   weight_gradient_is_accurate({.batch = 128, .in_h = 56, .in_w = 56, .in_c = 16, .out_c = 12});
   // Fewer output channels per thread, with three threads, than the CPU's own code supports.
   weight_gradient_is_accurate({.batch = 128, .in_h = 56, .in_w = 56, .in_c = 16, .out_c = 8});
 }
 
-TEST_P(Convolution, OfDepthwiseSumsManyPixelsInFloat32) {
+TEST_P(Convolution, DepthwiseSumsManyPixelsAccurately) {
   weight_gradient_is_accurate({.batch = 128,
                                .in_h = 112,
                                .in_w = 112,
@@ -337,7 +337,7 @@ TEST_P(Convolution, OfDepthwiseSumsManyPixelsInFloat32) {
                                .groups = 16});
 }
 
-TEST_P(Convolution, OfTwoChannelGroupsSumsManyPixelsInFloat32) {
+TEST_P(Convolution, TwoChannelGroupsSumManyPixelsAccurately) {
   weight_gradient_is_accurate({.batch = 128,
                                .in_h = 56,
                                .in_w = 56,
@@ -360,7 +360,7 @@ TEST_P(Convolution, UsesTheWeightsOfEachCall) {
   for (const float v : values(y)) EXPECT_EQ(v, 0.f);
 }
 
-TEST_P(Convolution, OfAPlanIsUnchangedByALargerPlan) {
+TEST_P(Convolution, IsNotChangedByALargerPlan) {
   const Conv2dShape small{
       .batch = 2, .in_h = 6, .in_w = 6, .in_c = 16, .out_c = 16, .kernel = 3, .pad = 1};
   const OwnedTensor x = activations(small.x_shape(), random(small.x_shape().elements()));
@@ -375,7 +375,7 @@ TEST_P(Convolution, OfAPlanIsUnchangedByALargerPlan) {
   EXPECT_EQ(values(before), values(after));
 }
 
-TEST_P(Convolution, GivesTheSameBitsEveryTime) {
+TEST_P(Convolution, IsBitIdenticalEveryTime) {
   const Conv2dShape s{
       .batch = 4, .in_h = 14, .in_w = 14, .in_c = 64, .out_c = 64, .kernel = 3, .pad = 1};
   const OwnedTensor x = activations(s.x_shape(), random(s.x_shape().elements()));

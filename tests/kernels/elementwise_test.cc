@@ -88,7 +88,7 @@ TEST_P(Elementwise, BiasAndItsGradientAreExact) {
   }
 }
 
-TEST_P(Elementwise, DropoutDependsOnSeedStepAndElementOnly) {
+TEST_P(Elementwise, DropoutDependsOnlyOnSeedStepAndElement) {
   constexpr std::int64_t kCount = 40001;
   const DropoutOptions o{.probability = 0.4f, .seed = 7, .step = 3, .first_element = 1'000'000'007};
   const std::vector<float> x = random(kCount);
@@ -114,7 +114,7 @@ TEST_P(Elementwise, SumOfSquaresHasFloat64Precision) {
   }
 }
 
-TEST_P(Elementwise, SumOfSquaresHasTheSameBitsEveryTimeAndForAnyNumberOfThreads) {
+TEST_P(Elementwise, SumOfSquaresIsBitIdenticalForAnyNumberOfThreads) {
   const std::vector<float> x = random(1'000'003);
   const double sum = ops_->sum_of_squares(tensor({1'000'003}, x));
   EXPECT_EQ(ops_->sum_of_squares(tensor({1'000'003}, x)), sum);

@@ -62,19 +62,19 @@ class MatrixProducts : public OnEachDevice {
   }
 };
 
-TEST_P(MatrixProducts, AgreesWithFloat64) {
+TEST_P(MatrixProducts, AgreeWithFloat64) {
   all_cases_agree(DType::kFloat32, DType::kFloat32, 2e-6);
 }
 
-TEST_P(MatrixProducts, OfActivationsAgreesWithFloat64) {
+TEST_P(MatrixProducts, AgreeWithFloat64ForActivations) {
   all_cases_agree(ops_->activation_type(), ops_->activation_type(), tolerance());
 }
 
-TEST_P(MatrixProducts, OfActivationsSumsInFloat32) {
+TEST_P(MatrixProducts, SumActivationsInFloat32) {
   all_cases_agree(ops_->activation_type(), DType::kFloat32, 2e-6);
 }
 
-TEST_P(MatrixProducts, WithBetaZeroDoesNotReadTheResult) {
+TEST_P(MatrixProducts, DoNotReadTheResultIfBetaIsZero) {
   const OwnedTensor a = tensor({2, 3}, random(6)), b = tensor({3, 2}, random(6)),
                     c = tensor({2, 2});
   ops_->fill(c, std::numeric_limits<float>::quiet_NaN());
@@ -82,7 +82,7 @@ TEST_P(MatrixProducts, WithBetaZeroDoesNotReadTheResult) {
   EXPECT_TRUE(std::isfinite(ops_->sum_of_squares(c)));
 }
 
-TEST_P(MatrixProducts, ThatWasPlannedTakesNoMoreScratchMemory) {
+TEST_P(MatrixProducts, NeedNoMoreScratchMemoryAfterPlanning) {
   constexpr std::int64_t kM = 300, kN = 200, kK = 700;
   const auto product = [](const Tensor& a, const Tensor& b, const Tensor& c) {
     return Gemm{.m = kM, .n = kN, .k = kK, .transpose_a = true, .a = a, .b = b, .c = c};

@@ -34,7 +34,7 @@ TEST(MakeOps, ChoosesAnAvailableDevice) {
               ::testing::StartsWith("device: found \"cuda\", but "));
 }
 
-TEST(MakeOps, GivesACpuBf16WhereItHasInstructionsForIt) {
+TEST(MakeOps, UsesBf16OnACpuWithInstructionsForIt) {
   const DeviceOptions bf16{.choice = DeviceChoice::kCpu, .precision = Precision::kBf16};
   if (cpu_has_bfloat16()) {
     EXPECT_EQ(make_ops(bf16)->activation_type(), DType::kBFloat16);
@@ -44,7 +44,7 @@ TEST(MakeOps, GivesACpuBf16WhereItHasInstructionsForIt) {
   }
 }
 
-TEST(Precisions, OfADeviceAreThoseItHasInstructionsFor) {
+TEST(Precisions, AreThoseWithInstructionsOnTheDevice) {
   using enum Precision;
   using All = std::vector<Precision>;
   EXPECT_EQ(precisions_of_cpu(true), (All{kBf16, kFp32}));

@@ -7,7 +7,7 @@ namespace {
 
 class Normalisation : public OnEachDevice {};
 
-TEST_P(Normalisation, GivesUnitRowsForAnyLength) {
+TEST_P(Normalisation, ReturnsUnitRowsForAnyLength) {
   constexpr std::int64_t kSize = 517;
   const std::vector<double> lengths{1e-20, 1e-10, 1e-3, 1, 64, 1e10, 1e20};
   const auto rows = static_cast<std::int64_t>(lengths.size());
@@ -35,7 +35,7 @@ TEST_P(Normalisation, GivesUnitRowsForAnyLength) {
   EXPECT_EQ(values(from), values(y));
 }
 
-TEST_P(Normalisation, OfAZeroRowGivesZerosAndNoGradient) {
+TEST_P(Normalisation, ReturnsZerosAndNoGradientForAZeroRow) {
   const OwnedTensor x = tensor({2, 5}), inverse_norm = tensor({2}), dy = tensor({2, 5}, random(10)),
                     dx = tensor({2, 5}, random(10));
   ops_->normalise_rows(x, x, inverse_norm);

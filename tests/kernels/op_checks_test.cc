@@ -28,7 +28,7 @@ class OpChecks : public OnEachDevice {
   std::string type_;  // of the activations
 };
 
-TEST_P(OpChecks, OfCopyFillAndConvert) {
+TEST_P(OpChecks, CoverCopyFillAndConvert) {
   const OwnedTensor three = tensor({3}), four = tensor({4}), bytes(*ops_, {3}, DType::kUInt8);
   EXPECT_EQ(refusal([&] { ops_->copy(three, four); }), "copy: to is fp32 [4], expected fp32 [3]");
   EXPECT_EQ(refusal([&] { ops_->copy(three, bytes); }), "copy: to is uint8 [3], expected fp32 [3]");
@@ -39,14 +39,14 @@ TEST_P(OpChecks, OfCopyFillAndConvert) {
             "convert: to is fp32 [4], expected " + number() + " [3]");
 }
 
-TEST_P(OpChecks, OfAMissingTensor) {
+TEST_P(OpChecks, CoverMissingTensors) {
   const OwnedTensor three = tensor({3});
   EXPECT_EQ(refusal([&] { ops_->add(three, Tensor{}, three); }),
             "add: b is null, expected fp32 [3]");
   EXPECT_EQ(refusal([&] { ops_->fill(Tensor{}, 1.f); }), "fill: t is null, expected fp32 []");
 }
 
-TEST_P(OpChecks, OfElementwiseOps) {
+TEST_P(OpChecks, CoverElementwiseOps) {
   const OwnedTensor three = tensor({3}), four = tensor({2, 2}), bytes(*ops_, {3}, DType::kUInt8);
   EXPECT_EQ(refusal([&] { ops_->normalise_images(three, three); }),
             "normalise_images: images is fp32 [3], expected uint8 [3]");
@@ -62,7 +62,7 @@ TEST_P(OpChecks, OfElementwiseOps) {
                         ": dropout: a probability outside [0, 1)"));
 }
 
-TEST_P(OpChecks, OfSumsAndBiases) {
+TEST_P(OpChecks, CoverSumsAndBiases) {
   const OwnedTensor three = tensor({3}), four = tensor({2, 2}), none = tensor({0});
   EXPECT_EQ(refusal([&] { ops_->add_bias(four, three); }),
             "add_bias: y is fp32 [2, 2], expected fp32 [any number, 3]");
@@ -75,7 +75,7 @@ TEST_P(OpChecks, OfSumsAndBiases) {
             "sum_of_squares: x is uint8 [3], expected fp32 [3]");
 }
 
-TEST_P(OpChecks, OfRunningStatistics) {
+TEST_P(OpChecks, CoverRunningStatistics) {
   const OwnedTensor three = tensor({3}), four = tensor({4});
   Ops::RunningStatistics r{.mean = three,
                            .variance = three,
@@ -90,7 +90,7 @@ TEST_P(OpChecks, OfRunningStatistics) {
                         ": update_running_statistics: total_rows must be positive"));
 }
 
-TEST_P(OpChecks, OfMatrixProducts) {
+TEST_P(OpChecks, CoverMatrixProducts) {
   const OwnedTensor a = tensor({2, 3}), b = tensor({3, 4}), c = tensor({2, 4});
   const auto words = [&](const Tensor& left, const Tensor& right, const Tensor& to) {
     return refusal([&] { ops_->gemm({.m = 2, .n = 4, .k = 3, .a = left, .b = right, .c = to}); });
@@ -103,7 +103,7 @@ TEST_P(OpChecks, OfMatrixProducts) {
                         ": gemm: m and n must not be negative, k above 0"));
 }
 
-TEST_P(OpChecks, OfNormalisedRows) {
+TEST_P(OpChecks, CoverNormalisedRows) {
   const OwnedTensor rows = tensor({2, 3}), more = tensor({7}), two = tensor({2});
   EXPECT_EQ(refusal([&] { ops_->normalise_rows(more, more, two); }),
             "normalise_rows: x is fp32 [7], expected fp32 [2, any number]");
@@ -115,7 +115,7 @@ TEST_P(OpChecks, OfNormalisedRows) {
             "normalise_rows_backward: dx is fp32 [7], expected fp32 [2, 3]");
 }
 
-TEST_P(OpChecks, OfOptimizers) {
+TEST_P(OpChecks, CoverOptimizers) {
   const OwnedTensor three = tensor({3}), four = tensor({4});
   EXPECT_EQ(refusal([&] { ops_->sgd({}, 1.f, four, three, three); }),
             "sgd: gradient is fp32 [4], expected fp32 [3]");
@@ -128,7 +128,7 @@ TEST_P(OpChecks, OfOptimizers) {
 }
 
 // A dense convolution, and a depthwise one, for which a GPU has other code.
-TEST_P(OpChecks, OfConvolutions) {
+TEST_P(OpChecks, CoverConvolutions) {
   for (const std::int64_t groups : {1, 8}) {
     const std::unique_ptr<Conv2d> conv = ops_->conv2d({.batch = 2,
                                                        .in_h = 4,
@@ -158,7 +158,7 @@ TEST_P(OpChecks, OfConvolutions) {
   }
 }
 
-TEST_P(OpChecks, OfTheSizesOfPlans) {
+TEST_P(OpChecks, CoverTheSizesOfPlans) {
   EXPECT_TRUE(ends_with(refusal([&] { ops_->conv2d({.in_c = 3, .out_c = 4, .groups = 2}); }),
                         ": conv2d: groups must divide the channels"));
   EXPECT_TRUE(ends_with(refusal([&] { ops_->conv2d({.in_h = 2, .in_w = 2, .kernel = 7}); }),
@@ -167,7 +167,7 @@ TEST_P(OpChecks, OfTheSizesOfPlans) {
                         ": batch_norm: sizes must be positive"));
 }
 
-TEST_P(OpChecks, OfBatchNorm) {
+TEST_P(OpChecks, CoverBatchNorm) {
   const std::unique_ptr<BatchNorm> norm = ops_->batch_norm({.rows = 2, .channels = 3});
   const OwnedTensor x = tensor({2, 3}), c = tensor({3}), wrong = tensor({4});
   EXPECT_EQ(refusal([&] { norm->statistics(wrong, c, c); }),
@@ -190,7 +190,7 @@ TEST_P(OpChecks, OfBatchNorm) {
             "batch_norm.forward: y_variance is null, expected fp32 [3]");
 }
 
-TEST_P(OpChecks, OfTheBackwardPassesOfBatchNorm) {
+TEST_P(OpChecks, CoverTheBackwardPassesOfBatchNorm) {
   const std::unique_ptr<BatchNorm> norm = ops_->batch_norm({.rows = 2, .channels = 3});
   const OwnedTensor x = tensor({2, 3}), c = tensor({3}), wrong = tensor({4});
   const BatchNorm::Backward backward{.dy = x,
@@ -221,7 +221,7 @@ TEST_P(OpChecks, OfTheBackwardPassesOfBatchNorm) {
                         ": batch_norm.backward_apply: total_rows below this worker's rows"));
 }
 
-TEST_P(OpChecks, TakeEmptyTensors) {
+TEST_P(OpChecks, AcceptEmptyTensors) {
   const OwnedTensor none = tensor({0}), no_rows = tensor({0, 3}), three = tensor({3});
   ops_->copy(none, none);
   ops_->fill(none, 1.f);

@@ -7,7 +7,7 @@ namespace {
 
 class Updates : public OnEachDevice {};
 
-TEST_P(Updates, OfSgdAgreeWithTorch) {
+TEST_P(Updates, SgdAgreesWithTorch) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const std::vector<float> initial = random(n);
     const OwnedTensor w = tensor({n}, initial), v = tensor({n});
@@ -27,7 +27,7 @@ TEST_P(Updates, OfSgdAgreeWithTorch) {
   }
 }
 
-TEST_P(Updates, OfAdamWAgreeWithTorch) {
+TEST_P(Updates, AdamWAgreesWithTorch) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const std::vector<float> initial = random(n);
     const OwnedTensor w = tensor({n}, initial), m = tensor({n}), v = tensor({n});

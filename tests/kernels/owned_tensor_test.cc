@@ -19,11 +19,11 @@ TEST_P(OwnedTensors, AreZeroedWhenMade) {
   EXPECT_EQ(host, std::vector<float>(15));
 }
 
-TEST_P(OwnedTensors, HaveTheBytesOfTheirType) {
+TEST_P(OwnedTensors, AllocateTheBytesOfTheirType) {
   EXPECT_EQ(OwnedTensor(*ops_, {3, 5}, DType::kBFloat16)->bytes(), 30U);
 }
 
-TEST_P(OwnedTensors, PassTheirMemoryOnWhenMoved) {
+TEST_P(OwnedTensors, TransferTheirMemoryWhenMoved) {
   OwnedTensor first(*ops_, {4});
   void* const memory = first->data;
   const OwnedTensor second = std::move(first);
@@ -32,7 +32,7 @@ TEST_P(OwnedTensors, PassTheirMemoryOnWhenMoved) {
   EXPECT_EQ(first->data, nullptr);
 }
 
-TEST_P(OwnedTensors, HoldNoMemoryWhenMadeWithoutArguments) { EXPECT_FALSE(OwnedTensor()); }
+TEST_P(OwnedTensors, HoldNoMemoryByDefault) { EXPECT_FALSE(OwnedTensor()); }
 
 INSTANTIATE_TEST_SUITE_P(Devices, OwnedTensors, ::testing::ValuesIn(test_devices()), device_name);
 

@@ -46,7 +46,7 @@ class LargeTensors : public ::testing::Test {
   std::unique_ptr<Ops> ops_ = make_cuda_ops({.activations = DType::kBFloat16});
 };
 
-TEST_F(LargeTensors, AreAddedUpToTheirLastElement) {
+TEST_F(LargeTensors, AreAddedIncludingTheirLastElement) {
   constexpr std::int64_t kElements = (std::int64_t{1} << 32) + 13;  // the last 5 do not fill a pack
   SparseTensor a({kElements}), b({kElements});
   const SparseTensor y({kElements});
@@ -154,7 +154,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
   }
 }
 
-TEST_F(LargeTensors, AreConvolvedUpToTheirLastPixel) {
+TEST_F(LargeTensors, AreConvolvedIncludingTheirLastPixel) {
   constexpr Conv2dShape kShape{.batch = 9,
                                .in_h = 8192,
                                .in_w = 8192,

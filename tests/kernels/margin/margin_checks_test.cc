@@ -54,7 +54,7 @@ class MarginChecks : public OnEachDevice {
   const std::vector<std::int64_t> classes_{10, 12, 15};
 };
 
-TEST_P(MarginChecks, OfTheTensorsOfATable) {
+TEST_P(MarginChecks, CoverTheTensorsOfATable) {
   CentreTable t = table();
   t.momentum = small_;
   EXPECT_EQ(refusal_of(t),
@@ -67,7 +67,7 @@ TEST_P(MarginChecks, OfTheTensorsOfATable) {
   EXPECT_EQ(refusal_of(t), "margin_softmax.table: weight must be [R, D]");
 }
 
-TEST_P(MarginChecks, OfTheOptimizerOfATable) {
+TEST_P(MarginChecks, CoverTheOptimizerOfATable) {
   CentreTable t = table();
   t.second = momentum_;
   EXPECT_EQ(refusal_of(t), "margin_softmax.table: SGD has no second moment");
@@ -83,7 +83,7 @@ TEST_P(MarginChecks, OfTheOptimizerOfATable) {
   EXPECT_EQ(refusal_of(t), "margin_softmax.table: needs a history of this optimizer's updates");
 }
 
-TEST_P(MarginChecks, OfABatch) {
+TEST_P(MarginChecks, CoverTheBatch) {
   const auto softmax = make_margin_softmax(*ops_, {}, table());
   const auto words = [&](const MarginSoftmax::Batch& b, const Tensor& statistics) {
     return refusal([&] { softmax->forward(b, statistics); });
@@ -108,7 +108,7 @@ TEST_P(MarginChecks, OfABatch) {
   EXPECT_EQ(words(b, statistics_), "margin_softmax.forward: more positives than samples");
 }
 
-TEST_P(MarginChecks, OfGatheredStatistics) {
+TEST_P(MarginChecks, CoverGatheredStatistics) {
   const auto softmax = make_margin_softmax(*ops_, {}, table());
   EXPECT_EQ(refusal([&] { softmax->combine(statistics_, 1); }),
             "margin_softmax.combine: forward() comes first");
@@ -118,7 +118,7 @@ TEST_P(MarginChecks, OfGatheredStatistics) {
                 std::to_string(kBytes) + "]");
 }
 
-TEST_P(MarginChecks, OfTheGradients) {
+TEST_P(MarginChecks, CoverTheGradients) {
   const auto softmax = make_margin_softmax(*ops_, {}, table());
   EXPECT_EQ(refusal([&] { softmax->backward(1.0, x_, {}); }),
             "margin_softmax.backward: forward() comes first");
@@ -133,7 +133,7 @@ TEST_P(MarginChecks, OfTheGradients) {
             "margin_softmax.backward_accumulate" + found);
 }
 
-TEST_P(MarginChecks, OfSummedGradients) {
+TEST_P(MarginChecks, CoverSummedGradients) {
   const auto softmax = make_margin_softmax(*ops_, {}, table());
   softmax->forward(batch(), statistics_);
   softmax->combine(statistics_, 1);

@@ -75,7 +75,7 @@ TEST(UpdateHistory, CatchesUpWithUpdatesOfManyBlocks) {
   }
 }
 
-TEST(UpdateHistory, GivesARowTheSameBitsBesideAnyRowsAndAfterARestore) {
+TEST(UpdateHistory, IsBitIdenticalForARowWithAnyOtherRowsAndAfterARestore) {
   UpdateHistory history(OptimizerKind::kSgd), restored(OptimizerKind::kSgd);
   for (int n = 1; n <= 4000; ++n) history.add(update(n));
   restored.restore(history.updates());
@@ -177,7 +177,7 @@ TEST_F(AdamWHistory, CatchesUpWithUpdatesOfManyBlocks) {
 }
 
 // eps is one value per number of missed updates, whatever the second moment is.
-TEST_F(AdamWHistory, OfSecondMomentsFarFromEpsIsRight) {
+TEST_F(AdamWHistory, IsAccurateForSecondMomentsFarFromEps) {
   make(60);
   for (const std::int32_t seen : {1, 5, 10, 50}) {
     EXPECT_LT(error(seen, 1e-4), 3e-6) << seen;
@@ -185,7 +185,7 @@ TEST_F(AdamWHistory, OfSecondMomentsFarFromEpsIsRight) {
   }
 }
 
-TEST_F(AdamWHistory, OfSecondMomentsNearEpsLosesLittleAndLessTheLongerTheJob) {
+TEST_F(AdamWHistory, LosesLittleForSecondMomentsNearEpsAndLessInLongerJobs) {
   make(10'100);
   const auto worst = [&](std::int32_t seen) {
     double most = 0;
@@ -200,7 +200,7 @@ TEST_F(AdamWHistory, OfSecondMomentsNearEpsLosesLittleAndLessTheLongerTheJob) {
   EXPECT_LT(worst(10'000), 2e-5);
 }
 
-TEST_F(AdamWHistory, OfRowsThatNeverHadAGradientIsTheirDecay) {
+TEST_F(AdamWHistory, OnlyDecaysRowsThatNeverHadAGradient) {
   make(20);
   const Moments got = caught_up({0.5, 0, 0}, 0);
   EXPECT_NEAR(got.w, one_by_one({0.5, 0, 0}, since(0)).w, 1e-7);
@@ -208,7 +208,7 @@ TEST_F(AdamWHistory, OfRowsThatNeverHadAGradientIsTheirDecay) {
   EXPECT_EQ(got.v, 0);
 }
 
-TEST_F(AdamWHistory, OfUpdatesWithoutALearningRateLeavesTheCentre) {
+TEST_F(AdamWHistory, DoesNotMoveTheCentreWithoutALearningRate) {
   for (int n = 1; n <= 5; ++n)
     history_.add({.lr = 0, .momentum_or_number = static_cast<float>(n), .weight_decay = 0.1f});
   EXPECT_EQ(caught_up({0.5, 0.25, 0}, 0).w, 0.5);

@@ -49,7 +49,7 @@ TEST(Margin, TargetIsTheCosineWithAllThreeMargins) {
   }
 }
 
-TEST(Margin, ExactTargetIsSphereFacesBeyondPi) {
+TEST(Margin, ExactTargetEqualsSphereFacesBeyondPi) {
   const Margin four{4, 0, 0};
   for (int k = 0; k < 4; ++k) {
     const double theta = (k + 0.3) * kPi / 4;
@@ -63,7 +63,7 @@ TEST(Margin, ExactTargetIsSphereFacesBeyondPi) {
   EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi)), -3, 1e-14);
 }
 
-TEST(Margin, ExactTargetFallsWithEveryAngleAndItsSlopeIsNeverNegative) {
+TEST(Margin, ExactTargetDecreasesWithTheAngleAndItsSlopeIsNotNegative) {
   constexpr int kSteps = 5000;
   for (const Margin& m : kMargins) {
     SCOPED_TRACE(::testing::Message() << m.m1 << " " << m.m2);
@@ -78,7 +78,7 @@ TEST(Margin, ExactTargetFallsWithEveryAngleAndItsSlopeIsNeverNegative) {
   }
 }
 
-TEST(Margin, ExactTargetAndItsSlopeAreContinuousWhereTheCosineTurns) {
+TEST(Margin, ExactTargetAndItsSlopeAreContinuousAtMultiplesOfPi) {
   for (const Margin& m : kMargins) {
     for (const double theta : borders_of(m)) {
       SCOPED_TRACE(::testing::Message() << m.m1 << " " << m.m2 << " " << theta);
@@ -174,7 +174,7 @@ class SplitSoftmax : public ::testing::Test {
   }
 };
 
-TEST_F(SplitSoftmax, GivesTheSameLossAndProbabilitiesAsTheWhole) {
+TEST_F(SplitSoftmax, HasTheLossAndProbabilitiesOfTheWhole) {
   std::mt19937_64 generator(3);
   for (const double spread : {0.1, 10.0, 400.0}) {  // exp(1000) overflows
     std::normal_distribution<double> normal(0, spread);
@@ -196,13 +196,13 @@ TEST_F(SplitSoftmax, GivesTheSameLossAndProbabilitiesAsTheWhole) {
   }
 }
 
-TEST_F(SplitSoftmax, KeepsPrecisionWhereTheTargetHasAlmostAllProbability) {
+TEST_F(SplitSoftmax, IsPreciseIfTheTargetHasAlmostAllProbability) {
   const RowSoftmax got = row_softmax({.max = 0, .sum = 3, .target = 60});
   EXPECT_NEAR(got.loss / (3 * std::exp(-60.0)), 1, 1e-12);
   EXPECT_NEAR(got.others / (3 * std::exp(-60.0)), 1, 1e-12);
 }
 
-TEST_F(SplitSoftmax, HasNoLossWithoutOtherClasses) {
+TEST_F(SplitSoftmax, HasZeroLossWithoutOtherClasses) {
   RowStatistics all;
   merge(all, {});
   merge(all, {.target = -3});

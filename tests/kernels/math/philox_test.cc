@@ -16,7 +16,7 @@ struct KnownAnswer {
   std::array<std::uint32_t, 4> answer;
 };
 
-TEST(Philox, GivesRandom123sKnownAnswers) {
+TEST(Philox, ReproducesRandom123sKnownAnswers) {
   const std::vector<KnownAnswer> known{
       {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
       {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
@@ -33,7 +33,7 @@ TEST(Philox, GivesRandom123sKnownAnswers) {
   }
 }
 
-TEST(Philox, GivesDifferentWordsForStreamsStepsAndElements) {
+TEST(Philox, ReturnsDifferentWordsForStreamsStepsAndElements) {
   const std::uint32_t base = random_words(1, Stream::kDropout, 2, 3).x[0];
   EXPECT_NE(base, random_words(2, Stream::kDropout, 2, 3).x[0]);
   EXPECT_NE(base, random_words(1, Stream::kShuffle, 2, 3).x[0]);

@@ -5,14 +5,14 @@
 namespace pfc {
 namespace {
 
-TEST(RunningStatistics, TakeTheUnbiasedVariance) {
+TEST(RunningStatistics, UseTheUnbiasedVariance) {
   float mean = 0, variance = 0;
   update_running(running_statistics_rule(1.f, 5), 3.f, 8.f, mean, variance);
   EXPECT_EQ(mean, 3.f);
   EXPECT_EQ(variance, 10.f);
 }
 
-TEST(RunningStatistics, TakeTheBiasedVarianceOfOneRow) {
+TEST(RunningStatistics, UseTheBiasedVarianceOfOneRow) {
   float mean = 0, variance = 0;
   update_running(running_statistics_rule(1.f, 1), 3.f, 8.f, mean, variance);
   EXPECT_EQ(variance, 8.f);

@@ -108,14 +108,14 @@ TEST_F(ConvolutionAlgorithms, AreFoundAgainInTheNextRun) {
   EXPECT_EQ(opened().find("a 7x7"), std::nullopt);
 }
 
-TEST_F(ConvolutionAlgorithms, OfTheFirstWorkerAreUsedByAll) {
+TEST_F(ConvolutionAlgorithms, AllWorkersUseThoseOfTheFirst) {
   AlgorithmCache first = opened(), second = opened();
   first.keep("a 3x3", {.algorithm = 1, .math = 1});
   EXPECT_EQ(second.keep("a 3x3", {.algorithm = 5, .math = 1}), (AlgorithmChoice{1, 1}));
   EXPECT_EQ(second.find("a 3x3"), (AlgorithmChoice{1, 1}));
 }
 
-TEST_F(ConvolutionAlgorithms, AreKeptSeparatelyForEachGpuCudnnAndDriver) {
+TEST_F(ConvolutionAlgorithms, AreStoredSeparatelyForEachGpuCudnnAndDriver) {
   opened().keep("a 3x3", {.algorithm = 1, .math = 1});
   struct Other {
     const char *gpu, *cudnn, *driver;
@@ -142,7 +142,7 @@ TEST_F(ConvolutionAlgorithms, AreChosenAgainAfterTheFileWasDamaged) {
   }
 }
 
-TEST_F(ConvolutionAlgorithms, AreUsedEvenIfTheyCannotBeKept) {
+TEST_F(ConvolutionAlgorithms, AreUsedEvenIfTheyCannotBeStored) {
   std::ofstream(folder_.path() / "a file") << "not a folder";
   AlgorithmCache cache(folder_.path() / "a file" / "pfc", "GPU", "9", "580");
   EXPECT_EQ(cache.keep("a 3x3", {.algorithm = 1, .math = 3}), (AlgorithmChoice{1, 3}));
@@ -166,7 +166,7 @@ TEST_F(ConvolutionAlgorithms, AreChosenForBackwardPassesByPlanBackward) {
 
 TEST_F(ConvolutionAlgorithms, AreNotTimedWithoutACacheFolder) { EXPECT_EQ(timed_by_a_run({}), 0); }
 
-TEST_F(ConvolutionAlgorithms, AreGuessedAndNotKeptWithTooLittleMemoryToTimeThem) {
+TEST_F(ConvolutionAlgorithms, AreEstimatedAndNotStoredWithTooLittleMemoryToTimeThem) {
   const std::size_t before = simt::device_memory().total;
   simt::set_device_memory(std::size_t{40} << 20);
   {
@@ -193,7 +193,7 @@ TEST_F(ConvolutionAlgorithms, AreDeterministicEvenIfOthersAreFaster) {
 }
 
 // Number 5 transforms the numbers first, which loses digits.
-TEST_F(ConvolutionAlgorithms, OfFloat32NeitherTransformNorRoundToTf32) {
+TEST_F(ConvolutionAlgorithms, NeitherTransformNorRoundFloat32ToTf32) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc", DType::kFloat32), 3);
   const std::string text = text_of_the_file();
   const std::string fma = std::to_string(CUDNN_FMA_MATH);

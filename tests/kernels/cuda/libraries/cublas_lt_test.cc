@@ -94,12 +94,12 @@ class CublasLtProduct : public ::testing::Test {
   std::optional<CudaBuffer> a_, b_, c_;
 };
 
-TEST_F(CublasLtProduct, OfPartsOfWiderMatricesWritesNothingElse) {
+TEST_F(CublasLtProduct, WritesOnlyItsPartOfWiderMatrices) {
   CublasLt cublas("GPU 0", false);
   EXPECT_LT(error_from(cublas, {}), 1e-5);
 }
 
-TEST_F(CublasLtProduct, ChoosesAnotherAlgorithmForAnotherAlignment) {
+TEST_F(CublasLtProduct, SelectsAnotherAlgorithmForAnotherAlignment) {
   CublasLt cublas("GPU 0", false);
   for (const First& first : {First{0, 0, 0}, First{1, 1, 1}, First{4, 0, 0}, First{0, 1, 0},
                              First{0, 0, 2}, First{8, 1, 4}, First{0, 0, 0}}) {
@@ -107,14 +107,14 @@ TEST_F(CublasLtProduct, ChoosesAnotherAlgorithmForAnotherAlignment) {
   }
 }
 
-TEST_F(CublasLtProduct, WithTf32RoundsItsInputs) {
+TEST_F(CublasLtProduct, RoundsItsInputsWithTf32) {
   CublasLt cublas("GPU 0", true);
   const double error = error_from(cublas, {});
   EXPECT_LT(error, 1e-2);
   EXPECT_GT(error, 1e-5);
 }
 
-TEST_F(CublasLtProduct, ThatIsImpossibleIsNamedInTheError) {
+TEST_F(CublasLtProduct, NamesAnImpossibleProductInTheError) {
   CublasLt cublas("GPU 3 (NVIDIA H100)", false);
   try {
     cublas.multiply({.m = 2,

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kMany = 29'000'000;  // rows; with 512 columns 14.8e9 numbers
 
-TEST_F(CudaMarginSoftmax, GivesTheSameBitsForScatteredRowsAnywhereInTheTable) {
+TEST_F(CudaMarginSoftmax, IsBitIdenticalForScatteredRowsAnywhereInTheTable) {
   const SparseTable small(16), large(kMany);
   const std::vector<std::int64_t> near{0, 1, 5, 9};
   const std::vector<std::int64_t> far{0, 4'194'305, kMany / 2, kMany - 1};
@@ -17,7 +17,7 @@ TEST_F(CudaMarginSoftmax, GivesTheSameBitsForScatteredRowsAnywhereInTheTable) {
   expect_equal_rows(large, far, small, near);
 }
 
-TEST_F(CudaMarginSoftmax, GivesTheSameBitsForContiguousRowsAnywhereInTheTable) {
+TEST_F(CudaMarginSoftmax, IsBitIdenticalForContiguousRowsAnywhereInTheTable) {
   const SparseTable small(300), large(kMany);
   const std::vector<std::int64_t> near = range(0, 300), far = range(kMany - 300, 300);
   const Outcome want = step(small, near), got = step(large, far);

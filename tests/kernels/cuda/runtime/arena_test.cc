@@ -29,7 +29,7 @@ TEST_F(ReservedMemory, IsAllocatedAtOnceForAllBuffers) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(c->data()) % 64, 0u);
 }
 
-TEST_F(ReservedMemory, GivesZeroedBuffersThatDoNotOverlap) {
+TEST_F(ReservedMemory, ProvidesZeroedBuffersThatDoNotOverlap) {
   ops_->reserve(1 << 20);
   std::mt19937 random(7);
   std::vector<std::unique_ptr<Buffer>> buffers;
@@ -63,7 +63,7 @@ TEST_F(ReservedMemory, IsMergedWhenBuffersAreFreed) {
   EXPECT_EQ(ops_->memory().free, after);
 }
 
-TEST_F(ReservedMemory, HoldsExactlyTheBuffersThatWereCounted) {
+TEST_F(ReservedMemory, FitsExactlyTheCountedBuffers) {
   constexpr std::size_t kSizes[] = {1, 513, 1000};
   std::size_t sum = 0;
   for (const std::size_t bytes : kSizes) sum += gpu_allocation(bytes);
@@ -73,7 +73,7 @@ TEST_F(ReservedMemory, HoldsExactlyTheBuffersThatWereCounted) {
   EXPECT_EQ(buffers.front()->data() + sum, buffers.back()->data() + gpu_allocation(1000));
 }
 
-TEST_F(ReservedMemory, IsRefusedWhereTheGpuHasLess) {
+TEST_F(ReservedMemory, IsRejectedIfTheGpuHasLess) {
   EXPECT_THROW(ops_->reserve(ops_->memory().total + 1), DeviceError);
 }
 
