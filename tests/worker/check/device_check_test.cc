@@ -32,7 +32,7 @@ TEST(DeviceCheck, StopsAtMemoryErrorsThatCouldNotBeCorrected) {
   EXPECT_EQ(about(findings, "NCCL").otherwise, Verdict::kStops);
 }
 
-TEST(DeviceCheck, SaysWhatHoldsAGpuBack) {
+TEST(DeviceCheck, ReportsWhatThrottlesAGpu) {
   const auto findings = gpu_findings(report_of({.name = "GPU 0",
                                                 .memory_errors = {},
                                                 .clock_mhz = 600,
@@ -44,12 +44,12 @@ TEST(DeviceCheck, SaysWhatHoldsAGpuBack) {
   EXPECT_EQ(clock.found, "600 of 1980 MHz, held back by heat");
 }
 
-TEST(DeviceCheck, NotesThatNothingIsKnownOfGpusWithoutNvml) {
+TEST(DeviceCheck, NotesThatNothingIsKnownAboutGpusWithoutNvml) {
   const auto findings = gpu_findings({.driver = {}, .gpus = {}, .problem = "no NVML (x)"}, "");
   EXPECT_EQ(about(findings, "health of the GPUs").verdict, Verdict::kNote);
 }
 
-TEST(DeviceCheck, MeasuresWhatACpuComputes) {
+TEST(DeviceCheck, MeasuresTheSpeedOfACpu) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const auto findings = compute_findings(*ops, {.of_each = 3, .workers = 2, .cores = 6});
   EXPECT_GT(about(findings, "compute speed").value, 0);

@@ -14,13 +14,13 @@ using ::testing::SizeIs;
 
 constexpr const char* kLibrary = PFC_FAKE_DRIVERS "/ill_gpu/libnvidia-ml.so.1";
 
-TEST(GpuHealth, TellsWhyNothingIsKnownWithoutTheLibrary) {
+TEST(GpuHealth, ReportsWhyNothingIsKnownWithoutTheLibrary) {
   const GpuHealthReport report = gpu_health({"0000:1B:00.0"}, "libnvidia-ml-that-is-nowhere.so.1");
   EXPECT_THAT(report.problem, HasSubstr("no NVML"));
   EXPECT_THAT(report.gpus, IsEmpty());
 }
 
-TEST(GpuHealth, AsksAboutTheGpusThatAreNamedAndLeavesOthersOut) {
+TEST(GpuHealth, QueriesOnlyTheNamedGpus) {
   const GpuHealthReport report = gpu_health({"0000:1C:00.0", "0000:99:00.0"}, kLibrary);
   EXPECT_EQ(report.problem, "");
   EXPECT_EQ(report.driver, "580.65.06");
@@ -35,7 +35,7 @@ TEST(GpuHealth, AsksAboutTheGpusThatAreNamedAndLeavesOthersOut) {
   EXPECT_EQ(gpu.throttled_by, "heat");
 }
 
-TEST(GpuHealth, DoesNotCallAnIdleGpuHeldBack) {
+TEST(GpuHealth, DoesNotReportAnIdleGpuAsThrottled) {
   const GpuHealthReport report = gpu_health({"0000:1B:00.0"}, kLibrary);
   ASSERT_THAT(report.gpus, SizeIs(1));
   EXPECT_EQ(report.gpus.front().throttled_by, "");
@@ -43,7 +43,7 @@ TEST(GpuHealth, DoesNotCallAnIdleGpuHeldBack) {
   EXPECT_EQ(report.gpus.front().celsius, 0U);  // the library has no function for it
 }
 
-TEST(NcclVersion, IsThatOfTheLibrary) {
+TEST(NcclVersion, IsTheVersionOfTheLibrary) {
   EXPECT_EQ(nccl_version(PFC_FAKE_DRIVERS "/two_gpus/libnccl.so.2"), "2.28.9");
   EXPECT_EQ(nccl_version("libnccl-that-is-nowhere.so.2"), "");
 }

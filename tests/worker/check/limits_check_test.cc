@@ -28,19 +28,19 @@ TEST(LimitsCheck, AcceptsAHostWithoutLimits) {
   for (const CheckFinding& each : limit_findings({}, {})) EXPECT_EQ(each.verdict, Verdict::kOk);
 }
 
-TEST(LimitsCheck, WantsFilesForTheConnectionsToAllWorkers) {
+TEST(LimitsCheck, RequiresFilesForTheConnectionsToAllWorkers) {
   const CheckFinding low = finding("open files", {.open_files = 60});
   EXPECT_EQ(low.verdict, Verdict::kStops);
   EXPECT_THAT(low.remedy, HasSubstr("ulimit -Hn"));
   EXPECT_EQ(finding("open files", {.open_files = 1024}).verdict, Verdict::kOk);
 }
 
-TEST(LimitsCheck, WantsThreadsForAllWorkersOfTheHost) {
+TEST(LimitsCheck, RequiresThreadsForAllWorkersOfTheHost) {
   EXPECT_EQ(finding("processes and threads", {.processes = 70}).verdict, Verdict::kStops);
   EXPECT_EQ(finding("processes and threads", {.processes = 90}).verdict, Verdict::kOk);
 }
 
-TEST(LimitsCheck, WantsLockedMemoryWhereNcclTakesInfiniBand) {
+TEST(LimitsCheck, RequiresLockedMemoryIfNcclUsesInfiniBand) {
   const LimitsThere there{.locked_memory = 8 << 20, .has_infiniband = true};
   EXPECT_EQ(finding("locked memory", there).verdict, Verdict::kOk);
   EXPECT_EQ(finding("locked memory", there, {.gpu = true}).verdict, Verdict::kStops);
@@ -48,7 +48,7 @@ TEST(LimitsCheck, WantsLockedMemoryWhereNcclTakesInfiniBand) {
             Verdict::kOk);
 }
 
-TEST(LimitsCheck, WantsSharedMemoryForTheGpusOfAHost) {
+TEST(LimitsCheck, RequiresSharedMemoryForTheGpusOfAHost) {
   const LimitsThere there{.shared_memory = 64 << 20};
   EXPECT_EQ(finding("shared memory", there).verdict, Verdict::kOk);
   const CheckFinding low = finding("shared memory", there, {.gpu = true});
@@ -57,7 +57,7 @@ TEST(LimitsCheck, WantsSharedMemoryForTheGpusOfAHost) {
   EXPECT_THAT(low.remedy, HasSubstr("--shm-size"));
 }
 
-TEST(LimitsCheck, ReadsTheLimitsOfAllGroupsAroundTheProcess) {
+TEST(LimitsCheck, ReadsTheLimitsOfAllParentGroups) {
   const TemporaryFolder root;
   const auto write = [&](const std::string& path, const std::string& text) {
     std::filesystem::create_directories((root / path).parent_path());

@@ -36,21 +36,21 @@ TEST_F(OutputFindings, LeaveNothingBehind) {
   EXPECT_FALSE(fs::exists(folder / "runs"));
 }
 
-TEST_F(OutputFindings, LeaveWhatWasThere) {
+TEST_F(OutputFindings, KeepExistingFiles) {
   fs::create_directories(folder / "runs/1");
   std::ofstream(folder / "runs/1/model") << "weights";
   found();
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "runs/1"), {}), 1);
 }
 
-TEST_F(OutputFindings, StopWhereThereIsTooLittleRoom) {
+TEST_F(OutputFindings, StopIfThereIsTooLittleSpace) {
   const auto findings = found(std::uint64_t{1} << 60);
   EXPECT_EQ(findings.front().what, "free space of output");
   EXPECT_EQ(findings.front().verdict, Verdict::kStops);
   EXPECT_THAT(findings.front().remedy, HasSubstr("keep_checkpoints"));
 }
 
-TEST_F(OutputFindings, StopWhereAFileIsInThePlaceOfTheFolder) {
+TEST_F(OutputFindings, StopIfTheFolderIsAFile) {
   std::ofstream(folder / "runs") << "a file";
   const auto findings = found();
   EXPECT_EQ(worst(findings), Verdict::kStops);

@@ -16,7 +16,7 @@ PlannedJob job_to_check() {
   return {.job = {.network = "mbf", .batch_size = 8, .num_classes = 1000}, .world_size = 2};
 }
 
-TEST(SpeedToExpect, IsThatOfComputationAndCollectives) {
+TEST(SpeedToExpect, IncludesComputationAndCollectives) {
   const CheckFinding f =
       speed_to_expect({.forward = 0.1, .backward = 0.2, .head = 0.05},
                       {.gradients = 0.1, .embeddings = 0.05}, job_to_check(), false);
@@ -26,7 +26,7 @@ TEST(SpeedToExpect, IsThatOfComputationAndCollectives) {
   EXPECT_EQ(f.verdict, CheckFinding::Verdict::kOk);
 }
 
-TEST(SpeedToExpect, LeavesOutWhatIsReducedBesideTheBackwardPass) {
+TEST(SpeedToExpect, IgnoresReductionsDuringTheBackwardPass) {
   EXPECT_THAT(
       speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.15}, job_to_check(), true)
           .found,
@@ -45,7 +45,7 @@ TEST(SpeedToExpect, CountsEveryMicroBatch) {
               HasSubstr("40 samples/s"));
 }
 
-TEST(TimeCompute, RunsAPieceOfTheJob) {
+TEST(TimeCompute, RunsAPartOfTheJob) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const auto comm = make_host_comm({}, nullptr);
   PlannedJob planned = job_to_check();

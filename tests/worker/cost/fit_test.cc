@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-TEST(Fit, FindsTheCoefficientsOfASumThatDifferByTwelveOrders) {
+TEST(Fit, FindsCoefficientsThatDifferByTwelveOrdersOfMagnitude) {
   std::vector<Measured> times;
   std::mt19937 random(7);
   std::uniform_real_distribution<double> flops(1e8, 1e11), bytes(1e6, 1e9);
@@ -23,7 +23,7 @@ TEST(Fit, FindsTheCoefficientsOfASumThatDifferByTwelveOrders) {
   EXPECT_LT(squared_error(times, x), 1e-10);
 }
 
-TEST(Fit, GivesNoNegativeCoefficient) {
+TEST(Fit, CoefficientsAreNotNegative) {
   // A line through these would start below 0.
   const std::vector<Measured> times{{.features = {1, 1}, .seconds = 0.5},
                                     {.features = {1, 2}, .seconds = 2},
@@ -34,14 +34,14 @@ TEST(Fit, GivesNoNegativeCoefficient) {
   EXPECT_NEAR(x[1], (2 + 1 + 0.8) / (4 + 1 + 0.64), 1e-12);
 }
 
-TEST(Fit, CountsEachTimeByItsRelativeError) {
+TEST(Fit, WeightsEachTimeByItsRelativeError) {
   const std::vector<Measured> times{{.features = {1}, .seconds = 1},
                                     {.features = {1}, .seconds = 3}};
   // The weights are 1 and 1/9: (1 + 3/9) / (1 + 1/9).
   EXPECT_NEAR(fit(times)[0], 1.2, 1e-12);
 }
 
-TEST(Fit, LeavesOutWhatNoMeasurementHas) {
+TEST(Fit, IgnoresFeaturesThatNoMeasurementHas) {
   const std::vector<Measured> times{{.features = {0, 2}, .seconds = 1},
                                     {.features = {0, 4}, .seconds = 2}};
   const std::vector<double> x = fit(times);

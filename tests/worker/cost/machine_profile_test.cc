@@ -34,7 +34,7 @@ MachineProfile profile() {
   return p;
 }
 
-TEST(MachineProfile, IsTheSameAfterAFile) {
+TEST(MachineProfile, IsUnchangedAfterWritingAndReading) {
   const TemporaryFolder folder;
   write_profile(profile(), folder / "machine.json");
   const MachineProfile read = read_profile(folder / "machine.json");
@@ -43,7 +43,7 @@ TEST(MachineProfile, IsTheSameAfterAFile) {
   EXPECT_EQ(read.head.per_drawn, profile().head.per_drawn);
 }
 
-TEST(MachineProfile, SaysWhatIsWrongWithAFile) {
+TEST(MachineProfile, ReportsWhatIsWrongWithAFile) {
   const TemporaryFolder folder;
   const auto file = folder / "machine.json";
   const auto message = [&](const nlohmann::json& contents) {
@@ -82,7 +82,7 @@ TEST(MachineProfile, KnowsGpusByTheirDataSheets) {
             gpu_profile("a100", DType::kFloat32, false)->seconds(product) / 5);  // TF32
 }
 
-TEST(MachineProfile, TakesTheRateOfTheCacheWhereAllFits) {
+TEST(MachineProfile, UsesTheRateOfTheCacheIfAllFits) {
   MachineProfile machine;
   machine.cache_bytes = 1000;
   machine.ops[0] = {.overhead = 1, .per_flop = 0, .per_byte = 4, .per_near_byte = 2};

@@ -38,7 +38,7 @@ TEST(StepCost, RepeatsMicroBatchesButNotTheUpdate) {
   EXPECT_EQ(predict_step(twice, 8, 1, cluster(true)).seconds(), 2 * 3.5 + 0.25);
 }
 
-TEST(StepCost, SharesACpuAmongTheWorkersOfItsHost) {
+TEST(StepCost, DividesACpuBetweenTheWorkersOfItsHost) {
   EXPECT_EQ(predict_step(work(), 8, 1, cluster(false, 2, 2)).of("forward"), 2);
   EXPECT_EQ(predict_step(work(), 8, 1, cluster(false, 2, 1)).of("forward"), 1);
   EXPECT_EQ(predict_step(work(), 8, 1, cluster(true, 2, 2)).of("forward"), 1);
@@ -88,7 +88,7 @@ TEST(StepCost, TakesCoresForInputsFromTheComputation) {
   EXPECT_EQ(cost.of("data_wait"), 0);
 }
 
-TEST(Corrections, BringAPredictionToWhatWasMeasured) {
+TEST(Corrections, AdjustAPredictionToTheMeasurement) {
   StepWork w = work();
   w.embeddings = 1;
   w.gradients = 1;

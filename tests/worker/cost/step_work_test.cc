@@ -43,7 +43,7 @@ double iresnet_flops(const std::array<int, 4>& blocks) {
   return sum + 2 * 512.0 * 7 * 7 * 512;
 }
 
-TEST(StepWork, CountsAnIresnetAsItsArchitectureHasIt) {
+TEST(StepWork, CountsAnIresnetLikeItsArchitecture) {
   for (const auto& [network, blocks] :
        {std::pair{"r18", std::array{2, 2, 2, 2}}, std::pair{"r50", std::array{3, 4, 14, 3}},
         std::pair{"r100", std::array{3, 13, 30, 3}}}) {
@@ -52,7 +52,7 @@ TEST(StepWork, CountsAnIresnetAsItsArchitectureHasIt) {
   }
 }
 
-TEST(StepWork, GoesBackWithTwiceTheProductsButThoseOfTheImages) {
+TEST(StepWork, BackwardPassHasTwiceTheProductsExceptForTheImages) {
   const StepWork work = count_step(job_with_network("r18", 4));
   const double first = 2.0 * 4 * 112 * 112 * 3 * 64 * 9;  // images need no gradient
   EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) - first);
@@ -68,7 +68,7 @@ TEST(StepWork, IsProportionalToTheBatch) {
   EXPECT_EQ(one.gradients, two.gradients);
 }
 
-TEST(StepWork, TellsDepthwiseConvolutionsFromDenseOnes) {
+TEST(StepWork, DistinguishesDepthwiseFromDenseConvolutions) {
   const StepWork work = count_step(job_with_network("mbf", 2));
   EXPECT_GT(flops(work.forward, {OpKind::kDepthwise}), 0);
   EXPECT_GT(flops(work.forward, {OpKind::kPointwise}),
@@ -104,7 +104,7 @@ TEST(StepWork, NeedsNoMemoryForALargeBatch) {
   EXPECT_GT(flops(work.forward), 1e15);
 }
 
-TEST(HeadWork, IsThreeProductsWhereAllLogitsAreKept) {
+TEST(HeadWork, IsThreeProductsIfAllLogitsAreKept) {
   HeadOptions o{.classes = 10'000, .embedding_size = 512, .sample_rate = 1, .logits_memory = 1};
   const HeadWork work = head_work(o, 64, 5'000);
   EXPECT_DOUBLE_EQ(work.logits, 64.0 * 5'000);
@@ -114,7 +114,7 @@ TEST(HeadWork, IsThreeProductsWhereAllLogitsAreKept) {
   EXPECT_DOUBLE_EQ(head_work(o, 64, 5'000).flops, 4 * 2.0 * 64 * 5'000 * 512);
 }
 
-TEST(HeadWork, IsThatOfTheActiveRows) {
+TEST(HeadWork, IsProportionalToTheActiveRows) {
   const HeadOptions o{.classes = 1'000'000, .embedding_size = 512, .sample_rate = 0.1};
   const HeadWork work = head_work(o, 128, 500'000);
   const double active = 50'000 + 64 * 0.9;  // half of the samples have their class here

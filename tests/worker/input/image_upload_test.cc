@@ -33,7 +33,7 @@ class UploadOfImages : public ::testing::Test {
   std::unique_ptr<ImageUpload> upload_;
 };
 
-TEST_F(UploadOfImages, TakesTheGpuMemoryThatItStates) {
+TEST_F(UploadOfImages, UsesTheStatedGpuMemory) {
   const Shape large{4, 512, 512, 3};
   const std::size_t slot = ImageUpload::bytes(large) / ImageUpload::kSlots;
   ops_->reserve(ImageUpload::kSlots * gpu_allocation(slot));
@@ -42,7 +42,7 @@ TEST_F(UploadOfImages, TakesTheGpuMemoryThatItStates) {
   EXPECT_EQ(ops_->memory().free, before);
 }
 
-TEST_F(UploadOfImages, GivesEveryStepItsOwnBatch) {
+TEST_F(UploadOfImages, ProvidesEachStepItsOwnBatch) {
   constexpr std::uint8_t kBatches = 9;
   std::vector<std::vector<std::uint8_t>> batches;
   for (std::uint8_t i = 0; i < kBatches; ++i) batches.push_back(batch_of(i));
@@ -72,7 +72,7 @@ TEST_F(UploadOfImages, GivesEveryStepItsOwnBatch) {
   }
 }
 
-TEST_F(UploadOfImages, CloseEndsAPutThatWaits) {
+TEST_F(UploadOfImages, CloseEndsAWaitingPut) {
   std::thread inputs([&] {
     for (int i = 0; i < 5; ++i) upload_->put(batch_of(0));
   });
@@ -80,7 +80,7 @@ TEST_F(UploadOfImages, CloseEndsAPutThatWaits) {
   inputs.join();
 }
 
-TEST_F(UploadOfImages, RefusesABatchOfAnotherShape) {
+TEST_F(UploadOfImages, RejectsABatchOfAnotherShape) {
   EXPECT_THROW(upload_->put({}), std::logic_error);
 }
 

@@ -22,7 +22,7 @@ std::vector<std::pair<int, std::string>> train(InputWatch& watch, int steps, dou
   return said;
 }
 
-TEST(InputWatch, SaysWhatHoldsTrainingBackAndWhatToDo) {
+TEST(InputWatch, ReportsWhatSlowsTrainingAndWhatToDo) {
   InputWatch watch({.loader_threads = 2, .cores = 8});
   const auto said = train(watch, 100, 0.25);
   ASSERT_EQ(said.size(), 1u);
@@ -34,7 +34,7 @@ TEST(InputWatch, SaysWhatHoldsTrainingBackAndWhatToDo) {
                     HasSubstr("pfcctl data pack --size")));
 }
 
-TEST(InputWatch, SpeaksEveryTenMinutesAtMost) {
+TEST(InputWatch, WarnsAtMostEveryTenMinutes) {
   InputWatch watch({.loader_threads = 2, .cores = 8});
   const auto said = train(watch, 1300, 0.5);
   ASSERT_EQ(said.size(), 3u);
@@ -42,12 +42,12 @@ TEST(InputWatch, SpeaksEveryTenMinutesAtMost) {
   EXPECT_EQ(said[2].first, 1260);
 }
 
-TEST(InputWatch, IsSilentWhereTrainingHardlyWaits) {
+TEST(InputWatch, IsSilentIfTrainingHardlyWaits) {
   InputWatch watch({.loader_threads = 2, .cores = 8});
   EXPECT_TRUE(train(watch, 500, 0.09).empty());
 }
 
-TEST(InputWatch, DoesNotAskForMoreThreadsThanCores) {
+TEST(InputWatch, DoesNotSuggestMoreThreadsThanCores) {
   InputWatch watch({.loader_threads = 8, .cores = 8});
   const auto said = train(watch, 60, 0.25);
   ASSERT_EQ(said.size(), 1u);

@@ -120,7 +120,7 @@ TEST(StepInputs, DoNotCopyImagesOnACpu) {
   });
 }
 
-TEST(StepInputs, SampleOnceForEachOptimizerStepUnderGradientAccumulation) {
+TEST(StepInputs, SampleOncePerOptimizerStepUnderGradientAccumulation) {
   testing::run_ranks(1, [](Comm& comm) {
     NumberedBatches batches(0, 6);
     const SamplingOnly head;
@@ -133,7 +133,7 @@ TEST(StepInputs, SampleOnceForEachOptimizerStepUnderGradientAccumulation) {
   });
 }
 
-TEST(StepInputs, TellAllWorkersOfAStopAtTheSameBatch) {
+TEST(StepInputs, ReportAStopToAllWorkersAtTheSameBatch) {
   std::mutex mutex;
   std::vector<std::int64_t> stopped_at;
   testing::run_ranks(3, [&](Comm& comm) {
@@ -160,7 +160,7 @@ TEST(StepInputs, TellAllWorkersOfAStopAtTheSameBatch) {
   EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{2, 2, 2}));
 }
 
-TEST(StepInputs, EndWithTheMicroBatchThatHasTheStop) {
+TEST(StepInputs, EndWithTheMicroBatchOfTheStop) {
   testing::run_ranks(2, [&](Comm& comm) {
     NumberedBatches batches(comm.rank(), 12);
     const SamplingOnly head;
@@ -176,7 +176,7 @@ TEST(StepInputs, EndWithTheMicroBatchThatHasTheStop) {
   });
 }
 
-TEST(StepInputs, TellAllWorkersAtTheSameBatchThatTheDataOfOneHaveFailed) {
+TEST(StepInputs, ReportFailedDataToAllWorkersAtTheSameBatch) {
   std::array<std::string, 3> told;
   testing::run_ranks(3, [&](Comm& comm) {
     const bool fails = comm.rank() == 1;

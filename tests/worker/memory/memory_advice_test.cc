@@ -56,7 +56,7 @@ TEST_F(MemoryAdvice, LargestBatchFitsAndOneMoreDoesNot) {
   }
 }
 
-TEST_F(MemoryAdvice, KnowsWithHowFewWorkersTheJobFits) {
+TEST_F(MemoryAdvice, ReturnsTheLeastWorkersWithWhichTheJobFits) {
   const auto of_workers = [&](int workers) {
     PlannedJob other = planned_;
     other.world_size = workers;
@@ -72,19 +72,19 @@ TEST_F(MemoryAdvice, KnowsWithHowFewWorkersTheJobFits) {
   EXPECT_EQ(least_workers(planned_, of_workers(8), true), 8) << "each has its own";
 }
 
-TEST_F(MemoryAdvice, KnowsWithHowFewWorkersTheBatchNormsHaveTwoSamples) {
+TEST_F(MemoryAdvice, ReturnsTheLeastWorkersForTwoSamplesPerBatchNorm) {
   planned_.job.batch_size = 1;
   planned_.job.sync_bn = true;
   planned_.world_size = 4;
   EXPECT_EQ(least_workers(planned_, 500 * kGiB, false), 2);
 }
 
-TEST_F(MemoryAdvice, LargestIsZeroWhereTheSmallestDoesNotFit) {
+TEST_F(MemoryAdvice, LargestIsZeroIfTheSmallestDoesNotFit) {
   EXPECT_EQ(largest(1000).num_classes, 0);
   EXPECT_EQ(largest(1000).batch_size, 0);
 }
 
-TEST_F(MemoryAdvice, LargestStaysWithinWhatAJobFileTakes) {
+TEST_F(MemoryAdvice, LargestStaysWithinTheLimitsOfAJobFile) {
   EXPECT_EQ(largest(~std::uint64_t{0}).batch_size, 1 << 20);
   EXPECT_EQ(largest(~std::uint64_t{0}).num_classes, std::int64_t{1} << 40);
 }
@@ -106,7 +106,7 @@ TEST_F(MemoryAdvice, NamesNoMoreWorkersThanImagesFill) {
   EXPECT_THAT(advice_for(available), Not(HasSubstr(" workers")));
 }
 
-TEST_F(MemoryAdvice, SaysWhatIsNeededWhatThereIsTheLargestPartsAndABatchThatFits) {
+TEST_F(MemoryAdvice, ReportsNeedsAvailableMemoryLargestPartsAndAFittingBatch) {
   planned_.job.batch_size = 4096;
   const std::string text = advice_for(2 * kGiB);
   EXPECT_THAT(text, HasSubstr("but there are 2.00 GiB for it (a test)"));
@@ -128,17 +128,17 @@ TEST_F(MemoryAdvice, NamesOnlyChangesThatHelp) {
   EXPECT_LE(need([&](JobConfig& job) { job.num_classes = n; }), 3 * kGiB + kGiB / 2);
 }
 
-TEST_F(MemoryAdvice, NamesASampleRateWhereGradientsOfCentresAreSummed) {
+TEST_F(MemoryAdvice, NamesASampleRateIfGradientsOfCentresAreSummed) {
   planned_.job.num_classes = 1'000'000;
   planned_.job.gradient_acc = 2;
   EXPECT_THAT(advice_for(5 * kGiB), HasSubstr("set sample_rate to 0.3"));
 }
 
-TEST_F(MemoryAdvice, SaysThatNoSingleChangeHelps) {
+TEST_F(MemoryAdvice, ReportsThatNoSingleChangeHelps) {
   EXPECT_THAT(advice_for(1 << 20), HasSubstr("no single change makes it fit"));
 }
 
-TEST_F(MemoryAdvice, AJobThatDoesNotFitIsRefused) {
+TEST_F(MemoryAdvice, RejectsAJobThatDoesNotFit) {
   const MemoryPlan plan = expect_to_fit(planned_, {8 * kGiB, "a test"});
   EXPECT_EQ(plan.available, 8 * kGiB);
   const std::string refusal = message_of<InputError>([&] {
@@ -147,7 +147,7 @@ TEST_F(MemoryAdvice, AJobThatDoesNotFitIsRefused) {
   EXPECT_THAT(refusal, HasSubstr("memory: a worker needs"));
 }
 
-TEST_F(MemoryAdvice, ProposesToGiveUpSnapshots) {
+TEST_F(MemoryAdvice, SuggestsDisablingSnapshots) {
   const std::uint64_t without = expect_to_fit(planned_, {8 * kGiB, "a test"}).total();
   planned_.job.replicate = true;
   EXPECT_THAT(message_of<InputError>([&] {
@@ -156,7 +156,7 @@ TEST_F(MemoryAdvice, ProposesToGiveUpSnapshots) {
               HasSubstr("set replicate to false"));
 }
 
-TEST_F(MemoryAdvice, RefusesSnapshotsThatDoNotFitBesideAGpu) {
+TEST_F(MemoryAdvice, RejectsSnapshotsThatDoNotFitWithAGpu) {
   planned_.gpu = true;
   planned_.job.replicate = true;
   const MemoryThere gpu{80 * kGiB, "a test"};
@@ -167,7 +167,7 @@ TEST_F(MemoryAdvice, RefusesSnapshotsThatDoNotFitBesideAGpu) {
               HasSubstr("of host memory"));
 }
 
-TEST_F(MemoryAdvice, OneLineTellsThePlanAndHowCheckpointsAreWritten) {
+TEST_F(MemoryAdvice, OneLineDescribesThePlanAndHowCheckpointsAreWritten) {
   EXPECT_EQ(memory_message({.parts = {{"x", kGiB, ""}}, .available = 4 * kGiB}),
             "memory of a worker: 1.00 GiB planned of 4.00 GiB");
   EXPECT_THAT(
@@ -182,14 +182,14 @@ TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
   EXPECT_THAT(memory_of_this_host(4).where, HasSubstr("1/4 of "));
 }
 
-TEST(MemoryOfThisHost, CountsWhatWorkersHaveKeptAsFree) {
+TEST(MemoryOfThisHost, CountsMemoryKeptByWorkersAsFree) {
   // The other one of two workers keeps so much that it exceeds changes by other programs.
   const std::uint64_t without = memory_of_this_host(2).bytes;
   const std::uint64_t with = memory_of_this_host(2, {.of_host = 4 * without, .mine = 0}).bytes;
   EXPECT_GT(with, 2 * without);
 }
 
-TEST(MemoryOfThisHost, CountsOnlyWhatWasKeptOnThisHost) {
+TEST(MemoryOfThisHost, CountsOnlyMemoryKeptOnThisHost) {
   MemoryStore store;
   const auto kept = [&](int rank, const std::string& host, std::uint64_t bytes) {
     return kept_on_this_host(store, {.rank = rank, .world_size = 4}, host, bytes,
@@ -202,7 +202,7 @@ TEST(MemoryOfThisHost, CountsOnlyWhatWasKeptOnThisHost) {
   EXPECT_EQ(on_a.mine, 10u);
 }
 
-TEST(MemoryOfThisHost, IsNoMoreThanTheProcessMayMap) {
+TEST(MemoryOfThisHost, IsLimitedByTheAddressSpace) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
   const ProcessMemory process = process_memory();

@@ -56,7 +56,7 @@ TEST_F(MemoryPlanTest, TotalIsTheSumOfTheParts) {
   EXPECT_TRUE(plan(sum).fits());
 }
 
-TEST_F(MemoryPlanTest, HoldsTheBackboneThatWasPlanned) {
+TEST_F(MemoryPlanTest, ContainsThePlannedBackbone) {
   EXPECT_EQ(plan().part("backbone weights").bytes, 9 * kMiB);
   EXPECT_EQ(plan().part("backbone gradients").bytes, 8 * kMiB);
   EXPECT_EQ(plan().part("backbone optimizer").bytes, 8 * kMiB);
@@ -94,12 +94,12 @@ TEST_F(MemoryPlanTest, CountsABatchForEachDecodingThread) {
   EXPECT_EQ(batches(1024), batches(62));
 }
 
-TEST_F(MemoryPlanTest, SharesTheClassesAmongTheWorkers) {
+TEST_F(MemoryPlanTest, DividesTheClassesBetweenTheWorkers) {
   EXPECT_EQ(changed("class centres", [](PlannedJob& p) { p.world_size = 4; }) * 4,
             plan().part("class centres").bytes);
 }
 
-TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyWhereTrainingGoesOnMeanwhile) {
+TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyIfTrainingContinuesMeanwhile) {
   EXPECT_FALSE(has(plan(), "checkpoint copy"));
   EXPECT_EQ(plan().checkpoint_copy, 0u);
   planned_.job.save_every_seconds = 60;
@@ -112,7 +112,7 @@ TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyWhereTrainingGoesOnMeanwhile) {
       << "the history of 10,000 updates";
 }
 
-TEST_F(MemoryPlanTest, WritesCheckpointsInPlaceWhereACopyWouldNotFit) {
+TEST_F(MemoryPlanTest, WritesCheckpointsInPlaceIfACopyWouldNotFit) {
   planned_.job.save_every_steps = 100;
   const std::uint64_t with_copy = plan().total();
   EXPECT_TRUE(has(plan(with_copy), "checkpoint copy"));
@@ -133,7 +133,7 @@ TEST_F(MemoryPlanTest, CountsTwoSnapshotsOfTheOwnAndTheNeighboursRows) {
   EXPECT_EQ(plan().snapshots, plan().part("snapshots").bytes);
 }
 
-TEST_F(MemoryPlanTest, OfAGpuHoldsSnapshotsInHostMemory) {
+TEST_F(MemoryPlanTest, PutsSnapshotsOfAGpuIntoHostMemory) {
   planned_.gpu = true;
   planned_.job.replicate = true;
   EXPECT_FALSE(has(plan(), "snapshots"));
@@ -153,7 +153,7 @@ TEST_F(MemoryPlanTest, CountsTheLargerOfEvaluationAndTheModelsFile) {
   EXPECT_EQ(plan().part("between steps").bytes, rows + batches + figures);
 }
 
-TEST_F(MemoryPlanTest, OfAGpuHoldsGpuMemoryOnly) {
+TEST_F(MemoryPlanTest, ContainsOnlyGpuMemoryForAGpu) {
   planned_.gpu = true;
   planned_.data.verification_bytes = 5 * kMiB;
   for (const char* on_host : {"between steps", "verification sets", "input batches"}) {
@@ -201,7 +201,7 @@ TEST_F(MemoryPlanTest, CountsHostMemoryOfGpuWorkers) {
   EXPECT_EQ(plan().host, before + 5 * kMiB + plan().checkpoint_copy + plan().snapshots);
 }
 
-TEST_F(MemoryPlanTest, OfAGpuCopiesCheckpointsToTheHostWhereTheyFit) {
+TEST_F(MemoryPlanTest, CopiesCheckpointsOfAGpuToTheHostIfTheyFit) {
   planned_.gpu = true;
   planned_.job.save_every_steps = 10;
   EXPECT_FALSE(has(plan(), "checkpoint copy"));

@@ -36,7 +36,7 @@ TEST(EventTail, DropsTheStepsThatAResumedRunRepeats) {
   }
 }
 
-TEST(EventTail, CutsALongFileInItsPlace) {
+TEST(EventTail, CutsALongFileInPlace) {
   const TemporaryFolder folder;
   {
     TrainingLog log({.output = folder.path(), .global_batch = 64});
@@ -134,7 +134,7 @@ TEST(EventTail, ContinuesAFileOfAnEarlierVersion) {
   EXPECT_EQ(events[2]["kind"], "step");
 }
 
-TEST(EventTail, DropsLinesThatAreNoEventsWithAWarningThatNamesThem) {
+TEST(EventTail, DropsOtherLinesWithAWarningThatNamesThem) {
   const TemporaryFolder folder;
   std::ofstream(folder / "metrics.jsonl") << R"({"step": 1, "images_seen": 64})" << '\n'
                                           << R"({"images_seen": null})" << '\n'
@@ -157,7 +157,7 @@ TEST(EventTail, DropsLinesThatAreNoEventsWithAWarningThatNamesThem) {
       ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})", R"({"a note": "of a person"})"));
 }
 
-TEST(EventTail, TakesNoNumberOfImagesForANegativeOne) {
+TEST(EventTail, DropsImageCountsThatWouldBecomeNegative) {
   const TemporaryFolder folder;
   std::ofstream(folder / "metrics.jsonl") << R"({"step": 1, "images_seen": 64})"
                                           << "\nno JSON\n"
@@ -168,7 +168,7 @@ TEST(EventTail, TakesNoNumberOfImagesForANegativeOne) {
               ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})"));
 }
 
-TEST(EventTail, DropsALineThatIsNestedTooDeeply) {
+TEST(EventTail, DropsATooDeeplyNestedLine) {
   const TemporaryFolder folder;
   std::ofstream(folder / "metrics.jsonl")
       << R"({"images_seen": 64})" << '\n'

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(ProgressMessage, HasTheTimesOfEachPhaseTogether) {
+TEST(ProgressMessage, CombinesTheTimesOfEachPhase) {
   const proto::Progress message = to_proto(
       {.phases = {{"forward", 0.5}, {"head", 0.001}, {"forward", 0.25}, {"forward", 100}}});
   ASSERT_EQ(message.phases_size(), 2);
@@ -21,7 +21,7 @@ TEST(ProgressMessage, HasTheTimesOfEachPhaseTogether) {
   EXPECT_THAT(message.phases(1).buckets(), ElementsAre(1));
 }
 
-TEST(ProgressMessage, AddsTheTimesOfAReportThatWasNotSent) {
+TEST(ProgressMessage, AddsTheTimesOfAnUnsentReport) {
   proto::Progress message = to_proto({.phases = {{"forward", 0.5}}});
   add_phases(to_proto({.phases = {{"head", 0.1}, {"forward", 2}, {"forward", 0.5}}}), message);
   ASSERT_EQ(message.phases_size(), 2);
@@ -32,14 +32,14 @@ TEST(ProgressMessage, AddsTheTimesOfAReportThatWasNotSent) {
   EXPECT_EQ(message.phases(1).phase(), "head");
 }
 
-TEST(ProgressMessage, LeavesOutWhatIsNotThere) {
+TEST(ProgressMessage, OmitsMissingValues) {
   const proto::Progress message = to_proto({.comm = {{.purpose = "step", .calls = 1}}});
   EXPECT_FALSE(message.has_gpu());
   EXPECT_FALSE(message.has_checkpoints());
   EXPECT_EQ(message.comm(0).kinds_size(), 0);
 }
 
-TEST(ProgressMessage, HasWhatAGpuCanTellAndTheCollectivesByKind) {
+TEST(ProgressMessage, ContainsGpuReadingsAndCollectivesByKind) {
   Progress progress{.comm = {{.purpose = "step"}}};
   progress.comm[0].kinds[0] = {.calls = 3, .sent_bytes = 100, .seconds = 0.5};
   progress.vitals.gpu = GpuReading{.utilisation = 0.5, .throttled = false};

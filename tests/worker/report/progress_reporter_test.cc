@@ -16,7 +16,7 @@ using testing::ListeningClient;
 
 std::vector<Progress::CommTotal> no_comms() { return {}; }
 
-TEST(ProgressReporter, ReportsThePhaseThatRunsNotTheOneThatRanAtUpdate) {
+TEST(ProgressReporter, ReportsTheCurrentPhaseNotTheOneAtUpdate) {
   ListeningClient client;
   PhaseTimer phase;
   ProgressReporter reporter(client, phase, {.comms = no_comms, .tick = 1h});
@@ -77,7 +77,7 @@ TEST(ProgressReporter, ReportsEverySampleOnceWhenATickHasSeveralSteps) {
   EXPECT_TRUE(reports[1].phases.empty());
 }
 
-TEST(ProgressReporter, LooksAtThePhaseEveryTick) {
+TEST(ProgressReporter, ReadsThePhaseEveryTick) {
   ListeningClient client;
   PhaseTimer phase;
   ProgressReporter reporter(client, phase, {.comms = no_comms, .start = {.step = 7}, .tick = 1ms});
@@ -89,7 +89,7 @@ TEST(ProgressReporter, LooksAtThePhaseEveryTick) {
   });
 }
 
-TEST(ProgressReporter, TellsTheVitalsWhileNothingElseChanges) {
+TEST(ProgressReporter, ReportsTheVitalsWhileNothingElseChanges) {
   ListeningClient client;
   const PhaseTimer phase;
   double seconds = 0;
@@ -127,7 +127,7 @@ TEST(ProgressReporter, ReportsTheLastStepWhenItIsDestroyed) {
   EXPECT_EQ(client.wait_for(1).back().step, 9);
 }
 
-TEST(ProgressReporter, IsStartingUntilTheFirstBatchIsThere) {
+TEST(ProgressReporter, ReportsStartingUntilTheFirstBatchArrives) {
   ListeningClient client;
   PhaseTimer phase;
   ProgressReporter reporter(client, phase,

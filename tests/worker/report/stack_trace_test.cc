@@ -54,7 +54,7 @@ constexpr bool kSignalsComeLater = true;
 constexpr bool kSignalsComeLater = false;
 #endif
 
-TEST(StackTraceDeathTest, AStackThatCannotBeReadDoesNotEndTheProcess) {
+TEST(StackTraceDeathTest, UnreadableStackDoesNotEndTheProcess) {
   if (kSignalsComeLater) GTEST_SKIP() << "ThreadSanitizer holds signals back";
   EXPECT_EXIT(
       {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(StartReport, TellsTheCoordinatorWhatIsDone) {
+TEST(StartReport, ReportsTheCurrentActivityToTheCoordinator) {
   testing::ListeningClient client;
   StartReport report(&client, false, 1h);
   report.tell("opening /data");
@@ -18,7 +18,7 @@ TEST(StartReport, TellsTheCoordinatorWhatIsDone) {
   EXPECT_EQ(reports[0].phase, "opening /data");
 }
 
-TEST(StartReport, TellsThatAProcessWorksOn) {
+TEST(StartReport, ReportsThatAProcessIsWorking) {
   testing::ListeningClient client;
   StartReport report(&client, false);
   report.tell("drawing centres");
@@ -29,7 +29,7 @@ TEST(StartReport, TellsThatAProcessWorksOn) {
   EXPECT_GT(reports[2].work, reports[1].work);
 }
 
-TEST(StartReport, TakesHeartbeatsForNoWork) {
+TEST(StartReport, DoesNotCountHeartbeatsAsWork) {
   const ProcessWork before{.cpu_seconds = 7, .bytes_read = 1 << 20};
   EXPECT_FALSE(has_worked(before, before));
   EXPECT_FALSE(has_worked(before, {.cpu_seconds = 7.01, .bytes_read = (1 << 20) + 4096}));

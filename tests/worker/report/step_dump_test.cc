@@ -66,7 +66,7 @@ class StepDumpTest : public ::testing::Test {
   std::array<std::ptrdiff_t, 8> parts_seen_{};
 };
 
-TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFolderInTheSameWordsOnAllRanks) {
+TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFolderInTheSameMessageOnAllRanks) {
   const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
   const std::string folder = (output_ / "not-finite-step-000000012").string();
   EXPECT_THAT(messages[0],
@@ -79,13 +79,13 @@ TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFolderInTheSameWordsOnAllRanks) {
   }
 }
 
-TEST_F(StepDumpTest, AdvisesToLowerClipNormOnlyWhereItIsOn) {
+TEST_F(StepDumpTest, AdvisesToLowerClipNormOnlyIfItIsOn) {
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or lower clip_norm"));
   job_["clip_norm"] = 0;
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or set clip_norm, which is off"));
 }
 
-TEST_F(StepDumpTest, AdvisesToResumeOnlyWhereThereIsACheckpoint) {
+TEST_F(StepDumpTest, AdvisesToResumeOnlyIfThereIsACheckpoint) {
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0],
               HasSubstr(", and start again: there is no checkpoint; "));
   const auto writer =
@@ -104,7 +104,7 @@ TEST_F(StepDumpTest, IsWrittenByAllWorkersBeforeAnyWorkerFails) {
   EXPECT_THAT(std::span(parts_seen_).first(3), ElementsAre(3, 3, 3));
 }
 
-TEST_F(StepDumpTest, HoldsTheStepOfAllWorkers) {
+TEST_F(StepDumpTest, ContainsTheStepOfAllWorkers) {
   std::vector<float> gradient(3 * kDimension, 2.f);
   stop(1, {.not_finite = "the gradient of the backbone",
            .loss = 1.5,

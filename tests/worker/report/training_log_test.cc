@@ -63,7 +63,7 @@ StepPlan steps(std::int64_t number) {
   return plan_steps(job, 1, number);
 }
 
-TEST(RemainingTime, CountsTheEvaluationsAndCheckpointsThatAreStillToCome) {
+TEST(RemainingTime, CountsFutureEvaluationsAndCheckpoints) {
   RemainingTime time(steps(1000), {.verbose = 300, .save_every_steps = 500});
   time.add_step(2);
   EXPECT_DOUBLE_EQ(time.after(1), 2 * 999);
@@ -126,7 +126,7 @@ TEST(UtcTime, IsIso8601WithMilliseconds) {
   EXPECT_EQ(utc_time(when), "1970-01-01T00:00:01.234Z");
 }
 
-TEST(TrainingLog, GivesEveryEventItsKindTimeSchemaAndGeneration) {
+TEST(TrainingLog, AddsKindTimeSchemaAndGenerationToEveryEvent) {
   const TemporaryFolder folder;
   TrainingLog log({.output = folder.path(), .global_batch = 64, .generation = 3});
   write_every_kind(log);
@@ -140,7 +140,7 @@ TEST(TrainingLog, GivesEveryEventItsKindTimeSchemaAndGeneration) {
   EXPECT_EQ(kinds, (std::vector<std::string>{"start", "step", "evaluation", "checkpoint", "end"}));
 }
 
-TEST(TrainingLog, LeavesOutWhatAStepDoesNotHave) {
+TEST(TrainingLog, OmitsValuesThatAStepDoesNotHave) {
   const TemporaryFolder folder;
   TrainingLog log({.output = folder.path(), .global_batch = 64});
   log.step({.stats = {.step = 1, .samples = 64}, .step_seconds = 1});
@@ -231,7 +231,7 @@ TEST(TrainingLog, KeepsTheFilesOfAnEarlierRunUnderOtherNames) {
   }
 }
 
-TEST(TrainingLog, SaysWhyItCannotBeWritten) {
+TEST(TrainingLog, ReportsWhyItCannotBeWritten) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "training.log");
   std::filesystem::create_symlink("metrics.jsonl", folder / "metrics.jsonl");
@@ -245,7 +245,7 @@ TEST(TrainingLog, SaysWhyItCannotBeWritten) {
   EXPECT_THAT(error_of(64), ::testing::HasSubstr("training.log: not a regular file but a folder"));
 }
 
-TEST(TrainingLog, DoesNotWaitForAFifoInThePlaceOfAFile) {
+TEST(TrainingLog, DoesNotWaitForAFifo) {
   for (const char* name : {"training.log", "metrics.jsonl"}) {
     const TemporaryFolder folder;
     ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);

@@ -51,7 +51,7 @@ TEST(LrSchedule, WarmUpRisesToTheBaseRate) {
   EXPECT_NEAR(lr.at(10), 0.1, 1e-12);
 }
 
-TEST(LrSchedule, EveryStepMovesAlsoTheLastOne) {
+TEST(LrSchedule, EveryStepHasARateAboveZero) {
   for (const double power : {0.5, 1.0, 2.0}) {
     for (const std::int64_t warm : {0, 1, 19, 20}) {
       const LrScheduler lr(polynomial(power), 0.1, plan(warm, 20));
@@ -60,7 +60,7 @@ TEST(LrSchedule, EveryStepMovesAlsoTheLastOne) {
   }
 }
 
-TEST(LrSchedule, AJobOfOneStepTrainsAtTheBaseRate) {
+TEST(LrSchedule, JobOfOneStepTrainsAtTheBaseRate) {
   EXPECT_EQ(LrScheduler(polynomial(1), 0.1, plan(0, 1)).at(1), 0.1);
 }
 
@@ -107,7 +107,7 @@ JobConfig planned_for_four() {
   return job;
 }
 
-TEST(LrSchedule, FollowsTheImagesWhereTheNumberOfWorkersChanges) {
+TEST(LrSchedule, FollowsTheImagesIfTheNumberOfWorkersChanges) {
   const JobConfig job = planned_for_four();
   for (const LrSchedule& schedule :
        {polynomial(1), polynomial(2),
@@ -132,7 +132,7 @@ TEST(LrSchedule, FollowsTheImagesWhereTheNumberOfWorkersChanges) {
   }
 }
 
-TEST(LrSchedule, ScalesWithTheNumberOfWorkersAsLrScalingSays) {
+TEST(LrSchedule, ScalesWithTheNumberOfWorkersAccordingToLrScaling) {
   JobConfig job = planned_for_four();
   const TrainedSoFar start = plan_steps(job, 4, 960).after(10);
   const auto factor = [&](int workers) {

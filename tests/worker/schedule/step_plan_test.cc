@@ -19,7 +19,7 @@ JobConfig job_of_epochs(std::int64_t batch, double epochs) {
   return j;
 }
 
-TEST(StepPlan, CountsWholeGlobalBatchesOnly) {
+TEST(StepPlan, CountsOnlyWholeGlobalBatches) {
   const StepPlan plan = plan_steps(job_of_epochs(32, 20), /*world_size=*/2, /*images=*/1000);
   EXPECT_EQ(plan.batch.images(), 64);
   EXPECT_EQ(plan.micro_batches_per_epoch(), 15);
@@ -57,7 +57,7 @@ TEST(StepPlan, LosesNoStepToRounding) {
   }
 }
 
-TEST(StepPlan, TakesPartsOfAnEpochAsTheDecimalsThatTheyAre) {
+TEST(StepPlan, TreatsFractionsOfAnEpochAsDecimals) {
   for (int percent = 1; percent <= 1000; ++percent) {
     EXPECT_EQ(plan_steps(job_of_epochs(10, percent / 100.0), 1, 1000).total_steps, percent);
   }
@@ -81,7 +81,7 @@ TEST(StepPlan, RejectsDataThatDoesNotFillABatch) {
             "batch_size");
 }
 
-TEST(StepPlan, GoesOnWhereItWasWithoutAChange) {
+TEST(StepPlan, ContinuesUnchangedWithoutAChange) {
   JobConfig job = job_of_epochs(8, 6);
   job.gradient_acc = 3;
   const StepPlan whole = plan_steps(job, 2, 1000);
@@ -153,7 +153,7 @@ TEST(StepPlan, NeitherRepeatsNorLosesImagesWithinAnEpochAfterAChange) {
   EXPECT_EQ(batches.batches_to_end_of_epoch(2), 2);
 }
 
-TEST(StepPlan, SavesAfterAsManyImagesAsPlanned) {
+TEST(StepPlan, SavesAfterThePlannedNumberOfImages) {
   const JobConfig job = job_of_epochs(4, 100);
   const StepPlan four = plan_steps(job, 4, 1600);
   std::vector<std::int64_t> images;
@@ -169,7 +169,7 @@ TEST(StepPlan, SavesAfterAsManyImagesAsPlanned) {
   EXPECT_FALSE(four.reaches_multiple(10, 0));
 }
 
-TEST(StepPlan, BeginsAtAWholeMicroBatchWhereImagesAreReadInSequence) {
+TEST(StepPlan, StartsAtAWholeMicroBatchInSequentialReading) {
   JobConfig job = job_of_epochs(6, 3);
   job.read = ReadKind::kSequential;
   const StepPlan three = plan_steps(job, 3, 100);

@@ -110,7 +110,7 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
   std::vector<std::string> messages_;
 };
 
-TEST_P(SessionsWithSnapshots, GoOnFromMemoryToTheSameBits) {
+TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
   const std::vector<TrainedWorker> whole = train_in(folder_ / "whole", 1, 0);
   start_processes(2);
   EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
@@ -128,7 +128,7 @@ TEST_P(SessionsWithSnapshots, GoOnFromMemoryToTheSameBits) {
   EXPECT_EQ(parts[0].statistics, whole[0].statistics) << "those that the model is written with";
 }
 
-TEST_P(SessionsWithSnapshots, GoOnFromANewerCheckpoint) {
+TEST_P(SessionsWithSnapshots, ContinueFromANewerCheckpoint) {
   job_.snapshot_seconds = 1e6;  // one, after the first step
   job_.save_every_steps = 2;
   EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
@@ -138,7 +138,7 @@ TEST_P(SessionsWithSnapshots, GoOnFromANewerCheckpoint) {
 }
 
 // The first generation may have failed before it looked into the folder.
-TEST_P(SessionsWithSnapshots, DoNotGoOnFromACheckpointOfAnotherJob) {
+TEST_P(SessionsWithSnapshots, DoNotContinueFromACheckpointOfAnotherJob) {
   train_in(folder_ / "parts", 1, 0);
   job_id_ = "other";
   start_processes(2);
@@ -148,7 +148,7 @@ TEST_P(SessionsWithSnapshots, DoNotGoOnFromACheckpointOfAnotherJob) {
   EXPECT_THAT(messages_[0], ::testing::StartsWith("resumed from"));
 }
 
-TEST_P(SessionsWithSnapshots, SayWhyTheyCannotGoOnFromMemory) {
+TEST_P(SessionsWithSnapshots, ReportWhyTheyCannotContinueFromMemory) {
   start_processes(3);
   EXPECT_THROW(train_in(folder_ / "parts", 1, 5), CommError);
   stores_.resize(1);  // two neighbours are lost

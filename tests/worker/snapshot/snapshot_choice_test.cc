@@ -28,7 +28,7 @@ std::vector<HeldSnapshots> ring(const SnapshotId& id) {
   return all;
 }
 
-TEST(SnapshotChoice, IsTheNewestThatIsWhole) {
+TEST(SnapshotChoice, IsTheNewestCompleteOne) {
   auto held = ring(id_of(50));
   held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
   const SnapshotChoices choices = choose_snapshot(held, 100);
@@ -37,7 +37,7 @@ TEST(SnapshotChoice, IsTheNewestThatIsWhole) {
   EXPECT_EQ(choices.newest_whole->id, id_of(50));
 }
 
-TEST(SnapshotChoice, NeedsNoCopyWhereAllWorkersAreThere) {
+TEST(SnapshotChoice, NeedsNoCopyIfAllWorkersArePresent) {
   auto held = ring(id_of(50));
   held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
   held[1][1] = {.id = id_of(60), .own = 1, .copy = -1, .shared = 0};
@@ -46,7 +46,7 @@ TEST(SnapshotChoice, NeedsNoCopyWhereAllWorkersAreThere) {
   EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(50)) << "nobody has the statistics";
 }
 
-TEST(SnapshotChoice, OfTheSameStepIsThatOfTheLaterGeneration) {
+TEST(SnapshotChoice, PrefersTheLaterGenerationForTheSameStep) {
   auto held = ring(id_of(50, 1));
   for (auto& worker : held) {
     worker[1] = worker[0];
@@ -55,7 +55,7 @@ TEST(SnapshotChoice, OfTheSameStepIsThatOfTheLaterGeneration) {
   EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id.generation, 2);
 }
 
-TEST(SnapshotChoice, IsNoneWhereNothingIsHeld) {
+TEST(SnapshotChoice, IsEmptyIfNothingIsHeld) {
   const std::vector<HeldSnapshots> nothing(3);
   EXPECT_FALSE(choose_snapshot(nothing, 100).newest);
   EXPECT_FALSE(choose_snapshot(nothing, 100).newest_whole);
@@ -87,7 +87,7 @@ TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
   }
 }
 
-TEST(SnapshotMoves, TakeACopyOfTheirOwnBeforeTheNetwork) {
+TEST(SnapshotMoves, PreferALocalCopyToTheNetwork) {
   auto held = ring(id_of(50));
   std::swap(held[0], held[1]);  // the ranks are exchanged, and each has a copy of the other
   for (const Move& move : plan_moves(*choose_snapshot(held, 100).newest_whole, 100, 2)) {

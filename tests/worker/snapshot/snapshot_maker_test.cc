@@ -41,7 +41,7 @@ class AloneMaker : public ::testing::Test {
   SmallWorker worker_{0, 1};
 };
 
-TEST_F(AloneMaker, AsksForTheFirstSnapshotAtOnceAndThenByTime) {
+TEST_F(AloneMaker, RequestsTheFirstSnapshotImmediatelyAndThenByTime) {
   SnapshotMaker slow = maker(1e6);
   EXPECT_EQ(request(slow), 1);
   slow.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
@@ -49,7 +49,7 @@ TEST_F(AloneMaker, AsksForTheFirstSnapshotAtOnceAndThenByTime) {
   EXPECT_EQ(request(slow), 0);
 }
 
-TEST_F(AloneMaker, TakesOneForRequestsThatWereMadeBeforeIt) {
+TEST_F(AloneMaker, IgnoresRequestsMadeBeforeTheLastSnapshot) {
   SnapshotMaker fast = maker(1e-9);
   fast.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
   wait_for_snapshot(fast, worker_.state(), 5);
@@ -61,7 +61,7 @@ TEST_F(AloneMaker, TakesOneForRequestsThatWereMadeBeforeIt) {
   wait_for_snapshot(fast, worker_.state(), 8);
 }
 
-TEST_F(AloneMaker, HoldsTheStateAsItWasWhenTrainingGoesOn) {
+TEST_F(AloneMaker, KeepsTheStateWhileTrainingContinues) {
   {
     SnapshotMaker one = maker(1);
     one.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
@@ -75,7 +75,7 @@ TEST_F(AloneMaker, HoldsTheStateAsItWasWhenTrainingGoesOn) {
   EXPECT_EQ(fresh.differences(5), 0);
 }
 
-TEST(SnapshotMaker, OnlyRankZeroAsks) {
+TEST(SnapshotMaker, OnlyRankZeroRequestsSnapshots) {
   SnapshotStore store;
   testing::run_ranks(2, [&](Comm& comm) {
     SnapshotStore own;
@@ -116,7 +116,7 @@ void fail_in_the_middle(const Processes& workers, const std::function<void(Comm&
   EXPECT_EQ(failed, 2);
 }
 
-TEST(SnapshotMaker, KeepsTheSnapshotBeforeWhenAWorkerIsLostInTheMiddle) {
+TEST(SnapshotMaker, KeepsThePreviousSnapshotIfAWorkerIsLostMeanwhile) {
   for (const bool in_the_rows : {false, true}) {
     Processes workers = processes(3);
     fail_in_the_middle(workers, [&](Comm& comm) {
@@ -130,7 +130,7 @@ TEST(SnapshotMaker, KeepsTheSnapshotBeforeWhenAWorkerIsLostInTheMiddle) {
   }
 }
 
-TEST(SnapshotMaker, EndsAtOnceWhenItIsAborted) {
+TEST(SnapshotMaker, EndsImmediatelyWhenItIsAborted) {
   SnapshotStore store;
   testing::Comms comms(2, true);
   std::atomic<bool> ended = false;
@@ -155,7 +155,7 @@ TEST(SnapshotMaker, EndsAtOnceWhenItIsAborted) {
   EXPECT_EQ(held_by(store)[1].shared + held_by(store)[0].shared, 1) << "rank 0's own";
 }
 
-TEST(SnapshotMaker, ThatIsDestroyedDoesNotWaitForOthers) {
+TEST(SnapshotMaker, DestructionDoesNotWaitForOthers) {
   SnapshotStore store;
   testing::Comms comms(2, true);
   std::atomic<bool> ended = false;

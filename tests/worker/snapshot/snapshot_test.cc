@@ -38,7 +38,7 @@ Processes next_generation(const Processes& before, int workers) {
   return after;
 }
 
-TEST(Snapshots, OfAnyWorldSizeGoOnInAnyOther) {
+TEST(Snapshots, ContinueFromAnyWorldSizeToAnyOther) {
   for (const int from : {1, 2, 3, 4, 6, 8, 10}) {
     for (const int to : {1, 2, 3, 4, 6, 8, 10}) {
       SCOPED_TRACE(std::to_string(from) + " to " + std::to_string(to));
@@ -60,7 +60,7 @@ TEST(Snapshots, KeepAdamWsSecondMoments) {
   EXPECT_FALSE(go_on(next_generation(before, 2), 5, adamw).where.empty());
 }
 
-TEST(Snapshots, OfWorkersWithoutRowsAreWhole) {
+TEST(Snapshots, AreCompleteForWorkersWithoutRows) {
   const WorldKeys few{.model = {.classes = 3}};
   const Processes before = processes(6);
   take(before, 5, few);
@@ -68,7 +68,7 @@ TEST(Snapshots, OfWorkersWithoutRowsAreWhole) {
   EXPECT_FALSE(go_on(after, 5, few).where.empty());
 }
 
-TEST(Snapshots, BringALostRankBackFromItsNeighbour) {
+TEST(Snapshots, RestoreALostRankFromItsNeighbour) {
   Processes workers = processes(4);
   take(workers, 5, {.gloo = true});
   workers[2] = std::make_shared<SnapshotStore>();
@@ -82,7 +82,7 @@ TEST(Snapshots, BringALostRankBackFromItsNeighbour) {
   EXPECT_EQ(outcome.moved, outcome.sent);
 }
 
-TEST(Snapshots, BringALostHostBack) {
+TEST(Snapshots, RestoreALostHost) {
   const WorldKeys two_hosts{.hosts = {"a", "a", "b", "b"}};
   for (const std::size_t lost : {0u, 2u}) {
     Processes workers = processes(4);
@@ -96,7 +96,7 @@ TEST(Snapshots, BringALostHostBack) {
   }
 }
 
-TEST(Snapshots, SayWhichRowsNobodyHas) {
+TEST(Snapshots, ReportRowsThatNoWorkerHas) {
   Processes workers = processes(4);
   take(workers, 5);
   workers[1] = workers[2] = nullptr;
@@ -107,19 +107,19 @@ TEST(Snapshots, SayWhichRowsNobodyHas) {
             "the copies in memory of step 5 lack the rows of rank 1, which no worker has");
 }
 
-TEST(Snapshots, AreNothingBeforeTheFirstOne) {
+TEST(Snapshots, AreEmptyBeforeTheFirstOne) {
   const Outcome outcome = go_on(processes(2), 0);
   EXPECT_EQ(outcome.where, "");
   EXPECT_EQ(outcome.why_not, "");
 }
 
-TEST(Snapshots, OfTheNewestStepCount) {
+TEST(Snapshots, UseTheNewestStep) {
   Processes workers = processes(3);
   for (const int step : {5, 6, 7}) take(workers, step);
   EXPECT_THAT(go_on(workers, 7).where, HasSubstr("step 7"));
 }
 
-TEST(Snapshots, AreTakenAgainAfterTheJobHasGoneOnFromThem) {
+TEST(Snapshots, AreTakenAgainAfterTheJobHasContinuedFromThem) {
   Processes workers = processes(4);
   take(workers, 5);
   workers = next_generation(workers, 3);
@@ -181,7 +181,7 @@ TEST(Snapshots, MoveOnlyRowsThatChangeTheirOwner) {
   RecordProperty("moved_6_to_8", static_cast<int>(grown.moved));
 }
 
-TEST(Snapshots, TakeTheMemoryThatIsPlanned) {
+TEST(Snapshots, UseThePlannedMemory) {
   const WorldKeys keys{.model = {.classes = 1000}};
   const Processes workers = processes(3);
   for (const int step : {5, 6, 7}) take(workers, step, keys);

@@ -24,7 +24,7 @@ WorkerThreads worker(int share, std::int64_t images = 0, std::vector<int> before
   return {.host = "b", .share = share, .images = images, .before = std::move(before)};
 }
 
-TEST(ComputeThreads, AreTheShareOfTheCoresWithoutASavedState) {
+TEST(ComputeThreads, AreTheirShareOfTheCoresWithoutASavedState) {
   const ChosenThreads chosen = choose_threads(std::vector{worker(4), worker(2)});
   EXPECT_THAT(chosen.of_rank, ElementsAre(4, 2));
   EXPECT_EQ(chosen.message, "");

@@ -40,13 +40,13 @@ std::array<std::string, 5> errors_where(const std::vector<int>& differ) {
   return errors;
 }
 
-TEST(CompareHosts, AcceptsTheSameDataOnAll) {
+TEST(CompareHosts, AcceptsEqualDataOnAllHosts) {
   testing::run_ranks(5, [](Comm& comm) {
     EXPECT_THAT(compare_hosts(comm, kHosts, with_index("80 images")), IsEmpty());
   });
 }
 
-TEST(CompareHosts, NamesTheHostWithOtherDataOnAllWorkersInTheSameWords) {
+TEST(CompareHosts, NamesTheHostWithOtherDataInTheSameMessageOnAllWorkers) {
   for (const std::string& error : errors_where({2, 3})) {
     EXPECT_EQ(error,
               "host b: /data/train.idx has 79 images, rank 0 on host a has 80 images; give every "
@@ -54,7 +54,7 @@ TEST(CompareHosts, NamesTheHostWithOtherDataOnAllWorkersInTheSameWords) {
   }
 }
 
-TEST(CompareHosts, FindsADifferenceInMoreThanOneMessageHolds) {
+TEST(CompareHosts, FindsADifferenceInMoreFactsThanFitIntoAMessage) {
   const auto many = [](const std::string& last) {
     std::vector<HostFact> facts(1'000, {std::string(200, 'x'), "12 bytes", "give the same data"});
     facts.back().value = last;
@@ -82,7 +82,7 @@ TEST(CompareHosts, NamesAHostWithAnOlderProgram) {
   });
 }
 
-TEST(CompareHosts, TakesNamesInAnyEncoding) {
+TEST(CompareHosts, AcceptsNamesInAnyEncoding) {
   testing::run_ranks(5, [](Comm& comm) {
     EXPECT_THAT(compare_hosts(comm, kHosts, {{"/data/\xff", "1 image", ""}}), IsEmpty());
   });
@@ -141,19 +141,19 @@ TEST_F(FactsOfAHost, AreTheSameForTheSameData) {
   EXPECT_EQ(values(facts_with({.folder = folder_.path()})), first);
 }
 
-TEST_F(FactsOfAHost, DifferWhereAnImageIsMissing) {
+TEST_F(FactsOfAHost, DifferIfAnImageIsMissing) {
   const auto first = values(facts_with({.folder = folder_.path()}));
   EXPECT_NE(values(facts_with({.folder = folder_.path(), .images_per_identity = 3}))[1], first[1]);
 }
 
-TEST_F(FactsOfAHost, DifferWhereOnlyLabelsDo) {
+TEST_F(FactsOfAHost, DifferIfOnlyLabelsDo) {
   const auto first = values(facts_with({.folder = folder_.path()}));
   const auto other =
       values(facts_with({.folder = folder_.path(), .identities = 4, .images_per_identity = 5}));
   EXPECT_NE(other[2], first[2]);
 }
 
-TEST_F(FactsOfAHost, HaveTheSizesOfVerificationSets) {
+TEST_F(FactsOfAHost, ContainTheSizesOfVerificationSets) {
   testing::write_insightface({.folder = folder_.path()});
   EvaluationSets sets;
   sets.verification.push_back(

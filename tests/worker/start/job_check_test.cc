@@ -32,14 +32,14 @@ TEST_F(JobCheck, AcceptsAJobThatTrains) {
   EXPECT_THAT(job_warnings(planned_), IsEmpty());
 }
 
-TEST_F(JobCheck, RefusesHalfPrecisionOnACpuOnly) {
+TEST_F(JobCheck, RejectsHalfPrecisionOnlyOnACpu) {
   planned_.job.precision = Precision::kFp16;
   EXPECT_THAT(refusal(), HasSubstr("precision: found fp16, but a CPU computes in fp32 or bf16"));
   planned_.gpu = true;
   EXPECT_NO_THROW(check_job(planned_));
 }
 
-TEST_F(JobCheck, RefusesABufferWithoutRoomForTwoBatches) {
+TEST_F(JobCheck, RejectsABufferWithoutRoomForTwoBatches) {
   planned_.job.read = ReadKind::kSequential;
   planned_.job.read_buffer_mib = 1;
   planned_.data.stored_bytes = 4000;
@@ -49,7 +49,7 @@ TEST_F(JobCheck, RefusesABufferWithoutRoomForTwoBatches) {
   EXPECT_THAT(refusal(), HasSubstr("read_buffer_mib: 1.00 MiB hold windows of "));
 }
 
-TEST_F(JobCheck, RefusesBatchNormsOfOneSample) {
+TEST_F(JobCheck, RejectsBatchNormsOfOneSample) {
   planned_.job.batch_size = 1;
   EXPECT_THAT(refusal(), HasSubstr("batch_size: expected 2 or more"));
   planned_.job.sync_bn = true;
@@ -70,20 +70,20 @@ TEST_F(JobCheck, WarnsOfBatchNormsOfTwoSamples) {
   EXPECT_THAT(job_warnings(planned_), IsEmpty());
 }
 
-TEST_F(JobCheck, RefusesWorkersWithoutClasses) {
+TEST_F(JobCheck, RejectsWorkersWithoutClasses) {
   planned_.job.num_classes = 2;
   EXPECT_NO_THROW(check_job(planned_));
   planned_.world_size = 3;
   EXPECT_EQ(refusal(), "3 workers would share 2 classes: start fewer workers");
 }
 
-TEST_F(JobCheck, RefusesASoftmaxOverOneClass) {
+TEST_F(JobCheck, RejectsASoftmaxOverOneClass) {
   planned_.world_size = 1;
   planned_.job.num_classes = 1;
   EXPECT_THAT(refusal(), HasSubstr("num_classes: found 1, expected 2 or more"));
 }
 
-TEST_F(JobCheck, RefusesAHeadOfOneClass) {
+TEST_F(JobCheck, RejectsAHeadOfOneClass) {
   planned_.job.rec = {"many", "one"};
   planned_.job.head_classes = {99, 1};
   EXPECT_NO_THROW(check_job(planned_)) << "all classes have one head";
@@ -91,14 +91,14 @@ TEST_F(JobCheck, RefusesAHeadOfOneClass) {
   EXPECT_THAT(refusal(), HasSubstr("heads: one has 1 class, expected 2 or more"));
 }
 
-TEST_F(JobCheck, RefusesABatchLargerThanTheData) {
+TEST_F(JobCheck, RejectsABatchLargerThanTheData) {
   planned_.job.batch_size = 403;
   EXPECT_THAT(refusal(), HasSubstr("805 images, fewer than one batch of 806"));
   planned_.data.images = 0;
   EXPECT_NO_THROW(check_job(planned_)) << "the data are not here";
 }
 
-TEST_F(JobCheck, RefusesAStepThatIsLongerThanTheJob) {
+TEST_F(JobCheck, RejectsAStepLongerThanTheJob) {
   planned_.job.gradient_acc = 2000;
   EXPECT_NO_THROW(check_job(planned_));
   planned_.job.gradient_acc = 2001;
@@ -112,7 +112,7 @@ TEST_F(JobCheck, RefusesAStepThatIsLongerThanTheJob) {
   EXPECT_THAT(refusal(), HasSubstr("num_epoch: expected at least one step"));
 }
 
-TEST_F(JobCheck, KnowsWithHowManyWorkersTheJobCouldBe) {
+TEST_F(JobCheck, ReturnsTheMostWorkersOfTheJob) {
   EXPECT_EQ(most_workers(planned_), 100) << "classes";
   planned_.job.num_classes = 1'000;
   EXPECT_EQ(most_workers(planned_), 201) << "batches";
@@ -123,7 +123,7 @@ TEST_F(JobCheck, KnowsWithHowManyWorkersTheJobCouldBe) {
   EXPECT_EQ(most_workers(planned_), std::numeric_limits<int>::max());
 }
 
-TEST_F(JobCheck, RefusesMoreStepsThanRowsCanCount) {
+TEST_F(JobCheck, RejectsMoreStepsThanRowsCanCount) {
   planned_.data.images = std::int64_t{1} << 40;
   planned_.job.num_epoch = 1e3;
   EXPECT_THAT(refusal(), HasSubstr("num_epoch: the job would have 137438953472000 steps, "

@@ -25,7 +25,7 @@ TEST(AutoPrecision, IsTheFastestOfOneDevice) {
   EXPECT_EQ(choose_precision(std::vector{kOld}).precision, Precision::kFp32);
 }
 
-TEST(AutoPrecision, IsOneThatAllDevicesHaveAndNamesTheOneThatLacksAFasterOne) {
+TEST(AutoPrecision, IsSupportedByAllDevicesAndNamesTheOneThatLacksAFasterOne) {
   const ChosenPrecision chosen = choose_precision(std::vector{kNew, kNew, kOld});
   EXPECT_EQ(chosen.precision, Precision::kFp32);
   EXPECT_EQ(chosen.message,
@@ -50,7 +50,7 @@ TEST(AutoPrecision, IsTheSameOnAllWorkers) {
   }
 }
 
-TEST(AutoPrecision, NamesWorkersThatSayNothing) {
+TEST(AutoPrecision, NamesSilentWorkers) {
   MemoryStore store;
   try {
     agree_on_precision(&store, {.rank = 1, .world_size = 3}, kNew, std::chrono::milliseconds(1));

@@ -30,14 +30,14 @@ class OrderOfAResumedJob : public ::testing::Test {
   OrderedJob now_ = before_;
 };
 
-TEST_F(OrderOfAResumedJob, IsTheSameWhereOtherKeysDiffer) {
+TEST_F(OrderOfAResumedJob, IsTheSameIfOtherKeysDiffer) {
   now_.job["lr"] = 0.5;
   now_.job["read_buffer_mib"] = 128;  // does not affect a random order
   now_.micro_batch = 12;              // likewise
   EXPECT_THAT(other(), IsEmpty());
 }
 
-TEST_F(OrderOfAResumedJob, IsAnotherWhereItsKeysDiffer) {
+TEST_F(OrderOfAResumedJob, DiffersIfItsKeysDiffer) {
   set("read", "sequential");
   now_.job.update({{"seed", 2}, {"shuffle", false}, {"read_buffer_mib", 128}});
   EXPECT_EQ(other(),
@@ -45,7 +45,7 @@ TEST_F(OrderOfAResumedJob, IsAnotherWhereItsKeysDiffer) {
             "from 64 to 128");
 }
 
-TEST_F(OrderOfAResumedJob, IsAnotherInSequentialReadingWithAnotherBatch) {
+TEST_F(OrderOfAResumedJob, DiffersInSequentialReadingWithAnotherBatch) {
   set("read", "sequential");
   now_.micro_batch = 12;
   EXPECT_EQ(other(), "the batch of all workers changed from 8 to 12");
@@ -53,7 +53,7 @@ TEST_F(OrderOfAResumedJob, IsAnotherInSequentialReadingWithAnotherBatch) {
   EXPECT_THAT(other(), IsEmpty());
 }
 
-TEST_F(OrderOfAResumedJob, IsOfMicroBatches) {
+TEST_F(OrderOfAResumedJob, UsesTheMicroBatchSize) {
   EXPECT_EQ(ordered_job({{"gradient_acc", 4}}, 32).micro_batch, 8);
   EXPECT_EQ(ordered_job(json::object(), 32).micro_batch, 0) << "not known";
 }

@@ -33,7 +33,7 @@ class ResumedPeople : public ::testing::Test {
   }
 };
 
-TEST_F(ResumedPeople, AreOthersWhereTheSameSetsComeInAnotherOrder) {
+TEST_F(ResumedPeople, RejectsReorderedDataSets) {
   EXPECT_EQ(refusal_of_recs({"sy", "ppl"}, {"ppl", "sy"}),
             "rec: out/step-000000003 was trained with [\"sy\",\"ppl\"], and with [\"ppl\",\"sy\"] "
             "its class centres would belong to other people: take the checkpoint's order, or "
@@ -44,7 +44,7 @@ TEST_F(ResumedPeople, AreOthersWhereTheSameSetsComeInAnotherOrder) {
               HasSubstr("other people"));
 }
 
-TEST_F(ResumedPeople, AreOthersAlsoWhereTheSetsHaveMovedMeanwhile) {
+TEST_F(ResumedPeople, RejectsReorderedDataSetsAtNewPaths) {
   EXPECT_THAT(refusal_of_recs({"/a/sy", "/a/ppl"}, {"/b/c/ppl", "/b/c/sy"}),
               HasSubstr("other people"));
   EXPECT_THAT(refusal_of_recs({"/a/sy", "/a/ppl"}, {"/b/ppl", "/c/sy"}), HasSubstr("other people"));
@@ -52,7 +52,7 @@ TEST_F(ResumedPeople, AreOthersAlsoWhereTheSetsHaveMovedMeanwhile) {
               HasSubstr("other people"));
 }
 
-TEST_F(ResumedPeople, MayBeOthersWhereTheDataHaveChanged) {
+TEST_F(ResumedPeople, WarnsOfChangedData) {
   const auto compare_now = [](const std::vector<std::string>& before) {
     return compare_data("out/step-000000003", before, {"80 images, sha256 b"});
   };
@@ -63,20 +63,20 @@ TEST_F(ResumedPeople, MayBeOthersWhereTheDataHaveChanged) {
             "sha256 b; each class goes on with the centre of its number");
 }
 
-TEST_F(ResumedPeople, AreTheSameWhereTheSetsHaveMoved) {
+TEST_F(ResumedPeople, AcceptsMovedDataSets) {
   EXPECT_THAT(compare_recs("/a/faces", "/b/faces"), IsEmpty());
   EXPECT_THAT(compare_recs("faces", "/b/faces/train.rec"), IsEmpty());
   EXPECT_THAT(compare_recs({"/a/sy", "/a/ppl"}, {"/b/sy", "/c/ppl"}), IsEmpty());
   EXPECT_THAT(compare_recs({"/a/x", "/b/x"}, {"/c/x", "/d/x"}), IsEmpty());
 }
 
-TEST_F(ResumedPeople, MayBeOthersWhereASetHasAnotherName) {
+TEST_F(ResumedPeople, WarnsOfARenamedDataSet) {
   EXPECT_EQ(compare_recs("/a/faces", "/a/cleaned"),
             "out/step-000000003 was trained on other data: rec \"/a/faces\" became \"/a/cleaned\"; "
             "each class goes on with the centre of its number");
 }
 
-TEST_F(ResumedPeople, AreThoseOfTheNamesWhereIdentitiesAreShared) {
+TEST_F(ResumedPeople, ComparesIdentitiesIfTheyAreShared) {
   json before{{"rec", {"a", "b"}}, {"identities", {"a.txt", "b.txt"}}, {"share_identities", true}};
   json now = before;
   now["identities"] = {"b.txt", "a.txt"};
@@ -87,7 +87,7 @@ TEST_F(ResumedPeople, AreThoseOfTheNamesWhereIdentitiesAreShared) {
   EXPECT_THAT(compare(before, now), IsEmpty());
 }
 
-TEST_F(ResumedPeople, AreOthersWhereTheHeadsComeInAnotherOrder) {
+TEST_F(ResumedPeople, RejectsReorderedHeads) {
   const json before{{"head_classes", {10, 20}}};
   EXPECT_THAT(refusal(before, {{"head_classes", {20, 10}}}), HasSubstr("head_classes: out/step"));
   EXPECT_THAT(compare(before, {{"head_classes", {12, 18}}}),
@@ -95,7 +95,7 @@ TEST_F(ResumedPeople, AreOthersWhereTheHeadsComeInAnotherOrder) {
   EXPECT_THAT(compare(before, {{"head_classes", json::array()}}), IsEmpty());
 }
 
-TEST_F(ResumedPeople, AreNotComparedByWhatAnOlderVersionDidNotWrite) {
+TEST_F(ResumedPeople, IgnoresKeysThatAnOlderVersionDidNotWrite) {
   EXPECT_THAT(compare(json::object(), {{"rec", {"a", "b"}}, {"head_classes", {1, 2}}}), IsEmpty());
 }
 

@@ -42,7 +42,7 @@ class EventFolder : public ::testing::Test {
   const fs::path board_ = output_ / "tensorboard";
 };
 
-TEST_F(EventFolder, FilesBeginWithTheirVersionAndTheFirstStep) {
+TEST_F(EventFolder, FilesStartWithTheirVersionAndTheFirstStep) {
   const auto events = testing::read_events(write(41, {}));
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[0].file_version(), "brain.Event:2");
@@ -60,7 +60,7 @@ TEST_F(EventFolder, NamesOfLaterFilesSortAfterThoseOfEarlierOnes) {
               ::testing::MatchesRegex(R"(events\.out\.tfevents\.[0-9]{10}\..+\.[0-9]+\.pfc)"));
 }
 
-TEST_F(EventFolder, StepsThatWillBeTrainedAgainAreDropped) {
+TEST_F(EventFolder, DropsStepsThatWillBeTrainedAgain) {
   const fs::path file = write(1, {10, 20, 30, 40});
   drop_orphaned_events(board_, 21);
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
@@ -68,7 +68,7 @@ TEST_F(EventFolder, StepsThatWillBeTrainedAgainAreDropped) {
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
 }
 
-TEST_F(EventFolder, AFileThatShowsNothingAnyMoreIsRemovedAndTheOneBeforeItIsCut) {
+TEST_F(EventFolder, RemovesAnEmptiedFileAndCutsTheOneBeforeIt) {
   const fs::path first = write(1, {10, 20, 30});
   const fs::path second = write(21, {30, 40});
   const fs::path third = write(31, {});
@@ -78,7 +78,7 @@ TEST_F(EventFolder, AFileThatShowsNothingAnyMoreIsRemovedAndTheOneBeforeItIsCut)
   EXPECT_FALSE(fs::exists(third));
 }
 
-TEST_F(EventFolder, AnEventThatWasNotWrittenWholeIsDropped) {
+TEST_F(EventFolder, DropsAnIncompleteEvent) {
   const fs::path file = write(1, {10, 20});
   const auto whole = fs::file_size(file);
   const auto bytes = testing::read_file(file);
@@ -89,7 +89,7 @@ TEST_F(EventFolder, AnEventThatWasNotWrittenWholeIsDropped) {
   }
 }
 
-TEST_F(EventFolder, ADamagedEventIsDroppedWithAllAfterIt) {
+TEST_F(EventFolder, DropsADamagedEventWithAllAfterIt) {
   const fs::path file = write(1, {10, 20, 30});
   auto bytes = testing::read_file(file);
   const fs::path shorter = write(1, {10, 20});
@@ -104,14 +104,14 @@ TEST_F(EventFolder, ADamagedEventIsDroppedWithAllAfterIt) {
   EXPECT_THAT(told, ::testing::HasSubstr("is damaged, and is dropped"));
 }
 
-TEST_F(EventFolder, BytesOfZeroAfterAPowerFailureAreDropped) {
+TEST_F(EventFolder, DropsZeroBytesAfterAPowerFailure) {
   const fs::path file = write(1, {10});
   append(file, std::string(4096, '\0'));
   drop_orphaned_events(board_, 1000);
   EXPECT_EQ(testing::steps_of(file), (Steps{10}));
 }
 
-TEST_F(EventFolder, FilesOfOthersStayAsTheyAre) {
+TEST_F(EventFolder, KeepsOtherFiles) {
   fs::create_directories(board_);
   for (const char* name : {"events.out.tfevents.1.host.7", "notes.txt"}) {
     testing::write_file(board_ / name, "mine");
@@ -121,7 +121,7 @@ TEST_F(EventFolder, FilesOfOthersStayAsTheyAre) {
   EXPECT_EQ(fs::file_size(board_ / "notes.txt"), 4U);
 }
 
-TEST_F(EventFolder, SaysWhichFolderCannotBeMade) {
+TEST_F(EventFolder, NamesAFolderThatCannotBeCreated) {
   testing::write_file(board_, "a file");
   drop_orphaned_events(board_, 100);
   EXPECT_THAT(testing::message_of<StorageError>([&] { next_event_file(board_); }),

@@ -15,7 +15,7 @@ double counted(const Distribution& d) {
   return sum;
 }
 
-TEST(DistributionOf, DividesTheRangeIntoBucketsOfOneWidth) {
+TEST(DistributionOf, DividesTheRangeIntoBucketsOfEqualWidth) {
   std::vector<float> values;
   for (int i = 0; i <= 300; ++i) values.push_back(static_cast<float>(i));
   const Distribution d = distribution_of(values);
@@ -28,7 +28,7 @@ TEST(DistributionOf, DividesTheRangeIntoBucketsOfOneWidth) {
   EXPECT_DOUBLE_EQ(d.mean, 150);
 }
 
-TEST(DistributionOf, LeavesOutWhatIsNotFinite) {
+TEST(DistributionOf, IgnoresValuesThatAreNotFinite) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const Distribution d =
       distribution_of(std::vector<float>{1, std::nanf(""), 3, kInfinity, -kInfinity});

@@ -12,7 +12,7 @@ TEST(MaskedCrc32c, IsTheRotatedCrcPlusAConstant) {
   EXPECT_EQ(masked_crc32c("123456789"), rotated + 0xa282ead8U);
 }
 
-TEST(FrameOf, HasLengthDataAndTheirCrcs) {
+TEST(FrameOf, ContainsLengthDataAndTheirCrcs) {
   const std::string data = "an event";
   const std::string frame = frame_of(data);
   ASSERT_EQ(frame.size(), kFrameHeaderBytes + data.size() + kFrameFooterBytes);
@@ -22,7 +22,7 @@ TEST(FrameOf, HasLengthDataAndTheirCrcs) {
   EXPECT_TRUE(matches(data, frame.substr(kFrameHeaderBytes + data.size())));
 }
 
-TEST(FrameOf, ShowsEveryChangedBit) {
+TEST(FrameOf, DetectsEveryChangedBit) {
   const std::string data = "an event";
   const std::string frame = frame_of(data);
   for (std::size_t bit = 0; bit < 8 * frame.size(); ++bit) {

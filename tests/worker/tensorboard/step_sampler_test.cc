@@ -23,7 +23,7 @@ TEST(StepSampler, WantsTheFirstStepAndEveryNth) {
   EXPECT_EQ(wanted, (std::vector<std::int64_t>{1, 3, 6, 9}));
 }
 
-TEST(StepSampler, WantsNoStepWhereItIsOff) {
+TEST(StepSampler, WantsNoStepIfItIsOff) {
   for (std::int64_t step = 1; step <= 9; ++step) EXPECT_FALSE(StepSampler(0, true).wants(step));
 }
 
@@ -80,7 +80,7 @@ class SampledStep : public ::testing::Test {
   std::vector<float> centres_;     // [classes, D], before the step
 };
 
-TEST_F(SampledStep, HasTheLastMicroBatchOfAllWorkers) {
+TEST_F(SampledStep, ContainsTheLastMicroBatchOfAllWorkers) {
   const StepSample found = sample();
   constexpr std::size_t kSamples = kSampledBatch * kSampledWorkers;
   ASSERT_EQ(found.lengths.size(), kSamples);
@@ -103,7 +103,7 @@ TEST_F(SampledStep, HasTheLastMicroBatchOfAllWorkers) {
   }
 }
 
-TEST_F(SampledStep, HasTheImagesOfItsOwnWorker) {
+TEST_F(SampledStep, ContainsTheImagesOfItsOwnWorker) {
   const StepSample found = sample();
   ASSERT_EQ(found.images_shape, (Shape{kSampledBatch, 16, 16, 3}));
   const std::size_t bytes = 16 * 16 * 3;

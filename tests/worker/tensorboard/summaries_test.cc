@@ -11,11 +11,11 @@ TEST(TagOf, IsTheGroupAndTheName) {
   EXPECT_EQ(tag_of("verification", "cfp_fp"), "verification/cfp_fp");
 }
 
-TEST(TagOf, HasNoBytesThatAMessageCannotHold) {
+TEST(TagOf, ReplacesBytesThatAMessageCannotContain) {
   EXPECT_EQ(tag_of("verification", "b\xfcro set/1"), "verification/b_ro_set_1");
 }
 
-TEST(AddScalar, WritesANumberThatOldReadersTakeToo) {
+TEST(AddScalar, WritesANumberThatOldReadersAccept) {
   tensorboard::Summary summary;
   add_scalar(summary, "train/loss", 2.5);
   EXPECT_EQ(summary.value(0).tag(), "train/loss");

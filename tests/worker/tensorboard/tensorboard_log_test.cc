@@ -47,7 +47,7 @@ class TensorBoard : public ::testing::Test {
 constexpr LogWindow kWindow{
     .samples_per_second = 128, .loss = 2.5, .lr = 0.1, .epoch = 3, .step = 20, .loss_scale = 1024};
 
-TEST_F(TensorBoard, ALineHasMeansOverItsSteps) {
+TEST_F(TensorBoard, LineContainsMeansOverItsSteps) {
   TensorBoardLog log(options());
   StepRecord first = record(19), second = record(20);
   first.stats.gradient_norm = 1;
@@ -69,7 +69,7 @@ TEST_F(TensorBoard, ALineHasMeansOverItsSteps) {
                                                        {"phases/head", 0.05f}}));
 }
 
-TEST_F(TensorBoard, ALineKnowsNothingOfTheStepsBeforeTheLastOne) {
+TEST_F(TensorBoard, LineIgnoresStepsBeforeThePreviousLine) {
   TensorBoardLog log(options());
   StepRecord slow = record(10);
   slow.step_seconds = 60;
@@ -82,7 +82,7 @@ TEST_F(TensorBoard, ALineKnowsNothingOfTheStepsBeforeTheLastOne) {
   EXPECT_FLOAT_EQ(scalars(30).at("speed/step_seconds"), 0.5f);
 }
 
-TEST_F(TensorBoard, AGradientNormThatIsNotFiniteIsLeftOut) {
+TEST_F(TensorBoard, IgnoresAGradientNormThatIsNotFinite) {
   TensorBoardLog log(options());
   StepRecord overflowed = record(19);
   overflowed.stats.gradient_norm = std::numeric_limits<double>::infinity();
@@ -91,7 +91,7 @@ TEST_F(TensorBoard, AGradientNormThatIsNotFiniteIsLeftOut) {
   EXPECT_FALSE(scalars(20).contains("train/gradient_norm"));
 }
 
-TEST_F(TensorBoard, AnEvaluationHasATagForEachSet) {
+TEST_F(TensorBoard, EvaluationHasATagForEachSet) {
   TensorBoardLog log(options());
   log.evaluation(20, {.name = "lfw", .accuracy = 0.99, .deviation = 0.01, .threshold = 1.5});
   log.evaluation(20, {.name = "cfp_fp", .accuracy = 0.9});
@@ -102,7 +102,7 @@ TEST_F(TensorBoard, AnEvaluationHasATagForEachSet) {
   EXPECT_EQ(found.at("verification/cfp_fp"), 0.9f);
 }
 
-TEST_F(TensorBoard, ASampleHasHistogramsTheirMeansAndImages) {
+TEST_F(TensorBoard, SampleContainsHistogramsTheirMeansAndImages) {
   StepSample sample{.lengths = {1, 2, 6}, .target_cosines = {-0.5f, 0.25f, 0.25f}};
   sample.images_shape = {2, 16, 24, 3};
   sample.images.assign(2UL * 16 * 24 * 3, 200);
@@ -126,7 +126,7 @@ TEST_F(TensorBoard, ASampleHasHistogramsTheirMeansAndImages) {
   }
 }
 
-TEST_F(TensorBoard, AResumedJobGoesOnInAnotherFileAndDropsWhatItWillTrainAgain) {
+TEST_F(TensorBoard, ResumedJobStartsAnotherFileAndDropsStepsToRepeat) {
   {
     TensorBoardLog log(options());
     for (const std::int64_t step : {10, 20, 30}) log.evaluation(step, {.name = "lfw"});
