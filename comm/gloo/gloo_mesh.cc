@@ -154,7 +154,7 @@ void GlooMesh::connect(const CommOptions& options, KeyValueStore& store) {
     guard.emplace(*options.abort_switch, [this](const std::string& why) { abort(why); });
   }
   std::atomic<int> awaited{rank() == 0 ? 1 : 0};
-  // Gloo waits five times as long as the timeout that it is given, hence the alarm.
+  // Needed because Gloo waits five times as long as its timeout.
   const Alarm alarm(options.connect_timeout, [&] {
     const int peer = awaited;
     abort(label() + ": rank " + std::to_string(peer) + " (" + addresses_[index(peer)] +

@@ -46,7 +46,7 @@ TEST(IsUtf8, DistinguishesTextFromOtherBytes) {
   EXPECT_FALSE(is_utf8("caf\xe9"));
 }
 
-TEST(MessageLine, IsOneLineWhateverTheTextSays) {
+TEST(MessageLine, IsOneLineForAnyText) {
   EXPECT_EQ(message_line("pfc-agent", Severity::kError, "x\npfc-coordinator: job completed", false),
             "pfc-agent: error: x pfc-coordinator: job completed");
 }

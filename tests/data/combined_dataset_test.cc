@@ -92,7 +92,7 @@ TEST_F(SeveralSets, ShareTheClassesOfPeopleWithOneName) {
   EXPECT_EQ(dataset->identity(4), "Sofia");
 }
 
-TEST_F(SeveralSets, TakeNamesFromOtherFiles) {
+TEST_F(SeveralSets, ReadNamesFromOtherFiles) {
   write_file_atomically(folder_ / "a.txt", "x\ny\n");
   job_.rec = {write("a", {0, 1}, 2), write("b", {0, 1}, 2, "y\nz\n")};
   job_.identities = {folder_ / "a.txt", ""};

@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-TEST(MakeOps, GivesTheCpuTheRequestedNumberOfThreads) {
+TEST(MakeOps, UsesTheRequestedNumberOfCpuThreads) {
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 3});
   EXPECT_TRUE(ops->on_host());
   EXPECT_THAT(ops->description(),

@@ -123,7 +123,7 @@ Measured measure_head(Ops& ops, const HeadSize& size) {
   const OwnedTensor embeddings(ops, {size.samples, kDimension});
   ops.copy_to_device(embeddings, values.data());
   std::vector<std::int64_t> labels(static_cast<std::size_t>(size.samples));
-  // Stands for the backbone, which passes through the caches between two steps of the head.
+  // Evicts the caches, as the backbone does between two steps of the head.
   const OwnedTensor others(ops, {kOthers});
   std::vector<double> seconds;
   for (std::int64_t step = 1; step <= kHeadSteps + 2; ++step) {

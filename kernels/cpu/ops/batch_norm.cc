@@ -127,7 +127,7 @@ class CpuBatchNorm : public BatchNorm {
     NormBackward<T> whole = backward_of<T>(b);
     ChannelScratch shared(device_.scratch.data(), shape_.channels);
     shared.floats();  // scale, filled by backward_of()
-    shared.floats();  // inverse, likewise
+    shared.floats();  // inverse, filled by backward_of() too
     float* const mean_dz = shared.floats();
     float* const mean_dz_xhat = shared.floats();
     const float* const sum_dz = b.sum_dz.f32();

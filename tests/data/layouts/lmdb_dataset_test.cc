@@ -192,7 +192,7 @@ TEST_F(Lmdb, ReadsImagesAndLabelsUnderSeparateKeys) {
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("left out 1 image without a label")));
 }
 
-TEST_F(Lmdb, WarnsOfKeysBesidesImagesAndTheirLabels) {
+TEST_F(Lmdb, WarnsOfOtherKeysThanImagesAndLabels) {
   write_lmdb(set_, {{"image-1", jpeg(1)},
                     {"label-1", "0"},
                     {"image-2", jpeg(2)},

@@ -43,7 +43,7 @@ class RealRecords : public ::testing::Test {
   }
 };
 
-TEST_F(RealRecords, LfwInInsightFacesLayout) {
+TEST_F(RealRecords, ReadLfwInInsightFacesLayout) {
   const auto dataset =
       open_dataset({.rec = path("lfw112"), .num_classes = 5298, .num_image = 11622});
   expect_size(*dataset, 11622, 112);
@@ -54,7 +54,7 @@ TEST_F(RealRecords, LfwInInsightFacesLayout) {
             read_record_index(path("lfw112/train.idx"), reader).offsets);
 }
 
-TEST_F(RealRecords, LfwThroughThePrefetcher) {
+TEST_F(RealRecords, ReadLfwThroughThePrefetcher) {
   const auto dataset = open_dataset({.rec = path("lfw112")});
   const auto prefetcher =
       make_prefetcher(*dataset, {.batch_size = 128, .seed = 1, .last_batch = 90});
@@ -67,7 +67,7 @@ TEST_F(RealRecords, LfwThroughThePrefetcher) {
   EXPECT_EQ(images, 90 * 128);
 }
 
-TEST_F(RealRecords, ShuffledKeysWithoutRecordZero) {
+TEST_F(RealRecords, ReadShuffledKeysWithoutRecordZero) {
   const auto mkm = open_dataset({.rec = path("recordio/mkm_testing.rec")});
   expect_size(*mkm, 217, 112);
   EXPECT_EQ(mkm->info().classes, 25);
@@ -78,7 +78,7 @@ TEST_F(RealRecords, ShuffledKeysWithoutRecordZero) {
   EXPECT_EQ(labels_of_all_images(*adaface).size(), 2u);
 }
 
-TEST_F(RealRecords, WithoutAnIndex) {
+TEST_F(RealRecords, NeedNoIndex) {
   const auto aifit = open_dataset({.rec = path("recordio/aifit_validation.rec")});
   expect_size(*aifit, 98, 160);
   EXPECT_FALSE(labels_of_all_images(*aifit).empty());
@@ -88,7 +88,7 @@ TEST_F(RealRecords, WithoutAnIndex) {
   EXPECT_EQ(labels_of_all_images(*cgzzt).size(), 20u);
 }
 
-TEST_F(RealRecords, WithAVectorOfLabels) {
+TEST_F(RealRecords, UseTheFirstOfAVectorOfLabels) {
   const auto enkh = open_dataset({.rec = path("recordio/enkh_train.rec")});
   EXPECT_EQ(enkh->info().images, 12) << "record 0 has labels and an image: it is no header";
   ImageDecoder decoder;
@@ -102,7 +102,7 @@ TEST_F(RealRecords, WithAVectorOfLabels) {
   }
 }
 
-TEST_F(RealRecords, SplitAtTheMagicByDmlc) {
+TEST_F(RealRecords, ReadRecordsSplitAtTheMagicByDmlc) {
   const RecordReader reader(path("recordio/dmlc_magic_multipart.rec"));
   const std::vector<std::uint64_t> offsets = reader.scan();
   ASSERT_EQ(offsets.size(), 20u);

@@ -44,7 +44,7 @@ TEST(StepCost, DividesACpuBetweenTheWorkersOfItsHost) {
   EXPECT_EQ(predict_step(work(), 8, 1, cluster(true, 2, 2)).of("forward"), 1);
 }
 
-TEST(StepCost, HidesGradientsBehindTheBackwardPass) {
+TEST(StepCost, OverlapsGradientsWithTheBackwardPass) {
   StepWork w = work();
   w.gradients = 1.6;
   Cluster c = cluster(true, 2, 2);
@@ -80,7 +80,7 @@ TEST(StepCost, WaitsForDataThatTakeLongerThanTheStep) {
   EXPECT_EQ(predict_step(work(), 10, 56 * 56, c).of("data_wait"), 0);  // a quarter of the pixels
 }
 
-TEST(StepCost, TakesCoresForInputsFromTheComputation) {
+TEST(StepCost, CountsInputsAgainstTheComputationOnACpu) {
   Cluster c = cluster(false);
   c.machine.decode_seconds = 0.1;
   const StepCost cost = predict_step(work(), 10, 112 * 112, c);

@@ -229,7 +229,7 @@ TEST_P(PlannedDevice, KeepsActivationsInTheJobsPrecision) {
 
 INSTANTIATE_TEST_SUITE_P(CpuAndGpu, PlannedDevice, ::testing::Bool());
 
-TEST(PlannedGpu, WithEightyGigabytesHolds29MillionClasses) {
+TEST(PlannedGpu, Fits29MillionClassesInto80Gigabytes) {
   const PlannedJob planned{.job = {.network = "r50",
                                    .sample_rate = 0.1,
                                    .precision = Precision::kBf16,

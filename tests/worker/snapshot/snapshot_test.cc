@@ -192,7 +192,7 @@ TEST(Snapshots, UseThePlannedMemory) {
                       {.weights = 64 * 4, .state = 16 * 4}, 64 * 4, 7, 3);
   EXPECT_LE(workers[0]->bytes(), planned);
   EXPECT_GE(workers[0]->bytes() + 334 * kRow, planned) << "the neighbour's shard may be smaller";
-  // With other shard sizes memory is allocated anew, and the larger one is freed.
+  // With other shard sizes memory is allocated again, and the larger one is freed.
   take({workers[0]}, 8, keys);
   take({workers[0]}, 9, keys);
   take(workers, 10, keys);
