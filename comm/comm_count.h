@@ -43,8 +43,7 @@ struct CollectiveTotals {
 struct CommCounters {
   std::uint64_t calls = 0;  ///< begun; equals the number of the newest collective
   std::uint64_t done = 0;   ///< finished
-  const char* newest = "";  ///< kind of the newest collective, such as "all_gather"; empty before
-                            ///< the first
+  const char* newest = "";  ///< kind of the newest one: "all_gather"; empty before the first
   std::uint64_t bytes = 0;  ///< size of this worker's inputs, over all calls
   /// Payload sent to peers. Gloo counts what it sends. For NCCL it is what a ring algorithm sends,
   /// which is the minimum. 0 for one worker.

@@ -17,10 +17,8 @@ struct CommOptions {
   std::string address;         ///< address of this host as peers reach it; empty for loopback
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds timeout{300'000};  ///< for one collective
-  AbortSwitch* abort_switch = nullptr;         ///< not owned; aborts connecting. nullptr if not
-                                               ///< needed
-  TraceRecorder* trace = nullptr;              ///< not owned; records the collectives. nullptr
-                                               ///< disables tracing
+  AbortSwitch* abort_switch = nullptr;         ///< not owned; nullptr: nothing aborts connecting
+  TraceRecorder* trace = nullptr;              ///< not owned; nullptr disables tracing
 };
 
 }  // namespace pfc

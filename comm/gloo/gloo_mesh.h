@@ -66,8 +66,7 @@ class GlooMesh {
   bool broken_ = false;
 
   std::mutex abort_mutex_;
-  std::string abort_reason_;                           // guarded by abort_mutex_; empty until
-                                                       // abort()
+  std::string abort_reason_;                           // guarded by abort_mutex_; empty: none
   gloo::transport::UnboundBuffer* awaited_ = nullptr;  // guarded by abort_mutex_
   gloo::transport::Pair* connecting_ = nullptr;        // guarded by abort_mutex_
 };

@@ -42,8 +42,7 @@ inline constexpr const char* kAgentGraceVariable = "PFC_AGENT_GRACE_MS";
 struct SpawnOptions {
   std::filesystem::path program;
   std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  ///< added to the inherited
-                                                                 ///< environment
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to ours
   bool capture_output = false;  ///< false: stdout and stderr are inherited; true: pipes
   std::string input = {};       ///< content of stdin, unreadable for other users. Empty: /dev/null
   /// Linux numbers of the hardware threads that it may use. Empty: same as this process, also used

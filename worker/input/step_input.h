@@ -51,8 +51,7 @@ WorkerSignals combine(std::span<const WorkerSignals> workers);
 struct StepInput {
   std::unique_ptr<Batch> batch;          ///< nullptr after the last one, and after recycle()
   std::int64_t step = 0;                 ///< optimizer step of this micro-batch, from 1
-  Tensor images;                         ///< on the device, until recycle(): [B, H, W, 3] uint8,
-                                         ///< or [B, D] float32 for embeddings
+  Tensor images;                         ///< until recycle(): [B, H, W, 3] uint8 or [B, D] float32
   std::vector<std::int64_t> all_labels;  ///< [N], by rank
   ActiveCentres active;
   WorkerSignals signals;    ///< combined over all workers

@@ -58,8 +58,7 @@ std::string without_arguments(std::string_view name) {
     if (depth == 0) kept += letter;
     if (closes && depth > 0) --depth;
   }
-  const auto type = kept.find_last_of(' ');  // an instance of a template starts with its return
-                                             // type
+  const auto type = kept.find_last_of(' ');  // a template instance starts with its return type
   return type == std::string::npos ? kept : kept.substr(type + 1);
 }
 
