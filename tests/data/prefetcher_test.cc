@@ -298,8 +298,7 @@ TEST(Prefetcher, RejectsImagesThatDoNotFillABatch) {
 
 class DamagedImages : public ::testing::Test {
  protected:
-  /// Returns the labels at the epoch's positions, and checks the damage reported by the last
-  /// batch.
+  /// Returns the labels at the epoch's positions. Adds up the damage reported by the last batches.
   std::map<std::int64_t, std::int64_t> labels_by_position(int world_size) {
     std::map<std::int64_t, std::int64_t> labels;
     skipped_ = 0;

@@ -23,8 +23,8 @@ struct SnapshotOptions {
   TraceTrack track = {};      ///< records the sending of snapshots
 };
 
-/// fill() may be called from any thread; all other functions are for the training thread. It makes
-/// the copy in host memory; a background thread sends the copy to the worker that keeps it.
+/// fill() may be called from any thread; all other functions are for the training thread, which
+/// makes the copy in host memory. A background thread sends the copy to the worker that keeps it.
 class SnapshotMaker {
  public:
   /// Borrows store and comm. Only the background thread uses `comm`, which is for host memory.
