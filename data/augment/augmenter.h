@@ -10,9 +10,8 @@ namespace pfc {
 
 /// Applies these changes to each image, in this order:
 ///
-///   crop            a region of 60 to 100 % of the area with an aspect ratio changed by 3/4 to
-///   4/3,
-///                   zoomed to the whole image (Szegedy et al., CVPR 2015, with a larger region)
+///   crop            60 to 100 % of the area, aspect ratio changed by 3/4 to 4/3, zoomed to the
+///                   whole image (Szegedy et al., CVPR 2015, with a larger region)
 ///   low_resolution  reduced to 50 to 80 % of its rows and columns, then enlarged again
 ///   blur            Gaussian with a window of 3 or 5 pixels
 ///   colour          hue rotated by 0 to 20 degrees, saturation times 1 to 1.2

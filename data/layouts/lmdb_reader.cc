@@ -15,9 +15,9 @@ namespace pfc {
 
 namespace {
 
-// A page:  u64 number | u16 | u16 flags | u16 lower, u16 upper (or u32 pages) | u16 offsets of
-// nodes A node:  u16 low, u16 high | u16 flags | u16 key bytes | key | data A meta page, after its
-// header:  u32 magic | u32 version | u64 | u64 map size | free database |
+// A page:  u64 number | u16 | u16 flags | u16 lower, u16 upper (or u32 pages) | u16 node offsets
+// A node:  u16 low, u16 high | u16 flags | u16 key bytes | key | data
+// A meta page, after its header:  u32 magic | u32 version | u64 | u64 map size | free database |
 //          main database | u64 last page | u64 transaction
 // A database:  u32 (in the free one: bytes of a page) | u16 flags | u16 depth | u64 branch pages |
 //          u64 leaf pages | u64 overflow pages | u64 entries | u64 root
