@@ -45,7 +45,7 @@ PFC_HOST_DEVICE Angle angle_without_sine(const InnerProducts& p) {
   return angle;
 }
 
-/// Return one element of the component of b/|b| orthogonal to a, and of a/|a| orthogonal to b.
+/// Returns one element of the component of b/|b| orthogonal to a; across_b swaps a and b.
 PFC_HOST_DEVICE double across_a(const Angle& angle, double a, double b) {
   return b * angle.inverse_b - angle.cos * (a * angle.inverse_a);
 }
