@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The defaults of arcface_torch (recognition/arcface_torch/configs/base.py), less the keys of
+/// Defaults of arcface_torch (recognition/arcface_torch/configs/base.py), without the keys of
 /// Weights & Biases.
 constexpr std::string_view kBase = R"(
 config = EasyDict()

@@ -1,5 +1,5 @@
-// The configuration keys of arcface_torch that mean nothing here: a job may have them, and a
-// warning says what a person uses instead. The page docs/configuration.md has the same table.
+// Keys of arcface_torch that have no effect in pfc. A job may contain them; a warning names the
+// replacement. docs/configuration.md has the same table.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,16 +12,15 @@ namespace pfc {
 
 struct ArcfaceTorchKey {
   std::string_view key;
-  std::string_view instead;  ///< why, and what to do instead; one sentence without an end
+  std::string_view instead;  ///< why, and the replacement; one sentence without a period
 };
 
 std::span<const ArcfaceTorchKey> arcface_torch_keys();
 /// Returns the keys of Weights & Biases.
 std::span<const ArcfaceTorchKey> wandb_keys();
 
-/// One warning for each reason why keys of this job are ignored: "dali is ignored: images are ...".
-/// Keys with the same reason share a warning. A value of false, 0, null or "" asks for nothing and
-/// has none.
+/// Returns one warning per reason: "dali is ignored: images are ...". Keys with the same reason
+/// share a warning. A key whose value is false, 0, null or "" causes no warning.
 std::vector<std::string> ignored_key_warnings(const nlohmann::json& job);
 
 }  // namespace pfc

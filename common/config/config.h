@@ -1,4 +1,4 @@
-// One job: what a person writes into job.json, with arcface_torch's names (docs/configuration.md).
+// Configuration of one job: the keys of job.json, named as in arcface_torch.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace pfc {
 
-/// kAuto: the fastest that the devices of all workers have (worker/start/precision.h).
+/// kAuto: the fastest precision of all workers' devices (worker/start/precision.h).
 enum class Precision { kFp32, kBf16, kFp16, kAuto };
 enum class MarginGradient { kExact, kStraightThrough };
 enum class OptimizerKind { kSgd, kAdamW };
 enum class ScheduleKind { kPolynomial, kMultistep };
-/// How the learning rate follows the number of workers (worker/schedule/lr_schedule.h).
+/// How the learning rate scales with the number of workers (worker/schedule/lr_schedule.h).
 enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
-/// Of several data sets: one softmax over all classes, or one for each set over its own classes.
+/// Several data sets: one softmax over all classes, or one per set over its own classes.
 enum class Heads { kOne, kSeparate };
-/// In which order training reads images (data/reading/read_options.h).
+/// Order in which training reads images (data/reading/read_options.h).
 enum class ReadKind { kRandom, kSequential };
 
 /// target logit = s * (cos(m1 * theta + m2) - m3).
@@ -34,24 +34,24 @@ struct Margin {
 
 struct LrSchedule {
   ScheduleKind kind = ScheduleKind::kPolynomial;
-  double power = 1.0;                ///< polynomial
+  double power = 1.0;                ///< exponent, polynomial only
   std::vector<std::int64_t> epochs;  ///< multistep: epochs after which the rate is multiplied
-  double gamma = 0.1;                ///< multistep
+  double gamma = 0.1;                ///< factor, multistep only
 };
 
-/// How training images are changed at random (data/augment/augmenter.h): for each change the
-/// fraction of images, 0 to 1, that get it.
+/// Random changes to training images (data/augment/augmenter.h). Each number is the fraction of
+/// images, 0 to 1, that get the change.
 struct Augmentation {
-  bool flip = true;  ///< horizontally, half of the images
+  bool flip = true;  ///< horizontal flip of half of the images
   double crop = 0, low_resolution = 0, blur = 0, colour = 0, grey = 0, cut_out = 0;
 
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
-/// The value of every key of a job file. Does not change once it is parsed.
+/// The value of every key of a job file. Constant after parsing.
 struct JobConfig {
   std::string network = "r50";        ///< r18 r34 r50 r100 r200 mbf mbf_large, or kNoNetwork
-  std::int64_t embedding_size = 512;  ///< with kNoNetwork 0: as the data say
+  std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
   double dropout = 0.0;               ///< before the last linear layer of iresnet
   Margin margin;
   double margin_scale = 64.0;
@@ -59,11 +59,11 @@ struct JobConfig {
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   double sample_rate = 1.0;
   Precision precision = Precision::kFp32;
-  CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< how centres are kept
-  bool tf32 = false;              ///< may a GPU's float32 products round their inputs to TF32?
-  bool cuda_graphs = true;        ///< launch what is the same in every step as CUDA graphs
-  double logits_memory = 0.1;     ///< of the centres' and momentum's: for logits kept in a step
-  std::int64_t batch_size = 128;  ///< per worker and micro-batch
+  CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
+  bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products
+  bool cuda_graphs = true;        ///< launch the fixed parts of a step as CUDA graphs
+  double logits_memory = 0.1;     ///< memory for kept logits / memory of centres and momentum
+  std::int64_t batch_size = 128;  ///< images per worker and micro-batch
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double lr = 0.1;
   LrSchedule lr_schedule;
@@ -72,22 +72,22 @@ struct JobConfig {
   double weight_decay = 5e-4;
   double clip_norm = 5.0;  ///< 0: off
   double num_epoch = 20;
-  std::int64_t max_steps = 0;  ///< 0: num_epoch decides
+  std::int64_t max_steps = 0;  ///< 0: num_epoch sets the length
   double warmup_epoch = 0;
   std::vector<std::filesystem::path> rec;         ///< data sets (data/layouts/layout.h)
-  std::vector<std::filesystem::path> identities;  ///< of each set: names by label; "": the data's
-  bool share_identities = false;  ///< classes of several sets with the same name are one
-  Heads heads = Heads::kOne;      ///< of several data sets
-  std::int64_t image_size = 0;    ///< rows and columns of an image; 0: as the data say
+  std::vector<std::filesystem::path> identities;  ///< per set: file of names; "": the data's
+  bool share_identities = false;  ///< merge classes of several sets that have the same name
+  Heads heads = Heads::kOne;      ///< only for several data sets
+  std::int64_t image_size = 0;    ///< rows and columns of an image; 0: read from the data
   bool shuffle = true;
   ReadKind read = ReadKind::kRandom;
-  std::int64_t read_buffer_mib = 1024;   ///< sequential: memory of all workers for images as stored
-  Augmentation augment;                  ///< of training images
-  double max_damaged = 0.001;            ///< part of an epoch's images that may be damaged
-  std::filesystem::path stage;           ///< a folder to copy the data to first; empty: none
+  std::int64_t read_buffer_mib = 1024;   ///< sequential: encoded images of all workers, in memory
+  Augmentation augment;                  ///< applied to training images
+  double max_damaged = 0.001;            ///< allowed fraction of damaged images per epoch
+  std::filesystem::path stage;           ///< folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::filesystem::path output = "work_dirs/job";
-  std::vector<std::string> exports;            ///< key "export": formats to write the model in, too
+  std::vector<std::string> exports;            ///< key "export": additional model formats to write
   std::int64_t frequent = 10;                  ///< steps between log lines
   std::int64_t verbose = 2000;                 ///< steps between evaluations; 0: only at the end
   bool tensorboard = true;                     ///< write event files for TensorBoard
@@ -95,31 +95,31 @@ struct JobConfig {
   std::int64_t save_every_steps = 0;           ///< 0: only at the end and on a stop
   double save_every_seconds = 0;               ///< 0: off
   std::int64_t keep_checkpoints = 3;
-  bool replicate = false;        ///< each worker keeps a copy of its neighbour's state in memory
-  double snapshot_seconds = 60;  ///< between two of these copies
+  bool replicate = false;        ///< keep a copy of the neighbour's state in each worker's memory
+  double snapshot_seconds = 60;  ///< seconds between two of these copies
   std::uint64_t seed = 2048;
-  std::int64_t num_workers = 2;  ///< decoding threads of a worker
+  std::int64_t num_workers = 2;  ///< decoding threads per worker
   bool resume = false;
   std::filesystem::path init_from;  ///< file of weights (model/files/weights_file.h)
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;
-  std::int64_t num_classes = 0;            ///< 0: read from the data; given, it is checked
-  std::int64_t num_image = 0;              ///< likewise
-  std::vector<std::int64_t> head_classes;  ///< of each separate head; likewise
-  std::string notes;                       ///< free text about the job, kept in its checkpoints
+  std::int64_t num_classes = 0;            ///< 0: read from the data; else checked
+  std::int64_t num_image = 0;              ///< same
+  std::vector<std::int64_t> head_classes;  ///< of each separate head; same
+  std::string notes;                       ///< free text, stored in the job's checkpoints
 };
 
-/// The data sets, for messages: "/data/a, /data/b".
+/// Returns the paths of the data sets for messages: "/data/a, /data/b".
 std::string text_of(std::span<const std::filesystem::path> paths);
 
-/// How many samples a batch norm of the network sees at least in a training step: the last one sees
-/// as many as there are images in a micro-batch, of this worker or all; kNoNetwork has no limit.
+/// Returns the smallest number of samples that a batch norm of the network sees in a training
+/// step: the images in this worker's micro-batch, or in all workers' with sync_bn. kNoNetwork: no
+/// limit.
 std::int64_t batch_norm_samples(const JobConfig& job, int workers);
 
-/// Throws InputError where that is one sample, from whose statistics nothing can be learnt:
-/// (x - mean) / deviation is 0 for every x. parse_job() checks what does not depend on the number
-/// of workers.
+/// Throws InputError if that number is 1: nothing can be learnt, because (x - mean) / deviation is
+/// 0 for every x. parse_job() checks what does not depend on the number of workers.
 void check_batch_norm_samples(const JobConfig& job, int workers);
 
 }  // namespace pfc

@@ -51,26 +51,26 @@ std::optional<std::string> read_base_beside(const std::filesystem::path& path) {
   return read_job_text(base);
 }
 
-/// The value as JSON, or else as a plain string, so that `--set network=r50` needs no quotes.
+/// Parses the value as JSON, or takes it as a plain string: `--set network=r50` needs no quotes.
 json parse_value(const std::string& text, const std::string& origin) {
   try {
     (void)json::parse(text).is_null();
   } catch (const json::parse_error&) {
     return text;
-  } catch (const json::exception&) {  // JSON with a number that is too large: refused below
+  } catch (const json::exception&) {  // valid JSON whose number is too large; rejected below
   }
   return parse_strict_json(text, origin);
 }
 
-/// Every key that may stand at the top of a job file.
+/// Returns every key that is allowed at the top level of a job file.
 std::vector<std::string> top_level_keys() {
   std::vector<std::string> keys = job_keys();
   for (const ArcfaceTorchKey& each : arcface_torch_keys()) keys.emplace_back(each.key);
   return keys;
 }
 
-/// The object that `--set key.part=value` changes. A job without the key has its default, and a
-/// schedule's name alone is the same as an object with that name.
+/// Returns the object that `--set key.part=value` changes. A missing key starts from its default.
+/// A schedule given only by its name becomes an object with that name.
 json& object_at(json& job, const std::string& key, const std::string& origin) {
   json& place = job[key];
   const json standard = to_json(JobConfig{}).value(key, json());
@@ -83,7 +83,7 @@ json& object_at(json& job, const std::string& key, const std::string& origin) {
   return place;
 }
 
-/// Another schedule does not take the parameters of the one before.
+/// Drops the parameters that belong to another schedule.
 void drop_other_parameters(json& schedule) {
   if (schedule["name"] == "multistep") schedule.erase("power");
   if (schedule["name"] == "polynomial") {
@@ -103,7 +103,7 @@ void apply_override(json& job, const std::string& override_text) {
   const std::string key = path.substr(0, path.find('.'));
   check_known_key(key, top_level_keys(), origin);
   json value = parse_value(override_text.substr(equals + 1), origin);
-  if (key == "precision") job.erase("fp16");  // the same in an older form
+  if (key == "precision") job.erase("fp16");  // older form of the same key
   if (key == path) {
     job[key] = std::move(value);
     return;

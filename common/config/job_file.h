@@ -1,4 +1,4 @@
-// The file in which a person writes a job, and `--set`, which changes it.
+// Reads job files and applies `--set` overrides.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace pfc {
 
-/// Applies each `--set key=value` to a job, in order. A value is JSON, or else a plain string. A
-/// dot reaches into an object, which is the default one where the job has none. Throws InputError
-/// for a key that no job has.
+/// Applies each `--set key=value` in order. A value is JSON, or else a plain string. A dot selects
+/// a member of an object; if the job lacks the object, its default is used. Throws InputError for
+/// an unknown key.
 void apply_overrides(nlohmann::json& job, std::span<const std::string> overrides);
 
 /// Reads a job file, or a configuration of arcface_torch (FILE.py,

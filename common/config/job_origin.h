@@ -1,4 +1,4 @@
-// Where the values of a job come from: its file, or --set on a command line.
+// Source of a job's values: its file, or --set on the command line.
 #pragma once
 
 #include <string>
@@ -7,17 +7,17 @@
 
 namespace pfc {
 
-/// Where a job's values were written, for error messages. A file name alone converts to it.
+/// Names the source of a value in error messages. Converts implicitly from a file name.
 struct JobOrigin {
   JobOrigin(std::string file_name, std::vector<std::string> set = {})
       : file(std::move(file_name)), overrides(std::move(set)) {}
   JobOrigin(const char* file_name) : JobOrigin(std::string(file_name)) {}
 
-  /// "--set lr=0.2" where an override has set the key, else the file. `key` may have dots.
+  /// Returns "--set lr=0.2" if an override set the key, else the file. `key` may have dots.
   [[nodiscard]] std::string of(const std::string& key) const;
 
   std::string file;
-  std::vector<std::string> overrides;  ///< "key=value", in the order in which they were applied
+  std::vector<std::string> overrides;  ///< "key=value", in the order of application
 };
 
 }  // namespace pfc

@@ -17,7 +17,7 @@ namespace pfc {
 
 namespace {
 
-/// A string that is whole for the system's functions too: they take it to end at a NUL.
+/// Returns whether the value is a string without a NUL, at which system calls would cut it.
 bool is_text(const nlohmann::json& value) {
   return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
 }

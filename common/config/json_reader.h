@@ -1,4 +1,4 @@
-// Reads typed values out of a JSON object that a person has written, and refuses everything else.
+// Reads typed values from user-written JSON and rejects everything else.
 #pragma once
 
 #include <array>
@@ -27,12 +27,12 @@ struct NumberRange {
   }
 };
 
-/// The words that a key may have, and the value of each.
+/// The allowed words of a key, with the value of each.
 template <class Value, std::size_t n>
 using Names = std::array<std::pair<std::string_view, Value>, n>;
 
-/// A key that is missing, or is null, leaves `out` as it is. A wrong type or value throws
-/// InputError with the origin, the key, what was expected and what was found. Borrows the object.
+/// Reader of one object, which it does not own. A missing or null key leaves `out` unchanged. A
+/// wrong type or value throws InputError: the origin, the key, what was expected and found.
 class JsonReader {
  public:
   using json = nlohmann::json;
@@ -80,25 +80,25 @@ class JsonReader {
   void text(const std::string& key, std::string& out) const;
   void path(const std::string& key, std::filesystem::path& out) const;
   void texts(const std::string& key, std::vector<std::string>& out) const;
-  /// One path, or an array of them; an empty string is none.
+  /// One path or an array of paths. An empty string means no path.
   void paths(const std::string& key, std::vector<std::filesystem::path>& out) const;
   /// An array of integers.
   void numbers(const std::string& key, std::vector<std::int64_t>& out,
                const NumberRange& range) const;
 
-  /// Throws InputError for a key that is not one of `known`, with the nearest of them.
+  /// Throws InputError for a key that is not in `known`; the error suggests the nearest known key.
   void check_keys(std::span<const std::string> known) const;
 
   [[noreturn]] void fail(const std::string& key, const json& found,
                          std::string_view expected) const;
 
  protected:
-  [[nodiscard]] const json* find(const std::string& key) const;  ///< nullptr: missing or null
-  /// The number in `value`, which belongs to `key`. Refuses those that float32, in which kernels
-  /// compute, cannot hold: a learning rate of 1e-50 would be 0.
+  [[nodiscard]] const json* find(const std::string& key) const;  ///< nullptr if missing or null
+  /// Returns the number in `value`, the value of `key`. Rejects numbers that do not fit in
+  /// float32, which the kernels use: a learning rate of 1e-50 would become 0.
   [[nodiscard]] double real(const std::string& key, const json& value,
                             const NumberRange& range) const;
-  /// What an error about the key begins with.
+  /// Returns the start of an error message about the key.
   [[nodiscard]] virtual std::string origin_of(const std::string& key) const;
 
  private:
@@ -106,18 +106,17 @@ class JsonReader {
   std::string origin_;
 };
 
-/// Throws InputError with the nearest known key when `key` is not one of `known`.
+/// Throws InputError if `key` is not in `known`; the error suggests the nearest known key.
 void check_known_key(const std::string& key, std::span<const std::string> known,
                      const std::string& origin);
 
-/// A value for an error message, on one line: `"128" (string)`, `1.5 (number)`, `an array of 3`.
+/// Returns a value as one line, for errors: `"128" (string)`, `1.5 (number)`, `an array of 3`.
 std::string shown(const nlohmann::json& value);
 
-/// What is wrong with JSON text or with a value, in one line without the library's own number and
-/// position.
+/// Returns the problem in one line, without the library's error number and position.
 std::string problem_of(const nlohmann::json::exception& error);
 
-/// A value's JSON on one line, cut where it is long.
+/// Returns a value's JSON on one line, shortened if it is long.
 std::string brief(const nlohmann::json& value);
 
 }  // namespace pfc

@@ -22,7 +22,7 @@ void check_warmup(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
-/// A job of one worker that learns nothing; with sync_bn the number of workers is not known here.
+/// Rejects a batch of one sample per worker. With sync_bn the number of workers matters.
 void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   if (job.sync_bn) return;
   try {
@@ -32,7 +32,7 @@ void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
-/// What several data sets need, and what only they can have.
+/// Checks the keys that several data sets require and those that only they may have.
 void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
@@ -70,7 +70,7 @@ void check_exports(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
-/// What the job says about images where the data are embeddings, and the other way round.
+/// Rejects keys about images if the data are embeddings, and vice versa.
 void check_network(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);

@@ -1,4 +1,4 @@
-// Keys of a job that are right alone, but not together.
+// Checks combinations of keys whose values are valid alone.
 #pragma once
 
 #include "common/config/config.h"
@@ -6,8 +6,8 @@
 
 namespace pfc {
 
-/// Throws InputError that names where the key was given, the key, what was found and what the other
-/// key needs.
+/// Throws InputError. The error names where the key was given, the key, the value found and what
+/// the other key requires.
 void check_keys_together(const JobConfig& job, const JobOrigin& origin);
 
 }  // namespace pfc

@@ -7,8 +7,8 @@
 namespace pfc {
 namespace {
 
-/// Optimal string alignment: insert, delete, replace, or swap two neighbours, each at cost 1
-/// (Damerau 1964; the restricted form, in which no letter is changed twice).
+/// Optimal string alignment distance: insert, delete, replace, or swap two neighbours, each at
+/// cost 1 (Damerau 1964; the restricted form, in which no letter is changed twice).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -28,7 +28,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_word(std::string_view word, std::span<const std::string> known) {
-  // A job file may hold a key of any length; nothing that long is near a known word.
+  // Bounds the cost: a job file can contain a key of any length.
   constexpr std::size_t kLongest = 64;
   if (word.size() > kLongest) return {};
   const std::size_t limit = std::max<std::size_t>(2, word.size() / 3);

@@ -44,7 +44,6 @@ class Reader {
  private:
   static constexpr int kDeepest = 32;
 
-  /// Statements.
 
   void statement() {
     if (at_string()) {  // a description of the file
@@ -79,9 +78,8 @@ class Reader {
     config_[key] = std::move(value);
   }
 
-  /// Values.
 
-  /// One value, or several with commas and no parentheses around them.
+  /// One value, or several separated by commas without parentheses.
   json tuple() {
     json first = sum();
     if (!take(',')) return first;
@@ -143,7 +141,7 @@ class Reader {
     const std::string key = name();
     const auto found = config_.find(key);
     if (found == config_.end()) fail("config." + one_line(key, 60) + " has no value yet");
-    // A file can double a value in each line.
+    // Each line of a file can double the size of a value.
     copied_ += found->dump().size();
     if (copied_ > kMostCopied) fail("the values that are used again are too large");
     return *found;
@@ -256,7 +254,6 @@ class Reader {
     }
   }
 
-  /// Arithmetic.
 
   json add(json left, const json& right) {
     if (left.is_string() && right.is_string()) {
@@ -278,7 +275,6 @@ class Reader {
     }
   }
 
-  /// Characters.
 
   /// Between brackets a value may span several lines.
   struct Brackets {
@@ -317,7 +313,7 @@ class Reader {
     while (at_ < text_.size() && !at_newline()) ++at_;
   }
 
-  /// Blanks and a comment; between brackets also the ends of lines.
+  /// Skips blanks and a comment, and between brackets also line ends.
   void skip_blanks() {
     for (; at_ < text_.size(); ++at_) {
       const std::string_view rest = text_.substr(at_);
@@ -393,8 +389,8 @@ class Reader {
   const std::string_view text_;
   const std::string& origin_;
   std::size_t at_ = 0;      ///< offset of the next character
-  std::size_t end_ = 0;     ///< offset behind the last token, for errors
-  std::size_t copied_ = 0;  ///< bytes, as JSON, of the values that were used again
+  std::size_t end_ = 0;     ///< offset after the last token, for errors
+  std::size_t copied_ = 0;  ///< total bytes, as JSON, of reused values
   int brackets_ = 0;        ///< number of open brackets
   int depth_ = 0;           ///< recursion depth
   std::string dict_class_ = "EasyDict";

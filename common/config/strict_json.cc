@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-/// "3:14" for the byte-th character, counted from 1.
+/// Returns "LINE:COLUMN" of the byte-th character; bytes count from 1.
 std::string line_and_column(std::string_view text, std::size_t byte) {
   const std::size_t end = std::min(byte == 0 ? 0 : byte - 1, text.size());
   const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
@@ -24,7 +24,7 @@ std::string line_and_column(std::string_view text, std::size_t byte) {
   return std::to_string(line + 1) + ":" + std::to_string(column);
 }
 
-/// The number in the library's words "number overflow parsing '1e999'".
+/// Returns the number in the library's message "number overflow parsing '1e999'".
 std::string number_in_message(const std::string& what) {
   constexpr std::size_t kLongest = 60;
   const std::size_t first = what.find('\'');
@@ -34,7 +34,7 @@ std::string number_in_message(const std::string& what) {
   return number.size() > kLongest ? number.substr(0, kLongest) + "..." : number;
 }
 
-/// Looks at JSON while it is parsed, so that no more of it is read than may be.
+/// Checks the limits while JSON is parsed, so that parsing stops at the first violation.
 class Inspection {
  public:
   Inspection(const std::string& origin, int depth) : origin_(origin), depth_(depth) {}
@@ -50,7 +50,7 @@ class Inspection {
     return true;
   }
 
-  /// The key whose value is being read: "lr: ". Empty outside of objects.
+  /// Returns the key whose value is being read: "lr: ". Empty outside of objects.
   [[nodiscard]] std::string where() const { return key_.empty() ? "" : one_line(key_) + ": "; }
 
  private:
@@ -82,7 +82,7 @@ json parse_strict_json(std::string_view text, const std::string& origin, const J
   } catch (const json::parse_error& e) {
     throw InputError(origin + ":" + line_and_column(text, e.byte) +
                      ": not valid JSON: " + problem_of(e));
-  } catch (const json::exception& e) {  // a number out of range carries no position
+  } catch (const json::exception& e) {  // a number out of range; it has no position
     throw InputError(origin + ": " + inspection.where() +
                      "expected a number of at most 1.7e308 in size, found " +
                      number_in_message(e.what()));

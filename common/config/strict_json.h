@@ -1,4 +1,4 @@
-// Parses JSON that may be anything: its size and depth are bounded before memory is spent on it.
+// Parses untrusted JSON. Checks limits on size and depth before it uses memory.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,15 @@
 
 namespace pfc {
 
-/// What JSON of one kind may take.
+/// Limits for one kind of JSON text.
 struct JsonLimits {
-  std::size_t bytes = std::size_t{1} << 20;  ///< of its text
-  int depth = 16;                            ///< arrays and objects in each other
+  std::size_t bytes = std::size_t{1} << 20;  ///< length of the text
+  int depth = 16;                            ///< nesting of arrays and objects
 };
 
-/// Parses the JSON text of `origin`, with which every error begins: a file's path, or "--set
-/// lr=0.2". No key may stand twice in an object. Throws InputError "ORIGIN:LINE:COLUMN: not valid
-/// JSON: ...", and without a position where the text exceeds a limit, which it then names, where a
-/// key is given twice, and where a number is too large for float64.
+/// Parses JSON text. Every error starts with `origin`: a file's path, or "--set lr=0.2". Throws
+/// InputError "ORIGIN:LINE:COLUMN: not valid JSON: ...". Errors about an exceeded limit, a
+/// duplicate key or a number too large for float64 have no position.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& origin,
                                  const JsonLimits& limits = {});
 
