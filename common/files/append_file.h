@@ -1,4 +1,4 @@
-// A log file: lines are added at its end.
+// Log files, to which lines are appended.
 #pragma once
 
 #include <filesystem>
@@ -6,18 +6,18 @@
 
 namespace pfc {
 
-/// Keeps what is in the file already. Not thread-safe.
+/// Appends to a file and keeps its existing content. Not thread-safe.
 class AppendFile {
  public:
-  /// Makes the file where there is none. Throws StorageError that names the file and the reason,
-  /// for example that it is no regular file (regular_file.h).
+  /// Creates the file if it does not exist. Throws StorageError with the file and the reason, for
+  /// example if it is not a regular file (regular_file.h).
   explicit AppendFile(std::filesystem::path path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  /// Adds `line` and a line end with one system call, so that readers see whole lines only. Throws
-  /// StorageError that names the file and the reason.
+  /// Appends `line` and a newline with one system call, so that readers see only whole lines.
+  /// Throws StorageError with the file and the reason.
   void write_line(std::string_view line);
 
  private:

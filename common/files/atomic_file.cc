@@ -45,7 +45,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 WrittenFile AtomicFile::commit() {
-  // A full network disk may only say so here.
+  // On a network file system, "disk full" may be reported only here.
   if (::fsync(fd_) != 0) fail("cannot sync");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename");
   ::close(std::exchange(fd_, -1));

@@ -1,5 +1,4 @@
-// Files that are there whole or not at all, also after a power cut: written beside, synced,
-// renamed.
+// Writes files atomically, also across power loss: write a temporary file, sync it, rename it.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +12,16 @@
 
 namespace pfc {
 
-/// What writing a file gave: for a manifest.
+/// Size and checksum of a written file, for a manifest.
 struct WrittenFile {
   std::uint64_t bytes = 0;
   std::string sha256;  ///< lower-case hex of the whole file
 };
 
-/// One file being written to PATH.tmp. commit() makes it appear at PATH, replacing what was there;
-/// without commit() nothing changes and PATH.tmp is removed. One writer a path at a time. Failures
-/// (full disk, no permission, a FIFO or folder in the place of one of the two) throw StorageError
-/// that names the file and the reason.
+/// Writes to PATH.tmp. commit() moves it to PATH and replaces any existing file. Without commit(),
+/// PATH is unchanged and PATH.tmp is removed. Only one writer per path at a time. Failures (full
+/// disk, no permission, a FIFO or folder at either path) throw StorageError with the file and the
+/// reason.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -31,7 +30,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  /// Syncs the file, renames it, syncs its folder.
+  /// Syncs the file, renames it and syncs its folder.
   WrittenFile commit();
 
  private:

@@ -1,4 +1,4 @@
-// What the operating system says about a file that it refuses.
+// Turns errors of file operations into messages.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace pfc {
 /// limit of this process (EFBIG), the text names the limit and its source.
 std::string file_error_text(int error);
 
-/// Runs `work`. What std::filesystem throws in it becomes a StorageError: the path and the reason.
+/// Runs `work` and turns a std::filesystem error into a StorageError with the path and the reason.
 template <typename Work>
 auto as_storage_error(Work work) {
   try {

@@ -30,7 +30,7 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
 
 namespace {
 
-/// Made by file managers in folders that they show, and of no worth.
+/// Returns whether a file manager created the file as a side effect of showing the folder.
 bool is_of_a_file_manager(const std::string& name) {
   return name == ".DS_Store" || name == "Thumbs.db" || name == "desktop.ini";
 }
@@ -39,8 +39,8 @@ bool is_own_file(const struct stat& status, const std::string& name, const IsOwn
   return S_ISREG(status.st_mode) && (is_own(name) || is_of_a_file_manager(name));
 }
 
-/// An open folder, which stays the same one whatever is done to its path. Not opened where the path
-/// is a link.
+/// An open folder. It refers to the same folder even if its path is replaced. Does not open
+/// symbolic links.
 class OpenFolder {
  public:
   explicit OpenFolder(const std::filesystem::path& path)
@@ -52,7 +52,7 @@ class OpenFolder {
   OpenFolder& operator=(const OpenFolder&) = delete;
 
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
-  /// False where there is no such entry any more.
+  /// Returns false if the entry no longer exists.
   bool look_at(const std::string& name, struct stat& status) const {
     return ::fstatat(fd_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
   }

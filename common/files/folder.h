@@ -1,4 +1,4 @@
-// What a folder holds, and the removal of one that holds a program's own files and nothing else.
+// Lists folders, and removes a folder that contains only a program's own files.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,11 @@
 
 namespace pfc {
 
-/// The paths of a folder's entries, in the order of their names; none where there is no such
-/// folder. Throws StorageError that names the folder and the reason when it cannot be listed: a
-/// folder that cannot be read is not an empty one.
+/// Returns the paths of a folder's entries, sorted by name; empty if the folder does not exist.
+/// Throws StorageError with the folder and the reason if it cannot be listed.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 
-/// Whether the program gives its files such a name.
+/// Returns whether the program gives its files such a name.
 using IsOwnName = std::function<bool(const std::string& name)>;
 
 /// Returns the name of the first entry that is not the program's own: a folder, a link, or a file

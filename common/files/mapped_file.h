@@ -1,4 +1,4 @@
-// A file's bytes as memory, read when they are touched.
+// Memory-mapped files.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace pfc {
 
-/// Read-only. The file must not shrink while it is mapped: touching what is gone ends the process.
+/// Read-only. The file must not shrink: reading past its new end kills the process.
 class MappedFile {
  public:
-  /// Throws InputError when the path is missing, unreadable or no regular file (regular_file.h).
+  /// Throws InputError if the path is missing, unreadable or not a regular file (regular_file.h).
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

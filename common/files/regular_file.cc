@@ -29,7 +29,7 @@ const char* kind_of(mode_t mode) {
   return "a device";
 }
 
-/// Empty for a regular file.
+/// Returns the error message, or an empty string for a regular file.
 std::string irregularity_of(const std::filesystem::path& path, mode_t mode) {
   return S_ISREG(mode) ? "" : path.string() + ": not a regular file but " + kind_of(mode);
 }
@@ -39,7 +39,7 @@ void refuse_to_read_unless_regular(const std::filesystem::path& path, mode_t mod
     throw InputError(wrong);
 }
 
-/// Without git-lfs, git checks out a pointer of about 130 bytes instead of a large file.
+/// Without git-lfs, a git checkout contains a pointer of about 130 bytes in place of a large file.
 bool is_lfs_pointer(int fd, off_t bytes) {
   constexpr std::string_view kBegin = "version https://git-lfs.github.com/spec/";
   constexpr off_t kLongest = 1024;
@@ -59,8 +59,8 @@ void refuse_to_write_unless_regular(const std::filesystem::path& path, mode_t mo
 }  // namespace
 
 RegularFile::RegularFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Looked at before it is opened, because to open some devices has effects. O_NONBLOCK is for a
-  // FIFO that has taken the file's place since then; for regular files it means nothing.
+  // stat() comes first because opening some devices has side effects. O_NONBLOCK covers a FIFO
+  // that replaces the file after stat(); it has no effect on regular files.
   struct stat status {};
   if (::stat(path_.c_str(), &status) != 0) fail(path_, "open", errno);
   refuse_to_read_unless_regular(path_, status.st_mode);
@@ -123,7 +123,7 @@ void expect_regular_or_nothing(const std::filesystem::path& path) {
 }
 
 int open_to_write(const std::filesystem::path& path, int flags) {
-  // As for reading: looked at first, and O_NONBLOCK for what has taken its place since then.
+  // stat() first and O_NONBLOCK for the reasons given in the constructor.
   struct stat status {};
   const auto look = (flags & O_NOFOLLOW) != 0 ? ::lstat : ::stat;
   if (look(path.c_str(), &status) == 0) refuse_to_write_unless_regular(path, status.st_mode);

@@ -22,11 +22,11 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeader = 100ull << 20;  // the official reader's bound is 100 MB
+constexpr std::uint64_t kMaxHeader = 100ull << 20;  // limit of the official reader: 100 MB
 constexpr int kMaxDepth = 3;                        // file, tensor, its shape or offsets
 constexpr std::string_view kMetadata = "__metadata__";
 
-/// 0 for an unknown dtype.
+/// Returns 0 for an unknown dtype.
 std::size_t dtype_size(std::string_view dtype) {
   static constexpr std::array<std::pair<std::string_view, std::size_t>, 15> kSizes{{
       {"BOOL", 1},
@@ -51,7 +51,7 @@ std::size_t dtype_size(std::string_view dtype) {
   return 0;
 }
 
-/// dtype size times the product of the dimensions; nullopt-like false when it does not fit.
+/// Computes dtype size x product of the dimensions. Returns false if that overflows.
 bool size_in_bytes(std::size_t element, std::span<const std::int64_t> shape, std::uint64_t& bytes) {
   bytes = element;
   for (const std::int64_t d : shape) {
@@ -131,7 +131,7 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 
 namespace {
 
-/// Reads a file's header into a table.
+/// Reads a file's header into `out`.
 class SafetensorsReader {
  public:
   using Tensor = NamedTensors::Tensor;
@@ -151,7 +151,7 @@ class SafetensorsReader {
   [[nodiscard]] std::string_view header_text() const;
   [[nodiscard]] json parse_header(std::string_view text) const;
   void read_metadata(const json& object);
-  /// The tensor and where its bytes begin in the data.
+  /// Returns the tensor and the offset of its bytes within the data.
   std::pair<Tensor, std::uint64_t> read_tensor(const std::string& name, const json& object,
                                                std::span<const std::byte> data) const;
   void check_coverage(const std::vector<std::pair<std::uint64_t, std::string>>& begins,
@@ -180,7 +180,7 @@ std::string_view SafetensorsReader::header_text() const {
 }
 
 json SafetensorsReader::parse_header(std::string_view text) const {
-  std::array<std::set<std::string>, kMaxDepth + 1> names;  // of the object open at each depth
+  std::array<std::set<std::string>, kMaxDepth + 1> names;  // of the open object at each depth
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
     const auto d = static_cast<std::size_t>(depth);
     const bool opens =
@@ -291,7 +291,7 @@ void SafetensorsReader::read() {
   const auto data = file_->bytes().subspan(kLengthBytes + text.size());
   const json header = parse_header(text);
 
-  // (begin, size, name): an empty tensor sorts before the one that begins at the same byte.
+  // (begin, size, name): an empty tensor sorts before a non-empty one with the same begin.
   std::vector<std::tuple<std::uint64_t, std::size_t, std::string>> order;
   for (const auto& [name, object] : header.items()) {
     if (name == kMetadata) {

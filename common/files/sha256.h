@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): the checksum of every file that a checkpoint's manifest lists.
+// SHA-256 (FIPS 180-4), used for the checksums in checkpoint manifests.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace pfc {
 
-/// Takes bytes piece by piece. Not thread-safe.
+/// Incremental hash. Not thread-safe.
 class Sha256 {
  public:
   Sha256();
@@ -17,7 +17,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   void update(std::span<const std::byte> bytes);
-  /// Lower-case hex, 64 characters; once, at the end.
+  /// Returns 64 lower-case hex characters. Call once, at the end.
   [[nodiscard]] std::string finish();
 
  private:
@@ -25,7 +25,7 @@ class Sha256 {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The checksum of one piece, lower-case hex.
+/// Returns the checksum of `bytes` in lower-case hex.
 std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace pfc

@@ -1,11 +1,11 @@
-// Writing to a file descriptor, whole.
+// Writes a whole buffer to a file descriptor.
 #pragma once
 
 #include <string_view>
 
 namespace pfc {
 
-/// Writes everything, however many calls that takes. Returns false where one fails; errno says why.
+/// Repeats write() until everything is written. Returns false, with errno set, if a call fails.
 bool write_all(int fd, std::string_view bytes);
 
 }  // namespace pfc
