@@ -1,6 +1,7 @@
-// Reads Python pickles of the kinds of values that verification .bin files hold (lists, tuples,
-// bytes, text, numbers, flags and numpy arrays of bytes), and those of PyTorch's files. It knows
-// only the opcodes of these (protocols 2 to 5, and files of Python 2) and the few names that they
+// Reads Python pickles: PyTorch's files, and verification .bin files (lists, tuples, bytes, text,
+// numbers, flags, numpy arrays of bytes). Supports only the opcodes (protocols 2 to 5, Python 2)
+// and names that those use, and never runs code. Python's Lib/pickletools.py describes the
+// opcodes.
 // contain, and never runs code. Python's Lib/pickletools.py describes the opcodes.
 #pragma once
 
@@ -13,23 +14,23 @@
 
 namespace pfc {
 
-/// A value of a pickle. Small, may be copied; a view of the Pickle that it came from.
+/// A value of a pickle: a small, copyable view of the Pickle, which must outlive it.
 struct PickleValue {
   enum class Kind : std::uint8_t {
-    kNone,      ///< also a float that is not whole
+    kNone,      ///< also a float that is not a whole number
     kBool,      ///< number
-    kInteger,   ///< number; a float too, if it is whole
-    kBytes,     ///< bytes; a Python 2 str too
+    kInteger,   ///< number; also a float that is a whole number
+    kBytes,     ///< bytes; also a Python 2 str
     kText,      ///< bytes, UTF-8
     kSequence,  ///< number: index into sequences; a list or a tuple
     kArray,     ///< number: index into arrays
     kDtype,     ///< bytes: "u1"
-    kGlobal,  ///< number: index of one of the known names; of PyTorch: bytes, "torch.FloatStorage"
-    // Of PyTorch's files alone.
-    kDict,     ///< number: index into sequences, which has keys and values in turn
+    kGlobal,  ///< number: index of a known name; PyTorch: bytes, "torch.FloatStorage"
+    // Only in PyTorch's files.
+    kDict,     ///< number: index into sequences; keys and values alternate
     kStorage,  ///< number: index into sequences: ("storage", type, key, location, elements)
     kTensor,   ///< number: index into sequences: (storage, offset, size, stride, ...)
-    kOpaque,   ///< an object of a type that is not known; bytes: its name
+    kOpaque,   ///< an object of unknown type; bytes: its name
   };
   Kind kind = Kind::kNone;
   std::int64_t number = 0;
@@ -43,22 +44,22 @@ struct PickleValue {
 /// A numpy array of one-byte elements.
 struct PickleArray {
   bool filled = false;
-  bool vector = false;  ///< one-dimensional, or all sides but one are 1
+  bool vector = false;  ///< one-dimensional, or all dimensions but one are 1
   std::string_view dtype;
   std::span<const std::byte> bytes;
 };
 
-/// Which pickles are expected.
+/// The expected kind of pickle.
 enum class PickleDialect {
-  kVerificationSet,  ///< refuses names that it does not know
-  kTorch,            ///< objects of types that it does not know become kOpaque
+  kVerificationSet,  ///< rejects unknown names
+  kTorch,            ///< objects of unknown type become kOpaque
 };
 
-/// A parsed pickle. Its memory is limited by the size of the file: bytes are views of the file, and
-/// the number of values has a limit.
+/// A parsed pickle. The size of the file bounds its memory: bytes are views of the file, and the
+/// number of values is limited.
 class Pickle {
  public:
-  /// `file` is borrowed. Throws InputError that begins with `origin` and names offset and opcode.
+  /// Keeps views of `file`. Throws InputError "ORIGIN: ..." with the offset and the opcode.
   Pickle(std::string_view origin, std::span<const std::byte> file,
          PickleDialect dialect = PickleDialect::kVerificationSet);
 
@@ -72,7 +73,7 @@ class Pickle {
   PickleValue root_;
   std::vector<std::vector<PickleValue>> sequences_;
   std::vector<PickleArray> arrays_;
-  std::deque<std::vector<std::byte>> decoded_;  ///< bytes that the file holds in another encoding
+  std::deque<std::vector<std::byte>> decoded_;  ///< bytes that the file stores in another encoding
 };
 
 }  // namespace pfc

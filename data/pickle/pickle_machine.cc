@@ -15,8 +15,8 @@ namespace pfc {
 
 namespace {
 
-// Bounds on what a small file can make us hold. The largest verification sets have some ten
-// thousand images, each a few values.
+// Limits on the memory that a small file can claim. The largest verification sets have some ten
+// thousand images with a few values each.
 constexpr std::size_t kMaxStack = std::size_t{1} << 20;
 constexpr std::size_t kMaxValues = std::size_t{1} << 22;
 
@@ -131,7 +131,7 @@ bool PickleMachine::run_bytes(std::uint8_t opcode) {
     case kShortBinString:
     case kShortBinBytes:
       return bytes(Kind::kBytes, take_integer<std::uint8_t>());
-    case kBinString:  // its length is signed; a negative one is too long as an unsigned one
+    case kBinString:  // signed length; a negative one is too long when read as unsigned
     case kBinBytes:
       return bytes(Kind::kBytes, take_integer<std::uint32_t>());
     case kByteArray8:
@@ -233,8 +233,8 @@ void PickleMachine::append_to_list(std::size_t first) {
   append_to(first, Kind::kSequence, "appends to what is no list");
 }
 
-/// Moves the values from `first` on into the list or dict below them. An object that is not known
-/// takes them and forgets them.
+/// Moves the values from `first` on into the list or dict below them. An object of unknown type
+/// discards them.
 void PickleMachine::append_to(std::size_t first, Kind kind, const char* wrong) {
   if (first == 0 || first >= stack_.size() + 1) fail("nothing to append to");
   const Values values = pop_top(stack_.size() - first);

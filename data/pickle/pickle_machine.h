@@ -1,4 +1,4 @@
-// The stack machine that parses a pickle, with one method for each family of opcodes.
+// Stack machine that parses a pickle, with one method for each family of opcodes.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@ class PickleMachine {
                 Pickle& out)
       : origin_(origin), file_(file), dialect_(dialect), out_(out) {}
 
-  /// Reads up to STOP. The value that is left on the stack becomes the root.
+  /// Reads up to STOP. The value left on the stack becomes the root.
   void run();
 
  private:
   using Kind = PickleValue::Kind;
   using Values = std::vector<PickleValue>;
 
-  // Opcodes. Each returns false when the opcode is not of its family.
+  // Opcodes. Each method returns false if the opcode is not in its family.
   bool run_constant(std::uint8_t opcode);
   bool run_bytes(std::uint8_t opcode);
   bool run_sequence(std::uint8_t opcode);
   bool run_memo(std::uint8_t opcode);
   bool run_object(std::uint8_t opcode);
-  bool run_torch(std::uint8_t opcode);  ///< those that only PyTorch's files have
+  bool run_torch(std::uint8_t opcode);  ///< opcodes used only in PyTorch's files
 
   void append_to_list(std::size_t first);
   void append_to(std::size_t first, Kind kind, const char* wrong);
@@ -46,7 +46,6 @@ class PickleMachine {
   [[nodiscard]] PickleArray filled_array(const PickleValue& shape, const PickleValue& dtype,
                                          const PickleValue& bytes) const;
 
-  // The file.
   std::span<const std::byte> take(std::uint64_t count);
   template <typename Integer>
   Integer take_integer();
@@ -54,12 +53,11 @@ class PickleMachine {
   std::int64_t take_long();
   void push_float();
 
-  // The stack.
   void push(PickleValue value);
   void push_sequence(Values values, Kind kind = Kind::kSequence);
   PickleValue pop();
   Values pop_top(std::size_t count);
-  std::size_t pop_mark();  ///< where on the stack the values after the mark begin
+  std::size_t pop_mark();  ///< returns the stack position of the first value after the mark
   [[nodiscard]] const Values& tuple(const PickleValue& value, std::size_t at_least) const;
   void memoize(std::uint32_t slot);
   void count_values(std::size_t more);

@@ -1,5 +1,5 @@
-// How numpy's arrays come out of a pickle (numpy/core/src/multiarray/methods.c, array_reduce and
-// array_reduce_ex), and how Python 3 writes bytes at protocol 2.
+// Decodes numpy arrays in a pickle (numpy/core/src/multiarray/methods.c, array_reduce and
+// array_reduce_ex) and the bytes that Python 3 writes at protocol 2.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace pfc {
 
 namespace {
 
-/// The names that may be called: each stands for something done here, never for Python's.
+/// The callable names. Each is implemented here; no Python function is called.
 enum class Name : std::int64_t { kReconstruct, kScalar, kFromBuffer, kNdarray, kDtype, kEncode };
 
 struct KnownName {
@@ -91,13 +91,13 @@ void PickleMachine::reduce() {
   fail("calls a type that is not called in verification files");
 }
 
-/// BUILD gives an array its contents: (version, shape, dtype, is Fortran order, bytes). What it
-/// says of a dtype (byte order, alignment) does not matter for single bytes.
+/// BUILD fills an array: (version, shape, dtype, is Fortran order, bytes). The state of a dtype
+/// (byte order, alignment) is ignored, because elements are single bytes.
 void PickleMachine::build() {
   const Values operands = pop_top(2);
   const PickleValue object = operands[0];
   push(object);
-  // What PyTorch gives a dict of tensors beside its items (_metadata) is not needed.
+  // PyTorch attaches _metadata to a dict of tensors; it is not needed.
   if (object.kind == Kind::kDtype || dialect_ == PickleDialect::kTorch) return;
   if (object.kind != Kind::kArray) fail("builds what is no numpy array");
   const Values& state = tuple(operands[1], 5);
@@ -135,7 +135,7 @@ PickleArray PickleMachine::filled_array(const PickleValue& shape, const PickleVa
       .filled = true, .vector = elements == longest, .dtype = dtype.text(), .bytes = bytes.bytes};
 }
 
-/// Protocol 2 has no bytes: Python 3 writes them as _codecs.encode(text, 'latin1').
+/// Decodes _codecs.encode(text, 'latin1'), which Python 3 writes because protocol 2 has no bytes.
 PickleValue PickleMachine::encode_latin1(const Values& arguments) {
   if (arguments[0].kind != Kind::kText ||
       (arguments[1].text() != "latin1" && arguments[1].text() != "latin-1")) {
@@ -143,7 +143,7 @@ PickleValue PickleMachine::encode_latin1(const Values& arguments) {
   }
   const auto text = arguments[0].bytes;
   decoded_bytes_ += text.size();
-  // The same text asked for again and again would let a small file take much memory.
+  // Without a limit, repeated references to one text would let a small file use much memory.
   if (decoded_bytes_ > file_.size()) fail("decodes more text than the file holds");
   std::vector<std::byte> bytes;
   bytes.reserve(text.size());

@@ -1,5 +1,5 @@
-// How tensors and dicts come out of a pickle of torch.save() (torch/serialization.py and
-// torch/_utils.py; torch/_weights_only_unpickler.py lists what may occur).
+// Decodes tensors and dicts of torch.save() (torch/serialization.py and torch/_utils.py;
+// torch/_weights_only_unpickler.py lists the allowed names).
 #include <spdlog/fmt/fmt.h>
 
 #include <string>
@@ -65,7 +65,7 @@ bool PickleMachine::run_torch(std::uint8_t opcode) {
   }
 }
 
-/// A name stands for itself: nothing is looked up.
+/// Pushes the name itself. Nothing is imported.
 void PickleMachine::push_torch_global(std::string_view module, std::string_view name) {
   const std::string full = fmt::format("{}.{}", module, name);
   decoded_bytes_ += full.size();
