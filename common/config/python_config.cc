@@ -44,7 +44,6 @@ class Reader {
  private:
   static constexpr int kDeepest = 32;
 
-
   void statement() {
     if (at_string()) {  // a description of the file
       string();
@@ -77,7 +76,6 @@ class Reader {
     json value = tuple();
     config_[key] = std::move(value);
   }
-
 
   /// One value, or several separated by commas without parentheses.
   json tuple() {
@@ -254,7 +252,6 @@ class Reader {
     }
   }
 
-
   json add(json left, const json& right) {
     if (left.is_string() && right.is_string()) {
       left.get_ref<std::string&>() += right.get_ref<const std::string&>();
@@ -274,7 +271,6 @@ class Reader {
       fail(e.what());
     }
   }
-
 
   /// Between brackets a value may span several lines.
   struct Brackets {

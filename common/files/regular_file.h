@@ -21,7 +21,7 @@ class RegularFile {
   RegularFile& operator=(const RegularFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] int fd() const { return fd_; }  ///< valid while this object lives
+  [[nodiscard]] int fd() const { return fd_; }                  ///< valid while this object lives
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }  ///< size when it was opened
 
   /// Reads from the current position, initially 0. Returns the number of bytes read, which is

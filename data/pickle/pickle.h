@@ -25,7 +25,7 @@ struct PickleValue {
     kSequence,  ///< number: index into sequences; a list or a tuple
     kArray,     ///< number: index into arrays
     kDtype,     ///< bytes: "u1"
-    kGlobal,  ///< number: index of a known name; PyTorch: bytes, "torch.FloatStorage"
+    kGlobal,    ///< number: index of a known name; PyTorch: bytes, "torch.FloatStorage"
     // Only in PyTorch's files.
     kDict,     ///< number: index into sequences; keys and values alternate
     kStorage,  ///< number: index into sequences: ("storage", type, key, location, elements)
