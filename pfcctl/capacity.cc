@@ -35,10 +35,10 @@
 namespace pfc {
 namespace {
 
-constexpr double kPayload = 0.9;  // of a network's speed
+constexpr double kPayload = 0.9;  // usable part of a network's speed
 constexpr double kDefaultLatency = 10e-6;
-constexpr double kHostStep = 0.5e-3;  // seconds of a step that are in no op: measured on a CPU
-constexpr double kDecode = 400e-6;    // seconds of an image where no data are at hand
+constexpr double kHostStep = 0.5e-3;  // seconds per step outside of ops; measured on a CPU
+constexpr double kDecode = 400e-6;    // seconds per image if the data are not on this machine
 
 std::string today() {
   return fmt::format(
@@ -59,7 +59,7 @@ MachineProfile measure_this(const PlannedJob& planned) {
   machine.cores = cores;
   machine.step_seconds = kHostStep;
   if (machine.gpu) {
-    // One GPU cannot measure the links to others; the data sheet of its kind can be given instead.
+    // A single GPU cannot measure its links to others; use --gpu NAME for a data sheet's values.
     machine.local = {};
   } else {
     say("messages over loopback");
@@ -81,7 +81,7 @@ bool is_gpu_name(const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Of one image of this job's data, on one core; 0 where they are not here, or none can be decoded.
+/// Returns seconds per image on one core; 0 if the data are not here or no image can be decoded.
 double decode_seconds(const PlannedJob& planned) {
   if (!has_data_here(planned.job)) return 0;
   const auto dataset = open_job_data(planned.job);
@@ -177,7 +177,7 @@ std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const Plann
   if (!flags.any()) return std::nullopt;
   std::optional<MachineProfile> machine;
   if (flags.machine == "this") {
-    // Before the long part.
+    // Fail before the long measurement.
     if (!flags.save.empty()) const AtomicFile can_be_written(flags.save);
     if (!flags.measured.empty()) expect_comparable(flags.measured, planned);
     machine = measure_this(planned);

@@ -1,5 +1,4 @@
-// pfcctl plan, the part of time: how long the steps of a job take on machines that it names
-// (docs/capacity.md).
+// The time part of pfcctl plan: how long a job's steps take on given machines (docs/capacity.md).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,54 +13,53 @@
 namespace pfc {
 
 struct CapacityFlags {
-  std::string machine;   ///< "h100", "this", or a file; empty: no time is asked for
+  std::string machine;   ///< "h100", "this", or a file; empty: plan no time
   std::string network;   ///< "400Gb", "25Gb:30us"; empty: not given
-  std::string save;      ///< a file for what was measured; empty: nowhere
-  std::string measured;  ///< the output folder of a short run; empty: none
+  std::string save;      ///< file to save the measured profile to; empty: not saved
+  std::string measured;  ///< output folder of a short run that corrects the plan; empty: none
   [[nodiscard]] bool any() const { return !machine.empty(); }
 };
 
 /// Adds --gpu, --network, --save and --measured.
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags);
 
-/// Before anything is read, as input may come only once: refuses a --network that is none, and
-/// begins this program again where this machine is to be measured and its threads wait in another
-/// way than a worker's, whose ops take longer, or shorter, than those of threads that spin.
+/// Call before any input is read, because some input can be read only once. Rejects a bad
+/// --network. If this machine is to be measured and its threads wait in another way than a
+/// worker's (spinning threads change the speed of ops), restarts this program.
 void prepare_capacity(const CapacityFlags& flags);
 
-/// A speed and a latency: "400Gb", "10Gbit/s", "25Gb:30us", "800Mb:2ms". Without a latency 10 us
-/// are taken. Nine tenths of the speed count as payload. Throws InputError.
+/// Parses a speed and an optional latency: "400Gb", "10Gbit/s", "25Gb:30us", "800Mb:2ms". The
+/// default latency is 10 us. Nine tenths of the speed count as payload. Throws InputError.
 Link parse_network(const std::string& text);
 
-/// Writes into the job what "precision": "auto" would become on GPUs like those that the flags
-/// name, or on devices like this machine's. GPUs that are not here are taken for ones that have
-/// bf16.
+/// Replaces "precision": "auto" in the job by the precision for the GPUs that the flags name, or
+/// for this machine's devices. Assumes bf16 support if "cuda" is asked for but no GPU is here.
 void decide_precision(const CapacityFlags& flags, JobConfig& job);
 
-/// The machine that the flags name, measured where it is this one, which takes 15 s and says on
-/// stderr what it does. Null without --gpu. Throws InputError.
+/// Returns the machine that the flags name; null without --gpu. Measures this machine for "this",
+/// which takes 15 s, and reports progress on stderr. Throws InputError.
 std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const PlannedJob& planned);
 
 struct Capacity {
   Cluster cluster;
   StepCost step;
-  std::string network;           ///< as it was given
-  std::string measured;          ///< the run that has corrected it
-  std::int64_t samples = 0;      ///< of a step, all workers
-  std::int64_t steps = 0;        ///< of the job; 0: not known
-  double epochs = 0;             ///< that these steps are
-  std::uint64_t checkpoint = 0;  ///< bytes
-  std::uint64_t kept = 0;        ///< bytes of all checkpoints that are on disk at the same time
+  std::string network;           ///< as given on the command line
+  std::string measured;          ///< the run that corrected the plan
+  std::int64_t samples = 0;      ///< per step, all workers
+  std::int64_t steps = 0;        ///< of the job; 0: unknown
+  double epochs = 0;             ///< number of epochs in these steps
+  std::uint64_t checkpoint = 0;  ///< bytes of one
+  std::uint64_t kept = 0;        ///< bytes of all checkpoints on disk at the same time
   [[nodiscard]] double samples_per_second() const;
-  /// Returns the cores of a host that input decoding needs if no worker waits for images.
+  /// Returns the cores per host that decoding needs so that no worker waits for images.
   [[nodiscard]] double decoding_cores() const;
 };
 
-/// Throws InputError: several hosts without --network, or a run that cannot be compared.
+/// Throws InputError for several hosts without --network, or a run that is not comparable.
 Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, int workers_of_host,
                        const MemoryPlan& memory, MachineProfile machine);
 
-/// For people: a table of the phases, and what follows from it.
+/// Returns a table of the phases with a summary, for the terminal.
 std::string capacity_text(const Capacity& capacity);
 nlohmann::ordered_json capacity_json(const Capacity& capacity);
 

@@ -1,4 +1,4 @@
-// pfcctl check: what this build and this machine have, and whether a job can train here.
+// pfcctl check: lists what this build and machine support, and tests whether a job can train here.
 #include <algorithm>
 #include <cstdio>
 #include <memory>

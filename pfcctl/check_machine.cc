@@ -25,7 +25,7 @@
 namespace pfc {
 namespace {
 
-/// Runs a trial: what it returns is the detail; what it throws is the reason why it failed.
+/// Runs a trial. Its return value becomes the detail; an exception makes it fail with that reason.
 Trial attempt(const std::string& name, const std::function<std::string()>& what) {
   try {
     return {.name = name, .ok = true, .detail = what()};
@@ -38,7 +38,7 @@ void expect(bool ok, const std::string& otherwise) {
   if (!ok) throw std::runtime_error(otherwise);
 }
 
-/// Device memory filled from host numbers.
+/// A tensor in device memory, initialised from host numbers.
 struct DeviceArray {
   std::unique_ptr<Buffer> buffer;
   Tensor tensor;
@@ -50,7 +50,7 @@ struct DeviceArray {
   }
 };
 
-/// Small integers, so that sums are exact in any order: a convolution must then be exact too.
+/// Returns small integers. Their sums are exact in any order, so a convolution must be too.
 std::vector<float> small_integers(std::int64_t n, std::int64_t modulus) {
   std::vector<float> values(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -60,7 +60,7 @@ std::vector<float> small_integers(std::int64_t n, std::int64_t modulus) {
   return values;
 }
 
-/// One output of a 3x3 convolution with padding 1, by definition.
+/// Computes one output of a 3x3 convolution with padding 1 from the definition.
 float convolved(const Conv2dShape& s, const std::vector<float>& x, const std::vector<float>& w,
                 std::int64_t n, std::int64_t row, std::int64_t column, std::int64_t out) {
   double sum = 0;
@@ -176,7 +176,7 @@ std::string try_memory() {
   }
   expect(key == "MemAvailable:", "cannot read MemAvailable from /proc/meminfo");
   std::string found = std::to_string(kib >> 10) + " MiB available";
-  // mbf at batch 32 takes about this much; less swaps or dies in the first step.
+  // Approximate need of mbf at batch 32. With less it swaps or dies in the first step.
   constexpr std::uint64_t kLeastMib = 1024;
   expect((kib >> 10) >= kLeastMib, found + "; the smallest job needs 1024 MiB");
   return found;

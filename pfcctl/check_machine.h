@@ -1,4 +1,4 @@
-// Tries on this machine what training needs.
+// Tests on this machine the operations that training needs.
 #pragma once
 
 #include <functional>
@@ -7,16 +7,16 @@
 
 namespace pfc {
 
-/// One thing that was tried.
+/// Result of one test.
 struct Trial {
   std::string name;
   bool ok = false;
-  std::string detail;  ///< a figure; where it failed, the reason
+  std::string detail;  ///< a measured value, or the reason for a failure
 };
 
-/// Convolution and batch norm against exact values, a JPEG there and back, two workers' all-reduce
-/// over loopback, free memory, a writable temporary folder. A failure is a Trial and throws
-/// nothing.
+/// Tests convolution and batch norm against exact values, JPEG encoding and decoding, an
+/// all-reduce of two workers over loopback, free memory, and a writable temporary folder. A
+/// failure is returned as a Trial; nothing is thrown.
 std::vector<Trial> try_machine();
 
 }  // namespace pfc

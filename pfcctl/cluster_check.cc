@@ -53,7 +53,7 @@ proto::CheckReport wait_for_report(const CoordinatorCall& call, const std::strin
   }
 }
 
-/// Nobody waits for it any more, and the next job would.
+/// Stops the interrupted check, so that the next job does not wait for it.
 void end_check(const CoordinatorCall& call, const std::string& id) {
   proto::StopRequest request;
   request.set_job(id);

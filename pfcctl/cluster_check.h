@@ -1,4 +1,4 @@
-// pfcctl check --coordinator: lets a service look at all its hosts (docs/check.md).
+// pfcctl check --coordinator: lets a service check all its hosts (docs/check.md).
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace pfc {
 
 struct ClusterCheck {
   Target target;
-  std::string config;  ///< the job file; empty: the hosts alone
+  std::string config;  ///< the job file; empty: check only the hosts
   std::vector<std::string> overrides;
-  bool cluster = false;  ///< of the service that this user runs here
+  bool cluster = false;  ///< the service that this user runs on this machine
   bool json = false;
 };
 
-/// Asks for a check, waits for its end, and prints what was found; meanwhile tells on stderr what
-/// is awaited. Throws ExitStatus{1} where something would stop or slow the job, InputError where
-/// the coordinator refuses, and CommError where it cannot be reached.
+/// Requests a check, waits for it and prints the report; prints what it waits for on stderr.
+/// Throws ExitStatus{1} if something would stop or slow the job, InputError if the coordinator
+/// refuses, and CommError if it cannot be reached.
 void run_cluster_check(const ClusterCheck& check);
 
 }  // namespace pfc

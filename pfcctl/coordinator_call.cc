@@ -7,7 +7,7 @@
 namespace pfc {
 
 void Target::declare(CLI::App& verb) {
-  constexpr const char* kGroup = "Which coordinator";  // behind the verb's own options
+  constexpr const char* kGroup = "Which coordinator";  // printed after the verb's own options
   auto* const address =
       verb.add_option("--coordinator", coordinator,
                       "HOST:PORT; without it, the one that this user runs on this machine. Uses "

@@ -1,4 +1,4 @@
-// Which coordinator a verb means, what is shown to it, and a call to it.
+// Selects a coordinator and the credential for it, and calls it.
 #pragma once
 
 #include <grpcpp/client_context.h>
@@ -15,14 +15,14 @@
 
 namespace pfc {
 
-/// A coordinator, and who asks it.
+/// A coordinator's address and the caller's credential.
 struct Endpoint {
   std::string address;
   Credential credential;
   std::string token = {};  ///< sent with every call if the credential has no certificate
 };
 
-/// The options that say where the coordinator is.
+/// Command-line options that select the coordinator.
 struct Target {
   std::string coordinator;
   std::string service;
@@ -30,8 +30,8 @@ struct Target {
   std::filesystem::path state_dir = default_state_folder();
 
   void declare(CLI::App& verb);
-  /// Throws InputError where there is no such coordinator, or its files are not this user's, and
-  /// CommError where it cannot be reached.
+  /// Throws InputError if no such coordinator exists or its files belong to another user, and
+  /// CommError if it cannot be reached.
   [[nodiscard]] Endpoint endpoint() const;
 };
 
@@ -47,8 +47,8 @@ class CoordinatorCall {
 
   [[nodiscard]] const std::string& address() const { return endpoint_.address; }
 
-  /// Throws InputError with the coordinator's own words where it refuses the request, and CommError
-  /// when it does not answer.
+  /// Throws InputError with the coordinator's message if it rejects the request, and CommError if
+  /// it does not answer.
   template <typename Request, typename Reply>
   Reply operator()(grpc::Status (proto::CoordinatorService::Stub::*rpc)(grpc::ClientContext*,
                                                                         const Request&, Reply*),

@@ -1,19 +1,19 @@
-// Ctrl-C while a verb has something to clean away or to end elsewhere.
+// Defers SIGINT and SIGTERM while a verb has something to clean up.
 #pragma once
 
 namespace pfc {
 
-/// While it lives, SIGINT and SIGTERM do not end the program, but are told by expect_none(). One at
-/// a time; belongs to one thread.
+/// While it lives, SIGINT and SIGTERM do not end the program; expect_none() reports them. At most
+/// one at a time. Belongs to one thread.
 class InterruptGuard {
  public:
   InterruptGuard();
-  ~InterruptGuard();  ///< signals have their old effect again
+  ~InterruptGuard();  ///< restores the old signal handlers
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  /// Throws ExitStatus (pfcctl/verbs.h) of 128 + its number after a signal. Cheap. Without a guard
-  /// there is none.
+  /// Throws ExitStatus (pfcctl/verbs.h) of 128 + signal number after a signal. Cheap. Without a
+  /// guard it never throws.
   static void expect_none();
 };
 

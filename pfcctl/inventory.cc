@@ -21,12 +21,12 @@
 namespace pfc {
 namespace {
 
-/// A build without CUDA cannot use what is found, so that comes first.
+/// "built without CUDA" comes first, because such a build cannot use the GPUs that were found.
 std::string found(const std::string& detail) {
   return built_with_cuda() ? detail : "built without CUDA; " + detail;
 }
 
-/// "2.28.9" for 22809: how nccl.h encodes versions from 2.9 on.
+/// Returns "2.28.9" for 22809, nccl.h's encoding since version 2.9.
 std::string nccl_version_text(int code) {
   return std::to_string(code / 10'000) + "." + std::to_string(code / 100 % 100) + "." +
          std::to_string(code % 100);

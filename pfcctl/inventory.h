@@ -1,5 +1,5 @@
-// What pfcctl check lists: the GPUs and NCCL of this machine, and the libraries of this build.
-// pfcctl links neither CUDA nor NCCL; it loads them to ask, as a worker would.
+// The lists of pfcctl check: GPUs and NCCL of this machine, libraries of this build. pfcctl does
+// not link CUDA or NCCL; it loads them as a worker would.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace pfc {
 
-/// Every GPU, or one entry that says why there is none. Available where this build's pfc-worker can
-/// use GPUs.
+/// Returns every GPU, or one entry with the reason if there is none. Marks them available if this
+/// build's pfc-worker can use GPUs.
 std::vector<DeviceInfo> gpu_devices();
 
-/// The version of the NCCL that a worker would load, or why there is none.
+/// Returns the version of the NCCL that a worker would load, or why there is none.
 DeviceInfo nccl();
 
-/// The version of each library: of the one loaded at run time where the library tells, otherwise of
-/// the one that pfcctl was built with.
+/// Returns the version of each library: of the one loaded at run time if the library reports it,
+/// otherwise of the one at build time.
 std::vector<LibraryInfo> library_versions();
 
 }  // namespace pfc

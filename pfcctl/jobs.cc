@@ -29,8 +29,8 @@ namespace {
 namespace fs = std::filesystem;
 using Stub = proto::CoordinatorService::Stub;
 
-constexpr std::chrono::milliseconds kFollow{500};  // between two looks at a log's end
-constexpr std::chrono::seconds kBroken{60};  // without the coordinator, while a log is followed
+constexpr std::chrono::milliseconds kFollow{500};  // interval between polls of a followed log
+constexpr std::chrono::seconds kBroken{60};        // time limit for reconnecting in `logs --follow`
 
 struct SubmitOptions {
   Target target;
@@ -49,10 +49,10 @@ struct LogsOptions {
   std::string job;
   int rank = 0;
   bool follow = false;
-  std::int64_t tail = 0;  ///< lines; 0: all
+  std::int64_t tail = 0;  ///< lines to print; 0 prints all
 };
 
-constexpr std::int64_t kLogLines = -2;  // as a part: offsets are lines before the end
+constexpr std::int64_t kLogLines = -2;  // value of `part`: the offset counts lines before the end
 
 void submit(const SubmitOptions& options) {
   nlohmann::json job = read_job_file(options.job, options.overrides);
@@ -73,7 +73,7 @@ void submit(const SubmitOptions& options) {
                 reply.before() == 0 ? "the job is the next one" : before + " before it");
 }
 
-/// "2026-05-12 14:03:07", in this machine's time zone; "-" for 0.
+/// Returns "2026-05-12 14:03:07", in this machine's time zone; "-" for 0.
 std::string job_time_text(std::int64_t unix_ms) {
   if (unix_ms == 0) return "-";
   const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
@@ -99,13 +99,13 @@ void show_queue(const QueueOptions& options) {
   }
 }
 
-/// Reads a log's pieces over a link that may break.
+/// Reads pieces of a log and retries when the connection fails.
 class LogReader {
  public:
   explicit LogReader(const CoordinatorCall& call) : call_(call) {}
 
-  /// None where the link is broken and the log is `followed`: then the same piece is to be asked
-  /// for again. Throws CommError when it has been broken for kBroken.
+  /// Returns nothing if the connection failed and the log is `followed`; the caller repeats the
+  /// request. Throws CommError after kBroken without a connection.
   std::optional<proto::LogsReply> read(const proto::LogsRequest& request, bool followed) {
     try {
       auto reply = call_(&Stub::Logs, request);
@@ -128,7 +128,7 @@ class LogReader {
  private:
   const CoordinatorCall& call_;
   bool broken_ = false;
-  TimePoint since_;  ///< when it broke
+  TimePoint since_;  ///< when the connection failed
 };
 
 void show_logs(const LogsOptions& options) {
@@ -146,7 +146,7 @@ void show_logs(const LogsOptions& options) {
     const auto got = reader.read(request, options.follow && has_begun);
     if (!got) continue;
     const proto::LogsReply& reply = *got;
-    request.set_job(reply.job_id());  // the same one when the next has begun
+    request.set_job(reply.job_id());  // keep the job when the next one begins
     *request.mutable_from() = reply.next();
     if (reply.skipped()) {
       print_message("pfcctl", Severity::kWarning, "a part of the log was removed meanwhile");

@@ -1,4 +1,4 @@
-// What the verbs submit, queue and logs show and send.
+// Output and requests of the verbs submit, queue and logs.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +9,15 @@
 
 namespace pfc {
 
-/// Makes the relative paths of a job absolute: a person means the folder in which the command is
-/// given, and the coordinator may run in another one. "output" is written out where the job has
-/// none. A name in "val_targets" without a slash is looked for beside the data, and stays.
+/// Makes the relative paths of a job absolute, because the coordinator may run in another folder
+/// than the user's. Writes the default of "output" into the job. A name in "val_targets" without a
+/// slash is searched for beside the data, and stays.
 void make_paths_absolute(nlohmann::json& job, const std::filesystem::path& folder);
 
-/// The jobs for people, one a line, and why none runs.
+/// Returns the jobs for the terminal, one per line, and why none runs.
 std::string queue_text(const proto::QueueReply& queue);
 
-/// The same for programs.
+/// Returns the same as JSON.
 nlohmann::ordered_json queue_json(const proto::QueueReply& queue);
 
 }  // namespace pfc

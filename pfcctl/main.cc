@@ -1,4 +1,4 @@
-// pfcctl: the commands that a person uses beside the training itself.
+// pfcctl: commands to prepare, watch and control training.
 #include <CLI/CLI.hpp>
 #include <string>
 

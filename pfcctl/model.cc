@@ -1,4 +1,4 @@
-// pfcctl model: looks at files of networks.
+// pfcctl model: inspects files of networks.
 #include "pfcctl/model/check_onnx.h"
 #include "pfcctl/model/info.h"
 #include "pfcctl/verbs.h"

@@ -40,7 +40,7 @@ struct Flags {
   CapacityFlags capacity;
 };
 
-/// Every image is decoded, as the job would do it when it starts.
+/// Reads the sets and decodes every image, as the job would at its start.
 EvaluationSets read_evaluation_sets(const JobConfig& job, const DatasetInfo& info) {
   const EmbedOptions size{.height = info.height, .width = info.width};
   EvaluationSets sets = open_evaluation_sets(job.val_targets, job.rec, info.height);
@@ -53,22 +53,22 @@ EvaluationSets read_evaluation_sets(const JobConfig& job, const DatasetInfo& inf
   return sets;
 }
 
-/// Why a worker would refuse the job when it starts; empty where it would not. Without the data
-/// this is not where the job will run, and its other files are not looked for.
+/// Returns why a worker would refuse the job at its start; empty if it would not. Without the
+/// data, this is assumed to be another machine: the job's other files are not checked.
 std::string refusal_of(const PlannedJob& planned) {
   try {
     check_job(planned);
     if (planned.data.images == 0) return {};
     check_output(planned.job);
     check_start_weights(planned);
-  } catch (const InputError& refusal) {  // also that nothing can be stored there
+  } catch (const InputError& refusal) {  // also: the output cannot be written
     return refusal.what();
   }
   return {};
 }
 
-/// What the data set and verification sets say, and job.num_classes filled in from it. Without a
-/// data set here the job must name the classes, and what else is not known counts nothing.
+/// Reads the sizes of the data and verification sets and sets job.num_classes from them. Without
+/// the data here, the job must give num_classes, and unknown sizes count as 0.
 PlannedData read_data(JobConfig& job) {
   if (has_data_here(job)) {
     const auto dataset = open_job_data_and_complete(job);
@@ -89,8 +89,8 @@ PlannedData read_data(JobConfig& job) {
   return {.images = job.num_image};
 }
 
-/// Whether the job would run on GPUs, and what a worker of it would have: of the machine that the
-/// flags name, or of this one.
+/// Decides whether the job would run on GPUs, and returns the memory of one worker, on the machine
+/// that the flags name or on this one.
 MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>& machine,
                          PlannedJob& planned, int workers_on_host) {
   if (machine && machine->gpu) {
@@ -165,7 +165,7 @@ std::string largest_text(const char* key, std::int64_t value) {
                     : fmt::format("largest {} that fits, all else equal: {}\n", key, value);
 }
 
-/// Returns the last lines: the verdict and what to do.
+/// Returns the last lines: the verdict and the advice.
 std::string verdict_text(const PlanReport& r) {
   if (r.plan.fits() && r.refusal.empty()) {
     return "it fits; start the job with pfc-coordinator --config " + r.config + "\n";

@@ -1,4 +1,4 @@
-// pfcctl plan: the memory that a worker of a job will need, and how long its steps will take.
+// pfcctl plan: predicts the memory of a worker and the time of a step.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ struct PlanReport {
   MemoryPlan plan;
   MemoryThere there;
   LargestThatFits largest;
-  std::string advice;   ///< empty where the job fits
-  std::string refusal;  ///< why the job would be refused, whatever the memory; empty: it would not
-  std::optional<Capacity> capacity = {};  ///< null where no machine was named
+  std::string advice;   ///< empty if the job fits
+  std::string refusal;  ///< why the job would be refused regardless of memory; empty if not
+  std::optional<Capacity> capacity = {};  ///< null if no machine was named
   int workers_of_host = 1;
-  std::string config = {};  ///< the job file, as it was given
+  std::string config = {};  ///< the job file, as given
 };
 
-/// For people: a table of the parts, their sum, the largest job that would fit, and the time of a
-/// step, where a machine was named. The last lines say whether it fits, why the job would be
-/// refused, and what to do.
+/// Returns a table of the parts, their sum, the largest job that fits, and the time of a step if a
+/// machine was named. The last lines say whether it fits, why the job would be refused, and what
+/// to do.
 std::string plan_text(const PlanReport& report);
-/// The same as a JSON object.
+/// Returns the same as a JSON object.
 std::string plan_json(const PlanReport& report);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// pfcctl replay: runs a step again from the file that a worker wrote when the step went wrong.
+// pfcctl replay: repeats a step from the file that a worker wrote when the step failed.
 #include "worker/head/replay.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct ReplayFlags {
   std::vector<path> in;
   path out;
   std::vector<std::string> overrides;
-  std::int64_t step = 0;  ///< 0: as the file says
+  std::int64_t step = 0;  ///< 0: the step in the file
   int workers = 1;
 };
 
@@ -133,7 +133,7 @@ void run_head(const ReplayFlags& flags) {
   const ReplayOptions options = options_of(flags, input);
   check_replay(input, options);
   show_input(input, options);
-  std::fflush(stdout);  // the step may take a while
+  std::fflush(stdout);  // show the input now, because the step may take a while
   show_result(replay_head_step(input, options, flags.out), input);
 }
 

@@ -65,7 +65,7 @@ std::string progress_text(const proto::StatusReply& status) {
   return text + "\n";
 }
 
-/// A name from another program, for a column of the table.
+/// Makes a name from another program safe for a table column.
 std::string short_cell(const std::string& text) { return one_line(text, 64); }
 
 std::string worker_row(const proto::WorkerStatus& worker) {
@@ -99,20 +99,20 @@ void show_status(const StatusOptions& options) {
   while (std::cout) {
     auto status = call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest());
     if (options.watch) slowest_first(status);
-    if (options.watch && on_terminal) std::cout << "\033[H\033[2J";  // a clear screen
+    if (options.watch && on_terminal) std::cout << "\033[H\033[2J";  // clears the screen
     print_status(call.address(), status, options.json);
     if (!options.watch) return;
     std::this_thread::sleep_for(kWatch);
   }
 }
 
-/// Only this job is to end, not one that begins a moment later, here or at the next coordinator at
-/// this address. Empty: none runs.
+/// Returns the id of the running job, empty if none runs. A stop request carries it, so that it
+/// cannot stop a later job or the job of another coordinator at this address.
 std::string job_that_runs(const CoordinatorCall& call) {
   return call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest()).job_id();
 }
 
-/// As above; throws InputError where none runs.
+/// Same; throws InputError if no job runs.
 std::string running_job(const CoordinatorCall& call) {
   if (std::string job = job_that_runs(call); !job.empty()) return job;
   throw InputError("coordinator " + call.address() +
@@ -155,7 +155,7 @@ void drain(const DrainOptions& options) {
       << std::endl;
 }
 
-/// The workers that have made no progress for a while, and what each was doing.
+/// Lists the workers without progress and the phase of each.
 std::string no_progress_text(const proto::StatusReply& status) {
   std::string text;
   for (const proto::WorkerStatus& worker : status.workers()) {
@@ -168,7 +168,7 @@ std::string no_progress_text(const proto::StatusReply& status) {
   return text;
 }
 
-/// The workers that make the others wait in every step.
+/// Lists the workers that delay the others in every step.
 std::string slow_text(const proto::StatusReply& status) {
   std::string text;
   for (const proto::WorkerStatus& worker : status.workers()) {
@@ -181,7 +181,7 @@ std::string slow_text(const proto::StatusReply& status) {
   return text;
 }
 
-/// "restarted 2 of at most 5 times, the last time because of rank 1 (host b, slot 0): ..."
+/// Returns "restarted 2 times, 3 of 5 are left; the last time because of rank 1 (host b...): ..."
 std::string restarts_text(const proto::StatusReply& status) {
   if (status.restarts() == 0) return {};
   return formatted("restarted %d times, %d of %d are left; the last time because of ",
@@ -189,7 +189,7 @@ std::string restarts_text(const proto::StatusReply& status) {
          one_line(status.last_restart()) + "\n";
 }
 
-/// "4 of 6 workers: host b is not here", the slots that are left out, and those that are idle.
+/// Returns "4 of 6 workers: host b is not here", the slots that are left out, and the idle ones.
 std::string membership_text(const proto::StatusReply& status) {
   std::string text;
   if (!status.why_smaller().empty()) text += one_line(status.why_smaller()) + "\n";
@@ -210,7 +210,7 @@ std::string membership_text(const proto::StatusReply& status) {
   return text + "\n";
 }
 
-/// "taken over at 2026-11-22 17:30:05 (2 times): all agents and workers were back after 0.8 s"
+/// Returns "... taken over at 2026-11-22 17:30:05 (2 times); all agents and workers were back ..."
 std::string takeover_text(const proto::StatusReply& status) {
   if (status.takeovers() == 0) return {};
   const std::time_t when = status.taken_over_ms() / 1000;

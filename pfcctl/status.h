@@ -1,4 +1,4 @@
-// pfcctl status: what the job of a coordinator is doing.
+// pfcctl status: shows what a coordinator's job is doing.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// The status for people: the job in a line or two, the hosts that have not registered, a table of
-/// the workers, and a line for each worker that has made no progress for a while.
+/// Returns the status for the terminal: the job in a line or two, the hosts that have not
+/// registered, a table of the workers, and a line for each worker without recent progress.
 std::string status_text(const proto::StatusReply& status);
 
 }  // namespace pfc

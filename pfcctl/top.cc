@@ -21,24 +21,24 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kOtherLines = 4;  // of the screen: the job, the table's head, the last line
+constexpr std::size_t kOtherLines = 4;  // the job, the table's head and the last line
 constexpr std::size_t kRowsElsewhere = 20;
 
 struct TopOptions {
   Target target;
   double seconds = 1;
-  int rows = 0;  // 0: as many as the screen has
+  int rows = 0;  // 0: as many as fit on the screen
   bool once = false;
 };
 
-/// A name from another program, for a column of so many characters.
+/// Pads or cuts a name from another program to a column's width.
 std::string padded_cell(const std::string& text, std::size_t width) {
   return fmt::format("{:<{}}", one_line(text, width), width);
 }
 
 std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
-/// Of the time of its steps; "-" before the first one.
+/// Returns the share of the step time; "-" before the first step.
 std::string part_of_steps(const proto::Progress& progress, double seconds) {
   return progress.step_seconds() > 0 ? percent(seconds / progress.step_seconds()) : "-";
 }
@@ -68,13 +68,13 @@ std::string row(const proto::WorkerStatus& worker) {
                      gpu_text(progress.gpu()), memory_text(progress), worker.stuck_seconds());
 }
 
-/// Whether `a` is more interesting than `b`.
+/// Returns whether `a` is listed before `b`.
 bool comes_first(const proto::WorkerStatus* a, const proto::WorkerStatus* b) {
   const auto trains = [](const proto::WorkerStatus* worker) {
     return worker->state() == "training";
   };
   if (trains(a) != trains(b)) return trains(b);
-  // Not a number is no place in an order.
+  // A NaN would break the order.
   const auto seconds = [](const proto::WorkerStatus* worker) {
     return std::isfinite(worker->own_step_seconds()) ? worker->own_step_seconds() : 0;
   };
@@ -93,7 +93,7 @@ void show_top(const TopOptions& options) {
   const bool on_terminal = isatty(STDOUT_FILENO) == 1;
   while (std::cout) {
     auto status = call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest());
-    if (on_terminal && !options.once) std::cout << "\033[H\033[2J";  // a clear screen
+    if (on_terminal && !options.once) std::cout << "\033[H\033[2J";  // clears the screen
     const std::size_t rows =
         options.rows > 0 ? static_cast<std::size_t>(options.rows) : rows_of_screen();
     slowest_first(status);

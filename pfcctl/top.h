@@ -1,4 +1,4 @@
-// pfcctl top: where the time goes, the slowest rank first.
+// pfcctl top: shows where each worker's time goes, slowest rank first.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace pfc {
 
-/// Sorts the workers: first those that do not train or make no progress, then by how long their own
-/// work takes in a step.
+/// Sorts the workers: first those that are not training, then by time of their own work per step,
+/// longest first.
 void slowest_first(proto::StatusReply& status);
 
-/// A line about the job, and a table of the first workers, at most so many. The last line counts
+/// Returns a line about the job and a table of the first `most_rows` workers. The last line counts
 /// the others.
 std::string top_text(const proto::StatusReply& status, std::size_t most_rows);
 

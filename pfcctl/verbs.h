@@ -1,12 +1,12 @@
-// The verbs of pfcctl. Each function adds one verb with its options, its help and its action.
+// The verbs of pfcctl. Each function adds one verb with its options, help and action.
 #pragma once
 
 #include <CLI/CLI.hpp>
 
 namespace pfc {
 
-/// Thrown by a verb that has printed its result and wants another exit code than 0, for example
-/// because this machine cannot train.
+/// Thrown by a verb that has printed its result and ends with this exit code, for example because
+/// this machine cannot train.
 struct ExitStatus {
   int status = 0;
 };

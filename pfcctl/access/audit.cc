@@ -25,13 +25,13 @@ namespace {
 
 struct AuditOptions {
   std::filesystem::path state_dir = default_state_folder();
-  std::int64_t tail = 0;  ///< lines; 0: all
+  std::int64_t tail = 0;  ///< lines to print; 0 prints all
   bool json = false;
 };
 
 /// Returns the last lines of the log, oldest first.
 std::deque<std::string> read_audit_log(const AuditOptions& options) {
-  // The log is renamed when it reaches kMostBytes. Its last line may exceed that.
+  // The log is rotated when it reaches kMostBytes. Its last line may exceed that.
   constexpr std::size_t kMost = AuditLog::kMostBytes + (std::size_t{1} << 20);
   const std::filesystem::path newest = options.state_dir / "audit.jsonl";
   if (!something_at(newest)) {

@@ -1,4 +1,4 @@
-// pfcctl token: tokens by which hosts join a coordinator, and by which people read its status.
+// pfcctl token: creates, lists and revokes tokens. Hosts join and users read the status with them.
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
@@ -67,7 +67,7 @@ void create(const CreateOptions& options) {
   proto::CreateTokenRequest request;
   request.set_role(kRoles[options.role]);
   for (const std::string& host : options.hosts) request.add_hosts(host);
-  // Rounded up: 0 seconds mean that no lifetime was given.
+  // Rounded up, because 0 seconds would mean that no lifetime was given.
   request.set_lifetime_seconds(static_cast<std::int64_t>(std::ceil(options.lifetime)));
   const CoordinatorCall call(options.target.endpoint());
   const proto::CreateTokenReply reply = call(&Stub::CreateToken, request);

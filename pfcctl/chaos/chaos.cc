@@ -1,4 +1,4 @@
-// pfcctl chaos: breaks things in a running job on purpose, and tells how the job takes it.
+// pfcctl chaos: injects faults into a running job and reports how it recovers.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -31,9 +31,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{100};  // between two looks at the job
+constexpr milliseconds kLook{100};  // interval between status requests
 
-/// Times in seconds; 0: never.
+/// Seconds; 0 disables a fault.
 struct ChaosOptions {
   Target target;
   double kill_every = 0, stop_every = 0, partition_every = 0, kill_agent_every = 0;
@@ -45,13 +45,13 @@ struct ChaosOptions {
   bool dry_run = false;
 };
 
-// Set by Ctrl-C. A handler reaches nothing else.
+// Set by Ctrl-C; a signal handler can access nothing else.
 volatile std::sig_atomic_t interrupted = 0;
 
 void end_at_a_signal() {
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = SA_RESETHAND;  // a second one ends the program at once
+  action.sa_flags = SA_RESETHAND;  // a second signal ends the program
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
 }
 
@@ -99,7 +99,7 @@ class Chaos {
   }
 
  private:
-  /// After a line that says why, where it is not 0.
+  /// Returns the exit code. Prints the reason first if it is not 0.
   [[nodiscard]] int exit_code() const {
     if (interrupted != 0) return kExitSuccess;
     if (recovery_.waits_since()) {
@@ -115,7 +115,7 @@ class Chaos {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start_);
   }
 
-  /// All hosts have registered then.
+  /// When training runs, all hosts have registered.
   void wait_for_training() {
     const auto trains = [this] {
       const JobView view = view_of(job_.status(), {});
@@ -126,7 +126,7 @@ class Chaos {
     while (!trains() && look()) std::this_thread::sleep_for(kLook);
   }
 
-  /// Which hosts allow which kind of fault. Throws InputError where none allows one of them.
+  /// Finds the hosts that allow each kind of fault. Throws InputError if no host allows a kind.
   void ask_agents() {
     for (const FaultWish& wish : plan_of(options_).wishes) {
       std::string why;
@@ -166,7 +166,7 @@ class Chaos {
     return kExitSuccess;
   }
 
-  /// Images that count a second, without faults.
+  /// Returns the rate without faults, in images that count per second.
   double measure() {
     if (options_.baseline <= 0) return 0;
     tell("measures", "the job without faults for " + seconds_text(time_of(options_.baseline)));
@@ -218,10 +218,10 @@ class Chaos {
     tell(name_of(fault.kind), "not done: " + why);
   }
 
-  /// False: somebody wants this to end, or WatchedJob::look() says so.
+  /// Returns false if the user interrupts or WatchedJob::look() returns false.
   bool look() { return interrupted == 0 && job_.look(); }
 
-  /// What still lasts ends now, where the host can be reached.
+  /// Ends lasting faults on the hosts that can be reached.
   void undo() {
     for (const auto& [host, until] : lasting_) {
       if (until <= since_start()) continue;
@@ -252,7 +252,7 @@ class Chaos {
   TimePoint start_;
   Recovery recovery_;
   ChaosResult result_;
-  std::map<std::string, milliseconds> lasting_;  ///< until when, by host
+  std::map<std::string, milliseconds> lasting_;  ///< end of the last fault, by host
 };
 
 void check_options(const ChaosOptions& options) {

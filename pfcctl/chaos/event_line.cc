@@ -7,7 +7,7 @@
 namespace pfc {
 namespace {
 
-/// "14:03:07", in this machine's time zone.
+/// Returns "14:03:07", in this machine's time zone.
 std::string clock_text() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

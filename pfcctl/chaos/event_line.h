@@ -1,4 +1,4 @@
-// The lines by which pfcctl chaos tells what happens, when it happens.
+// Event lines of pfcctl chaos.
 #pragma once
 
 #include <chrono>
@@ -6,10 +6,10 @@
 
 namespace pfc {
 
-/// "14:03:07  kind        what" on stdout, with the time of day in this machine's time zone.
+/// Prints "14:03:07  kind        what" on stdout, with the local time of day.
 void tell(const std::string& kind, const std::string& what);
 
-/// "3.2 s"
+/// Returns "3.2 s".
 std::string seconds_text(std::chrono::milliseconds time);
 
 }  // namespace pfc

@@ -33,7 +33,7 @@ std::string recovery_text(const char* format, Values... values) {
 
 double in_seconds(milliseconds time) { return static_cast<double>(time.count()) / 1000; }
 
-/// "3.2 s"; "-" where there is none.
+/// Returns "3.2 s", or "-" if the list is empty.
 std::string quantile_text(const std::vector<milliseconds>& sorted, double part) {
   if (sorted.empty()) return "-";
   const auto last = static_cast<double>(sorted.size() - 1);

@@ -1,4 +1,4 @@
-// How a job takes the faults: when it goes on after each, and what they cost in all.
+// Tracks how a job recovers from faults, and their total cost.
 #pragma once
 
 #include <chrono>
@@ -11,40 +11,39 @@
 
 namespace pfc {
 
-/// What a status tells of the training.
+/// The training state in one status reply.
 struct JobView {
   std::chrono::milliseconds at{0};  ///< by the watcher's clock
   std::int64_t generation = 0;
-  bool trains = false;  ///< all workers of the generation have joined, and none has failed
+  bool trains = false;  ///< all workers of the generation have joined and none has failed
   std::int64_t images_seen = 0;
   std::int64_t images_lost = 0;
-  bool has_stepped = false;  ///< a step of this generation is done
+  bool has_stepped = false;  ///< a step of this generation has finished
 };
 
 JobView view_of(const proto::StatusReply& status, std::chrono::milliseconds at);
 
-/// A fault that was done.
+/// A fault that was injected.
 struct DoneFault {
   proto::FaultKind kind = proto::FAULT_KILL_WORKER;
   std::string target;  ///< "rank 3 (host b, slot 1, pid 4711)"
   std::chrono::milliseconds lasts{0};
-  JobView before;                                 ///< when it was done
-  std::optional<std::chrono::milliseconds> took;  ///< until training went on; empty: it has not
+  JobView before;                                 ///< state when it was injected
+  std::optional<std::chrono::milliseconds> took;  ///< until training resumed; empty: not yet
 };
 
-/// Training goes on after a fault with the first step that is done
-///   - in a later generation; or
-///   - in the same one, where the fault does not end a worker and is over, or where the job did not
-///     train when the fault came.
+/// Decides when training has resumed after a fault: when the first step finishes
+/// - in a later generation; or
+/// - in the same one, if the fault is over and did not end a training worker.
 /// No I/O, no clock.
 class Recovery {
  public:
   void done(DoneFault fault) { faults_.push_back(std::move(fault)); }
-  /// Returns the faults after which training has gone on since the last view.
+  /// Returns the faults after which training has resumed since the last view.
   std::vector<const DoneFault*> see(const JobView& view);
 
   [[nodiscard]] const std::vector<DoneFault>& faults() const { return faults_; }
-  /// Of those after which training has not gone on yet, when the oldest was done; empty: none.
+  /// Returns when the oldest fault without recovery was injected; empty if there is none.
   [[nodiscard]] std::optional<std::chrono::milliseconds> waits_since() const;
 
  private:
@@ -52,15 +51,15 @@ class Recovery {
   std::optional<JobView> last_;
 };
 
-/// What is told at the end.
+/// Input of the final summary.
 struct ChaosResult {
-  double rate_before = 0;  ///< images that count a second, without faults; 0: not measured
+  double rate_before = 0;  ///< images that count per second, without faults; 0: not measured
   JobView begin, end;
-  int refused = 0;  ///< faults that were not done
+  int refused = 0;  ///< faults that could not be injected
 };
 
-/// A table with a line for each kind: how often, how often training went on, and the median and the
-/// worst time until then; the images that were lost; the goodput. Pure.
+/// Returns a table with one line per kind of fault: how often it was injected, how often training
+/// resumed, median and worst time until then. Adds the lost images and the goodput. Pure.
 std::string summary(const std::vector<DoneFault>& faults, const ChaosResult& result);
 
 }  // namespace pfc

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// From 0 to 1, without 1. The standard's own distributions differ from library to library.
+/// Returns a number in [0, 1). The standard distributions differ between libraries.
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1.0p-53; }
 
 }  // namespace

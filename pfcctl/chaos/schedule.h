@@ -1,4 +1,4 @@
-// What pfcctl chaos does when, and to whom.
+// Schedule and targets of the faults of pfcctl chaos.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@
 
 namespace pfc {
 
-/// One kind of fault, again and again.
+/// One kind of repeated fault.
 struct FaultWish {
   proto::FaultKind kind = proto::FAULT_KILL_WORKER;
-  std::chrono::milliseconds every{0};  ///< on average
-  std::chrono::milliseconds lasts{0};  ///< 0: it does not last
+  std::chrono::milliseconds every{0};  ///< mean interval
+  std::chrono::milliseconds lasts{0};  ///< duration; 0: instantaneous
 };
 
 struct ChaosPlan {
@@ -27,22 +27,22 @@ struct ChaosPlan {
 };
 
 struct PlannedFault {
-  std::chrono::milliseconds at{0};  ///< since the begin
+  std::chrono::milliseconds at{0};  ///< since the start
   proto::FaultKind kind = proto::FAULT_KILL_WORKER;
   std::chrono::milliseconds lasts{0};
-  double pick = 0;  ///< from 0 to 1: which one of those that it may hit
+  double pick = 0;  ///< from 0 to 1; selects one of the possible targets
 };
 
-/// All faults that begin before the end, in order. From one to the next of its kind it is between
-/// half and one and a half times FaultWish::every. A pure function: the same seed gives the same
-/// times on every machine, and those of one kind do not depend on the other kinds.
+/// Returns all faults that begin before the end, in order. The interval between two faults of a
+/// kind is 0.5 to 1.5 times FaultWish::every. Pure: a seed gives the same times on every machine,
+/// and the times of one kind do not depend on the other kinds.
 std::vector<PlannedFault> plan_faults(const ChaosPlan& plan);
 
-/// Whom faults may hit.
+/// Allowed targets of faults.
 struct FaultScope {
-  std::optional<int> rank;  ///< this one alone
-  std::string host;         ///< this one alone; empty: any
-  /// Hosts whose agents have refused a kind of fault.
+  std::optional<int> rank;  ///< only this rank; empty: any
+  std::string host;         ///< only this host; empty: any
+  /// Hosts whose agents refused a kind of fault.
   std::map<proto::FaultKind, std::set<std::string>> refused = {};
 };
 
@@ -51,14 +51,14 @@ struct FaultVictim {
   std::string host;
 };
 
-/// Of the job's workers that run, or of its hosts that are here, the one that the fault hits; none:
-/// there is none in the scope. Pure.
+/// Returns the target of the fault among the running workers or the present hosts, or nothing if
+/// none is in the scope. Pure.
 std::optional<FaultVictim> pick_victim(const PlannedFault& fault, const FaultScope& scope,
                                        const proto::StatusReply& status);
 
-/// Whether it hits one worker, and not a host.
+/// Returns whether the fault targets one worker rather than a host.
 bool hits_a_worker(proto::FaultKind kind);
-/// "kill", "stop", "partition", "kill-agent"
+/// Returns "kill", "stop", "partition" or "kill-agent".
 std::string name_of(proto::FaultKind kind);
 
 }  // namespace pfc

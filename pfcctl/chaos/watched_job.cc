@@ -13,7 +13,7 @@ namespace {
 
 using Stub = proto::CoordinatorService::Stub;
 
-// Between two attempts to find the coordinator.
+// Interval between attempts to find the coordinator.
 constexpr std::chrono::milliseconds kReconnectPause{100};
 constexpr std::chrono::seconds kLongestAway{60};
 
@@ -45,7 +45,7 @@ bool WatchedJob::look() {
   }
 }
 
-/// A coordinator that was started again may have another port.
+/// Reads the address again, because a restarted coordinator may have another port.
 bool WatchedJob::find_again() {
   if (!std::exchange(away_, true)) {
     away_since_ = Clock::now();

@@ -1,4 +1,4 @@
-// The job that pfcctl chaos breaks things in, as its coordinator tells of it.
+// The job under test, as its coordinator reports it.
 #pragma once
 
 #include <optional>
@@ -11,23 +11,23 @@
 
 namespace pfc {
 
-/// The job that ran when this object was made. Its coordinator may go away for a minute, and come
-/// back on another port. One thread.
+/// The job that ran when this object was created. Tolerates a coordinator that is away for up to a
+/// minute and returns on another port. Not thread-safe.
 class WatchedJob {
  public:
-  /// Borrows the target. Throws InputError where no job runs, and as Target::endpoint() does.
+  /// Does not own the target. Throws InputError if no job runs, and as Target::endpoint() does.
   explicit WatchedJob(const Target& target);
 
-  /// Asks how the job is, and waits a moment where the coordinator cannot be reached. False, after
-  /// a line that says why: the job has ended, or the coordinator has been away for too long.
+  /// Updates the status; pauses briefly if the coordinator cannot be reached. Prints the reason
+  /// and returns false if the job has ended or the coordinator has been away for too long.
   bool look();
-  /// Whether look() has found that.
+  /// Returns whether look() has returned false.
   [[nodiscard]] bool is_lost() const { return is_lost_; }
-  /// The last that the coordinator has told.
+  /// Returns the last status received.
   [[nodiscard]] const proto::StatusReply& status() const { return status_; }
 
-  /// Breaks something. `only_ask`: asks whether that is allowed, and breaks nothing. Throws
-  /// InputError with the coordinator's words where it is refused, and CommError.
+  /// Injects a fault. `only_ask` asks whether it is allowed and injects nothing. Throws InputError
+  /// with the coordinator's message if it is refused, and CommError.
   proto::InjectFaultReply inject(const PlannedFault& fault, const FaultVictim& victim,
                                  bool only_ask);
 

@@ -8,7 +8,7 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kLongestName = 64;
-constexpr std::size_t kMostTracks = 1'024;  // of a rank, which has about ten
+constexpr std::size_t kMostTracks = 1'024;  // per rank, which has about ten
 constexpr std::size_t kMostNames = 65'536;
 
 std::uint32_t track_index(CollectedRank& rank, const proto::TraceTrack& track) {

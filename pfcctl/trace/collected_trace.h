@@ -1,4 +1,4 @@
-// A trace as it comes from the coordinator, part by part (docs/trace.md).
+// A trace that is received from the coordinator in parts (docs/trace.md).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct CollectedSpan {
   std::uint32_t name = 0;     ///< index into CollectedTrace::names
   std::int64_t begin_ns = 0;  ///< by the coordinator's clock, since 1970
   std::int64_t end_ns = 0;
-  std::int64_t number = 0;  ///< what proto::TraceRow says
+  std::int64_t number = 0;  ///< meaning depends on the row: see proto::TraceRow
   std::uint64_t bytes = 0;
 };
 
@@ -31,22 +31,22 @@ struct CollectedTrack {
 };
 
 struct CollectedRank {
-  std::string host;  ///< empty: the coordinator has ended before it said this
+  std::string host;  ///< empty: the coordinator ended before it sent this
   int slot = -1;
-  std::string problem;  ///< why not all of it is here; empty: all is
+  std::string problem;  ///< why the trace of this rank is incomplete; empty: complete
   proto::TraceSummary summary;
   std::vector<CollectedTrack> tracks;
   std::vector<CollectedSpan> spans;
 
-  /// Steps that were recorded from begin to end.
+  /// Returns the number of steps that were recorded completely.
   [[nodiscard]] std::int64_t steps() const;
-  /// Whether its phases and collectives are only what the host enqueues.
+  /// Returns whether phases and collectives only show when the host enqueues work.
   [[nodiscard]] bool on_gpu() const { return summary.device().starts_with("cuda"); }
 };
 
 struct CollectedTrace {
   std::string job_id;
-  std::int64_t first_step = 0;  ///< that was asked for
+  std::int64_t first_step = 0;  ///< first requested step
   std::int64_t last_step = 0;
   std::vector<std::string> names;
   std::map<Rank, CollectedRank> ranks;
@@ -55,19 +55,19 @@ struct CollectedTrace {
   [[nodiscard]] bool complete() const;
 };
 
-/// "rank 3 (host-b, slot 1)"; without a host "rank 3".
+/// Returns "rank 3 (host-b, slot 1)", or "rank 3" without a host.
 std::string rank_title(Rank rank, const CollectedRank& collected);
 
-/// Puts together what the workers have sent. What a part says of itself is not believed: one that
-/// cannot be read is left out, and named as its rank's problem.
+/// Joins the parts that the workers sent. Parts are not trusted: an unreadable part is dropped and
+/// reported as its rank's problem.
 class TraceCollector {
  public:
   explicit TraceCollector(const proto::StartTraceReply& begun);
 
   void add(const proto::TraceChunk& part);
-  /// What the coordinator says of each rank at the end.
+  /// Adds the coordinator's final report on a rank.
   void add(const proto::RankTrace& rank);
-  /// The end has not come: `why` is the problem of every rank of which nothing was said.
+  /// Ends early: `why` becomes the problem of every rank without a final report.
   void end_early(const std::string& why);
   [[nodiscard]] const CollectedTrace& trace() const { return trace_; }
 
@@ -76,7 +76,7 @@ class TraceCollector {
 
   CollectedTrace trace_;
   std::map<std::string, std::uint32_t> names_;
-  std::map<Rank, bool> told_;  ///< by the coordinator at the end
+  std::map<Rank, bool> told_;  ///< ranks with a final report
   int workers_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using Interval = std::pair<std::int64_t, std::int64_t>;  // begin and end
 
-/// From the begin of its first phase to the end of its last, by step.
+/// Returns the interval of each step: from the start of its first phase to the end of its last.
 std::map<std::int64_t, Interval> steps_of(const CollectedRank& rank) {
   std::map<std::int64_t, Interval> steps;
   for (const CollectedSpan& span : rank.spans) {
@@ -24,8 +24,8 @@ std::map<std::int64_t, Interval> steps_of(const CollectedRank& rank) {
   return steps;
 }
 
-/// Of the time from the begin to the end, in seconds, how much at least one covers. They are
-/// sorted.
+/// Returns the seconds of `window` that are covered by at least one interval. Intervals are sorted
+/// by begin.
 double covered(const std::vector<Interval>& sorted, const Interval& window) {
   std::int64_t sum = 0, until = window.first;
   for (const auto& [begin, end] : sorted) {
@@ -50,7 +50,7 @@ bool is_gpu(const CollectedTrack& track) {
 }
 
 void add_gpus(TraceAnalysis& analysis, const CollectedTrace& trace) {
-  std::map<std::uint32_t, Kernels> kernels;  // by name
+  std::map<std::uint32_t, Kernels> kernels;  // key: index of the name
   double all_steps = 0;
   for (const auto& [rank, each] : trace.ranks) {
     std::vector<Interval> busy;

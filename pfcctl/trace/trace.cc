@@ -1,4 +1,4 @@
-// pfcctl trace: where the time of a running job goes, from all its workers (docs/trace.md).
+// pfcctl trace: records where the workers of a running job spend time (docs/trace.md).
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -40,7 +40,7 @@ void clear_progress() {
   if (isatty(STDERR_FILENO) == 1) std::cerr << "\r\033[K" << std::flush;
 }
 
-/// Until all has come. The coordinator may end before: then what has come is kept.
+/// Collects all parts. If the coordinator ends early, keeps the parts received so far.
 CollectedTrace collect(const CoordinatorCall& call, const proto::StartTraceReply& begun) {
   TraceCollector collector(begun);
   proto::ReadTraceRequest request;
@@ -70,7 +70,7 @@ void write(const CollectedTrace& trace, const std::vector<MatchedCollective>& co
 }
 
 void take(const TraceOptions& options) {
-  { const AtomicFile probe(options.output); }  // recording takes its time: fails before it
+  { const AtomicFile probe(options.output); }  // fails before the recording, which takes time
   const CoordinatorCall call(options.target.endpoint());
   proto::StartTraceRequest request;
   request.set_steps(options.steps);

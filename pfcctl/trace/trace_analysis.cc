@@ -17,20 +17,20 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Of NCCL's communicators, whose collectives the host only enqueues.
+/// Returns whether a communicator is NCCL's: the host only enqueues its collectives.
 bool only_enqueued(const CollectedRank& rank, const std::string& communicator) {
   return rank.on_gpu() && (communicator == "step" || communicator == "gradients");
 }
 
-/// What one worker did in the training thread.
+/// Time of one worker's training thread, in seconds.
 struct RankTimes {
-  std::map<std::string, double> phases;  ///< seconds of all steps
-  double all = 0;                        ///< of them
-  double waited = 0;                     ///< for other workers
+  std::map<std::string, double> phases;  ///< sum over all steps
+  double all = 0;                        ///< sum over all phases
+  double waited = 0;                     ///< waiting for other workers
   double own_data_wait = 0;
 };
 
-/// The seconds in which both were so. Each list has no overlaps, and is sorted.
+/// Returns the seconds covered by both lists. Each is sorted and free of overlaps.
 double overlap(const std::vector<const CollectedSpan*>& a,
                const std::vector<const CollectedSpan*>& b) {
   double sum = 0;
@@ -78,7 +78,7 @@ CollectiveWaits waits_of(const CollectedTrace& trace, const Kind& kind,
                         .kind = trace.names[kind.second],
                         .count = static_cast<int>(all.size())};
   std::vector<double> took, waited;
-  std::map<Rank, std::pair<int, double>> last;  // how often, and the others' waits
+  std::map<Rank, std::pair<int, double>> last;  // number of calls, sum of the mean waits
   for (const MatchedCollective* each : all) {
     for (const auto& part : each->parts) {
       took.push_back(seconds_from_ns(part.span->end_ns - part.span->begin_ns));
@@ -151,7 +151,7 @@ double MatchedCollective::mean_wait_seconds() const {
 }
 
 std::vector<MatchedCollective> match_collectives(const CollectedTrace& trace) {
-  std::map<std::string, std::size_t> members;  // workers of each communicator
+  std::map<std::string, std::size_t> members;  // number of workers per communicator
   std::map<std::pair<std::string, std::int64_t>, MatchedCollective> found;
   for (const auto& [rank, collected] : trace.ranks) {
     std::set<std::string> seen;
@@ -204,7 +204,7 @@ TraceAnalysis analyse(const CollectedTrace& trace,
   std::map<Kind, std::vector<const MatchedCollective*>> kinds;
   for (const MatchedCollective& each : collectives) {
     kinds[{each.communicator, each.name}].push_back(&each);
-    if (each.communicator != "step") continue;  // the others are not the training thread's
+    if (each.communicator != "step") continue;  // only "step" runs in the training thread
     for (const auto& part : each.parts) {
       if (times.contains(part.rank)) times[part.rank].waited += each.waited_seconds(part);
     }

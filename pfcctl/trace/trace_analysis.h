@@ -1,4 +1,4 @@
-// Who waited for whom, and where the slowest worker's time went, from a trace (docs/trace.md).
+// Finds in a trace who waited for whom and what the slowest worker did (docs/trace.md).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace pfc {
 
-/// One collective as all workers that take part in it have recorded it.
+/// One collective, as recorded by all participating workers.
 struct MatchedCollective {
   struct Part {
     Rank rank = 0;
@@ -21,70 +21,68 @@ struct MatchedCollective {
   std::uint32_t name = 0;    ///< index into CollectedTrace::names: "all_reduce"
   std::int64_t number = 0;
   std::vector<Part> parts;  ///< by rank
-  std::size_t last = 0;     ///< the part that began last
-  /// Whether it began so much later than the first that the clocks are sure of it.
+  std::size_t last = 0;     ///< index of the part that began last
+  /// Set if the difference between first and last begin exceeds the error of the clocks.
   bool sure = false;
 
-  /// How long this part waited for the last one.
+  /// Returns how long this part waited for the last one.
   [[nodiscard]] double waited_seconds(const Part& part) const;
-  /// The same of all others than the last one, in the mean.
+  /// Returns the mean of this over all parts but the last.
   [[nodiscard]] double mean_wait_seconds() const;
 };
 
-/// Those that all workers of their communicator have recorded, by communicator and number. What a
-/// GPU's host has only enqueued is left out: it says nothing about waiting. Borrows the trace.
+/// Returns the collectives that all workers of their communicator recorded, by communicator and
+/// number. Omits those that a GPU's host only enqueued. The result points into `trace`.
 std::vector<MatchedCollective> match_collectives(const CollectedTrace& trace);
 
-/// Of the collectives of one kind on one communicator.
+/// Statistics of one kind of collective on one communicator.
 struct CollectiveWaits {
   std::string communicator;
   std::string kind;
-  int count = 0;            ///< that all workers have recorded
-  double seconds = 0;       ///< that one takes, median over all of them and all workers
-  double wait_seconds = 0;  ///< that a worker other than the last waits in one, median
-  /// The worker for which the others waited longest in total. Only calls count in which the clocks
-  /// prove that it came last. Counting calls would name the wrong worker: a stall makes one call
+  int count = 0;            ///< calls that all workers recorded
+  double seconds = 0;       ///< duration, median over all calls and workers
+  double wait_seconds = 0;  ///< wait of a worker other than the last, median over calls
+  /// The worker for which the others waited longest in total. Only calls in which the clocks prove
+  /// that it came last count. Counting calls would name the wrong worker: a stall makes one call
   /// very late, and chance decides who is last in the short calls that follow.
   std::optional<Rank> last;
-  int last_count = 0;                  ///< calls into which it came last
-  double waited_for_last_seconds = 0;  ///< by one other worker, in these calls
+  int last_count = 0;                  ///< calls in which it came last
+  double waited_for_last_seconds = 0;  ///< waited by one other worker (mean), sum of these calls
 };
 
 struct PhaseShare {
   std::string phase;
-  double slowest_seconds = 0;  ///< of a step of the slowest worker
+  double slowest_seconds = 0;  ///< per step of the slowest worker
   double fastest_seconds = 0;
 };
 
-/// Of the steps of which a worker has sent all kernels.
+/// Statistics of the steps for which a worker sent all kernels.
 struct GpuKernel {
-  std::string name;    ///< of a kernel, or "copy host to device"
-  double calls = 0;    ///< a step, in the mean of all workers and steps
-  double seconds = 0;  ///< likewise
+  std::string name;    ///< kernel, or "copy host to device"
+  double calls = 0;    ///< per step, mean over workers and steps
+  double seconds = 0;  ///< per step, same mean
 };
 struct GpuBusy {
   Rank rank = 0;
-  double share = 0;  ///< of the steps' time, in which at least one stream ran something
+  double share = 0;  ///< part of the steps' time in which at least one stream was busy
 };
 
 struct TraceAnalysis {
-  std::int64_t steps = 0;   ///< that every worker has recorded
-  double step_seconds = 0;  ///< of a step, with what is done between two of them
-  double clock_error_seconds =
-      0;  ///< by which the times of two workers may be wrong, one by the other
-  std::vector<CollectiveWaits> collectives;  ///< the longest waits first
-  /// By the time of a step that is not spent on waiting for others; none where fewer than two
-  /// workers have recorded a step.
+  std::int64_t steps = 0;          ///< recorded by every worker
+  double step_seconds = 0;         ///< of the slowest worker, including work between steps
+  double clock_error_seconds = 0;  ///< largest error between the clocks of two workers
+  std::vector<CollectiveWaits> collectives;  ///< longest waits first
+  /// By time per step without waiting for others; none if fewer than two workers recorded a step.
   std::optional<Rank> slowest;
   std::optional<Rank> fastest;
   double slowest_own_seconds = 0;
   double fastest_own_seconds = 0;
-  std::vector<PhaseShare> phases;  ///< the longest of the slowest worker first
-  /// The worker that waited longest for its own data, and which part of its time.
+  std::vector<PhaseShare> phases;  ///< longest phase of the slowest worker first
+  /// The worker that waited longest for its own data, and the share of its time.
   std::optional<Rank> hungriest;
   double input_share = 0;
-  std::vector<GpuKernel> kernels;  ///< the longest first
-  std::vector<GpuBusy> gpus;       ///< by rank, of those that have sent kernels
+  std::vector<GpuKernel> kernels;  ///< longest first
+  std::vector<GpuBusy> gpus;       ///< by rank; only workers that sent kernels
 };
 
 /// Pure.
@@ -93,10 +91,10 @@ TraceAnalysis analyse(const CollectedTrace& trace,
 
 /// Fills `kernels` and `gpus`. Pure.
 void add_gpus(TraceAnalysis& analysis, const CollectedTrace& trace);
-/// Whether the row shows a stream of a GPU.
+/// Returns whether the row shows a stream of a GPU.
 bool is_gpu(const CollectedTrack& track);
 
-/// For a person: a table, and a few sentences.
+/// Returns a table and a few sentences for the terminal.
 std::string to_text(const CollectedTrace& trace, const TraceAnalysis& analysis);
 
 }  // namespace pfc

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What the number of a span is called.
+/// Returns the meaning of a span's number.
 const char* name_of_number(proto::TraceRow row) {
   if (row == proto::TRACE_ROW_PHASES) return "step";
   if (row == proto::TRACE_ROW_LOADER) return "batch";
@@ -40,7 +40,7 @@ std::string track_title(const CollectedTrack& track) {
   return track.row == proto::TRACE_ROW_COLLECTIVES ? "collectives: " + track.name : track.name;
 }
 
-/// "2026-05-12T00:00:42.110Z"
+/// Returns "2026-05-12T00:00:42.110Z".
 std::string utc(std::int64_t ns) {
   const std::chrono::sys_time<std::chrono::milliseconds> time{
       std::chrono::milliseconds(ns / 1'000'000)};
@@ -74,7 +74,7 @@ class Writer {
   }
 
  private:
-  /// Text of other programs has been made UTF-8 already.
+  /// Replaces invalid UTF-8; text from other programs has been cleaned before.
   static std::string dump(const Json& json) {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
@@ -164,7 +164,7 @@ class Writer {
     args["waited_ms"] = 1e3 * all->waited_seconds(*part);
   }
 
-  /// From the one that came last to those that waited for it.
+  /// Adds arrows from the worker that came last to those that waited for it.
   void arrows(const std::vector<MatchedCollective>& collectives) {
     int id = 0;
     for (const MatchedCollective& each : collectives) {
@@ -172,7 +172,7 @@ class Writer {
       const auto& last = each.parts[each.last];
       for (const auto& part : each.parts) {
         const std::int64_t at = last.span->begin_ns;
-        // A worker that had already left did not wait, or the clocks differ too much for an arrow.
+        // This worker had already left, or the clock error is too large for an arrow.
         if (part.rank == last.rank || part.span->end_ns < at) continue;
         if (each.waited_seconds(part) < kArrowSeconds) continue;
         if (++id > kMostArrows) return;

@@ -1,4 +1,4 @@
-// A trace in Chrome's Trace Event Format, which ui.perfetto.dev and chrome://tracing show.
+// Writes a trace in Chrome's Trace Event Format, for ui.perfetto.dev and chrome://tracing.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace pfc {
 
-/// Writes one JSON object in pieces. Each rank is a process, each of its rows a thread. Times are
-/// microseconds since the earliest span, by the coordinator's clock. An arrow goes from the worker
-/// that came last into a collective to each that waited for it for at least kArrowSeconds; there
-/// are at most kMostArrows.
+/// Writes one JSON object in pieces. Each rank is a process; each of its rows is a thread. Times
+/// are microseconds since the earliest span, by the coordinator's clock. An arrow connects the
+/// worker that came last into a collective with each worker that waited for it for at least
+/// kArrowSeconds. At most kMostArrows are written.
 inline constexpr double kArrowSeconds = 0.001;
 inline constexpr int kMostArrows = 20'000;
 void write_trace_json(const CollectedTrace& trace,

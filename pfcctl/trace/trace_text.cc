@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMostPhases = 12;
 constexpr std::size_t kMostKernels = 10;
 constexpr std::size_t kMostProblems = 16;
-// A wait of less than this part of a step is not worth a sentence.
+// Shorter waits, as a part of a step, are not reported.
 constexpr double kWorthTelling = 0.02;
 constexpr double kInputHolds = 0.05;
 
@@ -36,7 +36,7 @@ std::string table_of_collectives(const CollectedTrace& trace, const TraceAnalysi
   return text + "\n";
 }
 
-/// The others are those of threads that work ahead.
+/// The other communicators belong to threads that work ahead.
 bool holds_training(const std::string& communicator) {
   return communicator == "step" || communicator == "gradients" || communicator == "host";
 }
