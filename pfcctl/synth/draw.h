@@ -1,5 +1,5 @@
-// Random draws of the face generator: a pure function of (seed, purpose, identity, image), so that
-// an image is the same whichever thread draws it and however many there are.
+// Random draws of the face generator. They are a pure function of (seed, purpose, identity,
+// image), so an image does not depend on the number or order of threads.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,7 @@ class Draw {
     return static_cast<std::uint32_t>((std::uint64_t{word()} * n) >> 32);
   }
 
-  /// N(mean, deviation^2), limited to 2.3 deviations from the mean, so that no face looks
-  /// impossible.
+  /// Returns N(mean, deviation^2), clamped to 2.3 deviations so that no face looks impossible.
   float normal(float mean, float deviation) {
     const std::uint32_t first = word();
     return mean + deviation * std::clamp(box_muller(first, word()).a, -2.3f, 2.3f);

@@ -37,20 +37,20 @@ inline float mix(float a, float b, float t) { return a + (b - a) * t; }
 inline Vec3 mix(Vec3 a, Vec3 b, float t) { return a + (b - a) * t; }
 inline float square(float x) { return x * x; }
 
-/// 0 below `from`, 1 above `to`, smooth between; `from` may be the larger one.
+/// Returns 0 below `from`, 1 above `to`, smooth between. `from` may be larger than `to`.
 inline float ramp(float from, float to, float x) {
   const float t = clamp01((x - from) / (to - from));
   return t * t * (3 - 2 * t);
 }
 
-/// A smooth hill: 1 in the middle, 0 from radius 1 on; q is the squared distance. A polynomial,
-/// since a Gaussian would cost an exponential at each of a million evaluations an image.
+/// Returns a smooth hill: 1 in the middle, 0 from radius 1 on; q is the squared distance. A
+/// polynomial, because a Gaussian costs an exponential in each of a million evaluations per image.
 inline float hill(float q) { return q >= 1 ? 0.f : square(1 - q) * (1 - q); }
 inline float hill(float dx, float dy, float rx, float ry) {
   return hill(square(dx / rx) + square(dy / ry));
 }
 
-/// An sRGB colour (0 .. 255) as linear light, by the gamma-2.2 approximation.
+/// Converts an sRGB colour (0 .. 255) to linear light with the gamma-2.2 approximation.
 inline Colour srgb(float r, float g, float b) {
   const auto linear = [](float v) { return std::pow(v / 255.f, 2.2f); };
   return {linear(r), linear(g), linear(b)};

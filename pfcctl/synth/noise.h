@@ -1,4 +1,4 @@
-// Smooth random patterns over the plane: a lattice of hashed values, blended (value noise).
+// Smooth random patterns in the plane: value noise, which interpolates hashed lattice values.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace pfc::synth {
 
-/// A well-mixed word for a lattice point (multiply-xorshift; constants of the murmur3 finaliser).
+/// Returns a hash of a lattice point (multiply-xorshift; constants of murmur3's finaliser).
 inline std::uint32_t lattice_hash(std::int32_t x, std::int32_t y, std::uint32_t seed) {
   std::uint32_t h = seed + static_cast<std::uint32_t>(x) * 0x9E3779B1u +
                     static_cast<std::uint32_t>(y) * 0x85EBCA77u;
@@ -16,18 +16,18 @@ inline std::uint32_t lattice_hash(std::int32_t x, std::int32_t y, std::uint32_t 
   return h ^ (h >> 16);
 }
 
-/// In [0, 1).
+/// Returns a value in [0, 1).
 inline float lattice_value(std::int32_t x, std::int32_t y, std::uint32_t seed) {
   return static_cast<float>(lattice_hash(x, y, seed) >> 8) * 0x1p-24f;
 }
 
-/// std::floor is a library call on plain x86-64, and this is the renderer's innermost loop.
+/// Avoids std::floor, a library call on plain x86-64: this is the renderer's innermost loop.
 inline std::int32_t floor_to_int(float x) {
   const auto truncated = static_cast<std::int32_t>(x);
   return truncated - static_cast<std::int32_t>(x < static_cast<float>(truncated));
 }
 
-/// In [-1, 1], smooth, with features about one unit wide.
+/// Returns smooth noise in [-1, 1] with features about one unit wide.
 inline float smooth_noise(float x, float y, std::uint32_t seed) {
   const std::int32_t ix = floor_to_int(x), iy = floor_to_int(y);
   const float tx = x - static_cast<float>(ix), ty = y - static_cast<float>(iy);

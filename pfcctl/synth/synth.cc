@@ -20,7 +20,7 @@
 namespace pfc::synth {
 namespace {
 
-/// The size in whose pixels a camera's blur is measured.
+/// Image size at which a camera's blur is given in pixels.
 constexpr float kCameraSize = 112;
 
 using Jpeg = std::vector<std::byte>;
@@ -33,7 +33,7 @@ void check_range(const char* flag, std::int64_t value, std::int64_t low, std::in
   }
 }
 
-constexpr const char* kNames = "identities.txt";  // people have no names here
+constexpr const char* kNames = "identities.txt";  // deleted: these people have no names
 constexpr std::array<const char*, 5> kFiles{"train.rec", "train.idx", "property", "val.bin",
                                             kNames};
 
@@ -100,7 +100,7 @@ void write_validation_set(const SynthOptions& o, const std::filesystem::path& pa
 }  // namespace
 
 void check_options(const SynthOptions& o) {
-  // The upper bound on classes is RecordIO's: float32 labels are exact up to 2^24.
+  // RecordIO limits the classes: float32 labels are exact up to 2^24.
   check_range("--identities", o.identities, 1, kMaxFloatLabel);
   check_range("--images-per-identity", o.images_per_identity, 1, 1'000'000);
   check_range("--val-identities", o.val_identities, 2, 1'000'000);
@@ -115,7 +115,7 @@ std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint3
   const float scale = static_cast<float>(size) / kCameraSize;
   capture.camera.blur *= scale;
   capture.camera.motion *= scale;
-  const int drawn = size + size / 2;  // averaged down: smooth edges
+  const int drawn = size + size / 2;  // larger, then averaged down for smooth edges
   const std::vector<std::uint8_t> rgb = develop(render(who, capture, drawn), capture.camera, size);
   return encode_jpeg(rgb, size, size, capture.camera.jpeg_quality);
 }

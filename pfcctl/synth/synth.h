@@ -1,4 +1,4 @@
-// Writes a whole synthetic data set, as `pfcctl data synth` does.
+// Writes a synthetic data set for `pfcctl data synth`.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ struct SynthOptions {
   std::int64_t identities = 200;
   std::int64_t images_per_identity = 30;
   std::int64_t val_identities = 60;
-  std::int64_t val_pairs = 600;  ///< half of one person, half of two
-  int size = 112;                ///< pixels a side; backbones take multiples of 16
+  std::int64_t val_pairs = 600;  ///< half show one person, half two
+  int size = 112;                ///< width and height in pixels; backbones need multiples of 16
   std::uint64_t seed = 1;
   int threads = 0;       ///< 0: all cores that this process may use
-  bool replace = false;  ///< a data set that is in the folder
+  bool replace = false;  ///< replace an existing data set in the folder
 };
 
 /// Throws InputError for an option outside its range.
 void check_options(const SynthOptions& options);
 
-/// Image i of identity k as JPEG bytes, `size` pixels a side: a pure function of its arguments. In
-/// another size it is the same photograph with other noise.
+/// Returns image i of identity k as JPEG bytes, `size` x `size` pixels. Pure. Another size gives
+/// the same photograph with different noise.
 std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i, int size);
 
 struct ImageOf {
@@ -38,14 +38,14 @@ struct Pair {
   bool same = false;
 };
 
-/// Pairs of images of identities that are not in the training set. Pairs of one person and of two
-/// alternate, so that each of ten folds holds as many of both.
+/// Returns pairs of images of identities outside the training set. Pairs of one person and of two
+/// alternate, so that each of ten folds has equally many of both.
 std::vector<Pair> draw_pairs(const SynthOptions& options);
 
-/// Writes train.rec, train.idx, property (InsightFace's layout) and val.bin into `folder`, made
-/// where it is missing. `progress` (may be null) is called by the calling thread with images done
-/// and in all. The bytes depend on the options but not on the threads. Throws InputError, also
-/// where one of these files is there and may not be replaced, and StorageError.
+/// Writes train.rec, train.idx, property (InsightFace's layout) and val.bin into `folder`, which
+/// is created if missing. Calls `progress` (may be null) on the calling thread with the number of
+/// finished and of all images. The bytes do not depend on the number of threads. Throws
+/// InputError, also if one of the files exists and may not be replaced, and StorageError.
 void write_synthetic_set(const SynthOptions& options, const std::filesystem::path& folder,
                          const std::function<void(std::int64_t, std::int64_t)>& progress);
 

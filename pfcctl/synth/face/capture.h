@@ -1,6 +1,5 @@
-// What differs between the photographs of one person: pose, expression, light, things worn or in
-// front of the face, background and camera. None of it depends on the identity, except how often
-// glasses are worn.
+// Differences between photographs of one person: pose, expression, light, worn things, objects in
+// front of the face, background and camera. Only the frequency of glasses depends on the identity.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +11,22 @@ namespace pfc::synth {
 
 struct Pose {
   float yaw, pitch, roll;  ///< radians; yaw > 0: turned to the viewer's right
-  float distance;          ///< of the camera, millimetres: perspective
-  Vec2 shift;              ///< of the aligned crop, pixels: the inaccuracy of a face detector
-  float scale, turn;       ///< the same for its scale (relative) and turn (radians)
+  float distance;          ///< of the camera, millimetres; sets the perspective
+  Vec2 shift;              ///< of the aligned crop, pixels; error of a face detector
+  float scale, turn;       ///< the same error in scale (relative) and rotation (radians)
 };
 
 struct Expression {
   float smile;       ///< -0.5 .. 1
   float mouth_open;  ///< millimetres
-  float eyes_open;   ///< 0 shut .. 1 as drawn
+  float eyes_open;   ///< 0 shut .. 1 as the identity has them
   float brow_raise;  ///< millimetres
   Vec2 gaze;         ///< of the irises, millimetres
 };
 
 struct Light {
   Vec3 direction;    ///< towards the main light
-  Colour key, fill;  ///< main light, and light from everywhere
+  Colour key, fill;  ///< main light and ambient light
   Vec3 fill_direction;
   float shadow;  ///< strength of cast shadows, 0 .. 1
 };
@@ -39,7 +38,7 @@ struct Wear {
   Colour frame, lens, mask_colour, hat_colour, clothes;
   float hat_line = 0;  ///< y of the hat's edge
   HandShape cover = HandShape::kNone;
-  Vec2 cover_at, cover_size;  ///< parts of the image
+  Vec2 cover_at, cover_size;  ///< relative to the image size
   float cover_turn = 0;
   Colour cover_colour;
 };
@@ -55,8 +54,8 @@ struct Camera {
   Colour balance;
   float blur;                 ///< sigma, pixels
   float motion, motion_turn;  ///< length in pixels, direction
-  float coarseness;           ///< how many pixels were averaged to one; 1: none
-  float noise;                ///< standard deviation, where white is 1
+  float coarseness;           ///< pixels averaged to one; 1: none
+  float noise;                ///< standard deviation; white is 1
   float vignette;
   bool grey;
   int jpeg_quality;
@@ -70,10 +69,10 @@ struct Capture {
   Wear wear;
   Backdrop backdrop;
   Camera camera;
-  float hair_shift, hair_mess;  ///< how the fringe falls in this photograph
+  float hair_shift, hair_mess;  ///< position of the fringe in this photograph
 };
 
-/// Image i of identity k.
+/// Draws image i of identity k.
 Capture draw_capture(std::uint64_t seed, std::uint32_t k, std::uint32_t i, const Identity& who);
 
 }  // namespace pfc::synth

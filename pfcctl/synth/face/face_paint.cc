@@ -7,7 +7,7 @@
 namespace pfc::synth {
 namespace {
 
-/// 1 on a line of half width w at distance d, soft at the edge.
+/// Returns 1 within `w` of a line at distance d, with a soft edge.
 float stroke(float d, float w) { return ramp(w + 0.7f, w - 0.7f, std::abs(d)); }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// What colour the skin is at each place of the face: tone, spots and freckles, lips, beard and
-// folds.
+// Skin colours: tone, spots and freckles, lips, beard and folds.
 #pragma once
 
 #include "pfcctl/synth/face/capture.h"
@@ -11,24 +10,24 @@ namespace pfc::synth {
 struct Paint {
   Colour albedo;
   float gloss = 0.2f;  ///< strength of the highlight
-  float glow = 0;      ///< brightness that does not depend on the light: the glint in an eye
+  float glow = 0;      ///< brightness independent of the light: the glint in an eye
 };
 
-/// Lays `colour` over the paint.
+/// Blends `colour` over the paint.
 inline void cover(Paint& paint, Colour colour, float alpha) {
   paint.albedo = mix(paint.albedo, colour, alpha);
 }
 inline void darken(Paint& paint, float amount) { paint.albedo = paint.albedo * (1 - amount); }
 
-/// Borrows the identity. Constant after construction.
+/// Does not own the identity. Constant after construction.
 class FacePainter {
  public:
   FacePainter(const Identity& who, const Expression& expression)
       : who_(who), expression_(expression) {}
 
-  /// (x, y) on the face, millimetres.
+  /// Returns the paint at (x, y) of the face, millimetres.
   [[nodiscard]] Paint face(float x, float y) const;
-  /// Plain skin: ears, neck.
+  /// Returns plain skin, for ears and neck.
   [[nodiscard]] Paint plain(float x, float y, float redness) const;
 
  private:

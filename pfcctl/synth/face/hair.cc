@@ -8,8 +8,8 @@
 namespace pfc::synth {
 namespace {
 
-constexpr float kSideburns = 12;  ///< where short hair ends in front of the ears
-constexpr float kNape = 75;       ///< where it ends behind them
+constexpr float kSideburns = 12;  ///< y at which short hair ends in front of the ears
+constexpr float kNape = 75;       ///< y at which it ends behind them
 constexpr float kHeadRadius = 75;
 
 }  // namespace

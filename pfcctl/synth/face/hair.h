@@ -1,4 +1,4 @@
-// The hair: which part of the head it covers, how thick it is, and its colour.
+// Hair: the covered part of the head, thickness and colour.
 #pragma once
 
 #include "pfcctl/synth/face/capture.h"
@@ -7,16 +7,16 @@
 
 namespace pfc::synth {
 
-/// Borrows the identity and the capture. Constant after construction.
+/// Does not own the identity and the capture. Constant after construction.
 class HairStyle {
  public:
   HairStyle(const Identity& who, const Capture& capture) : who_(who), capture_(capture) {}
 
-  /// How far below the hair's edge a place lies (negative: inside the hair), millimetres.
+  /// Returns the distance below the hair's edge in millimetres; negative inside the hair.
   [[nodiscard]] float beyond_edge(Place place) const;
   [[nodiscard]] float thickness(Place place) const;
   [[nodiscard]] Paint paint(Place place) const;
-  /// Lowest place that hair reaches.
+  /// Returns the y of the lowest point of the hair.
   [[nodiscard]] float lowest() const;
 
  private:

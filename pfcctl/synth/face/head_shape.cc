@@ -98,7 +98,7 @@ void HeadShape::add_features(const Expression& expression) {
   add({0, (who_.nose.length + m.y - m.upper) / 2, 5, 9, -1.2f});  // philtrum
 }
 
-/// The ridge from between the eyes to the tip: rises to the tip, then falls steeply to the lip.
+/// Returns the height of the ridge, which rises to the tip and then falls steeply to the lip.
 float HeadShape::nose_ridge(float x, float y) const {
   const Nose& n = who_.nose;
   const float tip = n.length - 5 + n.tip_droop;
@@ -121,7 +121,7 @@ float HeadShape::relief(float x, float y) const {
 Vec3 HeadShape::egg(Place place) const {
   const float s = std::sin(place.angle), c = std::cos(place.angle);
   const float w = half_width_.at(place.y);
-  // cos^0.8 flattens the face's front a little; the back of the head is rounder and deeper.
+  // cos^0.8 flattens the front slightly; the back of the head is rounder and deeper.
   const float z = c > 0 ? front_.at(place.y) * std::pow(c, 0.8f) : 1.2f * w * c;
   return {w * s, place.y, z};
 }

@@ -1,5 +1,5 @@
-// The head as a surface: an egg whose outline and depth the identity gives, with hills and hollows
-// for nose, eyes, cheeks, lips and chin.
+// The surface of the head: an egg shaped by the identity, with hills and hollows for nose, eyes,
+// cheeks, lips and chin.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace pfc::synth {
 
-/// A curve through points (Catmull-Rom); x rises. Constant outside.
+/// A Catmull-Rom curve through points with increasing x. Constant outside.
 class Curve {
  public:
   static constexpr std::size_t kPoints = 10;
@@ -21,7 +21,7 @@ class Curve {
   std::array<Vec2, kPoints> points_;
 };
 
-/// A place on the head: `angle` around the vertical axis from the front (radians), `y` downwards.
+/// A point on the head: `angle` around the vertical axis from the front (radians), `y` downwards.
 struct Place {
   float angle = 0, y = 0;
 };
@@ -34,19 +34,19 @@ class HeadShape {
 
   [[nodiscard]] float bottom() const { return bottom_; }
 
-  /// The egg alone; its x is the horizontal coordinate of everything painted on the face.
+  /// Returns a point of the egg. Its x is the horizontal coordinate of all paint on the face.
   [[nodiscard]] Vec3 egg(Place place) const;
-  /// The skin, or the mask over it.
+  /// Returns a point of the skin, or of the mask over it.
   [[nodiscard]] Vec3 skin(Place place) const;
-  /// A shell around the head, `thickness` outside the egg; below the ears it hangs straight down.
+  /// Returns a point `thickness` outside the egg; below the ears the shell hangs straight down.
   [[nodiscard]] Vec3 shell(Place place, float thickness) const;
-  /// The skin in front of (x, y) of the face.
+  /// Returns the point of the skin at (x, y) of the face.
   [[nodiscard]] Vec3 face_point(float x, float y) const;
 
-  /// Is a mask worn, and does it lie over this place of the face?
+  /// Returns whether a mask is worn and covers this point of the face.
   [[nodiscard]] bool masked(float x, float y) const { return mask_ && mask_covers(x, y); }
 
-  /// Eyes, nose tip and mouth corners, as face detectors find them.
+  /// Returns eyes, nose tip and mouth corners, as face detectors find them.
   [[nodiscard]] std::array<Vec3, 5> landmarks() const;
 
  private:

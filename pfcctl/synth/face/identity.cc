@@ -7,14 +7,14 @@
 namespace pfc::synth {
 namespace {
 
-/// Two traits that many others go along with, as in people: without them a heavy jaw, thin brows
-/// and a full beard would meet too often.
+/// Two traits that correlate with many others, as in people. Without them a heavy jaw, thin brows
+/// and a full beard would occur together too often.
 struct Build {
   float masculine;  ///< -1 .. 1
   float age;        ///< 0 .. 1
 };
 
-/// A colour on a line of stops, t from 0 to 1.
+/// Returns the colour at t, 0 to 1, on a line of stops.
 template <std::size_t n>
 Colour along(const Colour (&stops)[n], float t) {
   const float at = clamp01(t) * (n - 1);

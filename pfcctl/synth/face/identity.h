@@ -1,5 +1,5 @@
-// The identity of a synthetic person: about seventy numbers of shape and colour that are drawn once
-// and are the same in all its images. Lengths are millimetres on the head (geometry.h).
+// The identity of a synthetic person: about seventy numbers for shape and colour, the same in all
+// its images. Lengths are millimetres on the head (geometry.h).
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace pfc::synth {
 
 struct FaceShape {
   float temple, cheek, jaw, chin;  ///< half widths at the temples, cheekbones, jaw and chin
-  float chin_y;                    ///< how far the chin lies below the eyes
+  float chin_y;                    ///< distance from the eyes down to the chin
   float depth;                     ///< of the face's front, relative
   float brow_ridge, cheekbone, chin_bump, chin_cleft, socket, jowl, forehead;
 };
@@ -19,7 +19,7 @@ struct FaceShape {
 struct Eyes {
   float spacing;  ///< half the distance between the pupils
   float half_width, upper, lower;
-  float tilt, peak;  ///< slope of the axis; where the upper lid is highest
+  float tilt, peak;  ///< slope of the axis; position of the upper lid's highest point
   float crease, bag, lash;
   Colour iris;
   float iris_radius;
@@ -56,9 +56,9 @@ struct Hair {
   float line;  ///< y of the hairline in the middle of the forehead
   float peak, recession, part, part_depth;
   float volume, curl, strand;
-  float fringe, fringe_slant;  ///< how far the hair falls below the hairline
-  float length;                ///< y at which the hair at the sides ends
-  float side;                  ///< how far forward it comes over the cheeks, 0 .. 1
+  float fringe, fringe_slant;  ///< distance that hair falls below the hairline
+  float length;                ///< y at which hair at the sides ends
+  float side;                  ///< how far it covers the cheeks, 0 .. 1
   float grey;
 };
 
@@ -82,7 +82,7 @@ struct Identity {
   int glasses_style;
 };
 
-/// Identity k of a seed: the same whatever else is drawn.
+/// Draws identity k of a seed, independently of other identities.
 Identity draw_identity(std::uint64_t seed, std::uint32_t k);
 
 }  // namespace pfc::synth

@@ -9,8 +9,8 @@
 namespace pfc::synth {
 namespace {
 
-/// Averages over the area of each new pixel: right for shrinking by any factor, and a fair
-/// interpolation for enlarging.
+/// Averages over the area of each new pixel. Correct for any shrink factor; enlarging
+/// interpolates.
 Picture resize(const Picture& from, int size) {
   const auto line = [&](const Colour* in, std::size_t stride, Colour* out, std::size_t out_stride) {
     const float step = static_cast<float>(from.size) / static_cast<float>(size);
@@ -37,7 +37,7 @@ Picture resize(const Picture& from, int size) {
   return out;
 }
 
-/// Averages along a line of offsets with weights; edges repeat.
+/// Returns weighted averages along a line of offsets. Edges repeat.
 Picture filter(const Picture& in, const std::vector<Vec3>& taps) {
   Picture out(in.size);
   for (int y = 0; y < in.size; ++y) {
@@ -84,14 +84,14 @@ Picture motion_blur(const Picture& in, float length, float turn) {
   return filter(in, taps);
 }
 
-/// Linear light to sRGB's curve, 0 .. 1 (by a table: a power for every channel would cost more than
-/// the rest of the camera).
+/// Converts linear light to sRGB's curve, 0 .. 1. Uses a table, because a power per channel would
+/// cost more than the rest of the camera.
 float encoded(float linear) {
   constexpr int kSteps = 1024;
   static const std::array<float, kSteps + 2> kTable = [] {
     std::array<float, kSteps + 2> table{};
     for (std::size_t i = 0; i < table.size(); ++i) {
-      // Spaced by the square, since the curve is steepest near black.
+      // Squared spacing, because the curve is steepest near black.
       table[i] = std::pow(square(static_cast<float>(i) / kSteps), 1 / 2.2f);
     }
     return table;
@@ -102,7 +102,7 @@ float encoded(float linear) {
   return mix(kTable[k], kTable[k + 1], at - static_cast<float>(i));
 }
 
-/// Roughly normal noise of deviation 1 from one hash: the sum of its four bytes.
+/// Returns roughly normal noise with deviation 1: the sum of a hash's four bytes.
 float grain(int x, int y, std::uint32_t seed) {
   const std::uint32_t h = lattice_hash(x, y, seed);
   const std::uint32_t sum = (h & 255) + ((h >> 8) & 255) + ((h >> 16) & 255) + (h >> 24);

@@ -1,4 +1,4 @@
-// The camera: turns a rendered picture into sRGB bytes with blur, exposure, colour balance and
+// Camera model: turns a rendered picture into sRGB bytes with blur, exposure, colour balance and
 // noise.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace pfc::synth {
 
-/// sRGB bytes [size, size, 3]. A picture that is larger than `size` is averaged down.
+/// Returns sRGB bytes [size, size, 3]. Averages a larger picture down to `size`.
 std::vector<std::uint8_t> develop(Picture picture, const Camera& camera, int size);
 
 }  // namespace pfc::synth

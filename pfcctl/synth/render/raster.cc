@@ -34,7 +34,7 @@ void Raster::triangle(const Corner& a, const Corner& b, const Corner& c, Materia
                       const std::function<bool(Fragment&)>& keep) {
   const float area = (b.pixel.x - a.pixel.x) * (c.pixel.y - a.pixel.y) -
                      (c.pixel.x - a.pixel.x) * (b.pixel.y - a.pixel.y);
-  if (area <= 1e-6f) return;  // seen from behind, or edge-on
+  if (area <= 1e-6f) return;  // facing away or edge-on
   const auto [x0, x1] = std::minmax({a.pixel.x, b.pixel.x, c.pixel.x});
   const auto [y0, y1] = std::minmax({a.pixel.y, b.pixel.y, c.pixel.y});
   const int left = std::max(0, static_cast<int>(std::ceil(x0 - 0.5f)));

@@ -1,6 +1,5 @@
-// A triangle rasteriser with a depth buffer. For every pixel it finds the nearest surface, its
-// material, its place on the head and its normal; colours are computed afterwards, once for each
-// pixel.
+// Triangle rasteriser with a depth buffer. Finds the nearest surface of every pixel with its
+// material, its place on the head and its normal. Colours are computed afterwards, once per pixel.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +18,10 @@ struct Vertex {
   Vec3 at;
   Vec3 normal;
   Place place;        ///< on the head, for hair and hat
-  float paint_x = 0;  ///< horizontal coordinate of what is painted there
+  float paint_x = 0;  ///< horizontal coordinate of the paint at this vertex
 };
 
-/// A surface of rows x columns vertices. Each four neighbours make a quadrilateral.
+/// A surface of rows x columns vertices. Four neighbours form a quadrilateral.
 struct Sheet {
   int rows = 0, columns = 0;
   std::vector<Vertex> vertices;
@@ -33,7 +32,7 @@ struct Sheet {
   [[nodiscard]] const Vertex& at(int r, int c) const {
     return vertices[static_cast<std::size_t>(r * columns + c)];
   }
-  /// Sets every normal from the neighbouring positions.
+  /// Computes every normal from the neighbouring positions.
   void make_normals();
 };
 
@@ -45,7 +44,7 @@ struct Fragment {
   float paint_x = 0;
 };
 
-/// Millimetres of the image plane to pixels: a similarity.
+/// Maps millimetres of the image plane to pixels by a similarity.
 struct ScreenMap {
   float a = 1, b = 0;  ///< scale times cosine and sine
   Vec2 origin;
@@ -63,8 +62,8 @@ class Raster {
         height_(height),
         pixels_(static_cast<std::size_t>(width) * static_cast<std::size_t>(height)) {}
 
-  /// Draws the fragments of the sheet for which `keep` returns true, or all where `keep` is empty.
-  /// `keep` may change a fragment's material.
+  /// Draws the sheet's fragments for which `keep` returns true, or all if `keep` is empty. `keep`
+  /// may change a fragment's material.
   void draw(const Sheet& sheet, const ScreenMap& screen, Material material,
             const std::function<bool(Fragment&)>& keep = {});
 

@@ -77,11 +77,11 @@ Paint Shader::paint(const Fragment& f) const {
   return {};
 }
 
-/// Marches towards the light through what is drawn: noses, brows and hats cast shadows.
+/// Marches towards the light through the depth buffer, for shadows of noses, brows and hats.
 float Shader::shadow(const Fragment& f, int x, int y) const {
   constexpr int kSteps = 9;
   constexpr float kStep = 5;  // mm
-  constexpr float kBias = 3;  // mm: a surface does not shade itself
+  constexpr float kBias = 3;  // mm: prevents a surface from shading itself
   const Vec3 towards = capture_.light.direction * kStep;
   float depth = 0;
   for (int i = 1; i <= kSteps; ++i) {
@@ -90,14 +90,14 @@ float Shader::shadow(const Fragment& f, int x, int y) const {
     const int py = y + floor_to_int(towards.y * n * pixels_per_mm_ + 0.5f);
     if (px < 0 || py < 0 || px >= raster_.width() || py >= raster_.height()) break;
     const float above = raster_.at(px, py).z - (f.z + towards.z * n + kBias);
-    // Something far above is another object, whose back this march cannot see: no shadow of it.
+    // The depth buffer does not show the back of an object far above, so it casts no shadow.
     if (above < 40) depth = std::max(depth, above);
   }
   return 1 - capture_.light.shadow * clamp01(depth / 5);
 }
 
-/// Wrapped diffuse light (skin lets red light through past the terminator), fill light from a
-/// hemisphere, and a Blinn-Phong highlight.
+/// Applies wrapped diffuse light (skin lets red light through past the terminator), hemispheric
+/// fill light and a Blinn-Phong highlight.
 Colour Shader::lit(const Paint& paint, const Fragment& f, int x, int y) const {
   const Light& light = capture_.light;
   const Vec3 n = normalised(f.normal);
@@ -131,7 +131,7 @@ Colour Shader::backdrop(int x, int y) const {
   return colour;
 }
 
-/// A hand or a thing between camera and face, over the finished picture.
+/// Draws a hand or an object in front of the face over the finished picture.
 void render_cover(const Wear& wear, Picture& picture) {
   if (wear.cover == HandShape::kNone) return;
   const float c = std::cos(wear.cover_turn), s = std::sin(wear.cover_turn);
@@ -143,7 +143,7 @@ void render_cover(const Wear& wear, Picture& picture) {
       const float dy = static_cast<float>(y) / size - wear.cover_at.y;
       const float u = (c * dx + s * dy) / wear.cover_size.x;
       const float v = (c * dy - s * dx) / wear.cover_size.y;
-      // A hand: four fingers side by side with rounded ends; a thing: a rounded box.
+      // A hand is four fingers side by side with rounded ends; an object is a rounded box.
       const float finger = u * 2 - static_cast<float>(floor_to_int(u * 2)) - 0.5f;
       const float end = hand ? 1 - 1.2f * square(finger) : 1;
       const float inside = ramp(1, 0.93f, std::abs(u)) * ramp(end, end - 0.05f, std::abs(v));

@@ -1,5 +1,4 @@
-// Draws one photograph of a synthetic person: surfaces, light, background, and things in front of
-// the face.
+// Draws one photograph of a synthetic person: surfaces, light, background and covering objects.
 #pragma once
 
 #include <vector>
@@ -22,7 +21,7 @@ struct Picture {
   }
 };
 
-/// `size` pixels a side; thread-safe, a pure function of its arguments.
+/// Draws a picture of `size` x `size` pixels. Thread-safe and pure.
 Picture render(const Identity& who, const Capture& capture, int size);
 
 }  // namespace pfc::synth

@@ -7,7 +7,7 @@ namespace {
 
 constexpr float kPi = 3.14159265f;
 
-/// Angles of the head's columns: every 2 degrees in front, where the features are, coarser behind.
+/// Returns the angles of the head's columns: every 2 degrees in front, coarser behind.
 const std::vector<float>& column_angles() {
   static const std::vector<float> kAngles = [] {
     std::vector<float> angles;
@@ -19,7 +19,7 @@ const std::vector<float>& column_angles() {
   return kAngles;
 }
 
-/// A sheet over the head: point(place) gives head millimetres, `top` to `bottom` by `step`.
+/// Builds a sheet over the head from `top` to `bottom` by `step`; point(place) gives millimetres.
 template <class Point>
 Sheet head_sheet(const Scene& s, float top, float bottom, float step, const Point& point) {
   const std::vector<float>& angles = column_angles();
@@ -68,7 +68,7 @@ void draw_hat(const Scene& s, Raster& raster) {
               [&](const Fragment& f) { return f.place.y < line(f.place.angle); });
 }
 
-/// An ellipsoid, its front half and a little more.
+/// Builds slightly more than the front half of an ellipsoid.
 Sheet ellipsoid(const Scene& s, Vec3 centre, Vec3 radii, float turn) {
   constexpr int kRows = 17, kColumns = 17;
   Sheet sheet{.rows = kRows, .columns = kColumns, .vertices = {}};
@@ -106,7 +106,7 @@ void draw_neck(const Scene& s, Raster& raster) {
   raster.draw(neck, s.screen, Material::kNeck);
 }
 
-/// A flat band between two closed outlines of n points each.
+/// Draws a flat band between two closed outlines of kPoints points each.
 template <class Inner, class Outer>
 void draw_band(const Scene& s, Raster& raster, Material material, const Inner& inner,
                const Outer& outer) {
@@ -128,7 +128,7 @@ void draw_glasses(const Scene& s, Raster& raster) {
   const int style = s.who.glasses_style;
   const float rx = style == 1 ? 24.f : 26.f;
   const float ry = style == 0 ? 15.f : style == 1 ? 21.f : 18.f;
-  const float power = style == 1 ? 1.f : 0.6f;  // round, or rather square
+  const float power = style == 1 ? 1.f : 0.6f;  // round or nearly square
   const float thick = style == 2 ? 1.6f : 2.6f;
   const float z = s.shape.face_point(0, 0).z + 5;
   const auto rim = [&](float centre, float grow) {

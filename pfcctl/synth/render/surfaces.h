@@ -19,7 +19,6 @@ struct Scene {
   ScreenMap screen;
 };
 
-/// Draws all surfaces of the scene.
 void draw_surfaces(const Scene& scene, Raster& raster);
 
 }  // namespace pfc::synth

@@ -5,14 +5,14 @@
 namespace pfc::synth {
 namespace {
 
-/// Eyes, nose tip, mouth corners of the template that InsightFace aligns to (face_align.py).
+/// Eyes, nose tip and mouth corners of InsightFace's alignment template (face_align.py).
 constexpr std::array<Vec2, 5> kTemplate{{{38.2946f, 51.6963f},
                                          {73.5318f, 51.5014f},
                                          {56.0252f, 71.7366f},
                                          {41.5493f, 92.3655f},
                                          {70.7299f, 92.2041f}}};
 constexpr float kTemplateSize = 112;
-/// The neck's pivot: heads turn about it, not about the point between the eyes.
+/// The neck's pivot, about which the head turns.
 constexpr Vec3 kPivot{0, 30, -20};
 
 }  // namespace

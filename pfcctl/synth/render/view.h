@@ -1,5 +1,4 @@
-// Projects points of the head to the image: pose, perspective, and the alignment by a face
-// detector's five landmarks.
+// Projects points of the head to the image: pose, perspective, and alignment by five landmarks.
 #pragma once
 
 #include <array>
@@ -10,11 +9,11 @@
 
 namespace pfc::synth {
 
-/// Turns the head by the pose and projects it in perspective.
+/// Rotates the head by the pose and projects it in perspective.
 class View {
  public:
   explicit View(const Pose& pose);
-  /// Head millimetres to the image plane's; z towards the camera.
+  /// Maps head millimetres to image plane millimetres; z points towards the camera.
   [[nodiscard]] Vec3 project(Vec3 p) const;
 
  private:
@@ -22,8 +21,8 @@ class View {
   float distance_;
 };
 
-/// The similarity that best lays the projected landmarks on ArcFace's 112 x 112 template (least
-/// squares, Umeyama 1991), with the pose's jitter; for an image of `size` pixels a side.
+/// Returns the similarity that best maps the projected landmarks to ArcFace's 112 x 112 template
+/// (least squares, Umeyama 1991), plus the pose's jitter, for an image of `size` x `size` pixels.
 ScreenMap align(const std::array<Vec3, 5>& projected, const Pose& pose, int size);
 
 }  // namespace pfc::synth
