@@ -1,4 +1,4 @@
-# How every folder is built: pfc_library, pfc_program, pfc_test.
+# Build functions for all folders: pfc_library, pfc_program, pfc_test.
 
 set(PFC_TESTS OFF CACHE STRING
   "Tests and benchmarks: OFF, ON (the tests that run in this kind of build), or ALL (every unit test)")
@@ -17,7 +17,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-# -g1: stack traces with lines at 3 a.m., at little cost in size.
+# -g1 gives stack traces with line numbers at little cost in size.
 if(PFC_SANITIZE)
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")  # builds in 60 % of the time of -O2
 else()
@@ -35,12 +35,12 @@ target_compile_options(pfc_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wext
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${PFC_WERROR}>>:-Werror>)
 target_include_directories(pfc_flags INTERFACE ${CMAKE_SOURCE_DIR})
 if(PFC_SANITIZE)
-  # Each finding ends the process, however it was started.
+  # Every finding ends the process, no matter how it was started.
   add_compile_options(-fsanitize=${PFC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   if(PFC_SANITIZE MATCHES undefined)
-    # With these and alignment a file takes one and a half times as long to compile. Without them a null
-    # pointer still ends the process with a stack, and object-size finds nothing at -O0. Alignment is
-    # checked in PFC_LIBRARIES_THAT_READ_BYTES.
+    # These checks and alignment make a file take 1.5 times as long to compile. A null pointer still
+    # ends the process with a stack trace, and object-size finds nothing at -O0. Alignment is checked
+    # only in PFC_LIBRARIES_THAT_READ_BYTES.
     add_compile_options(-fno-sanitize=null,vptr,object-size)
   endif()
   add_link_options(-fsanitize=${PFC_SANITIZE})
@@ -49,23 +49,23 @@ if(PFC_SANITIZE)
     -Wno-array-bounds)
 endif()
 if(PFC_SANITIZE MATCHES thread)
-  # Asio's fences add nothing to its mutexes, and gcc 12's ThreadSanitizer knows no fences.
+  # Asio's fences add nothing to its mutexes, and gcc 12's ThreadSanitizer does not support fences.
   add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)
 endif()
 
-# Libraries whose speed does not matter: they read files, send messages, or start processes. So do the
-# programs' own files.
+# Libraries whose speed does not matter: they read files, send messages or start processes. The same
+# applies to the programs' own files.
 set(PFC_LIBRARIES_THAT_COMPUTE_NOTHING agent common coordinator coordinator_client plan proto
   security status)
-if(PFC_SANITIZE)  # nothing that runs there measures their speed
+if(PFC_SANITIZE)  # sanitizer builds do not measure their speed
   list(APPEND PFC_LIBRARIES_THAT_COMPUTE_NOTHING data_verbs evaluation synth tensorboard worker)
 endif()
 
-# Libraries that read numbers out of bytes or compute on raw memory: UBSan checks their alignment.
+# Libraries that parse numbers from bytes or compute on raw memory. UBSan checks their alignment.
 set(PFC_LIBRARIES_THAT_READ_BYTES backbone common data evaluation head kernels)
 
-# -O1 builds what is mostly gRPC, Asio, JSON and CLI11 in about three quarters of the time of -O2, and
-# under sanitizers -O0 in two thirds of the time of -O1.
+# Compiling code that is mostly gRPC, Asio, JSON and CLI11 at -O1 takes about 3/4 of the time of -O2.
+# Under sanitizers -O0 takes 2/3 of the time of -O1.
 set(PFC_QUICK_OPTION -O1)
 if(PFC_SANITIZE)
   set(PFC_QUICK_OPTION -O0)
@@ -74,8 +74,8 @@ function(pfc_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${PFC_QUICK_OPTION}>)
 endfunction()
 
-# pfc_library(common SOURCES a.cc b.cc DEPENDS pfc_x ...) makes the static library pfc_common. SEPARATELY
-# compiles each file by itself, where the presets compile several together (CMAKE_UNITY_BUILD).
+# pfc_library(common SOURCES a.cc b.cc DEPENDS pfc_x ...) creates the static library pfc_common.
+# SEPARATELY compiles each file alone; the presets compile several together (CMAKE_UNITY_BUILD).
 function(pfc_library name)
   cmake_parse_arguments(arg "SEPARATELY" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(pfc_${name} STATIC ${arg_SOURCES})
@@ -91,7 +91,7 @@ function(pfc_library name)
   endif()
 endfunction()
 
-# pfc_program(pfcctl SOURCES main.cc DEPENDS pfc_x ...) makes bin/pfcctl.
+# pfc_program(pfcctl SOURCES main.cc DEPENDS pfc_x ...) creates bin/pfcctl.
 function(pfc_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -109,7 +109,7 @@ else()
   set(PFC_KIND_OF_TEST COMPUTES)
 endif()
 
-# Sets `result` to whether a test of these kinds is built here.
+# Sets `result` to ON if tests of one of these kinds are built here.
 function(pfc_test_is_built result)
   set(${result} OFF PARENT_SCOPE)
   if(PFC_TESTS STREQUAL "ALL" OR (PFC_TESTS AND PFC_KIND_OF_TEST IN_LIST ARGN))
@@ -117,8 +117,8 @@ function(pfc_test_is_built result)
   endif()
 endfunction()
 
-# The ctest entries common.part_1_of_8 and so on. One process runs many test cases, because a process for
-# each costs 0.2 s under a sanitizer. tests/support/test_times.py lists the time of each case.
+# Adds the ctest entries common.part_1_of_8 and so on. One process runs many test cases, because a process
+# for each costs 0.2 s under a sanitizer. tests/support/test_times.py lists the time of each case.
 function(pfc_add_parts name parts)
   math(EXPR last "${parts} - 1")
   foreach(part RANGE ${last})
@@ -130,16 +130,16 @@ function(pfc_add_parts name parts)
   endforeach()
 endfunction()
 
-# Makes the GoogleTest binary tests/NAME_test.
+# Creates the GoogleTest binary tests/NAME_test.
 function(pfc_test_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
-  # g++ warns where it sees this operator new in the same file as its uses.
+  # g++ warns if this operator new is compiled in the same file as its uses.
   set_source_files_properties(${CMAKE_SOURCE_DIR}/tests/support/counting_new.cc PROPERTIES
     SKIP_UNITY_BUILD_INCLUSION ON)
   add_executable(${name}_test ${arg_SOURCES})
   target_link_libraries(${name}_test PRIVATE pfc_flags ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
   pfc_compile_quickly(${name}_test)
-  # What is tested is compiled with it; in the tests themselves it would take half of the time again.
+  # Only the tested code is instrumented. Instrumenting the tests too would take half as long again.
   if(PFC_SANITIZE MATCHES undefined)
     target_compile_options(${name}_test PRIVATE -fno-sanitize=undefined)
   endif()
@@ -147,17 +147,17 @@ function(pfc_test_program name)
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
 
-# pfc_test(common CHECKS SOURCES a_test.cc ... DEPENDS pfc_common ...) makes the test program common_test
-# and its ctest entries. Its kinds, of which at least one is given:
+# pfc_test(common CHECKS SOURCES a_test.cc ... DEPENDS pfc_common ...) creates the test program
+# common_test and its ctest entries. At least one kind is required:
 #   COMPUTES  runs in the optimised build
 #   CHECKS    parses, allocates or waits: runs under AddressSanitizer and UndefinedBehaviorSanitizer
 #   THREADS   runs under ThreadSanitizer
-# and also
-#   PARTS 4            ctest entries that share its test cases (1)
+# Options:
+#   PARTS 4            number of ctest entries that share its test cases (default 1)
 #   DEFINITIONS A=1    compile definitions
 #   NEEDS target       targets to build first, which the test loads or starts
-#   EMULATED_GPU [x.cc ...]  runs on the emulated GPU (tests/support/simt), with these sources as well.
-#                            ThreadSanitizer's build has no emulated GPU
+#   EMULATED_GPU [x.cc ...]  runs on the emulated GPU (tests/support/simt), with these additional
+#                            sources. Not available in ThreadSanitizer builds
 function(pfc_test name)
   cmake_parse_arguments(arg "COMPUTES;CHECKS;THREADS" "PARTS"
     "SOURCES;DEPENDS;DEFINITIONS;NEEDS;EMULATED_GPU" ${ARGN})
@@ -191,7 +191,7 @@ function(pfc_test name)
   pfc_add_parts(${name} ${arg_PARTS})
 endfunction()
 
-# pfc_benchmark(kernels SOURCES ... DEPENDS ...) makes the Google Benchmark binary
+# pfc_benchmark(kernels SOURCES ... DEPENDS ...) creates the Google Benchmark binary
 # benchmarks/kernels_benchmark.
 function(pfc_benchmark name)
   if(NOT PFC_TESTS OR PFC_SANITIZE)

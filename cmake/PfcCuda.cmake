@@ -1,8 +1,8 @@
-# The CUDA side: pfc_cuda where CUDA is built, pfc_cuda_absent in its place elsewhere, and
-# pfc_cuda_emulated (tests/support/simt) for tests. A program or test says which it links with
-#   pfc_link_cuda(pfc-worker)        CUDA where it is built
+# The CUDA side: pfc_cuda if CUDA is built, otherwise pfc_cuda_absent, and pfc_cuda_emulated
+# (tests/support/simt) for tests. A program or test chooses with
+#   pfc_link_cuda(pfc-worker)        CUDA if it is built
 #   pfc_link_cuda(x_test emulated)
-# and without either gets pfc_cuda_absent: coordinator, agent and pfcctl never link CUDA.
+# Without a call it gets pfc_cuda_absent: coordinator, agent and pfcctl never link CUDA.
 set(PFC_CUDA AUTO CACHE STRING "Build the CUDA side: AUTO (where nvcc, cuDNN and NCCL are), ON or OFF")
 set_property(CACHE PFC_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -36,7 +36,7 @@ if(PFC_WITH_CUDA)
   set(CMAKE_CUDA_COMPILER ${PFC_NVCC})
   set(CMAKE_CUDA_ARCHITECTURES ${PFC_CUDA_ARCHITECTURES})
   enable_language(CUDA)
-  # CMake 3.25 does not know that nvcc 12 and later take C++20.
+  # CMake 3.25 does not know that nvcc 12 and later support C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   if(PFC_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
@@ -61,8 +61,8 @@ function(pfc_link_cuda target)
   endif()
 endfunction()
 
-# pfc_gpu_test(kernels_gpu SOURCES ... DEPENDS ...): a test that needs a GPU, where CUDA is built. It
-# must report itself as not run where there is no GPU.
+# pfc_gpu_test(kernels_gpu SOURCES ... DEPENDS ...) adds a test that needs a GPU, if CUDA is built.
+# The test must report "not run" if there is no GPU.
 function(pfc_gpu_test name)
   if(NOT PFC_WITH_CUDA OR NOT PFC_TESTS)
     return()
@@ -70,12 +70,12 @@ function(pfc_gpu_test name)
   pfc_test_program(${name} ${ARGN})
   pfc_link_cuda(${name}_test)
   add_dependencies(gpu_tests ${name}_test)
-  # One entry a test case: gpu_acceptance.sh counts those that were skipped.
+  # One entry per test case, because gpu_acceptance.sh counts the skipped ones.
   gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS gpu TIMEOUT 300)
 endfunction()
 
-# What a library that calls into the CUDA side depends on: the target that links it chooses.
+# A library that calls the CUDA side depends on this; the target that links it chooses the side.
 set(side "$<TARGET_PROPERTY:PFC_CUDA_SIDE>")
 set(pfc_cuda_side "$<IF:$<STREQUAL:${side},emulated>,pfc_cuda_emulated,\
 $<IF:$<STREQUAL:${side},real>,pfc_cuda,pfc_cuda_absent>>")
@@ -84,8 +84,8 @@ foreach(library comm worker)
 $<IF:$<STREQUAL:${side},real>,pfc_${library}_cuda,pfc_${library}_cuda_absent>>")
 endforeach()
 
-# pfc_cuda_part(comm SOURCES nccl.cc ABSENT absent.cc): what of a library is CUDA's, for GPUs and for
-# tests/support/simt, and what takes its place where CUDA is not built.
+# pfc_cuda_part(comm SOURCES nccl.cc ABSENT absent.cc): the CUDA sources of a library, compiled for
+# GPUs and for tests/support/simt, and their replacement if CUDA is not built.
 function(pfc_cuda_part library)
   cmake_parse_arguments(arg "" "" "SOURCES;ABSENT" ${ARGN})
   list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)

@@ -1,4 +1,4 @@
-# Debian bookworm packages; README.md lists each with its reason.
+# Debian bookworm packages. README.md gives the reason for each.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(PkgConfig REQUIRED)
@@ -18,21 +18,21 @@ pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 
-# Gloo ships no CMake package in Debian.
+# Debian's Gloo has no CMake package.
 find_path(GLOO_INCLUDE_DIR gloo/context.h REQUIRED)
 find_library(GLOO_LIBRARY gloo REQUIRED)
 add_library(gloo INTERFACE)
 target_include_directories(gloo SYSTEM INTERFACE ${GLOO_INCLUDE_DIR})
 target_link_libraries(gloo INTERFACE ${GLOO_LIBRARY})
 
-# oneDNN's own CMake package asks for OpenCL, which a CPU build does not need.
+# oneDNN's own CMake package requires OpenCL, which a CPU build does not need.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 add_library(dnnl INTERFACE)
 target_include_directories(dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(dnnl INTERFACE ${DNNL_LIBRARY})
 
-# ONNX ships no CMake package in Debian. Its headers need the names that it was built with.
+# Debian's ONNX has no CMake package. Its headers need the definitions it was built with.
 find_path(ONNX_INCLUDE_DIR onnx/onnx_pb.h REQUIRED)
 find_library(ONNX_LIBRARY onnx REQUIRED)
 find_library(ONNX_PROTO_LIBRARY onnx_proto REQUIRED)

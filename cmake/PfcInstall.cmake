@@ -1,11 +1,11 @@
-# What `cmake --install` installs, and the .deb that `cpack` makes of it (scripts/package.sh).
+# Files that `cmake --install` installs, and the .deb that `cpack` builds (scripts/package.sh).
 include(GNUInstallDirs)
 
 install(TARGETS pfc-coordinator pfc-agent pfc-worker pfcctl DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs
   FILES_MATCHING PATTERN "*.md" PATTERN "*.png")
-# The licence of what is part of a program goes with it.
+# Licences of the third-party code in the programs.
 install(DIRECTORY third_party/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/third_party
   FILES_MATCHING PATTERN "LICENSE" PATTERN "README.md")
 install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
@@ -14,7 +14,7 @@ install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
 install(PROGRAMS scripts/landmarks_yunet.py DESTINATION ${CMAKE_INSTALL_DOCDIR}/scripts)
 install(DIRECTORY deploy/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy USE_SOURCE_PERMISSIONS)
 
-# Man pages and completions are made from the programs' --help, so they always agree with it.
+# Man pages and completions are generated from --help, so they always agree with it.
 add_custom_target(installable DEPENDS programs)
 find_package(Python3 3.9 COMPONENTS Interpreter)
 if(PFC_SANITIZE)
@@ -49,6 +49,6 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-# Read off the programs by dpkg-shlibdeps.
+# dpkg-shlibdeps derives the dependencies from the programs.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 include(CPack)

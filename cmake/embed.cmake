@@ -1,4 +1,4 @@
-# Writes a C++ source with the contents of files, for coordinator/web/assets.h:
+# Generates a C++ source that contains files, for coordinator/web/assets.h:
 #   cmake -DOUT=assets_data.cc "-DFILES=a.html|b.js" -P embed.cmake
 string(REPLACE "|" ";" FILES "${FILES}")
 set(arrays "")
