@@ -3,9 +3,9 @@
 import json
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-GRID = 24  # columns of a dashboard
-MOST = 8  # workers that a panel shows of many
-# The coordinator, and the run of a job, that are chosen above the panels.
+GRID = 24  # columns in a dashboard
+MOST = 8  # workers shown by a panel
+# The coordinator and the job's run, both selected above the panels.
 INSTANCE = 'instance="$instance"'
 RUN = f'pfc_job_info{{{INSTANCE}, job_id=~"$run"}}'
 NO_LEGEND = {"showLegend": False, "displayMode": "list", "placement": "bottom", "calcs": []}

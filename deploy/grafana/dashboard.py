@@ -127,7 +127,7 @@ def memory():
 def hosts():
     slowest = f"topk(20, max by (rank, host) ({of_run('pfc_worker_own_step_seconds{$I}')}))"
 
-    def now(query):  # a column for the ranks of the table
+    def now(query):  # a column of the table, by rank
         return f"max by (rank, host) ({query}) and on (rank, host) {slowest}"
 
     return [
