@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Measures, alternating with the PyTorch reference in one run on the same two threads. PyTorch gets the
-# fastest BLAS, allocator and layout of those that are installed (docs/benchmarks/cpu.md).
+# Measures pfc and the PyTorch reference alternately in one run on the same two threads. PyTorch gets
+# the fastest installed BLAS, allocator and layout (docs/benchmarks/cpu.md).
 #   scripts/bench.sh [step] [ARGUMENT...]     a whole training step: r18, r50, mbf at batch 32
 #   scripts/bench.sh head [ARGUMENT...]       a step of the classification layer over a million classes
 #                                             (--check 3 7: more classes, and two workers; --check 4:
 #                                             against what memory and matrix products allow)
 #   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
-#   scripts/bench.sh snapshots [ARGUMENT...]  what copies of the state in memory cost while nothing fails
-#   scripts/bench.sh plan [ARGUMENT...]       how well a plan foretells the steps of 20 jobs
-#   scripts/bench.sh watching [ARGUMENT...]   what watching costs a step: everything read against nothing
-# Installs first what is missing for it (scripts/setup.sh build bench), and builds.
+#   scripts/bench.sh snapshots [ARGUMENT...]  cost of in-memory snapshots while nothing fails
+#   scripts/bench.sh plan [ARGUMENT...]       accuracy of predicted step times of 20 jobs
+#   scripts/bench.sh watching [ARGUMENT...]   cost of monitoring per step: all against none
+# First installs missing packages (scripts/setup.sh build bench) and builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"

@@ -1,6 +1,6 @@
-# Sourced by the scripts that build: ccache's settings, and estimates of how long a build takes.
+# Sourced by the build scripts: ccache's settings, and estimates of build times.
 
-# Another clone finds what this one has compiled.
+# Lets clones share ccache's results.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 # Prints the seconds that this machine takes to compile three typical files (gRPC, Asio, vector code)
@@ -23,7 +23,7 @@ compile_seconds() {
   LC_ALL=C awk -v us="$((${EPOCHREALTIME/[.,]/} - start))" 'BEGIN { print us / 1000000 }'
 }
 
-# build_minutes SECONDS UNITS PRESET TARGET...: prints the minutes that building TARGETs will take.
+# build_minutes SECONDS UNITS PRESET TARGET...: prints the estimated minutes to build TARGETs.
 # SECONDS: from compile_seconds. UNITS: time of a full build, as a multiple of SECONDS.
 build_minutes() {
   local seconds=$1 units=$2 folder=build/$3 left all

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Proves and measures the CUDA side on a machine with a GPU, and writes docs/benchmarks/<gpu>.md.
+# Tests and measures the CUDA side on a machine with a GPU, and writes docs/benchmarks/<gpu>.md.
 #   scripts/gpu_acceptance.sh [--call a] [--only tests,step] [--minutes 9] [--bin FOLDER]
-# Exits with 3, and has run nothing, where there is no GPU; --help tells the rest.
+# Without a GPU, runs nothing and exits with 3. See --help for more options.
 set -euo pipefail
 started_in=$PWD
 cd "$(dirname "$0")/.."

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Packs an archive for scripts/gpu_acceptance.sh on a machine with a GPU and without compilers.
 #   scripts/gpu_bundle.sh OUT.tar.xz [BUILD]     BUILD: build/cuda, with its targets programs and gpu_tests
-# The archive has the sources' scripts/ and tests/, bundle/ with the programs and the libraries that they
-# need, and faces/lfw112, a part of PFC_TEST_DATA's faces where that is set. CUDA's, cuDNN's and NCCL's
-# libraries are left out: the other machine has its own, or PyTorch's. Fails if the archive is larger
-# than 60 MiB.
+# The archive contains scripts/ and tests/ of the sources, bundle/ with the programs and their libraries,
+# and faces/lfw112, a part of PFC_TEST_DATA's faces, if that is set. CUDA's, cuDNN's and NCCL's libraries
+# are left out: the other machine has its own, or PyTorch's. Fails if the archive exceeds 60 MiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
@@ -26,13 +25,13 @@ done
 strip --strip-all "$folder"/bundle/bin/* && strip --strip-unneeded "$folder"/bundle/lib/*
 git archive --format=tar HEAD scripts tests CMakePresets.json | tar -x -C "$folder"
 if [[ -n ${PFC_TEST_DATA:-} ]]; then
-  # "train" would be the larger part; the pairs of the verification set stay as they are.
+  # Keep only the held-out part: "train" is larger, and all pairs of the verification set stay.
   "$build/bin/pfcctl" data split "$PFC_TEST_DATA/lfw112" --held-out "$held_out" --out "$folder/split"
   mkdir "$folder/faces"
   mv "$folder/split/held-out" "$folder/faces/lfw112"
   cp "$PFC_TEST_DATA/lfw112/lfw_fold10.bin" "$folder/faces/lfw112/"
 fi
-# The programs share much code: a large dictionary finds it.
+# The programs share much code, so a large dictionary compresses well.
 tar -C "$folder" -c bundle scripts tests CMakePresets.json $([[ -d $folder/faces ]] && echo faces) |
   xz --lzma2=preset=6,dict=256MiB >"$archive"
 size=$(stat -c %s "$archive")

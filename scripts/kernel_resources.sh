@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prints what the compiler says of every kernel of our own, as a table for docs/cuda.md: registers,
-# shared memory, spilled bytes. Needs nvcc and no GPU.
+# Prints the compiler's report on each of our kernels as a table for docs/cuda.md: registers,
+# shared memory, spilled bytes. Needs nvcc but no GPU.
 #   scripts/kernel_resources.sh [file.cu ...]      all of kernels/cuda by default
-# ARCH: the architecture, sm_90 by default. CUDA_HOME: where nvcc is, if not on the PATH.
+# ARCH: the architecture, default sm_90. CUDA_HOME: CUDA's folder, if nvcc is not on the PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
@@ -30,7 +30,7 @@ for file in "${files[@]}"; do
            print name "\t" registers "\t" shared "\t" spills
          }' |
     c++filt |
-    # Of a kernel its name and what it is compiled for; parameters and namespaces only take room.
+    # Keep the kernel's name and template arguments; drop parameters and namespaces.
     sed -E 's/^void //; s/pfc:://g; s/\(anonymous namespace\):://g; s/batch_norm:://g;
             s/std:://g; s/\([^\t]*\)\t/\t/; s/\((int|bool)\)//g; s/__nv_bfloat16/bf16/g;
             s/__half/half/g' |

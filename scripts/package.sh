@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the programs and makes a Debian package of them, build/PRESET/pfc_VERSION_ARCHITECTURE.deb.
+# Builds the programs and a Debian package, build/PRESET/pfc_VERSION_ARCHITECTURE.deb.
 #   scripts/package.sh [PRESET]     PRESET: cpu (default) or cuda
-# Installs first what is missing for it (scripts/setup.sh build package).
+# First installs missing packages (scripts/setup.sh build package).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
@@ -16,5 +16,5 @@ scripts/setup.sh build package
 cmake --preset "$preset"
 cmake --build --preset "$preset" --target installable
 cd "build/$preset"
-# A target of CMake's, "package", would build the tests as well.
+# Not CMake's target "package", which would also build the tests.
 cpack

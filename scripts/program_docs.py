@@ -20,7 +20,7 @@ PROGRAMS = ["pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl"]
 @dataclasses.dataclass
 class Option:
     names: list[str]  # ["-h", "--help"]
-    value: str  # "TEXT=info"; empty for a flag, or what it needs and excludes
+    value: str  # "TEXT=info"; for a flag empty, or what it needs and excludes
     text: str
 
     def takes_value(self):
@@ -36,8 +36,8 @@ class Command:
     usage: str
     options: list[Option]
     verbs: list["Command"]
-    notes: str  # what follows the lists: exit codes, examples
-    arguments: list[Option] = dataclasses.field(default_factory=list)  # without dashes: JOB
+    notes: str  # text after the lists: exit codes, examples
+    arguments: list[Option] = dataclasses.field(default_factory=list)  # positional arguments: JOB
 
     def with_verbs(self):
         yield self
@@ -68,7 +68,7 @@ def entries(lines):
 
 def parse_option(left, text):
     names, _, value = left.partition(" ")
-    # A value that did not fit into the left column's width comes before the text.
+    # A value too wide for the left column comes before the text.
     return Option(names.split(","), value.strip(), text)
 
 
@@ -154,8 +154,8 @@ def takes_value(command):
     return "|".join(sorted(names)) or "--"
 
 
-# Both take the verbs from the words before the cursor: those that are neither options nor an option's
-# value. An option's value is completed as a file name.
+# Both find the verbs in the words before the cursor that are neither options nor values of options.
+# Values of options are completed as file names.
 BASH = """\
 # bash completion for {name}; made from its --help.
 {function}() {{

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From nothing to a trained model: installs, builds, draws a data set, trains with two workers.
-#   scripts/quickstart.sh [FOLDER]     FOLDER: where data and results go (build/quickstart)
-# Says at the start about how long it will take here, and at the end how long each part took.
+# Installs, builds, generates a data set, and trains a model with two workers.
+#   scripts/quickstart.sh [FOLDER]     FOLDER: for data and results (build/quickstart)
+# Prints the estimated time at the start and the time of each part at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
@@ -10,14 +10,14 @@ out=${1:-build/quickstart}
 bin=build/cpu/bin
 
 table=()
-part() {  # part NAME COMMAND [ARGUMENT...]: runs it, and notes how long it took
+part() {  # part NAME COMMAND [ARGUMENT...]: runs it and records its time
   local name=$1 start=$SECONDS
   shift
   "$@"
   table+=("$name" "$((SECONDS - start))")
 }
 
-# What building, and drawing and training, take, in compilations of compile_seconds' files.
+# Times of building, and of generating data and training, as multiples of compile_seconds.
 readonly build_units=130 training_units=10
 say_how_long() {
   local seconds building

@@ -4,14 +4,14 @@
 # PART: build    compilers and libraries: what building and training need (the default)
 #       test     what the tests need as well: GoogleTest, Python, PyTorch as a reference
 #       bench    what the benchmarks need as well: Google Benchmark, PyTorch, OpenBLAS
-#       launchers Open MPI and Slurm: their tests are not run without them
-#       watch    Prometheus and Alertmanager: their tests are not run without them
-#       browser  Chromium: the tests of the page at / are not run without it
-#       deploy   systemd and YAML for Python: tests of deploy/ are not run without them
+#       launchers Open MPI and Slurm: without them, their tests are not run
+#       watch    Prometheus and Alertmanager: without them, their tests are not run
+#       browser  Chromium: without it, the tests of the page at / are not run
+#       deploy   systemd and YAML for Python: without them, tests of deploy/ are not run
 #       lint     clang-format and clang-tidy
 #       package  what scripts/package.sh needs as well
-# Safe to run again: what is installed is left alone. No package is ever removed: where an
-# installation would remove one, it stops and says so. README.md says what each library is for.
+# Safe to run again: installed packages are kept. Never removes a package: if an installation would
+# remove one, it stops with a message. README.md gives the purpose of each library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
@@ -23,14 +23,14 @@ build=(
   libgloo-dev libdnnl-dev libturbojpeg0-dev libpng-dev zlib1g-dev libwebp-dev libcli11-dev libspdlog-dev libssl-dev
   libhwloc-dev libonnx-dev liburing-dev
 )
-# libopenblas0-pthread: without it PyTorch multiplies matrices several times more slowly.
-# faketime and nftables: faults that tests/e2e/check_test.py plants. LMDB and dmlc-core write
-# what our readers read.
+# libopenblas0-pthread: without it PyTorch multiplies matrices several times more slowly. faketime
+# and nftables: for faults in tests/e2e/check_test.py. LMDB and dmlc-core write test files for our
+# readers.
 test=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch faketime nftables
   protobuf-compiler python3-protobuf python3-onnx python3-pil liblmdb-dev python3-lmdb libdmlc-dev libopenblas0-pthread)
 bench=(libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy python3-torch
   libopenblas0-pthread libopenblas0-openmp libjemalloc2 libtcmalloc-minimal4)
-# Not libomp-dev: its versions exclude each other, and scripts/lint.sh does with g++'s omp.h.
+# Not libomp-dev: its versions exclude each other, and scripts/lint.sh uses g++'s omp.h.
 launchers=(openmpi-bin slurmctld slurmd slurm-client munge iproute2 python3-yaml)
 watch=(prometheus prometheus-alertmanager)
 browser=(chromium chromium-driver python3-selenium python3-pil fonts-dejavu-core)

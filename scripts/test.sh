@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Builds and runs the tests.
-#   scripts/test.sh                    all of them, each once: presets cpu, then asan
+#   scripts/test.sh                    all tests, each once: presets cpu, then asan
 #   scripts/test.sh PRESET [--targets A,B] [CTEST_ARGUMENT...]
 # PRESET: cpu     optimised build: end-to-end tests, comparisons with PyTorch, and unit tests that compute
 #         asan    AddressSanitizer and UndefinedBehaviorSanitizer: all other unit tests
 #         tsan    ThreadSanitizer: tests of threads
-#         cuda    builds the CUDA side, and runs what needs a GPU. Tests report "not run" where there is
-#                 no GPU. PFC_CUDA_ARCHITECTURES="90" builds for one architecture only
-# --targets builds these test programs only; choose their tests with ctest's -R.
-# Installs what is missing first (scripts/setup.sh). Prints the estimated time at the start, and the
-# output of failed tests and the slowest test cases at the end.
+#         cuda    builds the CUDA side and runs the GPU tests, which report "not run" without a GPU.
+#                 PFC_CUDA_ARCHITECTURES="90" builds for one architecture only
+# --targets builds only these test programs; select their tests with ctest's -R.
+# First installs missing packages (scripts/setup.sh). Prints the estimated time at the start, and
+# the output of failed tests and the slowest test cases at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
@@ -33,7 +33,7 @@ parts=(build test)
 [[ ${presets[0]} == cpu ]] && parts+=(watch browser deploy)
 scripts/setup.sh "${parts[@]}"
 
-targets_of() {  # PRESET: what it builds
+targets_of() {  # PRESET: prints the targets to build
   if ((${#only[@]})); then
     echo "${only[@]}"
   elif [[ $1 == cpu ]]; then
@@ -45,7 +45,7 @@ targets_of() {  # PRESET: what it builds
   fi
 }
 
-# What building and running the tests of a preset takes, in compilations of compile_seconds' files.
+# Times of building and of running a preset's tests, as multiples of compile_seconds.
 declare -A build_units=([cpu]=190 [asan]=220 [tsan]=100 [cuda]=150) test_units=([cpu]=150 [asan]=70 [tsan]=35 [cuda]=2)
 
 say_how_long() {
@@ -88,7 +88,7 @@ run_tests() {  # PRESET [CTEST_ARGUMENT...]
     for program in pfc-coordinator pfc-agent pfc-worker pfcctl; do
       "build/cuda/bin/$program" --help >/dev/null || return
     done
-    # Where there is a GPU, one after the other.
+    # With a real GPU, run one test at a time.
     [[ -e /dev/nvidiactl ]] && together=()
     set -- -L gpu "$@"
   fi
