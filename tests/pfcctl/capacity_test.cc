@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::Not;
 
-TEST(Network, IsASpeedInBitsAndPerhapsALatency) {
+TEST(Network, ParsesASpeedInBitsAndAnOptionalLatency) {
   EXPECT_DOUBLE_EQ(parse_network("400Gb").per_byte, 8 / (400e9 * 0.9));
   EXPECT_DOUBLE_EQ(parse_network("800Mbit/s").per_byte, 8 / (800e6 * 0.9));
   EXPECT_DOUBLE_EQ(parse_network("2.5 Gbps").per_byte, 8 / (2.5e9 * 0.9));
@@ -27,7 +27,7 @@ TEST(Network, IsASpeedInBitsAndPerhapsALatency) {
   EXPECT_DOUBLE_EQ(parse_network("25Gb:1.5ms").latency, 1.5e-3);
 }
 
-TEST(Network, SaysWhatASpeedLooksLike) {
+TEST(Network, RejectsOtherTextAndShowsTheFormat) {
   for (const std::string& wrong :
        {std::string("fast"), std::string("400"), std::string("400GB"), std::string("0Gb"),
         std::string("-1Gb"), std::string("25Gb:30"), std::string(100'000, '1') + "Gb"}) {
@@ -52,12 +52,12 @@ Capacity plan(const CapacityFlags& flags, int workers, int of_host) {
                        *machine_of(flags, planned));
 }
 
-TEST(CapacityPlan, IsOfAJobOnGpusThatAreNotHere) {
+TEST(CapacityPlan, PlansForGpusOfAnotherMachine) {
   const Capacity c = plan({.machine = "v100", .network = "100Gb"}, 16, 8);
   EXPECT_EQ(c.samples, 128);
   EXPECT_EQ(c.steps, 2 * 100'000 / 128);
   EXPECT_NEAR(c.epochs, 2, 0.01);
-  // A million rows of centres and momentum, and a small backbone.
+  // A million rows of centres and momentum, plus a small backbone.
   EXPECT_NEAR(static_cast<double>(c.checkpoint), 1e6 * 512 * 4 * 2, 0.1e9);
   EXPECT_THAT(capacity_text(c),
               AllOf(HasSubstr("A step on 16 x v100 on 2 hosts, network 100Gb (its data sheet"),
@@ -97,7 +97,7 @@ TEST(CapacityPlan, ShowsDecodingCoresDiskSpaceAndBottleneck) {
   EXPECT_EQ(bottleneck_of(capacity().step).what, "backbone");
 }
 
-/// A measurement takes 15 s.
+/// Measuring the machine takes 15 s.
 TEST(CapacityPlan, ReadsTheMeasuredRunBeforeItMeasuresTheMachine) {
   PlannedJob planned = job_to_plan(1);
   planned.job.device = DeviceChoice::kCpu;
@@ -106,12 +106,12 @@ TEST(CapacityPlan, ReadsTheMeasuredRunBeforeItMeasuresTheMachine) {
               HasSubstr("/nowhere/metrics.jsonl: cannot open"));
 }
 
-TEST(CapacityPlan, SaysNothingOfTheNetworkOfOneHost) {
+TEST(CapacityPlan, OmitsTheNetworkOfASingleHost) {
   EXPECT_THAT(capacity_text(plan({.machine = "v100"}, 8, 8)), Not(HasSubstr("network")));
 }
 
-/// A file that somebody has written by hand.
-TEST(CapacityPlan, RefusesAMachineOnWhichAStepTakesNoTime) {
+/// A profile that was written by hand.
+TEST(CapacityPlan, RejectsAMachineWithAStepTimeOfZero) {
   const PlannedJob planned = job_to_plan(1);
   MachineProfile machine{.name = "quick", .source = "a\x1b[2Jhand", .gpu = true, .cores = 1};
   const auto capacity = [&] {
@@ -123,7 +123,7 @@ TEST(CapacityPlan, RefusesAMachineOnWhichAStepTakesNoTime) {
   EXPECT_THAT(capacity_text(capacity()), HasSubstr("(a [2Jhand)"));
 }
 
-TEST(CapacityPlan, AsksForWhatItNeeds) {
+TEST(CapacityPlan, NamesMissingOptions) {
   EXPECT_THAT(message_of<InputError>([] { plan({.machine = "v100"}, 16, 8); }),
               AllOf(HasSubstr("16 workers, 8 a host"), HasSubstr("--network")));
   EXPECT_THAT(message_of<InputError>([] { plan({.machine = "h100", .save = "x"}, 1, 1); }),

@@ -16,12 +16,12 @@ Json absolute(Json job) {
   return job;
 }
 
-TEST(PathsOfAJob, AreThoseOfTheFolderInWhichItIsSubmitted) {
+TEST(PathsOfAJob, AreRelativeToTheFolderOfTheCaller) {
   EXPECT_EQ(absolute({{"rec", "../data"}, {"output", "out/1"}, {"init_from", "/a/b"}}),
             Json({{"rec", "/home/data"}, {"output", "/home/me/out/1"}, {"init_from", "/a/b"}}));
 }
 
-TEST(PathsOfAJob, AreAllOfThem) {
+TEST(PathsOfAJob, AreAllMadeAbsolute) {
   EXPECT_EQ(absolute({{"rec", {"a", "/b"}},
                       {"identities", {"", "n.txt"}},
                       {"stage", "fast"},
@@ -32,16 +32,16 @@ TEST(PathsOfAJob, AreAllOfThem) {
                   {"output", "/home/me/o"}}));
 }
 
-TEST(PathsOfAJob, HaveTheDefaultOutputThereToo) {
+TEST(PathsOfAJob, IncludeTheDefaultOutput) {
   EXPECT_EQ(absolute(Json::object())["output"], "/home/me/work_dirs/job");
 }
 
-TEST(PathsOfAJob, LeaveNamesOfVerificationSetsAlone) {
+TEST(PathsOfAJob, KeepNamesOfVerificationSets) {
   EXPECT_EQ(absolute({{"val_targets", {"lfw", "sets/agedb.bin"}}})["val_targets"],
             Json({"lfw", "/home/me/sets/agedb.bin"}));
 }
 
-TEST(PathsOfAJob, LeaveWhatIsNoPathToTheCoordinatorToRefuse) {
+TEST(PathsOfAJob, KeepValuesThatAreNotPaths) {
   EXPECT_EQ(absolute({{"rec", 3}, {"init_from", ""}, {"val_targets", "lfw"}})["rec"], 3);
 }
 

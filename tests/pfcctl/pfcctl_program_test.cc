@@ -1,4 +1,4 @@
-// What the program pfcctl prints, and its exit codes.
+// Output and exit codes of the program pfcctl.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,12 +17,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Pfcctl, CheckSaysWhatIsThereAndThatThisMachineCanTrain) {
+TEST(Pfcctl, CheckListsDevicesAndPasses) {
   expect_tells(pfcctl("check"),
                {"[X] CPU", "[X] Gloo", "oneDNN ", "[ok] two workers over loopback"});
 }
 
-TEST(Pfcctl, CheckSpeaksJsonToPrograms) {
+TEST(Pfcctl, CheckPrintsJson) {
   const Ran ran = pfcctl("check --json");
   const auto report = nlohmann::json::parse(ran.output);
   EXPECT_EQ(report["can_train"], true);
@@ -34,7 +34,7 @@ TEST(Pfcctl, CheckSpeaksJsonToPrograms) {
   for (const auto& trial : report["trials"]) EXPECT_EQ(trial["ok"], true) << trial;
 }
 
-/// What pfcctl prints as JSON where these libraries are found first.
+/// Returns pfcctl's JSON output if it loads this fake driver.
 nlohmann::json with_driver(const std::string& driver, const std::string& arguments) {
   setenv("LD_LIBRARY_PATH", (std::string(PFC_FAKE_DRIVERS "/") + driver).c_str(), 1);
   const Ran ran = pfcctl(arguments);
@@ -59,7 +59,7 @@ TEST(Pfcctl, ImportsAConfigurationOfArcfaceTorch) {
   expect_refused("config import " + file.string(), "wf42m_vit_b.py:1: 'import os': ");
 }
 
-TEST(Pfcctl, ModelInfoNamesTheFileThatHoldsNoNetwork) {
+TEST(Pfcctl, ModelInfoNamesAFileWithoutANetwork) {
   const TemporaryFolder folder;
   std::ofstream(folder / "model.pt") << "PK\x03\x04";
   expect_refused("model info " + (folder / "model.pt").string(),
@@ -73,7 +73,7 @@ TEST(Pfcctl, CheckListsEveryGpuAndTheVersionOfNccl) {
   EXPECT_THAT(report["devices"][2]["detail"].get<std::string>(),
               HasSubstr("Fake GPU B?, 32.0 GiB, compute capability 9.1, PCI 0000:1C:00.0"));
   EXPECT_THAT(report["collectives"][1]["detail"].get<std::string>(), HasSubstr("2.28.9"));
-  // A build without CUDA says so, and does not promise to use them.
+  // A build without CUDA reports that and marks GPUs as not available.
   const bool built = built_with_cuda();
   for (const auto& entry : {report["devices"][1], report["collectives"][1]}) {
     EXPECT_EQ(entry["available"], built);
@@ -81,7 +81,7 @@ TEST(Pfcctl, CheckListsEveryGpuAndTheVersionOfNccl) {
   }
 }
 
-TEST(Pfcctl, CheckSaysWhyThereIsNoGpu) {
+TEST(Pfcctl, CheckGivesTheReasonIfThereIsNoGpu) {
   const auto report = check_with_driver("too_old");
   ASSERT_EQ(report["devices"].size(), 2U);
   EXPECT_EQ(report["devices"][1]["name"], "CUDA");
@@ -90,7 +90,7 @@ TEST(Pfcctl, CheckSaysWhyThereIsNoGpu) {
               HasSubstr("found CUDA 12.8, expected 13.0"));
 }
 
-TEST(Pfcctl, CheckFailsWithTheReasonWhereNothingTemporaryCanBeWritten) {
+TEST(Pfcctl, CheckFailsIfTheTemporaryFolderIsNotWritable) {
   setenv("TMPDIR", "/proc", 1);
   const Ran failed = pfcctl("check");
   unsetenv("TMPDIR");
@@ -98,7 +98,7 @@ TEST(Pfcctl, CheckFailsWithTheReasonWhereNothingTemporaryCanBeWritten) {
   EXPECT_THAT(failed.output, HasSubstr("[FAILED] temporary files: cannot write in /proc"));
 }
 
-TEST(Pfcctl, SuggestsTheVerbOrOptionThatWasMeant) {
+TEST(Pfcctl, SuggestsTheNearestVerbOrOption) {
   expect_refused("stauts", "unknown command stauts; did you mean status?");
   expect_refused("status --jsn", "unknown option --jsn; did you mean --json?");
 }
@@ -119,8 +119,8 @@ TEST(Pfcctl, HelpShowsExamples) {
   EXPECT_EQ(pfcctl("--version").output, "0.1.0\n");
 }
 
-TEST(Pfcctl, FailsWhereItsOutputCannotBeWritten) {
-  const Ran ran = pfcctl("--version 2>&1 >/dev/full #");  // in place of what follows
+TEST(Pfcctl, FailsIfItsOutputCannotBeWritten) {
+  const Ran ran = pfcctl("--version 2>&1 >/dev/full #");  // comments out its 2>&1
   EXPECT_EQ(ran.status, 2);
   EXPECT_THAT(ran.output, HasSubstr("standard output cannot be written: No space left on device"));
 }
@@ -141,7 +141,7 @@ TEST(Pfcctl, DataSynthWritesASet) {
               HasSubstr("--workers: found 5 workers, but the data have only 4 images"));
 }
 
-TEST(Pfcctl, DataPackSaysThatItDecodesNoImage) {
+TEST(Pfcctl, DataPackReportsThatItDecodesNoImage) {
   const TemporaryFolder folder;
   const auto pack = [&](const std::string& options) {
     return pfcctl("data pack " + (folder / "people").string() + " --force --out " +
@@ -149,7 +149,7 @@ TEST(Pfcctl, DataPackSaysThatItDecodesNoImage) {
   };
   std::filesystem::create_directories(folder / "people/ada");
   auto jpeg = testing::make_jpeg(20, 20, 1);
-  jpeg.resize(jpeg.size() - 12);  // behind its header
+  jpeg.resize(jpeg.size() - 12);  // after its header
   testing::write_file(folder / "people/ada/1.jpg", jpeg);
   testing::write_file(folder / "people/ada/2.jpg", testing::make_jpeg(20, 20, 2));
   expect_tells(pack(""), {"2 images of 1 identities, 0 with a damaged header left out",
@@ -157,7 +157,7 @@ TEST(Pfcctl, DataPackSaysThatItDecodesNoImage) {
   expect_tells(pack(" --size 20 --max-damaged 0.5"), {"1 damaged ones left out"});
 }
 
-/// A job file and what pfcctl plan says of it.
+/// Runs pfcctl plan on a job file.
 class PfcctlPlan : public ::testing::Test {
  protected:
   PfcctlPlan() {
@@ -168,7 +168,7 @@ class PfcctlPlan : public ::testing::Test {
   }
   [[nodiscard]] Ran plan(const std::string& arguments) const { return pfcctl(command(arguments)); }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
-  /// A link that leads to itself.
+  /// Creates a symbolic link to itself.
   [[nodiscard]] std::filesystem::path loop() const {
     std::filesystem::create_symlink("loop", folder_ / "loop");
     return folder_ / "loop";
@@ -195,7 +195,7 @@ TEST_F(PfcctlPlan, AddsUpTheParts) {
   EXPECT_GT(json["largest_batch_size"], 1000);
 }
 
-TEST_F(PfcctlPlan, IsForTheGpusHereWhereTheWorkerIsBuiltForThem) {
+TEST_F(PfcctlPlan, UsesLocalGpusIfTheBuildHasCuda) {
   const auto json = with_driver("two_gpus", command("--set num_classes=1000 --json"));
   EXPECT_EQ(json["device"], built_with_cuda() ? "cuda" : "cpu");
   const bool of_a_gpu =
@@ -203,14 +203,14 @@ TEST_F(PfcctlPlan, IsForTheGpusHereWhereTheWorkerIsBuiltForThem) {
   EXPECT_EQ(of_a_gpu, built_with_cuda());
 }
 
-TEST_F(PfcctlPlan, FailsWhereTheJobDoesNotFit) {
+TEST_F(PfcctlPlan, FailsIfTheJobDoesNotFit) {
   const Ran ran = plan("--set num_classes=100000000 --device-memory 80GB");
   EXPECT_EQ(ran.status, 1);
   EXPECT_THAT(ran.output, HasSubstr("it does not fit: a worker needs 38"));
   EXPECT_THAT(ran.output, HasSubstr("take 8 workers, each with as much memory"));
 }
 
-TEST_F(PfcctlPlan, SaysThatTheJobWouldBeRefused) {
+TEST_F(PfcctlPlan, ReportsAJobThatWouldBeRefused) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
            {"--workers 11", "11 workers would share 10 classes: start fewer workers"},
            {"--set precision=fp16 --set device=cpu", "precision: found fp16, but a CPU"},
@@ -223,7 +223,7 @@ TEST_F(PfcctlPlan, SaysThatTheJobWouldBeRefused) {
   }
 }
 
-TEST_F(PfcctlPlan, LooksAtOutputAndInitFromAsAWorkersStartDoes) {
+TEST_F(PfcctlPlan, ChecksOutputAndInitFromLikeAWorker) {
   const std::string in = folder().string() + "/";
   ASSERT_EQ(pfcctl("data synth --identities 2 --images-per-identity 2 --val-identities 2 "
                    "--val-pairs 10 --out " +
@@ -247,7 +247,7 @@ TEST_F(PfcctlPlan, LooksAtOutputAndInitFromAsAWorkersStartDoes) {
   }
 }
 
-TEST_F(PfcctlPlan, NamesWhatIsMissingOrWrongInOneLine) {
+TEST_F(PfcctlPlan, NamesMissingOrWrongInputInOneLine) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
            {"", "/nowhere is not on this machine"},
            {"--set rec=" + loop().string(), "Too many levels of symbolic links"},

@@ -1,5 +1,5 @@
-// pfcctl replay head as a person meets it. What a step gives is tested in tests/worker/head and
-// tests/reference.
+// Command line of pfcctl replay head. tests/worker/head and tests/reference test the results of a
+// step.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ class PfcctlReplay : public ::testing::Test {
     }
   }
 
-  /// Three samples, five classes; only rows of classes_ when there are some.
+  /// Writes three samples and five classes; only rows of classes_ if it is not empty.
   void write(const std::map<std::string, std::string>& metadata = {}) const {
     std::vector<SafetensorsEntry> entries{
         {"embeddings", "F32", {3, 4}, std::as_bytes(std::span(embeddings_)), {}},
@@ -42,7 +42,7 @@ class PfcctlReplay : public ::testing::Test {
     return pfcctl("replay head --in " + in_.string() + " --out " + out_.string() + " " + more);
   }
 
-  /// Bad input, and nothing is written.
+  /// Expects exit code 2, the message, and no output file.
   void expect_head_refused(const std::string& arguments, const std::string& words) const {
     expect_refused("replay head " + arguments, words);
     EXPECT_FALSE(std::filesystem::exists(out_));
@@ -57,7 +57,7 @@ class PfcctlReplay : public ::testing::Test {
   std::vector<std::int64_t> labels_{4, 0, 4}, classes_;
 };
 
-TEST_F(PfcctlReplay, SaysWhatItReadAndWhatCameOut) {
+TEST_F(PfcctlReplay, PrintsItsInputAndResult) {
   write();
   expect_tells(replay("--workers 2 --step 7 --set lr=0.25"),
                {"step 7, lr 0.25, 2 workers", "3 x 4", "loss ", "|d_embeddings| "});
@@ -77,7 +77,7 @@ TEST_F(PfcctlReplay, NamesTheRowThatIsNotFinite) {
                           "1, first in row 2 (class 300)", "loss nan"});
 }
 
-TEST_F(PfcctlReplay, RefusesSettingsThatMakeNoSense) {
+TEST_F(PfcctlReplay, RejectsInvalidSettings) {
   write();
   expect_setting_refused("--set sample_rate=1.5", "sample_rate: expected a number from 0 to 1");
   expect_setting_refused("--set sample_rate=-0.1", "sample_rate: expected a number from 0 to 1");
@@ -91,19 +91,19 @@ TEST_F(PfcctlReplay, RefusesSettingsThatMakeNoSense) {
   expect_setting_refused("--step 0", "--step");
 }
 
-TEST_F(PfcctlReplay, KeepsTheSampleOfAFileThatHoldsNoOtherRows) {
+TEST_F(PfcctlReplay, KeepsTheSampleOfAFileWithoutOtherRows) {
   classes_ = {0, 2, 3, 4, 8};
   write({{"job", R"({"sample_rate": 0.1})"}});
   expect_setting_refused("--set sample_rate=0.5", "rows that were sampled");
   EXPECT_EQ(replay("--set sample_rate=0.1").status, 0);
 }
 
-TEST_F(PfcctlReplay, NamesAJobOfTheFileThatItCannotTake) {
+TEST_F(PfcctlReplay, NamesAnInvalidJobInTheFile) {
   write({{"job", R"({"sample_rate": 7})"}});
   expect_setting_refused("", "in.safetensors: metadata job: sample_rate");
 }
 
-TEST_F(PfcctlReplay, RefusesPathsThatAreNotThere) {
+TEST_F(PfcctlReplay, RejectsMissingPaths) {
   write();
   const std::string in = "--in " + in_.string(), nowhere = (folder_ / "nowhere").string();
   expect_head_refused("--in " + nowhere + " --out " + out_.string(), nowhere);
@@ -111,7 +111,7 @@ TEST_F(PfcctlReplay, RefusesPathsThatAreNotThere) {
   expect_head_refused(in + " --out " + in_.string(), "this is a file of --in");
 }
 
-TEST_F(PfcctlReplay, RefusesALabelThatNoRowOwns) {
+TEST_F(PfcctlReplay, RejectsALabelWithoutARow) {
   labels_[1] = 5;
   write();
   expect_setting_refused("", "label 5 of sample 1");

@@ -26,7 +26,7 @@ PlanReport report() {
           .config = "job.json"};
 }
 
-TEST(Plan, IsATableWithItsSumAndAVerdict) {
+TEST(Plan, PrintsATableWithItsSumAndAVerdict) {
   EXPECT_EQ(plan_text(report()),
             "r50, 1000000 classes, 2 workers x batch 64. A worker needs\n"
             "  class centres                   3.00 GiB   many\n"
@@ -38,7 +38,7 @@ TEST(Plan, IsATableWithItsSumAndAVerdict) {
             "it fits; start the job with pfc-coordinator --config job.json\n");
 }
 
-TEST(Plan, SaysWhatToChangeWhereAJobDoesNotFit) {
+TEST(Plan, AdvisesAChangeIfAJobDoesNotFit) {
   PlanReport r = report();
   r.plan.available = 1;
   r.largest.batch_size = 0;
@@ -48,7 +48,7 @@ TEST(Plan, SaysWhatToChangeWhereAJobDoesNotFit) {
   EXPECT_THAT(plan_text(r), Not(HasSubstr("it fits")));
 }
 
-TEST(Plan, SaysThatAJobThatFitsWouldBeRefused) {
+TEST(Plan, ReportsThatAFittingJobWouldBeRefused) {
   PlanReport r = report();
   EXPECT_EQ(nlohmann::json::parse(plan_json(r))["refusal"], "");
   r.refusal = "precision: found fp16";
@@ -67,14 +67,14 @@ TEST(Plan, ShowsHostMemoryOfGpuJobs) {
   EXPECT_EQ(nlohmann::json::parse(plan_json(r))["host_bytes"], r.plan.host);
 }
 
-TEST(Plan, SaysWhereTrainingWaitsForCheckpoints) {
+TEST(Plan, ReportsThatTrainingWaitsForCheckpoints) {
   PlanReport r = report();
   r.plan.checkpoints_in_place = true;
   r.plan.checkpoint_copy = std::uint64_t{3} << 30;
   EXPECT_THAT(plan_text(r), HasSubstr("a copy of 3.00 GiB for checkpoints would not fit"));
 }
 
-TEST(Plan, TellsProgramsTheSame) {
+TEST(Plan, PrintsTheSameAsJson) {
   const auto json = nlohmann::json::parse(plan_json(report()));
   EXPECT_EQ(json["parts"][1]["name"], "activations");
   EXPECT_EQ(json["parts"][1]["bytes"], 1 << 29);

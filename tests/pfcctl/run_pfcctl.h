@@ -1,4 +1,4 @@
-// Runs the program pfcctl: what it prints, and its exit code.
+// Runs the program pfcctl and returns its output and exit code.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -27,13 +27,13 @@ inline Ran pfcctl(const std::string& arguments) {
   return ran;
 }
 
-/// It succeeded, and printed each of the texts.
+/// Expects success and each of the texts in the output.
 inline void expect_tells(const Ran& ran, std::initializer_list<const char*> texts) {
   EXPECT_EQ(ran.status, 0) << ran.output;
   for (const char* text : texts) EXPECT_THAT(ran.output, ::testing::HasSubstr(text));
 }
 
-/// It ended as for bad input: one line with these words, and exit code 2.
+/// Expects the result of bad input: one line with these words, and exit code 2.
 inline void expect_refused(const std::string& arguments, const std::string& words) {
   const Ran ran = pfcctl(arguments);
   EXPECT_EQ(ran.status, 2) << arguments << ": " << ran.output;

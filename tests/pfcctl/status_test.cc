@@ -1,4 +1,4 @@
-// What pfcctl prints of a job's status, and that pfcctl stop ends a job.
+// The status text of pfcctl, and pfcctl stop.
 #include "pfcctl/status.h"
 
 #include <gmock/gmock.h>
@@ -30,13 +30,13 @@ proto::StatusReply training(const std::string& state) {
   return status;
 }
 
-TEST(StatusText, NamesAWorkerWithoutProgressItsPhaseAndTheSecondsSince) {
+TEST(StatusText, ShowsAWorkerWithoutProgressAndItsPhase) {
   EXPECT_THAT(status_text(training("no progress")),
               HasSubstr("rank 1 has made no progress for 43 s: step 120, phase all_gather\n"));
   EXPECT_THAT(status_text(training("training")), Not(HasSubstr("has made no progress")));
 }
 
-TEST(StatusText, PrintsNoControlCharactersOfAWorkerOrCoordinator) {
+TEST(StatusText, RemovesControlCharactersFromOtherPrograms) {
   proto::StatusReply status = training("no progress\x1b[2J");
   status.set_reason("waiting\njob completed");
   status.mutable_workers(0)->set_host("a\nb");
@@ -57,7 +57,7 @@ class PfcctlStop : public ::testing::Test {
 
   TemporaryFolder state;
   Gate gate{{.state_dir = state.path()}};
-  /// It still waits for its host.
+  /// Still waits for its host.
   testing::RunningCoordinator coordinator{
       {{.name = "elsewhere", .slots = 1}}, testing::impatient(), 0, "0123456789abcdef", &gate};
 };
@@ -70,12 +70,12 @@ TEST_F(PfcctlStop, EndsTheJob) {
   EXPECT_EQ(verdict.message, "job stopped by pfcctl stop before training began");
 }
 
-TEST_F(PfcctlStop, EndsTheJobAtOnceWithNow) {
+TEST_F(PfcctlStop, NowEndsTheJobImmediately) {
   expect_tells(stop("--now", coordinator.address()), {"ends now"});
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
 }
 
-TEST_F(PfcctlStop, WithoutACoordinatorExitsWithOneAndNamesTheAddress) {
+TEST_F(PfcctlStop, FailsAndNamesTheAddressIfThereIsNoCoordinator) {
   const Ran ran = stop("", "127.0.0.1:1");
   EXPECT_EQ(ran.status, 1);
   EXPECT_THAT(ran.output, HasSubstr("pfcctl: error: coordinator 127.0.0.1:1 does not answer"));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 11;
 
-/// A photograph in studio light: only the identity is left.
+/// Returns a photograph in studio light, in which only the identity varies.
 Capture plain_capture() {
   Capture c{};
   c.pose = {.yaw = 0, .pitch = 0, .roll = 0, .distance = 1000, .shift = {}, .scale = 1, .turn = 0};
@@ -66,10 +66,10 @@ TEST(Draw, NormalNumbersHaveTheirMomentsAndStayWithinTheLimit) {
     squares += (x - 10) * (x - 10);
   }
   EXPECT_NEAR(sum / kDraws, 10, 0.05);
-  EXPECT_NEAR(squares / kDraws, 4 * 0.95, 0.15);  // a little under 4: the tails are held
+  EXPECT_NEAR(squares / kDraws, 4 * 0.95, 0.15);  // below 4: the tails are clamped
 }
 
-TEST(Identity, IsTheSameEachTimeAndDiffersFromAllOthers) {
+TEST(Identity, IsReproducibleAndUnique) {
   std::set<float> cheeks;
   for (std::uint32_t k = 0; k < 200; ++k) {
     const Identity a = draw_identity(kSeed, k), b = draw_identity(kSeed, k);
@@ -79,7 +79,7 @@ TEST(Identity, IsTheSameEachTimeAndDiffersFromAllOthers) {
   EXPECT_EQ(cheeks.size(), 200u);
 }
 
-TEST(Align, LaysTheLandmarksOfAFrontalFaceNearTheTemplate) {
+TEST(Align, MapsLandmarksOfAFrontalFaceNearTheTemplate) {
   for (std::uint32_t k = 0; k < 20; ++k) {
     const Identity who = draw_identity(kSeed, k);
     const Capture capture = plain_capture();
@@ -96,7 +96,7 @@ TEST(Align, LaysTheLandmarksOfAFrontalFaceNearTheTemplate) {
   }
 }
 
-TEST(Align, IsASimilarityThatFollowsSizeAndRoll) {
+TEST(Align, ReturnsASimilarityForAnySizeAndRoll) {
   std::array<Vec3, 5> points{{{38.2946f, 51.6963f, 0},
                               {73.5318f, 51.5014f, 0},
                               {56.0252f, 71.7366f, 0},
@@ -117,7 +117,7 @@ TEST(Render, IsAPureFunction) {
   EXPECT_EQ(photograph(who, capture), photograph(who, capture));
 }
 
-TEST(Render, ShowsMostOfTheFaceLitAndNothingNotFinite) {
+TEST(Render, LightsMostOfTheFaceAndIsFinite) {
   for (std::uint32_t k = 0; k < 12; ++k) {
     const Identity who = draw_identity(kSeed, k);
     const Picture picture = render(who, draw_capture(kSeed, k, k, who), 112);
@@ -128,7 +128,7 @@ TEST(Render, ShowsMostOfTheFaceLitAndNothingNotFinite) {
   }
 }
 
-TEST(Render, TellsPeopleApartInTheSamePhotograph) {
+TEST(Render, DistinguishesPeopleInTheSameCapture) {
   const Capture capture = plain_capture();
   std::vector<std::vector<std::uint8_t>> faces;
   for (std::uint32_t k = 0; k < 8; ++k)
@@ -138,7 +138,7 @@ TEST(Render, TellsPeopleApartInTheSamePhotograph) {
   }
 }
 
-TEST(Render, TurnsTheHead) {
+TEST(Render, PoseTurnsTheHead) {
   const Identity who = draw_identity(kSeed, 1);
   Capture left = plain_capture(), right = plain_capture();
   left.pose.yaw = -0.4f;
@@ -146,7 +146,7 @@ TEST(Render, TurnsTheHead) {
   EXPECT_GT(mean_difference(photograph(who, left), photograph(who, right)), 4);
 }
 
-TEST(Develop, AveragesDownWithoutChangingAnEvenGrey) {
+TEST(Develop, ShrinkingKeepsAnEvenGrey) {
   Picture grey(168);
   for (Colour& c : grey.pixels) c = {0.2f, 0.2f, 0.2f};
   Camera camera = plain_capture().camera;

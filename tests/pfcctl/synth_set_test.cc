@@ -25,7 +25,7 @@ std::string bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST(SyntheticSet, ReadsBackAsATrainingSetWithEveryImageWhole) {
+TEST(SyntheticSet, CanBeReadAsATrainingSet) {
   const TemporaryFolder folder;
   std::vector<std::int64_t> progress;
   write_synthetic_set(kSmall, folder.path(), [&](std::int64_t done, std::int64_t all) {
@@ -73,7 +73,7 @@ TEST(SyntheticSet, ShowsTheSamePeopleInAnotherSize) {
   EXPECT_EQ(set->info().width, 48);
 }
 
-TEST(SyntheticSet, DependsOnTheSeedAndNotOnTheThreads) {
+TEST(SyntheticSet, DependsOnTheSeedButNotOnTheThreads) {
   const TemporaryFolder one, many, other;
   SynthOptions options = kSmall;
   options.threads = 1;
@@ -88,7 +88,7 @@ TEST(SyntheticSet, DependsOnTheSeedAndNotOnTheThreads) {
   EXPECT_NE(bytes_of(one.path() / "train.rec"), bytes_of(other.path() / "train.rec"));
 }
 
-TEST(DrawPairs, AreBalancedInEveryFoldAndOfPeopleOutsideTheTrainingSet) {
+TEST(DrawPairs, BalancesEveryFoldAndAvoidsTrainingIdentities) {
   SynthOptions options = kSmall;
   options.val_pairs = 600;
   options.images_per_identity = 30;
@@ -108,7 +108,7 @@ TEST(DrawPairs, AreBalancedInEveryFoldAndOfPeopleOutsideTheTrainingSet) {
   }
 }
 
-TEST(SyntheticSet, ReplacesADataSetOnlyWhenItMay) {
+TEST(SyntheticSet, ReplacesADataSetOnlyIfAllowed) {
   for (const char* name : {"train.rec", "train.idx", "property", "val.bin", "identities.txt"}) {
     const TemporaryFolder folder;
     std::ofstream(folder / name) << "somebody's";
@@ -130,7 +130,7 @@ TEST(SyntheticSet, ReplacesADataSetOnlyWhenItMay) {
   EXPECT_FALSE(std::filesystem::exists(folder / "identities.txt"));
 }
 
-TEST(SyntheticSet, RefusesOptionsOutsideTheirRanges) {
+TEST(SyntheticSet, RejectsOptionsOutsideTheirRanges) {
   SynthOptions options = kSmall;
   options.identities = 0;
   EXPECT_THAT([&] { check_options(options); },

@@ -30,14 +30,14 @@ proto::StatusReply four_workers() {
   return status;
 }
 
-TEST(Top, BeginsWithWhoStandsStillThenWithTheSlowest) {
+TEST(Top, ListsStuckWorkersFirstThenTheSlowest) {
   const proto::StatusReply status = four_workers();
   std::vector<int> ranks;
   for (const proto::WorkerStatus& worker : status.workers()) ranks.push_back(worker.rank());
   EXPECT_EQ(ranks, (std::vector<int>{2, 1, 0, 3}));
 }
 
-TEST(Top, PutsWhoTellsNoNumberBehindTheOthers) {
+TEST(Top, ListsWorkersWithoutATimeLast) {
   proto::StatusReply status = four_workers();
   for (proto::WorkerStatus& worker : *status.mutable_workers()) {
     if (worker.rank() == 1) worker.set_own_step_seconds(std::nan(""));
@@ -46,7 +46,7 @@ TEST(Top, PutsWhoTellsNoNumberBehindTheOthers) {
   EXPECT_EQ(status.workers(3).rank(), 1);
 }
 
-TEST(Top, ShowsAScreenFullAndCountsTheOthers) {
+TEST(Top, FillsTheScreenAndCountsTheOthers) {
   const std::string text = top_text(four_workers(), 2);
   EXPECT_THAT(text, HasSubstr("    1  a"));
   EXPECT_THAT(text, Not(HasSubstr("    0  a")));
@@ -54,7 +54,7 @@ TEST(Top, ShowsAScreenFullAndCountsTheOthers) {
   EXPECT_THAT(top_text(four_workers(), 4), Not(HasSubstr("faster")));
 }
 
-TEST(Top, TellsWhereTheTimeGoes) {
+TEST(Top, ShowsWhereTheTimeGoes) {
   proto::StatusReply status;
   status.set_state("training");
   add_worker(status, "training", 0.25);
@@ -71,7 +71,7 @@ TEST(Top, TellsWhereTheTimeGoes) {
   }
 }
 
-TEST(Top, PrintsNoControlCharactersOfAWorker) {
+TEST(Top, RemovesControlCharactersFromAWorker) {
   proto::StatusReply status;
   add_worker(status, "training\x1b[2J", 0);
   status.mutable_workers(0)->set_host("a\nb");
@@ -79,7 +79,7 @@ TEST(Top, PrintsNoControlCharactersOfAWorker) {
   EXPECT_THAT(top_text(status, 10), Not(HasSubstr("a\nb")));
 }
 
-TEST(Top, IsOneLineWhereNoJobRuns) {
+TEST(Top, PrintsOneLineIfNoJobRuns) {
   proto::StatusReply status;
   status.set_state("idle");
   EXPECT_EQ(top_text(status, 10), "idle\n");

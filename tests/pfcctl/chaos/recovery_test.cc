@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 class RecoveryOfAJob : public ::testing::Test {
  protected:
-  /// A look at the job; returns how many faults are overcome since the last.
+  /// Feeds a status; returns the number of faults from which training has resumed since the last.
   std::size_t sees(std::chrono::milliseconds at, std::int64_t generation, std::int64_t images,
                    bool trains = true, bool has_stepped = true) {
     view = {.at = at,
@@ -28,7 +28,7 @@ class RecoveryOfAJob : public ::testing::Test {
   JobView view;
 };
 
-TEST_F(RecoveryOfAJob, AfterAKillIsTheFirstStepOfTheNextGeneration) {
+TEST_F(RecoveryOfAJob, EndsAKillWithTheFirstStepOfTheNextGeneration) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_KILL_WORKER);
   EXPECT_EQ(sees(1100ms, 1, 88), 0) << "the step that had begun";
@@ -39,7 +39,7 @@ TEST_F(RecoveryOfAJob, AfterAKillIsTheFirstStepOfTheNextGeneration) {
   EXPECT_FALSE(recovery.waits_since());
 }
 
-TEST_F(RecoveryOfAJob, AfterAStopThatNobodyHasFoundIsTheFirstStepAfterItsEnd) {
+TEST_F(RecoveryOfAJob, EndsAnUndetectedStopWithTheFirstStepAfterIt) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_STOP_WORKER, 5s);
   EXPECT_EQ(sees(1100ms, 1, 88), 0);
@@ -48,20 +48,20 @@ TEST_F(RecoveryOfAJob, AfterAStopThatNobodyHasFoundIsTheFirstStepAfterItsEnd) {
   EXPECT_EQ(sees(6200ms, 1, 96), 1);
 }
 
-TEST_F(RecoveryOfAJob, AfterAStopMayBeInTheNextGenerationBeforeItsEnd) {
+TEST_F(RecoveryOfAJob, EndsAStopEarlyIfTheNextGenerationTrains) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_STOP_WORKER, 50s);
   EXPECT_EQ(sees(9000ms, 2, 48), 1);
 }
 
-TEST_F(RecoveryOfAJob, AfterAKillOfWhoHasNotJoinedMayBeInTheSameGeneration) {
+TEST_F(RecoveryOfAJob, EndsAKillBeforeJoiningInTheSameGeneration) {
   sees(1000ms, 2, 40, false, false);
   breaks(proto::FAULT_KILL_WORKER);
   EXPECT_EQ(sees(1500ms, 2, 40, true, false), 0);
   EXPECT_EQ(sees(2000ms, 2, 48), 1);
 }
 
-TEST_F(RecoveryOfAJob, OfTwoFaultsIsOneStep) {
+TEST_F(RecoveryOfAJob, OneStepEndsTwoFaults) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_KILL_WORKER);
   breaks(proto::FAULT_KILL_AGENT);
@@ -69,7 +69,7 @@ TEST_F(RecoveryOfAJob, OfTwoFaultsIsOneStep) {
   EXPECT_EQ(sees(2000ms, 2, 48), 2);
 }
 
-TEST_F(RecoveryOfAJob, IsSummedUpByKind) {
+TEST_F(RecoveryOfAJob, SummaryHasOneLinePerKind) {
   sees(0ms, 1, 0);
   const JobView begin = view;
   breaks(proto::FAULT_KILL_WORKER);
@@ -88,7 +88,7 @@ TEST_F(RecoveryOfAJob, IsSummedUpByKind) {
   EXPECT_THAT(text, HasSubstr("goodput: 50.0 images/s that count, over 10 s; 50.0 % of the 100.0"));
 }
 
-TEST(ViewOfAJob, KnowsWhetherAStepOfThisGenerationIsDone) {
+TEST(ViewOfAJob, ShowsWhetherThisGenerationHasFinishedAStep) {
   proto::StatusReply status;
   EXPECT_FALSE(view_of(status, 0ms).trains);
   status.set_state("training");

@@ -25,19 +25,19 @@ std::vector<std::chrono::milliseconds> times_of(const std::vector<PlannedFault>&
   return times;
 }
 
-TEST(PlanOfFaults, IsInOrderAndEndsBeforeTheEnd) {
+TEST(PlanOfFaults, IsSortedAndStaysWithinTheDuration) {
   const auto faults = plan_faults(kills_and_stops(1));
   EXPECT_TRUE(std::ranges::is_sorted(faults, {}, &PlannedFault::at));
   EXPECT_LT(faults.back().at, 10min);
 }
 
-TEST(PlanOfFaults, HasAboutAsManyAsWasAskedFor) {
+TEST(PlanOfFaults, HasAboutTheRequestedNumberOfFaults) {
   const auto faults = plan_faults(kills_and_stops(1));
   EXPECT_NEAR(times_of(faults, proto::FAULT_KILL_WORKER).size(), 20, 5);
   EXPECT_NEAR(times_of(faults, proto::FAULT_STOP_WORKER).size(), 10, 4);
 }
 
-TEST(PlanOfFaults, LeavesHalfToOneAndAHalfTimesTheIntervalBetweenTwoOfAKind) {
+TEST(PlanOfFaults, KeepsIntervalsBetweenHalfAndOneAndAHalf) {
   std::chrono::milliseconds last{0};
   for (const auto at : times_of(plan_faults(kills_and_stops(7)), proto::FAULT_KILL_WORKER)) {
     EXPECT_GE(at - last, 14'999ms);
@@ -46,7 +46,7 @@ TEST(PlanOfFaults, LeavesHalfToOneAndAHalfTimesTheIntervalBetweenTwoOfAKind) {
   }
 }
 
-TEST(PlanOfFaults, IsTheSameForTheSameSeedAndAnotherOneForAnother) {
+TEST(PlanOfFaults, DependsOnTheSeedOnly) {
   const auto first = plan_faults(kills_and_stops(1)), same = plan_faults(kills_and_stops(1));
   ASSERT_EQ(first.size(), same.size());
   for (std::size_t i = 0; i < first.size(); ++i) {
@@ -56,7 +56,7 @@ TEST(PlanOfFaults, IsTheSameForTheSameSeedAndAnotherOneForAnother) {
   EXPECT_NE(first.front().at, plan_faults(kills_and_stops(2)).front().at);
 }
 
-TEST(PlanOfFaults, OfOneKindDoesNotDependOnTheOthers) {
+TEST(PlanOfFaults, TimesOfOneKindDoNotDependOnOtherKinds) {
   ChaosPlan alone = kills_and_stops(1);
   alone.wishes.pop_back();
   EXPECT_EQ(times_of(plan_faults(alone), proto::FAULT_KILL_WORKER),
@@ -87,7 +87,7 @@ constexpr PlannedFault kill(double pick) {
 }
 constexpr PlannedFault cut(double pick) { return {.kind = proto::FAULT_PARTITION, .pick = pick}; }
 
-TEST(VictimOfAFault, IsAnyWorkerThatRuns) {
+TEST(VictimOfAFault, CanBeAnyRunningWorker) {
   EXPECT_EQ(pick_victim(kill(0), {}, status_of_job())->rank, 0);
   EXPECT_EQ(pick_victim(kill(0.5), {}, status_of_job())->rank, 1);
   EXPECT_EQ(pick_victim(kill(0.999), {}, status_of_job())->rank, 2);
@@ -98,7 +98,7 @@ TEST(VictimOfAFault, IsAnyWorkerThatRuns) {
   EXPECT_EQ(pick_victim(kill(0), {}, status)->rank, 2);
 }
 
-TEST(VictimOfAFault, IsAHostThatIsHere) {
+TEST(VictimOfAFault, IsARegisteredHost) {
   EXPECT_EQ(pick_victim(cut(0), {}, status_of_job())->host, "a");
   EXPECT_EQ(pick_victim(cut(0.999), {}, status_of_job())->host, "b");
 }
@@ -109,7 +109,7 @@ TEST(VictimOfAFault, IsInTheScope) {
   EXPECT_FALSE(pick_victim(cut(0), {.rank = {}, .host = "c"}, status_of_job()));
 }
 
-TEST(VictimOfAFault, IsNotOnAHostThatHasRefusedThisKind) {
+TEST(VictimOfAFault, IsNotOnAHostThatRefusesThisKind) {
   const FaultScope scope{.rank = {}, .host = "", .refused = {{proto::FAULT_PARTITION, {"a"}}}};
   EXPECT_EQ(pick_victim(cut(0), scope, status_of_job())->host, "b");
   EXPECT_EQ(pick_victim(kill(0), scope, status_of_job())->host, "a");

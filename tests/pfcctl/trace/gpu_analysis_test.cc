@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RecordedTrace;
 
-/// Two steps of 10 ms; in each two kernels that overlap, and a copy: busy from 1 to 5 ms.
+/// Returns two steps of 10 ms, each with two overlapping kernels and a copy: busy from 1 to 5 ms.
 RecordedTrace busy_gpu(int workers = 1) {
   RecordedTrace trace(workers);
   for (const int i : {0, 1}) {
@@ -30,7 +30,7 @@ RecordedTrace busy_gpu(int workers = 1) {
   return trace;
 }
 
-TEST(GpuAnalysis, CountsKernelsOfAStep) {
+TEST(GpuAnalysis, CountsKernelsPerStep) {
   const TraceAnalysis analysis = analysis_of(busy_gpu().collected(10, 11));
   ASSERT_EQ(analysis.kernels.size(), 3U);
   EXPECT_EQ(analysis.kernels[0].name, "conv");
@@ -45,7 +45,7 @@ TEST(GpuAnalysis, CountsOverlappingKernelsOnceAsBusy) {
   EXPECT_NEAR(analysis.gpus[0].share, 0.4, 1e-4);
 }
 
-TEST(GpuAnalysis, LeavesOutStepsThatAreNotComplete) {
+TEST(GpuAnalysis, IgnoresIncompleteSteps) {
   RecordedTrace trace = busy_gpu();
   trace.span(0, RecordedTrace::kTraining, "forward", 20, 30, 12)
       .span(0, RecordedTrace::kGpu, "conv", 21, 22, 0);
@@ -54,7 +54,7 @@ TEST(GpuAnalysis, LeavesOutStepsThatAreNotComplete) {
   EXPECT_NEAR(analysis.gpus[0].share, 0.4, 1e-4);
 }
 
-TEST(GpuAnalysis, SaysItInATable) {
+TEST(GpuAnalysis, TextHasATable) {
   const CollectedTrace trace = busy_gpu().collected(10, 11);
   const std::string text = to_text(trace, analysis_of(trace));
   EXPECT_THAT(text, HasSubstr("GPU kernels, a step"));
@@ -62,7 +62,7 @@ TEST(GpuAnalysis, SaysItInATable) {
   EXPECT_THAT(text, HasSubstr("GPUs busy for 40.0 % of a step."));
 }
 
-TEST(GpuAnalysis, ShowsTenKernelsAtMost) {
+TEST(GpuAnalysis, ShowsAtMostTenKernels) {
   RecordedTrace trace = busy_gpu();
   std::vector<std::string> names;
   for (int i = 0; i < 20; ++i) names.push_back("kernel" + std::to_string(i));
@@ -76,7 +76,7 @@ TEST(GpuAnalysis, ShowsTenKernelsAtMost) {
   EXPECT_THAT(text, Not(HasSubstr("kernel5")));
 }
 
-TEST(GpuAnalysis, NamesTheRanksWhereOneIsIdler) {
+TEST(GpuAnalysis, NamesRanksWhoseUseDiffers) {
   RecordedTrace trace = busy_gpu(2);
   trace.span(1, RecordedTrace::kTraining, "forward", 0, 10, 10)
       .span(1, RecordedTrace::kGpu, "conv", 1, 9, 10);
@@ -86,7 +86,7 @@ TEST(GpuAnalysis, NamesTheRanksWhereOneIsIdler) {
                         "(host-b, slot 1)) of a step."));
 }
 
-TEST(GpuAnalysis, SaysNothingOfAGpuThatIsNotThere) {
+TEST(GpuAnalysis, OmitsGpusIfNoneRecordedKernels) {
   const CollectedTrace trace =
       RecordedTrace(1).span(0, RecordedTrace::kTraining, "forward", 0, 10, 10).collected();
   EXPECT_THAT(to_text(trace, analysis_of(trace)), Not(HasSubstr("GPU")));

@@ -1,4 +1,4 @@
-// A trace of workers that were never there, through the messages that real ones send.
+// Builds a trace of simulated workers from the messages that real workers send.
 #pragma once
 
 #include <chrono>
@@ -13,13 +13,13 @@
 
 namespace pfc::testing {
 
-/// Times are told by the coordinator's clock, in milliseconds since the trace began; each worker
-/// records them by a clock of its own, and has measured how far that is off.
+/// Times are milliseconds since the trace began, by the coordinator's clock. Each worker records
+/// them with its own clock and a measured clock offset.
 class RecordedTrace {
  public:
   struct Clocks {
-    std::chrono::nanoseconds ahead{0};  ///< of the worker's clock
-    std::chrono::nanoseconds error{0};  ///< by which the measurement is wrong, and says so
+    std::chrono::nanoseconds ahead{0};  ///< offset of the worker's clock
+    std::chrono::nanoseconds error{0};  ///< error of the measured offset, reported with it
   };
 
   explicit RecordedTrace(int workers, std::map<Rank, Clocks> clocks = {})
@@ -48,7 +48,7 @@ class RecordedTrace {
     of(rank).summary.dropped = spans;
     return *this;
   }
-  /// The worker has died before it sent anything.
+  /// Marks a worker that died before it sent anything.
   RecordedTrace& lost(Rank rank, const std::string& why) {
     of(rank).problem = why;
     return *this;
@@ -105,7 +105,7 @@ class RecordedTrace {
     const std::chrono::nanoseconds since(static_cast<std::int64_t>(ms * 1e6));
     return TimePoint(kBegin + since + clocks_of(rank).ahead);
   }
-  /// As a worker finds it: the answer came at once, and the question took twice the error.
+  /// Measures the offset like a worker: the request took twice the error, the reply no time.
   [[nodiscard]] ClockMap clock_of(Rank rank) const {
     const Clocks clocks = clocks_of(rank);
     const TimePoint asked = here(rank, 0);
@@ -123,7 +123,7 @@ class RecordedTrace {
   std::vector<Recorded> recorded_;
 };
 
-/// Analyses a trace with the collectives that match_collectives finds in it.
+/// Analyses a trace, including its collectives.
 inline TraceAnalysis analysis_of(const CollectedTrace& trace) {
   return analyse(trace, match_collectives(trace));
 }

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::RecordedTrace;
 
-/// Rank 1 computes longer, and comes 12 ms late into each of so many collectives.
+/// Rank 1 computes longer and comes 12 ms late into the collective of each step.
 RecordedTrace late_rank(int steps) {
   RecordedTrace trace(3);
   for (int i = 0; i < steps; ++i) {
@@ -29,7 +29,7 @@ RecordedTrace late_rank(int steps) {
   return trace;
 }
 
-TEST(TraceAnalysis, FindsWhoCameLastAndWhatTheOthersWaited) {
+TEST(TraceAnalysis, FindsTheLastWorkerAndTheWaitsOfTheOthers) {
   const CollectedTrace trace = late_rank(20).collected(10, 29);
   const TraceAnalysis analysis = analysis_of(trace);
   ASSERT_EQ(analysis.collectives.size(), 1U);
@@ -43,7 +43,7 @@ TEST(TraceAnalysis, FindsWhoCameLastAndWhatTheOthersWaited) {
   EXPECT_NEAR(waits.waited_for_last_seconds, 20 * 0.012, 1e-5);
 }
 
-TEST(TraceAnalysis, NamesTheWorkerThatTheOthersWaitedForLongestNotTheOneLastMostOften) {
+TEST(TraceAnalysis, NamesTheWorkerWithTheLongestWaitsNotTheMostFrequent) {
   RecordedTrace trace(2);
   for (int i = 0; i < 5; ++i) {  // rank 0 is late by 2 ms four times, rank 1 once by 200 ms
     const double begin = 300.0 * i, late_0 = i < 4 ? 2 : 0, late_1 = i < 4 ? 0 : 200;
@@ -57,7 +57,7 @@ TEST(TraceAnalysis, NamesTheWorkerThatTheOthersWaitedForLongestNotTheOneLastMost
   EXPECT_NEAR(waits.waited_for_last_seconds, 0.2, 1e-6);
 }
 
-TEST(TraceAnalysis, TellsTheSlowestFromTheFastestByTheirOwnTime) {
+TEST(TraceAnalysis, FindsSlowestAndFastestByTheirOwnTime) {
   const CollectedTrace trace = late_rank(4).collected(10, 13);
   const TraceAnalysis analysis = analysis_of(trace);
   EXPECT_EQ(analysis.slowest, 1);
@@ -69,7 +69,7 @@ TEST(TraceAnalysis, TellsTheSlowestFromTheFastestByTheirOwnTime) {
   EXPECT_NEAR(analysis.phases.front().fastest_seconds, 0.050, 1e-6);
 }
 
-TEST(TraceAnalysis, SaysItInWords) {
+TEST(TraceAnalysis, TextHasSentences) {
   const CollectedTrace trace = late_rank(20).collected(10, 29);
   const std::string text = to_text(trace, analysis_of(trace));
   EXPECT_THAT(text, HasSubstr("20 steps of 3 ranks"));
@@ -79,7 +79,7 @@ TEST(TraceAnalysis, SaysItInWords) {
   EXPECT_THAT(text, HasSubstr("did not hold training back"));
 }
 
-// A collective of two workers, of which rank 1 comes 5 ms after rank 0.
+// Returns a collective of two workers into which rank 1 comes 5 ms after rank 0.
 CollectedTrace late_collective(const std::map<Rank, RecordedTrace::Clocks>& clocks) {
   return RecordedTrace(2, clocks)
       .span(0, RecordedTrace::kStep, "all_gather", 10, 16)
@@ -100,7 +100,7 @@ TEST(TraceAnalysis, AlignsClocksThatDifferBySeconds) {
   EXPECT_TRUE(matched[0].sure);
 }
 
-TEST(TraceAnalysis, BlamesNobodyWhereTheClocksCannotTell) {
+TEST(TraceAnalysis, NamesNoWorkerIfTheClockErrorIsTooLarge) {
   const CollectedTrace trace = late_collective({{0, {.error = 3ms}}, {1, {.error = 3ms}}});
   EXPECT_FALSE(match_collectives(trace)[0].sure);
   const TraceAnalysis analysis = analysis_of(trace);
@@ -108,7 +108,7 @@ TEST(TraceAnalysis, BlamesNobodyWhereTheClocksCannotTell) {
   EXPECT_THAT(to_text(trace, analysis), HasSubstr("unknown (clocks too inaccurate)"));
 }
 
-TEST(TraceAnalysis, LeavesOutCollectivesThatNotAllHaveRecorded) {
+TEST(TraceAnalysis, IgnoresCollectivesThatARankDidNotRecord) {
   const CollectedTrace trace = RecordedTrace(2)
                                    .span(0, RecordedTrace::kStep, "all_gather", 10, 16, 1)
                                    .span(0, RecordedTrace::kStep, "all_gather", 20, 26, 2)
@@ -119,7 +119,7 @@ TEST(TraceAnalysis, LeavesOutCollectivesThatNotAllHaveRecorded) {
   EXPECT_EQ(matched[0].number, 2);
 }
 
-TEST(TraceAnalysis, LeavesOutWhatAGpuHasOnlyEnqueued) {
+TEST(TraceAnalysis, IgnoresCollectivesEnqueuedOnAGpu) {
   const CollectedTrace trace = RecordedTrace(2)
                                    .span(0, RecordedTrace::kStep, "all_gather", 10, 11)
                                    .span(1, RecordedTrace::kStep, "all_gather", 15, 16)
@@ -129,7 +129,7 @@ TEST(TraceAnalysis, LeavesOutWhatAGpuHasOnlyEnqueued) {
   EXPECT_TRUE(match_collectives(trace).empty());
 }
 
-TEST(TraceAnalysis, SaysWhetherTheInputHeldTrainingBack) {
+TEST(TraceAnalysis, ReportsWhetherInputSlowsTraining) {
   RecordedTrace recorded(2);
   for (const Rank rank : {0, 1}) {
     recorded.span(rank, RecordedTrace::kTraining, "data_wait", 0, 40)
@@ -146,7 +146,7 @@ TEST(TraceAnalysis, SaysWhetherTheInputHeldTrainingBack) {
                         "data for 30.0 % of the time."));
 }
 
-TEST(TraceAnalysis, NamesWhatIsMissing) {
+TEST(TraceAnalysis, NamesMissingData) {
   const CollectedTrace trace =
       late_rank(2).lost(2, "the worker has ended").dropped(0, 17).collected(10, 11);
   EXPECT_FALSE(trace.complete());
@@ -157,20 +157,20 @@ TEST(TraceAnalysis, NamesWhatIsMissing) {
   EXPECT_THAT(text, HasSubstr("rank 1 (host-b, slot 1) came last into 2 of 2"));
 }
 
-TEST(TraceAnalysis, HasNothingToSayOfNothing) {
+TEST(TraceAnalysis, AcceptsATraceWithoutSpans) {
   const CollectedTrace trace = RecordedTrace(2).lost(0, "died").lost(1, "died").collected();
   const std::string text = to_text(trace, analysis_of(trace));
   EXPECT_THAT(text, HasSubstr("0 steps of 2 ranks, 0 events"));
   EXPECT_THAT(text, Not(HasSubstr("Slowest")));
 }
 
-TEST(TraceAnalysis, ComparesNobodyWithOneWorkerAlone) {
+TEST(TraceAnalysis, ComparesNoRanksIfThereIsOnlyOne) {
   const CollectedTrace trace =
       RecordedTrace(1).span(0, RecordedTrace::kTraining, "forward", 0, 10).collected();
   EXPECT_THAT(to_text(trace, analysis_of(trace)), Not(HasSubstr("Slowest")));
 }
 
-TEST(TraceCollector, LeavesOutAPartThatCannotBeRead) {
+TEST(TraceCollector, DropsUnreadableParts) {
   proto::StartTraceReply begun;
   begun.set_workers(2);
   TraceCollector collector(begun);
@@ -190,7 +190,7 @@ TEST(TraceCollector, LeavesOutAPartThatCannotBeRead) {
   }
 }
 
-TEST(TraceCollector, SaysOfWhomNothingWasTold) {
+TEST(TraceCollector, ReportsRanksWithoutData) {
   proto::StartTraceReply begun;
   begun.set_workers(2);
   TraceCollector collector(begun);

@@ -30,7 +30,7 @@ json events(const json& trace, const std::string& phase) {
   return found;
 }
 
-/// The value of a row's or a process' metadata.
+/// Returns the metadata of a row or a process.
 json metadata(const json& trace, const std::string& name, int pid, int tid) {
   for (const json& event : events(trace, "M")) {
     if (event.at("name") == name && event.at("pid") == pid && event.at("tid") == tid) {
@@ -64,7 +64,7 @@ TEST(TraceJson, HasAnEventForEachSpan) {
   EXPECT_EQ(spans[3].at("args"), (json{{"batch", 3}}));
 }
 
-TEST(TraceJson, SaysWhoCameLastIntoACollective) {
+TEST(TraceJson, NamesTheWorkerThatCameLast) {
   const json spans = events(written(json_trace_of_two_ranks()), "X");
   const json args = spans[1].at("args");
   EXPECT_EQ(args.at("number"), 7);
@@ -74,7 +74,7 @@ TEST(TraceJson, SaysWhoCameLastIntoACollective) {
   EXPECT_DOUBLE_EQ(spans[2].at("args").at("waited_ms"), 0.0);
 }
 
-TEST(TraceJson, DrawsAnArrowFromWhoCameLast) {
+TEST(TraceJson, DrawsArrowsFromTheWorkerThatCameLast) {
   const json trace = written(json_trace_of_two_ranks());
   const json tails = events(trace, "s"), heads = events(trace, "f");
   ASSERT_EQ(tails.size(), 1U);
@@ -109,7 +109,7 @@ TEST(TraceJson, NamesProcessesAndThreads) {
   EXPECT_EQ(metadata(trace, "thread_name", 0, 5).at("name"), "loader 0");
 }
 
-TEST(TraceJson, SaysHowSureItsClocksAre) {
+TEST(TraceJson, ReportsTheClockError) {
   const json trace = written(
       RecordedTrace(
           1, {{0, {.ahead = std::chrono::seconds{3}, .error = std::chrono::milliseconds{2}}}})
@@ -123,7 +123,7 @@ TEST(TraceJson, SaysHowSureItsClocksAre) {
               HasSubstr("2023-11-14T22:13:20.00"));
 }
 
-TEST(TraceJson, SaysWhatIsMissing) {
+TEST(TraceJson, ReportsMissingData) {
   const json trace = written(RecordedTrace(2)
                                  .span(0, RecordedTrace::kTraining, "forward", 0, 1)
                                  .lost(1, "the worker has ended")
@@ -131,19 +131,19 @@ TEST(TraceJson, SaysWhatIsMissing) {
   EXPECT_EQ(trace.at("otherData").at("ranks").at(1).at("problem"), "the worker has ended");
 }
 
-TEST(TraceJson, IsWholeWithoutAnyEvent) {
+TEST(TraceJson, IsValidWithoutEvents) {
   const json trace = written(RecordedTrace(1).lost(0, "died").collected());
   EXPECT_TRUE(events(trace, "X").empty());
 }
 
-TEST(TraceJson, EscapesWhatOthersHaveWritten) {
+TEST(TraceJson, EscapesTextFromOtherPrograms) {
   CollectedTrace trace = json_trace_of_two_ranks();
   trace.ranks.at(0).host = "a\"b\\c";
   trace.names.at(0) = "\xff";
   EXPECT_EQ(metadata(written(trace), "process_name", 0, 0).at("name"), "rank 0 (a\"b\\c, slot 0)");
 }
 
-TEST(TraceJson, ComesInPieces) {
+TEST(TraceJson, IsWrittenInPieces) {
   RecordedTrace recorded(1);
   for (int i = 0; i < 4'000; ++i) recorded.span(0, RecordedTrace::kLoader, "decode", i, i + 0.5, i);
   CollectedTrace trace = recorded.collected();
