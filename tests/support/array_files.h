@@ -1,4 +1,4 @@
-// NumPy's .npy files and safetensors files of embeddings, as other programs write them.
+// Builds NumPy .npy and safetensors files of embeddings as other programs write them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ std::string bytes_of_numbers(const std::vector<Number>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
 }
 
-/// A header as numpy.save() writes it: padded so that the data begin at a multiple of 64 bytes.
+/// Pads the header as numpy.save() does: data begin at a multiple of 64 bytes.
 inline std::string npy_with_header(std::string header, const std::string& data, int version = 1) {
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   header.append(63 - (8 + length_bytes + header.size()) % 64, ' ');

@@ -12,7 +12,7 @@ std::atomic<std::size_t> counted{0};
 
 std::size_t pfc::testing::bytes_of_new() { return counted; }
 
-// Every form that the operators below free must be here: AddressSanitizer has forms of its own.
+// All forms that the operators below free must be replaced: AddressSanitizer has its own.
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   counted += bytes;
   return std::malloc(bytes == 0 ? 1 : bytes);

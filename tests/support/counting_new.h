@@ -1,4 +1,4 @@
-// Counts what a test binary asks of operator new. A binary that includes this compiles
+// Counts the bytes that a test binary requests from operator new. The binary must compile
 // counting_new.cc, which replaces the global operators.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace pfc::testing {
 
-/// Bytes asked for since the program started, freed ones too.
+/// Returns all bytes requested since the program started, including freed ones.
 std::size_t bytes_of_new();
 
 }  // namespace pfc::testing

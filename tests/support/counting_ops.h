@@ -1,4 +1,4 @@
-// The Ops of a CPU, which also records how many bytes are allocated and copied to the host.
+// CpuOps that record the bytes they allocate and copy to the host.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Copies numbers between std::vector on the host and tensors on a device.
+// Copies numbers between host vectors and device tensors.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace pfc {
 
-/// A tensor with these values, which are rounded to nearest where `type` is not float32.
+/// Returns a tensor with these values, rounded to nearest if `type` is not float32.
 inline OwnedTensor to_device(Ops& ops, const Shape& shape, std::span<const float> values,
                              DType type = DType::kFloat32) {
   check(static_cast<std::int64_t>(values.size()) == shape.elements(), "to_device: size");
@@ -21,8 +21,8 @@ inline OwnedTensor to_device(Ops& ops, const Shape& shape, std::span<const float
   return tensor;
 }
 
-/// The values of a tensor of float32 or of the device's activation type. Blocks until they are
-/// there.
+/// Returns the values of a tensor of float32 or the device's activation type. Blocks until they
+/// are copied.
 inline std::vector<float> to_host(Ops& ops, const Tensor& tensor) {
   if (tensor.dtype != DType::kFloat32) {
     const OwnedTensor floats(ops, tensor.shape);

@@ -1,4 +1,4 @@
-// JPEG, PNG and WebP files for tests: smooth random images that depend on a seed only.
+// Builds JPEG, PNG and WebP files for tests: smooth images that depend only on a seed.
 #pragma once
 
 #include <png.h>
@@ -15,7 +15,7 @@
 
 namespace pfc::testing {
 
-/// An RGB image [height, width, 3] of waves whose direction and colour depend on the seed.
+/// Returns an RGB image [height, width, 3] of waves; the seed sets direction and colour.
 inline std::vector<std::uint8_t> draw_waves(int height, int width, unsigned seed) {
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(height * width * 3));
   std::size_t i = 0;
@@ -74,13 +74,13 @@ inline std::vector<std::byte> encode_png(std::span<const std::uint8_t> pixels, i
 
 struct PngKind {
   int colour_type = PNG_COLOR_TYPE_RGB;
-  int bits = 8;      ///< of a channel
-  double gamma = 0;  ///< of a gAMA chunk; 0: none
+  int bits = 8;      ///< per channel
+  double gamma = 0;  ///< value of a gAMA chunk; 0: no chunk
   int interlace = PNG_INTERLACE_NONE;
   std::vector<png_color> palette = {};       ///< for PNG_COLOR_TYPE_PALETTE
-  std::vector<png_byte> palette_alpha = {};  ///< of its first colours
+  std::vector<png_byte> palette_alpha = {};  ///< of the palette's first colours
 };
-/// `rows` as the file has them: of 16 bits, the high byte first.
+/// `rows` are as in the file: 16-bit values are big-endian.
 inline std::vector<std::byte> encode_png_as(const PngKind& kind, std::span<const std::uint8_t> rows,
                                             int height, int width) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
@@ -117,7 +117,7 @@ inline std::vector<std::byte> encode_png_as(const PngKind& kind, std::span<const
   return file;
 }
 
-/// Lossless. rgb [height, width, 3], or with `alpha` rgba [height, width, 4].
+/// Encodes losslessly: rgb [height, width, 3], or with `alpha` rgba [height, width, 4].
 inline std::vector<std::byte> encode_webp(std::span<const std::uint8_t> pixels, int height,
                                           int width, bool alpha = false) {
   std::uint8_t* data = nullptr;

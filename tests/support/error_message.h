@@ -1,4 +1,4 @@
-// The message of the error that an operation throws.
+// Returns the message of the error that an operation throws.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Simulates a full disk: writes beyond a size fail.
+// Simulates a full disk: writes beyond a file size fail.
 #pragma once
 
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// While it lives, no file of this process can grow beyond `bytes`: the write fails with EFBIG.
+/// While it lives, no file of this process can exceed `bytes`: the write fails with EFBIG.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -1,4 +1,4 @@
-// A KeyValueStore for workers that are processes of one host. Each key is a file in a folder.
+// KeyValueStore for workers that are processes of one host. Each key is a file in a folder.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class FolderStore : public KeyValueStore {
     const std::filesystem::path part = whole.string() + ".part";
     std::ofstream(part, std::ios::binary)
         .write(value.data(), static_cast<std::streamsize>(value.size()));
-    std::filesystem::rename(part, whole);  // atomic: readers never see a part of the value
+    std::filesystem::rename(part, whole);  // atomic: readers never see a partial value
   }
 
   std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {

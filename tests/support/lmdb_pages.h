@@ -1,5 +1,5 @@
-// A small LMDB database, page by page: smaller pages than liblmdb's, so that a mutation of a byte
-// meets something.
+// Builds a small LMDB database with smaller pages than liblmdb's, so that most mutated bytes
+// matter.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class LmdbPages {
   static constexpr std::size_t kPage = 256;
   using Entries = std::vector<std::pair<std::string, std::string>>;
 
-  /// Entries in the order of their keys; values that do not fit into a page get pages of their own.
+  /// Entries are sorted by key. Values that do not fit into a page get overflow pages.
   static std::string write(const Entries& entries) {
     LmdbPages made;
     made.add_leaves(entries);
@@ -40,7 +40,7 @@ class LmdbPages {
     return number;
   }
 
-  /// The data of a value of its own pages: the number of the first one.
+  /// Writes overflow pages and returns the node's data: the number of the first page.
   std::string overflow(const std::string& value) {
     const std::size_t count = (16 + value.size() + kPage - 1) / kPage;
     const std::uint64_t page = new_pages(count, kOverflow);
@@ -49,7 +49,7 @@ class LmdbPages {
     return std::string(reinterpret_cast<const char*>(&page), sizeof page);
   }
 
-  /// Adds a node to the page where it fits.
+  /// Adds a node to the current page if it fits.
   bool add_node(std::uint64_t page, std::uint64_t low, std::uint64_t flags, const std::string& key,
                 const std::string& data) {
     const std::size_t size = (8 + key.size() + data.size() + 1) / 2 * 2;
@@ -109,7 +109,7 @@ class LmdbPages {
 
   std::string file_;
   std::vector<std::pair<std::string, std::uint64_t>> leaves_;  // first key, page
-  std::size_t lower_ = 16, upper_ = kPage;                     // of the page that is filled
+  std::size_t lower_ = 16, upper_ = kPage;                     // of the current page
 };
 
 }  // namespace pfc::testing

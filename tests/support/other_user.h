@@ -1,4 +1,4 @@
-// A user who may not read everything, as root may.
+// Simulates a user without root's permissions.
 #pragma once
 
 #include <sys/fsuid.h>
@@ -6,8 +6,8 @@
 
 namespace pfc::testing {
 
-/// While it lives, files are for the calling thread as for the user nobody, where it is root's. A
-/// user other than root is bound by permissions anyway.
+/// While it lives, the calling thread accesses files as the user nobody, if it is root's. Another
+/// user is bound by permissions anyway.
 class OtherUser {
  public:
   OtherUser() {

@@ -1,4 +1,4 @@
-// How much two arrays differ.
+// Relative difference of two arrays.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace pfc {
 
-/// |got - want| / |want| over elements [begin, end), where |.| is the L2 norm, in float64. Infinite
-/// where all wanted elements are zero and some element is not.
+/// Returns |got - want| / |want| over elements [begin, end) in float64; |.| is the L2 norm.
+/// Infinite if all wanted elements are zero and some element is not.
 template <typename A, typename B>
 double relative_error_of_range(const std::vector<A>& got, const std::vector<B>& want,
                                std::size_t begin, std::size_t end) {
-  // Numbers are divided by the largest one, so that squares neither overflow nor underflow for
-  // lengths from 1e-20 to 1e+20.
+  // Divides by the largest number, so that squares neither overflow nor underflow for norms from
+  // 1e-20 to 1e+20.
   double largest = 0;
   for (std::size_t i = begin; i < end; ++i) {
     largest = std::max(largest, std::abs(static_cast<double>(want[i])));
@@ -34,14 +34,14 @@ double relative_error_of_range(const std::vector<A>& got, const std::vector<B>& 
   return largest == 0 ? 0.0 : std::sqrt(difference / length);
 }
 
-/// The same over all elements. Infinite for arrays of different sizes.
+/// Same over all elements. Infinite if the sizes differ.
 template <typename A, typename B>
 double relative_error(const std::vector<A>& got, const std::vector<B>& want) {
   if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
   return relative_error_of_range(got, want, 0, want.size());
 }
 
-/// The largest relative error of any row. Infinite for arrays of different sizes.
+/// Returns the largest relative error of any row. Infinite if the sizes differ.
 template <typename A, typename B>
 double worst_row_error(const std::vector<A>& got, const std::vector<B>& want,
                        std::int64_t columns) {
@@ -50,7 +50,7 @@ double worst_row_error(const std::vector<A>& got, const std::vector<B>& want,
   double worst = 0;
   for (std::size_t begin = 0; begin + n <= want.size(); begin += n) {
     const double error = relative_error_of_range(got, want, begin, begin + n);
-    if (!(error <= worst)) worst = error;  // not <, so that a NaN is kept
+    if (!(error <= worst)) worst = error;  // not >, so that a NaN is kept
   }
   return worst;
 }

@@ -1,4 +1,4 @@
-// A TCP relay on 127.0.0.1 in front of a server: a link that a test can cut.
+// TCP relay on 127.0.0.1 in front of a server: a connection that a test can break.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,16 +22,16 @@
 
 namespace pfc::testing {
 
-/// Passes bytes on both ways until the link is cut. Thread-safe.
+/// Relays bytes in both directions until the link is cut. Thread-safe.
 class Relay {
  public:
   enum class Link {
     kWhole,
-    kCut,     ///< connections are reset, and new ones are refused
-    kSilent,  ///< connections stay open, but nothing passes, and new ones get no answer
+    kCut,     ///< connections are reset and new ones are refused
+    kSilent,  ///< connections stay open without traffic; new ones get no answer
   };
 
-  /// To 127.0.0.1:server_port.
+  /// Relays to 127.0.0.1:server_port.
   explicit Relay(int server_port) : server_port_(server_port), listener_(listen_on(0)) {
     port_ = port_of(listener_);
     thread_ = std::thread([this] { run(); });
@@ -46,7 +46,7 @@ class Relay {
 
   [[nodiscard]] int port() const { return port_; }
   void set(Link link) { set(link, false); }
-  /// New connections go to this port of 127.0.0.1.
+  /// Sends new connections to this port of 127.0.0.1.
   void lead_to(int server_port) { server_port_ = server_port; }
 
  private:
@@ -54,7 +54,7 @@ class Relay {
     std::array<int, 2> ends{-1, -1};
   };
 
-  /// Returns when it is so.
+  /// Blocks until the relay's thread has applied it.
   void set(Link link, bool ended) {
     std::unique_lock lock(mutex_);
     link_ = link;
@@ -113,7 +113,7 @@ class Relay {
     for (const int fd : pipe.ends) reset(fd);
   }
 
-  /// Passes on what has come from one end. Returns whether the pipe is still whole.
+  /// Relays the data received from one end. Returns whether both ends are still open.
   static bool pass(int from, int to) {
     std::array<char, 65'536> bytes;
     const ssize_t count = ::recv(from, bytes.data(), bytes.size(), 0);
@@ -127,7 +127,7 @@ class Relay {
     return true;
   }
 
-  /// Makes listener and connections what the link wants. Returns it, and whether the relay goes on.
+  /// Applies the link's state to listener and connections. Returns it, and whether to continue.
   std::pair<Link, bool> obey() {
     std::lock_guard lock(mutex_);
     if (link_ == Link::kCut) {
@@ -157,7 +157,7 @@ class Relay {
       if (polled[0].revents != 0) {
         eventfd_t count = 0;
         ::eventfd_read(wake_, &count);
-        continue;  // the link may be another one now
+        continue;  // the state of the link may have changed
       }
       pass_on(polled);
     }
@@ -179,14 +179,14 @@ class Relay {
 
   std::atomic<int> server_port_;
   const int wake_ = ::eventfd(0, EFD_CLOEXEC);
-  int listener_ = -1;      // of the thread, once it runs
-  std::list<Pipe> pipes_;  // of the thread
+  int listener_ = -1;      // used only by the thread once it runs
+  std::list<Pipe> pipes_;  // used only by the thread
   int port_ = 0;
   std::mutex mutex_;
   Link link_ = Link::kWhole;  // guarded by mutex_
   bool ended_ = false;        // guarded by mutex_
-  int sets_ = 0;              // guarded by mutex_: calls of set(), and how many are obeyed
-  int done_ = 0;              // guarded by mutex_
+  int sets_ = 0;              // guarded by mutex_: number of calls of set()
+  int done_ = 0;              // guarded by mutex_: number of calls applied
   std::condition_variable obeyed_;
   std::thread thread_;
 };

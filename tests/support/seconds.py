@@ -1,7 +1,7 @@
-"""Prints how many seconds each test method takes, one line each. Importing this module turns it on.
+"""Prints the seconds of each test method, one per line. Importing this module enables it.
 
-A line is "time: restart_test.Restart.test_x 12.3 s", or "skipped: restart_test.Restart.test_x". Time between two methods of more than a second is the end of one
-class and the start of the next, and is counted as the setUpClass of the latter.
+A line is "time: restart_test.Restart.test_x 12.3 s", or "skipped: restart_test.Restart.test_x". If more than a
+second passes between two methods, it is counted as the setUpClass of the second method's class.
 """
 
 import pathlib

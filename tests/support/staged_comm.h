@@ -1,5 +1,5 @@
-// Collectives on the memory of any device. The data are copied to the host, exchanged there, and
-// copied back.
+// Collectives on the memory of any device: copies the data to the host, exchanges them there and
+// copies them back.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace pfc::testing {
 
-/// Borrows ops and comm. Every call waits for the device.
+/// Does not own ops and comm. Every call waits for the device.
 class StagedComm : public Comm {
  public:
   StagedComm(Ops& ops, Comm& comm) : ops_(ops), comm_(comm) {}

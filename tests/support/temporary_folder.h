@@ -1,4 +1,4 @@
-// A folder for one test, which is removed with all of its contents.
+// A folder for one test. It is removed with its contents.
 #pragma once
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// The devices on which a test runs once each.
+// Devices on which a test runs, once on each.
 #pragma once
 
 #include <filesystem>
@@ -16,10 +16,10 @@
 namespace pfc {
 
 struct TestDevice {
-  std::string name;  ///< a part of the test's name: letters and digits
-  /// cpu_threads: only for a CPU whose number of threads the test chooses.
+  std::string name;  ///< part of the test's name: letters and digits
+  /// cpu_threads: number of threads, only for CPUs.
   std::function<std::unique_ptr<Ops>(int cpu_threads)> make;
-  std::string why_not = {};  ///< not empty: tests are skipped with this reason
+  std::string why_not = {};  ///< if not empty, tests are skipped with this reason
 
   friend void PrintTo(const TestDevice& device, std::ostream* out) { *out << device.name; }
 };
@@ -30,7 +30,7 @@ inline bool on_emulated_gpu() {
   return cuda_devices().front().detail.find("Emulated") != std::string::npos;
 }
 
-/// Folder of the algorithm cache of a test process. As in training, cuDNN times the algorithms.
+/// Folder for the algorithm cache of a test process. cuDNN times algorithms as in training.
 inline const std::filesystem::path& algorithms_of_tests() {
   static const TemporaryFolder folder;
   return folder.path();
@@ -52,14 +52,14 @@ inline std::vector<TestDevice> gpus_for_tests(const std::string& name, const std
   return devices;
 }
 
-/// The emulated GPU (tests/support/simt). None in builds for ThreadSanitizer, which have no
+/// Returns the emulated GPUs (tests/support/simt); none in ThreadSanitizer builds, which have no
 /// emulation.
 inline std::vector<TestDevice> emulated_gpus() {
   if (!cuda_devices().front().available) return {};
   return gpus_for_tests("EmulatedGpu", "");
 }
 
-/// This machine's GPU. Where there is none, tests are skipped.
+/// Returns this machine's GPU. Without a GPU, tests are skipped.
 inline std::vector<TestDevice> real_gpus() {
   const DeviceInfo gpu = cuda_devices().front();
   return gpus_for_tests("Gpu", gpu.available ? "" : "no GPU: " + gpu.detail);

@@ -1,4 +1,4 @@
-// Collectives between threads of one process, with which a test can run several ranks.
+// Collectives between threads of one process, to test several ranks in one process.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@
 
 namespace pfc::testing {
 
-/// Synchronises the threads of one group. When a thread throws, or does not arrive within the
-/// timeout, the waiting calls of all others throw CommError.
+/// Synchronises the threads of one group. If a thread throws or does not arrive within the
+/// timeout, the other threads' waiting calls throw CommError.
 class Meeting {
  public:
   explicit Meeting(int size, std::chrono::seconds timeout = std::chrono::seconds(60))
@@ -27,7 +27,7 @@ class Meeting {
   [[nodiscard]] int size() const { return size_; }
 
   /// Waits for the inputs of all ranks and calls `read` with them. Returns when all ranks have
-  /// read, so that the caller may then change its input.
+  /// read, so that the caller may change its input.
   void meet(int rank, const void* input,
             const std::function<void(std::vector<const void*>&)>& read) {
     inputs_[static_cast<std::size_t>(rank)] = input;
@@ -62,17 +62,17 @@ class Meeting {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  // Each rank writes its own element before the first wait, and reads all between the two waits.
+  // Each rank writes its own element before the first wait and reads all between the waits.
   std::vector<const void*> inputs_;
-  long round_ = 0;  // guarded by mutex_, as are the following
+  long round_ = 0;  // guarded by mutex_, as are the next two
   int arrived_ = 0;
   bool broken_ = false;
   const int size_;
   const std::chrono::seconds timeout_;
 };
 
-/// The Comm of one rank. Sums are added in the order of ranks, so that every rank gets the same
-/// bits. Borrows the Meeting.
+/// Comm of one rank. Sums in rank order, so that every rank gets the same bits. Does not own the
+/// Meeting.
 class ThreadComm : public Comm {
  public:
   ThreadComm(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
@@ -147,7 +147,7 @@ class ThreadComm : public Comm {
     meeting_.meet(rank_, in.data, read);
   }
 
-  /// A worker without rows has a null pointer, with which memcpy() is undefined also for 0 bytes.
+  /// A worker without rows passes nullptr, with which memcpy() is undefined even for 0 bytes.
   static void copy(void* to, const void* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
@@ -166,8 +166,8 @@ class ThreadComm : public Comm {
   CommCount count_;
 };
 
-/// Runs `body(comm)` on one thread for each rank and joins the threads. When ranks throw, rethrows
-/// the first exception that is not a CommError, which the other ranks only throw in consequence.
+/// Runs `body(comm)` on one thread per rank and joins the threads. Rethrows the first exception
+/// that is not a CommError, because a CommError may be a consequence of it.
 inline void run_ranks(int world_size, const std::function<void(Comm&)>& body) {
   Meeting meeting(world_size);
   std::mutex mutex;

@@ -1,4 +1,4 @@
-// Zip files and pickles as torch.save() writes them, and damaged ones.
+// Builds zip files and pickles as torch.save() writes them, and damaged ones.
 #pragma once
 
 #include <zlib.h>
@@ -10,7 +10,7 @@
 
 namespace pfc::testing {
 
-/// Little-endian.
+/// Returns the number's bytes, little-endian.
 template <typename Number>
 std::string raw(Number number) {
   return {reinterpret_cast<const char*>(&number), sizeof number};
@@ -19,11 +19,11 @@ std::string raw(Number number) {
 struct ZipMember {
   std::string name, content;
   std::uint16_t method = 0;
-  std::uint16_t flags = 8;      ///< 8: the sizes and the checksum come behind the content
-  std::uint32_t wrong_crc = 0;  ///< added to the right one
+  std::uint16_t flags = 8;      ///< 8: sizes and checksum follow the content
+  std::uint32_t wrong_crc = 0;  ///< added to the correct checksum
 };
 
-/// `zip64`: sizes and offsets are in the fields of 8 bytes.
+/// `zip64` stores sizes and offsets in 8-byte fields.
 inline std::string zip_of(const std::vector<ZipMember>& members, bool zip64 = false) {
   std::string file, directory;
   const auto narrow = [&](std::size_t n) {
@@ -42,7 +42,7 @@ inline std::string zip_of(const std::vector<ZipMember>& members, bool zip64 = fa
     const std::size_t to_64 = 63 - (begin + 30 + m.name.size() + 4 + 63) % 64;
     filling[2] = static_cast<char>(to_64);
     filling.append(to_64, 'Z');
-    // A member whose sizes come behind it has zeros here.
+    // Zeros, because the sizes follow the content.
     file += "PK\x03\x04" + fields + std::string(12, '\0') + name_bytes +
             raw(static_cast<std::uint16_t>(filling.size())) + m.name + filling + m.content +
             "PK\x07\x08" + checked + raw(static_cast<std::uint32_t>(m.content.size())) +
@@ -106,14 +106,14 @@ inline std::string pickled(const PickledTensor& t) {
                                      pickled_numbers(t.stride), "\x89",
                                      pickled_call("collections\nOrderedDict", ")")}));
 }
-/// An OrderedDict with the metadata that PyTorch gives a state dict.
+/// Returns an OrderedDict with the metadata that PyTorch adds to a state dict.
 inline std::string pickled_dict(const std::vector<std::pair<std::string, std::string>>& items) {
   std::string all = pickled_call("collections\nOrderedDict", ")") + "(";
   for (const auto& [key, value] : items) all += pickled_text(key) + value;
   return all + "u}" + pickled_text("_metadata") + "}sb";
 }
 
-/// data.pkl and the storages "0", "1" and so on.
+/// Returns data.pkl and the storages "0", "1" and so on.
 inline std::vector<ZipMember> torch_members(const std::string& value,
                                             const std::vector<std::string>& storages = {}) {
   std::vector<ZipMember> members{{"model/data.pkl", "\x80\x02" + value + "."}};

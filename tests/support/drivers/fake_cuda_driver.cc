@@ -1,13 +1,12 @@
-// A library with those functions of NVIDIA's driver that the discovery of GPUs calls, for tests on
-// machines without the driver. Compile definitions choose its answers: FAKE_VERSION, FAKE_INIT (the
-// result of cuInit) and FAKE_GPUS.
+// Fake of the NVIDIA driver functions that GPU discovery calls, for machines without the driver.
+// Compile definitions set its answers: FAKE_VERSION, FAKE_INIT (result of cuInit) and FAKE_GPUS.
 #include <cstddef>
 #include <cstdio>
 #include <utility>
 
 namespace {
 
-// As in cuda.h.
+// Values from cuda.h.
 constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;
 constexpr int kNotInitialised = 3;
@@ -16,7 +15,7 @@ constexpr int kSystemNotReady = 802;
 
 bool initialised = false;
 
-/// Device handles differ from their ordinals, so that a caller that confuses them fails.
+/// Device handles differ from ordinals, so that mixing them up fails.
 constexpr int kDeviceOffset = 40;
 
 int check_device(int device) {
@@ -40,7 +39,7 @@ int cuInit(unsigned flags) {
 }
 
 int cuGetErrorName(int error, const char** name) {
-  if (error != kSystemNotReady) return kInvalidValue;  // like a driver that does not know the error
+  if (error != kSystemNotReady) return kInvalidValue;  // like a driver that does not know it
   *name = "CUDA_ERROR_SYSTEM_NOT_READY";
   return kSuccess;
 }
@@ -57,7 +56,7 @@ int cuDeviceGet(int* device, int ordinal) {
 }
 
 int cuDeviceGetName(char* name, int length, int device) {
-  // Contains \x1b, an escape character that must not reach a terminal.
+  // \x1b, an escape character, must not reach a terminal.
   std::snprintf(name, static_cast<std::size_t>(length), "Fake GPU %c\x1b",
                 'A' + device - kDeviceOffset);
   return check_device(device);

@@ -1,6 +1,6 @@
-// A library with those functions of CUPTI that the worker calls, for tests on machines without a
-// GPU. While kinds are enabled, a thread of the test makes the GPU work with fake_cupti_run().
-// The environment variable PFC_FAKE_CUPTI_ERROR names the error that cuptiActivityEnable gives.
+// Fake of the CUPTI functions that the worker calls, for machines without a GPU. While kinds are
+// enabled, the test simulates GPU work with fake_cupti_run(). The environment variable
+// PFC_FAKE_CUPTI_ERROR sets the error that cuptiActivityEnable returns.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -15,12 +15,12 @@ constexpr int kSuccess = 0;
 constexpr int kInvalidParameter = 1;
 constexpr int kMaxLimitReached = 12;
 constexpr std::uint32_t kMemcpy = 1, kMemset = 2, kKernel = 10;
-constexpr std::uint64_t kAhead = 7'000'000'000;  // of the monotonic clock, ns
+constexpr std::uint64_t kAhead = 7'000'000'000;  // offset to the monotonic clock, ns
 
 using Request = void (*)(std::uint8_t**, std::size_t*, std::size_t*);
 using Complete = void (*)(void*, std::uint32_t, std::uint8_t*, std::size_t, std::size_t);
 
-// As CUpti_ActivityKernel9, CUpti_ActivityMemcpy5, CUpti_ActivityMemset4 begin and end.
+// Same first and last fields as CUpti_ActivityKernel9, ...Memcpy5 and ...Memset4.
 struct Kernel {
   std::uint32_t kind, unused[3];
   std::uint64_t start, end, completed;
@@ -28,7 +28,7 @@ struct Kernel {
   const char* name;
   std::uint64_t rest[13];
 };
-struct Copy {  // a memset, too
+struct Copy {  // also a memset
   std::uint32_t kind;
   std::uint8_t copy_kind, source, target, flags;
   std::uint64_t bytes, start, end;
@@ -82,8 +82,8 @@ std::uint64_t now() {
 
 extern "C" {
 
-/// The GPU runs something for `ns` from now on: a kernel where there is a name, else a copy to the
-/// device of so many bytes.
+/// Simulates `ns` of GPU work from now on: a kernel if it has a name, otherwise a copy of `bytes`
+/// to the device.
 void fake_cupti_run(const char* name, std::uint32_t stream, std::uint64_t ns, std::uint64_t bytes) {
   const std::lock_guard lock(mutex);
   const std::uint64_t start = now();
@@ -106,7 +106,7 @@ void fake_cupti_run(const char* name, std::uint32_t stream, std::uint64_t ns, st
     put(copy);
   }
 }
-/// The library has lost so many records.
+/// Simulates lost records.
 void fake_cupti_drop(std::size_t count) {
   const std::lock_guard lock(mutex);
   dropped += count;
@@ -139,7 +139,7 @@ int cuptiActivityFlushAll(std::uint32_t) {
   hand_over();
   return kSuccess;
 }
-/// Called by the worker while it is given a buffer: so without the mutex.
+/// The worker calls this while it is given a buffer, so it must not lock the mutex.
 int cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, std::uint8_t** record) {
   std::uint8_t* next = from;
   if (*record != nullptr) {

@@ -1,6 +1,6 @@
-// A library with those functions of NVML that are asked about the health of GPUs, for tests on
-// machines without the driver. It has one healthy GPU at 0000:1B:00.0, and one at 0000:1C:00.0 that
-// is hot and has lost bits. The others of its functions are absent, as in an older release.
+// Fake of the NVML functions about GPU health, for machines without the driver. The GPU at
+// 0000:1B:00.0 is healthy; the one at 0000:1C:00.0 is hot and has memory errors. Other health
+// functions are absent, as in an older release.
 #include <cstdio>
 #include <cstring>
 
@@ -67,7 +67,7 @@ int nvmlDeviceGetMaxClockInfo(Device*, unsigned, unsigned* clock) {
   return kSuccess;
 }
 
-/// 1: it is idle, which is no fault.
+/// Bit 1 means idle, which is not a fault.
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device* device, unsigned long long* reasons) {
   *reasons = device->is_ill ? 0x21 : 0x1;
   return kSuccess;

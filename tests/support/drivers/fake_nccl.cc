@@ -1,4 +1,4 @@
-// A library that only returns a version of NCCL, for tests on machines without NCCL.
+// Fake of NCCL that only returns a version, for machines without NCCL.
 
 extern "C" int ncclGetVersion(int* version) {
   *version = 22'809;

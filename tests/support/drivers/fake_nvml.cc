@@ -1,5 +1,5 @@
-// A library with those functions of NVML that the worker calls, for tests on machines without a
-// GPU. It knows one GPU, 0000:1B:00.0, which cannot tell its power.
+// Fake of the NVML functions that the worker calls, for machines without a GPU. It has one GPU,
+// 0000:1B:00.0, which does not report its power.
 #include <cstring>
 
 namespace {
@@ -10,7 +10,7 @@ constexpr int kNotSupported = 3;
 constexpr int kNotFound = 6;
 
 int users = 0;
-int gpu = 0;  // its address is the handle
+int gpu = 0;  // its address is the device handle
 
 int check(const int* device) {
   if (users == 0) return kUninitialised;
@@ -51,7 +51,7 @@ int nvmlDeviceGetTemperature(const int* device, int sensor, unsigned* celsius) {
 }
 int nvmlDeviceGetPowerUsage(const int*, unsigned*) { return kNotSupported; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(const int* device, unsigned long long* reasons) {
-  *reasons = 0x2 | 0x20;  // clocks that somebody has set, and heat
+  *reasons = 0x2 | 0x20;  // clocks set by a user, and heat
   return check(device);
 }
 

@@ -1,5 +1,4 @@
-// Takes the place of a profiler: NVTX loads it from NVTX_INJECTION64_PATH, and it keeps what it
-// hears.
+// Fake profiler: NVTX loads it from NVTX_INJECTION64_PATH, and it records the calls.
 #include <nvtx3/nvToolsExt.h>
 
 #include <string>

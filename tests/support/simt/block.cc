@@ -24,15 +24,15 @@ struct Thread {
   Index3 index;
   unsigned number = 0;
   Waits waits = Waits::kNot;
-  std::uint32_t mask = 0;   // of the present warp operation
-  std::uint64_t value = 0;  // this lane's value in it
-  WarpValues seen{};        // all lanes' values in it
+  std::uint32_t mask = 0;   // of the current warp operation
+  std::uint64_t value = 0;  // this lane's value in the operation
+  WarpValues seen{};        // all lanes' values in the operation
   std::unique_ptr<Fiber> fiber;
 
   [[nodiscard]] bool ended() const { return fiber->ended(); }
 };
 
-// The stacks of one host thread's fibers, which are kept for the next block.
+// Stacks of one host thread's fibers, reused for the next block.
 std::deque<FiberStack>& stacks() {
   thread_local std::deque<FiberStack> all;
   return all;
@@ -73,7 +73,7 @@ class Block {
 
 thread_local Block* current = nullptr;
 
-constexpr int kFewMultiprocessors = 2;  // so few that grid-wide loops have several iterations
+constexpr int kFewMultiprocessors = 2;  // few, so that grid-wide loops have several iterations
 std::atomic<int> multiprocessors = kFewMultiprocessors;
 std::atomic<std::uint64_t> run_at_each_end = std::numeric_limits<std::uint64_t>::max();
 
@@ -191,7 +191,7 @@ void run(const Launch& launch, const std::function<void()>& body) {
     throw std::logic_error(std::string(launch.kernel) +
                            ": a grid without blocks cannot be launched");
   }
-  // In reverse order, because kernels must not assume that block 0 runs first.
+  // In reverse order: kernels must not assume that block 0 runs first.
   const std::uint64_t kept = run_at_each_end;
   for (std::uint64_t i = blocks; i-- > 0;) {
     if (i >= kept && blocks - 1 - i >= kept) continue;

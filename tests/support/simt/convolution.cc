@@ -29,7 +29,7 @@ std::optional<Algorithm> find(int number, const Conv2dShape& shape) {
   return std::nullopt;
 }
 
-// TF32 has the exponent of float32 and 10 bits of its mantissa.
+// TF32 has float32's exponent and a 10-bit mantissa.
 float rounded_to_tf32(float x) {
   const std::uint32_t bits = bits_of(x);
   if (has_full_exponent(bits)) return x;
@@ -64,7 +64,7 @@ class Floats {
   Tensor tensor(Shape shape) { return {values_.data(), shape}; }
   [[nodiscard]] bool is_usual() const { return std::isnormal(values_[0]); }
 
-  // p = these + beta * p
+  // p = values_ + beta * p
   void store(void* p, cudnnDataType_t type, float beta, float noise) const {
     for (std::size_t i = 0; i < values_.size(); ++i) {
       float value = values_[i] * (1.f + noise);

@@ -1,5 +1,5 @@
-// The convolutions of the emulated cuDNN, whose C functions are in cudnn.cc: which problems it
-// accepts, which algorithms it has, and the work that it enqueues, which uses the CPU's ops.
+// The convolutions of the emulated cuDNN: accepted problems, algorithms, and the enqueued work,
+// which uses the CPU's ops. cudnn.cc has the C functions.
 #pragma once
 
 #include <cudnn.h>
@@ -14,7 +14,7 @@
 
 struct cudnnContext {
   cudaStream_t stream = nullptr;
-  // Shared with enqueued work, which may run after the handle was destroyed.
+  // Shared with enqueued work, which may run after the handle is destroyed.
   std::shared_ptr<pfc::CpuOps> cpu = std::make_shared<pfc::CpuOps>(1);
 };
 struct cudnnTensorStruct {
@@ -33,14 +33,14 @@ struct cudnnConvolutionStruct {
 
 namespace pfc::simt {
 
-/// An algorithm. All passes have the same algorithms, with the same numbers.
+/// An algorithm. All passes have the same algorithms with the same numbers.
 struct Algorithm {
   int number;
   std::size_t workspace;
   bool deterministic;
-  float error;  // relative; differs from call to call when the algorithm is not deterministic
+  float error;  // relative; if not deterministic, differs from call to call
 };
-/// The fastest first.
+/// Fastest first.
 inline constexpr Algorithm kAlgorithms[] = {
     {0, 512, false, 1e-3f},
     {5, 1024, true, 1e-4f},                  // transforms the numbers first
@@ -49,8 +49,8 @@ inline constexpr Algorithm kAlgorithms[] = {
     {3, std::size_t{500} << 20, true, 0.f},
 };
 
-/// Sets which algorithms (by number) cuDNN has for a shape, for tests of missing algorithms. An
-/// empty function restores all.
+/// Sets which algorithms cuDNN has for a shape, to test missing ones. An empty function restores
+/// all.
 void set_algorithms(std::function<bool(int number, const Conv2dShape& shape)> has);
 /// Returns the elements of kAlgorithms that cuDNN has for this shape.
 std::vector<Algorithm> algorithms_of(const Conv2dShape& shape);
@@ -99,7 +99,7 @@ cudnnStatus_t enqueue_pass(cudnnHandle_t handle, const Problem& p, int number, c
 
 cudnnStatus_t workspace_bytes_of(const Problem& p, int number, std::size_t* bytes);
 
-/// Lists the algorithms, the fastest first. Those that need more workspace have an error status.
+/// Lists the algorithms, fastest first. Those that need more workspace have an error status.
 template <typename Number>
 cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested, int* returned,
                    SimtAlgorithmResult<Number>* results) {
@@ -121,9 +121,9 @@ cudnnStatus_t list(const Problem& p, std::size_t workspace_bytes, int requested,
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// Counts the call in timed_convolutions(), and enqueues the writes of a timing: to `out` and to
+/// Counts the call in timed_convolutions() and enqueues the writes of a timing run: to `out` and
 /// the whole workspace. When the stream runs, throws std::logic_error if an input is zero or NaN,
-/// because a GPU takes a different time for these.
+/// because these change the time on a GPU.
 cudnnStatus_t enqueue_timing(cudnnHandle_t handle, const Problem& p, const Memory& m,
                              const Shape& out);
 

@@ -29,9 +29,9 @@ namespace {
 
 using Layout = cublasLtMatrixLayoutOpaque_t;
 
-// An algorithm overwrites this much workspace, so that a test fails if something else uses it.
+// An algorithm overwrites this much workspace, so that any other use of it fails a test.
 constexpr std::size_t kWorkspace = 4096;
-// At which places an algorithm stores the alignment and the workspace that it was chosen for.
+// Where an algorithm stores the alignment and the workspace size it was chosen for.
 constexpr int kAlignmentOf = 0, kWorkspaceOf = 4;
 
 double element(const void* p, cudaDataType_t type, std::size_t i) {
@@ -59,7 +59,7 @@ void put(void* p, cudaDataType_t type, std::size_t i, double value) {
   }
 }
 
-// Rounds to the nearest number with a mantissa of 10 bits.
+// Rounds to nearest with a 10-bit mantissa.
 double as_tf32(double value) {
   const auto narrow = static_cast<float>(value);
   std::uint32_t bits;
@@ -134,7 +134,7 @@ cublasStatus_t copy_value(void* to, std::size_t expected, const void* value, std
 }  // namespace
 }  // namespace pfc::simt
 
-using namespace pfc::simt;  // NOLINT: what follows are C functions at global scope
+using namespace pfc::simt;  // NOLINT: C functions at global scope follow
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {

@@ -4,7 +4,7 @@
 
 #include "tests/support/simt/convolution.h"
 
-using namespace pfc::simt;  // NOLINT: what follows are C functions at global scope
+using namespace pfc::simt;  // NOLINT: C functions at global scope follow
 using pfc::Conv2d;
 using pfc::Tensor;
 

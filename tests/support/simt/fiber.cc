@@ -9,7 +9,7 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
-// Without AddressSanitizer, nobody has to be informed.
+// Without AddressSanitizer, there is nothing to report.
 static void __sanitizer_start_switch_fiber(void** /*fake_stack*/, const void* /*bottom*/,
                                            std::size_t /*bytes*/) {}
 static void __sanitizer_finish_switch_fiber(void* /*fake_stack*/, const void** /*old_bottom*/,
@@ -22,7 +22,7 @@ namespace {
 
 namespace context = boost::context;
 
-// The stack belongs to the caller, so there is nothing to allocate or to free.
+// The caller owns the stack: nothing to allocate or free.
 struct Borrowed {
   context::stack_context allocate() { std::terminate(); }
   void deallocate(context::stack_context& /*stack*/) {}
@@ -39,7 +39,7 @@ context::preallocated place_on(const FiberStack& stack) {
 
 Fiber::Fiber(const FiberStack& stack, std::function<void()> body)
     : stack_(stack), body_(std::move(body)) {
-  // Removes the redzones of the fiber that used this stack before.
+  // Removes redzones left by the previous fiber on this stack.
   ASAN_UNPOISON_MEMORY_REGION(stack_.bottom(), FiberStack::kBytes);
   own_ = context::fiber(std::allocator_arg, place_on(stack), Borrowed{},
                         [this](context::fiber&& caller) {

@@ -1,5 +1,5 @@
-// A function with a stack of its own, which can be suspended and resumed. AddressSanitizer is
-// informed of every switch.
+// A function with its own stack that can be suspended and resumed. Reports each switch to
+// AddressSanitizer.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -9,7 +9,7 @@
 
 namespace pfc::simt {
 
-/// The memory of a stack, which one fiber after the other can use.
+/// Stack memory, used by one fiber after another.
 class FiberStack {
  public:
   static constexpr std::size_t kBytes = std::size_t{64} << 10;
@@ -23,23 +23,23 @@ class FiberStack {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-/// Runs a function in parts: resume() runs it until it calls suspend() or returns. Its destructor
-/// unwinds the function's stack if the function has not returned. Borrows the stack.
+/// Runs a function in parts: resume() runs it until it calls suspend() or returns. The destructor
+/// unwinds its stack if it has not returned. Does not own the stack.
 class Fiber {
  public:
   Fiber(const FiberStack& stack, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   ~Fiber();
 
-  /// Rethrows what the function threw.
+  /// Rethrows the function's exception.
   void resume();
-  /// REQUIRES: called from inside the function.
+  /// REQUIRES: called from the function.
   void suspend();
   [[nodiscard]] bool ended() const { return ended_; }
 
  private:
-  void enter();  // informs AddressSanitizer after a switch to the fiber
-  void leave();  // and before the switch back
+  void enter();  // tells AddressSanitizer about a switch to the fiber
+  void leave();  // same, before the switch back
 
   const FiberStack& stack_;
   std::function<void()> body_;
@@ -47,7 +47,7 @@ class Fiber {
   boost::context::fiber caller_;
   std::exception_ptr error_;
   bool ended_ = false;
-  void* own_fake_stack_ = nullptr;  // AddressSanitizer's
+  void* own_fake_stack_ = nullptr;  // owned by AddressSanitizer
   const void* caller_bottom_ = nullptr;
   std::size_t caller_bytes_ = 0;
 };

@@ -26,8 +26,8 @@ constexpr unsigned char kGuardByte = 0xa5;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-// AddressSanitizer reports an access to a guard at once. Without it, free_device() and
-// free_pinned() find that the guard's bytes have changed.
+// AddressSanitizer reports an access to a guard immediately. Without it, free_device() and
+// free_pinned() detect changed guard bytes.
 class Allocations {
  public:
   void* allocate(std::size_t bytes) {

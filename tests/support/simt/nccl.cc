@@ -1,6 +1,5 @@
-// The emulated NCCL: collectives between threads. The stream of each rank contributes a copy of its
-// input to the collective, waits for the inputs of all other ranks, and computes its own result in
-// the order of ranks.
+// Emulated NCCL: collectives between threads. Each rank's stream adds a copy of its input to the
+// collective, waits for the inputs of the other ranks, and computes its own result in rank order.
 #include <nccl.h>
 
 #include <chrono>
@@ -22,7 +21,7 @@ namespace pfc::simt {
 
 enum class NcclOperation { kGather, kReduce, kScatter, kBroadcast };
 
-/// The arguments of one rank's call.
+/// Arguments of one rank's call.
 struct NcclCall {
   NcclOperation kind = NcclOperation::kGather;
   const void* send = nullptr;
@@ -32,12 +31,12 @@ struct NcclCall {
 };
 
 struct NcclMeeting {
-  std::map<int, std::vector<std::byte>> inputs;  // by rank, as far as they have arrived
+  std::map<int, std::vector<std::byte>> inputs;  // key: rank; contains those that have arrived
   NcclCall first;
   std::size_t left = 0;
 };
 
-/// The state that the ranks of one communicator share.
+/// State shared by the ranks of one communicator.
 struct NcclClique {
   int ranks = 0;
   int joined = 0;
@@ -48,8 +47,8 @@ struct NcclClique {
 namespace {
 
 constexpr int kPollsOfACall = 3;
-constexpr std::chrono::seconds kPatience{100};     // after which a collective counts as hanging
-constexpr std::chrono::seconds kAbortPatience{2};  // how long an abort waits for other work
+constexpr std::chrono::seconds kPatience{100};     // timeout of a collective
+constexpr std::chrono::seconds kAbortPatience{2};  // time that an abort waits for other work
 
 struct Faults {
   bool connects_nobody = false;
@@ -63,7 +62,7 @@ struct World {
   std::mutex mutex;
   std::condition_variable changed;
   // Guarded by mutex:
-  std::map<std::string, std::shared_ptr<NcclClique>> cliques;  // by unique id
+  std::map<std::string, std::shared_ptr<NcclClique>> cliques;  // key: unique id
   std::list<NcclHandle*> handles;
   Faults faults;
   std::uint64_t ids = 0;
@@ -81,16 +80,16 @@ struct NcclHandle {
   std::shared_ptr<NcclClique> clique;
   int rank = 0;
   int device = 0;
-  int polls = kPollsOfACall;     // how many polls remain until the present call is complete
-  std::function<void()> launch;  // runs when it is complete
+  int polls = kPollsOfACall;     // polls left until the current call completes
+  std::function<void()> launch;  // runs when the call completes
   bool connected = false;
   ncclResult_t error = ncclSuccess;
   std::string message;
   std::uint64_t calls = 0;
-  // As NCCL does, it takes more memory for large messages, when the first one is sent.
+  // Like NCCL, allocates more memory when the first large message is sent.
   std::unique_ptr<void, decltype(&free_device)> small{nullptr, free_device};
   std::unique_ptr<void, decltype(&free_device)> large{nullptr, free_device};
-  // Shared with enqueued work, which may run after the handle was destroyed.
+  // Shared with enqueued work, which may run after the handle is destroyed.
   struct Waiting {
     bool aborted = false;
     int in_meetings = 0;
@@ -136,8 +135,8 @@ void give_result(const NcclMeeting& meeting, const NcclCall& call, int rank) {
   }
 }
 
-/// The work that a collective enqueues. It never completes when ranks pass different arguments, as
-/// with NCCL.
+/// The enqueued work of a collective. As with NCCL, it never completes if the ranks' arguments
+/// differ.
 void take_part(const std::shared_ptr<NcclClique>& clique,
                const std::shared_ptr<NcclHandle::Waiting>& state, int rank, std::uint64_t number,
                const NcclCall& call) {
@@ -170,7 +169,7 @@ ncclResult_t begin(ncclComm_t comm, const NcclCall& call, cudaStream_t stream) {
   if (!is_device(call.send) || !is_device(call.receive)) return ncclInvalidArgument;
   const std::lock_guard lock(world().mutex);
   if (comm->error != ncclSuccess) return comm->error;
-  if (comm->polls > 0) return ncclInvalidUsage;  // the previous call is not complete
+  if (comm->polls > 0) return ncclInvalidUsage;  // the previous call has not completed
   constexpr std::size_t kSmallBytes = 64, kBuffer = std::size_t{1} << 20;
   auto& buffer = call.send_bytes <= kSmallBytes ? comm->small : comm->large;
   if (!buffer) buffer.reset(allocate_device(kBuffer));
@@ -189,8 +188,7 @@ void fail(NcclHandle& handle, ncclResult_t error, const std::string& message) {
   handle.message = message;
 }
 
-// Stops the communicator's work, then frees its memory, which waits for all other work on the same
-// GPU.
+// Stops the communicator's work, then frees its memory, which waits for all other work on the GPU.
 void abort(NcclHandle* handle) {
   World& w = world();
   std::unique_lock lock(w.mutex);
@@ -251,7 +249,7 @@ int nccl_aborts_behind_others() {
 
 }  // namespace pfc::simt
 
-using namespace pfc::simt;  // NOLINT: what follows are C functions at global scope
+using namespace pfc::simt;  // NOLINT: C functions at global scope follow
 
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
@@ -295,7 +293,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   auto& clique = world().cliques[std::string(id.internal, sizeof(id.internal))];
   if (!clique) clique = std::make_shared<NcclClique>(NcclClique{.ranks = ranks});
   for (const NcclHandle* other : clique->members) {
-    // NCCL refuses two ranks on one GPU.
+    // NCCL rejects two ranks on one GPU.
     if (other->device == device || other->rank == rank) return ncclInvalidUsage;
   }
   auto* const handle = new NcclHandle{.clique = clique, .rank = rank, .device = device};

@@ -1,4 +1,4 @@
-// The host calls of the emulated CUDA runtime.
+// Host calls of the emulated CUDA runtime.
 
 #include <cuda_runtime.h>
 
@@ -34,7 +34,7 @@ std::mutex managed_mutex;
 std::map<void*, std::unique_ptr<SparseMemory>> managed;
 thread_local int current_device = 0;
 
-// All streams. Freeing memory waits for those of the current device, as on a GPU.
+// All streams. As on a GPU, freeing memory waits for those of the current device.
 struct AllStreams {
   struct Entry {
     int device;
@@ -97,7 +97,7 @@ int launched_kernels() { return launched; }
 
 }  // namespace pfc::simt
 
-using namespace pfc::simt;  // NOLINT: what follows are C functions at global scope
+using namespace pfc::simt;  // NOLINT: C functions at global scope follow
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -138,7 +138,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = device_memory().total;
   properties->sharedMemPerBlockOptin = 227 << 10;
   properties->multiProcessorCount = Multiprocessors::count();
-  properties->l2CacheSize = 1 << 16;  // so small that work is divided into several tiles
+  properties->l2CacheSize = 1 << 16;  // small, so that work is divided into several tiles
   properties->major = 9;
   return cudaSuccess;
 }
@@ -181,8 +181,8 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
-// For pageable memory, a GPU's driver has read the source, or written the destination, when the
-// call returns. Only page-locked memory is accessed later.
+// With pageable memory, the driver has read the source or written the destination when the call
+// returns. Only page-locked memory is accessed later.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   const bool from_device = is_device(from);
@@ -193,7 +193,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       (kind == cudaMemcpyDeviceToDevice && (!from_device || !to_device))) {
     return cudaErrorInvalidValue;
   }
-  // Enqueued for pageable memory too, since the driver may read it before the call returns, or
+  // Also enqueued for pageable memory, because the driver may read it before the call returns or
   // later.
   enqueue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
   if (!to_device && !is_pinned(to)) of(stream).synchronize();
@@ -252,8 +252,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   event->event.synchronize();
   return cudaSuccess;
 }
-// A query does not run the work: memory must not be written because a thread polls, when no thread
-// has waited.
+// A query does not run the work: polling alone must not make memory written, because no thread has
+// waited.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return event->event.done() ? cudaSuccess : cudaErrorNotReady;
 }

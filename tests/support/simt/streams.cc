@@ -25,9 +25,8 @@ void Stream::synchronize() {
   run_until(ticket());
 }
 
-// A thread that waits runs the work; a second thread waits for the first. This cannot deadlock
-// unless streams wait for each other in a cycle, because work only waits for work that was enqueued
-// earlier.
+// The waiting thread runs the work; a second thread waits for the first. Deadlock is only possible
+// if streams wait in a cycle, because work only waits for work that was enqueued earlier.
 void Stream::run_until(std::uint64_t ticket) {
   if (done_ >= ticket) return;
   const std::lock_guard running(running_);
@@ -71,7 +70,7 @@ void Event::record(const std::shared_ptr<Stream>& stream) {
 
 Event::Point Event::point() {
   const std::lock_guard lock(mutex_);
-  // CUDA cannot answer for such events either (cudaErrorCapturedEvent).
+  // CUDA rejects such events too (cudaErrorCapturedEvent).
   if (point_.captured) throw std::logic_error("simt: an event of a graph was asked for outside it");
   return point_;
 }

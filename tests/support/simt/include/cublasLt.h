@@ -1,6 +1,5 @@
-// The part of cuBLASLt that kernels/cuda uses, for an emulated GPU, with the same names and
-// meanings as in NVIDIA's header of this name. Products are summed in float64 and rounded once. It
-// refuses what cuBLASLt refuses.
+// Emulation of the part of cuBLASLt that kernels/cuda uses, with the names and meanings of
+// NVIDIA's header. Sums products in float64 and rounds once. Rejects what cuBLASLt rejects.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// The part of NVIDIA's header of this name that kernels/cuda uses, for an emulated GPU.
+// Emulation of the part of NVIDIA's cuda_fp16.h that kernels/cuda uses.
 #pragma once
 
 struct __half {

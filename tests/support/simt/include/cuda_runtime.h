@@ -1,6 +1,6 @@
-// The part of CUDA's runtime that kernels/cuda uses, for an emulated GPU, with the same names and
-// meanings as in NVIDIA's header of this name. Tests compile kernels/cuda with this header instead
-// of NVIDIA's. ../block.h, ../streams.h and ../memory.h describe the emulation.
+// Emulation of the part of CUDA's runtime that kernels/cuda uses, with the names and meanings of
+// NVIDIA's header. Tests compile kernels/cuda with this header instead. ../block.h, ../streams.h
+// and ../memory.h describe the emulation.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #include "tests/support/simt/block.h"
 
-// ---- types ----
+// Types.
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -91,7 +91,7 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs = 0;
 };
 
-// ---- host calls ----
+// Host calls.
 
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
@@ -104,7 +104,7 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
-/// Not filled with NaNs.
+/// Unlike cudaMalloc, does not fill it with NaNs.
 cudaError_t cudaMallocManaged(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes);
@@ -131,12 +131,12 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 
 namespace pfc::simt {
-/// Sets the number of emulated GPUs, which is 1 at first. They are alike and share one memory.
+/// Sets the number of emulated GPUs, initially 1. They are identical and share one memory.
 void set_device_count(int count);
-/// Enqueues the work of other emulated libraries.
+/// Enqueues work of other emulated libraries.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::function<void()> body);
-int launched_kernels();  ///< how many kernels were enqueued so far
+int launched_kernels();  ///< number of kernels enqueued so far
 }  // namespace pfc::simt
 
 template <typename Kernel>
@@ -156,27 +156,27 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* /
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  // By value, as a launch takes its arguments.
+  // By value, like the arguments of a launch.
   return pfc::simt::enqueue_kernel(
       *config, [kernel, ... values = static_cast<Parameters>(std::forward<Arguments>(arguments))] {
         kernel(values...);
       });
 }
 
-// ---- device code ----
+// Device code.
 
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
-// A host thread runs one block at a time, so variables of that thread can serve as shared ones.
+// A host thread runs one block at a time, so thread-local variables can be the shared ones.
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
 
 namespace pfc::simt {
 
-// `threadIdx.x` returns the index of the running thread. These are not macros, because
-// cudaLaunchConfig_t has members of the same names.
+// `threadIdx.x` returns the index of the running thread. Not a macro, because cudaLaunchConfig_t
+// has members of these names.
 template <const Index3& (*Of)(), unsigned Index3::*Axis>
 struct Coordinate {
   operator unsigned() const { return Of().*Axis; }  // NOLINT(google-explicit-constructor)
@@ -207,7 +207,7 @@ T exchange_with(std::uint32_t mask, T value, unsigned source) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(value));
   const WarpValues all = warp_exchange(mask, bits);
-  // Undefined on a GPU. Here it is a value that makes a test fail.
+  // Undefined on a GPU. This value makes tests fail.
   const std::uint64_t found = source < 32 && (mask >> source & 1u) != 0 ? all[source] : ~0ULL;
   std::memcpy(&value, &found, sizeof(value));
   return value;
@@ -238,7 +238,7 @@ inline bool __any_sync(unsigned mask, bool predicate) {
   return __ballot_sync(mask, predicate) != 0;
 }
 
-// The threads of a block are fibers of one host thread, so no other thread runs in between.
+// The threads of a block are fibers of one host thread, so this needs no lock.
 template <typename T>
 T atomicAdd(T* address, T value) {
   const T old = *address;

@@ -1,6 +1,6 @@
-// The part of cuDNN that kernels/cuda uses, for an emulated GPU, with the same names and meanings
-// as in NVIDIA's header of this name. The CPU's ops compute the convolutions. It refuses what cuDNN
-// refuses. As with cuDNN, the fastest algorithms are not deterministic.
+// Emulation of the part of cuDNN that kernels/cuda uses, with the names and meanings of NVIDIA's
+// header. The CPU's ops compute the convolutions. Rejects what cuDNN rejects. As with cuDNN, the
+// fastest algorithms are not deterministic.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -150,6 +150,6 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void* a
                                              cudnnFilterDescriptor_t dw, void* dw_data);
 
 namespace pfc::simt {
-/// How many times algorithms were timed, that is the number of calls of the Find functions.
+/// Number of calls of the Find functions, which time algorithms.
 int timed_convolutions();
 }  // namespace pfc::simt

@@ -1,8 +1,7 @@
-// The part of NCCL that comm uses, between threads of one process, each of which has an
-// emulated GPU, with the same names and meanings as in NVIDIA's header of this name. Communicators
-// are non-blocking: a call is complete, and its collective is enqueued, only after
-// ncclCommGetAsyncError() has been called a few times. Tests can cause the faults of
-// ../nccl_faults.h.
+// Emulation of the part of NCCL that comm uses, between threads of one process with one emulated
+// GPU each, with the names and meanings of NVIDIA's header. Communicators are non-blocking: a call
+// completes, and its collective is enqueued, only after several calls of ncclCommGetAsyncError().
+// ../nccl_faults.h injects faults.
 #pragma once
 
 #include <cuda_runtime.h>
