@@ -1,19 +1,19 @@
-"""Runs the commands of the pages' ```sh blocks, each page in a folder of its own.
+"""Runs the commands of the pages' ```sh blocks, each page in its own folder.
 
-A comment above a block says what a test must do otherwise than a reader:
+A comment above a block sets how a test treats it:
 
-    <!-- test: skip REASON -->              none of its commands is run
+    <!-- test: skip REASON -->              runs none of its commands
     <!-- test: setup COMMAND -->            runs before the block
-    <!-- test: add PROGRAM OPTIONS -->      follows every command of the block that begins with PROGRAM
-    <!-- test: during COMMAND -->           runs beside the block, and is ended after it; a coordinator
-    <!-- test: exit CODE -->                the block's exit code, 0 without it
-    <!-- test: file NAME -->                above any other block: its text is put into this file
-    <!-- test: no job -->                   above a JSON block that is no job file (references_test.py)
-    <!-- test: printed -->                  above any other block: the commands before have printed it,
-                                            with any numbers after a double space or at a line's end
+    <!-- test: add PROGRAM OPTIONS -->      appends OPTIONS to every command that begins with PROGRAM
+    <!-- test: during COMMAND -->           runs beside the block and is stopped after it; a coordinator
+    <!-- test: exit CODE -->                the block's expected exit code (default 0)
+    <!-- test: file NAME -->                above any other block: writes its text to this file
+    <!-- test: no job -->                   above a JSON block that is not a job file (references_test.py)
+    <!-- test: printed -->                  above any other block: output of the commands before it;
+                                            numbers after two spaces or at the end of a line may differ
 
-A page's folder has data/ (a small drawn set), examples/, scripts/, tests/ and build/cpu/bin/. What was
-not run is printed with its reason; a command that is neither run nor known here fails the test.
+A page's folder has data/ (a small synthetic set), examples/, scripts/, tests/ and build/cpu/bin/. Prints
+what was skipped, with the reason. A command that is neither run nor listed here fails the test.
 """
 
 import os
@@ -30,10 +30,10 @@ import unittest
 import pages
 
 BIN = pathlib.Path(os.environ["PFC_BIN"]).resolve()
-LIMIT = 300  # seconds for one block; on an idle machine each takes less than ten
+LIMIT = 300  # seconds per block; on an idle machine each takes less than ten
 PROGRAMS = {"pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl"}
 SHELL = {"cat", "cd", "cp", "echo", "grep", "head", "jq", "ls", "mkdir", "mv", "rm", "sed", "tail"}
-# By a command's first word. Scripts are at least asked for --help, in scripts_test.py.
+# Keys are first words of commands. scripts_test.py runs every script with --help.
 NOT_RUN = {
     "scripts/": "installs packages, builds, or measures for minutes; its --help is tested",
     "apt-get": "installs packages", "apt": "installs packages", "sudo": "needs another user",
@@ -46,7 +46,7 @@ DIRECTIVES = {"skip", "setup", "add", "during", "exit", "file", "printed", "no"}
 
 
 def commands(text):
-    """The commands of a block, one a line: without comments, with continued lines joined."""
+    """Returns the commands of a block, one per line, without comments and with continued lines joined."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         command = re.sub(r"(^|\s)#(\s.*)?$", "", line).strip()
@@ -56,13 +56,13 @@ def commands(text):
 
 
 def program_of(command):
-    """The program that a command begins with, without variables before it and without its folder."""
+    """Returns the program of a command, without leading variables and folder."""
     words = [word for word in command.split() if not re.match(r"^\w+=", word)]
     return words[0] if words else command
 
 
 class Treatment:
-    """What is done with each command of a block."""
+    """Sets what a test does with each command of a block."""
 
     def __init__(self, block):
         self.run, self.left_out, self.unknown = [], [], []
@@ -91,7 +91,7 @@ class Treatment:
 
 
 class PageFolder:
-    """Where the commands of one page run."""
+    """The folder in which the commands of one page run."""
 
     def __init__(self, folder, data):
         self.folder = folder
@@ -100,18 +100,18 @@ class PageFolder:
         shutil.copytree(data, folder / "data")
         for name in ("examples", "scripts", "tests"):
             (folder / name).symlink_to(pages.ROOT / name)
-        # OMP_WAIT_POLICY: threads that spin while they wait slow each other down.
+        # OMP_WAIT_POLICY: spinning threads slow each other down.
         self.environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "OMP_WAIT_POLICY": "passive",
                             "PFC_STATE_DIR": str(folder / "pfc"), "XDG_STATE_HOME": str(folder / "state"),
                             "XDG_CACHE_HOME": str(folder / "cache")}
 
     def shell(self, script):
-        """Runs it with bash; an error names the command that failed."""
+        """Runs a script with bash; an error names the failed command."""
         return subprocess.run(["bash", "-euxo", "pipefail", "-c", script], cwd=self.folder,
                               env=self.environment, capture_output=True, text=True, timeout=LIMIT)
 
     def start(self, command):
-        """Starts a coordinator, and returns when its workers train, or when it waits for jobs."""
+        """Starts a coordinator. Returns when its workers train, or when it waits for jobs."""
         process = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.environment,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + LIMIT
@@ -149,7 +149,7 @@ class Commands(unittest.TestCase):
         return done.stdout + done.stderr
 
     def check_printed(self, block, output):
-        """Numbers differ from machine to machine; names and words do not."""
+        """Compares names and words; numbers differ between machines."""
         def words(line):
             return re.sub(r"[: ][\d.]+$", "", re.split(r"(?<=\S)  ", line)[0]).strip()
 

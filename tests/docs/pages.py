@@ -1,4 +1,4 @@
-"""Reads the project's Markdown pages: fenced blocks with their test directives, links, headings."""
+"""Reads the project's Markdown pages: fenced blocks with test directives, links, headings."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import seconds  # noqa: E402, F401  prints the time of each test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NOT_OURS = {"build", ".git"}  # folders whose pages are not the project's own
+NOT_OURS = {"build", ".git"}  # folders with pages of other projects
 
 DIRECTIVE = re.compile(r"<!-- test: (.*?) -->", re.DOTALL)
 FENCE = re.compile(r"^\s*```(\S*)\s*$")
@@ -19,10 +19,10 @@ LINK = re.compile(r"(?<!!)\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(([^()\s]+)\)")
 
 @dataclass
 class Block:
-    """A fenced block, with the directives in the comments right above it."""
+    """A fenced block and the directives in the comments directly above it."""
 
     page: pathlib.Path
-    line: int  # of the opening fence, from 1
+    line: int  # of the opening fence; the first line is 1
     language: str
     text: str
     directives: list = field(default_factory=list)
@@ -31,13 +31,13 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     def values(self, name):
-        """What follows `name` in each directive that begins with it."""
+        """Returns the text after `name` in each directive that begins with it."""
         found = [d.split(None, 1) for d in self.directives]
         return [words[1] if len(words) > 1 else "" for words in found if words[0] == name]
 
 
 def pages():
-    """All Markdown pages of the project, sorted."""
+    """Returns all Markdown pages of the project, sorted."""
     found = [p for p in ROOT.rglob("*.md") if not NOT_OURS & set(p.relative_to(ROOT).parts)]
     return sorted(found)
 
@@ -47,7 +47,7 @@ def read(page):
 
 
 def blocks(page):
-    """The fenced blocks of a page, in order."""
+    """Returns the fenced blocks of a page, in order."""
     found, open_block, comments, comment = [], None, [], None
     for number, line in enumerate(read(page), start=1):
         fence = FENCE.match(line)
@@ -72,7 +72,7 @@ def blocks(page):
 
 
 def prose(page):
-    """(line number, text) of every line outside fenced blocks and comments."""
+    """Returns (line number, text) of every line outside fenced blocks and comments."""
     inside, found = False, []
     for number, line in enumerate(read(page), start=1):
         if FENCE.match(line):
@@ -83,14 +83,14 @@ def prose(page):
 
 
 def links(page):
-    """(line number, target) of every link in the prose, also where its text goes over two lines."""
+    """Returns (line number, target) of every link in the prose. A link's text may span two lines."""
     numbers, lines = zip(*prose(page))
-    text = re.sub(r"`[^`\n]*`", "`code`", "\n".join(lines))  # code spans hold no links
+    text = re.sub(r"`[^`\n]*`", "`code`", "\n".join(lines))  # code spans contain no links
     return [(numbers[text.count("\n", 0, match.start())], match.group(1)) for match in LINK.finditer(text)]
 
 
 def anchors(page):
-    """The anchors that GitHub gives to a page's headings."""
+    """Returns the anchors that GitHub gives to a page's headings."""
     found = []
     for _, line in prose(page):
         heading = HEADING.match(line)
@@ -103,5 +103,5 @@ def anchors(page):
 
 
 def code_spans(page):
-    """(line number, text) of every `code span` in the prose."""
+    """Returns (line number, text) of every `code span` in the prose."""
     return [(number, span) for number, line in prose(page) for span in re.findall(r"`([^`]+)`", line)]

@@ -1,4 +1,4 @@
-"""What the pages name exists: links, files, options, metrics, keys, messages, and jobs that parse."""
+"""Checks that names in the pages exist: links, files, options, metrics, keys, messages, jobs that parse."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pages
 
 BIN = pathlib.Path(os.environ["PFC_BIN"]).resolve()
 SOURCES = ("agent", "comm", "common", "coordinator", "data", "kernels", "model", "pfcctl", "proto", "security", "worker")
-# Options of programs that are not the project's.
+# Options of other projects' programs.
 FOREIGN = {
     "--preset": "cmake and ctest", "--build": "cmake", "--target": "cmake", "--install": "cmake",
     "--prefix": "cmake", "--strip": "cmake", "--parallel": "ctest", "--nproc_per_node": "torchrun",
@@ -33,7 +33,7 @@ PROGRAMS = ("pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl")
 
 
 def helps_of(program, *verbs):
-    """{command: what its --help prints}, of the program or verb and of all verbs below it."""
+    """Returns {command: its --help output} of the program or verb and of all verbs below it."""
     done = subprocess.run([BIN / program, *verbs, "--help"], capture_output=True, text=True)
     assert done.returncode == 0, (program, verbs, done.stderr)
     found = {" ".join((program, *verbs)): done.stdout}
@@ -47,14 +47,14 @@ def help_of(program):
 
 
 def sources():
-    """The text of all of the project's own sources."""
+    """Returns the text of all of the project's sources."""
     files = [p for folder in SOURCES for p in (pages.ROOT / folder).rglob("*")
              if p.suffix in (".h", ".cc", ".cu", ".proto")]
     return {p.relative_to(pages.ROOT): p.read_text(encoding="utf-8") for p in files}
 
 
 def literals(text):
-    """The string literals of C++ source; neighbouring ones are joined, as the compiler joins them."""
+    """Returns the string literals of C++ source; adjacent ones are joined, as the compiler does."""
     literal = r'"((?:[^"\\\n]|\\.)*)"'
     joined = re.sub(r'(?<=[^"(,{ ])"\s+"', "", text)
     return [found.replace('\\"', '"') for found in re.findall(literal, joined)]
@@ -113,7 +113,7 @@ class References(unittest.TestCase):
                 self.assertIn(command, " ".join(examples), f"{command} --help has no example")
             for example in examples:
                 words = shlex.split(re.split(r" [|>] ", example)[0])
-                # The level is looked at when all else has been parsed, and before anything is done.
+                # --log-level is checked after everything else was parsed and before anything is done.
                 done = subprocess.run([BIN / words[0], *words[1:], "--log-level", "none"], capture_output=True, text=True)
                 self.assertIn("--log-level none: unknown level", done.stderr, example)
 
@@ -159,10 +159,10 @@ class References(unittest.TestCase):
 
 class Jobs(unittest.TestCase):
     def plan(self, job, name):
-        # A job that does not say how many classes it has is planned with some.
+        # Adds classes to a job without num_classes, because the plan needs them.
         more = [] if "num_classes" in job else ["--set", "num_classes=10000"]
         if job.get("precision") == "fp16":
-            more += ["--set", "device=cuda"]  # a machine without a GPU refuses it
+            more += ["--set", "device=cuda"]  # a machine without a GPU rejects it
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "job.json"
             file.write_text(json.dumps(job))
@@ -199,7 +199,7 @@ class MetricsFile(unittest.TestCase):
             for command in (["pfcctl", "data", "synth", "--identities", "4", "--images-per-identity", "2",
                              "--val-identities", "4", "--val-pairs", "10", "--out", data],
                             ["pfc-worker", "--config", job]):
-                # OMP_WAIT_POLICY: threads that spin while they wait slow each other down.
+                # OMP_WAIT_POLICY: spinning threads slow each other down.
                 subprocess.run([BIN / command[0], *command[1:]], check=True, capture_output=True,
                                env={**os.environ, "OMP_WAIT_POLICY": "passive"})
             lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

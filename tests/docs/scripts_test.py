@@ -1,4 +1,4 @@
-"""Every script says what it does with --help, at once and without doing anything else."""
+"""Checks that every script prints its usage with --help and does nothing else."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import unittest
 
 import pages
 
-# A script that has one of these looks at its arguments for --help before it does anything.
+# A script that uses one of these checks its arguments for --help first.
 WORDS = ("scripts/help.sh", "gpu_acceptance.py")
 
 
@@ -16,7 +16,7 @@ class Scripts(unittest.TestCase):
         self.assertTrue(scripts)
         for script in sorted(scripts):
             with self.subTest(script=script.name):
-                # Otherwise a script would take --help for a folder or a preset, and begin.
+                # Otherwise a script would take --help for a folder or a preset and start.
                 known = [word for word in WORDS if word in script.read_text()]
                 self.assertTrue(known, f"{script.name} does not know --help")
                 done = subprocess.run([script, "--help"], capture_output=True, text=True, timeout=20)

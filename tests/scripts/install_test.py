@@ -1,4 +1,4 @@
-"""What `cmake --install` puts into a prefix, and that man pages and completions agree with --help."""
+"""Checks what `cmake --install` installs, and that man pages and completions agree with --help."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ def options_of(text):
 
 
 def complete(shell_file, program, *words):
-    """The words that bash offers for the last of `words`."""
+    """Returns the words that bash offers for the last of `words`."""
     line = " ".join(f"'{word}'" for word in (program, *words))
     function = "_" + program.replace("-", "_")
     script = (f"source {shell_file}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; "
@@ -70,7 +70,7 @@ class Install(unittest.TestCase):
             self.assertEqual(options_of(page), self.options_with_verbs(name), name)
 
     def options_with_verbs(self, name, *verbs):
-        """Of the program and of all its verbs."""
+        """Returns the options of the program and all its verbs."""
         text = output(self.program(name), *verbs, "--help")
         found = options_of(text)
         lists = text.partition("Subcommands:\n")[2]

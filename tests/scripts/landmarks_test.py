@@ -1,4 +1,4 @@
-"""landmarks_yunet.py with a detector of the test's own: the list that it writes is one that `pfcctl data align` reads."""
+"""landmarks_yunet.py with a fake detector: `pfcctl data align` can read the list that it writes."""
 
 import contextlib
 import importlib.util
@@ -71,7 +71,7 @@ class Landmarks(unittest.TestCase):
             (images / f"{name}.jpg").touch()
         self.run_script(images)
         whole = self.out.read_bytes()
-        self.out.write_bytes(whole[:-20])  # as a run that was killed leaves it
+        self.out.write_bytes(whole[:-20])  # as left by a killed run
         self.seen.clear()
         self.run_script(images)
         self.assertEqual(self.seen, ["c.jpg"])

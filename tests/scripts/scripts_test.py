@@ -1,4 +1,4 @@
-"""The scripts with an apt-get, a cmake and other commands that only note how they were called."""
+"""Runs the scripts with a fake apt-get, cmake and other commands that record their arguments."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ class Script(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.notes = self.folder / "notes"
         for name in NOTED:
-            # As where nothing is installed: dpkg-query fails.
+            # As if nothing were installed: dpkg-query fails.
             self.stub(name, "exit 1" if name == "dpkg-query" else "exit 0")
 
     def stub(self, name, end):
@@ -43,7 +43,7 @@ class Script(unittest.TestCase):
         return self.notes.read_text() if self.notes.exists() else ""
 
     def installed(self, *parts):
-        """The words of the apt-get install command."""
+        """Returns the words of the apt-get install command."""
         done = self.run_script("setup.sh", *parts)
         self.assertEqual(done.returncode, 0, done.stderr)
         installs = [line.split() for line in self.noted().split("\n") if " install " in line]
