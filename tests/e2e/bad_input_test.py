@@ -1,4 +1,4 @@
-"""Every kind of bad input gives one clear line, a failing exit code, and nothing half-written."""
+"""Every kind of bad input gives one clear line, a failing exit code and no partial output."""
 
 import json
 import os
@@ -19,7 +19,7 @@ class BadInput(JobTest):
         return done
 
     def damaged(self, change):
-        """A copy of the data set, changed."""
+        """Returns a modified copy of the data set."""
         copy = self.copy_of_data("damaged")
         change(copy)
         return str(copy)
@@ -70,7 +70,7 @@ class BadInput(JobTest):
             raw = bytearray(rec.read_bytes())
             offsets = [int(line.split("\t")[1]) for line in (data / "train.idx").read_text().splitlines()
                        if line.split("\t")[0] in {str(k) for k in range(1, 81)}]
-            for at in offsets:  # RecordIO head 8 bytes, flag 4, then the label
+            for at in offsets:  # after the RecordIO header (8 bytes) and flag (4): the label
                 raw[at + 12:at + 16] = struct.pack("<f", 12345.0)
             rec.write_bytes(raw)
         self.fails("12345", "train.rec", rec=self.damaged(relabel))
@@ -152,7 +152,7 @@ class BadInput(JobTest):
         self.assertNotIn("SIGKILL", done.stderr)
 
     def test_classes_that_do_not_fit_into_memory(self):
-        rec = plain_set(self.data, self.folder / "plain", 20)  # it does not say how many there are
+        rec = plain_set(self.data, self.folder / "plain", 20)  # a set without a number of classes
         done = self.fails("memory: a worker needs", "class centres", "classes would fit", workers=2,
                           rec=str(rec), num_classes=16_000_000, embedding_size=65_536)
         self.assertNotIn("SIGKILL", done.stderr)
@@ -171,7 +171,7 @@ class BadInput(JobTest):
     def test_a_full_disk_leaves_the_last_good_checkpoint(self):
         small = self.folder / "small"
         small.mkdir()
-        # A checkpoint of mbf takes about 15 MB: one fits, a second does not.
+        # A checkpoint of mbf takes about 15 MB: one fits, two do not.
         mounted = run("mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", small)
         if mounted.returncode != 0:
             self.skipTest("no tmpfs can be mounted here: " + mounted.stderr.strip())

@@ -1,4 +1,4 @@
-"""A headless Chromium that reads the coordinator's page as a person does."""
+"""A headless Chromium that opens the coordinator's page."""
 
 import base64
 import io
@@ -16,7 +16,7 @@ except ImportError:
 
 DRIVER, CHROMIUM = shutil.which("chromedriver"), shutil.which("chromium")
 
-# What the page itself sees of violations and errors, from its first line on.
+# Records policy violations and errors from the page's first line on.
 WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (v) =>
@@ -31,7 +31,7 @@ def is_here():
 
 
 class Browser:
-    """Closed by close(), which returns what its console has said."""
+    """close() returns the console's messages."""
 
     def __init__(self, environment, limit):
         self.limit = limit
@@ -61,21 +61,21 @@ class Browser:
             {"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": motion}])
 
     def show_token(self, token):
-        """Sends it as the password of every request, as a browser does after it has asked for one."""
+        """Sends it as the password of every request, like a browser after its prompt."""
         word = base64.b64encode(f"anybody:{token}".encode()).decode()
         self.command("Network.enable")
         self.command("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {word}"})
 
     def reset(self):
-        """Forgets the last page: what it has written to the console, its token, size and colours."""
-        # A page in the back-forward cache would keep its connection, of which there are six to one server.
+        """Clears the last page's console messages, token, size and colours."""
+        # A page in the back-forward cache would keep its connection; a browser has six per server.
         self.driver.get("about:blank")
         self.driver.get_log("browser")
         self.command("Network.setExtraHTTPHeaders", headers={})
         self.plain()
 
     def plain(self):
-        """Size and colours as at the beginning."""
+        """Restores the initial size and colours."""
         self.prefer("light")
         self.size(1360, 900)
 
@@ -95,7 +95,7 @@ class Browser:
         return self.driver.execute_script(text, *arguments)
 
     def wait(self, what, condition):
-        """Asks until the condition holds, and returns its value."""
+        """Polls until the condition holds and returns its value."""
         deadline = time.monotonic() + self.limit
         while True:
             value = condition()
@@ -131,7 +131,7 @@ class Browser:
         return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
 
     def complaints(self):
-        """Violations of the page's policy, errors of its scripts, and what the console has as a problem."""
+        """Returns policy violations, script errors, and problems in the console."""
         lines = [f"{line['level']}: {line['message']}" for line in self.driver.get_log("browser")
                  if line["level"] in ("SEVERE", "WARNING")]
         return lines + self.script("return window.violations ?? ['the page was not watched']")

@@ -1,4 +1,4 @@
-"""pfcctl chaos on running jobs. Jobs survive its faults. It counts the faults, and ends those that last."""
+"""pfcctl chaos on running jobs: jobs recover from its faults, it counts them, and ends lasting ones."""
 
 import json
 import pathlib
@@ -62,7 +62,7 @@ class OneHost(JobTest):
         victim = self.workers()[1]
         chaos = self.begins_chaos("--stop-every", "1s", "--stop-for", "10min", "--rank", "1")
         self.read_until(chaos, "stop        rank 1 (host localhost, slot 1, pid")
-        self.wait_for_state(victim, "T")  # a thread that runs stops at its next look for signals
+        self.wait_for_state(victim, "T")  # a running thread stops at its next check for signals
         chaos.send_signal(signal.SIGINT)
         output, _ = chaos.communicate(timeout=LIMIT)
         self.assertEqual(chaos.returncode, 0, output)
@@ -73,7 +73,7 @@ class OneHost(JobTest):
 
     def test_chaos_fails_when_the_job_ends_meanwhile(self):
         process = self.begins("--allow-chaos")
-        # It waits for a minute for the coordinator to come back.
+        # It waits up to a minute for the coordinator to return.
         chaos = self.begins_chaos("--kill-every", "1000h", "--duration", "100h", **fake_time.faster(20))
         self.read_until(chaos, "measures")
         self.ends(process)
@@ -107,7 +107,7 @@ class TwoHosts(ThreeHosts):
         told = [json.loads(line) for line in (self.folder / "state/audit.jsonl").read_text().splitlines()]
         faults = [each["detail"] for each in told if each["what"] == "chaos"]
         self.assertTrue(any(detail.startswith("FAULT_PARTITION: host host-") for detail in faults), faults)
-        for key in "ab":  # healed
+        for key in "ab":  # network restored
             routes = subprocess.run(["ip", "-n", self.network.names[key], "route"], capture_output=True, text=True).stdout
             self.assertNotIn("unreachable", routes)
         process.terminate()

@@ -1,6 +1,6 @@
-"""pfcctl check on three hosts: tests that must find a slow host, and tests that must not.
+"""pfcctl check on three hosts: finds a slow host, and has no false findings.
 
-They run alone: another test beside them would make hosts slow. Needs root.
+Runs alone, because other tests would make hosts slow. Needs root.
 """
 
 import os
@@ -19,10 +19,10 @@ NOBODY = 65534
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class Speed(CheckTest):
-    SIZE = 112  # pixels: a host without the data expects images of this size
+    SIZE = 112  # pixels; a host without the data assumes this size
 
     def with_another_clock(self, ahead):
-        """A folder with the programs; the worker sees a clock that is so much ahead."""
+        """Returns a folder with the programs; the worker's clock is `ahead` of the real one."""
         folder = self.folder / "other-clock"
         folder.mkdir()
         os.link(BIN / "pfc-agent", folder / "pfc-agent")
@@ -104,7 +104,7 @@ class Speed(CheckTest):
         self.runs_a_job_then()
 
     def runs_a_job_then(self):
-        """Which a check does not disturb."""
+        """A check leaves the service free for a job, and does not disturb a running one."""
         job = self.small_job(num_epoch=100_000)
         submitted = self.pfcctl("submit", job)
         self.assertEqual(submitted.returncode, 0, submitted.stderr)

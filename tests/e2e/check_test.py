@@ -1,7 +1,7 @@
-"""pfcctl check and pfc-coordinator --check on three hosts, which are network namespaces, with faults planted on them.
+"""pfcctl check and pfc-coordinator --check on three hosts (network namespaces) with injected faults.
 
-Each fault must be found on the right host and reported with its remedy. Faults that do not hide each other are
-planted in one check. Prints the findings. Needs root. Checks whose findings are speeds: check_speed_test.py.
+Each fault must be found on the right host and reported with its remedy. Faults that do not hide each other share a
+check. Prints the findings. Needs root. check_speed_test.py tests findings about speed.
 """
 
 import json
@@ -51,8 +51,8 @@ class CheckTest(JobTest):
         self.service.communicate(timeout=LIMIT)
 
     def group(self, controller, **files):
-        """A control group with these limits; a command that begins with the result runs in it, and sees it:
-        ip netns exec mounts /sys anew."""
+        """Returns the prefix of a command that runs in a new control group with these limits. The command sees the
+        group, because ip netns exec mounts /sys again."""
         group = pathlib.Path(f"/sys/fs/cgroup/{controller}/pfc-check-{os.getpid()}")
         group.mkdir()
         self.groups.append(group)
@@ -74,7 +74,7 @@ class CheckTest(JobTest):
             stderr=subprocess.STDOUT, text=True))
 
     def begins(self, job, *more, before=(), **environment):
-        """A check on host a; returns it and the join strings of the others."""
+        """Starts a check on host a; returns it and the join strings of the others."""
         command = [BIN / "pfc-coordinator", "--check", "--json", "--hosts", self.hosts(), "--start-timeout", "10s",
                    "--port", 7450, "--http-port", 7451, "--state-dir", self.folder / "state"]
         if job:
@@ -84,13 +84,13 @@ class CheckTest(JobTest):
                 self.network.within("a", *before, *command, *more), env={**self.environment, **environment},
                 stdout=report, stderr=subprocess.PIPE, text=True)
         self.checks.append(check)
-        stdout, check.stdout = check.stdout, check.stderr  # what join_strings() reads
+        stdout, check.stdout = check.stdout, check.stderr  # join_strings() reads stdout
         joins = self.join_strings(check, NAMES[1:])
         check.stdout = stdout
         return check, joins
 
     def ends(self, check):
-        """Waits for its end, prints what it has found, and returns that."""
+        """Waits for the end of the check, prints its findings and returns them."""
         said = "".join(self.told) + check.communicate(timeout=LIMIT)[1]
         text = (self.folder / "report").read_text(encoding="utf-8")
         self.assertTrue(text, said)
@@ -103,7 +103,7 @@ class CheckTest(JobTest):
         return check.returncode, report, said
 
     def assert_found(self, report, host, what, verdict, *words):
-        """A finding of this host, with its remedy; all words are in what was found, expected and advised."""
+        """Asserts a finding of this host with a remedy; found, expected and advice contain all words."""
         for each in report["findings"]:
             if each["host"] == host and what in each["what"] and each["verdict"] == verdict:
                 text = " ".join((each["found"], each["expected"], each["remedy"]))
@@ -122,7 +122,7 @@ class CheckTest(JobTest):
         return self.job(**{"batch_size": 8, **keys})
 
     def patched(self, program):
-        """A folder with the programs of another installation, one of which has another version."""
+        """Returns a folder with the programs; one of them has another version."""
         folder = self.folder / f"other-{program}"
         folder.mkdir()
         version = run(BIN / program, "--version").stdout.split()[-1].encode()
@@ -151,7 +151,7 @@ class CheckTest(JobTest):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class Check(CheckTest):
-    SIZE = 112  # pixels: a worker of smaller images needs too little memory
+    SIZE = 112  # pixels; a worker with smaller images needs too little memory
 
     def firewall(self, key, rule):
         subprocess.run(["ip", "netns", "exec", self.network.names[key], "nft",
@@ -160,7 +160,7 @@ class Check(CheckTest):
                         f"add rule inet pfc {rule}"], check=True)
 
     def small_disk(self, target, size):
-        """Commands that see a small file system at `target`."""
+        """Returns commands that mount a small file system at `target`."""
         return ("sh", "-c", f'mount -t tmpfs -o size={size} tmpfs "$0" && exec "$@"', target)
 
     def test_other_data_few_open_files_and_a_full_disk(self):
@@ -243,7 +243,7 @@ class Check(CheckTest):
         self.fail(f"{text!r} did not appear in:\n" + "".join(lines))
 
     def network_of_clash(self, join):
-        """Somebody on host a starts an agent with the name of host c."""
+        """Starts an agent on host a with the name of host c."""
         self.starts_agent("a", join, name="host-c")
 
 

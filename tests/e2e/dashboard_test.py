@@ -1,5 +1,5 @@
-"""A real Prometheus answers each query of deploy/grafana's dashboard: over a real job whose worker is killed, and over
-the page of a job with 1,024 workers on GPUs, after which another one begins."""
+"""A real Prometheus answers each query of deploy/grafana's dashboard: for a real job with a killed worker, and for the
+page of a job with 1,024 workers on GPUs, followed by another job."""
 
 import math
 import os
@@ -14,12 +14,12 @@ from prometheus import MISSING, Watch
 from support import LIMIT, JobTest
 
 WORKERS = 1024
-SCRAPE_LARGE = 5  # seconds between two readings of its page, which has 3.5 MB
-MOST_SERIES = 20  # that a person can tell apart in one panel
+SCRAPE_LARGE = 5  # seconds between scrapes of its page, which has 3.5 MB
+MOST_SERIES = 20  # that are readable in one panel
 
 
 class WatchOfTwo(Watch):
-    """Prometheus reads a second page, too: `address`."""
+    """Prometheus also scrapes a second page, `address`."""
 
     def __init__(self, address, *more):
         self.address = address
@@ -69,7 +69,7 @@ class DashboardTest(JobTest):
         return page
 
     def wait_for_all(self, questions, found, seconds=120):
-        """Asks each again until `found` is true of it."""
+        """Repeats each query until `found` is true for its result."""
         left = list(questions)
 
         def none_is_left():
@@ -93,9 +93,9 @@ class DashboardTest(JobTest):
         for what, panel, target in of_small:
             for each in self.of_small.answer(panel, target):
                 self.assertLessEqual(labels_of(target["legendFormat"]), set(each["labels"]), what)
-        self.process.send_signal(signal.SIGTERM)  # its restart was too quick for a reading of its states
+        self.process.send_signal(signal.SIGTERM)  # its restart was too fast to be scraped
         self.watch.wait_for("the end", lambda: "stopped" in {title for _, _, title in self.of_small.events("States")})
-        self.look_at_the_large_job()  # last, as then no job needs the processor
+        self.look_at_the_large_job()  # last, because then no job needs the processor
 
     def look_at_the_large_job(self):
         self.wait_for_all(((name,) for name in ("Hosts lost", "Jobs begin")), lambda name: self.of_large.events(name))

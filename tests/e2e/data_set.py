@@ -1,8 +1,7 @@
-"""The small data sets that the end-to-end tests share, drawn once for all of them.
+"""The small data sets that the end-to-end tests share. They are generated once.
 
-data_set.py draw: draws them into $PFC_E2E_DATA. data_set.py check: fails if a test has changed them since then. No
-test may write to them: take JobTest.copy_of_data() and change that. A test file that runs by itself, or wants another
-size, draws a set of its own.
+data_set.py draw: generates them in $PFC_E2E_DATA. data_set.py check: fails if a test has changed them. Tests must not
+write to them: use JobTest.copy_of_data(). A test file that runs alone or needs another size generates its own set.
 """
 
 import hashlib
@@ -13,7 +12,7 @@ import shutil
 import subprocess
 import sys
 
-SHARED = ((8, 10, 32), (8, 10, 112))  # identities, images of each, pixels a side
+SHARED = ((8, 10, 32), (8, 10, 112))  # identities, images per identity, width and height in pixels
 
 
 def draw(folder, identities, images, size):
@@ -24,7 +23,7 @@ def draw(folder, identities, images, size):
 
 
 def shared(*parameters):
-    """The folder of the shared set with these parameters, or None."""
+    """Returns the folder of the shared set with these parameters, or None."""
     folder = folder_of(parameters) if "PFC_E2E_DATA" in os.environ else None
     return folder if folder and folder.exists() else None
 

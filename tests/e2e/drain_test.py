@@ -1,4 +1,4 @@
-"""A host that must be free: the job writes a checkpoint, ends, and goes on when it is started again."""
+"""Drains a host: the job writes a checkpoint, ends, and resumes when it is started again."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ class Drain(JobTest):
         return pid
 
     def trains_on_until(self, frees_the_host):
-        """The output of a job of many steps from its first step on."""
+        """Returns the output of a long job from its first step on."""
         process = self.start(2, self.job(num_epoch=10_000, max_steps=1_000_000))
         self.read_until(process, "Loss")
         frees_the_host()

@@ -1,4 +1,4 @@
-"""A job that loses workers and hosts, goes on with those that are left, and gets them back."""
+"""A job that loses workers and hosts, continues with the remaining ones, and gets them back."""
 
 import json
 import math
@@ -52,7 +52,7 @@ class OneHost(JobTest):
         self.ends_well(process)
 
     def breakable(self, command):
-        """The command with workers whose slot 1 crashes, once the file self.broken is there."""
+        """Returns the command with workers whose slot 1 crashes once the file self.broken exists."""
         self.broken = self.folder / "broken"
         folder = self.folder / "bin"
         folder.mkdir()
@@ -123,7 +123,7 @@ class SeveralHosts(ThreeHosts):
         self.starts_agent(key, self.joins[f"host-{key}"], "--host", f"host-{key}")
 
     def stops_well(self):
-        """It was trained all the time: no step is missing, and no loss is not finite."""
+        """The job trained all the time: no step is missing and every loss is finite."""
         self.process.terminate()
         self.process.wait(timeout=120)
         self.lines.wait_for("job stopped by SIGTERM", self.here)
@@ -131,7 +131,7 @@ class SeveralHosts(ThreeHosts):
         self.assertTrue(finite_losses(self.metrics()))
 
     def test_a_host_is_lost_and_comes_back(self):
-        lost = self.agents[1]  # of host c
+        lost = self.agents[1]  # on host c
         lost.kill()
         lost.wait()
         self.here = self.lines.wait_for(r"generation 2: starting 0 workers, and 4 workers stay", self.here)
@@ -161,7 +161,7 @@ class SeveralHosts(ThreeHosts):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class OwnOutput(ThreeHosts):
-    """Every host has a folder of its own at `output`."""
+    """Every host has its own folder at `output`."""
 
     STEPS = 240
 

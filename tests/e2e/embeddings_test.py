@@ -1,4 +1,4 @@
-"""Jobs that train the classification layer alone, on embeddings; and several .rec files of one set."""
+"""Jobs that train only the classification layer, on embeddings, and sets with several .rec files."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def npy(path, descr, shape, data):
 
 
 def draw(seed=5):
-    """Rows around a direction for each class, and their labels."""
+    """Returns rows around one direction per class, and their labels."""
     rng = random.Random(seed)
     directions = [[rng.gauss(0, 1) for _ in range(DIMENSION)] for _ in range(CLASSES)]
     labels = list(range(CLASSES)) + [rng.randrange(CLASSES) for _ in range(IMAGES - CLASSES)]
@@ -133,7 +133,7 @@ class Embeddings(JobTest):
 
 class SeveralRecordFiles(JobTest):
     def test_parts_of_one_set_train_like_the_whole(self):
-        """Labels are common to all parts, unlike those of several data sets."""
+        """All parts share one range of labels, unlike several data sets."""
         parts = self.folder / "parts"
         parts.mkdir()
         images = list(records_of(self.data / "train.rec"))

@@ -1,5 +1,5 @@
-"""Verbs that evaluate a model, on a model and images of our own making: the figures are those that NumPy
-computes from the embeddings which pfcctl embed writes."""
+"""Verbs that evaluate a model, on a generated model and images. NumPy computes the expected figures from the
+embeddings that pfcctl embed writes."""
 
 import json
 import pathlib
@@ -41,7 +41,7 @@ class Evaluate(JobTest):
         return done.stdout
 
     def embed(self, data, *more, model=None):
-        """[images, D] by name of the image, relative to the folder."""
+        """Returns [images, D], keyed by image name relative to the folder."""
         out = self.folder / "embedded.safetensors"
         self.pfcctl("embed", "--model", model or self.model, "--in", data, "--out", out, *more)
         names = out.with_suffix(".names.txt").read_text().splitlines()
@@ -89,7 +89,7 @@ class Evaluate(JobTest):
         self.assert_one_line(run(*command), "identities.txt", "names other people", "another folder for --out")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["identities.txt"])
         other.unlink()
-        for _ in range(2):  # the second time the same people are named there
+        for _ in range(2):  # the second time, the same people are listed already
             self.assertEqual(run(*command).returncode, 0)
         self.assertEqual(other.read_text().splitlines(), sorted(path.name for path in self.people.iterdir()))
 
@@ -176,7 +176,7 @@ class Evaluate(JobTest):
 
     def test_a_job_evaluates_recall_with_two_workers(self):
         out = self.folder / "out"
-        # So many steps that batch norm has learnt the images' statistics, and embeddings differ.
+        # Enough steps for batch norm to learn the images' statistics, so that embeddings differ.
         done = self.train(2, self.job(max_steps=60, num_epoch=10, val_targets=[str(self.data / "val.bin"), str(self.people)],
                                       output=str(out)))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -198,14 +198,14 @@ class Evaluate(JobTest):
         self.assert_one_line(run(BIN / "pfcctl", "plan", "--config", job), "retrieval set", "8 images of as many classes")
 
     def write_ijb(self, rng):
-        """A set of 1:1 and 1:N from the people; templates have images of one person."""
+        """Writes a set for 1:1 and 1:N; each template has images of one person."""
         root, names = self.folder / "ijb", sorted(str(p.relative_to(self.people)) for p in self.people.rglob("*.jpg"))
         shutil.copytree(self.people, root / "loose_crop")
         (root / "meta").mkdir()
         people = sorted({name.split("/")[0] for name in names})
         template = [(len(people) * int(rng.integers(0, 4)) + people.index(name.split("/")[0])) for name in names]
         medium, score = rng.integers(0, 3, len(names)), rng.uniform(0.5, 1, len(names)).astype(np.float32)
-        # The image lies as the network wants it already.
+        # The image is already aligned as the network expects.
         points = (TEMPLATE + 0.5) * SIZE / 112 - 0.5
         order = rng.permutation(len(names))
 
@@ -268,7 +268,7 @@ class Evaluate(JobTest):
         sets = {"probes": {}, "gallery": {}, "rest": {}}
         for name in sorted(rows):
             person = name.split("/")[0]
-            # The last person is in no gallery, and two are strangers.
+            # The last person is in no gallery, and two are distractors.
             kinds = ["probes", "gallery"] if int(person) < 5 else ["probes"] if int(person) == 5 else ["rest"]
             chosen = kinds[int(rng.integers(0, len(kinds)))]
             sets[chosen][name] = rows[name]
@@ -287,7 +287,7 @@ class Evaluate(JobTest):
         among = np.array(reference.among_distractors(array["probes"], np.array(people["probes"]), array["rest"]))
         found = json.loads(self.pfcctl(*command))
         self.assert_close(list(found["rank"].values()), [np.mean(among <= k) for k in (1, 5, 10, 20)])
-        # Names as in FaceScrub's list and as in MegaFace's.
+        # Names in the formats of FaceScrub's and MegaFace's lists.
         lists = [self.folder / "facescrub_noises.txt", self.folder / "megaface_noises.txt"]
         noisy = [sorted(sets["probes"])[2], sorted(sets["rest"])[1]]
         lists[0].write_text(f"# noisy\n{noisy[0].split('/')[-1]}\r\nnot_there.jpg\n")

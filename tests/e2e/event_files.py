@@ -1,5 +1,5 @@
-"""TensorBoard's event files, read without any of pfc's code: frames by their layout, with a CRC-32C of
-this file's own, and events by protoc's Python classes of the official definitions."""
+"""Reads TensorBoard's event files independently of pfc's code: own frame parser and CRC-32C, and protoc's Python
+classes of the official definitions."""
 
 import functools
 import pathlib
@@ -31,7 +31,7 @@ def masked_crc(data):
 
 @functools.cache
 def event_class():
-    """protoc makes the classes in a folder that lives as long as this process."""
+    """Generates the classes with protoc in a folder that is kept until this process ends."""
     folder = tempfile.TemporaryDirectory(prefix="pfc-proto-")
     event_class.folder = folder
     subprocess.run(["protoc", f"--proto_path={ROOT / 'third_party'}", f"--python_out={folder.name}",
@@ -42,7 +42,7 @@ def event_class():
 
 
 def frames(data):
-    """The frames of a file, each checked; one that is cut short at the end is an error too."""
+    """Yields the frames of a file and checks each; a truncated last frame is an error too."""
     at = 0
     while at < len(data):
         length, crc = struct.unpack_from("<QI", data, at)
@@ -59,12 +59,12 @@ def events(path):
 
 
 def files(folder):
-    """Of one run, in TensorBoard's order."""
+    """Returns the files of one run in TensorBoard's order."""
     return sorted(path for path in pathlib.Path(folder).iterdir() if "tfevents" in path.name)
 
 
 def values(folder):
-    """{(tag, step): value} of one run as the files have it, each at most once."""
+    """Returns {(tag, step): value} of one run; each key may occur once."""
     found = {}
     for path in files(folder):
         for event in events(path):
@@ -81,7 +81,7 @@ def scalars(folder):
 
 
 def buckets(value):
-    """Rows of left, right and count."""
+    """Returns rows of left, right and count."""
     numbers = list(value.tensor.double_val)
     assert [dim.size for dim in value.tensor.tensor_shape.dim] == [len(numbers) // 3, 3]
     return [tuple(numbers[i:i + 3]) for i in range(0, len(numbers), 3)]

@@ -1,4 +1,4 @@
-"""Output of a job in which a process fails or is stopped. No process is left behind."""
+"""Output of a job in which a process fails or is stopped. No process is left running."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ class Failure(JobTest):
         os.kill(self.workers()[1], signal.SIGSTOP)
         lines = self.end_of(process)
         self.assertNotEqual(process.returncode, 0)
-        self.assertLess(time.monotonic() - stopped, 200)  # the default would be 300 s
+        self.assertLess(time.monotonic() - stopped, 200)  # the default is 300 s
         for word in ("rank 1", "silent for"):
             self.assertIn(word, lines[-1])
         self.assertEqual(self.processes(), [])
@@ -55,7 +55,7 @@ class Failure(JobTest):
         process = self.start(2, self.job(num_epoch=10_000))
         self.read_until(process, "Global Step: 2")
         process.send_signal(signal.SIGSTOP)
-        time.sleep(4)  # the time without the coordinator, which reports 3 s or more
+        time.sleep(4)  # time without the coordinator, which reports 3 s or more
         process.send_signal(signal.SIGCONT)
         self.read_until(process, "the coordinator itself did not run for ")
         self.read_until(process, "Global Step")

@@ -1,4 +1,4 @@
-"""Runs a program on a clock of its own, with libfaketime. Debian's package is faketime (scripts/setup.sh test)."""
+"""Runs a program with a fake clock (libfaketime). Debian package: faketime (scripts/setup.sh test)."""
 
 import pathlib
 
@@ -10,10 +10,10 @@ def library():
 
 
 def shifted(by):
-    """Variables for a program whose calendar clock is wrong, by "-2d" for example."""
+    """Returns the environment of a program whose calendar clock is wrong, for example by "-2d"."""
     return {"LD_PRELOAD": str(library()), "FAKETIME": by, "DONT_FAKE_MONOTONIC": "1"}
 
 
 def faster(times):
-    """Variables for a program whose clocks, sleeps and timeouts run so many times as fast."""
+    """Returns the environment of a program whose clocks, sleeps and timeouts run `times` as fast."""
     return {"LD_PRELOAD": str(library()), "FAKETIME": f"+0 x{times}"}

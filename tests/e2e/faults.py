@@ -1,5 +1,5 @@
-"""What tests of faults share: a job on three hosts, the lines of its coordinator with the time of each, its status
-page from outside of its network namespace, and how long each stage of a recovery took."""
+"""Shared by tests of faults: a job on three hosts, the coordinator's lines with their times, its status page from
+outside of its network namespace, and the time of each stage of a recovery."""
 
 import ctypes
 import http.client
@@ -17,13 +17,13 @@ from hosts_test import HOSTS, ThreeHosts
 from support import BIN, LIMIT
 
 CLONE_NEWNET = 0x40000000
-# Seconds for a line or a state. An idle machine needs a tenth of it, but for the default --collective-timeout.
+# Timeout in seconds for a line or a state: ten times an idle machine's, except the default --collective-timeout.
 WAIT = 600 if os.environ.get("PFC_FAULT_LIMITS") == "default" else 240
-REPEAT = int(os.environ.get("PFC_REPEAT", 1))  # how often what figures are wanted of is done
+REPEAT = int(os.environ.get("PFC_REPEAT", 1))  # repetitions of measured tests
 
 
 class Lines:
-    """The output of a program, which a thread reads, with the time at which each line came."""
+    """The output of a program, read by a thread, with the time of each line."""
 
     def __init__(self, process):
         self.lines, self.times, self.ended = [], [], False
@@ -42,12 +42,12 @@ class Lines:
             self.changed.notify_all()
 
     def here(self):
-        """The number of the next line."""
+        """Returns the index of the next line."""
         with self.changed:
             return len(self.lines)
 
     def wait_for(self, pattern, after=0, limit=WAIT):
-        """The number of the first line from `after` on that matches, plus one."""
+        """Waits for the first matching line from index `after` on; returns its index plus one."""
         def found():
             return next((i for i, line in enumerate(self.lines[after:], after) if re.search(pattern, line)), None)
         with self.changed:
@@ -56,7 +56,7 @@ class Lines:
             return found() + 1
 
     def text(self):
-        """All lines but those of single steps."""
+        """Returns all lines except those of single steps."""
         return "".join(line for line in self.lines if not line.startswith("Training:") or "Loss" not in line)
 
     def line(self, number):
@@ -73,7 +73,7 @@ def _enter(namespace):
 
 
 class Status:
-    """The status page of a coordinator in a network namespace, asked by a thread that lives there."""
+    """The status page of a coordinator in a network namespace, read by a thread in that namespace."""
 
     def __init__(self, namespace, state_dir, port=7451):
         self.port = port
@@ -95,7 +95,7 @@ class Status:
             connection.close()
 
     def wait_until(self, holds, what, limit=WAIT, pause=0.02):
-        """The first status for which it holds, and the time at which it was there."""
+        """Returns the first status for which it holds, and when it was received."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             status = self()
@@ -109,7 +109,7 @@ class Status:
 
 
 class Timeline:
-    """When what happened after a fault. With PFC_FAULT_FIGURES=FILE each is written there as a line of JSON."""
+    """Times of the events after a fault. With PFC_FAULT_FIGURES=FILE, appends each as a line of JSON."""
 
     def __init__(self, name, limit=None):
         self.name, self.limit, self.start, self.seconds = name, limit, time.monotonic(), {}
@@ -127,7 +127,7 @@ class Timeline:
 
 
 class JobOnHosts(ThreeHosts):
-    """A job on three hosts, which trains until it is stopped. Its coordinator is on host a."""
+    """A job on three hosts that trains until it is stopped. Its coordinator is on host a."""
 
     bin = BIN  # of coordinator and agents
 
@@ -150,24 +150,24 @@ class JobOnHosts(ThreeHosts):
         self.here = self.lines.wait_for("Global Step: 5")
 
     def comes(self, key, *more):
-        """The agent of this host begins; without `once` it stays when it has lost the coordinator."""
+        """Starts the agent of this host. Without `once` it stays when the coordinator is lost."""
         self.starts_agent(key, self.joins[f"host-{key}"], "--host", f"host-{key}", *more, once=self.once)
         return self.agents[-1]
 
     def starts_agent(self, key, join, *more, once=True):
-        # Its lines also go to the coordinator; nobody would read them here.
+        # Its lines also go to the coordinator, so they are not read here.
         self.agents.append(subprocess.Popen(
             self.network.within(key, self.bin / "pfc-agent", *(["--once"] if once else []), "--state-dir",
                                 self.folder / f"agent-{key}", *more),
             env={**self.environment, "PFC_JOIN": join}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def waits_for(self, pattern):
-        """Reads on up to a line that matches; returns it."""
+        """Reads up to a matching line and returns it."""
         self.here = self.lines.wait_for(pattern, self.here)
         return self.lines.line(self.here)
 
     def pids(self):
-        """{rank: pid} of the workers of this generation."""
+        """Returns {rank: pid} of the workers of this generation."""
         return {worker["rank"]: worker["pid"] for worker in self.status()["workers"]}
 
     def stops_well(self):
@@ -176,14 +176,14 @@ class JobOnHosts(ThreeHosts):
         self.lines.wait_for("job stopped by SIGTERM", self.here)
 
     def named(self, timeline, pattern):
-        """Notes when a line has named the cause; returns it."""
+        """Notes when a line names the cause; returns the line."""
         line = self.waits_for(pattern)
         timeline.note("named", self.lines.time(self.here))
         return line
 
     def goes_on(self, timeline, generation, survivors=(), start="went on from the copies in memory of step"):
-        """Notes when these processes had left the collectives of the last generation and joined this one or a later
-        one, and when a step was done; returns the line that says where the job went on from."""
+        """Notes when these processes have left the last generation's collectives and joined this or a later one, and
+        when a step has finished; returns the line that says where the job resumed."""
         states = ("joined", "training", "no progress", "leaving")
 
         def out(status):

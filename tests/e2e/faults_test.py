@@ -1,8 +1,8 @@
-"""Faults of workers, links and disks in the middle of a job and of its start: each is found within the limit that was
-set, named, and survived. Prints the seconds from the fault on.
+"""Faults of workers, links and disks during a job and its start: each is found within the limit, named, and survived.
+Prints the seconds since the fault.
 
-PFC_FAULTS=all runs those that take longest, too; PFC_FAULT_LIMITS=default leaves the limits of silence as they are,
-which takes minutes; PFC_REPEAT=N does what is random N times."""
+PFC_FAULTS=all also runs the longest tests. PFC_FAULT_LIMITS=default keeps the default silence limits, which takes
+minutes. PFC_REPEAT=N repeats random tests N times."""
 
 import os
 import random
@@ -23,7 +23,7 @@ QUICK = () if DEFAULTS else ("--collective-timeout", "10s")
 long = unittest.skipUnless(os.environ.get("PFC_FAULTS") == "all" or DEFAULTS or REPEAT > 1,
                            "takes about a minute; PFC_FAULTS=all runs it")
 
-# Where two have lost their memory there may be no whole copy.
+# If two workers lost their memory, there may be no complete copy.
 AGAIN = "training begins at step 1|went on from the copies in memory of step"
 
 HOLDS = """#!/bin/sh
@@ -86,7 +86,7 @@ class OfOneHost(JobOnHosts):
         timeline = Timeline("5 % lost, 100 ms delay")
         cable = self.network.spoil("c", 0.05, 0.1)
         self.addCleanup(cable.kill)
-        for _ in range(steps + 1):  # the first one may be over already
+        for _ in range(steps + 1):  # the first may have finished already
             self.waits_for("Global Step")
         timeline.note(f"{steps + 1} steps", self.lines.time(self.here))
         print(self.network.mend("c", cable))
@@ -146,7 +146,7 @@ class WhileOthersStart(JobOnHosts):
             try:
                 status, _ = self.status.wait_until(waiting, "the others wait for it", limit=5)
             except AssertionError:
-                status = self.status()  # they were faster, or are in another phase, which must be survived as well
+                status = self.status()  # they were faster, or are in another phase, which must be survived too
             time.sleep(0.5)
             others = {worker["pid"] for worker in status["workers"] if worker["pid"] != victim}
             timeline = Timeline("killed while others are " + status["workers"][0]["phase"])

@@ -1,6 +1,6 @@
 """Tests the whole worker on a real or an emulated GPU. The emulation (tests/support/simt) runs our CUDA sources with
-threads as fibers, runs streams as late as possible, and computes the libraries' results on the CPU. Exits with 77
-(not run) if there is no GPU."""
+threads as fibers, runs streams as late as possible, and computes the libraries' results on the CPU. Without a GPU
+exits with 77 (not run)."""
 
 import math
 import os
@@ -35,17 +35,17 @@ class WorkerOnAGpu(JobTest):
             self.assertLess(abs(a - b) / b, tolerance, (found, expected))
 
     def test_follows_the_cpu_in_every_precision(self):
-        # mbf's PReLUs lie so that one sign of a number near 0 turns over in the first step.
+        # Not mbf: one of its PReLU inputs near 0 changes its sign in the first step.
         keys = dict(network="r18", lr=0.02)
         expected, _ = self.trained("cpu", BIN / "pfc-worker", **{**keys, "device": "cpu"})
         fp32, log = self.trained("fp32", **keys)
         self.assertIn("Emulated GPU" if EMULATED else "CUDA (GPU 0", log)
-        # A real GPU adds in another order, so signs before PReLUs turn over here too.
+        # A real GPU adds in another order, so signs before PReLUs change here too.
         first, later = (1e-6, 1e-3) if EMULATED else (1e-5, 1e-2)
         self.assert_close(fp32[:1], expected[:1], first)
         self.assert_close(fp32, expected, later)
-        # Rounding goes its own ways after two steps. In fp16 the first gradients overflow until the
-        # loss scale is small enough, and such an update is left out.
+        # Rounding differences grow after two steps. In fp16 the first gradients overflow until the loss scale is
+        # small enough; such updates are skipped.
         for precision, steps in (("bf16", 2), ("fp16", 1)):
             found, log = self.trained(precision, precision=precision, **keys)
             self.assert_close(found[:steps], expected[:steps], 1e-2)

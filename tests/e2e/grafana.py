@@ -1,4 +1,4 @@
-"""Asks a Prometheus what Grafana asks of it for a dashboard: with its variables, intervals and steps."""
+"""Sends Prometheus the queries that Grafana would send for a dashboard: variables, intervals, steps."""
 
 import json
 import pathlib
@@ -6,30 +6,30 @@ import re
 import time
 
 DASHBOARD = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "pfc.json"
-ALL = ".*"  # what the dashboard's variables are where all of their values are chosen
-# Grafana takes as interval the second of the first pair whose first is larger (rangeUtil.roundInterval), in seconds.
+ALL = ".*"  # value of a dashboard variable if all its values are selected
+# Seconds. Grafana's interval is the second number of the first pair whose first is larger (rangeUtil.roundInterval).
 ROUNDED = ((1.5, 1), (3.5, 2), (7.5, 5), (12.5, 10), (17.5, 15), (25, 20), (45, 30), (90, 60), (210, 120), (450, 300))
 
 
 class Grafana:
-    """`chosen`: {variable: value}. `range_s`: what is shown, up to now. `scrape_s`: Prometheus' scrape interval, which the data
-    source knows as its "timeInterval"."""
+    """`chosen`: {variable: value}. `range_s`: shown time range up to now. `scrape_s`: Prometheus' scrape
+    interval, which is the data source's "timeInterval"."""
 
     def __init__(self, watch, chosen, range_s=300, scrape_s=1):
         self.watch, self.chosen, self.range_s, self.scrape_s = watch, chosen, range_s, scrape_s
         self.dashboard = json.loads(DASHBOARD.read_text())
 
     def panels(self):
-        """All that ask for something; a folded row has its panels in it."""
+        """Yields all panels with queries, also those in folded rows."""
         for panel in self.dashboard["panels"]:
             yield from panel["panels"] if panel["type"] == "row" else [panel]
 
     def targets(self):
-        """[(what, panel, target)]"""
+        """Yields (title, panel, target)."""
         return [(f'{panel["title"]} {target["refId"]}', panel, target) for panel in self.panels() for target in panel["targets"]]
 
     def interval(self, points):
-        """Seconds between two of at most so many points."""
+        """Returns the step in seconds for at most `points` points."""
         wanted = self.range_s / points
         return max(next(interval for limit, interval in ROUNDED if wanted < limit), self.scrape_s)
 
@@ -41,7 +41,7 @@ class Grafana:
         return filled
 
     def ask(self, target, points):
-        """([{labels, values}], step): each value is [seconds, number]; a query of one point in time has one."""
+        """Returns ([{labels, values}], step). Each value is [seconds, number]; an instant query has one."""
         step = self.interval(points)
         query, now = self.fill_in(target["expr"], step), time.time()
         if target["instant"]:
@@ -53,11 +53,11 @@ class Grafana:
                 for each in found], step
 
     def answer(self, panel, target):
-        """The series of one target; a panel has a point for each of its pixels."""
+        """Returns the series of one target; a panel has one point per pixel."""
         return self.ask(target, points=panel["gridPos"]["w"] * 75)[0]
 
     def values_of(self, name):
-        """What can be chosen for a variable that asks for a label's values."""
+        """Returns the choices of a variable whose query lists a label's values."""
         [variable] = [each for each in self.dashboard["templating"]["list"] if each["name"] == name]
         metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()
         now = time.time()
@@ -65,7 +65,7 @@ class Grafana:
                               **{"match[]": self.fill_in(metric, self.scrape_s)})
 
     def events(self, name):
-        """[(begin, end, title)] of an annotation. Points of a series that are one step apart are one event, and 0 is none."""
+        """Returns [(begin, end, title)] of an annotation. Points one step apart are one event; 0 means no event."""
         [annotation] = [each for each in self.dashboard["annotations"]["list"] if each["name"] == name]
         series, step = self.ask(annotation["target"], points=100)
         events = []

@@ -1,5 +1,5 @@
-"""Connections by TLS that show no certificate, and send requests of 4 MiB that never end: ADDRESS CONNECTIONS CALLS.
-Speaks just enough HTTP/2 (RFC 9113) to keep within the windows that the server grants. Prints what it has sent."""
+"""Opens TLS connections without a certificate and sends endless requests of 4 MiB: ADDRESS CONNECTIONS CALLS. Speaks
+just enough HTTP/2 (RFC 9113) to respect the server's windows. Prints what it has sent."""
 
 import socket
 import ssl
@@ -19,7 +19,7 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def literal(name, value):
-    """A header that is in no table (RFC 7541, 6.2.2)."""
+    """Encodes a header that is in no table (RFC 7541, 6.2.2)."""
     return b"\x00" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 

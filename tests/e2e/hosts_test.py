@@ -1,5 +1,5 @@
-"""One job on three hosts, which are network namespaces. They are named by IPv4 or IPv6 address, by name, or in a file,
-and share an output folder or have one each."""
+"""One job on three hosts (network namespaces), named by IPv4 or IPv6 address, by name, or in a file. They share an
+output folder or have one each."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ class ThreeHosts(JobTest):
         return self.job(**{"num_epoch": 1, "max_steps": 3, "batch_size": 2, "output": str(self.folder / output), **keys})
 
     def starts_agent(self, key, join, *more):
-        """The join string is not among the arguments, which all users of a machine can see."""
+        """Passes the join string by environment, because all users of a machine can see arguments."""
         self.agents.append(subprocess.Popen(
             self.network.within(key, BIN / "pfc-agent", "--once", "--state-dir", self.folder / f"agent-{key}", *more),
             env={**self.environment, "PFC_JOIN": join}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
@@ -44,13 +44,13 @@ class ThreeHosts(JobTest):
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def ends(self, coordinator):
-        """Waits for its end; returns all that it has said, as stderr."""
+        """Waits for its end; returns all of its output, as stderr."""
         output = "".join(self.told) + coordinator.communicate(timeout=LIMIT)[0]
         return subprocess.CompletedProcess(coordinator.args, coordinator.returncode, "", output)
 
     def runs_on_all(self, hosts, names, job):
-        """The coordinator runs on host a, whose agent it starts itself. Returns how it has ended, the join
-        strings, and the agents' exit codes."""
+        """Runs the coordinator on host a, where it starts the agent itself. Returns its result, the join strings and
+        the agents' exit codes."""
         coordinator = self.starts_coordinator(*hosts, "--config", job)
         joins = self.join_strings(coordinator, names[1:])
         agents = []
@@ -119,7 +119,7 @@ class Hosts(ThreeHosts):
                                               self.job_of("out"))
         joins = self.join_strings(coordinator, names[1:])
         token = joins["host-b"].split("@")[0]
-        stranger = self.agents.pop()  # its token is of no coordinator
+        stranger = self.agents.pop()  # its token belongs to no coordinator
         for key in "bc":
             self.starts_agent(key, token, "--discover", "--host", f"host-{key}")
         done = self.ends(coordinator)
@@ -170,7 +170,7 @@ class Hosts(ThreeHosts):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class OwnOutput(ThreeHosts):
-    """Every host has a folder of its own at `output`."""
+    """Every host has its own folder at `output`."""
 
     NAMES = [f"host-{key}" for key in HOSTS]
 
@@ -190,7 +190,7 @@ class OwnOutput(ThreeHosts):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def files(self, output):
-        """{path in the folder: sha256} of the model and of each checkpoint's tensors."""
+        """Returns {path in the folder: sha256} of the model and of each checkpoint's tensors."""
         folder = self.folder / output
         return {str(path.relative_to(folder)): digest(path) for path in folder.rglob("*.safetensors")}
 
@@ -205,7 +205,7 @@ class OwnOutput(ThreeHosts):
         for key in "bc":
             self.assertEqual(list((self.folder / f"out-of-{key}").iterdir()), [], "nothing is left on other hosts")
 
-        # A checkpoint that is newer, but on a host that does not count.
+        # A newer checkpoint, but on a host that does not count.
         shutil.copytree(self.folder / "out-of-a/step-000000003", self.folder / "out-of-b/step-000000009")
         self.trains(self.NAMES[:2], resume=True, max_steps=6)
         self.alone(4, resume=True, max_steps=6)

@@ -1,7 +1,7 @@
-"""kill -9 of the coordinator, the agent or a worker, from the start of a job to a checkpoint of it:
-nothing is left, and the next job with the same folders goes on as if nothing had been.
+"""kill -9 of the coordinator, the agent or a worker, at stages from a job's start to a checkpoint: nothing is left
+behind, and the next job with the same folders works as usual.
 
-One kill of each program in a test run; PFC_KILLS=all tries all of them at every stage.
+Kills each program once per test run; PFC_KILLS=all kills each at every stage.
 """
 
 import os
@@ -17,7 +17,7 @@ from support import LIMIT, JobTest
 
 
 def name_of(pid):
-    """The program's name, and whether it has begun: a child is its parent's program before exec."""
+    """Returns the program's name. A child has its parent's name until exec."""
     try:
         return pathlib.Path(pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]).name
     except OSError:
@@ -25,12 +25,12 @@ def name_of(pid):
 
 
 def shared_memory():
-    """Names in it, but for folders of other tests."""
+    """Returns the names in shared memory, except folders of other tests."""
     return {name for name in os.listdir("/dev/shm") if not name.startswith("pfc-test-")}
 
 
 class Kill(JobTest):
-    # What is there when the kill comes.
+    # Stages that the job has reached when the kill comes.
     STAGES = ("coordinator", "agent", "worker", "workers", "trains", "saves")
     VICTIMS = {"coordinator": "pfc-coordinator", "agent": "pfc-agent", "worker": "pfc-worker"}
 
@@ -53,7 +53,7 @@ class Kill(JobTest):
     def kill_at(self, stage, victim):
         command = self.coordinator(2, self.job(max_steps=100000, num_epoch=100000, save_every_steps=1, resume=True))
         command[command.index("--port") + 1] = str(self.port)
-        command += ["--coordinator-grace", "1s"]  # nobody takes its place
+        command += ["--coordinator-grace", "1s"]  # no other coordinator takes over
         started = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
         try:
@@ -75,8 +75,8 @@ class Kill(JobTest):
     def expect_nothing_left(self):
         self.assertEqual(shared_memory() - self.memory_before, set())
         with socket.create_server(("127.0.0.1", self.port)):
-            pass  # nobody listens there
-        # The next job removes what a killed one could not, and goes on where that has saved.
+            pass  # no process listens there
+        # The next job removes what a killed one left behind and resumes from its checkpoint.
         saved = [int(path.name[5:]) for path in (self.folder / "out").glob("step-*")]
         done = self.train(2, self.job(max_steps=max(saved, default=0) + 1, num_epoch=100000, resume=True))
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,7 +1,7 @@
-"""Agents that real launchers start: Open MPI's mpirun and Slurm's srun, on two network namespaces.
+"""Agents started by real launchers: Open MPI's mpirun and Slurm's srun, on two network namespaces.
 
-Each host has a namespace and a name of its own, so neither the hosts nor the launchers know that
-they share a machine. mpirun enters a namespace where it would use SSH elsewhere.
+Each host has its own namespace and name, so hosts and launchers do not notice that they share a machine. mpirun
+enters a namespace instead of using SSH.
 """
 
 import os
@@ -48,8 +48,8 @@ class LauncherTest(JobTest):
         super().tearDown()
 
     def on_host(self, key, *command):
-        """The command line that runs `command` on a host: in its namespace, under its name.
-        `ip netns exec` would hide the control groups, which slurmd needs."""
+        """Returns the command line that runs `command` on a host: in its namespace, with its name. Not `ip netns
+        exec`, which hides the control groups that slurmd needs."""
         name = self.network.names[key]
         return ["nsenter", f"--net=/run/netns/{name}", "unshare", "--uts", "--mount", "sh", "-c",
                 f'mount --bind /etc/netns/{name}/hosts /etc/hosts && hostname host-{key} && exec "$@"', "sh",
@@ -148,7 +148,7 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 class Slurm(LauncherTest):
     def setUp(self):
         super().setUp()
-        os.chmod(self.shared, 0o755)  # munged refuses a socket in a folder that others may not search
+        os.chmod(self.shared, 0o755)  # munged rejects a socket in a folder that other users may not search
         os.chmod(self.folder, 0o755)
         (self.folder / "slurm").mkdir()
         self.environment["SLURM_CONF"] = str(self.folder / "slurm.conf")
@@ -224,11 +224,11 @@ class Slurm(LauncherTest):
         self.assertEqual(steps, sorted(set(steps)), "no step is done twice")
 
     def test_a_job_out_of_time_goes_back_to_the_queue_and_resumes(self):
-        # What --signal=B:USR1 sends when the time limit is near.
+        # Signal of --signal=B:USR1 near the time limit.
         self.goes_back_to_the_queue_and_resumes(("--batch", "--signal=USR1", "{job}"), "job stopped by SIGTERM")
 
     def test_a_job_whose_agents_get_sigterm_goes_back_to_the_queue_and_resumes(self):
-        # What a preempted job's step gets.
+        # Signal to the step of a preempted job.
         self.goes_back_to_the_queue_and_resumes(("--signal=TERM", "{job}.0"), "is leaving (SIGTERM)")
 
 

@@ -1,8 +1,9 @@
-"""Jobs whose hosts lose the network for a while: they go on, and are back soon after the link.
+"""Jobs whose hosts lose the network for a while: they continue and reconnect soon after the link returns.
 
-The coordinators are in one network namespace, the worker of each job in another one, with a bridge between them. A
-link fails in two ways: down (both sides see it) or silent (packets are dropped). The agents know their coordinator by
-address or by name. There is a job for each of the four combinations, and all lose their links at the same time. Prints how long after the link the agent and the worker were heard of again.
+The coordinators are in one network namespace and the worker of each job in another one, connected by a bridge. A link
+fails in two ways: down (both sides see it) or silent (packets are dropped). The agents know their coordinator by address
+or by name. There is one job for each of the four combinations, and all links fail at the same time. Prints when agent
+and worker were heard of again after the link returned.
 """
 
 import itertools
@@ -18,9 +19,9 @@ from network import Network, address, may_make_namespaces
 from support import BIN, LIMIT, JobTest, run
 
 CUTS = (3, 7, 20)  # seconds
-SOON = 2.0  # seconds after the link within which all are back
-SLACK = 8  # heartbeats come once a second, and the machine may be slow; TCP alone would take as long as the cut
-START = 120  # seconds for a job to come to train
+SOON = 2.0  # seconds after the link returned, within which all must be back
+SLACK = 8  # heartbeats come every second and the machine may be slow; TCP alone would take as long as the cut
+START = 120  # seconds until a job must train
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
@@ -49,7 +50,7 @@ class Link(JobTest):
     def cut(self, jobs, seconds):
         for job in jobs:
             self.network.take_away(job.key, job.how)
-        time.sleep(seconds)  # how long the links are away
+        time.sleep(seconds)  # duration of the cut
         for job in jobs:
             self.network.give_back(job.key, job.how)
         back = time.monotonic()
@@ -68,7 +69,7 @@ class Link(JobTest):
 
 
 class LinkedJob:
-    """A worker on host `key`, whose coordinator is on host a, known to the agent as `where`; `how` the link fails."""
+    """A worker on host `key` with its coordinator on host a, known to the agent as `where`. `how` the link fails."""
 
     def __init__(self, test, key, where, how):
         self.test, self.key, self.where, self.how = test, key, where, how
@@ -84,7 +85,7 @@ class LinkedJob:
                                              stderr=subprocess.STDOUT)]
         join = re.sub("@.*#", f"@{where}:{port}#", self.wait_for("join string", self.join_string))
         self.started.append(subprocess.Popen(
-            # A lower priority, because the worker trains all the time that the test waits.
+            # Lower priority, because the worker trains while the test waits.
             test.network.within(key, "nice", "-n", "19", BIN / "pfc-agent", "--once", "--join", join, "--host", name,
                                 "--state-dir", test.folder / f"agent-{key}"),
             env=test.environment, stdout=subprocess.DEVNULL))

@@ -1,7 +1,7 @@
-"""A bad cable between two interfaces of this network namespace: it loses some frames, and delays the rest.
+"""Simulates a bad cable between two interfaces of this network namespace: drops and delays frames.
 
-lossy_link.py INTERFACE INTERFACE LOSS DELAY. The kernel's own netem is missing on many machines. Runs until it is
-killed; prints how many frames it has passed on and lost at SIGTERM.
+lossy_link.py INTERFACE INTERFACE LOSS DELAY. Replaces the kernel's netem, which many machines lack. Runs until
+SIGTERM, then prints the numbers of forwarded and lost frames.
 """
 
 import heapq
@@ -14,11 +14,11 @@ import time
 
 SOL_PACKET, PACKET_ADD_MEMBERSHIP, PACKET_VNET_HDR, PACKET_MR_PROMISC = 263, 1, 15, 1
 ETH_P_ALL, PACKET_OUTGOING = 3, 4
-LONGEST = 70_000  # a frame that the network card would cut into packets
+LONGEST = 70_000  # larger than any frame before the network card splits it
 
 
 def raw_socket(interface):
-    """Sees all frames there, with what the kernel says about their checksum and length (virtio_net_hdr)."""
+    """Returns a socket that receives all frames, with the kernel's checksum and length info (virtio_net_hdr)."""
     raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     raw.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
@@ -43,7 +43,7 @@ def forward(ends, loss, delay):
                 to.send(frame)
                 passed += 1
             except OSError:
-                lost += 1  # the interface is down, or its queue is full
+                lost += 1  # the interface is down or its queue is full
         rest = max(waiting[0][0] - now, 0) if waiting else 0.5
         for end in select.select(ends, [], [], rest)[0]:
             try:

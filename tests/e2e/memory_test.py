@@ -1,4 +1,4 @@
-"""Compares the planned memory of a job with what the job takes. With --table it prints docs/memory.md's table."""
+"""Compares a job's planned memory with its real use. --table prints the table of docs/memory.md."""
 
 import json
 import os
@@ -32,7 +32,7 @@ CASES = [
 
 
 class Memory(JobTest):
-    SIZE = 112  # pixels: large enough that activations are a significant part of the memory
+    SIZE = 112  # pixels; large enough for activations to matter
 
     def keys(self, network, batch, classes, rate, **more):
         rec = self.shared / "plain"
@@ -47,12 +47,12 @@ class Memory(JobTest):
         return json.loads(done.stdout)
 
     def peak(self, job, workers):
-        """The peak resident memory of the largest worker, in bytes."""
+        """Returns the peak resident memory of the largest worker in bytes."""
         process = subprocess.Popen(self.coordinator(workers, job), env=self.environment,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         output = process.stdout.read()
         process.stdout.close()
-        # What wait4 tells covers the agent and its workers, too: they were all waited for.
+        # wait4 also covers the agent and its workers, because all were waited for.
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         self.assertEqual(process.returncode, 0, output)
@@ -79,7 +79,7 @@ class Memory(JobTest):
         self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
 
     def test_snapshots_are_planned_and_taken(self):
-        # So many steps that a second snapshot is made while the first is kept.
+        # Enough steps to write a second snapshot while the first is kept.
         keys = self.keys("mbf", 8, 60_000, 0.1, replicate=True, snapshot_seconds=0.001, max_steps=20)
         planned, peak = self.compare(2, keys)
         self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
@@ -100,7 +100,7 @@ def print_table(cases):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--table"]:  # and, if wanted, which cases: first and one past the last
+    if sys.argv[1:2] == ["--table"]:  # optionally with a range of cases: first, and one past the last
         print_table(CASES[slice(*(int(word) for word in sys.argv[2:4]))] if sys.argv[2:] else CASES)
     else:
         unittest.main()

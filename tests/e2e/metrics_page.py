@@ -1,4 +1,4 @@
-"""Serves a page of metrics as a large job on GPUs would have it, made from the page of a small one on CPUs."""
+"""Serves the metrics page of a large job on GPUs, derived from the page of a small job on CPUs."""
 
 import http.server
 import re
@@ -8,17 +8,17 @@ import time
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 GPU = {"memory_used_bytes": 70e9, "memory_total_bytes": 80e9, "utilization_ratio": 0.9, "temperature_celsius": 70,
        "power_watts": 600, "throttled": 0}
-# What only a job in fp16, a coordinator over TLS, or a service has.
+# Series that only a job in fp16, a coordinator with TLS, or a service has.
 ELSEWHERE = {"pfc_job_loss_scale": ("", 1024), "pfc_jobs_total": ('how="completed"', 3),
              "pfc_coordinator_refusals_total": ('reason="token"', 2), "pfc_coordinator_audit_lines_left_out_total": ("", 0)}
 NOT_OF_THE_SMALL_JOB = [*ELSEWHERE, *(f"pfc_worker_gpu_{name}" for name in GPU), "worker:pfc_gpu_memory_used:ratio"]
-HOST_SIZE = 8  # workers of a host
-CHANGE = 3  # readings of the first job, before the second one begins
+HOST_SIZE = 8  # workers per host
+CHANGE = 3  # scrapes of the first job before the second one starts
 
 
 def series_of_many(page, workers):
-    """[(name, labels, value)]: rank 0 of `page` stands for all workers, its one host for all hosts. Values grow with the rank, by up to
-    a tenth; points in time, and what is 0 or 1, stay as they are."""
+    """Yields (name, labels, value): copies rank 0 of `page` to all workers and its host to all hosts. Values grow
+    with the rank by up to a tenth, except timestamps and values of 0 or 1."""
     for name, labels, value in SAMPLE.findall(page):
         if "host=" not in labels:
             yield name, labels, float(workers if name in ("pfc_job_workers", "pfc_job_workers_wanted") else value)
@@ -36,7 +36,7 @@ def series_of_many(page, workers):
 
 
 class MetricsPage:
-    """Its counters grow. After some readings a second job begins, and its host h0 is lost."""
+    """A page with growing counters. After some scrapes a second job starts and its host h0 is lost."""
 
     def __init__(self, page, workers):
         series = [each for each in series_of_many(page, workers) if each[0] not in ("pfc_job_info", "pfc_job_start_timestamp_seconds")]
@@ -55,7 +55,7 @@ class MetricsPage:
                 try:
                     self.wfile.write(owner.text().encode())
                     owner.readings += 1
-                except BrokenPipeError:  # Prometheus had no time to read it all
+                except BrokenPipeError:  # Prometheus did not read all of it in time
                     pass
 
             def log_message(self, *_):

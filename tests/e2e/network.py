@@ -1,4 +1,4 @@
-"""Hosts for tests: network namespaces, joined by a bridge in one more. Needs root."""
+"""Simulated hosts: network namespaces joined by a bridge in another namespace. Needs root."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ def may_make_namespaces():
 
 
 def may_limit_speed():
-    """Whether the kernel has the token bucket that Network.slow() takes."""
+    """Returns whether the kernel has the token bucket that Network.slow() uses."""
     name = f"pfc-probe-{os.getpid()}"
     try:
         ip("netns", "add", name)
@@ -43,13 +43,13 @@ def limit(name, interface, speed):
 
 
 def address(number, version=4):
-    """Of the host with this number, from 1."""
+    """Returns the address of host `number`, from 1."""
     return f"10.77.0.{number}" if version == 4 else f"fd77::{number}"
 
 
 class Network:
-    """Namespaces that are called "a", "b", "c", with the addresses address(1), address(2), address(3)
-    and the names host-a, host-b, host-c."""
+    """Namespaces "a", "b", "c" with the addresses address(1), address(2), address(3) and the names host-a, host-b,
+    host-c."""
 
     def __init__(self, mark, hosts):
         self.keys = hosts
@@ -65,7 +65,7 @@ class Network:
         self.own = {}
 
     def connect(self, hosts, interface, bridge, mark):
-        """Each of these hosts gets a cable to this bridge; its end there is called like "to-a"."""
+        """Connects each of these hosts to this bridge. Bridge ports are named like "to-a"."""
         where = self.names["bridge"]
         ip("-n", where, "link", "add", bridge, "type", "bridge")
         ip("-n", where, "link", "set", bridge, "up")
@@ -76,30 +76,30 @@ class Network:
             ip("-n", self.names[key], "link", "set", interface, "up")
 
     def add(self, hosts, interface, network):
-        """Another network for some of the hosts; their addresses are network.1, network.2, ..."""
+        """Adds a network for some hosts, with addresses network.1, network.2, ..."""
         self.connect(hosts, interface, f"br-{interface}", interface)
         for key in hosts:
             ip("-n", self.names[key], "address", "add", f"{network}.{self.keys.index(key) + 1}/24", "dev", interface)
 
     def slow(self, key, interface, speed):
-        """What a host sends there, from now on."""
+        """Limits the speed at which a host sends there."""
         limit(self.names[key], interface, speed)
 
     def narrow(self, key, mtu):
-        """Drops packets larger than `mtu` on the link of a host, without an ICMP message."""
+        """Drops packets larger than `mtu` on a host's link, without an ICMP message."""
         for name in self.names.values():
-            if name != self.names["bridge"]:  # several packets in one would pass
+            if name != self.names["bridge"]:  # no offload: several packets in one would pass
                 ip("-n", name, "link", "set", "eth0", "gso_max_segs", "1")
         ip("-n", self.names["bridge"], "link", "set", f"to-{key}", "mtu", str(mtu))
 
     def separate(self, key, interface, *addresses):
-        """What a host sends to these addresses reaches nobody: it believes them to be at another card."""
+        """Makes a host's packets to these addresses go to a MAC address that no card has."""
         for each in addresses:
             ip("-n", self.names[key], "neighbour", "add", each, "lladdr", "02:00:00:00:00:01", "dev", interface,
                "nud", "permanent")
 
     def host_file(self, name):
-        """/etc/hosts of this namespace alone: the names of all hosts."""
+        """Writes /etc/hosts of one namespace, with the names of all hosts."""
         folder = f"/etc/netns/{name}"
         os.makedirs(folder)
         with open(f"{folder}/hosts", "w", encoding="utf-8") as file:
@@ -109,17 +109,17 @@ class Network:
         return folder
 
     def gives_its_own(self, key, target, source):
-        """For what is started on this host from now on, the folder `target` is `source`."""
+        """For programs started on this host from now on, mounts `source` at `target`."""
         self.own.setdefault(key, []).append((target, source))
 
     def within(self, key, *command):
-        # ip netns exec makes a mount namespace for the command, so no other host sees these mounts.
+        # ip netns exec creates a mount namespace per command, so other hosts do not see these mounts.
         for target, source in self.own.get(key, ()):
             command = ["sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", source, target, *command]
         return ["ip", "netns", "exec", self.names[key], *map(str, command)]
 
     def take_away(self, key, how, mark="to"):
-        """The link of a host: "down", which both sides see, or silently. `mark`: the interface of an added network."""
+        """Breaks a host's link: "down", which both sides see, or silently. `mark`: interface of an added network."""
         where = ["-n", self.names["bridge"], "link", "set", f"{mark}-{key}"]
         ip(*where, "down") if how == "down" else ip(*where, "nomaster")
 
@@ -128,8 +128,8 @@ class Network:
         ip(*where, "up") if how == "down" else ip(*where, "master", "br0" if mark == "to" else f"br-{mark}")
 
     def spoil(self, key, loss, delay):
-        """From now on the cable of a host loses this part of all frames, and delays the others by so many seconds
-        in each direction. Returns the process that does so, for mend()."""
+        """Makes a host's cable drop this part of all frames and delay the others by `delay` seconds in each
+        direction. Returns the process that does it, for mend()."""
         where = self.names["bridge"]
         ip("-n", where, "link", "set", f"to-{key}", "nomaster")
         ip("-n", where, "link", "add", f"in-{key}", "type", "veth", "peer", "name", f"on-{key}")
@@ -140,7 +140,7 @@ class Network:
                                  f"to-{key}", f"in-{key}", str(loss), str(delay)], stdout=subprocess.PIPE, text=True)
 
     def mend(self, key, process):
-        """Returns what spoil()'s process says about its frames."""
+        """Ends spoil()'s process and returns its frame counts."""
         process.terminate()
         said = process.communicate()[0]
         where = self.names["bridge"]

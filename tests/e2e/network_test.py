@@ -1,7 +1,7 @@
-"""The network that the workers use, where hosts have several: the fastest one that reaches all.
+"""Chooses the workers' network if hosts have several: the fastest one that connects all hosts.
 
-Hosts are network namespaces. Besides the network over which they talk to the coordinator they have a
-second one, and some a third. A token bucket (tc tbf) makes a network slow.
+Hosts are network namespaces. They have the network of the coordinator, a second one, and some a third. A token bucket
+(tc tbf) slows down a network.
 """
 
 import json
@@ -43,7 +43,7 @@ class NetworkOfTheWorkers(JobTest):
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def trains(self, *more, hosts=HOSTS):
-        """One worker a host; the coordinator runs on host a, and starts the agent there itself."""
+        """Runs one worker per host. The coordinator is on host a and starts the agent there."""
         numbers = [HOSTS.index(key) + 1 for key in hosts]
         for number in numbers[1:]:
             self.agents.append(self.starts_agent(number))
@@ -54,7 +54,7 @@ class NetworkOfTheWorkers(JobTest):
             "--join-file", self.folder / "join", *more), env=self.environment)
 
     def choice(self, done):
-        """The line that tells it."""
+        """Returns the line with the chosen network."""
         lines = re.findall(r"^pfc-coordinator: (network .*)$", done.stderr, re.MULTILINE)
         self.assertEqual(len(lines), 1, done.stderr)
         print(lines[0], flush=True)
@@ -67,7 +67,7 @@ class NetworkOfTheWorkers(JobTest):
             self.assertEqual(agent.wait(timeout=LIMIT), 0)
 
     def has_three_networks(self):
-        """The one of the coordinator is slow, one is fast, and one reaches hosts a and b alone."""
+        """The coordinator's network is slow, one is fast, and one connects only hosts a and b."""
         self.network.add(HOSTS, "eth1", "10.88.0")
         self.network.add("ab", "eth2", "10.99.0")
         for key in HOSTS:
@@ -91,7 +91,7 @@ class NetworkOfTheWorkers(JobTest):
         self.assertIn("network 10.77.0.0/24 (eth0): 2 hosts, slowest pair ", self.choice(done))
 
     def test_does_not_use_one_in_which_packets_of_a_pair_are_dropped(self):
-        """Its subnet has all hosts, but b and c do not hear each other there."""
+        """All hosts have an address in its subnet, but b and c cannot reach each other there."""
         self.network.add(HOSTS, "eth1", "10.88.0")
         self.network.separate("b", "eth1", "10.88.0.3")
         self.network.separate("c", "eth1", "10.88.0.2")

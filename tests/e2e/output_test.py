@@ -25,7 +25,7 @@ class Output(JobTest):
         return sorted(p.name for p in self.out.glob("step-*"))
 
     def assert_saved(self, done, step):
-        """The failed job has left a checkpoint of `step`, whole, and the model."""
+        """The failed job has left a complete checkpoint of `step`, and the model."""
         self.assert_one_line(done, f"the state after step {step} is in {self.out}/step-{step:09d}")
         manifest = json.loads((self.out / f"step-{step:09d}" / "manifest.json").read_text())
         self.assertEqual(manifest["step"], step)
@@ -110,13 +110,13 @@ class Saved(Output):
         data = self.copy_of_data()
         raw = bytearray((data / "train.rec").read_bytes())
         offsets = dict(line.split("\t") for line in (data / "train.idx").read_text().splitlines())
-        at = int(offsets[str(image)])  # RecordIO head 8 bytes, flag 4, then the label
+        at = int(offsets[str(image)])  # after the RecordIO header (8 bytes) and flag (4): the label
         raw[at + 12:at + 16] = struct.pack("<f", 12345.0)
         (data / "train.rec").write_bytes(raw)
         return str(data)
 
     def test_a_bad_label_in_mid_epoch(self):
-        # Image 41 of 8 a step is the first of step 6.
+        # With 8 images per step, image 41 is the first of step 6.
         done = self.train(2, self.job(rec=self.data_with_a_bad_label(41), shuffle=False))
         self.assert_one_line(done, "found label 12345", code=2)
         self.assert_saved(done, 5)

@@ -1,5 +1,5 @@
-"""The page at / in a real browser, with real jobs. With PFC_SCREENSHOTS=FOLDER it also takes the pictures of the
-documents: docs/page.md says how."""
+"""The page at / in a real browser, with real jobs. With PFC_SCREENSHOTS=FOLDER also takes the documents' pictures
+(docs/page.md)."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import browser
 from browser import Browser
 from support import BIN, LIMIT, JobTest, run
 
-# How bright a colour is against another (WCAG 2.2, 1.4.3), for all texts that are shown.
+# Contrast of colours (WCAG 2.2, 1.4.3) for all visible texts.
 CONTRAST = """
 const channel = (c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
 const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
@@ -42,7 +42,7 @@ return poor;
 
 @unittest.skipUnless(browser.is_here(), "needs Chromium: scripts/setup.sh browser")
 class PageTest(JobTest):
-    """All tests of this file use one browser."""
+    """All tests of this file share one browser."""
 
     browser = None
 
@@ -86,7 +86,7 @@ class PageTest(JobTest):
 class OfAJob(PageTest):
     def test_a_running_job(self):
         self.opened(2, "--max-restarts", 1)
-        # A tile stays red for 15 s: other checks come between the failure and the next generation.
+        # A tile stays red for 15 s, so other checks run between the failure and the next generation.
         for check in (self.check_curves_move, self.check_what_the_job_is_and_where_its_time_goes,
                       self.check_a_killed_worker_turns_red_and_an_event_names_it,
                       self.check_each_picture_has_a_table, self.check_the_log_of_another_rank_is_text,
@@ -171,7 +171,7 @@ class OfAJob(PageTest):
         self.assertEqual(outline, "solid")
         self.browser.press(browser.Keys.ENTER)
         self.browser.wait("the dialog", lambda: self.browser.is_shown("#dialog"))
-        self.assertEqual(self.browser.focused(), "dialog-no")  # what does no harm
+        self.assertEqual(self.browser.focused(), "dialog-no")  # the harmless answer
         self.browser.press(browser.Keys.ESCAPE)
         self.browser.wait("its end", lambda: not self.browser.is_shown("#dialog"))
         self.assertEqual(self.browser.focused(), "stop")
@@ -230,7 +230,7 @@ class OfAService(PageTest):
 
 
 class OfTwoHosts(PageTest):
-    """Over TLS, because one of the hosts is another machine (which never comes)."""
+    """Uses TLS, because one host is another machine (which never joins)."""
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,4 @@
-"""A worker for which no more threads can be started says so in one line, and ends."""
+"""A worker that cannot start more threads reports that in one line and exits."""
 
 import os
 import unittest

@@ -1,4 +1,4 @@
-"""A real Prometheus and a real Alertmanager for tests, on free ports of this machine."""
+"""A real Prometheus and Alertmanager for tests, on free ports of this machine."""
 
 import http.server
 import json
@@ -19,9 +19,9 @@ MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
 
 
 def free_port():
-    """A port that no outgoing connection takes before a program listens on it."""
+    """Returns a port that outgoing connections will not use before a program listens on it."""
     while True:
-        port = random.randrange(20_000, 32_000)  # below those that Linux gives to connections
+        port = random.randrange(20_000, 32_000)  # below the range that Linux uses for outgoing connections
         with socket.socket() as found:
             try:
                 found.bind(("127.0.0.1", port))
@@ -31,14 +31,14 @@ def free_port():
 
 
 def minutes_as_seconds(rules):
-    """The same rules on a clock that runs 60 times as fast: 15m is 15s, 2 * 3600 is 2 * 60."""
+    """Returns the same rules for a clock that runs 60 times as fast: 15m becomes 15s, 2 * 3600 2 * 60."""
     faster = re.sub(r"\b(\d+)m\b", r"\1s", rules)
     faster = re.sub(r"\b(\d+)h\b", r"\1m", faster)
     return faster.replace("3600", "60")
 
 
 class Receiver:
-    """Takes what Alertmanager sends to people: .alerts is {name: last message}."""
+    """Receives Alertmanager's messages: .alerts is {name: last message}."""
 
     def __init__(self):
         self.alerts = {}
@@ -67,8 +67,8 @@ class Receiver:
 
 
 class Watch:
-    """Prometheus with deploy/prometheus' own files, but for addresses and times, Alertmanager, and
-    a receiver of its messages. `coordinator`: host:port of its pages."""
+    """Prometheus with the files of deploy/prometheus (other addresses and times), Alertmanager, and a receiver of its
+    messages. `coordinator`: host:port of its pages."""
 
     def __init__(self, folder, coordinator, environment):
         self.folder = pathlib.Path(folder)
@@ -113,7 +113,7 @@ class Watch:
             return json.load(reply)["data"]
 
     def query(self, expression):
-        """[(labels, value)] of now."""
+        """Returns the current [(labels, value)]."""
         return [(each["metric"], float(each["value"][1])) for each in self.get("/api/v1/query", query=expression)["result"]]
 
     def wait_for(self, what, found, seconds=120):
@@ -122,7 +122,7 @@ class Watch:
             try:
                 if value := found():
                     return value
-            except OSError:  # it has only just been started
+            except OSError:  # it has just been started
                 pass
             time.sleep(0.2)
         raise AssertionError(f"{what} did not come within {seconds} s\n{self.logs()}")

@@ -1,5 +1,5 @@
-"""How soon a job is back after a worker was killed in the middle of an all-reduce, on hosts of their own. Prints the
-seconds from the fault on; PFC_REPEAT=N does each N times."""
+"""Time until a job resumes after a worker was killed during an all-reduce, on separate hosts. Prints the seconds
+since the fault; PFC_REPEAT=N repeats each test N times."""
 
 import os
 import signal
@@ -16,10 +16,10 @@ class Recovery(JobOnHosts):
         """Waits until all workers are in an all-reduce; returns {rank: pid}."""
         if may_limit_speed():
             for key in HOSTS:
-                self.network.slow(key, "eth0", "100mbit")  # one takes longer than it takes to look
+                self.network.slow(key, "eth0", "100mbit")  # an all-reduce then takes longer than a look
 
         def all_in(status):
-            # Waits for the all-reduces of the gradients, and for nothing else.
+            # This phase only waits for the all-reduces of the gradients.
             return all(worker["phase"] == "gradient_wait" for worker in status["workers"])
         status, _ = self.status.wait_until(all_in, "all are in an all-reduce")
         return {worker["rank"]: worker["pid"] for worker in status["workers"]}

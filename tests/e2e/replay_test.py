@@ -1,4 +1,4 @@
-"""A job that ends because something is not finite leaves its step behind, to be done again."""
+"""A job that ends because a value is not finite writes its step to a file, for replay."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from support import BIN, JobTest, run
 
 
 def read_header(path):
-    """The JSON header of a safetensors file, and where its data begin."""
+    """Returns the JSON header of a safetensors file and the offset of its data."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         return json.loads(file.read(length)), 8 + length
@@ -51,7 +51,7 @@ class Replay(JobTest):
         parts = sorted(folder.iterdir())
         self.assertEqual([part.name for part in parts],
                          [f"head-0000{rank}-of-00002.safetensors" for rank in (0, 1)])
-        for part in parts:  # 8 identities: 4 of each worker
+        for part in parts:  # 8 identities: 4 per worker
             self.assertEqual(read_header(part)[0]["centres"]["shape"], [4, 64])
 
         for workers in (1, 2):
@@ -74,7 +74,7 @@ class Replay(JobTest):
         self.assertFalse(math.isfinite(read_loss(self.replayed)))
 
     def replay_of_a_gradient_that_overflows(self, **keys):
-        # Embeddings of length 1e-35 have a finite loss; its gradient is 1e+35 times the scale.
+        # Embeddings of length 1e-35 have a finite loss, but its gradient is 1e+35 times the scale.
         weights = self.trained_weights()
         self.fill(weights, "features.layers.3.weight", 1e-36)
         self.fill(weights, "features.layers.3.bias", 0)
@@ -99,7 +99,7 @@ class Replay(JobTest):
         self.assertRegex(again.stdout, r"embeddings +16 x 64 +- ")
         self.assertRegex(again.stdout, r"job's d_embeddings +16 x 64 +\d+, first in sample")
         self.assertEqual(read_header(self.replayed)[0]["loss"]["shape"], [2])
-        # The job's loss is the mean of both, and the replay gives it again.
+        # The job's loss is the mean of both; the replay reproduces it.
         job_loss = float(re.search(r"\(loss ([^)]*)\)", again.stdout).group(1))
         replayed = float(re.search(r"after the step: loss ([^,]*),", again.stdout).group(1))
         self.assertLess(abs(replayed - job_loss), 1e-5 * abs(job_loss))

@@ -1,4 +1,4 @@
-"""A job that goes on after a failure: which processes stay, what is trained again, and what it reports."""
+"""A job that resumes after a failure: surviving processes, repeated steps, and reports."""
 
 import json
 import os
@@ -10,17 +10,17 @@ from support import LIMIT, JobTest, digest
 
 
 class Restart(JobTest):
-    KEYS = dict(num_epoch=12, sample_rate=0.5)  # 72 steps of three workers, so that none ends before its fault
+    KEYS = dict(num_epoch=12, sample_rate=0.5)  # 72 steps with three workers, so that none ends before its fault
 
     def end_of(self, process):
-        """Waits for the job to end with exit code 0. Returns its output."""
+        """Waits until the job ends with exit code 0. Returns its output."""
         output, _ = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 0, output)
         self.assertEqual(self.processes(), [])
         return output
 
     def whole(self):
-        """The output of three workers of which none is lost. All tests share it."""
+        """Returns the output of three workers without a fault. All tests share it."""
         output = self.shared / "whole"
         if not output.exists():
             begun = self.shared / "whole.begun"
@@ -30,7 +30,7 @@ class Restart(JobTest):
         return output
 
     def losses(self, output):
-        """{step: loss}; of a step that was trained twice, the last one."""
+        """Returns {step: loss}; for a repeated step, the last loss."""
         lines = (output / "metrics.jsonl").read_text().splitlines()
         return {m["step"]: m["loss"] for m in map(json.loads, lines) if m["kind"] == "step"}
 
@@ -42,7 +42,7 @@ class Restart(JobTest):
             self.assertEqual(digest(out / file), digest(whole / file), file)
 
     def loses(self, process, rank, how, step, line):
-        """A worker of three is lost after `step`. Returns the line that says where the job goes on from."""
+        """Loses one of three workers after `step`. Returns the line that says where the job resumed."""
         self.read_until(process, f"Global Step: {step} ")
         before = self.workers()
         os.kill(before[rank], how)

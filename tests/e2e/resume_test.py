@@ -1,4 +1,4 @@
-"""Stopped and resumed training gives the same bits as training that never stopped."""
+"""Stopped and resumed training gives the same bits as uninterrupted training."""
 
 import json
 import os
@@ -31,7 +31,7 @@ class Resume(JobTest):
         self.assertIn("resume: no checkpoint in " + str(self.folder / "out"), done.stdout)
 
     def test_a_job_that_was_ended_and_stopped_gives_the_bits_of_one_that_was_not(self):
-        # An epoch has 20 global batches of two workers: the job is resumed in the middle of one.
+        # An epoch has 20 global batches of two workers, so the job resumes in the middle of one.
         keys = dict(batch_size=2, max_steps=200, num_epoch=10, sample_rate=0.5)
         self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
         b = self.job("b.json", output=str(self.folder / "b"), **keys)
@@ -122,7 +122,7 @@ class Resume(JobTest):
         out = self.folder / "out"
         self.finished(4, self.job(**keys))
         self.assertEqual(json.loads((out / "step-000000004/manifest.json").read_text())["world_size"], 4)
-        # 2 of the 6 planned steps are left. Their 16 images make 8 steps of 2, or 3 steps of 6 with 2 images too many.
+        # 2 of the 6 planned steps are left: 16 images, which are 8 steps of 2, or 3 steps of 6 with 2 images too many.
         for workers, steps in ((1, 8), (3, 3)):
             copy = self.folder / f"with-{workers}"
             shutil.copytree(out, copy)
@@ -135,7 +135,7 @@ class Resume(JobTest):
             self.assertEqual(images[4:], [32 + 2 * workers * step for step in range(1, steps + 1)])
 
     def test_two_workers_evaluate_the_model_that_they_write(self):
-        # Without sync_bn each has running statistics of its own; the model has rank 0's.
+        # Without sync_bn each worker has its own running statistics; the model has rank 0's.
         keys = dict(max_steps=4, val_targets=["val"])
         self.finished(2, self.job(**keys))
         self.finished(1, self.job(**keys, resume=True))

@@ -1,4 +1,4 @@
-"""Strangers, and those who may do less, at a coordinator of two hosts: refused, counted, and in the audit log."""
+"""Callers without or with fewer rights at a coordinator of two hosts: rejected, counted, and audited."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from support import BIN, LIMIT, JobTest, run
 
 COORDINATOR = f"{address(1)}:7450"
 
-# Asks for a page by TLS, as a program on another host does: AUTHORITY TOKEN PATH.
+# Reads a page over TLS, like a program on another host: AUTHORITY TOKEN PATH.
 PAGE = """
 import socket, ssl, sys
 authority, token, path = sys.argv[1:]
@@ -71,7 +71,7 @@ class Security(JobTest):
         return done.stdout.strip()
 
     def agent(self, join, folder):
-        """Of host b, with a key of its own in `folder`."""
+        """Starts an agent of host b with its own key in `folder`."""
         return subprocess.Popen(
             self.network.within("b", BIN / "pfc-agent", "--host", "host-b", "--patience", "20s", "--state-dir",
                                 self.folder / folder),
@@ -165,7 +165,7 @@ class Security(JobTest):
 
 
 class OneMachine(JobTest):
-    """A service whose hosts are all this machine, on which others are too."""
+    """A service whose hosts are all this machine, which other users share."""
 
     def setUp(self):
         super().setUp()
@@ -189,7 +189,7 @@ class OneMachine(JobTest):
         return run(BIN / "pfcctl", "status", "--coordinator", address, "--state-dir", state, env=self.environment)
 
     def attacks(self, address):
-        """64 strangers who send requests of 4 MiB cost it at most 64 MiB, for a while."""
+        """64 unauthenticated clients that send requests of 4 MiB cost it at most 64 MiB temporarily."""
         (pid,) = [pid for pid in self.processes() if pathlib.Path(f"/proc/{pid}/comm").read_text() == "pfc-coordinator\n"
                   and str(self.folder / "state") in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
 
@@ -211,7 +211,7 @@ class OneMachine(JobTest):
         self.assertEqual(self.status(address, state).returncode, 0)
         none = self.status(address, self.folder / "none")
         self.assertIn("/security/admin.pem does not exist", none.stderr)
-        self.service(other)  # a stranger has a credential, of his own coordinator
+        self.service(other)  # the credential is of another coordinator
         self.attacks(address)
         stranger = self.status(address, other)
         self.assertNotEqual(stranger.returncode, 0, stranger.stdout)

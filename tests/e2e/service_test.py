@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A coordinator that is a service: jobs one after another, agents that stay, logs. Most of the workers
-only pretend to train (tests/coordinator/fake_worker.cc), so that twenty jobs take seconds."""
+"""A coordinator as a service: jobs one after another, agents that stay, logs. Most workers only simulate training
+(tests/coordinator/fake_worker.cc), so that twenty jobs take seconds."""
 
 import json
 import os
@@ -23,9 +23,9 @@ FAKE = pathlib.Path(os.environ["PFC_FAKE"])
 class ServiceTest(JobTest):
     def setUp(self):
         super().setUp()
-        self.mark = f"PFC_TEST_MARK={self.folder}"  # where a fake worker writes its checkpoint
+        self.mark = f"PFC_TEST_MARK={self.folder}"  # a fake worker writes its checkpoint there
         self.environment["PFC_TEST_MARK"] = str(self.folder)
-        self.environment["PFC_COORDINATOR_GRACE"] = "3s"  # of those that a test kills
+        self.environment["PFC_COORDINATOR_GRACE"] = "3s"  # for coordinators that a test kills
         self.started = []
 
     def tearDown(self):
@@ -37,7 +37,7 @@ class ServiceTest(JobTest):
         super().tearDown()
 
     def starts(self, name, *command, **more):
-        """A program in the background, its stderr in a file."""
+        """Starts a program in the background with its stderr in a file."""
         output = open(self.folder / f"{name}.err", "w")
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=output,
                                    env={**self.environment, **more})
@@ -299,7 +299,7 @@ class StateFolder(ServiceTest):
 
 
 class Agents(ServiceTest):
-    """Of another host than the coordinator's own: the address is of this machine, but not written so."""
+    """Agents of a remote host: the address is this machine's, but the coordinator does not recognise it."""
 
     def agent(self, name="agent", *more, **environment):
         return self.starts(name, FAKE / "pfc-agent", "--join-file", self.folder / "join", "--host", "remote",
@@ -307,7 +307,7 @@ class Agents(ServiceTest):
                            **environment)
 
     def elsewhere(self, name="service", port=0, hosts="remote:1"):
-        """A service that starts no agent itself. All have one --state-dir, and so the same authority."""
+        """Starts a service that starts no agent. All use one --state-dir, and so the same authority."""
         process = self.starts(name, FAKE / "pfc-coordinator", "--hosts", hosts, "--port", port, "--http-port", 0,
                               "--state-dir", self.folder / "service", "--join-file", self.folder / "join")
         self.wait_for("an address", lambda: "listening on" in self.said(name))
@@ -329,7 +329,7 @@ class Agents(ServiceTest):
                       lambda: {self.name_of(pid) for pid in self.processes()} <= {"pfc-agent", "pfc-agent-guard"})
         self.wait_for("a warning", lambda: "cannot be reached" in self.said("agent"))
         self.assertIsNone(agent.poll())
-        again, _ = self.elsewhere("again", port)  # another --port: it takes no job over
+        again, _ = self.elsewhere("again", port)  # another --port, so it takes over no job
         for _ in range(2):
             self.wait_until(self.submit(), "completed")
         self.assertNotIn(first, self.jobs())
@@ -360,7 +360,7 @@ class Agents(ServiceTest):
         self.assertEqual(again.wait(LIMIT), 0, self.said("again"))
 
     def test_that_stay_go_on_trying_when_they_are_refused(self):
-        """As after a mistake in the coordinator's --hosts, which a person then mends."""
+        """Simulates a mistake in the coordinator's --hosts that is fixed later."""
         service, port = self.elsewhere()
         agent = self.agent()
         self.wait_until(self.submit(), "completed")
@@ -406,7 +406,7 @@ class RealJobs(ServiceTest):
     def test_find_their_files_relative_to_the_folder_of_the_submit(self):
         self.service(programs=BIN)
         job = self.job(rec=os.path.relpath(self.data, self.folder), output="here/out", num_epoch=1)
-        for steps in (2, 3):  # the second goes on where the first one ended
+        for steps in (2, 3):  # the second resumes where the first ended
             done = self.ctl("submit", job.name, "--set", f"max_steps={steps}", "--set", f"resume={steps > 2}".lower(),
                             cwd=self.folder)
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,4 +1,4 @@
-"""Several data sets in one job, and data that are no RecordIO."""
+"""Several data sets in one job, and data in other layouts than RecordIO."""
 
 import struct
 import unittest
@@ -7,7 +7,7 @@ from support import BIN, JobTest, run
 
 
 def records_of(rec):
-    """(label, image bytes) of each image of a .rec in InsightFace's layout, whose records are whole."""
+    """Yields (label, image bytes) of each image of a .rec in InsightFace's layout with unsplit records."""
     data = rec.read_bytes()
     at = 0
     while at < len(data):
@@ -20,9 +20,8 @@ def records_of(rec):
 
 class SeveralSets(JobTest):
     def write_lists(self):
-        """The images of the data set as files, and lists: a and b have half of the people each, with
-        labels from 0 and names; `merged` is both behind each other by hand, `shared` has the class of
-        the one person who is in a and in b."""
+        """Writes the images as files, and lists: a and b have half of the people each, with labels from 0 and names;
+        `merged` is a followed by b; in `shared`, the person in both a and b has one class."""
         people = self.IDENTITIES // 2
         lists = {"a": [], "b": [], "merged": [], "shared": []}
         for i, (label, image) in enumerate(records_of(self.data / "train.rec")):
@@ -30,7 +29,7 @@ class SeveralSets(JobTest):
             own, mine = ("a", label) if label < people else ("b", label - people)
             lists[own].append((i, mine))
             lists["merged"].append((i, label))
-            # b's person 0 has the name of a's person 1.
+            # b's person 0 has the same name as a's person 1.
             lists["shared"].append((i, 1 if label == people else label - (label > people)))
         for name, images in lists.items():
             (self.folder / name).mkdir()
@@ -60,7 +59,7 @@ class SeveralSets(JobTest):
         sets = self.write_lists()
         one = self.losses("separate", rec=sets, heads="separate", batch_size=4)
         two = self.losses("two-workers", 2, rec=sets, heads="separate", batch_size=2, sync_bn=True)
-        # With four images a batch, rounding grows by a hundred or more a step.
+        # With four images per batch, rounding errors grow by a factor of a hundred or more per step.
         self.assertAlmostEqual(two[0] / one[0], 1, delta=1e-5)
         self.assertAlmostEqual(two[1] / one[1], 1, delta=1e-2)
         self.assertNotEqual(one, self.losses("one-head", rec=sets, batch_size=4))

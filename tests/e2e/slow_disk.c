@@ -1,5 +1,4 @@
-// Preloaded into a program: writes of a large block, of those that end in the folder SLOW_FOLDER, take
-// as long as on a disk of 5 MB/s.
+// Preload library: slows down writes of large blocks to files in the folder SLOW_FOLDER to 5 MB/s.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>

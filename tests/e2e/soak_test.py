@@ -1,4 +1,4 @@
-"""A small sample of scripts/soak.sh: the job overcomes a few faults of each kind that hosts have."""
+"""A small sample of scripts/soak.sh: the job recovers from a few faults of each kind."""
 
 import json
 import math
@@ -47,7 +47,7 @@ class RandomFaults(unittest.TestCase):
 
 
 class FakeWatch:
-    """Watches a fake job: a checkpoint has 48 images before the faults, and 60 are trained after them."""
+    """Watches a fake job: a checkpoint has 48 images before the faults; 60 are trained afterwards."""
 
     def __init__(self, folder):
         self.folder, self.status, self.last_step_at = folder, {"images_seen": 36}, math.inf

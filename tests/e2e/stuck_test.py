@@ -1,5 +1,4 @@
-"""A worker that lives but does not go on: it is named with what it does, and replaced; and one that
-only takes long is left alone."""
+"""A worker that makes no progress is named with what it does, and replaced; a slow worker is left alone."""
 
 import json
 import os
@@ -38,7 +37,7 @@ class Stuck(JobTest):
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline:
             threads.stop(pid)
-            time.sleep(0.5)  # what it did is told by now; where it is not, this is tried again
+            time.sleep(0.5)  # its phase has been reported by now; otherwise try again
             if self.status()["workers"][rank]["phase"] in phases:
                 return
             threads.resume(pid)
@@ -51,10 +50,10 @@ class Stuck(JobTest):
         self.assertEqual(process.returncode, 143, output)
 
     def is_replaced(self, fault, *words):
-        """Of three workers, rank 1 gets stuck: it is named with these words, and the job goes on."""
+        """Makes rank 1 of three workers stuck: it is named with these words, and the job continues."""
         process = self.start_with_floor(3, "2s", "--max-restarts", 1, save_every_steps=2)
         before = self.workers()
-        # Where it is in no collective of the step: within one it cannot be told from the others.
+        # Not in a collective of the step, where it cannot be distinguished from the others.
         self.stop_in(before[1], 1, "forward", "backward", "optimizer")
         fault(before[1])
         lines = self.read_until(process, "rank 1 (host localhost, slot 1, pid %d): no progress" % before[1])
@@ -111,7 +110,7 @@ class Stuck(JobTest):
                                         verbose=1, val_targets=["val"])
         pid = self.workers()[1]
         self.stop_in(pid, 1, "evaluate")
-        time.sleep(7)  # longer than a step may take; an evaluation may take 12 s
+        time.sleep(7)  # longer than the limit of a step; the limit of an evaluation is 12 s
         threads.resume(pid)
         step = self.status()["step"]
         self.wait_until(lambda: self.status()["step"] > step, "the job goes on")

@@ -1,4 +1,4 @@
-"""Base class of the end-to-end tests: runs the programs on a small data set, and reads what they leave."""
+"""Base class of the end-to-end tests: runs the programs on a small data set and reads their output."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import seconds  # noqa: E402, F401  prints the time of each test
 
 BIN = pathlib.Path(os.environ["PFC_BIN"])
-LIMIT = int(os.environ.get("PFC_E2E_LIMIT", 600))  # seconds that one program may take before a test gives it up
+LIMIT = int(os.environ.get("PFC_E2E_LIMIT", 600))  # timeout of one program in seconds
 
 
 def run(*command, **options):
@@ -35,11 +35,11 @@ def digest(path):
 
 
 class JobTest(unittest.TestCase):
-    """A test with a folder of its own. It reads a tiny data set, which others read, too."""
+    """A test with its own folder. It reads a tiny data set that other tests share."""
 
     IDENTITIES = 8
     IMAGES = 10
-    SIZE = 32  # pixels; a step of 112 takes eight times as long
+    SIZE = 32  # pixels; a step with 112 takes eight times as long
 
     @classmethod
     def setUpClass(cls):
@@ -53,14 +53,14 @@ class JobTest(unittest.TestCase):
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.shared))
-        # Every process of this test carries this mark in its environment.
+        # Marks the environment of every process of this test.
         self.mark = f"PFC_TEST_MARK={uuid.uuid4()}"
         key, value = self.mark.split("=")
         self.environment = {**os.environ, key: value, "PFC_STATE_DIR": str(self.folder / "pfc"),
                             "XDG_STATE_HOME": str(self.folder / "logs")}
 
     def copy_of_data(self, name="copy"):
-        """For a test that changes the data."""
+        """Copies the data for a test that changes them."""
         return pathlib.Path(shutil.copytree(self.data, self.folder / name))
 
     def tearDown(self):
@@ -70,7 +70,7 @@ class JobTest(unittest.TestCase):
         self.assertEqual(left, [], "processes were left behind")
 
     def processes(self):
-        """Ids of living processes that this test started, at any depth."""
+        """Returns the ids of living processes that this test started, at any depth."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -84,14 +84,14 @@ class JobTest(unittest.TestCase):
         return found
 
     def wait_until_all_have_ended(self):
-        """For what a killed coordinator has left to end by itself."""
+        """Waits for processes that a killed coordinator left to end by themselves."""
         deadline = time.monotonic() + LIMIT
         while self.processes() and time.monotonic() < deadline:
             time.sleep(0.2)
         self.assertEqual(self.processes(), [])
 
     def workers(self):
-        """{rank: pid} of the living workers of this test, whose job has one host: slots are ranks."""
+        """Returns {rank: pid} of this test's living workers. The job has one host, so slots are ranks."""
         ranks = {}
         for pid in self.processes():
             words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
@@ -100,7 +100,7 @@ class JobTest(unittest.TestCase):
         return ranks
 
     def job(self, name="job.json", **keys):
-        """Writes a job file of a few quick steps; keys override or add."""
+        """Writes a job file with a few quick steps; keys override or add."""
         job = {
             "network": "mbf", "embedding_size": 64, "batch_size": 4, "num_epoch": 4,
             "lr": 0.02, "margin_scale": 16, "rec": str(self.data),
@@ -120,12 +120,12 @@ class JobTest(unittest.TestCase):
         return run(*self.coordinator(workers, job, *more), env=self.environment)
 
     def start(self, workers, job, *more):
-        """Starts a job and leaves it running, in a session of its own as a terminal would."""
+        """Starts a job in its own session, as a terminal would, and leaves it running."""
         return subprocess.Popen(self.coordinator(workers, job, *more), env=self.environment,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def read_until(self, process, text):
-        """Reads the process's output up to a line that has `text`; returns all lines read."""
+        """Reads the process's output up to a line that contains `text`; returns all lines read."""
         lines = []
         for line in process.stdout:
             lines.append(line)
@@ -134,8 +134,8 @@ class JobTest(unittest.TestCase):
         self.fail(f"{text!r} did not appear in:\n" + "".join(lines))
 
     def join_strings(self, process, hosts):
-        """Reads a coordinator's output until it has told each of these hosts how to join; returns
-        {host: join string}, and keeps the lines in self.told."""
+        """Reads a coordinator's output until it has printed how each of these hosts joins; returns {host: join
+        string} and keeps the lines in self.told."""
         joins, self.told = {}, []
         for line in process.stdout:
             self.told.append(line)
@@ -161,7 +161,7 @@ class JobTest(unittest.TestCase):
         return [json.loads(line) for line in path.read_text().splitlines()]
 
     def assert_one_line(self, process, *words, code=None):
-        """The program failed, and its last line on stderr has all the words."""
+        """The program failed, and its last line on stderr contains all the words."""
         self.assertNotEqual(process.returncode, 0, process.stdout)
         if code is not None:
             self.assertEqual(process.returncode, code, process.stderr)
@@ -171,7 +171,7 @@ class JobTest(unittest.TestCase):
 
 
 def plain_set(data, folder, images):
-    """The images of `data` again and again as a set that does not say how many classes it has."""
+    """Writes the images of `data` repeatedly, as a set without a number of classes."""
     folder.mkdir()
     shutil.copy(data / "train.rec", folder)
     lines = [line.split("\t") for line in (data / "train.idx").read_text().splitlines()]

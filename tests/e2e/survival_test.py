@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""kill -9 of the coordinator, which the same command then takes over: nothing of the job is lost.
+"""kill -9 of the coordinator. The same command then takes over the job, and nothing is lost.
 
-Three kills of a job in a test run; PFC_KILLS=all: twenty, and at every point of a start and of a new generation.
+Three kills of a job per test run; PFC_KILLS=all: twenty, and at every point of a start and of a new generation.
 """
 
 import json
@@ -22,7 +22,7 @@ from support import BIN, LIMIT, JobTest, digest, run
 
 KILLS = 20 if os.environ.get("PFC_KILLS") == "all" else 3
 STEPS = 2 * KILLS + 4
-# What the job's coordinator has reached when it is killed.
+# What the job has reached when its coordinator is killed.
 POINTS = ("nothing", "an agent", "a worker", "all workers")
 NEXT_POINTS = ("the loss", "its cause", "the next generation", "a new process", "all members", "connections", "a step")
 if os.environ.get("PFC_KILLS") != "all":
@@ -31,13 +31,13 @@ if os.environ.get("PFC_KILLS") != "all":
 
 
 def has_pending(pid, number):
-    """Whether a stopped process was sent this signal."""
+    """Returns whether a stopped process has this signal pending."""
     pending = re.search(r"^ShdPnd:\s*(\w+)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
     return int(pending, 16) >> (number - 1) & 1
 
 
 class Survival(JobTest):
-    SIZE = 112  # pixels: steps long enough to kill the coordinator between two of them
+    SIZE = 112  # pixels; steps long enough to kill the coordinator between two of them
     KEYS = dict(max_steps=STEPS, num_epoch=1000, sample_rate=0.5, verbose=20)
 
     def setUp(self):
@@ -52,7 +52,7 @@ class Survival(JobTest):
         super().tearDown()
 
     def start_again(self, job, workers=2, *more):
-        """The same command each time; its output goes to a file, as that of a service does."""
+        """Runs the same command each time. Its output goes to a file, like a service's."""
         log = self.folder / f"coordinator-{len(self.coordinators)}.log"
         with open(log, "w") as output:
             process = subprocess.Popen(self.coordinator(workers, job, *more), env=self.environment,
@@ -71,7 +71,7 @@ class Survival(JobTest):
             time.sleep(0.02)
 
     def wait_until(self, what, condition):
-        """Like wait_for(), but no coordinator needs to run."""
+        """Like wait_for(), but works without a coordinator."""
         deadline = time.monotonic() + LIMIT
         while not condition():
             self.assertLess(time.monotonic(), deadline, what + "\n" + self.said())
@@ -89,7 +89,7 @@ class Survival(JobTest):
         return json.loads(done.stdout) if done.returncode == 0 else {}
 
     def counters(self):
-        """{series: value} of everything that only grows."""
+        """Returns {series: value} of everything that only grows."""
         log = self.coordinators[-1].log.read_text()
         port = re.search(r"http://127\.0\.0\.1:(\d+)", log)[1]
         lines = [line.rsplit(" ", 1) for line in self.page(port, "/metrics").splitlines() if line[:1] != "#"]
@@ -180,7 +180,7 @@ class Survival(JobTest):
         self.assertIn("SIGKILL", self.coordinators[-1].log.read_text())
 
     def reached_in_next(self, point, lost):
-        """Whether the coordinator whose worker was lost has got so far with another generation."""
+        """Returns whether the next generation, after a lost worker, has reached this point."""
         log = self.coordinators[-1].log.read_text()
         if point in ("the loss", "its cause", "the next generation"):
             return {"the loss": "", "its cause": "SIGKILL", "the next generation": "generation 2: starting"}[point] in log
@@ -217,7 +217,7 @@ class Survival(JobTest):
                 self.assertEqual(self.steps(output), list(range(1, 41)))
 
     def test_a_job_that_was_given_up_begins_again(self):
-        """Its agent is still ending the workers, which were told to write a checkpoint, when the next one comes."""
+        """The agent is still ending the workers, which must write a checkpoint, when the next coordinator starts."""
         job = self.job(**{**self.KEYS, "save_every_steps": 2})
         self.start_again(job, 2, "--coordinator-grace", "2s")
         self.wait_for("a checkpoint", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
@@ -306,9 +306,9 @@ class Survival(JobTest):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class SeveralHosts(ThreeHosts):
-    """Over TLS: the next coordinator must accept what the last one has issued."""
+    """Uses TLS: the next coordinator must accept certificates that the last one issued."""
 
-    # A coordinator that takes over waits for the lost host's agent for --start-timeout.
+    # A coordinator that takes over waits up to --start-timeout for the lost host's agent.
     COMMAND = ("--hosts", "host-a:2,host-b:2,host-c:2", "--min-workers", 4, "--start-timeout", "20s")
 
     def setUp(self):
@@ -324,7 +324,7 @@ class SeveralHosts(ThreeHosts):
             if "pfc-agent" in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)  # it would wait for the next coordinator
         for process in self.started:
-            process.stdout.close()  # waits until no agent has it open either
+            process.stdout.close()  # blocks until the agents have closed it too
         super().tearDown()
 
     def start_again(self):
@@ -348,11 +348,11 @@ class SeveralHosts(ThreeHosts):
         process = self.start_again()
         self.lines.wait_for("all 3 agents and 6 workers are back")
         self.assertEqual(self.workers(), workers)
-        # It goes on as an elastic job: a host that is lost now is left behind.
+        # The job is still elastic: it continues without a host that is lost now.
         self.agents[1].kill()
         here = self.lines.wait_for("generation 2: starting 0 workers, and 4 workers stay")
         here = self.lines.wait_for("Global Step", here)
-        # And where another one takes its place, a host still joins with the token that it has got.
+        # After another takeover, a host can still join with its token.
         process.kill()
         process.wait()
         process = self.start_again()

@@ -1,4 +1,4 @@
-"""The event files of real jobs, read back by an independent reader (event_files.py)."""
+"""The event files of real jobs, read by an independent reader (event_files.py)."""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ import image_records
 import safetensors_io
 from support import BIN, LIMIT, JobTest, run
 
-SINGLE = 1e-6  # relative error of a number that became float32
+SINGLE = 1e-6  # relative error of a number rounded to float32
 
 
 class TensorBoard(JobTest):
@@ -26,7 +26,7 @@ class TensorBoard(JobTest):
         return self.folder / "out" / "tensorboard"
 
     def alone(self, *more, **keys):
-        """A job of one worker without a coordinator."""
+        """Runs a job of one worker without a coordinator."""
         done = run(BIN / "pfc-worker", "--config", self.job(**keys), *more, env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
@@ -70,7 +70,7 @@ class TensorBoard(JobTest):
                 self.assert_close(found[tag, m["step"]], m[key], tag)
 
     def test_histograms_and_images_are_what_pytorch_computes_of_the_same_batch(self):
-        # With a learning rate of 0 the weights at the end are those of step 1.
+        # With a learning rate of 0, the final weights are those of step 1.
         batch = 12
         self.alone(batch_size=batch, max_steps=1, lr=0, shuffle=False, augment=False)
         found = event_files.values(self.board)
@@ -95,14 +95,14 @@ class TensorBoard(JobTest):
             self.assertEqual(sum(count for _, _, count in rows), batch)
             self.assertAlmostEqual(rows[0][0], expected.min(), delta=1e-4)
             self.assertAlmostEqual(rows[-1][1], expected.max(), delta=1e-4)
-            near = 1e-4  # a value so near to an edge may be on either side of it
+            near = 1e-4  # a value this close to an edge may be on either side
             for left, right, count in rows:
                 surely = np.sum((expected > left + near) & (expected < right - near))
                 perhaps = np.sum((expected > left - near) & (expected < right + near))
                 self.assertTrue(surely <= count <= perhaps, (tag, left, right, count))
 
     def embeddings(self, images):
-        """Of PyTorch's network with the weights of the job, in training mode: float64 [B, D]."""
+        """Returns PyTorch's embeddings with the job's weights, in training mode: float64 [B, D]."""
         import torch
         from backbone_reference import make_backbone, normalised
         weights = safetensors_io.load(self.folder / "out" / "backbone.safetensors")
@@ -143,14 +143,14 @@ class TensorBoard(JobTest):
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=LIMIT)
         (killed,) = event_files.files(self.board)
-        with open(killed, "ab") as file:  # as if it had been killed while it wrote
+        with open(killed, "ab") as file:  # like a process killed while it wrote
             file.write(next(event_files.frames(killed.read_bytes()))[:5])
         done = run(BIN / "pfc-worker", "--config", job, "--set", "resume=true", "--set", "max_steps=100",
                    env=self.environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         first, second = event_files.files(self.board)
         self.assertEqual(first, killed)
-        found = event_files.values(self.board)  # fails where a point is there twice
+        found = event_files.values(self.board)  # fails on duplicate points
         steps = sorted(step for tag, step in found if tag == "train/loss")
         self.assertEqual(steps, list(range(1, 101)))
         self.assertEqual(sorted(step for tag, step in found if tag == "embeddings/length"),
@@ -172,7 +172,7 @@ class TensorBoard(JobTest):
 
     def test_a_new_job_keeps_the_files_of_an_earlier_one_under_another_name(self):
         self.alone(max_steps=2)
-        for state in (self.folder / "out").glob("step-*"):  # a job begins anew where there is none
+        for state in (self.folder / "out").glob("step-*"):  # without a checkpoint, a job starts from step 1
             shutil.rmtree(state)
         self.alone(max_steps=1)
         self.assertEqual(max(step for _, step in event_files.values(self.board)), 1)

@@ -1,4 +1,4 @@
-"""What a debugger can do to one thread of a running process, while the others go on (x86-64)."""
+"""Stops and controls one thread of a running process with ptrace, while the others run (x86-64)."""
 
 import ctypes
 import os
@@ -10,9 +10,9 @@ _libc.ptrace.restype = ctypes.c_long
 _SINGLESTEP, _GETREGS, _SETREGS, _DETACH, _SEIZE, _INTERRUPT = 9, 12, 13, 17, 0x4206, 0x4207
 _WALL = 0x40000000
 _READ, _OPEN = 0, 2
-# Places in struct user_regs_struct.
+# Indices in struct user_regs_struct.
 _RAX, _RDX, _RSI, _RDI, _ORIG_RAX, _RIP, _RSP, _COUNT = 10, 12, 13, 14, 15, 16, 19, 27
-_NONE = struct.unpack("Q", struct.pack("q", -1))[0]  # no system call begins again
+_NONE = struct.unpack("Q", struct.pack("q", -1))[0]  # do not restart a system call
 _SYSCALL = b"\x0f\x05"  # the instruction
 
 
@@ -23,7 +23,7 @@ def _ptrace(request, thread, data=None):
 
 
 def stop(thread):
-    """Stops this thread alone, until resume() or the end of this process."""
+    """Stops only this thread, until resume() or the end of this process."""
     _ptrace(_SEIZE, thread)
     _ptrace(_INTERRUPT, thread)
     os.waitpid(thread, _WALL)
@@ -54,9 +54,9 @@ def _address_of(pid, instruction):
 
 
 def read(pid, path):
-    """Makes the first thread, which is stopped, read from this file, and then what is not defined."""
+    """Makes the stopped first thread read from this file. Its behaviour afterwards is undefined."""
     registers = _registers(pid)
-    text = (registers[_RSP] - 4096) & ~15  # below what the thread uses
+    text = (registers[_RSP] - 4096) & ~15  # below the used part of the stack
     with open(f"/proc/{pid}/mem", "wb", buffering=0) as memory:
         memory.seek(text)
         memory.write(os.fsencode(path) + b"\0")

@@ -1,7 +1,7 @@
-"""Reads a file in Chrome's Trace Event Format, and says what a viewer could not make sense of.
+"""Reads a file in Chrome's Trace Event Format and reports what a viewer could not handle.
 
-The format: "Trace Event Format" of the Catapult project, which chrome://tracing and ui.perfetto.dev read. Of its
-kinds of events those that pfcctl trace may write are known here: complete (X), flow (s, f) and metadata (M)."""
+Format: "Trace Event Format" of the Catapult project, which chrome://tracing and ui.perfetto.dev read. Knows the kinds
+of events that pfcctl trace may write: complete (X), flow (s, f) and metadata (M)."""
 
 import collections
 import json
@@ -18,13 +18,13 @@ Slice = collections.namedtuple("Slice", "pid tid name category begin end args")
 
 
 class Trace:
-    """Times are microseconds. `problems` says what is wrong; nothing else is sure where there are some."""
+    """Times are microseconds. If `problems` is not empty, the other members are unreliable."""
 
     def __init__(self, text):
         self.problems = []
         self.json = json.loads(text, parse_constant=lambda word: self.problems.append(f"{word} is no JSON"))
         self.names, self.threads, self.slices, self.arrows = {}, {}, [], []
-        self.rows = collections.defaultdict(list)  # the slices of each (pid, tid)
+        self.rows = collections.defaultdict(list)  # slices by (pid, tid)
         tails, heads = {}, {}
         self.expect(isinstance(self.json, dict) and isinstance(self.json.get("traceEvents"), list), "no traceEvents")
         self.expect(self.json.get("displayTimeUnit") in ("ms", "ns"), "displayTimeUnit")
@@ -70,7 +70,7 @@ class Trace:
             self.threads[row] = event["args"]["name"]
 
     def check_rows(self):
-        """On a row one slice lies within another, or outside of it; every row and process has a name."""
+        """Slices of a row must nest or be disjoint; every row and process must have a name."""
         for row, slices in self.rows.items():
             self.expect(row[0] in self.names and row in self.threads, f"no name for the row of {slices[0]}")
             open_ends = []
@@ -82,7 +82,7 @@ class Trace:
                 open_ends.append(each.end)
 
     def at(self, event):
-        """The slices that an end of an arrow lies in."""
+        """Returns the slices that contain an arrow's end."""
         return [s for s in self.rows.get((event["pid"], event["tid"]), [])
                 if s.begin - 1e-3 <= event["ts"] <= s.end + 1e-3]
 
@@ -96,11 +96,11 @@ class Trace:
             self.arrows.append((tail, head))
 
     def on_row(self, name, category=None):
-        """The slices of the rows with this name, of all processes."""
+        """Returns the slices of the rows with this name in all processes."""
         return [s for s in self.slices if self.threads[s.pid, s.tid] == name and category in (None, s.category)]
 
     def collectives(self, communicator):
-        """{number: {pid: slice}}"""
+        """Returns {number: {pid: slice}}."""
         found = collections.defaultdict(dict)
         for each in self.on_row(f"collectives: {communicator}"):
             found[each.args["number"]][each.pid] = each

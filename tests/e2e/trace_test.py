@@ -1,4 +1,4 @@
-"""pfcctl trace of real jobs: what the file has, whom it blames, and how clocks of several hosts fit together."""
+"""pfcctl trace of real jobs: the file's content, the worker that is blamed, and the clocks of several hosts."""
 
 import collections
 import contextlib
@@ -20,7 +20,7 @@ from trace_event_format import Trace
 
 @contextlib.contextmanager
 def slowed(pid, stopped=0.5, running=0.1):
-    """Stops a process again and again, so long each time that no busy machine makes another one as slow."""
+    """Stops a process repeatedly, long enough that a busy machine makes no other process as slow."""
     over = threading.Event()
 
     def pulse():
@@ -50,7 +50,7 @@ class TraceTest(JobTest):
         self.process.communicate(timeout=LIMIT)
 
     def traces(self, *more):
-        """Until all workers have told that they train."""
+        """Repeats the command until all workers have reported that they train."""
         deadline = time.monotonic() + LIMIT
         while True:
             done = run(BIN / "pfcctl", "trace", "--state-dir", self.folder / "state", "--output", self.folder / "trace.json",
@@ -73,7 +73,7 @@ class TraceTest(JobTest):
             first, last = map(int, re.search(r"steps (\d+) to (\d+)", done.stdout).groups())
             self.assertEqual(last - first, 4)
             trace = self.written()
-            # On a busy machine a worker may hear of the trace late, and begins with its next step.
+            # On a busy machine a worker may receive the request late and start with its next step.
             if {each["first_step"] for each in trace.json["otherData"]["ranks"]} == {first}:
                 break
         self.assertEqual(trace.names, {0: "rank 0 (localhost, slot 0)", 1: "rank 1 (localhost, slot 1)"})
@@ -152,7 +152,7 @@ class TraceTest(JobTest):
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         line = process.stdout.readline()
         first = int(re.search(r"recording steps (\d+)", line)[1])
-        self.read_until(self.process, f"Global Step: {first + 40} ")  # the order may come late
+        self.read_until(self.process, f"Global Step: {first + 40} ")  # the request may arrive late
         os.kill(victim, signal.SIGKILL)
         output, errors = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 1, (output, errors))
@@ -174,7 +174,7 @@ class TraceTest(JobTest):
     def test_without_a_job_it_says_so(self):
         ask = BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--state-dir", self.folder / "state"
         self.assert_one_line(run(*ask, env=self.environment), "/security/admin.pem does not exist")
-        self.train(1, self.job(max_steps=1))  # which makes one
+        self.train(1, self.job(max_steps=1))  # creates one
         self.assert_one_line(run(*ask, env=self.environment), "127.0.0.1:1 does not answer")
 
     def test_a_file_that_cannot_be_written_is_told_of_before_anything_is_recorded(self):
@@ -185,7 +185,7 @@ class TraceTest(JobTest):
 
 @unittest.skipUnless(may_make_namespaces(), "not run: namespaces need root")
 class ClocksTest(JobTest):
-    """Three hosts, of which two have booted at another time: so their clocks that measure durations differ."""
+    """Three hosts. Two have booted at other times, so their monotonic clocks differ."""
 
     AHEAD = {"b": 1000, "c": 3}  # seconds
 
@@ -224,16 +224,16 @@ class ClocksTest(JobTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         trace = Trace((self.folder / "trace.json").read_text())
         self.assertEqual(trace.problems, [])
-        apart = []  # microseconds between the first and the last end of a collective
+        apart = []  # microseconds between first and last end of a collective
         for ranks in trace.collectives("step").values():
             if len(ranks) == 3:
                 ends = [each.end for each in ranks.values()]
                 apart.append(max(ends) - min(ends))
-                # Nobody can leave a collective before the last has come into it.
+                # A worker cannot leave a collective before the last one has entered it.
                 errors = 1e3 * sum(each["clock_error_ms"] for each in trace.json["otherData"]["ranks"])
                 self.assertGreater(min(ends) + errors, max(each.begin for each in ranks.values()))
         self.assertGreater(len(apart), 20)
-        # Of clocks that differ, all ends would be apart; of a busy machine, those where a worker had to wait for a core.
+        # With wrong clocks all ends would be apart; on a busy machine, only those of workers that waited for a core.
         self.assertLess(statistics.quantiles(apart, n=10)[0], 5_000, sorted(apart))
         coordinator.send_signal(signal.SIGTERM)
         coordinator.communicate(timeout=LIMIT)

@@ -1,6 +1,6 @@
-"""A file of pfcctl trace in a real viewer: speedscope, which reads Chrome's trace format, in a headless Chromium.
+"""Opens a file of pfcctl trace in a real viewer: speedscope, in a headless Chromium.
 
-Its version is pinned in speedscope/. It is installed once for each build folder, from npm's registry."""
+speedscope/ pins its version. It is installed from npm's registry once per build folder."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ WORK = pathlib.Path(os.environ["PFC_BIN"]).parent / "tests/e2e/speedscope"
 
 
 def install():
-    """Why it cannot be had here; empty where it is there. Any other failure of npm's is an error."""
+    """Returns why it cannot be installed here; empty if it can. Any other npm failure is an error."""
     if shutil.which("npm") is None:
         return "no npm"
     WORK.mkdir(parents=True, exist_ok=True)
@@ -36,10 +36,10 @@ def install():
 
 
 class Viewer:
-    """What speedscope has made of a trace."""
+    """speedscope's view of a trace."""
 
     def __init__(self, environment, limit, folder, trace):
-        # As speedscope's own command line hands a file over.
+        # Passes the file like speedscope's own command line.
         text = base64.b64encode(trace.read_bytes()).decode()
         handed = folder / "handed.js"
         handed.write_text(f"speedscope.loadFileFromBase64({json.dumps(trace.name)}, {json.dumps(text)});")
@@ -49,7 +49,7 @@ class Viewer:
         self.browser.wait("the viewer's drawing", lambda: self.browser.script("return document.querySelector('canvas') !== null"))
 
     def profiles(self):
-        """{row's name: [(name, begin, end), ...]} in microseconds: the file that it saves for itself."""
+        """Returns {row's name: [(name, begin, end), ...]} in microseconds from the file that speedscope exports."""
         self.browser.script("""
             const make = URL.createObjectURL;
             URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return make(blob); };

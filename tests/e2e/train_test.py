@@ -35,19 +35,19 @@ class Train(JobTest):
 
     def check_what_every_communicator_sent(self, third_step):
         sent = third_step["comm_bytes"]
-        # Of two workers each sends half of its gradients, and then half of the sums.
+        # Each of two workers sends half of its gradients and then half of the sums.
         model = (self.folder / "out" / "backbone.safetensors").stat().st_size
         self.assertAlmostEqual(sent["gradients"] / (3 * model), 1, delta=0.1)
-        # Embeddings [4, 64]; 24 bytes of statistics for each of 8 samples; half of the gradients of 8
-        # embeddings. Once, for a histogram, half of 8 cosines and half of their sums.
+        # Embeddings [4, 64]; 24 bytes of statistics per sample (8); half of the gradients of 8 embeddings. Once, for
+        # a histogram, half of 8 cosines and half of their sums.
         self.assertEqual(sent["step"], 3 * (4 * 4 * 64 + 8 * 24 + 4 * 4 * 64) + 8 * 4)
-        # 4 labels and 3 signals of 8 bytes, for the batches that were made ahead as well.
+        # 4 labels and 3 signals of 8 bytes; prefetched batches count too.
         self.assertGreaterEqual(sent["inputs"], 3 * 7 * 8)
         self.assertEqual(third_step["comm_calls"]["step"], 3 * 3 + 1,
                          "three collectives a step, and one for the histograms of the first step")
 
     def test_a_job_of_one_step_learns(self):
-        done = self.train(2, self.job(batch_size=40, num_epoch=1))  # all 80 images at once
+        done = self.train(2, self.job(batch_size=40, num_epoch=1))  # all 80 images in one batch
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual([m["lr"] for m in self.metrics() if m["kind"] == "step"], [0.02])
 
@@ -73,7 +73,7 @@ class Train(JobTest):
         self.assertIn(" evaluate ", done.stdout.split("where the time went:")[1])
 
     def test_phase_metrics_and_status_are_there_while_it_trains(self):
-        # Batches so large that the phases of a step are much longer than the gaps between them.
+        # Large batches, so that the phases of a step are much longer than the gaps between them.
         process = self.start(2, self.job(num_epoch=10_000, batch_size=16))
         try:
             lines = self.read_until(process, "Global Step: 3")
@@ -105,7 +105,7 @@ class Train(JobTest):
         self.assertEqual(len(json.loads(status.stdout)["workers"]), 2)
 
     def test_a_stop_does_not_wait_for_the_end_of_a_long_step(self):
-        # 10 micro-batches an epoch: the one step of this job goes 500 times through the data.
+        # 10 micro-batches per epoch, so the job's only step goes through the data 500 times.
         process = self.start(2, self.job(gradient_acc=5000, num_epoch=500))
         self.read_until(process, "weights from seed")
         process.terminate()
@@ -116,7 +116,7 @@ class Train(JobTest):
 
     def test_a_job_also_leaves_its_model_in_other_formats(self):
         out = self.folder / "out"
-        (out / "model.pt").mkdir(parents=True)  # so this one cannot be written
+        (out / "model.pt").mkdir(parents=True)  # so this file cannot be written
         done = self.train(2, self.job(max_steps=3, export=["onnx", "pt"]))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(f"{out}/model.pt was not exported: ", done.stdout + done.stderr)
@@ -141,8 +141,8 @@ class Train(JobTest):
         self.assertTrue((self.folder / "out" / "backbone.safetensors").exists())
 
     def test_two_workers_and_one_with_twice_the_batch_see_the_same_losses(self):
-        # sync_bn makes them the same function. The first loss differs by summation order only; a
-        # deep network's next steps amplify that (one worker on one or two threads differs as much).
+        # With sync_bn both compute the same function. The first loss differs only by summation order; later steps of
+        # a deep network amplify that (as do one or two threads of one worker).
         common = dict(max_steps=3, sync_bn=True, augment=True, lr=0.01)
         self.train(2, self.job("a.json", batch_size=4, output=str(self.folder / "a"), **common))
         self.train(1, self.job("b.json", batch_size=8, output=str(self.folder / "b"), **common))

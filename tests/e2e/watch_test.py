@@ -1,4 +1,4 @@
-"""A real Prometheus watches a real job with the rules of deploy/prometheus, and a real Alertmanager tells of it."""
+"""A real Prometheus watches a real job with the rules of deploy/prometheus; a real Alertmanager sends alerts."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from support import LIMIT, JobTest
 @unittest.skipIf(MISSING, f"not run: {', '.join(MISSING)} not installed (scripts/setup.sh watch)")
 class WatchTest(JobTest):
     def begin(self, *more, **keys):
-        """Starts Prometheus, and a job that lasts."""
+        """Starts Prometheus and a long job."""
         self.port = free_port()
         self.watch = Watch(self.folder / "watch", f"127.0.0.1:{self.port}", self.environment)
         command = self.coordinator(2, self.job(**{"num_epoch": 100000, **keys}), *more)
