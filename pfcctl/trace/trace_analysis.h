@@ -69,7 +69,7 @@ struct GpuBusy {
 
 struct TraceAnalysis {
   std::int64_t steps = 0;          ///< recorded by every worker
-  double step_seconds = 0;         ///< of the slowest worker, including work between steps
+  double step_seconds = 0;         ///< longest of all workers, including work between steps
   double clock_error_seconds = 0;  ///< largest error between the clocks of two workers
   std::vector<CollectiveWaits> collectives;  ///< longest waits first
   /// By time per step without waiting for others; none if fewer than two workers recorded a step.
