@@ -51,8 +51,8 @@ class CheckTest(JobTest):
         self.service.communicate(timeout=LIMIT)
 
     def group(self, controller, **files):
-        """Returns the prefix of a command that runs in a new control group with these limits. The command sees the
-        group, because ip netns exec mounts /sys again."""
+        """Returns the prefix of a command that runs in a new control group with these limits. The prefix mounts the
+        group for the command, because ip netns exec mounts a new /sys."""
         group = pathlib.Path(f"/sys/fs/cgroup/{controller}/pfc-check-{os.getpid()}")
         group.mkdir()
         self.groups.append(group)

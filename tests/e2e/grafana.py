@@ -25,7 +25,7 @@ class Grafana:
             yield from panel["panels"] if panel["type"] == "row" else [panel]
 
     def targets(self):
-        """Yields (title, panel, target)."""
+        """Returns [(title, panel, target)]."""
         return [(f'{panel["title"]} {target["refId"]}', panel, target) for panel in self.panels() for target in panel["targets"]]
 
     def interval(self, points):

@@ -31,7 +31,7 @@ def free_port():
 
 
 def minutes_as_seconds(rules):
-    """Returns the same rules for a clock that runs 60 times as fast: 15m becomes 15s, 2 * 3600 2 * 60."""
+    """Returns the same rules for a clock that runs 60 times as fast: 15m becomes 15s, 2 * 3600 becomes 2 * 60."""
     faster = re.sub(r"\b(\d+)m\b", r"\1s", rules)
     faster = re.sub(r"\b(\d+)h\b", r"\1m", faster)
     return faster.replace("3600", "60")
