@@ -16,7 +16,7 @@ Json absolute(Json job) {
   return job;
 }
 
-TEST(PathsOfAJob, AreRelativeToTheFolderOfTheCaller) {
+TEST(PathsOfAJob, AreResolvedInTheFolderOfTheCaller) {
   EXPECT_EQ(absolute({{"rec", "../data"}, {"output", "out/1"}, {"init_from", "/a/b"}}),
             Json({{"rec", "/home/data"}, {"output", "/home/me/out/1"}, {"init_from", "/a/b"}}));
 }

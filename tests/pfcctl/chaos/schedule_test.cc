@@ -37,7 +37,7 @@ TEST(PlanOfFaults, HasAboutTheRequestedNumberOfFaults) {
   EXPECT_NEAR(times_of(faults, proto::FAULT_STOP_WORKER).size(), 10, 4);
 }
 
-TEST(PlanOfFaults, KeepsIntervalsBetweenHalfAndOneAndAHalf) {
+TEST(PlanOfFaults, IntervalsAreHalfToOneAndAHalfTimesTheMean) {
   std::chrono::milliseconds last{0};
   for (const auto at : times_of(plan_faults(kills_and_stops(7)), proto::FAULT_KILL_WORKER)) {
     EXPECT_GE(at - last, 14'999ms);
