@@ -1,4 +1,4 @@
-// Configuration of one job: the keys of job.json, named as in arcface_torch.
+// Configuration of one job: the keys of job.json, as in arcface_torch (docs/configuration.md).
 #pragma once
 
 #include <cstdint>
@@ -105,8 +105,8 @@ struct JobConfig {
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;
   std::int64_t num_classes = 0;            ///< 0: read from the data; else checked
-  std::int64_t num_image = 0;              ///< same
-  std::vector<std::int64_t> head_classes;  ///< of each separate head; same
+  std::int64_t num_image = 0;              ///< like num_classes
+  std::vector<std::int64_t> head_classes;  ///< per separate head; like num_classes
   std::string notes;                       ///< free text, stored in the job's checkpoints
 };
 
