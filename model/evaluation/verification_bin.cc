@@ -164,8 +164,9 @@ fs::path find_verification_bin(const std::string& target, std::span<const fs::pa
     if (fs::is_regular_file(place, ignored)) return place;
     tried += (tried.empty() ? "" : ", ") + place.string();
   }
+  const bool folder_is_meant = fs::path(target).has_parent_path();
   const auto other = std::ranges::find_if(places, [&](const fs::path& place) {
-    return something_at(place) && (place.has_parent_path() || !fs::is_directory(place, ignored));
+    return something_at(place) && (folder_is_meant || !fs::is_directory(place, ignored));
   });
   if (other != places.end()) return *other;
   throw InputError(fmt::format("val_targets: '{}' not found; tried {}", target, tried));

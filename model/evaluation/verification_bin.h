@@ -34,10 +34,9 @@ void write_verification_bin(const std::filesystem::path& path,
                             const std::vector<bool>& same);
 
 /// The path of the set `target`: target.bin or target in a data folder (one of `rec`, or the folder
-/// of that .rec file), or `target` itself, whichever is a regular file first, otherwise whichever
-/// is a folder; a folder `target` in the working directory needs a "/" in its name. Throws
-/// InputError with the places that were tried; where something else is at one of them,
-/// read_verification_bin() says what.
+/// of that .rec file), or `target` itself, whichever is a regular file first. A target with "/"
+/// may also be a folder. Throws InputError with the places that were tried; where something else is
+/// at one of them, read_verification_bin() says what.
 std::filesystem::path find_verification_bin(const std::string& target,
                                             std::span<const std::filesystem::path> rec);
 

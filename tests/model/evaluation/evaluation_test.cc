@@ -63,8 +63,6 @@ class Evaluation : public ::testing::Test {
     set_.images.push_back(encode_png(draw_waves(kSide, kSide, seed), kSide, kSide));
   }
 
-  VerificationResult evaluate_on(int world_size) { return evaluate_on(world_size, set_); }
-
   template <class Set>
   auto evaluate_on(int world_size, const Set& set) {
     decltype(evaluate(set, std::declval<Comm&>(), {}, kOptions)) result;
@@ -89,6 +87,7 @@ class Evaluation : public ::testing::Test {
     });
     return result;
   }
+  VerificationResult evaluate_on(int world_size) { return evaluate_on(world_size, set_); }
 
   static std::vector<double> figures(const VerificationResult& result) {
     std::vector<double> all{result.accuracy, result.embedding_norm};
@@ -207,7 +206,8 @@ class Retrieval : public Evaluation {
       const auto& image = set_.images[i];
       testing::write_file(folder_ / name,
                           {reinterpret_cast<const char*>(image.data()), image.size()});
-      list += std::to_string(i) + "\t" + std::to_string(i == 21 ? 5 : i % 5) + "\t" + name + "\n";
+      list +=
+          std::to_string(i) + "\t" + std::to_string(i == 21 ? 5 : i / 2 % 5) + "\t" + name + "\n";
     }
     testing::write_file(folder_ / "train.lst", list);
     sets_ = open_evaluation_sets({folder_.path().string()}, {}, kSide);
