@@ -6,6 +6,7 @@
 #                                             (--check 3 7: more classes, and two workers; --check 4:
 #                                             against what memory and matrix products allow)
 #   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
+#   scripts/bench.sh embed [ARGUMENT...]      pfcctl embed and verify against the forward pass alone, and memory
 #   scripts/bench.sh snapshots [ARGUMENT...]  cost of in-memory snapshots while nothing fails
 #   scripts/bench.sh plan [ARGUMENT...]       accuracy of predicted step times of 20 jobs
 #   scripts/bench.sh watching [ARGUMENT...]   cost of monitoring per step: all against none
@@ -17,9 +18,9 @@ source scripts/build_environment.sh
 what=${1:-step}
 shift || true
 case $what in
-  step | head | kernels | snapshots | plan | watching) ;;
+  step | head | kernels | embed | snapshots | plan | watching) ;;
   *)
-    echo "bench: no benchmark '$what'; expected step, head, kernels, snapshots, plan or watching" >&2
+    echo "bench: no benchmark '$what'; expected step, head, kernels, embed, snapshots, plan or watching" >&2
     exit 2 ;;
 esac
 
@@ -32,6 +33,9 @@ case $what in
   snapshots | plan | watching)
     cmake --build --preset cpu --target programs
     exec /usr/bin/python3 -B "tests/reference/bench_$what.py" --bin build/cpu/bin "$@" ;;
+  embed)
+    cmake --build --preset cpu --target programs evaluation_benchmark
+    exec /usr/bin/python3 -B tests/reference/bench_embed.py --bin build/cpu/bin "$@" ;;
   head)
     cmake --build --preset cpu --target head_benchmark head_limits
     exec /usr/bin/python3 -B tests/reference/bench_head.py \
