@@ -26,7 +26,10 @@ class YuNet:
         import cv2
 
         self.cv2, self.longest = cv2, longest
-        self.detector = cv2.FaceDetectorYN.create(str(model), "", (320, 320), score)
+        try:
+            self.detector = cv2.FaceDetectorYN.create(str(model), "", (320, 320), score)
+        except cv2.error as error:
+            raise ValueError(f"{model}: OpenCV cannot read it; expected the ONNX file of YuNet ({error})") from None
 
     def __call__(self, path):
         image = self.cv2.imread(str(path))
@@ -37,11 +40,18 @@ class YuNet:
             size = [max(1, round(side * scale)) for side in (image.shape[1], image.shape[0])]
             image = self.cv2.resize(image, size, interpolation=self.cv2.INTER_AREA)
         self.detector.setInputSize((image.shape[1], image.shape[0]))
-        faces = self.detector.detect(image)[1]
+        try:
+            faces = self.detector.detect(image)[1]
+        except self.cv2.error as error:
+            raise ValueError(f"the detector failed ({error})") from None
         if faces is None:
             return None
         largest = max(faces, key=lambda face: face[2] * face[3])  # x, y, width, height, landmarks, score
         return [float(number) / scale for number in largest[4:14]]
+
+
+def one_line(text):
+    return str(text).encode("utf-8", "backslashreplace").decode().replace("\n", "?")
 
 
 def images_in(folder):
@@ -81,7 +91,7 @@ def write_landmarks(images, out, detect, tell=lambda text: print(text, file=sys.
                     raise ValueError("found no face")
             except ValueError as error:
                 missing += 1
-                tell(f"{images / path}: {error}".encode("utf-8", "backslashreplace").decode().replace("\n", "?"))
+                tell(one_line(f"{images / path}: {error}"))
                 continue
             lines.write(os.fsencode("\t".join([path, *(f"{number:.2f}" for number in points)]) + "\n"))
             lines.flush()
@@ -105,6 +115,8 @@ def main(words=None, make_detector=YuNet):
             sys.exit(f"{path}: not found")
     try:
         detect = make_detector(options.model, options.score, options.longest)
+    except ValueError as error:
+        sys.exit(one_line(error))
     except ImportError as error:
         sys.exit(f"OpenCV for Python is missing ({error}); install it: apt-get install python3-opencv")
     lines, missing = write_landmarks(options.images, options.out, detect)

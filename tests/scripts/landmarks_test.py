@@ -6,8 +6,11 @@ import io
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PFCCTL = pathlib.Path(os.environ["PFC_BIN"]) / "pfcctl"
@@ -76,6 +79,35 @@ class Landmarks(unittest.TestCase):
         self.run_script(images)
         self.assertEqual(self.seen, ["c.jpg"])
         self.assertEqual(self.out.read_bytes(), whole)
+
+    def test_takes_the_largest_face_in_pixels_of_the_photograph(self):
+        """With an OpenCV of the test's own, which has shrunk the image to a quarter."""
+        class Error(Exception):
+            pass
+
+        class Detector:
+            create = classmethod(lambda cls, *_: cls())
+            sizes = []
+
+            def setInputSize(self, size):
+                self.sizes.append(size)
+                if len(self.sizes) > 1:
+                    self.detect = lambda _: (1, None)
+
+            def detect(self, _):
+                return 1, [[0, 0, 9, 9, *range(1, 11), 0.9], [0, 0, 10, 9, *range(11, 21), 0.8], [0, 0, 1, 1, *range(10), 1]]
+
+        image = types.SimpleNamespace
+        cv2 = types.SimpleNamespace(error=Error, FaceDetectorYN=Detector, INTER_AREA=3,
+                                    imread=lambda path: None if path == "broken" else image(shape=(4096, 1024, 3)),
+                                    resize=lambda _, size, interpolation: image(shape=(size[1], size[0], 3)))
+        with unittest.mock.patch.dict(sys.modules, cv2=cv2):
+            detect = script.YuNet("yunet.onnx", 0.6, 1024)
+        self.assertEqual(detect("a.jpg"), [4 * number for number in range(11, 21)])
+        self.assertEqual(Detector.sizes, [(256, 1024)])
+        self.assertIsNone(detect("a.jpg"))
+        with self.assertRaisesRegex(ValueError, "cannot be decoded"):
+            detect("broken")
 
     def test_says_what_is_missing(self):
         with self.assertRaisesRegex(SystemExit, "nowhere: not found"):
