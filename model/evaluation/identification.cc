@@ -91,7 +91,7 @@ std::vector<Search> search_range(const LabelledRows& probes, RowRange range,
         Search& probe = found[i - begin];
         const double other = similarity(probes, i, gallery, j);
         probe.best_other = std::max(probe.best_other, other);
-        if (other > probe.mate) ++probe.rank;
+        if (other >= probe.mate) ++probe.rank;
       }
     }
     return found;
@@ -136,8 +136,8 @@ std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
   check_sizes(probes, distractors);
   const auto mates = rows_of_subjects(probes);
   return for_probes<std::int64_t>(all_of(probes), threads, [&](std::size_t begin, std::size_t end) {
-    // Of each probe: its mates' similarities in rising order, and how many distractors lie between
-    // one and the next.
+    // Of each probe: its mates' similarities in rising order, and how many distractors lie from
+    // one to the next.
     std::vector<std::vector<double>> levels(end - begin);
     std::vector<std::vector<std::int64_t>> above(end - begin);
     for (std::size_t i = begin; i < end; ++i) {
@@ -151,7 +151,7 @@ std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
     for (std::size_t j = 0; j < distractors.subject.size(); ++j) {
       for (std::size_t i = begin; i < end; ++i) {
         const auto& own = levels[i - begin];
-        const auto level = std::ranges::lower_bound(own, similarity(probes, i, distractors, j));
+        const auto level = std::ranges::upper_bound(own, similarity(probes, i, distractors, j));
         ++above[i - begin][static_cast<std::size_t>(level - own.begin())];
       }
     }

@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// Embeddings of length 1 and the numbers of their subjects.
+/// Unit-length embeddings and the numbers of their subjects.
 struct LabelledRows {
   std::int64_t dimension = 0;
   std::vector<double> rows = {};           ///< [n, D]
@@ -21,7 +21,10 @@ struct Search {
   bool mated = false;      ///< the gallery has an entry of the probe's subject
   double mate = 0;         ///< the greatest similarity to such an entry
   double best_other = -2;  ///< the greatest similarity to any other entry
-  std::int64_t rank = 0;   ///< of the best mate, from 1: other entries with more similarity, plus 1
+  /// Rank of the best mate: 1 + the number of other entries that are at least as similar. Equal
+  /// similarities count against the mate, or a model that maps all faces to one point would be
+  /// perfect.
+  std::int64_t rank = 0;
 };
 
 /// Searches each probe in the gallery. Runs on `threads` threads (0: all cores); the result does
@@ -43,7 +46,8 @@ double tpir_at_fpir(std::span<const Search> searches, double fpir);
 
 /// MegaFace: each image of a probe set is searched, for each other image of its subject, in a
 /// gallery of that one mate and all distractors. Returns the ranks of the mates, one for each
-/// ordered pair of images of one subject: distractors with more similarity, plus 1.
+/// ordered pair of images of one subject: 1 + the number of distractors that are at
+/// least as similar.
 std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
                                                   const LabelledRows& distractors, int threads = 0);
 
