@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/one_line.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/device_info.h"
@@ -97,7 +98,7 @@ nlohmann::ordered_json report_json(const Report& report) {
 void run_check(bool as_json) {
   const Report report = make_report();
   if (as_json) {
-    std::printf("%s\n", report_json(report).dump(2).c_str());
+    std::fputs(json_text(report_json(report)).c_str(), stdout);
   } else {
     print(report);
   }

@@ -86,7 +86,7 @@ proto::CheckReport check_and_wait(const CoordinatorCall& call, const ClusterChec
 
 void run_cluster_check(const ClusterCheck& check) {
   const proto::CheckReport report = check_and_wait(CoordinatorCall(check.target.endpoint()), check);
-  const std::string text = check.json ? check_json(report).dump(2) + "\n" : check_text(report);
+  const std::string text = check.json ? json_text(check_json(report)) : check_text(report);
   std::fputs(text.c_str(), stdout);
   if (!is_good(report)) throw ExitStatus{1};
 }

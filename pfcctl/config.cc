@@ -9,6 +9,7 @@
 #include "common/config/job_json.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/one_line.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {
@@ -16,7 +17,7 @@ namespace {
 
 void import(const std::string& file) {
   const nlohmann::json job = read_job_file(file, {});
-  std::cout << job.dump(2) << std::endl;
+  std::cout << json_text(job) << std::flush;
   for (const std::string& warning : ignored_key_warnings(job)) {
     print_message("pfcctl", Severity::kWarning, warning);
   }

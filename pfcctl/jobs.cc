@@ -93,7 +93,7 @@ void show_queue(const QueueOptions& options) {
   const CoordinatorCall call(options.target.endpoint());
   const proto::QueueReply queue = call(&Stub::Queue, proto::QueueRequest());
   if (options.json) {
-    std::cout << queue_json(queue).dump(2) << std::endl;
+    std::cout << json_text(queue_json(queue)) << std::flush;
   } else {
     std::cout << queue_text(queue) << std::flush;
   }

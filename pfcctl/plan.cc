@@ -20,6 +20,7 @@
 #include "common/files/regular_file.h"
 #include "common/machine/cores.h"
 #include "common/machine/gpu/gpus.h"
+#include "common/one_line.h"
 #include "data/job_data.h"
 #include "kernels/make_ops.h"
 #include "model/evaluation/evaluation.h"
@@ -233,7 +234,7 @@ std::string plan_json(const PlanReport& r) {
                     {"advice", r.advice},
                     {"refusal", r.refusal}};
   if (r.capacity) json["time"] = capacity_json(*r.capacity);
-  return json.dump(2) + "\n";
+  return json_text(json);
 }
 
 void add_plan_verb(CLI::App& pfcctl) {

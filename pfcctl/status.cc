@@ -82,7 +82,7 @@ std::string worker_row(const proto::WorkerStatus& worker) {
 
 void print_status(const std::string& address, const proto::StatusReply& status, bool json) {
   if (json) {
-    std::cout << to_json(status).dump(2) << std::endl;
+    std::cout << json_text(to_json(status)) << std::flush;
   } else {
     std::cout << "coordinator " << address << ", pfc " << short_cell(status.version())
               << (status.job_id().empty() ? ""

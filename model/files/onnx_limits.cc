@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "common/one_line.h"
 #include "model/files/onnx_interpreter.h"
 
 namespace pfc {
@@ -22,8 +23,9 @@ constexpr int kLeastNodes = 8;  // and as many tell whether the graph normalises
 std::string declared_shape(const onnx::ValueInfoProto& value) {
   std::string text;
   for (const auto& dim : value.type().tensor_type().shape().dim()) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ",
-                        dim.has_dim_value() ? std::to_string(dim.dim_value()) : dim.dim_param());
+    text += fmt::format(
+        "{}{}", text.empty() ? "" : ", ",
+        dim.has_dim_value() ? std::to_string(dim.dim_value()) : one_line(dim.dim_param(), 40));
   }
   return "[" + text + "]";
 }

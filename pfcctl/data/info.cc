@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/one_line.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
@@ -208,7 +209,7 @@ std::string summary_json(const Dataset& dataset, const DataSummary& s) {
     object["empty_classes"] = s.empty_classes;
     object["without_label"] = s.without_label;
   }
-  return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(object);
 }
 
 void add_data_info(CLI::App& data) {

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/one_line.h"
+
 namespace pfc {
 namespace {
 
@@ -18,8 +20,8 @@ std::string duration_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::string doing, std::string units)
-    : doing_(std::move(doing)),
+Progress::Progress(const std::string& doing, std::string units)
+    : doing_(one_line(doing)),
       units_(std::move(units)),
       terminal_(isatty(STDERR_FILENO) == 1),
       printed_(Clock::now()) {}

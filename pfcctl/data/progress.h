@@ -20,7 +20,7 @@ using ShowProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 class Progress {
  public:
   /// `doing` says what, `units` of what, as in the line above.
-  Progress(std::string doing, std::string units);
+  Progress(const std::string& doing, std::string units);
   ~Progress();  ///< ends the line on a terminal; signals have their old effect again
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

@@ -16,6 +16,7 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/sha256.h"
+#include "common/one_line.h"
 #include "common/ordered_work.h"
 #include "data/chosen_dataset.h"
 #include "data/damaged_image.h"
@@ -160,8 +161,8 @@ Validation validate(const Dataset& dataset, int threads, const ShowProgress& pro
 
 std::string validation_text(const Validation& v) {
   std::string text;
-  for (const std::string& example : v.examples) text += example + "\n";
-  for (const std::string& warning : v.warnings) text += "warning: " + warning + "\n";
+  for (const std::string& example : v.examples) text += one_line(example) + "\n";
+  for (const std::string& warning : v.warnings) text += "warning: " + one_line(warning) + "\n";
   text += fmt::format("{:<34}{}\n", "images", v.images);
   const auto line = [&](const char* what, std::int64_t count) {
     if (count > 0) text += fmt::format("{:<34}{}\n", what, count);
@@ -178,18 +179,16 @@ std::string validation_text(const Validation& v) {
 }
 
 std::string validation_json(const Validation& v) {
-  return nlohmann::ordered_json{{"good", v.is_good()},
-                                {"images", v.images},
-                                {"classes", v.classes},
-                                {"damaged", v.damaged},
-                                {"mislabelled", v.mislabelled},
-                                {"repeated", v.repeated},
-                                {"contradicted", v.contradicted},
-                                {"empty_classes", v.empty_classes},
-                                {"examples", v.examples},
-                                {"warnings", v.warnings}}
-             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-         "\n";
+  return json_text(nlohmann::ordered_json{{"good", v.is_good()},
+                                          {"images", v.images},
+                                          {"classes", v.classes},
+                                          {"damaged", v.damaged},
+                                          {"mislabelled", v.mislabelled},
+                                          {"repeated", v.repeated},
+                                          {"contradicted", v.contradicted},
+                                          {"empty_classes", v.empty_classes},
+                                          {"examples", v.examples},
+                                          {"warnings", v.warnings}});
 }
 
 void add_data_validate(CLI::App& data) {

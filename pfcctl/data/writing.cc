@@ -146,7 +146,7 @@ void expect_few_damaged(std::int64_t damaged, std::int64_t images, std::int64_t 
 void tell_damaged(const std::vector<std::string>& damaged) {
   constexpr std::size_t kNamed = 5;
   for (std::size_t i = 0; i < std::min(kNamed, damaged.size()); ++i) {
-    std::fprintf(stderr, "left out: %s\n", damaged[i].c_str());
+    std::fprintf(stderr, "left out: %s\n", one_line(damaged[i]).c_str());
   }
 }
 

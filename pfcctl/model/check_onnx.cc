@@ -10,6 +10,7 @@
 
 #include "common/command_line.h"
 #include "common/exit_codes.h"
+#include "common/one_line.h"
 #include "kernels/make_ops.h"
 #include "model/files/onnx_file.h"
 #include "model/files/onnx_limits.h"
@@ -33,10 +34,10 @@ void show(const std::vector<OnnxLimit>& limits, bool as_json) {
                     {"kept", each.kept}});
     if (!as_json) {
       std::printf("%-4s %-24s %-22s expected %s\n", each.kept ? "ok" : "FAIL", each.what.c_str(),
-                  each.found.c_str(), each.expected.c_str());
+                  one_line(each.found).c_str(), each.expected.c_str());
     }
   }
-  if (as_json) std::printf("%s\n", list.dump(2).c_str());
+  if (as_json) std::fputs(json_text(list).c_str(), stdout);
 }
 
 void check_file(const CheckFlags& flags) {
@@ -63,7 +64,7 @@ void add_check_onnx(CLI::App& model) {
       ->default_str(tracks.front());
   verb->add_flag("--json", flags->json, "For programs");
   verb->footer(
-      "Checks all limits but the time for an image. Exit code 2 where one is not kept.\n"
+      "Checks all limits except the time per image. The exit code is 2 if a limit is broken.\n"
       "Example:\n"
       "  pfcctl model check-onnx backbone.onnx --track glint");
   verb->callback([flags] { check_file(*flags); });

@@ -5,7 +5,7 @@
 
 namespace pfc {
 
-/// Adds the verb, which prints what of an ONNX file is beyond the limits of InsightFace's
+/// Adds the verb, which checks an ONNX file against the limits of InsightFace's
 /// competition.
 void add_check_onnx(CLI::App& model);
 

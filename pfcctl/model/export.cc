@@ -9,6 +9,7 @@
 
 #include "common/byte_size.h"
 #include "common/command_line.h"
+#include "common/one_line.h"
 #include "model/files/export_model.h"
 #include "model/files/torch_writer.h"
 #include "pfcctl/verbs.h"
@@ -30,7 +31,7 @@ void show(const ExportFlags& flags, const ModelFile& model, nlohmann::json detai
                     {"bytes", bytes},
                     {"network", model.options.network},
                     {"embedding_size", model.options.embedding_size}});
-    std::printf("%s\n", details.dump(2).c_str());
+    std::fputs(json_text(details).c_str(), stdout);
     return;
   }
   std::string line = fmt::format("{}: {}, {}", flags.output.string(), model.options.network,

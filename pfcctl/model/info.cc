@@ -10,6 +10,7 @@
 
 #include "common/byte_size.h"
 #include "common/counted.h"
+#include "common/one_line.h"
 #include "model/files/model_file.h"
 
 namespace pfc {
@@ -17,12 +18,13 @@ namespace {
 
 using nlohmann::json;
 
-/// What is beside the network: the shape of a tensor, or how many there are of one kind.
+/// Tensors outside the network, by the first part of their names: the shape of a single tensor, or
+/// the number of tensors.
 json others_of(const NamedTensors& others) {
   json list = json::object();
   for (const auto& [name, tensor] : others.tensors()) {
     const std::string kind = name.substr(0, name.find('/'));
-    json& entry = list[kind];
+    json& entry = list.emplace(kind, json::object()).first.value();
     entry["tensors"] = entry.value("tensors", 0) + 1;
     entry["shape"] = tensor.shape;
   }
@@ -56,8 +58,8 @@ json description_of(const ModelFile& model) {
 }
 
 void show(const json& d) {
-  const auto line = [](const char* what, const std::string& text) {
-    std::printf("%-15s %s\n", what, text.c_str());
+  const auto line = [](const std::string& what, const std::string& text) {
+    std::printf("%-15s %s\n", one_line(what, 80).c_str(), one_line(text).c_str());
   };
   line("file", d["file"].get<std::string>());
   line("format", d["format"].get<std::string>());
@@ -68,10 +70,10 @@ void show(const json& d) {
   line("parameters", fmt::format("{:.2f} million", d["parameters"].get<double>() / 1e6));
   line("as float32", byte_size_text(d["bytes"].get<std::uint64_t>()));
   for (const auto& [key, value] : d["about"].items())
-    line(key.c_str(), value.is_string() ? value.get<std::string>() : value.dump());
+    line(key, value.is_string() ? value.get<std::string>() : value.dump());
   for (const auto& [kind, entry] : d["others"].items()) {
-    line(kind.c_str(), entry.contains("shape") ? entry["shape"].dump()
-                                               : counted(entry["tensors"].get<int>(), "tensor"));
+    line(kind, entry.contains("shape") ? entry["shape"].dump()
+                                       : counted(entry["tensors"].get<int>(), "tensor"));
   }
 }
 
@@ -84,9 +86,11 @@ void add_model_info(CLI::App& model) {
   };
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   CLI::App* verb = model.add_subcommand(
-      "info", "Says which network a file holds, its size and colour order, and what else is in it");
-  verb->add_option("file", flags->file,
-                   "backbone.safetensors, model.pt, backbone.pth, checkpoint_gpu_*.pt or a .ckpt")
+      "info",
+      "Prints the network in a model file, its sizes and colour order, and what else it holds");
+  verb->add_option(
+          "file", flags->file,
+          "backbone.safetensors, model.pt, backbone.pth, checkpoint_gpu_*.pt, .ckpt or .onnx")
       ->required();
   verb->add_flag("--json", flags->json, "For programs");
   verb->footer(
@@ -96,7 +100,7 @@ void add_model_info(CLI::App& model) {
   verb->callback([flags] {
     const json description = description_of(read_model(flags->file));
     if (flags->json) {
-      std::printf("%s\n", description.dump(2).c_str());
+      std::fputs(json_text(description).c_str(), stdout);
     } else {
       show(description);
     }

@@ -1,4 +1,4 @@
-// pfcctl model info: says what a file of a network holds.
+// pfcctl model info: describes a model file.
 #pragma once
 
 #include <CLI/CLI.hpp>

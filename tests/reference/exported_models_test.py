@@ -95,6 +95,26 @@ class WithPyTorch(Exported):
                 self.assertTrue(np.array_equal(loaded[name].numpy(), values), name)
             make_backbone(network, 512, 0.0, 32, 32).load_state_dict(loaded)
 
+    def test_info_lists_what_is_beside_the_network(self):
+        state = {name: torch.from_numpy(np.asarray(value)) for name, value in self.network("mbf", 32, 64).items()}
+        centres, momentum = torch.randn(5, 64), {"momentum_buffer": torch.randn(5, 64)}
+        forged = {"\x1b[31m\nnetwork": "r50\n" + "x" * 2000 + "\x07"}
+        safetensors_io.save(self.folder / "centres.safetensors", {name: value.numpy() for name, value in state.items()}
+                            | {"centres": centres.numpy()}, {"network": "mbf", **forged})
+        torch.save({"epoch": 1, "state_dict_backbone": state, "state_dict_softmax_fc": {"weight": centres},
+                    "state_optimizer": {"state": {0: momentum, 1: momentum}}}, self.folder / "checkpoint_gpu_0.pt")
+        for file, others in (("checkpoint_gpu_0.pt", {"state_dict_softmax_fc": {"tensors": 1, "shape": [5, 64]},
+                                                      "state_optimizer": {"tensors": 2}}),
+                             ("centres.safetensors", {"centres": {"tensors": 1, "shape": [5, 64]}})):
+            command = [BIN / "pfcctl", "model", "info", self.folder / file]
+            told = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(json.loads(told)["others"], others)
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            self.assertIn("[5,64]", text)
+            self.assertLess(max(map(len, text.splitlines())), 1100)
+            self.assertNotRegex(text, "\nnetwork +r50")
+            self.assertNotIn("\x1b", text)
+
     def test_tensors_of_a_state_dict_can_be_mapped(self):
         self.network("r18", 32)
         with zipfile.ZipFile(self.export("pt")) as archive:

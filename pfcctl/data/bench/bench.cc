@@ -14,6 +14,7 @@
 #include "common/clock.h"
 #include "common/counted.h"
 #include "common/error.h"
+#include "common/one_line.h"
 #include "data/augment/augmenter.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
@@ -217,7 +218,7 @@ std::string bench_json(const BenchReport& report, int cores) {
                       {"workers_of_host", a->workers_of_host},
                       {"num_workers", threads_for(report.rows, a->images_per_second)}};
   }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json_text(json);
 }
 
 }  // namespace pfc
