@@ -25,7 +25,7 @@ class NamedTensors {
     std::string dtype;  ///< as safetensors names it: "F32", "BF16", "F16", "I64", "U8" ...
     std::vector<std::int64_t> shape;
     std::span<const std::byte> bytes;  ///< contiguous, row by row; valid as long as the table
-    std::uint64_t offset = 0;          ///< in the file, where it lies in one
+    std::uint64_t offset = 0;          ///< offset in the file; 0 if the tensor is not in a file
   };
 
   explicit NamedTensors(std::filesystem::path path = {}) : path_(std::move(path)) {}
@@ -39,7 +39,7 @@ class NamedTensors {
                                                std::span<const std::int64_t> shape) const;
 
   /// Adds a tensor, or replaces the one of this name. REQUIRES: its bytes fit its dtype and shape,
-  /// are aligned for the dtype, and are a part of something that keep() was called with.
+  /// are aligned for the dtype, and belong to memory that was given to keep().
   void add(const std::string& name, Tensor tensor) { tensors_[name] = std::move(tensor); }
   /// Moves the tensors whose names `match` to a table of their own, which shares the memory.
   NamedTensors extract(const std::function<bool(const std::string&)>& match);

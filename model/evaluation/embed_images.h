@@ -22,22 +22,22 @@ EmbedBatch embed_with(Ops& ops, Backbone& backbone, const Tensor& images);
 struct EmbedOptions {
   std::int64_t batch = 128, height = 112, width = 112, embedding_size = 512;
   bool flip = true;  ///< embed the mirror image, too
-  int threads = 1;   ///< that decode; 0: all cores
+  int threads = 1;   ///< decoding threads; 0: all cores
 };
 
-/// Fills rgb [H, W, 3]. Throws DamagedImage. Called by several threads at a time.
+/// Decodes an image into rgb [H, W, 3]. Throws DamagedImage. Called from several threads.
 using ReadImage = std::function<void(std::int64_t image, std::span<std::uint8_t> rgb)>;
 
 struct EmbeddedImage {
   std::span<const float> plain;       ///< [D], not normalised
   std::span<const float> mirrored;    ///< [D]; empty without flip
-  std::optional<std::string> damage;  ///< what is wrong: a black image was embedded instead
+  std::optional<std::string> damage;  ///< why the image is damaged; a black one was embedded
 };
 using TakeEmbedding = std::function<void(std::int64_t image, const EmbeddedImage& embedded)>;
 
 /// Embeds images 0 .. images - 1 and gives them to `take` in this order, on the calling thread,
 /// which also embeds. Takes embed_images_bytes() of memory, whatever the number of images. The last
-/// batch is filled up with black images.
+/// batch is padded with black images.
 void embed_images(std::int64_t images, const ReadImage& read, const EmbedBatch& embed,
                   const EmbedOptions& options, const TakeEmbedding& take);
 

@@ -7,7 +7,7 @@
 namespace pfc {
 
 struct ScoredPair {
-  double score = 0;  ///< the higher, the more alike; NaN: never the same
+  double score = 0;  ///< similarity; NaN is treated as minus infinity
   bool same = false;
 };
 
@@ -28,7 +28,7 @@ struct Roc {
 Roc roc_of(std::vector<ScoredPair> pairs);
 
 /// TPR of the point whose FPR is nearest to `fpr`; of equally near ones the point with the largest
-/// rates. InsightFace's IJB scripts read their figures so (onnx_ijbc.py).
+/// rates. This is how InsightFace's IJB scripts read the curve (onnx_ijbc.py).
 double tpr_near(const Roc& roc, double fpr);
 
 /// The rate at which FPR and 1 - TPR are equal, on straight lines between the points.

@@ -17,8 +17,8 @@ struct Templates {
 
 /// Adds up the features of each template, one image after the other, as InsightFace's
 /// image2template_feature() does: the mean of a medium's images (a video's frames), then the sum
-/// over the media, in float32, then division by its length, in float64. Keeps finished templates
-/// only.
+/// over the media, in float32, then division by its length, in float64. Holds the sums of the
+/// current template and all finished templates.
 class TemplatePooling {
  public:
   explicit TemplatePooling(std::int64_t dimension);

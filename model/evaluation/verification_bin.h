@@ -12,7 +12,7 @@ namespace pfc {
 /// A verification set: pair k is images 2k and 2k + 1. Images stay encoded until they are needed.
 struct VerificationSet {
   std::string name;                            ///< file name without .bin
-  std::filesystem::path file;                  ///< that it was read from, for messages
+  std::filesystem::path file;                  ///< the file that it was read from, for messages
   std::vector<std::vector<std::byte>> images;  ///< JPEG or PNG bytes, 2n for n pairs
   std::vector<bool> same;                      ///< [n]: both images show the same person
 
@@ -40,8 +40,8 @@ void write_verification_bin(const std::filesystem::path& path,
 std::filesystem::path find_verification_bin(const std::string& target,
                                             std::span<const std::filesystem::path> rec);
 
-/// In `val_targets` it stands for those of LFW, CFP-FP, AgeDB-30, CALFW, CPLFW and XQLFW that are
-/// in the data folders.
+/// In `val_targets` it stands for all of LFW, CFP-FP, AgeDB-30, CALFW, CPLFW and XQLFW that the
+/// data folders contain.
 inline constexpr const char* kPanel = "panel";
 
 /// find_verification_bin() for each target, with kPanel replaced by what it stands for. Throws

@@ -19,8 +19,8 @@ Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 /// Returns the embeddings.
 Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, std::int64_t scale);
 
-/// The network of a job that trains on embeddings: it gives them as it has read them. It has no
-/// parameters, so that gradients, optimizer state and what is kept of them are empty.
+/// The network of a job that trains on embeddings: it returns its input. It has no
+/// parameters, so gradients, optimizer state and checkpoints of them are empty.
 std::unique_ptr<Backbone> make_identity(Ops& ops, const BackboneOptions& options);
 BackboneMemory identity_memory(const BackboneOptions& options);
 

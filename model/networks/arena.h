@@ -1,4 +1,4 @@
-// Named parameters in one arena: where each lies, and the values that it starts with.
+// The offsets and initial values of named parameters in one arena.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// How a parameter lies in the arena, compared with PyTorch's state dict.
+/// Memory layout of a parameter in the arena, relative to PyTorch's state dict.
 enum class ParameterLayout {
   kPlain,        ///< as in PyTorch
   kConvolution,  ///< OIHW in PyTorch, OHWI here
@@ -55,7 +55,7 @@ struct BackboneOptions {
   int rank = 0;  ///< for dropout's mask
 };
 
-/// What the job says about the backbone, for images of this size. The caller adds sync_bn and rank.
+/// Returns the job's backbone options for images of this size. The caller adds sync_bn and rank.
 BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width);
 
 /// A batch as read() takes it, without memory: images uint8 [B, H, W, 3], or for kNoNetwork
@@ -110,7 +110,7 @@ class Backbone {
 
 /// The networks that make_backbone() knows, kNoNetwork not among them.
 std::vector<std::string> network_names();
-/// Weights start with arcface_torch's distributions, as a function of the seed. ops is borrowed.
+/// Weights start with arcface_torch's distributions, determined by the seed. ops is borrowed.
 /// Throws InputError for an unknown network, or an image size or dropout that it does not take.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options);
 

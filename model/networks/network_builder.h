@@ -54,7 +54,7 @@ class NetworkBuilder {
   /// Plans and allocates all memory, and initialises the weights. The builder cannot be used
   /// afterwards.
   std::unique_ptr<Backbone> build(Variable* embeddings);
-  /// Of the layers so far.
+  /// The parameters of the layers added so far.
   [[nodiscard]] BackboneParameters parameters() const;
   /// What the layers so far compute at inference.
   [[nodiscard]] const std::vector<NetworkOp>& graph() const { return graph_; }

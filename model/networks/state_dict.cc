@@ -105,7 +105,7 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
   for (const auto& [name, tensor] : file.tensors()) {
     if (!known.contains(name)) {
       throw InputError(file.path().string() + ": tensor " + name +
-                       " is not of this network; set \"network\" to that of the file");
+                       " is not of this network (in a job, \"network\" must be the file's)");
     }
   }
 }

@@ -1,4 +1,4 @@
-// Lets a step be given up after some of its micro-batches.
+// Restores the running statistics when a step is abandoned after some of its micro-batches.
 #pragma once
 
 #include <cstdint>

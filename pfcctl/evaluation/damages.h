@@ -7,7 +7,7 @@
 
 namespace pfc {
 
-/// Collects what is wrong with images, of which a part may be damaged.
+/// Collects damaged images, up to the fraction that the user allows.
 class Damages {
  public:
   Damages(std::int64_t images, double allowed_part)

@@ -13,9 +13,9 @@ struct NamedRoc {
   Roc roc;
 };
 
-/// SVG text: TPR over FPR, which has a logarithmic axis from the power of ten below the smallest
-/// FPR that any curve resolves, 1 / impostors. The TPR axis begins at the highest multiple of 0.1
-/// below all curves there. REQUIRES: one curve or more.
+/// Returns SVG: TPR over FPR. The FPR axis is logarithmic and begins at the power of ten at or
+/// below 1 / impostors, the smallest FPR that any curve resolves. The TPR axis begins at the
+/// highest multiple of 0.1 below all curves there. REQUIRES: one curve or more.
 std::string roc_picture(const std::vector<NamedRoc>& curves);
 
 }  // namespace pfc
