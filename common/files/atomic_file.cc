@@ -27,8 +27,9 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::fail(std::string_view doing) {
   const int error = errno;
-  throw StorageError(path_.string() + ": " + std::string(doing) + " after " +
-                     std::to_string(bytes_) + " bytes: " + file_error_text(error));
+  const std::string place = bytes_ > 0 ? " after " + std::to_string(bytes_) + " bytes" : "";
+  throw StorageError(path_.string() + ": " + std::string(doing) + place + ": " +
+                     file_error_text(error));
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

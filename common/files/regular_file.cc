@@ -122,6 +122,16 @@ void expect_regular_or_nothing(const std::filesystem::path& path) {
   if (::stat(path.c_str(), &status) == 0) refuse_to_write_unless_regular(path, status.st_mode);
 }
 
+void expect_not_an_input(const std::filesystem::path& output,
+                         std::span<const std::filesystem::path> inputs) {
+  for (const std::filesystem::path& input : inputs) {
+    std::error_code error;
+    if (!std::filesystem::equivalent(output, input, error)) continue;
+    throw InputError(output.string() + ": the output is the input file " + input.string() +
+                     "; name another file");
+  }
+}
+
 int open_to_write(const std::filesystem::path& path, int flags) {
   // stat() first and O_NONBLOCK for the reasons given in the constructor.
   struct stat status {};

@@ -45,6 +45,11 @@ std::string read_text(const std::filesystem::path& path, std::size_t most);
 /// not an error here: opening it reports the reason.
 void expect_regular_or_nothing(const std::filesystem::path& path);
 
+/// Throws InputError if `output` is the same file as one of `inputs`, also under another name:
+/// writing it would destroy what the program reads.
+void expect_not_an_input(const std::filesystem::path& output,
+                         std::span<const std::filesystem::path> inputs);
+
 /// Opens a file for writing; creates it if `flags` has O_CREAT. Returns the descriptor, which the
 /// caller closes, or -1 with errno, like open(), but never blocks. Throws StorageError as
 /// expect_regular_or_nothing() does. O_NOFOLLOW also rejects links; temporary files need it, so

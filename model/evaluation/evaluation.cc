@@ -90,7 +90,7 @@ void check_pairs(const VerificationSet& set) {
   if (genuine > 0 && genuine < std::ssize(set.same)) return;
   throw InputError(
       fmt::format("verification set {}: all {} pairs are of {}, and the accuracy would always be "
-                  "1; expected pairs of both kinds; remove it from val_targets",
+                  "1; expected pairs of both kinds; leave this set out",
                   set.file.string(), set.same.size(), genuine > 0 ? "one person" : "two people"));
 }
 
@@ -100,8 +100,7 @@ void check_labels(const RetrievalSet& set) {
   if (std::ranges::adjacent_find(labels) != labels.end()) return;
   throw InputError(
       fmt::format("retrieval set {}: found {} images of as many classes, expected several of some "
-                  "class; remove "
-                  "it from val_targets",
+                  "class; leave this set out",
                   set.folder.string(), labels.size()));
 }
 

@@ -14,9 +14,9 @@
 
 namespace pfc {
 
-/// Decodes images [begin, end) of the set once, and keeps none. Throws InputError that names file,
-/// pair and image where one is damaged or of another size, and where there are fewer than two
-/// pairs, or no pair of one person, or none of two.
+/// Decodes images [begin, end) of the set once and discards the pixels. Throws InputError that
+/// names file, pair and image where one is damaged or of another size, and where there are fewer
+/// than two pairs, or no pair of one person, or none of two.
 void check_verification_set(const VerificationSet& set, RowRange images,
                             const EmbedOptions& options, const Doing& doing = {});
 
@@ -26,7 +26,7 @@ void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOp
 
 /// Each worker decodes its share of the images, shard_of(images, rank, workers). It embeds each
 /// image and its mirror image, adds the two embeddings and normalises the sum. Then every worker
-/// gathers all embeddings and computes the same result. The last batch of a worker is filled up
+/// gathers all embeddings and computes the same result. The last batch of a worker is padded
 /// with black images. Collective: every worker calls it with the same set. Throws CommError, and
 /// InputError on every worker when an image is damaged or of another size. REQUIRES: options.flip.
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
@@ -51,8 +51,8 @@ struct RetrievalResult {
 RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& embed,
                          const EmbedOptions& options);
 
-/// Bytes of memory that evaluate() takes at most for a verification set, or a retrieval set, of so
-/// many images.
+/// Upper bounds on the memory of evaluate(), in bytes, for a verification set and a retrieval set
+/// of `images` images.
 std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOptions& options);
 std::size_t retrieval_bytes(std::int64_t images, int world_size, const EmbedOptions& options);
 

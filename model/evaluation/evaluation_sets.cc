@@ -1,5 +1,6 @@
 #include "model/evaluation/evaluation_sets.h"
 
+#include <system_error>
 #include <utility>
 
 #include "common/error.h"
@@ -46,7 +47,8 @@ EvaluationSets open_evaluation_sets(const std::vector<std::string>& targets,
                                     const Doing& doing) {
   EvaluationSets sets;
   for (const std::filesystem::path& target : find_verification_bins(targets, rec)) {
-    if (!std::filesystem::is_directory(target)) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(target, error)) {
       if (doing) doing("reading verification set " + target.string());
       sets.verification.push_back(read_verification_bin(target));
       continue;

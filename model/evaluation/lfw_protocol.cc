@@ -161,6 +161,18 @@ Roc roc_of_distances(const std::vector<double>& distances, const std::vector<boo
 
 }  // namespace
 
+int one_sided_folds(const std::vector<bool>& same, int folds) {
+  const auto pairs = static_cast<std::int64_t>(same.size());
+  folds = static_cast<int>(std::min<std::int64_t>(folds, pairs));
+  int one_sided = 0;
+  for (int f = 0; f < folds; ++f) {
+    const RowRange fold = shard_of(pairs, f, folds);
+    const auto genuine = std::count(same.begin() + fold.begin, same.begin() + fold.end, true);
+    if (genuine == 0 || genuine == fold.size()) ++one_sided;
+  }
+  return one_sided;
+}
+
 VerificationResult verify_pairs(std::span<const float> a, std::span<const float> b,
                                 std::int64_t dimension, const std::vector<bool>& same, int folds) {
   const auto pairs = static_cast<std::int64_t>(same.size());

@@ -14,7 +14,7 @@ namespace pfc {
 
 /// True and false accept rates where the threshold is chosen for a false accept rate.
 struct TarAtFar {
-  double far = 0;        ///< that the threshold is chosen for
+  double far = 0;        ///< the FAR for which the threshold is chosen
   double tar = 0;        ///< mean over the folds ("Validation rate")
   double deviation = 0;  ///< of tar over the folds, of the whole population
   double measured = 0;   ///< FAR at that threshold, mean over the folds
@@ -35,17 +35,21 @@ struct VerificationResult {
 };
 
 /// Applies the protocol to embeddings: a and b are [n, D] with L2-normalised rows. REQUIRES:
-/// n >= 2. A pair is taken for the same person when its squared distance is below a threshold.
+/// n >= 2. A pair is accepted as the same person if its squared distance is below a threshold.
 /// Thresholds from 0 to 4 in steps of 0.01 are tried. The pairs are split into contiguous folds, of
 /// which the first n mod folds have one pair more; with fewer pairs than folds there are n folds.
 /// Each fold is judged with the threshold that is best on all other folds, the smallest of equally
-/// good ones. For the TAR at a FAR, thresholds have steps of 0.001. A fold's threshold lies on a
-/// straight line between the last one with a lower FAR on all other folds and the next; it is 0
-/// where none reaches the FAR. Folds without genuine pairs have no TAR, and those without impostor
-/// pairs no FAR. Fills all but name, embedding_norm and seconds; roc only for pairs of both kinds.
-/// Takes time O(n D + n log n).
+/// good ones. For the TAR at a FAR, thresholds have steps of 0.001, and the FAR on the other folds
+/// is computed at each. The fold's threshold is interpolated linearly between the last one with a
+/// lower FAR and the next one. It is 0 if no threshold reaches the FAR. Folds without genuine pairs
+/// have no TAR, and those without impostor pairs no FAR. Fills all but name, embedding_norm and
+/// seconds; roc only for pairs of both kinds. Takes time O(n D + n log n).
 VerificationResult verify_pairs(std::span<const float> a, std::span<const float> b,
                                 std::int64_t dimension, const std::vector<bool>& same,
                                 int folds = 10);
+
+/// Counts the folds of verify_pairs() whose pairs are all genuine or all impostors. The threshold
+/// of such a fold is chosen on pairs of another mix, so its accuracy means little.
+int one_sided_folds(const std::vector<bool>& same, int folds = 10);
 
 }  // namespace pfc

@@ -72,23 +72,6 @@ std::vector<Face> with_files(std::vector<FaceLine> lines) {
   return faces;
 }
 
-/// A face may be cut by the border of the image: less than half of its landmarks may lie beyond, by
-/// more than a tenth of the image.
-void expect_inside(const Landmarks& landmarks, ImageSize size) {
-  const auto outside = std::ranges::count_if(landmarks, [&](const Point& p) {
-    const auto beyond = [](double at, std::int64_t side) {
-      const auto length = static_cast<double>(side);
-      return at < -0.1 * length || at > 1.1 * length;
-    };
-    return beyond(p.x, size.width) || beyond(p.y, size.height);
-  });
-  if (outside < 3) return;
-  throw DamagedImage(
-      fmt::format("{} of 5 landmarks are outside the image ({} x {} pixels, width x height); "
-                  "expected pixels of this image as displayed, with its Exif rotation applied",
-                  outside, size.width, size.height));
-}
-
 struct Result {
   std::optional<std::string> damage;
   bool existed = false;

@@ -156,6 +156,21 @@ Similarity place_face(const Landmarks& landmarks, std::int64_t size) {
   throw DamagedImage("its landmarks are not those of a face");
 }
 
+void expect_inside(const Landmarks& landmarks, ImageSize size) {
+  const auto outside = std::ranges::count_if(landmarks, [&](const Point& p) {
+    const auto beyond = [](double at, std::int64_t side) {
+      const auto length = static_cast<double>(side);
+      return at < -0.1 * length || at > 1.1 * length;
+    };
+    return beyond(p.x, size.width) || beyond(p.y, size.height);
+  });
+  if (outside < 3) return;
+  throw DamagedImage(
+      fmt::format("{} of 5 landmarks are outside the image ({} x {} pixels, width x height); "
+                  "expected pixels of this image as displayed, with its Exif rotation applied",
+                  outside, size.width, size.height));
+}
+
 LandmarkList read_landmarks(const fs::path& file) {
   LandmarkList list;
   std::vector<std::optional<Numbers>> numbers;

@@ -36,4 +36,8 @@ LandmarkList read_landmarks(const std::filesystem::path& file);
 /// Throws DamagedImage for landmarks that no face has: all in one pixel, or far from any image.
 Similarity place_face(const Landmarks& landmarks, std::int64_t size);
 
+/// Throws DamagedImage if three or more landmarks lie outside the image by more than a tenth of its
+/// size. Fewer may: the image can end within a face.
+void expect_inside(const Landmarks& landmarks, ImageSize size);
+
 }  // namespace pfc

@@ -2,14 +2,23 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/file_error.h"
+#include "common/files/folder.h"
+#include "common/files/mapped_file.h"
 #include "common/files/regular_file.h"
 #include "common/files/safetensors.h"
 #include "common/one_line.h"
@@ -33,8 +42,31 @@ struct EmbedFlags {
   double max_damaged = 0.001;
 };
 
-/// Embeds a data set and writes its files. Nothing grows with the number of images but what the
-/// open data set itself takes.
+path names_beside(path out) { return out.replace_extension(".names.txt"); }
+path labels_beside(const path& out) { return out.parent_path() / "labels.npy"; }
+
+std::string npy_header(const char* type, const std::string& shape) {
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
+  header.append(63 - (10 + header.size()) % 64, ' ') += '\n';  // the numbers begin at 64 n
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size() & 0xff) +
+         static_cast<char>(header.size() >> 8) + header;
+}
+
+/// Throws InputError unless the labels beside `out`, which differ from the new ones, belong to an
+/// earlier `out` alone.
+void expect_own_labels(const path& labels, const path& out) {
+  const auto entries = entries_of(out.has_parent_path() ? out.parent_path() : ".");
+  const auto arrays =
+      std::ranges::count_if(entries, [](const path& p) { return p.extension() == ".npy"; });
+  if (something_at(out) && arrays == 2) return;
+  throw InputError(labels.string() +
+                   ": is there already, and has other labels than this data set; choose another "
+                   "folder for --out, or move the file away");
+}
+
+/// Embeds a data set and writes its files, which all appear after the last row was computed. Memory
+/// does not grow with the number of images, except in the open data set.
 class EmbeddingWriter {
  public:
   EmbeddingWriter(const Dataset& dataset, const LoadedModel& model, const EmbedFlags& flags)
@@ -45,18 +77,20 @@ class EmbeddingWriter {
         damages_(dataset.info().images, flags.max_damaged) {}
 
   const std::vector<std::string>& write() {
+    BufferedFile names(names_beside(flags_.out));
     if (flags_.out.extension() == ".npy") {
-      write_npy();
+      write_npy(names);
     } else {
-      write_tensors();
+      write_tensors(names);
     }
+    names.commit();
     return damages_.all();
   }
 
  private:
   [[nodiscard]] std::int64_t images() const { return dataset_.info().images; }
 
-  void write_tensors() {
+  void write_tensors(BufferedFile& names) {
     const std::vector<SafetensorsEntry> entries{
         {.name = "labels",
          .dtype = "I64",
@@ -65,33 +99,40 @@ class EmbeddingWriter {
         {.name = "embeddings",
          .dtype = "F32",
          .shape = {images(), options_.embedding_size},
-         .pieces = [&](const ByteSink& sink) { give_embeddings(sink); }}};
-    write_safetensors(flags_.out, entries,
-                      {{"model", flags_.model.model.string()}, {"data", flags_.in.string()}});
+         .pieces = [&](const ByteSink& sink) { give_embeddings(sink, names); }}};
+    write_safetensors(
+        flags_.out, entries,
+        {{"model", one_line(flags_.model.model.string())}, {"data", one_line(flags_.in.string())}});
   }
 
-  void write_npy() {
-    write_array(flags_.out.parent_path() / "labels.npy", "<i8", fmt::format("({},)", images()),
-                [&](const ByteSink& sink) { give_labels(sink); });
-    write_array(flags_.out, "<f4", fmt::format("({}, {})", images(), options_.embedding_size),
-                [&](const ByteSink& sink) { give_embeddings(sink); });
+  void write_npy(BufferedFile& names) {
+    const path file = labels_beside(flags_.out);
+    BufferedFile labels(file), embeddings(flags_.out);
+    std::optional<MappedFile> earlier;
+    if (something_at(file)) earlier.emplace(file);
+    std::span<const std::byte> rest = earlier ? earlier->bytes() : std::span<const std::byte>();
+    bool same = true;
+    const auto put = [&](std::span<const std::byte> bytes) {
+      labels.write(bytes);
+      same = same && bytes.size() <= rest.size() &&
+             std::ranges::equal(bytes, rest.first(bytes.size()));
+      if (same) rest = rest.subspan(bytes.size());
+    };
+    const std::string header = npy_header("<i8", fmt::format("({},)", images()));
+    put(std::as_bytes(std::span(header)));
+    give_labels(put);
+    if (earlier && !(same && rest.empty())) expect_own_labels(file, flags_.out);
+
+    embeddings.write(npy_header("<f4", fmt::format("({}, {})", images(), options_.embedding_size)));
+    give_embeddings([&](std::span<const std::byte> bytes) { embeddings.write(bytes); }, names);
+    // If the program is killed between two renames, the embeddings are missing: a job never pairs
+    // them with the labels of another run.
+    as_storage_error([&] { std::filesystem::remove(flags_.out); });
+    labels.commit();
+    embeddings.commit();
   }
 
-  static void write_array(const path& file, const char* type, const std::string& shape,
-                          const std::function<void(const ByteSink&)>& give) {
-    std::string header =
-        fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
-    header.append(63 - (10 + header.size()) % 64, ' ') += '\n';  // the numbers begin at 64 n
-    BufferedFile out(file);
-    out.write(std::string_view("\x93NUMPY\x01\x00", 8));
-    out.write(std::string{static_cast<char>(header.size() & 0xff),
-                          static_cast<char>(header.size() >> 8)});
-    out.write(header);
-    give([&](std::span<const std::byte> bytes) { out.write(bytes); });
-    out.commit();
-  }
-
-  /// The label of an image that cannot be read is 0; its embedding is zero, which no reader takes.
+  /// The label of an unreadable image is 0. Its embedding is zero, and readers skip it.
   void give_labels(const ByteSink& sink) const {
     std::vector<std::byte> storage;
     Progress progress("reading labels", "images");
@@ -107,8 +148,7 @@ class EmbeddingWriter {
     }
   }
 
-  void give_embeddings(const ByteSink& sink) {
-    BufferedFile names(path(flags_.out).replace_extension(".names.txt"));
+  void give_embeddings(const ByteSink& sink, BufferedFile& names) {
     std::vector<float> row(static_cast<std::size_t>(options_.embedding_size));
     Progress progress("embedding", "images");
     const auto take = [&](std::int64_t i, const EmbeddedImage& image) {
@@ -118,13 +158,12 @@ class EmbeddingWriter {
         damages_.add(name, *image.damage);
         std::ranges::fill(row, 0.f);
       } else {
-        add_mirrored(image, row);
+        model_.expect_usable(add_mirrored(image, row), [&] { return name; });
       }
       sink(std::as_bytes(std::span(row)));
       progress.show(i + 1, images());
     };
     embed_images(images(), model_.reader_of(dataset_), model_.embed(), options_, take);
-    names.commit();
   }
 
   const Dataset& dataset_;
@@ -134,22 +173,41 @@ class EmbeddingWriter {
   Damages damages_;
 };
 
-void check_out_file(const path& out) {
-  if (out.extension() == ".safetensors" || out.extension() == ".npy") return;
-  throw InputError(
-      fmt::format("--out {}: expected a name that ends with .safetensors or .npy", out.string()));
+void check_out_file(const EmbedFlags& flags) {
+  const path& out = flags.out;
+  const bool npy = out.extension() == ".npy";
+  if ((!npy && out.extension() != ".safetensors") || out.filename() == "labels.npy") {
+    throw InputError(fmt::format(
+        "--out {}: expected a name that ends with .safetensors or .npy, other than labels.npy",
+        out.string()));
+  }
+  std::error_code error;
+  if (std::filesystem::is_directory(flags.in, error) && way_within(flags.in, out)) {
+    throw InputError(out.string() + ": --out is inside of the data set; choose another folder");
+  }
+  const path other = path(out).replace_extension(npy ? ".safetensors" : ".npy");
+  if (something_at(other)) {
+    throw InputError(
+        fmt::format("{}: is there already, and {} has its names; choose another name "
+                    "than {} for --out",
+                    other.string(), names_beside(out).string(), out.string()));
+  }
+  const std::array inputs{flags.model.model, flags.in};
+  for (const path& written : {out, names_beside(out), npy ? labels_beside(out) : out}) {
+    expect_not_an_input(written, inputs);
+  }
 }
 
-/// The people of another data set may be named there.
+/// identities.txt may name the people of another data set.
 void keep_identities(const path& file, const std::string& people) {
   if (!something_at(file) || read_text(file, people.size() + 1) == people) return;
   throw InputError(file.string() +
-                   ": is there already, and names other people than the data set; name another "
+                   ": is there already, and names other people than this data set; choose another "
                    "folder for --out, or move the file away");
 }
 
 void run_embed(const EmbedFlags& flags) {
-  check_out_file(flags.out);
+  check_out_file(flags);
   const TimePoint start = Clock::now();
   const LoadedModel model(flags.model);
   const auto dataset = open_images(flags.in, model.options(false).height, end_at_interrupt);
@@ -166,11 +224,12 @@ void run_embed(const EmbedFlags& flags) {
                             {"damaged", damaged.size()},
                             {"seconds", seconds_since(start)}};
   if (flags.json) {
-    std::printf("%s\n", told.dump(2).c_str());
+    std::fputs(json_text(told).c_str(), stdout);
   } else {
-    std::printf("%s: %lld embeddings of %lld numbers, %zu damaged images have zeros (%.1f s)\n",
-                flags.out.c_str(), static_cast<long long>(dataset->info().images),
-                static_cast<long long>(dimension), damaged.size(), seconds_since(start));
+    std::printf("%s: %lld embeddings of %lld numbers, %s with a row of zeros (%.1f s)\n",
+                one_line(flags.out.string()).c_str(),
+                static_cast<long long>(dataset->info().images), static_cast<long long>(dimension),
+                counted(std::ssize(damaged), "damaged image").c_str(), seconds_since(start));
   }
 }
 
@@ -180,7 +239,9 @@ void add_embed_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<EmbedFlags>();  // owned by the verb's callback
   CLI::App* verb = pfcctl.add_subcommand("embed", "Writes the embeddings of a data set");
   add_model_options(*verb, flags->model);
-  verb->add_option("--in", flags->in, "A data set of any layout that trains, or folders of people")
+  verb->add_option("--in", flags->in,
+                   "A data set in any layout that pfc trains on, for example one folder for each "
+                   "person")
       ->required();
   verb->add_option("--out", flags->out,
                    "F.safetensors with embeddings and labels, or F.npy and labels.npy beside it")

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/one_line.h"
 #include "model/evaluation/evaluation.h"
 #include "model/evaluation/identification.h"
 #include "pfcctl/data/options.h"
@@ -31,11 +32,11 @@ struct IdentifyFlags {
   ModelFlags model;
   path probes, gallery, distractors;
   std::vector<path> noises;
-  bool no_flip = false, json = false;
+  bool same_labels = false, no_flip = false, json = false;
   double max_damaged = 0.001;
 };
 
-/// Embeddings of length 1 with numbers for their people, the same for the same name.
+/// Unit-length embeddings with numbers for their people, the same for the same name.
 class Faces {
  public:
   Faces(const LoadedModel& model, const IdentifyFlags& flags)
@@ -43,7 +44,8 @@ class Faces {
     if (!flags.noises.empty()) noises_.emplace(flags.noises);
   }
 
-  /// Adds the images of a data set. Strangers have no subject in common with any other image.
+  /// Adds the images of a data set. With `strangers`, none of them matches a probe. Throws
+  /// InputError if no image is left.
   void add(const path& data, bool strangers, LabelledRows& to) {
     to.dimension = options_.embedding_size;
     const auto whole = open_images(data, options_.height, end_at_interrupt);
@@ -58,20 +60,33 @@ class Faces {
       progress.show(i + 1, images);
       if (image.damage) return damages.add(dataset->name(i), *image.damage);
       const double norm = add_mirrored(image, sum);
-      for (const float x : sum) to.rows.push_back(norm > 0 ? double{x} / norm : 0);
+      model_.expect_usable(norm, [&] { return dataset->name(i); });
+      for (const float x : sum) to.rows.push_back(double{x} / norm);
       to.subject.push_back(strangers ? -1 : number_of(*dataset, dataset->label(i, storage)));
     };
     embed_images(images, model_.reader_of(*dataset), model_.embed(), options_, take);
     tell_damaged(damages.all());
+    if (std::ssize(damages.all()) < images) return;
+    throw InputError(fmt::format("{}: no image is left of {}: {} are damaged, {} are in --noises",
+                                 data.string(), whole->info().images, images,
+                                 whole->info().images - images));
   }
 
   [[nodiscard]] const std::optional<Noises>& noises() const { return noises_; }
 
  private:
   std::int64_t number_of(const Dataset& dataset, std::int64_t label) {
-    const std::string name = dataset.identity(label);
-    return numbers_.emplace(name.empty() ? std::to_string(label) : name, std::ssize(numbers_))
-        .first->second;
+    std::string name = dataset.identity(label);
+    if (flags_.gallery.empty() || flags_.same_labels) {
+      name = std::to_string(label);
+    } else if (name.empty()) {
+      throw InputError(fmt::format(
+          "{}: label {} has no name, and the people of --probes and --gallery are compared by "
+          "name; "
+          "add identities.txt, or give --same-labels if the labels of both are the same people",
+          dataset.briefs().front().file.string(), label));
+    }
+    return numbers_.emplace(std::move(name), std::ssize(numbers_)).first->second;
   }
 
   const LoadedModel& model_;
@@ -82,7 +97,16 @@ class Faces {
 };
 
 json in_gallery(const LabelledRows& probes, const LabelledRows& gallery, int threads) {
+  constexpr double kSameImage = 1 - 1e-9;  // a similarity
   const std::vector<Search> found = search(probes, gallery, threads);
+  if (const auto themselves = std::ranges::count_if(
+          found, [](const Search& s) { return s.mated && s.mate > kSameImage; })) {
+    std::fprintf(
+        stderr,
+        "note: %td of %zu probes find their own image in the gallery, so the rates are too "
+        "high\n",
+        themselves, found.size());
+  }
   const auto mated = std::ranges::count_if(found, &Search::mated);
   json ranks = json::object(), tpirs = json::object();
   for (const int k : {1, 5, 10, 20}) ranks[std::to_string(k)] = rank_rate(found, k);
@@ -165,17 +189,21 @@ void add_identify_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<IdentifyFlags>();  // owned by the verb's callback
   CLI::App* verb = pfcctl.add_subcommand("identify", "Finds probes in a gallery of faces (1:N)");
   add_model_options(*verb, flags->model);
-  verb->add_option("--probes", flags->probes,
-                   "Images to find: a folder for each person, a list ...")
+  verb->add_option(
+          "--probes", flags->probes,
+          "Images to find: any data set that pfc trains on, for example one folder for each "
+          "person")
       ->required();
   verb->add_option("--gallery", flags->gallery,
-                   "Images to find them in; people have the same names as among the probes");
+                   "Images to search in. A person has the same name here and among the probes");
+  verb->add_flag("--same-labels", flags->same_labels,
+                 "Compares label numbers instead of names: of sets without names");
   verb->add_option("--distractors", flags->distractors,
                    "Images of other people, which are added to the gallery");
   verb->add_option("--noises", flags->noises,
                    "Lists of images to leave out, such as megaface_noises.txt: a name or the end "
                    "of a path a line");
-  verb->add_flag("--no-flip", flags->no_flip, "Does not add the embedding of each mirror image");
+  verb->add_flag("--no-flip", flags->no_flip, "Uses each image alone, without its mirror image");
   add_max_damaged(*verb, flags->max_damaged);
   verb->add_flag("--json", flags->json, "For programs");
   verb->footer(
@@ -189,7 +217,7 @@ void add_identify_verb(CLI::App& pfcctl) {
       "  pfcctl identify --model m.safetensors --probes products");
   verb->callback([flags] {
     const json result = identify(*flags);
-    std::fputs(flags->json ? (result.dump(2) + "\n").c_str() : identification_text(result).c_str(),
+    std::fputs(flags->json ? json_text(result).c_str() : identification_text(result).c_str(),
                stdout);
   });
 }

@@ -45,11 +45,17 @@ struct IjbLine {
   }
 };
 
+bool starts_with_number(std::string_view text) {
+  std::int64_t ignored = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc();
+}
+
+/// `heading`: the first line may be one, without numbers.
 void read_fields(const path& file, std::size_t least, std::string_view separators, bool heading,
                  const std::function<void(const IjbLine&)>& take) {
   read_lines(file, end_at_interrupt, [&](std::string_view text, std::int64_t number) {
-    if (text.empty() || (heading && number == 1)) return;
     const IjbLine line{file, number, fields_of(text, separators)};
+    if (text.empty() || (heading && number == 1 && !starts_with_number(text))) return;
     if (line.fields.size() < least) {
       line.fail(fmt::format("{} fields, found {}", least, line.fields.size()));
     }
@@ -65,7 +71,7 @@ std::vector<IjbFace> read_faces(const path& meta, const std::string& set) {
       face.landmarks[i] = {line.at<double>(1 + 2 * i), line.at<double>(2 + 2 * i)};
     }
     const path inside = path(face.image).lexically_normal();
-    if (inside.is_absolute() || inside.string().starts_with("..")) {
+    if (inside.empty() || inside.is_absolute() || *inside.begin() == "..") {
       line.fail(fmt::format("a file in loose_crop, found \"{}\"", one_line(face.image, 80)));
     }
     faces.push_back(std::move(face));
@@ -74,6 +80,10 @@ std::vector<IjbFace> read_faces(const path& meta, const std::string& set) {
   const path templates = meta / (set + "_face_tid_mid.txt");
   read_fields(templates, 3, " ", false, [&](const IjbLine& line) {
     if (next == faces.size()) line.fail("as many lines as " + set + "_name_5pts_score.txt has");
+    if (line.fields[0] != faces[next].image) {
+      line.fail(fmt::format("\"{}\", the next image of {}_name_5pts_score.txt, found \"{}\"",
+                            one_line(faces[next].image, 80), set, one_line(line.fields[0], 80)));
+    }
     faces[next].template_id = line.at<std::int64_t>(1);
     faces[next++].medium = line.at<std::int64_t>(2);
   });
@@ -87,12 +97,20 @@ std::vector<IjbFace> read_faces(const path& meta, const std::string& set) {
   return faces;
 }
 
-std::vector<IjbPair> read_pairs(const path& file) {
+/// Fails for a template without an image.
+void expect_template(const std::vector<IjbFace>& faces, std::int64_t id, const IjbLine& line) {
+  if (std::ranges::binary_search(faces, id, {}, &IjbFace::template_id)) return;
+  line.fail(fmt::format("templates of the _face_tid_mid.txt beside it, found {}", id));
+}
+
+std::vector<IjbPair> read_pairs(const path& file, const std::vector<IjbFace>& faces) {
   std::vector<IjbPair> pairs;
   read_fields(file, 3, " ", false, [&](const IjbLine& line) {
     const auto label = line.at<int>(2);
     if (label != 0 && label != 1) line.fail("0 or 1 in field 3");
     pairs.push_back({line.at<std::int64_t>(0), line.at<std::int64_t>(1), label == 1});
+    expect_template(faces, pairs.back().first, line);
+    expect_template(faces, pairs.back().second, line);
   });
   const auto genuine = std::ranges::count(pairs, true, &IjbPair::same);
   if (genuine == 0 || genuine == std::ssize(pairs)) {
@@ -101,10 +119,12 @@ std::vector<IjbPair> read_pairs(const path& file) {
   return pairs;
 }
 
-std::vector<IjbSubject> read_subjects(const path& file) {
+std::vector<IjbSubject> read_subjects(const path& file, const std::vector<IjbFace>& faces) {
   std::map<std::int64_t, std::int64_t> subjects;  // by template: a line for each of its images
   read_fields(file, 2, ",", true, [&](const IjbLine& line) {
-    subjects.emplace(line.at<std::int64_t>(0), line.at<std::int64_t>(1));
+    const auto id = line.at<std::int64_t>(0);
+    expect_template(faces, id, line);
+    subjects.emplace(id, line.at<std::int64_t>(1));
   });
   std::vector<IjbSubject> list;
   for (const auto& [id, subject] : subjects) list.push_back({id, subject});
@@ -118,14 +138,14 @@ IjbLists read_ijb_lists(const path& folder) {
   const path meta = folder / "meta";
   IjbLists lists{.set = something_at(meta / "ijbb_face_tid_mid.txt") ? "ijbb" : "ijbc"};
   lists.faces = read_faces(meta, lists.set);
-  lists.pairs = read_pairs(meta / (lists.set + "_template_pair_label.txt"));
+  lists.pairs = read_pairs(meta / (lists.set + "_template_pair_label.txt"), lists.faces);
   const path probes = meta / (lists.set + "_1N_probe_mixed.csv");
   if (!something_at(probes)) return lists;
-  lists.probes = read_subjects(probes);
+  lists.probes = read_subjects(probes, lists.faces);
   for (const char* number : {"1", "2"}) {
     const char* letter = lists.set == "ijbb" ? "S" : "G";
     lists.galleries.push_back(
-        read_subjects(meta / (lists.set + "_1N_gallery_" + letter + number + ".csv")));
+        read_subjects(meta / (lists.set + "_1N_gallery_" + letter + number + ".csv"), lists.faces));
   }
   return lists;
 }

@@ -22,7 +22,7 @@ struct IjbPair {
   bool same = false;
 };
 
-/// A template and whose it is.
+/// A template and the subject that it shows.
 struct IjbSubject {
   std::int64_t template_id = 0, subject = 0;
 };
@@ -32,13 +32,15 @@ struct IjbLists {
   std::vector<IjbFace> faces;  ///< by template, then by medium, otherwise in the file's order
   std::vector<IjbPair> pairs;
   std::vector<std::vector<IjbSubject>> galleries;  ///< of 1:N; none where the folder has no lists
-  std::vector<IjbSubject> probes;                  ///< likewise; by template, each once
+  std::vector<IjbSubject> probes;                  ///< likewise; sorted, without duplicates
 };
 
 /// Reads FOLDER/meta: {ijbb,ijbc}_face_tid_mid.txt (name, template, medium), _name_5pts_score.txt
 /// (name, ten coordinates, score), _template_pair_label.txt (two templates, 0 or 1), and where they
-/// are there _1N_gallery_G1.csv, _G2.csv (IJB-B: S1, S2) and _1N_probe_mixed.csv (a heading, then
-/// template, subject). Throws InputError that names file and line.
+/// are there _1N_gallery_G1.csv, _G2.csv (IJB-B: S1, S2) and _1N_probe_mixed.csv (lines of
+/// template, subject; the first may be a heading). The first two files must name the same images in
+/// the same order, and every template must have an image. Throws InputError that names file and
+/// line.
 IjbLists read_ijb_lists(const std::filesystem::path& folder);
 
 }  // namespace pfc

@@ -6,11 +6,16 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/folder.h"
+#include "common/files/regular_file.h"
+#include "common/one_line.h"
 #include "data/images/decode.h"
 #include "data/images/image_file.h"
 #include "model/evaluation/identification.h"
@@ -49,6 +54,7 @@ ReadImage read_aligned(const IjbLists& lists, const path& crops, const EmbedOpti
     const IjbFace& face = lists.faces[static_cast<std::size_t>(i)];
     const Similarity placed = place_face(face.landmarks, options.height);
     const ImageSize size = decoder.decode_whole(read_image_file(crops / face.image, encoded), rgb);
+    expect_inside(face.landmarks, size);
     warp(rgb, size, placed, {options.height, options.width}, out);
   };
 }
@@ -66,8 +72,9 @@ Templates embed_templates(const LoadedModel& model, const IjbLists& lists, const
     progress.show(i + 1, images);
     if (image.damage) return damages.add((crops / face.image).string(), *image.damage);
     const auto norm = static_cast<float>(add_mirrored(image, feature));
+    model.expect_usable(norm, [&] { return (crops / face.image).string(); });
     for (float& x : feature) {
-      if (flags.normalise && norm > 0) x /= norm;
+      if (flags.normalise) x /= norm;
       if (!flags.no_score) x *= face.score;
     }
     pooling.add(face.template_id, flags.no_media ? i : face.medium, feature);
@@ -77,21 +84,31 @@ Templates embed_templates(const LoadedModel& model, const IjbLists& lists, const
   return pooling.finish();
 }
 
+/// Empty for a template whose images are all damaged.
 std::span<const double> row_of(const Templates& templates, std::int64_t id, std::int64_t d) {
   const std::int64_t row = templates.find(id);
-  if (row < 0) throw InputError(fmt::format("template {}: is in a list, but has no image", id));
+  if (row < 0) return {};
   return std::span(templates.rows)
       .subspan(static_cast<std::size_t>(row * d), static_cast<std::size_t>(d));
 }
 
+/// Leaves out pairs of templates without a row.
 Roc compare_pairs(const Templates& templates, const IjbLists& lists, std::int64_t d) {
   std::vector<ScoredPair> scored;
   scored.reserve(lists.pairs.size());
   for (const IjbPair& pair : lists.pairs) {
     const auto a = row_of(templates, pair.first, d), b = row_of(templates, pair.second, d);
+    if (a.empty() || b.empty()) continue;
     double sum = 0;
     for (std::size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
     scored.push_back({sum, pair.same});
+  }
+  const auto genuine = std::ranges::count(scored, true, &ScoredPair::same);
+  if (genuine == 0 || genuine == std::ssize(scored)) {
+    throw InputError(
+        fmt::format("{}: the {} pairs without damaged templates are of one kind, expected both; "
+                    "mend the images",
+                    lists.set, scored.size()));
   }
   return roc_of(std::move(scored));
 }
@@ -101,6 +118,7 @@ LabelledRows rows_of(const Templates& templates, const std::vector<IjbSubject>& 
   LabelledRows rows{d};
   for (const IjbSubject& each : list) {
     const auto row = row_of(templates, each.template_id, d);
+    if (row.empty()) continue;
     rows.rows.insert(rows.rows.end(), row.begin(), row.end());
     rows.subject.push_back(each.subject);
   }
@@ -123,9 +141,10 @@ json identify_templates(const Templates& templates, const IjbLists& lists, std::
     }
     for (std::size_t i = 0; i < kFpirs.size(); ++i) tpirs[i] += tpir_at_fpir(found, kFpirs[i]);
   }
-  json result{{"probes", lists.probes.size()}, {"rank", json::object()}};
+  json result{{"probes", probes.subject.size()}, {"rank", json::object()}};
   for (std::size_t i = 0; i < kRanks.size(); ++i) {
-    result["rank"][std::to_string(kRanks[i])] = hits[i] / static_cast<double>(lists.probes.size());
+    result["rank"][std::to_string(kRanks[i])] =
+        hits[i] / static_cast<double>(probes.subject.size());
   }
   for (std::size_t i = 0; i < kFpirs.size(); ++i) {
     result["tpir_at_fpir"][fmt::format("{}", kFpirs[i])] =
@@ -138,6 +157,10 @@ std::string ijb_text(const json& result) {
   std::string text =
       fmt::format("{}: {} images, {} templates, {} pairs\n", result["set"].get<std::string>(),
                   result["images"].dump(), result["templates"].dump(), result["pairs"].dump());
+  if (result["left_out_pairs"] != 0) {
+    text += fmt::format("{} more pairs were left out: all images of a template are damaged\n",
+                        result["left_out_pairs"].dump());
+  }
   const auto add = [&](const char* label, const json& values) {
     for (const auto& [key, value] : values.items()) {
       text += fmt::format("{}{:<6} {}\n", label, key,
@@ -154,6 +177,13 @@ std::string ijb_text(const json& result) {
 json run_ijb(const IjbFlags& flags) {
   const LoadedModel model(flags.model);
   const IjbLists lists = read_ijb_lists(flags.data);
+  std::optional<AtomicFile> picture;  // begun early, because embedding may take hours
+  if (!flags.roc.empty()) {
+    std::vector<path> inputs = entries_of(flags.data / "meta");
+    inputs.push_back(flags.model.model);
+    expect_not_an_input(flags.roc, inputs);
+    picture.emplace(flags.roc);
+  }
   const Templates templates = embed_templates(model, lists, flags);
   const std::int64_t d = model.options(false).embedding_size;
   const Roc roc = compare_pairs(templates, lists, d);
@@ -161,16 +191,18 @@ json run_ijb(const IjbFlags& flags) {
               {"set", lists.set},
               {"images", lists.faces.size()},
               {"templates", templates.ids.size()},
-              {"pairs", lists.pairs.size()}};
+              {"pairs", roc.genuine + roc.impostors},
+              {"left_out_pairs", std::ssize(lists.pairs) - roc.genuine - roc.impostors}};
   for (const double far : kIjbFars) {
     result["tar_at_far"][fmt::format("{:.0e}", far)] = tpr_near(roc, far);
   }
   if (!lists.probes.empty()) {
     result["identification"] = identify_templates(templates, lists, d, flags.model.threads);
   }
-  if (!flags.roc.empty()) {
-    write_file_atomically(flags.roc,
-                          roc_picture({{flags.model.model.string() + ", " + lists.set, roc}}));
+  if (picture) {
+    const std::string drawn = roc_picture({{flags.model.model.string() + ", " + lists.set, roc}});
+    picture->write(std::as_bytes(std::span(drawn)));
+    picture->commit();
   }
   return result;
 }
@@ -179,15 +211,16 @@ json run_ijb(const IjbFlags& flags) {
 
 void add_ijbc_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<IjbFlags>();  // owned by the verb's callback
-  CLI::App* verb = pfcctl.add_subcommand("ijbc", "The protocols of IJB-B and IJB-C, 1:1 and 1:N");
+  CLI::App* verb = pfcctl.add_subcommand("ijbc", "Runs the IJB-B and IJB-C protocols, 1:1 and 1:N");
   add_model_options(*verb, flags->model);
-  verb->add_option("--data", flags->data, "Folder with meta/ and loose_crop/, as InsightFace's")
+  verb->add_option("--data", flags->data,
+                   "Folder with meta/ and loose_crop/, in the layout of InsightFace's scripts")
       ->required();
-  verb->add_flag("--no-flip", flags->no_flip, "Does not add the embedding of each mirror image");
+  verb->add_flag("--no-flip", flags->no_flip, "Uses each image alone, without its mirror image");
   verb->add_flag("--no-detector-score", flags->no_score,
-                 "Does not weigh an image by its detector's score");
+                 "Does not weight images by their detector score");
   verb->add_flag("--no-media-pooling", flags->no_media,
-                 "Adds up the images of a medium (a video) instead of taking their mean");
+                 "Sums the images of a medium (a video) instead of averaging them");
   verb->add_flag("--normalise", flags->normalise, "Gives each image's embedding the length 1");
   verb->add_option("--roc", flags->roc, "Draws the ROC curve into this SVG file");
   add_max_damaged(*verb, flags->max_damaged);
@@ -199,7 +232,7 @@ void add_ijbc_verb(CLI::App& pfcctl) {
       "  pfcctl ijbc --model out/backbone.safetensors --data /data/IJBC --roc ijbc.svg");
   verb->callback([flags] {
     const json result = run_ijb(*flags);
-    std::fputs(flags->json ? (result.dump(2) + "\n").c_str() : ijb_text(result).c_str(), stdout);
+    std::fputs(flags->json ? json_text(result).c_str() : ijb_text(result).c_str(), stdout);
   });
 }
 

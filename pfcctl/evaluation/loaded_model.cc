@@ -1,6 +1,9 @@
 #include "pfcctl/evaluation/loaded_model.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include "common/command_line.h"
+#include "common/error.h"
 #include "common/machine/thread_waiting.h"
 #include "kernels/make_ops.h"
 #include "model/files/model_file.h"
@@ -24,7 +27,7 @@ void add_model_options(CLI::App& verb, ModelFlags& flags) {
   add_compute_options(verb, flags);
 }
 
-LoadedModel::LoadedModel(const ModelFlags& flags) {
+LoadedModel::LoadedModel(const ModelFlags& flags) : file_(flags.model) {
   // Threads that decode take turns with those that compute.
   begin_again_as_workers_wait();
   const ModelFile file = read_model(flags.model);
@@ -43,6 +46,14 @@ EmbedOptions LoadedModel::options(bool flip) const {
   EmbedOptions options = options_;
   options.flip = flip;
   return options;
+}
+
+void LoadedModel::refuse(double length, const std::string& image) const {
+  throw InputError(
+      fmt::format("{}: the embedding of {} is {}; expected finite numbers: the weights are "
+                  "damaged, or training "
+                  "has diverged",
+                  file_.string(), image, length == 0 ? "zero" : "not finite"));
 }
 
 }  // namespace pfc

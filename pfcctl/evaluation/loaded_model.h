@@ -2,10 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/config/config.h"
@@ -31,8 +33,8 @@ void add_model_options(CLI::App& verb, ModelFlags& flags);
 
 class LoadedModel {
  public:
-  /// Starts the program again (thread_waiting.h), so nothing may be done before. Throws InputError
-  /// that names the file, or says that the processor lacks the precision.
+  /// May restart the program (thread_waiting.h), so construct it before any other work. Throws
+  /// InputError that names the file, or says that the processor lacks the precision.
   explicit LoadedModel(const ModelFlags& flags);
 
   [[nodiscard]] EmbedOptions options(bool flip) const;
@@ -41,8 +43,17 @@ class LoadedModel {
     return read_images_of(dataset, {options_.height, options_.width});
   }
   [[nodiscard]] EmbedBatch embed() const { return embed_with(*ops_, *backbone_, images_); }
+  /// `length` is that of an embedding. Throws InputError that names the model and image() if it is
+  /// zero or not finite: the embedding of a damaged model, which has nothing to compare.
+  template <class Name>
+  void expect_usable(double length, const Name& image) const {
+    if (!(length > 0 && std::isfinite(length))) refuse(length, image());
+  }
 
  private:
+  [[noreturn]] void refuse(double length, const std::string& image) const;
+
+  std::filesystem::path file_;
   EmbedOptions options_;
   std::unique_ptr<Ops> ops_;
   std::unique_ptr<Backbone> backbone_;

@@ -8,13 +8,20 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "comm/make_comm.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/regular_file.h"
+#include "common/machine/thread_waiting.h"
+#include "common/one_line.h"
 #include "model/evaluation/evaluation.h"
+#include "model/files/model_file.h"
 #include "pfcctl/evaluation/groups.h"
 #include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/evaluation/roc_picture.h"
@@ -58,11 +65,12 @@ Average average_of(const std::vector<VerificationResult>& sets) {
   return average;
 }
 
-/// A folder stands for those sets of the panel that it holds.
+/// A folder is replaced by the sets of the panel that it contains.
 std::vector<path> bins_of(const std::vector<path>& given) {
   std::vector<path> bins;
+  std::error_code error;
   for (const path& each : given) {
-    if (!std::filesystem::is_directory(each)) {
+    if (!std::filesystem::is_directory(each, error)) {
       bins.push_back(each);
       continue;
     }
@@ -77,17 +85,54 @@ VerificationResult verify_on(const LoadedModel& model, const VerificationSet& se
   const EmbedOptions options = model.options(/*flip=*/true);
   const std::int64_t images = std::ssize(set.images);
   const EmbedBatch embed = model.embed();
-  std::int64_t calls = 0;
+  const auto d = static_cast<std::size_t>(options.embedding_size);
+  std::int64_t calls = 0;  // two for each batch: images and mirror images
   const EmbedBatch shown = [&](std::span<const std::uint8_t> pixels, std::span<float> out) {
     embed(pixels, out);
+    const std::int64_t first = calls / 2 * options.batch;
+    for (std::int64_t i = first; i < std::min(images, first + options.batch); ++i) {
+      double squares = 0;
+      for (const float x : out.subspan(static_cast<std::size_t>(i - first) * d, d)) {
+        squares += double{x} * double{x};
+      }
+      model.expect_usable(std::sqrt(squares),
+                          [&] { return fmt::format("image {} of {}", i, set.file.string()); });
+    }
     progress.show(std::min(images, ++calls * options.batch / 2), images);
   };
   return evaluate(set, comm, shown, options);
 }
 
-std::vector<Verified> verify_all(const VerifyFlags& flags) {
+/// Leaves out repeated sets. Reads all files once, so that a damaged one is found before hours of
+/// work. Returns the images of the largest set.
+std::int64_t check_inputs(const std::vector<path>& models, std::vector<path>& bins) {
+  std::int64_t most = 0;
+  std::vector<path> different;
+  for (const path& bin : bins) {
+    const auto is_same = [&](const path& other) {
+      std::error_code error;
+      return std::filesystem::equivalent(bin, other, error);
+    };
+    if (std::ranges::any_of(different, is_same)) continue;
+    const VerificationSet set = read_verification_bin(bin);
+    check_verification_set(set, {}, {});
+    if (const int folds = one_sided_folds(set.same); folds > 0) {
+      std::fprintf(
+          stderr,
+          "note: %s: %d of its folds have pairs of one kind only, so accuracy and TAR mean "
+          "little; mix its pairs\n",
+          one_line(bin.string()).c_str(), folds);
+    }
+    most = std::max(most, std::ssize(set.images));
+    different.push_back(bin);
+  }
+  for (const path& model : models) read_model(model);
+  bins = std::move(different);
+  return most;
+}
+
+std::vector<Verified> verify_all(const VerifyFlags& flags, std::vector<path> bins) {
   const auto comm = make_host_comm({}, nullptr);
-  const std::vector<path> bins = bins_of(flags.bins);
   std::optional<std::vector<VerificationSet>> groups;
   if (!flags.groups.empty()) {
     if (bins.size() != 1) {
@@ -96,10 +141,12 @@ std::vector<Verified> verify_all(const VerifyFlags& flags) {
     }
     groups = split_by_group(read_verification_bin(bins[0]), flags.groups);
   }
+  const std::int64_t most = check_inputs(flags.models, bins);
   std::vector<Verified> all;
   for (const path& file : flags.models) {
     ModelFlags compute = flags.compute;
     compute.model = file;
+    compute.batch = std::min(compute.batch, most);
     const LoadedModel model(compute);
     all.push_back({file, {}});
     const auto run = [&](const VerificationSet& set) {
@@ -120,8 +167,8 @@ bool resolves(const Roc& roc, double far) { return far * static_cast<double>(roc
 std::string table_of(const std::vector<Verified>& all) {
   std::size_t width = 5, name = 12;
   for (const auto& [model, sets] : all) {
-    width = std::max(width, model.string().size());
-    for (const VerificationResult& r : sets) name = std::max(name, r.name.size());
+    width = std::max(width, one_line(model.string()).size());
+    for (const VerificationResult& r : sets) name = std::max(name, one_line(r.name).size());
   }
   std::string text = fmt::format("{:{}}  {:{}} {:>6}  {:18}  {:>9}", "model", width, "set", name,
                                  "pairs", "accuracy", "threshold");
@@ -129,8 +176,8 @@ std::string table_of(const std::vector<Verified>& all) {
   text += fmt::format("  {:>7}  {:>7}\n", "EER", "minDCF");
   bool marked = false;
   const auto begin_line = [&](const path& model, const std::string& set, const auto& r) {
-    text += fmt::format("{:{}}  {:{}} {:6}  {:.5f} +- {:.5f}", model.string(), width, set, name,
-                        r.pairs, r.accuracy, r.deviation);
+    text += fmt::format("{:{}}  {:{}} {:6}  {:.5f} +- {:.5f}", one_line(model.string()), width,
+                        one_line(set), name, r.pairs, r.accuracy, r.deviation);
   };
   for (const auto& [model, sets] : all) {
     for (const VerificationResult& r : sets) {
@@ -184,24 +231,45 @@ json json_of(const std::vector<Verified>& all) {
   return list;
 }
 
-void write_picture(const path& file, const std::vector<Verified>& all) {
+std::string picture_of(const std::vector<Verified>& all) {
   std::vector<NamedRoc> curves;
   for (const auto& [model, sets] : all) {
     for (const auto& r : sets) curves.push_back({model.string() + ", " + r.name, r.roc});
   }
-  write_file_atomically(file, roc_picture(curves));
+  return roc_picture(curves);
+}
+
+void run_verify(const VerifyFlags& flags) {
+  begin_again_as_workers_wait();
+  const std::vector<path> bins = bins_of(flags.bins);
+  std::optional<AtomicFile> picture;  // begun early, because embedding may take hours
+  if (!flags.roc.empty()) {
+    std::vector<path> inputs = bins;
+    inputs.insert(inputs.end(), flags.models.begin(), flags.models.end());
+    inputs.push_back(flags.groups);
+    expect_not_an_input(flags.roc, inputs);
+    picture.emplace(flags.roc);
+  }
+  const std::vector<Verified> all = verify_all(flags, bins);
+  if (picture) {
+    const std::string drawn = picture_of(all);
+    picture->write(std::as_bytes(std::span(drawn)));
+    picture->commit();
+  }
+  std::fputs((flags.json ? json_text(json_of(all)) : table_of(all)).c_str(), stdout);
 }
 
 }  // namespace
 
 void add_verify_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<VerifyFlags>();  // owned by the verb's callback
-  CLI::App* verb = pfcctl.add_subcommand("verify", "Accuracy of models on verification sets");
+  CLI::App* verb =
+      pfcctl.add_subcommand("verify", "Measures the accuracy of models on verification sets");
   verb->add_option("--model", flags->models, "Files of models, such as backbone.safetensors")
       ->required();
   verb->add_option("--bin", flags->bins,
-                   "Verification sets, such as lfw.bin; a folder: those of lfw, cfp_fp, agedb_30, "
-                   "calfw, cplfw and xqlfw that it holds")
+                   "Verification sets such as lfw.bin, or a folder: all of lfw, cfp_fp, agedb_30, "
+                   "calfw, cplfw and xqlfw in it")
       ->required();
   add_compute_options(*verb, flags->compute);
   verb->add_option("--groups", flags->groups,
@@ -216,11 +284,7 @@ void add_verify_verb(CLI::App& pfcctl) {
       "(docs/evaluate.md). Examples:\n"
       "  pfcctl verify --model out/backbone.safetensors --bin lfw.bin cfp_fp.bin\n"
       "  pfcctl verify --model a.safetensors b.safetensors --bin /data/ms1m --roc roc.svg");
-  verb->callback([flags] {
-    const std::vector<Verified> all = verify_all(*flags);
-    if (!flags->roc.empty()) write_picture(flags->roc, all);
-    std::fputs(flags->json ? (json_of(all).dump(2) + "\n").c_str() : table_of(all).c_str(), stdout);
-  });
+  verb->callback([flags] { run_verify(*flags); });
 }
 
 }  // namespace pfc

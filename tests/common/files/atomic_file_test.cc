@@ -77,7 +77,7 @@ TEST(AtomicFile, FullDiskNamesFileAndReasonAndKeepsTheOldFile) {
 TEST(AtomicFile, MissingFolderIsNamed) {
   TemporaryFolder folder;
   EXPECT_THAT(message_of<StorageError>([&] { write_file_atomically(folder / "no/file", "x"); }),
-              HasSubstr("no/file: cannot create after 0 bytes: No such file or directory"));
+              HasSubstr("no/file: cannot create: No such file or directory"));
 }
 
 TEST(AtomicFile, RefusesWhatIsNoRegularFileWithoutWaiting) {

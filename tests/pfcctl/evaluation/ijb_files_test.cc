@@ -22,10 +22,10 @@ class IjbFiles : public ::testing::Test {
   IjbFiles() {
     std::filesystem::create_directory(folder_ / "meta");
     write("name_5pts_score.txt", kFaces);
-    write("face_tid_mid.txt", "a.jpg 7 2\nb.jpg 3 1\n");
+    write("face_tid_mid.txt", "a.jpg 7 2\n..b.jpg 3 1\n");
     write("template_pair_label.txt", "7 3 0\n7 7 1\n");
     write("1N_probe_mixed.csv", kSubjects);
-    write("1N_gallery_G1.csv", kSubjects);
+    write("1N_gallery_G1.csv", "3,30\n");
     write("1N_gallery_G2.csv", kSubjects);
   }
   [[nodiscard]] std::filesystem::path list(const std::string& name) const {
@@ -37,7 +37,7 @@ class IjbFiles : public ::testing::Test {
   }
 
   static constexpr const char* kFaces =
-      "a.jpg 1 2 3 4 5 6 7 8 9 10 0.5\nsub/b.jpg 11 2 3 4 5 6 7 8 9 -10 1\n";
+      "a.jpg 1 2 3 4 5 6 7 8 9 10 0.5\n..b.jpg 11 2 3 4 5 6 7 8 9 -10 1\n";
   static constexpr const char* kSubjects = "TEMPLATE_ID,SUBJECT_ID\n3,30\n3,30\n7,70\n";
   const TemporaryFolder folder_;
 };
@@ -46,10 +46,10 @@ TEST_F(IjbFiles, AreReadSortedByTemplate) {
   // As editors of Windows write them.
   write("name_5pts_score.txt",
         "\xef\xbb\xbf"
-        "a.jpg 1 2 3 4 5 6 7 8 9 10 0.5\r\nsub/b.jpg 11 2 3 4 5 6 7 8 9 -10 1\r\n");
+        "a.jpg 1 2 3 4 5 6 7 8 9 10 0.5\r\n..b.jpg 11 2 3 4 5 6 7 8 9 -10 1\r\n");
   const IjbLists lists = read_ijb_lists(folder_.path());
   ASSERT_EQ(lists.faces.size(), 2U);
-  EXPECT_EQ(lists.faces[0].image, "sub/b.jpg");
+  EXPECT_EQ(lists.faces[0].image, "..b.jpg");
   EXPECT_EQ(lists.faces[0].template_id, 3);
   EXPECT_EQ(lists.faces[1].image, "a.jpg");
   EXPECT_EQ(lists.faces[1].landmarks[4].y, 10);
@@ -57,7 +57,8 @@ TEST_F(IjbFiles, AreReadSortedByTemplate) {
   ASSERT_EQ(lists.pairs.size(), 2U);
   EXPECT_TRUE(lists.pairs[1].same);
   EXPECT_EQ(lists.probes.size(), 2U);
-  EXPECT_EQ(lists.galleries.size(), 2U);
+  ASSERT_EQ(lists.galleries.size(), 2U);
+  EXPECT_EQ(lists.galleries[0].size(), 1U) << "a list without a heading";
 }
 
 TEST_F(IjbFiles, AreReadThroughLinks) {
@@ -89,11 +90,16 @@ TEST_F(IjbFiles, RejectMalformedLines) {
            {faces, "\xff\xfe" + std::string("a\0.\0", 4), "UTF-16"},
            {faces, std::string(20'000, 'x'), "line 1: longer than"},
            {media, first, "found 1 lines, expected one for each of the 2"},
-           {media, first + first + first, "line 3: expected as many lines"},
-           {media, first + "b.jpg 99999999999999999999 1\n", "line 2: expected a number"},
-           {media, first + "b.jpg 3\n", "line 2: expected 3 fields, found 2"},
+           {media, first + "..b.jpg 3 1\n" + first, "line 3: expected as many lines"},
+           {media, first + "..b.jpg 99999999999999999999 1\n", "line 2: expected a number"},
+           {media, "..b.jpg 3 1\na.jpg 7 2\n",
+            "line 1: expected \"a.jpg\", the next image of ijbc_name_5pts_score.txt, found "
+            "\"..b.jpg\""},
+           {media, first + "..b.jpg 3\n", "line 2: expected 3 fields, found 2"},
            {pairs, "7 3 2\n", "line 1: expected 0 or 1 in field 3"},
            {pairs, "7 3 0\n3 3 -1\n", "line 2: expected 0 or 1 in field 3"},
+           {pairs, "7 3 0\n7 8 1\n", "line 2: expected templates of the _face_tid_mid.txt"},
+           {probes, "TEMPLATE_ID,SUBJECT_ID\n3,1\n8,1\n", "line 3: expected templates of"},
            {pairs, "7 3 0\n", "all pairs are of one kind"},
            {pairs, "", "all pairs are of one kind"},
            {probes, "TEMPLATE_ID,SUBJECT_ID\n3\n", "line 2: expected 2 fields, found 1"},
