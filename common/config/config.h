@@ -50,7 +50,7 @@ struct Augmentation {
 
 /// The value of every key of a job file. Constant after parsing.
 struct JobConfig {
-  std::string network = "r50";        ///< r18 r34 r50 r100 r200 mbf mbf_large, or kNoNetwork
+  std::string network = "r50";        ///< one of network_names(), or kNoNetwork
   std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
   double dropout = 0.0;               ///< before the last linear layer of iresnet
   Margin margin;

@@ -59,14 +59,17 @@ constexpr NumberRange kImageSize{
 constexpr NumberRange kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
-constexpr Names<std::string_view, 8> kNetworks{{{"r18", "r18"},
-                                                {"r34", "r34"},
-                                                {"r50", "r50"},
-                                                {"r100", "r100"},
-                                                {"r200", "r200"},
-                                                {"mbf", "mbf"},
-                                                {"mbf_large", "mbf_large"},
-                                                {kNoNetwork, kNoNetwork}}};
+constexpr Names<std::string_view, 11> kNetworks{{{"r18", "r18"},
+                                                 {"r34", "r34"},
+                                                 {"r50", "r50"},
+                                                 {"r100", "r100"},
+                                                 {"r200", "r200"},
+                                                 {"mbf", "mbf"},
+                                                 {"mbf_large", "mbf_large"},
+                                                 {"ir_18", "ir_18"},
+                                                 {"ir_50", "ir_50"},
+                                                 {"ir_101", "ir_101"},
+                                                 {kNoNetwork, kNoNetwork}}};
 constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
                                            {"bf16", Precision::kBf16},
                                            {"fp16", Precision::kFp16},

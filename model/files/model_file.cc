@@ -21,8 +21,9 @@ struct LastLayerNames {
       places;  ///< its last dimensions, without `channels`, are the places of the last image
   std::int64_t channels;
 };
-constexpr std::array<LastLayerNames, 2> kLastLayers = {
-    {{"fc.weight", "fc.weight", 512},  // iresnet: [D, 512 * H/16 * W/16]
+constexpr std::array<LastLayerNames, 3> kLastLayers = {
+    {{"fc.weight", "fc.weight", 512},                          // iresnet: [D, 512 * H/16 * W/16]
+     {"output_layer.3.weight", "output_layer.3.weight", 512},  // AdaFace's
      {"features.layers.2.weight", "features.layers.0.layers.0.weight",
       1}}};  // [512, 1, H/16, W/16]
 
@@ -75,7 +76,7 @@ struct ForeignNetwork {
   const char* name;
 };
 constexpr std::array<ForeignNetwork, 2> kForeignNetworks = {
-    {{"input_layer.0.weight", "the network of AdaFace and CVLface (ir_50, ir_101)"},
+    {{"body.0.res_layer.6.fc1.weight", "AdaFace's network with squeeze and excitation (ir_se_50)"},
      {"patch_embed.proj.weight", "a vision transformer"}}};
 
 void refuse_foreign_network(const NamedTensors& table) {
@@ -83,7 +84,7 @@ void refuse_foreign_network(const NamedTensors& table) {
     if (!table.tensors().contains(foreign.tensor)) continue;
     throw InputError(table.path().string() + ": holds " + foreign.name +
                      ", which pfc does not have yet; take a file of arcface_torch's iresnet or "
-                     "mobilefacenet");
+                     "mobilefacenet, or of AdaFace's ir_50");
   }
 }
 
@@ -93,9 +94,9 @@ BackboneOptions recognise(const NamedTensors& table) {
   std::optional<BackboneOptions> options = sizes_of(table);
   if (!options) {
     throw InputError(table.path().string() +
-                     ": no known network: it has neither fc.weight nor features.layers.2.weight in "
-                     "a size that fits; expected a state dict with the tensor names of "
-                     "arcface_torch's iresnet or mobilefacenet");
+                     ": no known network: it has neither fc.weight, features.layers.2.weight nor "
+                     "output_layer.3.weight in a size that fits; expected a state dict with the "
+                     "tensor names of arcface_torch's iresnet or mobilefacenet, or of AdaFace");
   }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   BackboneParameters best;

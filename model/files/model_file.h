@@ -11,17 +11,11 @@
 
 namespace pfc {
 
-/// In which order a network reads the colours of a pixel.
-enum class ChannelOrder { kRgb, kBgr };
-
 /// A network that can be run.
 struct ModelFile {
   WeightsFile weights;
   /// network, embedding_size, height and width; for inference, one image at a time.
   BackboneOptions options;
-  /// Of the file. `weights` read RGB in any case: a reader of a BGR format reverses the channels of
-  /// the first convolution.
-  ChannelOrder channel_order = ChannelOrder::kRgb;
 };
 
 /// Reads a file and finds out the network, its embedding and image size from the names and shapes

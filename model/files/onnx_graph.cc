@@ -40,6 +40,8 @@ class GraphMaker {
         if (folded) finish_norm(network_[++i], value_.at(op.name));
       } else if (op.kind == NetworkOp::Kind::kBatchNorm) {
         batch_norm(op);
+      } else if (op.kind == NetworkOp::Kind::kSubsample) {
+        subsample(op);
       } else {
         linear(op);
       }
@@ -125,8 +127,9 @@ class GraphMaker {
   }
 
   [[nodiscard]] Affine affine_of(const NetworkOp& norm) const {
-    const Floats gamma = values(norm.name + ".weight"), beta = values(norm.name + ".bias");
     const Floats mean = values(norm.name + ".running_mean");
+    const Floats gamma = norm.affine ? values(norm.name + ".weight") : Floats(mean.size(), 1.f);
+    const Floats beta = norm.affine ? values(norm.name + ".bias") : Floats(mean.size());
     const Floats variance = values(norm.name + ".running_var");
     Affine affine;
     for (std::size_t c = 0; c < gamma.size(); ++c) {
@@ -141,6 +144,7 @@ class GraphMaker {
   void conv(const NetworkOp& op, const NetworkOp* norm) {
     const std::string weight = op.name + ".weight", bias = op.name + ".bias";
     Floats w = values(weight);
+    if (op.reads_bgr) reverse_channels(w, op.kernel * op.kernel);
     const std::int64_t kernel = op.kernel, stride = op.stride, pad = op.pad;
     value_[op.name] = node("Conv", op.name, {value_.at(op.x), weight});
     attribute("dilations", Dims{1, 1});
@@ -158,6 +162,13 @@ class GraphMaker {
     floats(weight, shape(weight), w, half_);
   }
 
+  void subsample(const NetworkOp& op) {
+    const std::int64_t stride = op.stride;
+    value_[op.name] = node("MaxPool", op.name, {value_.at(op.x)});
+    attribute("kernel_shape", Dims{1, 1});
+    attribute("strides", Dims{stride, stride});
+  }
+
   void batch_norm(const NetworkOp& op) {
     const std::string weight = op.name + ".weight", bias = op.name + ".bias";
     const std::string mean = op.name + ".running_mean", variance = op.name + ".running_var";
@@ -165,8 +176,10 @@ class GraphMaker {
         node("BatchNormalization", op.name, {value_.at(op.x), weight, bias, mean, variance});
     onnx::AttributeProto& epsilon = new_attribute("epsilon", onnx::AttributeProto::FLOAT);
     epsilon.set_f(kBatchNormEpsilon);
-    const Dims& channels = shape(weight);
-    Floats gamma = values(weight), beta = values(bias), mu = values(mean), var = values(variance);
+    const Dims& channels = shape(mean);
+    Floats mu = values(mean), var = values(variance);
+    Floats gamma = op.affine ? values(weight) : Floats(mu.size(), 1.f);
+    Floats beta = op.affine ? values(bias) : Floats(mu.size());
     if (half_) {  // statistics may be beyond float16's range: mean 0 and variance 1 instead
       Affine affine = affine_of(op);
       for (float& scale : affine.scale) scale *= std::sqrt(1.f + kBatchNormEpsilon);

@@ -60,12 +60,13 @@ class Interpreter {
   void evaluate(const onnx::NodeProto& node) {
     node_ = &node;
     static const std::map<std::string, void (Interpreter::*)()> kOperators = {
-        {"Add", &Interpreter::add},     {"BatchNormalization", &Interpreter::batch_norm},
-        {"Cast", &Interpreter::cast},   {"Concat", &Interpreter::concat},
-        {"Conv", &Interpreter::conv},   {"Flatten", &Interpreter::flatten},
-        {"Gemm", &Interpreter::gemm},   {"Mul", &Interpreter::mul},
-        {"PRelu", &Interpreter::prelu}, {"Slice", &Interpreter::mirror},
-        {"Split", &Interpreter::split}, {"Sub", &Interpreter::sub}};
+        {"Add", &Interpreter::add},      {"BatchNormalization", &Interpreter::batch_norm},
+        {"Cast", &Interpreter::cast},    {"Concat", &Interpreter::concat},
+        {"Conv", &Interpreter::conv},    {"Flatten", &Interpreter::flatten},
+        {"Gemm", &Interpreter::gemm},    {"MaxPool", &Interpreter::subsample},
+        {"Mul", &Interpreter::mul},      {"PRelu", &Interpreter::prelu},
+        {"Slice", &Interpreter::mirror}, {"Split", &Interpreter::split},
+        {"Sub", &Interpreter::sub}};
     const auto found = kOperators.find(node.op_type());
     expect(found != kOperators.end(), "operator " + node.op_type() + " is not known here");
     (this->*found->second)();
@@ -164,6 +165,27 @@ class Interpreter {
     if (node_->input_size() < 3) return;
     std::vector<float> bias = float_values(parameter(2));
     ops_.add_bias({y.values.data(), {y.n * y.h * y.w, y.c}}, {bias.data(), {out}});
+  }
+
+  /// A pooling of single pixels.
+  void subsample() {
+    const std::int64_t stride = int_attributes(*node_, "strides", {1, 1}).at(0);
+    expect(
+        int_attributes(*node_, "kernel_shape", {}) == std::vector<std::int64_t>{1, 1} && stride > 0,
+        "a pooling of more than one pixel");
+    const Activation& from = x();
+    Activation y = from;
+    y.h = (from.h - 1) / stride + 1, y.w = (from.w - 1) / stride + 1;
+    y.values.resize(static_cast<std::size_t>(y.elements()));
+    auto out = y.values.begin();
+    for (std::int64_t row = 0; row < y.n * y.h; ++row) {
+      const std::int64_t from_row = row / y.h * from.h + row % y.h * stride;
+      for (std::int64_t column = 0; column < y.w; ++column) {
+        const auto pixel = (from_row * from.w + column * stride) * from.c;
+        out = std::copy_n(from.values.begin() + pixel, from.c, out);
+      }
+    }
+    make_y(std::move(y));
   }
 
   /// [N, C, H, W] -> [N, C * H * W].

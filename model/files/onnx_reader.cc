@@ -115,6 +115,8 @@ class Matcher {
       conv(op);
     } else if (op.kind == NetworkOp::Kind::kBatchNorm) {
       batch_norm(op);
+    } else if (op.kind == NetworkOp::Kind::kSubsample) {
+      value_[op.name] = next(op, value(op.x), "MaxPool").output(0);
     } else {
       linear(op);
     }
@@ -201,11 +203,30 @@ class Matcher {
   }
 
   void add_norm(const NetworkOp& op, Floats gamma, Floats beta, Floats mean, Floats variance) {
-    const Dims channels{static_cast<std::int64_t>(gamma.size())};
-    add(op.name + ".weight", channels, std::move(gamma));
-    add(op.name + ".bias", channels, std::move(beta));
+    const Dims channels{static_cast<std::int64_t>(mean.size())};
+    if (op.affine) {
+      add(op.name + ".weight", channels, std::move(gamma));
+      add(op.name + ".bias", channels, std::move(beta));
+    } else {
+      into_statistics(op, gamma, beta, mean, variance);
+    }
     add(op.name + ".running_mean", channels, std::move(mean));
     add(op.name + ".running_var", channels, std::move(variance));
+  }
+
+  /// Of a batch norm without weight and bias.
+  static void into_statistics(const NetworkOp& op, const Floats& gamma, const Floats& beta,
+                              Floats& mean, Floats& variance) {
+    const std::size_t channels = mean.size();
+    if (gamma.size() != channels || beta.size() != channels || variance.size() != channels ||
+        !std::ranges::all_of(gamma, [](float g) { return g > 0; })) {
+      throw InputError("the batch norm for " + op.name + ": expected positive weights");
+    }
+    for (std::size_t c = 0; c < channels; ++c) {
+      const float deviation = std::sqrt(variance[c] + kBatchNormEpsilon) / gamma[c];
+      mean[c] -= beta[c] * deviation;
+      variance[c] = deviation * deviation - kBatchNormEpsilon;
+    }
   }
 
   [[nodiscard]] const onnx::NodeProto& next(const NetworkOp& op, const std::string& value,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -70,15 +71,72 @@ void add_missing_counters(NamedTensors& table) {
   }
 }
 
+constexpr const char* kAdafaceStem = "input_layer.0.weight";
+constexpr std::string_view kCvlfaceModule = "net.";
+
+bool is_adaface(const NamedTensors& state_dict) {
+  return state_dict.tensors().contains(kAdafaceStem);
+}
+
+ChannelOrder usual_order(const NamedTensors& state_dict) {
+  return is_adaface(state_dict) ? ChannelOrder::kBgr : ChannelOrder::kRgb;
+}
+
+/// CVLface saves it in a file of its own beside the weights. Throws InputError if it is missing.
+ChannelOrder order_of_cvlface(std::filesystem::path path) {
+  path.replace_extension(".yaml");
+  std::ifstream file(path);
+  std::string line(4096, '\0');  // as long as a line may be
+  while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
+    const std::string_view text = line.c_str();
+    if (!text.starts_with("color_space:")) continue;
+    if (text.find("BGR") != std::string_view::npos) return ChannelOrder::kBgr;
+    if (text.find("RGB") != std::string_view::npos) return ChannelOrder::kRgb;
+  }
+  throw InputError(path.string() +
+                   ": found no line \"color_space: RGB\" or \"color_space: BGR\", expected one for "
+                   "the network beside it; copy the file that CVLface saved with the weights");
+}
+
+/// Makes AdaFace's network one that reads BGR.
+void make_bgr(NamedTensors& state_dict) {
+  const NamedTensors::Tensor stem = state_dict.at(kAdafaceStem);
+  const std::vector<std::int64_t>& shape = stem.shape;
+  if (stem.dtype != "F32" || shape.size() != 4 || shape[1] != 3) return;
+  std::vector<std::byte> bytes(stem.bytes.begin(), stem.bytes.end());
+  reverse_channels({reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)},
+                   shape[2] * shape[3]);
+  state_dict.add_owned(kAdafaceStem, "F32", shape, std::move(bytes));
+}
+
+/// AdaFace's class centres are the columns of a matrix.
+void add_adaface_centres(NamedTensors& others) {
+  const auto found = others.tensors().find("head.kernel");
+  if (found == others.tensors().end()) return;
+  const NamedTensors::Tensor kernel = found->second;  // [D, C]
+  if (kernel.dtype != "F32" || kernel.shape.size() != 2) return;
+  const auto dimension = static_cast<std::size_t>(kernel.shape[0]);
+  const auto classes = static_cast<std::size_t>(kernel.shape[1]);
+  std::vector<std::byte> centres(kernel.bytes.size());
+  for (std::size_t i = 0; i < dimension * classes; ++i) {
+    std::memcpy(centres.data() + (i % classes * dimension + i / classes) * sizeof(float),
+                kernel.bytes.data() + i * sizeof(float), sizeof(float));
+  }
+  others.add_owned(std::string(kCentres), "F32", {kernel.shape[1], kernel.shape[0]},
+                   std::move(centres));
+}
+
 WeightsFile read_safetensors(const std::filesystem::path& path) {
   const SafetensorsFile file(path);
   NamedTensors state_dict = file;
   NamedTensors others =
       state_dict.extract([](const std::string& name) { return name == kCentres; });
+  const ChannelOrder order = usual_order(state_dict);
   return {.format = "safetensors",
           .state_dict = std::move(state_dict),
           .others = std::move(others),
-          .about = file.metadata()};
+          .about = file.metadata(),
+          .channel_order = order};
 }
 
 /// Under which names programs save a network's state dict beside other things: arcface_torch,
@@ -86,7 +144,8 @@ WeightsFile read_safetensors(const std::filesystem::path& path) {
 constexpr std::array<std::string_view, 2> kStateDicts = {"state_dict_backbone/", "state_dict/"};
 /// What modules that hold the network put before its names: DistributedDataParallel, Lightning
 /// (AdaFace), CVLface.
-constexpr std::array<std::string_view, 4> kModules = {"module.", "model.", "net.", "backbone."};
+constexpr std::array<std::string_view, 4> kModules = {"module.", "model.", kCvlfaceModule,
+                                                      "backbone."};
 /// What only training needs.
 constexpr std::array<std::string_view, 3> kOptimizers = {"state_optimizer/", "optimizer_states/",
                                                          "optimizer/"};
@@ -96,15 +155,16 @@ bool begins_with_one_of(const std::string& name, std::span<const std::string_vie
 }
 
 /// Moves tensors whose names do not begin with `prefix` to `others` and cuts it from the names of
-/// those that do. Does nothing where there are none.
-void strip(NamedTensors& state_dict, NamedTensors& others, std::string_view prefix) {
+/// those that do. Does nothing where there are none, and returns false.
+bool strip(NamedTensors& state_dict, NamedTensors& others, std::string_view prefix) {
   NamedTensors stripped = state_dict.extract([&](const auto& n) { return n.starts_with(prefix); });
-  if (stripped.tensors().empty()) return;
+  if (stripped.tensors().empty()) return false;
   for (const auto& [name, tensor] : state_dict.tensors()) others.add(name, tensor);
   state_dict = stripped.extract([](const std::string&) { return false; });
   for (const auto& [name, tensor] : stripped.tensors()) {
     state_dict.add(name.substr(prefix.size()), tensor);
   }
+  return true;
 }
 
 WeightsFile read_torch(const std::filesystem::path& path) {
@@ -133,7 +193,12 @@ WeightsFile read_torch(const std::filesystem::path& path) {
   out.others = out.state_dict.extract(
       [](const std::string& name) { return begins_with_one_of(name, kOptimizers); });
   for (const std::string_view prefix : kStateDicts) strip(out.state_dict, out.others, prefix);
-  for (const std::string_view prefix : kModules) strip(out.state_dict, out.others, prefix);
+  bool cvlface = false;
+  for (const std::string_view prefix : kModules) {
+    if (strip(out.state_dict, out.others, prefix)) cvlface = prefix == kCvlfaceModule;
+  }
+  out.channel_order =
+      cvlface && is_adaface(out.state_dict) ? order_of_cvlface(path) : usual_order(out.state_dict);
   return out;
 }
 
@@ -146,6 +211,13 @@ WeightsFile read_onnx_file(const std::filesystem::path& path) {
 
 }  // namespace
 
+void reverse_channels(std::span<float> weights, std::int64_t places) {
+  const auto count = static_cast<std::size_t>(places);
+  for (; weights.size() >= 3 * count && count > 0; weights = weights.subspan(3 * count)) {
+    std::ranges::swap_ranges(weights.first(count), weights.subspan(2 * count, count));
+  }
+}
+
 WeightsFile read_weights(const std::filesystem::path& path) {
   WeightsFile file = path.extension() == ".onnx"   ? read_onnx_file(path)
                      : looks_like_torch_file(path) ? read_torch(path)
@@ -153,6 +225,10 @@ WeightsFile read_weights(const std::filesystem::path& path) {
   convert_to_float32(file.state_dict);
   convert_to_float32(file.others);
   add_missing_counters(file.state_dict);
+  if (is_adaface(file.state_dict) && file.channel_order == ChannelOrder::kRgb) {
+    make_bgr(file.state_dict);
+  }
+  add_adaface_centres(file.others);
   return file;
 }
 

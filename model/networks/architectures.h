@@ -14,6 +14,11 @@ namespace pfc {
 /// stages. Returns the embeddings.
 Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 
+/// The same as AdaFace and CVLface have it (AdaFace's net.py, mode "ir"): other names, first
+/// weights and no weights in the last batch norm, and the first block's shortcut takes every second
+/// pixel. Its files read BGR; the network here reads RGB. Returns the embeddings.
+Variable* adaface_iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
+
 /// Chen et al., "MobileFaceNets", arXiv 1804.07573, as arcface_torch has it
 /// (backbones/mobilefacenet.py), with `scale` times the paper's channels. REQUIRES: square images.
 /// Returns the embeddings.

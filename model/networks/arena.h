@@ -1,6 +1,7 @@
 // The offsets and initial values of named parameters in one arena.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -35,6 +36,10 @@ struct Initial {
 
 constexpr Initial constant(float value) { return {Initial::Kind::kConstant, value}; }
 constexpr Initial normal(float deviation) { return {Initial::Kind::kNormal, deviation}; }
+/// He et al., arXiv 1502.01852, by fan out, for ReLU.
+inline Initial kaiming(std::int64_t fan_out) {
+  return normal(std::sqrt(2.f / static_cast<float>(fan_out)));
+}
 constexpr Initial uniform(float bound) { return {Initial::Kind::kUniform, bound}; }
 
 /// Fills the parameter of this number: element i is a pure function of (initial, seed, parameter,

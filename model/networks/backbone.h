@@ -29,6 +29,7 @@ struct Parameter {
   std::int64_t offset = 0;
   std::int64_t count = 0;
   std::int64_t flatten_h = 1, flatten_w = 1;  ///< for kFlattened: H and W before the flatten
+  bool reads_bgr = false;  ///< for kConvolution: the order of I is reversed in PyTorch
 };
 
 /// A contiguous buffer of named float32 tensors.

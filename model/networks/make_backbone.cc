@@ -8,19 +8,25 @@
 namespace pfc {
 namespace {
 
+// Of the networks that are no mobilefacenets, which have a scale of 1 or more.
+constexpr int kIresnet = 0, kAdafaceIresnet = -1;
+
 struct Named {
   const char* name;
   std::array<int, 4> blocks;
-  std::int64_t mobilefacenet_scale;  // 0: an iresnet
+  std::int64_t mobilefacenet_scale;
 };
 
-constexpr std::array<Named, 7> kNetworks = {{{"r18", {2, 2, 2, 2}, 0},
-                                             {"r34", {3, 4, 6, 3}, 0},
-                                             {"r50", {3, 4, 14, 3}, 0},
-                                             {"r100", {3, 13, 30, 3}, 0},
-                                             {"r200", {6, 26, 60, 6}, 0},
-                                             {"mbf", {1, 4, 6, 2}, 2},
-                                             {"mbf_large", {2, 8, 12, 4}, 4}}};
+constexpr std::array<Named, 10> kNetworks = {{{"r18", {2, 2, 2, 2}, kIresnet},
+                                              {"r34", {3, 4, 6, 3}, kIresnet},
+                                              {"r50", {3, 4, 14, 3}, kIresnet},
+                                              {"r100", {3, 13, 30, 3}, kIresnet},
+                                              {"r200", {6, 26, 60, 6}, kIresnet},
+                                              {"mbf", {1, 4, 6, 2}, 2},
+                                              {"mbf_large", {2, 8, 12, 4}, 4},
+                                              {"ir_18", {2, 2, 2, 2}, kAdafaceIresnet},
+                                              {"ir_50", {3, 4, 14, 3}, kAdafaceIresnet},
+                                              {"ir_101", {3, 13, 30, 3}, kAdafaceIresnet}}};
 
 const Named& network_named(const std::string& name) {
   std::string known;
@@ -46,7 +52,7 @@ void check_image_size(const BackboneOptions& o, const Named& named) {
 }
 
 void check_dropout(const BackboneOptions& o, const Named& named) {
-  if (o.dropout == 0 || named.mobilefacenet_scale == 0) return;
+  if (o.dropout == 0 || named.mobilefacenet_scale <= 0) return;
   throw InputError("dropout: found " + std::to_string(o.dropout) + ", but network " + o.network +
                    " has no dropout; set it to 0 or take an iresnet");
 }
@@ -57,9 +63,9 @@ Variable* write_down(NetworkBuilder& net) {
   const Named& named = network_named(options.network);
   check_image_size(options, named);
   check_dropout(options, named);
-  return named.mobilefacenet_scale == 0
-             ? iresnet(net, named.blocks)
-             : mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
+  if (named.mobilefacenet_scale == kIresnet) return iresnet(net, named.blocks);
+  if (named.mobilefacenet_scale == kAdafaceIresnet) return adaface_iresnet(net, named.blocks);
+  return mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
 }
 
 bool is_identity(const BackboneOptions& options) { return options.network == kNoNetwork; }

@@ -1,15 +1,9 @@
-#include <cmath>
 #include <string>
 
 #include "model/networks/architectures.h"
 
 namespace pfc {
 namespace {
-
-// He et al., arXiv 1502.01852, by fan out, for ReLU.
-Initial kaiming(std::int64_t fan_out) {
-  return normal(std::sqrt(2.f / static_cast<float>(fan_out)));
-}
 
 ConvOptions with_initial(ConvOptions o) {
   o.initial = kaiming(o.out_c * o.kernel * o.kernel);

@@ -86,6 +86,14 @@ class NetworkBuilder::Network : public Backbone {
     (*work)->run();
   }
 
+  /// [constants_.count], behind operands().
+  [[nodiscard]] Tensor operands_of_constants() const {
+    const DType type = ops_.activation_type();
+    auto* const begin = static_cast<std::byte*>(operands_->data());
+    return {
+        begin + static_cast<std::size_t>(weights.count) * size_of(type), type, {constants_.count}};
+  }
+
   void cut_into_stretches() {
     std::vector<LayerTraits> traits;
     for (const LayerEntry& entry : layers_) {
@@ -99,6 +107,7 @@ class NetworkBuilder::Network : public Backbone {
   }
 
   Ops& ops_;
+  Arena constants_;  // parameters that are neither trained nor in a state dict
   bool trainable_ = false;
   bool has_activations_ = false;    // of a training forward, for one backward
   std::deque<Variable> variables_;  // a deque: their addresses are constant
@@ -141,7 +150,8 @@ Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvO
       new_parameter(network_->weights,
                     {.name = name + ".weight",
                      .torch_shape = {o.out_c, shape.in_c / o.groups, o.kernel, o.kernel},
-                     .layout = ParameterLayout::kConvolution},
+                     .layout = ParameterLayout::kConvolution,
+                     .reads_bgr = o.reads_bgr},
                     o.initial);
   Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
   add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *weight, *y), x, y,
@@ -150,22 +160,45 @@ Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvO
              .kernel = o.kernel,
              .stride = o.stride,
              .pad = o.pad,
-             .groups = o.groups});
+             .groups = o.groups,
+             .reads_bgr = o.reads_bgr});
+  return y;
+}
+
+// A depthwise convolution of one pixel, whose weights are 1.
+Variable* NetworkBuilder::subsample(const std::string& name, Variable* x, int stride) {
+  const Shape& in = x->data.shape;
+  const std::int64_t channels = in[3];
+  const Conv2dShape shape{.batch = in[0],
+                          .in_h = in[1],
+                          .in_w = in[2],
+                          .in_c = channels,
+                          .out_c = channels,
+                          .kernel = 1,
+                          .stride = stride,
+                          .groups = channels};
+  Variable* const ones = new_parameter(
+      network_->constants_,
+      {.name = name, .torch_shape = {channels, 1, 1, 1}, .layout = ParameterLayout::kConvolution},
+      constant(1.f));
+  Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
+  add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *ones, *y), x, y,
+            {.kind = NetworkOp::Kind::kSubsample, .name = name, .stride = stride});
   return y;
 }
 
 Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
                                      const BatchNormFusion& fusion) {
   const std::int64_t channels = x->data.shape[x->data.shape.rank() - 1];
-  Arena& weights = network_->weights;
   Arena& state = network_->state;
+  Arena& affine = fusion.affine ? network_->weights : network_->constants_;
   BatchNormVariables v{.x = x, .residual = fusion.residual};
-  v.gamma = new_vector(fusion.frozen_weight ? state : weights, name + ".weight", channels, 1.f);
-  v.beta = new_vector(weights, name + ".bias", channels, 0.f);
+  v.gamma = new_vector(fusion.frozen_weight ? state : affine, name + ".weight", channels, 1.f);
+  v.beta = new_vector(affine, name + ".bias", channels, 0.f);
   v.running_mean = new_vector(state, name + ".running_mean", channels, 0.f);
   v.running_variance = new_vector(state, name + ".running_var", channels, 1.f);
   if (!fusion.prelu.empty()) {
-    v.slope = new_vector(weights, fusion.prelu + ".weight", channels, 0.25f);
+    v.slope = new_vector(network_->weights, fusion.prelu + ".weight", channels, 0.25f);
   }
   v.y = new_activation(x->data.shape, x->data.dtype);
   auto layer = std::make_unique<BatchNormLayer>(ops_, v, options_.sync_bn);
@@ -176,6 +209,7 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
   add_layer(std::move(layer), x, v.y,
             {.kind = NetworkOp::Kind::kBatchNorm,
              .name = name,
+             .affine = fusion.affine,
              .prelu = fusion.prelu,
              .residual = fusion.residual == nullptr ? "" : activation_names_.at(fusion.residual)});
   return v.y;
@@ -204,7 +238,7 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
   Variable* bias = nullptr;
   if (o.bias) {
     bias = new_parameter(network_->weights, {.name = name + ".bias", .torch_shape = {o.out}},
-                         o.initial);
+                         o.initial_bias);
   }
   Variable* const y = new_activation({in[0], o.out}, DType::kFloat32);
   add_layer(std::make_unique<LinearLayer>(ops_, *x, *weight, bias, *y), x, y,
@@ -226,7 +260,7 @@ BackboneParameters NetworkBuilder::parameters() const {
 BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
   return {.weights = network_->weights.bytes(),
           .operands = operand_bytes(),
-          .state = network_->state.bytes(),
+          .state = network_->state.bytes() + network_->constants_.bytes(),
           .gradients = options_.training ? network_->weights.bytes() : 0,
           .activations = static_cast<std::size_t>(rehearse(embeddings).bytes())};
 }
@@ -265,13 +299,14 @@ void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer, const Variable* x, 
 std::size_t NetworkBuilder::operand_bytes() const {
   const DType type = ops_.activation_type();
   if (type == DType::kFloat32) return 0;
-  return static_cast<std::size_t>(network_->weights.count) * size_of(type);
+  return static_cast<std::size_t>(network_->weights.count + network_->constants_.count) *
+         size_of(type);
 }
 
 void NetworkBuilder::bind_parameters() {
   Network& n = *network_;
-  for (Arena* arena : {&n.weights, &n.state}) {
-    arena->buffer = ops_.allocate(arena->bytes());
+  for (Arena* arena : {&n.weights, &n.state, &n.constants_}) {
+    if (arena->count > 0) arena->buffer = ops_.allocate(arena->bytes());
   }
   if (options_.training) {
     n.gradient_buffer = ops_.allocate(n.weights.bytes());
@@ -282,14 +317,22 @@ void NetworkBuilder::bind_parameters() {
   for (const NewParameter& p : parameters_) {
     const Parameter& parameter = p.arena->parameters[p.index];
     p.variable->data = parameter_view(parameter, p.arena->flat());
-    const bool copied = n.operands_ && p.arena == &n.weights;
-    p.variable->operand = copied ? parameter_view(parameter, n.operands()) : p.variable->data;
+    p.variable->operand = p.variable->data;
+    if (n.operands_ && p.arena == &n.weights) {
+      p.variable->operand = parameter_view(parameter, n.operands());
+    }
+    if (n.operands_ && p.arena == &n.constants_) {
+      p.variable->operand = parameter_view(parameter, n.operands_of_constants());
+    }
     if (options_.training && p.arena == &n.weights) {
       p.variable->gradient = parameter_view(parameter, n.gradients());
     }
     values.resize(static_cast<std::size_t>(parameter.count));
     fill_initial(p.initial, options_.seed, number++, values);
     ops_.copy_to_device(p.variable->data, values.data());
+  }
+  if (n.operands_ && n.constants_.count > 0) {
+    ops_.convert(n.constants_.flat(), n.operands_of_constants());
   }
 }
 

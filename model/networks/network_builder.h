@@ -22,18 +22,20 @@ struct ConvOptions {
   int pad = 0;
   std::int64_t groups = 1;
   Initial initial = {};
+  bool reads_bgr = false;  ///< in files, its input channels are blue, green, red
 };
 
 struct BatchNormFusion {
   std::string prelu = {};        ///< name of a PReLU that follows; empty: none
   Variable* residual = nullptr;  ///< added to the result; null: none
   bool frozen_weight = false;    ///< gamma stays 1, and is saved as state
+  bool affine = true;            ///< false: gamma stays 1 and beta 0, and neither is saved
 };
 
 struct LinearOptions {
   std::int64_t out = 1;
   bool bias = false;
-  Initial initial = {};  ///< of weight and bias
+  Initial initial = {}, initial_bias = {};
 };
 
 /// Names are those of arcface_torch's modules ("layer1.0.conv1"); the builder adds ".weight" and
@@ -47,6 +49,8 @@ class NetworkBuilder {
 
   Variable* images();  ///< [B, H, W, 3]; called once
   Variable* conv(const std::string& name, Variable* x, const ConvOptions& o);
+  /// Every stride-th pixel of every stride-th row.
+  Variable* subsample(const std::string& name, Variable* x, int stride);
   Variable* batch_norm(const std::string& name, Variable* x, const BatchNormFusion& fusion = {});
   Variable* dropout(Variable* x);  ///< in place; adds no layer when the probability is 0
   Variable* linear(const std::string& name, Variable* x, const LinearOptions& o);

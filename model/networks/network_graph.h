@@ -11,14 +11,17 @@ namespace pfc {
 
 /// One operation at inference. It reads named activations and makes the one that has its name.
 struct NetworkOp {
-  enum class Kind { kConv, kBatchNorm, kLinear };
+  enum class Kind { kConv, kBatchNorm, kLinear, kSubsample };
   Kind kind = Kind::kConv;
   std::string name;  ///< the module in the state dict: "layer1.0.conv1"
   std::string
       x;  ///< the activation that it reads: the name of an earlier operation, or kNetworkInput
 
-  int kernel = 1, stride = 1, pad = 0;  ///< of a convolution, which has no bias
+  int kernel = 1, stride = 1, pad = 0;  ///< of a convolution, which has no bias, or a subsampling
   std::int64_t groups = 1;
+  bool reads_bgr = false;  ///< a convolution whose weights have their input channels reversed
+
+  bool affine = true;  ///< a batch norm has weight and bias; otherwise they are 1 and 0
 
   std::string prelu;     ///< module of the PReLU that follows a batch norm; empty: none
   std::string residual;  ///< activation that is then added to its result; empty: none

@@ -1,5 +1,6 @@
 // Between arenas and PyTorch's state dict.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 #include <span>
@@ -17,26 +18,27 @@ constexpr std::string_view kBatchesTracked = ".num_batches_tracked";
 /// Both layouts that differ are the transposition of the inner two of [outer, channels, places].
 struct Transposition {
   std::size_t outer, channels, places;
+  bool reversed;  ///< the channels
 };
 
 Transposition transposition_of(const Parameter& p) {
   const auto count = static_cast<std::size_t>(p.count);
-  if (p.layout == ParameterLayout::kPlain) return {1, 1, count};
+  if (p.layout == ParameterLayout::kPlain) return {1, 1, count, false};
   const auto outer = static_cast<std::size_t>(p.torch_shape[0]);
   const auto places = static_cast<std::size_t>(p.layout == ParameterLayout::kConvolution
                                                    ? p.torch_shape[2] * p.torch_shape[3]
                                                    : p.flatten_h * p.flatten_w);
-  return {outer, count / outer / places, places};
+  return {outer, count / outer / places, places, p.reads_bgr};
 }
 
-/// [outer, rows, columns] -> [outer, columns, rows].
-void transpose(std::span<const float> from, std::span<float> to, std::size_t outer,
-               std::size_t rows, std::size_t columns) {
-  for (std::size_t o = 0; o < outer; ++o) {
-    const float* const source = from.data() + o * rows * columns;
-    float* const target = to.data() + o * rows * columns;
-    for (std::size_t c = 0; c < columns; ++c) {
-      for (std::size_t r = 0; r < rows; ++r) target[c * rows + r] = source[r * columns + c];
+/// Calls pair(i, j) for each element: i counts in PyTorch's order, j in ours.
+template <typename F>
+void for_each_pair(const Transposition& t, const F& pair) {
+  std::size_t i = 0;
+  for (std::size_t o = 0; o < t.outer; ++o) {
+    for (std::size_t c = 0; c < t.channels; ++c) {
+      std::size_t j = o * t.channels * t.places + (t.reversed ? t.channels - 1 - c : c);
+      for (std::size_t p = 0; p < t.places; ++p, j += t.channels) pair(i++, j);
     }
   }
 }
@@ -58,8 +60,7 @@ HostTensor export_parameter(Ops& ops, const Parameter& p, const Tensor& flat,
   }
   const std::span<const float> ours(ops.on_host() ? view.f32() : copy.data(), count);
   const std::span theirs(reinterpret_cast<float*>(out.bytes.data()), count);
-  const Transposition t = transposition_of(p);
-  transpose(ours, theirs, t.outer, t.places, t.channels);
+  for_each_pair(transposition_of(p), [&](auto i, auto j) { theirs[i] = ours[j]; });
   return out;
 }
 
@@ -67,8 +68,7 @@ void import_parameter(Ops& ops, const Parameter& p, const Tensor& flat, const Na
                       const std::string& prefix) {
   const std::span<const float> theirs = file.float32(prefix + p.name, p.torch_shape);
   std::vector<float> ours(theirs.size());
-  const Transposition t = transposition_of(p);
-  transpose(theirs, ours, t.outer, t.channels, t.places);
+  for_each_pair(transposition_of(p), [&](auto i, auto j) { ours[j] = theirs[i]; });
   ops.copy_to_device(parameter_view(p, flat), ours.data());
 }
 
@@ -112,7 +112,11 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
 
 /// Whether the tensor is one of the last layers and has another shape in the file.
 bool is_left(const Parameter& p, const NamedTensors& file) {
-  if (!p.name.starts_with("fc.") && !p.name.starts_with("features.")) return false;
+  constexpr std::array<std::string_view, 4> kLast = {"fc.", "features.", "output_layer.3.",
+                                                     "output_layer.4."};
+  if (std::ranges::none_of(kLast, [&](auto last) { return p.name.starts_with(last); })) {
+    return false;
+  }
   const auto found = file.tensors().find(p.name);
   return found != file.tensors().end() && found->second.dtype == "F32" &&
          found->second.shape != p.torch_shape;

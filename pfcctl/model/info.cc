@@ -50,7 +50,7 @@ json description_of(const ModelFile& model) {
           {"embedding_size", model.options.embedding_size},
           {"height", model.options.height},
           {"width", model.options.width},
-          {"channel_order", model.channel_order == ChannelOrder::kBgr ? "BGR" : "RGB"},
+          {"channel_order", model.weights.channel_order == ChannelOrder::kBgr ? "BGR" : "RGB"},
           {"parameters", parameters},
           {"bytes", bytes},
           {"about", model.weights.about},

@@ -49,7 +49,7 @@ def randomise(model, generator):
         for module in model.modules():
             if isinstance(module, torch.nn.PReLU):
                 around(module.weight, 0.25, 0.2)
-            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.affine:
                 if module.weight.requires_grad:
                     around(module.weight, 1.0, 0.5)
                 around(module.bias, 0.0, 0.5)

@@ -2,8 +2,9 @@
 
 iresnet (arXiv 2004.04989): stem conv3x3-BN-PReLU; blocks BN-conv3x3-BN-PReLU-conv3x3(stride)-BN
 plus identity, or conv1x1(stride)-BN where the shape changes; BN-dropout-fc-BN1d at the end, whose
-weight is frozen at 1. mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch. Names in the
-state dict are arcface_torch's.
+weight is frozen at 1. AdaFace's and CVLface's form of it (AdaFace's net.py) reads BGR, takes every second
+pixel as the first block's shortcut, and has no weights in its last BN. mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch. Names in the
+state dict are arcface_torch's, or AdaFace's.
 """
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 IRESNET_BLOCKS = {"r18": (2, 2, 2, 2), "r34": (3, 4, 6, 3), "r50": (3, 4, 14, 3),
                   "r100": (3, 13, 30, 3), "r200": (6, 26, 60, 6)}
+ADAFACE_BLOCKS = {"ir_18": (2, 2, 2, 2), "ir_50": (3, 4, 14, 3), "ir_101": (3, 13, 30, 3)}
 MBF = {"mbf": ((1, 4, 6, 2), 2), "mbf_large": ((2, 8, 12, 4), 4)}
 
 
@@ -66,6 +68,40 @@ class IResNet(nn.Module):
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         x = self.dropout(torch.flatten(self.bn2(x), 1))
         return self.features(self.fc(x))
+
+
+class AdafaceBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.res_layer = nn.Sequential(
+            nn.BatchNorm2d(inputs), convolution(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.PReLU(outputs),
+            convolution(outputs, outputs, 3, stride), nn.BatchNorm2d(outputs))
+        self.shortcut_layer = nn.MaxPool2d(1, stride) if inputs == outputs else nn.Sequential(
+            convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return self.res_layer(x) + self.shortcut_layer(x)
+
+
+class AdafaceIResNet(nn.Module):
+    """Takes RGB, as all networks here; its first convolution reads BGR."""
+
+    def __init__(self, blocks, embedding_size, dropout, height, width):
+        super().__init__()
+        self.input_layer = nn.Sequential(convolution(3, 64, 3), nn.BatchNorm2d(64), nn.PReLU(64))
+        strides = [stride for count in blocks for stride in [2] + [1] * (count - 1)]
+        widths = [64 << stage for stage, count in enumerate(blocks) for _ in range(count)]
+        self.body = nn.Sequential(*map(AdafaceBlock, [64] + widths, widths, strides))
+        self.output_layer = nn.Sequential(
+            nn.BatchNorm2d(512), nn.Dropout(dropout), nn.Flatten(),
+            nn.Linear(512 * (height // 16) * (width // 16), embedding_size),
+            nn.BatchNorm1d(embedding_size, affine=False))
+        for module in self.modules():
+            if isinstance(module, (nn.Conv2d, nn.Linear)):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        return self.output_layer(self.body(self.input_layer(x.flip(1))))
 
 
 class Chain(nn.Module):
@@ -126,6 +162,8 @@ class MobileFaceNet(nn.Module):
 def make_backbone(network, embedding_size=512, dropout=0.0, height=112, width=112):
     if network in IRESNET_BLOCKS:
         return IResNet(IRESNET_BLOCKS[network], embedding_size, dropout, height, width)
+    if network in ADAFACE_BLOCKS:
+        return AdafaceIResNet(ADAFACE_BLOCKS[network], embedding_size, dropout, height, width)
     blocks, scale = MBF[network]
     return MobileFaceNet(blocks, scale, embedding_size, height)
 

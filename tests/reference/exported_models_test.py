@@ -134,7 +134,7 @@ class WithPyTorch(Exported):
 
 class WithOnnx(Exported):
     def test_checker_accepts_every_network(self):
-        for network in (*IRESNET_BLOCKS, *MBF):
+        for network in (*IRESNET_BLOCKS, "ir_18", *MBF):
             with self.subTest(network=network):
                 self.network(network, 32)
                 model = onnx.load(self.export("onnx"))
@@ -186,7 +186,7 @@ class CompetitionLimits(Exported):
 class FromPyTorch(Exported):
     def test_onnx_files_of_pytorchs_exporter_are_read(self):
         # As arcface_torch's torch2onnx.py: batch norms behind convolutions are folded, which renames these.
-        for network in ("r18", "mbf"):
+        for network in ("r18", "ir_18", "mbf"):
             self.network(network, 48)
             pixels = self.pixels(3)
             want = self.embeddings(pixels)
@@ -215,7 +215,7 @@ class WithOnnxRuntime(Exported):
         return np.fromfile(self.folder / "out", "<f4").reshape(batch, -1)
 
     def test_every_network_gives_the_embeddings_of_pytorch_for_any_batch(self):
-        for network in (*IRESNET_BLOCKS, *MBF):
+        for network in (*IRESNET_BLOCKS, "ir_18", *MBF):
             size = 112 if network in ("r50", "mbf") else 48
             with self.subTest(network=network):
                 self.network(network, size)

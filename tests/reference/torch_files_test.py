@@ -14,7 +14,7 @@ import seconds  # noqa: E402, F401  prints the time of each test
 import torch
 
 import safetensors_io
-from backbone_reference import IRESNET_BLOCKS, MBF, make_backbone
+from backbone_reference import ADAFACE_BLOCKS, IRESNET_BLOCKS, MBF, make_backbone
 
 PROGRAM = None
 SIZE = 32
@@ -62,7 +62,7 @@ class TorchFiles(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_every_network(self):
-        for network in [*IRESNET_BLOCKS, *MBF]:
+        for network in [*IRESNET_BLOCKS, *ADAFACE_BLOCKS, *MBF]:
             with self.subTest(network=network):
                 state = random_state(network)
                 self.reads(state, state)
@@ -82,6 +82,15 @@ class TorchFiles(unittest.TestCase):
                 "CVLface": named("net."), "DistributedDataParallel": named("module.")}.items():
             with self.subTest(name):
                 self.reads(contents, state)
+
+    def test_cvlface_says_in_a_file_beside_the_weights_which_colours_come_first(self):
+        state, stem = random_state("ir_18"), "input_layer.0.weight"
+        contents = {"net." + name: tensor for name, tensor in state.items()}
+        self.fails(contents, "model.yaml: found no line", "copy the file")
+        for order in ("BGR", "'RGB'"):
+            (self.folder / "model.yaml").write_text(f"input_size: [3, 112, 112]\ncolor_space: {order}\n")
+            flipped = state[stem] if order == "BGR" else state[stem].flip(1)
+            self.reads(contents, {**state, stem: flipped})  # what pfc keeps is for BGR
 
     def test_other_types_and_layouts(self):
         state = random_state("mbf")

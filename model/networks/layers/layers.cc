@@ -34,7 +34,9 @@ void ConvLayer::forward(const ForwardPass& /*pass*/) {
 }
 
 void ConvLayer::backward(bool accumulate) {
-  conv_->backward_weights(x_.data, y_.gradient, weight_.gradient, accumulate);
+  if (weight_.gradient) {
+    conv_->backward_weights(x_.data, y_.gradient, weight_.gradient, accumulate);
+  }
   if (!x_.needs_gradient) return;
   if (dx_part_) {
     conv_->backward_data(y_.gradient, weight_.operand, dx_part_);

@@ -130,7 +130,7 @@ TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
             R"(job.json: resume: expected true or false, found "yes" (string))");
   EXPECT_EQ(refusal(R"({"network": "r51"})"),
             R"(job.json: network: expected "r18", "r34", "r50", "r100", "r200", "mbf", )"
-            R"("mbf_large" or "none", found "r51" (string))");
+            R"("mbf_large", "ir_18", "ir_50", "ir_101" or "none", found "r51" (string))");
   EXPECT_EQ(refusal(R"({"val_targets": "lfw"})"),
             R"(job.json: val_targets: expected an array of strings, for example ["val"], )"
             R"(found "lfw" (string))");

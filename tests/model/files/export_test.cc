@@ -33,6 +33,7 @@ void randomise(HostTensor& tensor, std::mt19937& engine) {
   const auto fan_in = static_cast<float>(values.size()) / static_cast<float>(tensor.shape[0]);
   // The last batch norm of a block adds little to the sum of the blocks before it.
   const bool last = tensor.name.find("bn3") != std::string::npos ||
+                    tensor.name.find("res_layer.5") != std::string::npos ||
                     tensor.name.find("layers.2.layers.1") != std::string::npos;
   for (float& value : values) {
     if (tensor.shape.size() > 1) {

@@ -42,7 +42,7 @@ class ModelFiles : public ::testing::Test {
 };
 
 TEST_F(ModelFiles, NetworkAndSizesAreRecognisedByTensors) {
-  for (const std::string network : {"r18", "r34", "mbf", "mbf_large"}) {
+  for (const std::string network : {"r18", "r34", "mbf", "mbf_large", "ir_18"}) {
     const std::int64_t side = network == "mbf" ? 48 : 32;
     const ModelFile model = read_model(written(state_dict(network, side)));
     EXPECT_EQ(model.weights.format, "safetensors");
@@ -50,7 +50,8 @@ TEST_F(ModelFiles, NetworkAndSizesAreRecognisedByTensors) {
     EXPECT_EQ(model.options.embedding_size, 24);
     EXPECT_EQ(model.options.height, side);
     EXPECT_EQ(model.options.width, side);
-    EXPECT_EQ(model.channel_order, ChannelOrder::kRgb);
+    EXPECT_EQ(model.weights.channel_order,
+              network == "ir_18" ? ChannelOrder::kBgr : ChannelOrder::kRgb);
   }
 }
 
@@ -105,9 +106,9 @@ TEST_F(ModelFiles, TensorThatDoesNotBelongToTheNetworkIsNamed) {
 }
 
 TEST_F(ModelFiles, NetworkThatIsNotKnownIsNamed) {
-  const std::vector<HostTensor> adaface = {{"input_layer.0.weight", "F32", {0}, {}}};
-  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(adaface)); }),
-              HasSubstr("holds the network of AdaFace and CVLface (ir_50, ir_101)"));
+  const std::vector<HostTensor> vit = {{"patch_embed.proj.weight", "F32", {0}, {}}};
+  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(vit)); }),
+              HasSubstr("holds a vision transformer"));
 }
 
 TEST_F(ModelFiles, FileWithoutANetworkIsRefused) {

@@ -26,7 +26,7 @@ void expect_what_is_allocated(const BackboneOptions& options, DType type = DType
 }
 
 TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
-  for (const char* network : {"mbf", "r18"}) {
+  for (const char* network : {"mbf", "r18", "ir_18"}) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
           {.network = network, .batch = 3, .height = 32, .width = 32, .training = training});
@@ -36,7 +36,7 @@ TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
 
 TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
   if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no avx512_bf16";
-  for (const char* network : {"mbf", "r18"}) {
+  for (const char* network : {"mbf", "r18", "ir_18"}) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
           {.network = network, .batch = 3, .height = 32, .width = 32, .training = training},

@@ -52,7 +52,11 @@ inline std::unique_ptr<Backbone> make_small_network(Ops& ops, const BackboneOpti
   y = net.batch_norm("c.bn1", conv("c.conv1", x, 32, 1, 1), {.prelu = "c.prelu"});
   x = net.batch_norm("c.bn2", conv("c.conv2", y, 16, 1, 1), {.residual = x});
   x = net.dropout(net.batch_norm("bn2", x));
-  x = net.linear("fc", x, {.out = options.embedding_size, .bias = true, .initial = uniform(0.05f)});
+  x = net.linear("fc", x,
+                 {.out = options.embedding_size,
+                  .bias = true,
+                  .initial = uniform(0.05f),
+                  .initial_bias = uniform(0.05f)});
   return net.build(net.batch_norm("features", x, {.frozen_weight = true}));
 }
 

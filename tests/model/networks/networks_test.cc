@@ -47,8 +47,25 @@ TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 2'059'520);
 }
 
+TEST_F(Networks, AdafacesReadsBgrAndSavesNoWeightsOfTheLastBatchNorm) {
+  BackboneOptions o = of("ir_18", 16);
+  o.training = false;
+  const auto net = make_backbone(*ops_, o);
+  const std::vector<HostTensor> saved = export_state_dict(*ops_, *net);
+  const auto tensor = [&](const std::string& name) {
+    return std::ranges::find(saved, name, &HostTensor::name);
+  };
+  EXPECT_EQ(tensor("output_layer.4.weight"), saved.end());
+  EXPECT_EQ(tensor("output_layer.4.bias"), saved.end());
+  EXPECT_EQ(tensor("body.0.shortcut_layer.0.weight"), saved.end());
+  const auto* const bgr =
+      reinterpret_cast<const float*>(tensor("input_layer.0.weight")->bytes.data());
+  const auto rgb = to_host(*ops_, net->weights.flat());  // begins with the same tensor, OHWI
+  for (std::size_t colour = 0; colour < 3; ++colour) EXPECT_EQ(bgr[colour * 9], rgb[2 - colour]);
+}
+
 TEST_F(Networks, GiveTheSameEmbeddingsWhetherBuiltForTrainingOrNot) {
-  for (const char* name : {"r18", "mbf", "mbf_large"}) {
+  for (const char* name : {"r18", "mbf", "mbf_large", "ir_18"}) {
     BackboneOptions o = of(name);
     const auto trained = make_backbone(*ops_, o);
     o.training = false;
