@@ -22,7 +22,7 @@
 #include "data/job_data.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/make_ops.h"
-#include "worker/checkpoint/arcface_checkpoint.h"
+#include "worker/checkpoint/arcface/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/fetch_checkpoint.h"
 #include "worker/gradients/make_grad_reducer.h"
@@ -356,11 +356,11 @@ std::string TrainingSession::convert_foreign_checkpoint() {
   std::string message;
   on_rank_zero(*input_comm, [&] {
     if (!job.resume || newest_checkpoint(job.output)) return;
-    const auto files = arcface_checkpoint_files(job.output);
-    if (files.empty()) return;
+    const auto theirs = find_arcface_checkpoint(job.output);
+    if (!theirs) return;
     const BackboneParameters parameters{.weights = backbone->weights.parameters,
                                         .state = backbone->state.parameters};
-    const auto folder = convert_arcface_checkpoint(files, parameters,
+    const auto folder = convert_arcface_checkpoint(*theirs, parameters,
                                                    {.network = job.network,
                                                     .embedding_size = job.embedding_size,
                                                     .classes = job.num_classes,
@@ -371,9 +371,8 @@ std::string TrainingSession::convert_foreign_checkpoint() {
                                                     .embedding_size = job.embedding_size,
                                                     .job = job_json},
                                                    job.num_image, job.output);
-    message =
-        fmt::format("wrote {} from {} of arcface_torch; ", folder.string(),
-                    counted(static_cast<long long>(files.size()), "checkpoint_gpu_*.pt file"));
+    message = fmt::format("wrote {} from arcface_torch's of {}; ", folder.string(),
+                          counted(static_cast<long long>(theirs->centres.size()), "GPU"));
   });
   return message;
 }

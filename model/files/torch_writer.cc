@@ -2,11 +2,13 @@
 
 #include <zlib.h>
 
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -97,7 +99,8 @@ class StoredZip {
     }
     throw InputError(
         path_.string() +
-        ": the model is too large for a PyTorch file of up to 4 GB; write safetensors");
+        ": too large for a PyTorch file, which has up to 4 GB here; write safetensors, or "
+        "a checkpoint of more GPUs");
   }
 
   void write(std::span<const std::byte> bytes) {
@@ -112,93 +115,103 @@ class StoredZip {
   std::string directory_;
 };
 
-/// A pickle of protocol 2 (Python's Lib/pickletools.py).
-class PickleWriter {
- public:
-  void begin_state_dict() {
-    out_ += "\x80\x02";
-    ordered_dict();
-    out_ += '(';  // MARK
-  }
-
-  /// Storage `key` holds the tensor, from its first element on.
-  void tensor(const std::string& name, const std::string& key, const char* storage,
-              std::span<const std::int64_t> shape) {
-    std::int64_t elements = 1;
-    for (const std::int64_t d : shape) elements *= d;
-    std::vector<std::int64_t> strides(shape.size());
-    for (std::int64_t i = static_cast<std::int64_t>(shape.size()) - 1, step = 1; i >= 0; --i) {
-      strides[static_cast<std::size_t>(i)] = step;
-      step *= shape[static_cast<std::size_t>(i)];
-    }
-    text(name);
-    global("torch._utils", "_rebuild_tensor_v2");
-    out_ += "((";
-    text("storage");
-    global("torch", storage);
-    text(key);
-    text("cpu");
-    integer(elements);
-    out_ += "tQ";  // TUPLE, BINPERSID
-    integer(0);    // offset
-    integers(shape);
-    integers(strides);
-    out_ += '\x89';  // requires_grad: False
-    ordered_dict();  // no hooks
-    out_ += "tR";    // TUPLE, REDUCE
-  }
-
-  std::string end() {
-    out_ += "u.";  // SETITEMS, STOP
-    return std::move(out_);
-  }
-
- private:
-  void global(const char* module, const char* name) {
-    out_ += 'c' + std::string(module) + '\n' + name + '\n';
-  }
-  void ordered_dict() {
-    global("collections", "OrderedDict");
-    out_ += ")R";  // EMPTY_TUPLE, REDUCE
-  }
-  void text(const std::string& value) {
-    out_ += 'X';
-    append(out_, static_cast<std::uint32_t>(value.size()));
-    out_ += value;
-  }
-  void integer(std::int64_t value) {
-    out_ += "\x8a\x08";  // LONG1 of eight bytes
-    append(out_, value);
-  }
-  void integers(std::span<const std::int64_t> values) {
-    out_ += '(';
-    for (const std::int64_t value : values) integer(value);
-    out_ += 't';
-  }
-
-  std::string out_;
-};
-
 }  // namespace
 
-void write_torch(const std::filesystem::path& path, const NamedTensors& state_dict) {
-  PickleWriter pickle;
-  pickle.begin_state_dict();
-  int number = 0;
-  for (const auto& [name, tensor] : state_dict.tensors()) {
-    check(tensor.dtype == "F32" || tensor.dtype == "I64", "write_torch: a tensor of another type");
-    pickle.tensor(name, std::to_string(number++),
-                  tensor.dtype == "F32" ? "FloatStorage" : "LongStorage", tensor.shape);
+TorchWriter::TorchWriter() { pickle_ = "\x80\x02"; }  // protocol 2 (Python's Lib/pickletools.py)
+
+void TorchWriter::begin_dict() { pickle_ += "}("; }  // EMPTY_DICT, MARK
+void TorchWriter::begin_state_dict() {
+  ordered_dict();
+  pickle_ += '(';
+}
+void TorchWriter::end_dict() { pickle_ += 'u'; }  // SETITEMS
+void TorchWriter::begin_list() { pickle_ += "]("; }
+void TorchWriter::end_list() { pickle_ += 'e'; }  // APPENDS
+
+void TorchWriter::text(const std::string& value) {
+  pickle_ += 'X';
+  append(pickle_, static_cast<std::uint32_t>(value.size()));
+  pickle_ += value;
+}
+
+void TorchWriter::integer(std::int64_t value) {
+  pickle_ += "\x8a\x08";  // LONG1 of eight bytes
+  append(pickle_, value);
+}
+
+void TorchWriter::boolean(bool value) { pickle_ += value ? '\x88' : '\x89'; }
+
+void TorchWriter::real(double value) {
+  pickle_ += 'G';  // BINFLOAT, big-endian
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  for (int shift = 56; shift >= 0; shift -= 8) pickle_ += static_cast<char>(bits >> shift);
+}
+
+void TorchWriter::tensor(TorchTensor tensor) {
+  check(tensor.dtype == "F32" || tensor.dtype == "I64", "torch writer: a tensor of another type");
+  std::int64_t elements = 1;
+  for (const std::int64_t d : tensor.shape) elements *= d;
+  std::vector<std::int64_t> strides(tensor.shape.size());
+  for (std::int64_t i = static_cast<std::int64_t>(strides.size()) - 1, step = 1; i >= 0; --i) {
+    strides[static_cast<std::size_t>(i)] = step;
+    step *= tensor.shape[static_cast<std::size_t>(i)];
   }
+  global("torch._utils", "_rebuild_tensor_v2");
+  pickle_ += "((";
+  text("storage");
+  global("torch", tensor.dtype == "F32" ? "FloatStorage" : "LongStorage");
+  text(std::to_string(tensors_.size()));
+  text("cpu");
+  integer(elements);
+  pickle_ += "tQ";  // TUPLE, BINPERSID
+  integer(0);       // offset
+  integers(tensor.shape);
+  integers(strides);
+  boolean(false);   // requires_grad
+  ordered_dict();   // no hooks
+  pickle_ += "tR";  // TUPLE, REDUCE
+  tensors_.push_back(std::move(tensor));
+}
+
+void TorchWriter::global(const char* module, const char* name) {
+  pickle_ += 'c' + std::string(module) + '\n' + name + '\n';
+}
+
+void TorchWriter::ordered_dict() {
+  global("collections", "OrderedDict");
+  pickle_ += ")R";  // EMPTY_TUPLE, REDUCE
+}
+
+void TorchWriter::integers(std::span<const std::int64_t> values) {
+  pickle_ += '(';
+  for (const std::int64_t value : values) integer(value);
+  pickle_ += 't';
+}
+
+void TorchWriter::write(const std::filesystem::path& path) {
   StoredZip zip(path);
-  zip.add("model/data.pkl", bytes_of(pickle.end()));
+  zip.add("model/data.pkl", bytes_of(pickle_ + '.'));  // STOP
   zip.add("model/byteorder", bytes_of("little"));
-  number = 0;
-  for (const auto& [name, tensor] : state_dict.tensors()) {
-    zip.add("model/data/" + std::to_string(number++), tensor.bytes);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    zip.add("model/data/" + std::to_string(i), tensors_[i].bytes());
   }
   zip.add("model/version", bytes_of("3\n"));
   zip.finish();
+}
+
+void add_state_dict(TorchWriter& writer, const NamedTensors& state_dict) {
+  writer.begin_state_dict();
+  for (const auto& [name, tensor] : state_dict.tensors()) {
+    writer.text(name);
+    writer.tensor({tensor.dtype, tensor.shape, [bytes = tensor.bytes] { return bytes; }});
+  }
+  writer.end_dict();
+}
+
+void write_torch(const std::filesystem::path& path, const NamedTensors& state_dict) {
+  TorchWriter writer;
+  add_state_dict(writer, state_dict);
+  writer.write(path);
 }
 
 }  // namespace pfc

@@ -13,6 +13,7 @@
 #include "model/files/export_model.h"
 #include "model/files/torch_writer.h"
 #include "pfcctl/verbs.h"
+#include "worker/checkpoint/arcface/arcface_export.h"
 
 namespace pfc {
 namespace {
@@ -95,6 +96,40 @@ void add_weights(CLI::App& verb, const char* name, const std::string& about,
   });
 }
 
+void add_arcface(CLI::App& verb) {
+  struct Flags {
+    std::filesystem::path checkpoint, output;
+    int gpus = 1;
+    bool json = false;
+  };
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* arcface = verb.add_subcommand(
+      "arcface", "A job's checkpoint as checkpoint_gpu_*.pt, from which arcface_torch resumes");
+  arcface->add_option("--checkpoint", flags->checkpoint, "The folder step-* of a job")->required();
+  arcface->add_option("--gpus", flags->gpus, "The GPUs on which arcface_torch will run")
+      ->check(whole_number(1, 1 << 20))
+      ->capture_default_str();
+  arcface->add_option("--output", flags->output, "The folder to write the files into")->required();
+  arcface->add_flag("--json", flags->json, "For programs");
+  arcface->footer(
+      "Writes one file for each GPU: backbone, class centres, momentum, learning rate, epoch and\n"
+      "step. Set resume = True and this output in arcface_torch's configuration (docs/export.md).\n"
+      "Example:\n"
+      "  pfcctl export arcface --checkpoint work_dirs/r50/step-000040000 --gpus 8 --output theirs");
+  arcface->callback([flags] {
+    nlohmann::json files = nlohmann::json::array();
+    export_arcface_checkpoint(
+        flags->checkpoint, flags->gpus, flags->output, [&](const std::filesystem::path& file) {
+          const std::uintmax_t bytes = std::filesystem::file_size(file);
+          files.push_back({{"file", file.string()}, {"bytes", bytes}});
+          if (flags->json) return;
+          std::printf("%s: %s\n", file.c_str(), byte_size_text(bytes).c_str());
+          std::fflush(stdout);
+        });
+    if (flags->json) std::printf("%s\n", files.dump(2).c_str());
+  });
+}
+
 }  // namespace
 
 void add_export_verb(CLI::App& pfcctl) {
@@ -109,6 +144,7 @@ void add_export_verb(CLI::App& pfcctl) {
   add_weights(*verb, "safetensors", "safetensors, from any file that is read",
               "pfcctl export safetensors --model model.pt --output backbone.safetensors",
               export_safetensors);
+  add_arcface(*verb);
 }
 
 }  // namespace pfc

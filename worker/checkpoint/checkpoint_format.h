@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files/safetensors.h"
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/gradients/loss_scale.h"
@@ -114,6 +115,10 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
 /// Throws InputError that names the file and says what is wrong with it: there is none, it is not
 /// what was written, or it disagrees with the folder's name or with itself.
 Manifest load_manifest(const std::filesystem::path& folder);
+/// Opens a file of the checkpoint. Throws InputError unless its size and SHA-256 are the
+/// manifest's.
+SafetensorsFile open_verified(const std::filesystem::path& folder, const Manifest& manifest,
+                              const std::string& name);
 
 struct Published {
   std::filesystem::path folder;

@@ -58,17 +58,6 @@ MappedFile open_sized(const std::filesystem::path& folder, const format::Manifes
                    std::to_string(expected.bytes));
 }
 
-/// Opens a file of the checkpoint, after checking that its size and checksum are the manifest's.
-SafetensorsFile open_verified(const std::filesystem::path& folder, const format::Manifest& manifest,
-                              const std::string& name) {
-  const std::string found = sha256_hex(open_sized(folder, manifest, name).bytes());
-  const std::string& expected = manifest.file(folder, name).sha256;
-  if (found != expected) {
-    throw InputError((folder / name).string() + ": sha256 is " + found + ", expected " + expected);
-  }
-  return SafetensorsFile(folder / name);
-}
-
 /// Whatever is wrong with a file of the checkpoint is told with the way to go on without it.
 template <typename Read>
 auto with_advice(const std::filesystem::path& folder, const format::Manifest& manifest, Read read) {
@@ -122,7 +111,7 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
               .optimizer = state.optimizer.second() ? OptimizerKind::kAdamW : OptimizerKind::kSgd});
   return with_advice(folder, manifest, [&] {
     const auto open = [&](const std::string& name) {
-      return open_verified(folder, manifest, name);
+      return format::open_verified(folder, manifest, name);
     };
     SafetensorsFile backbone = open(format::kBackbone);
     SafetensorsFile moments = open(format::kBackboneOptimizer);
@@ -189,6 +178,17 @@ void send_centres_to_all(const Opened& opened, const TrainingState& state, const
 }
 
 }  // namespace
+
+SafetensorsFile checkpoint_format::open_verified(const std::filesystem::path& folder,
+                                                 const Manifest& manifest,
+                                                 const std::string& name) {
+  const std::string found = sha256_hex(open_sized(folder, manifest, name).bytes());
+  const std::string& expected = manifest.file(folder, name).sha256;
+  if (found != expected) {
+    throw InputError((folder / name).string() + ": sha256 is " + found + ", expected " + expected);
+  }
+  return SafetensorsFile(folder / name);
+}
 
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output) {
   const std::vector<format::Published> all = format::published(output);

@@ -5,7 +5,7 @@
 #include "common/config/job_json.h"
 #include "common/files/regular_file.h"
 #include "kernels/make_ops.h"
-#include "worker/checkpoint/arcface_checkpoint.h"
+#include "worker/checkpoint/arcface/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/output_lock.h"
@@ -30,13 +30,12 @@ void check_start_weights(const PlannedJob& p) {
     if (!warning.empty()) spdlog::warn("{}", warning);
     return check_checkpoint_fits(newest->folder, model);
   }
-  const auto theirs =
-      job.resume ? arcface_checkpoint_files(job.output) : std::vector<std::filesystem::path>();
-  if (theirs.empty() && job.init_from.empty()) return;
+  const auto theirs = job.resume ? find_arcface_checkpoint(job.output) : std::nullopt;
+  if (!theirs && job.init_from.empty()) return;
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const BackboneOptions options = backbone_options(job, p.data.height, p.data.width);
   const BackboneParameters parameters = backbone_parameters(*ops, options);
-  if (!theirs.empty()) return check_arcface_checkpoint(theirs, parameters, model);
+  if (theirs) return check_arcface_checkpoint(*theirs, parameters, model);
   check_init_from(job.init_from, parameters, job.num_classes, job.embedding_size);
 }
 
