@@ -162,7 +162,8 @@ class ArcfaceCheckpoints(unittest.TestCase):
                                 init_from=str(self.folder / "init.safetensors"))
                 for command in (["pfc-worker", "--config", job],
                                 ["pfcctl", "export", "arcface", "--checkpoint", self.folder / "out" / "step-000000004",
-                                 "--gpus", "2", "--output", self.folder / "theirs"]):
+                                 "--gpus", "2", "--output", self.folder / "theirs"],
+                                ["pfcctl", "model", "info", self.folder / "theirs" / "checkpoint_gpu_1.pt"]):
                     done = subprocess.run([BIN / command[0], *command[1:]], capture_output=True, text=True)
                     self.assertEqual(done.returncode, 0, done.stderr)
                 tensors = safetensors_io.load(self.folder / "reference.safetensors")
