@@ -304,12 +304,10 @@ void TrainingSession::make_model() {
   backbone = make_backbone(*ops, options);
   statistics = std::make_unique<StatisticsBackup>(*ops, *backbone, job.gradient_acc > 1);
   head = make_head(*ops, *step_comm, head_options(job));
-  optimizer = std::make_unique<Optimizer>(*ops,
-                                          OptimizerOptions{.kind = job.optimizer,
-                                                           .momentum = job.momentum,
-                                                           .weight_decay = job.weight_decay,
-                                                           .clip_norm = job.clip_norm},
-                                          backbone->weights.count);
+  optimizer = std::make_unique<Optimizer>(
+      *ops,
+      OptimizerOptions{.kind = job.optimizer, .momentum = job.momentum, .clip_norm = job.clip_norm},
+      backbone->weights.count, parameter_groups(job, backbone->weights));
   if (ops->activation_type() == DType::kFloat16) loss_scale = LossScale::dynamic();
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 

@@ -48,6 +48,13 @@ struct Augmentation {
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
+/// What some parameters have of their own in place of the job's value.
+struct ParameterRule {
+  std::string names;         ///< pattern (name_patterns.h); "centres": the class centres
+  std::optional<double> lr;  ///< multiplies the job's learning rate
+  std::optional<double> weight_decay;
+};
+
 /// The value of every key of a job file. Constant after parsing.
 struct JobConfig {
   std::string network = "r50";        ///< one of network_names(), or kNoNetwork
@@ -70,7 +77,10 @@ struct JobConfig {
   LrScaling lr_scaling = LrScaling::kAuto;
   double momentum = 0.9;
   double weight_decay = 5e-4;
-  double clip_norm = 5.0;  ///< 0: off
+  std::vector<ParameterRule> parameters;  ///< a later rule replaces what an earlier one says
+  bool no_decay_on_norms = false;         ///< norms, PReLUs and biases have no weight decay
+  std::vector<std::string> freeze;        ///< patterns: tensors of the backbone that do not change
+  double clip_norm = 5.0;                 ///< 0: off
   double num_epoch = 20;
   std::int64_t max_steps = 0;  ///< 0: num_epoch sets the length
   double warmup_epoch = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -133,6 +134,9 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("lr_scaling", job.lr_scaling, kLrScalings);
   v.number("momentum", job.momentum, kMomentum);
   v.number("weight_decay", job.weight_decay, kNotNegative);
+  v.rules("parameters", job.parameters);
+  v.flag("no_decay_on_norms", job.no_decay_on_norms);
+  v.texts("freeze", job.freeze);
   v.number("clip_norm", job.clip_norm, kNotNegative);
   v.number("num_epoch", job.num_epoch, kPositive);
   v.number("max_steps", job.max_steps, kStepsOrZero);
@@ -223,6 +227,24 @@ class JobReader : public JsonReader {
     }
   }
 
+  void rules(const std::string& key, std::vector<ParameterRule>& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    const std::string_view expected =
+        R"(an array of objects, for example [{"names": "layer4.*", "lr": 0.1, "weight_decay": 0}])";
+    if (!value->is_array()) fail(key, *value, expected);
+    out.clear();
+    for (const json& each : *value) {
+      if (!each.is_object()) fail(key, each, expected);
+      const JobReader inner(each, job_origin_, key + ".");
+      inner.check_keys(std::vector<std::string>{"names", "lr", "weight_decay"});
+      ParameterRule& rule = out.emplace_back();
+      inner.text("names", rule.names);
+      inner.optional_number("lr", rule.lr);
+      inner.optional_number("weight_decay", rule.weight_decay);
+    }
+  }
+
   void augmentation(const std::string& key, Augmentation& out) const {
     const json* value = find(key);
     if (value == nullptr) return;
@@ -246,6 +268,9 @@ class JobReader : public JsonReader {
 
  private:
   static json augmentation_json(const Augmentation& augment);
+  void optional_number(const std::string& key, std::optional<double>& out) const {
+    if (find(key) != nullptr) number(key, out.emplace(), kNotNegative);
+  }
   void milestones(const std::string& key, std::vector<std::int64_t>& out) const {
     const std::string_view expected = "epochs in rising order, for example [10, 18]";
     const json* value = find(key);
@@ -303,6 +328,15 @@ struct Writer {
   void augmentation(const char* key, const Augmentation& augment) {
     object[key] = json::object();
     visit_augmentation(augment, Writer{object[key]});
+  }
+
+  void rules(const char* key, const std::vector<ParameterRule>& value) {
+    object[key] = json::array();
+    for (const ParameterRule& rule : value) {
+      json& each = object[key].emplace_back(json{{"names", rule.names}});
+      if (rule.lr) each["lr"] = *rule.lr;
+      if (rule.weight_decay) each["weight_decay"] = *rule.weight_decay;
+    }
   }
 
   void schedule(const char* key, const LrSchedule& s) {

@@ -96,6 +96,9 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   }
   if (job.dropout != 0)
     fail("dropout", "found dropout, " + without + "which have none: set it to 0");
+  if (!job.freeze.empty()) {
+    fail("freeze", "found patterns, " + without + "and has no backbone: leave it out");
+  }
   if (!job.exports.empty()) {
     fail("export", "found formats of a model, " + without + "and trains none: leave it out");
   }

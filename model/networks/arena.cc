@@ -28,8 +28,14 @@ Tensor Arena::flat() const {
   return {static_cast<float*>(static_cast<void*>(buffer->data())), {count}};
 }
 
+std::int64_t Backbone::first_trained() const {
+  const auto first = std::ranges::find(weights.parameters, false, &Parameter::frozen);
+  return first == weights.parameters.end() ? weights.count : first->offset;
+}
+
 Tensor Backbone::gradients() const {
-  return {static_cast<float*>(static_cast<void*>(gradient_buffer->data())), {weights.count}};
+  return {static_cast<float*>(static_cast<void*>(gradient_buffer->data())),
+          {weights.count - first_trained()}};
 }
 
 std::int64_t elements_of(const std::vector<std::int64_t>& torch_shape) {

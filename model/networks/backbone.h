@@ -30,7 +30,10 @@ struct Parameter {
   std::int64_t count = 0;
   std::int64_t flatten_h = 1, flatten_w = 1;  ///< for kFlattened: H and W before the flatten
   bool reads_bgr = false;  ///< for kConvolution: the order of I is reversed in PyTorch
+  bool frozen = false;     ///< for weights: has no gradient (BackboneOptions::freeze)
 };
+
+std::vector<std::string> parameter_names(const std::vector<Parameter>& parameters);
 
 /// A contiguous buffer of named float32 tensors.
 struct Arena {
@@ -54,6 +57,10 @@ struct BackboneOptions {
   /// Where it is not null, batch norms take their statistics over all its workers. Borrowed.
   Comm* sync_bn = nullptr;
   int rank = 0;  ///< for dropout's mask
+  /// Patterns (common/config/parameters/name_patterns.h) of weights that training does not change.
+  /// A batch norm whose weight and bias are among them uses its running statistics and leaves them
+  /// as they are. Dropout stays on.
+  std::vector<std::string> freeze = {};
 };
 
 /// Returns the job's backbone options for images of this size. The caller adds sync_bn and rank.
@@ -83,9 +90,9 @@ class Backbone {
   virtual Tensor forward(const Tensor& images, bool training, std::int64_t step) = 0;
 
   /// REQUIRES: one forward() with `training` since the last backward(), whose activations this call
-  /// overwrites. Goes back through the layers and calls ready(offset) whenever all gradients from
-  /// `offset` to the end of the arena are final. The last call has offset 0. Overwrites the
-  /// gradients, or adds to them with `accumulate`.
+  /// overwrites. Goes back through the layers and calls ready(offset) whenever the elements of
+  /// gradients() from `offset` on are final. The last call has offset 0. Overwrites the gradients,
+  /// or adds to them with `accumulate`. Those of frozen weights stay zero.
   using GradientsReady = std::function<void(std::int64_t offset)>;
   struct BackwardOptions {
     bool accumulate = false;
@@ -102,9 +109,11 @@ class Backbone {
   /// that clears it.
   bool operands_are_current = false;
 
-  Arena weights;  ///< trainable; weight decay applies to every one
+  Arena weights;  ///< trainable
   std::unique_ptr<Buffer> gradient_buffer;
-  [[nodiscard]] Tensor gradients() const;  ///< [weights.count]
+  /// Offset of the first weight that is not frozen: gradients begin there.
+  [[nodiscard]] std::int64_t first_trained() const;
+  [[nodiscard]] Tensor gradients() const;  ///< [weights.count - first_trained()]
   Arena state;  ///< running statistics, and the last batch norm's weight, frozen at 1
   std::int64_t batches_tracked = 0;  ///< num_batches_tracked of every batch norm
 };
@@ -112,7 +121,8 @@ class Backbone {
 /// The networks that make_backbone() knows, kNoNetwork not among them.
 std::vector<std::string> network_names();
 /// Weights start with arcface_torch's distributions, determined by the seed. ops is borrowed.
-/// Throws InputError for an unknown network, or an image size or dropout that it does not take.
+/// Throws InputError for an unknown network, an image size or dropout that it does not take, or a
+/// pattern of `freeze` that matches no weight.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options);
 
 /// Bytes of device memory of a backbone.

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "common/config/no_network.h"
+#include "common/config/parameters/name_patterns.h"
 #include "model/networks/architectures.h"
 #include "model/networks/backbone.h"
 
@@ -57,15 +58,21 @@ void check_dropout(const BackboneOptions& o, const Named& named) {
                    " has no dropout; set it to 0 or take an iresnet");
 }
 
+Variable* layers_of(NetworkBuilder& net, const Named& named) {
+  if (named.mobilefacenet_scale == kIresnet) return iresnet(net, named.blocks);
+  if (named.mobilefacenet_scale == kAdafaceIresnet) return adaface_iresnet(net, named.blocks);
+  return mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
+}
+
 /// Returns its embeddings.
 Variable* write_down(NetworkBuilder& net) {
   const BackboneOptions& options = net.options();
   const Named& named = network_named(options.network);
   check_image_size(options, named);
   check_dropout(options, named);
-  if (named.mobilefacenet_scale == kIresnet) return iresnet(net, named.blocks);
-  if (named.mobilefacenet_scale == kAdafaceIresnet) return adaface_iresnet(net, named.blocks);
-  return mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
+  Variable* const embeddings = layers_of(net, named);
+  check_patterns("freeze", options.freeze, parameter_names(net.parameters().weights));
+  return embeddings;
 }
 
 bool is_identity(const BackboneOptions& options) { return options.network == kNoNetwork; }
@@ -79,7 +86,14 @@ BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std:
           .height = height,
           .width = width,
           .dropout = static_cast<float>(job.dropout),
-          .seed = job.seed};
+          .seed = job.seed,
+          .freeze = job.freeze};
+}
+
+std::vector<std::string> parameter_names(const std::vector<Parameter>& parameters) {
+  std::vector<std::string> names;
+  for (const Parameter& p : parameters) names.push_back(p.name);
+  return names;
 }
 
 Tensor batch_of(const BackboneOptions& o) {

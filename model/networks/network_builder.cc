@@ -1,7 +1,9 @@
 #include "model/networks/network_builder.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "common/config/parameters/name_patterns.h"
 #include "model/networks/layer_segments.h"
 #include "model/networks/layers/layers.h"
 
@@ -38,7 +40,7 @@ class NetworkBuilder::Network : public Backbone {
         for (std::size_t i = segment.begin; i < segment.end; ++i) layers_[i].layer->forward(pass);
       });
     }
-    if (training) ++batches_tracked;
+    if (training && tracks_batches_) ++batches_tracked;
     has_activations_ = training;
     return embeddings_->data;
   }
@@ -49,19 +51,21 @@ class NetworkBuilder::Network : public Backbone {
     has_activations_ = false;
     check(d_embeddings.shape == embeddings_->data.shape, "backbone: d_embeddings of another shape");
     ops_.scale(d_embeddings, o.gradient_scale, embeddings_->gradient);
+    const std::int64_t first = first_trained();
     std::int64_t final_from = weights.count;
-    for (auto s = stretches_.rbegin(); s != stretches_.rend(); ++s) {
+    for (auto s = stretches_.rbegin(); s != stretches_.rend() && final_from > first; ++s) {
       run(*s, &(o.accumulate ? s->accumulating_backward : s->backward),
           [this, segment = s->segment, accumulate = o.accumulate] {
             for (std::size_t i = segment.end; i-- > segment.begin;) {
-              layers_[i].layer->backward(accumulate);
+              if (layers_[i].y->needs_gradient) layers_[i].layer->backward(accumulate);
             }
           });
       const std::int64_t first_weight = layers_[s->segment.begin].first_weight;
       if (first_weight == final_from) continue;  // layers without weights
       final_from = first_weight;
-      ready(final_from);
+      ready(std::max<std::int64_t>(0, final_from - first));
     }
+    if (first == weights.count) ready(0);  // there are no gradients
   }
 
  private:
@@ -69,6 +73,7 @@ class NetworkBuilder::Network : public Backbone {
 
   struct LayerEntry {
     std::unique_ptr<Layer> layer;
+    const Variable* y;          // what it writes
     std::int64_t first_weight;  // weights from here on belong to this layer or to later ones
   };
 
@@ -110,6 +115,7 @@ class NetworkBuilder::Network : public Backbone {
   Arena constants_;  // parameters that are neither trained nor in a state dict
   bool trainable_ = false;
   bool has_activations_ = false;    // of a training forward, for one backward
+  bool tracks_batches_ = false;     // some batch norm is not frozen
   std::deque<Variable> variables_;  // a deque: their addresses are constant
   std::vector<LayerEntry> layers_;
   std::vector<Stretch> stretches_;
@@ -154,6 +160,7 @@ Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvO
                      .reads_bgr = o.reads_bgr},
                     o.initial);
   Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
+  y->needs_gradient = x->needs_gradient || weight->needs_gradient;
   add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *weight, *y), x, y,
             {.kind = NetworkOp::Kind::kConv,
              .name = name,
@@ -182,6 +189,7 @@ Variable* NetworkBuilder::subsample(const std::string& name, Variable* x, int st
       {.name = name, .torch_shape = {channels, 1, 1, 1}, .layout = ParameterLayout::kConvolution},
       constant(1.f));
   Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
+  y->needs_gradient = x->needs_gradient;
   add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *ones, *y), x, y,
             {.kind = NetworkOp::Kind::kSubsample, .name = name, .stride = stride});
   return y;
@@ -200,8 +208,14 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
   if (!fusion.prelu.empty()) {
     v.slope = new_vector(network_->weights, fusion.prelu + ".weight", channels, 0.25f);
   }
+  v.frozen = fusion.affine ? !v.gamma->needs_gradient && !v.beta->needs_gradient
+                           : matches_any(name + ".weight", options_.freeze);
   v.y = new_activation(x->data.shape, x->data.dtype);
+  const auto inputs = {x, v.gamma, v.beta, v.slope, v.residual};
+  v.y->needs_gradient = std::ranges::any_of(
+      inputs, [](const Variable* each) { return each != nullptr && each->needs_gradient; });
   auto layer = std::make_unique<BatchNormLayer>(ops_, v, options_.sync_bn);
+  network_->tracks_batches_ |= !layer->frozen();
   if (const auto maker = normalised_.find(x); maker != normalised_.end()) {
     maker->second->feed_statistics_to(*layer);
   }
@@ -221,7 +235,7 @@ Variable* NetworkBuilder::dropout(Variable* x) {
                          .seed = options_.seed,
                          .first_element = static_cast<std::uint64_t>(options_.rank) *
                                           static_cast<std::uint64_t>(x->data.elements())};
-  add_layer(std::make_unique<DropoutLayer>(ops_, o, *x));  // nothing at inference
+  add_layer(std::make_unique<DropoutLayer>(ops_, o, *x), x);  // nothing at inference
   return x;
 }
 
@@ -241,6 +255,8 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
                          o.initial_bias);
   }
   Variable* const y = new_activation({in[0], o.out}, DType::kFloat32);
+  y->needs_gradient =
+      x->needs_gradient || weight->needs_gradient || (bias != nullptr && bias->needs_gradient);
   add_layer(std::make_unique<LinearLayer>(ops_, *x, *weight, bias, *y), x, y,
             {.kind = NetworkOp::Kind::kLinear, .name = name, .bias = o.bias});
   return y;
@@ -261,7 +277,7 @@ BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
   return {.weights = network_->weights.bytes(),
           .operands = operand_bytes(),
           .state = network_->state.bytes() + network_->constants_.bytes(),
-          .gradients = options_.training ? network_->weights.bytes() : 0,
+          .gradients = options_.training ? gradient_bytes() : 0,
           .activations = static_cast<std::size_t>(rehearse(embeddings).bytes())};
 }
 
@@ -270,8 +286,11 @@ Variable* NetworkBuilder::new_activation(Shape shape, DType type) {
 }
 
 Variable* NetworkBuilder::new_parameter(Arena& arena, Parameter parameter, const Initial& initial) {
-  append_parameter(arena, std::move(parameter));
+  const bool trainable = &arena == &network_->weights;
+  parameter.frozen = trainable && matches_any(parameter.name, options_.freeze);
   Variable* const variable = &network_->variables_.emplace_back();
+  variable->needs_gradient = trainable && !parameter.frozen;
+  append_parameter(arena, std::move(parameter));
   parameters_.push_back({&arena, arena.parameters.size() - 1, initial, variable});
   return variable;
 }
@@ -281,16 +300,16 @@ Variable* NetworkBuilder::new_vector(Arena& arena, const std::string& name, std:
   return new_parameter(arena, {.name = name, .torch_shape = {n}}, constant(initial));
 }
 
-void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer) {
+void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer, const Variable* y) {
   // The weights of this layer were appended before it: it begins where the one before it ended.
   std::vector<Network::LayerEntry>& layers = network_->layers_;
-  layers.push_back({std::move(layer), weights_end_});
+  layers.push_back({std::move(layer), y, weights_end_});
   weights_end_ = network_->weights.count;
 }
 
 void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y,
                                NetworkOp op) {
-  add_layer(std::move(layer));
+  add_layer(std::move(layer), y);
   op.x = activation_names_.at(x);
   activation_names_[y] = op.name;
   graph_.push_back(std::move(op));
@@ -303,13 +322,18 @@ std::size_t NetworkBuilder::operand_bytes() const {
          size_of(type);
 }
 
+std::size_t NetworkBuilder::gradient_bytes() const {
+  const Network& n = *network_;
+  return static_cast<std::size_t>(n.weights.count - n.first_trained()) * sizeof(float);
+}
+
 void NetworkBuilder::bind_parameters() {
   Network& n = *network_;
   for (Arena* arena : {&n.weights, &n.state, &n.constants_}) {
     if (arena->count > 0) arena->buffer = ops_.allocate(arena->bytes());
   }
   if (options_.training) {
-    n.gradient_buffer = ops_.allocate(n.weights.bytes());
+    n.gradient_buffer = ops_.allocate(gradient_bytes());
   }
   if (operand_bytes() > 0) n.operands_ = ops_.allocate(operand_bytes());
   std::vector<float> values;
@@ -324,8 +348,10 @@ void NetworkBuilder::bind_parameters() {
     if (n.operands_ && p.arena == &n.constants_) {
       p.variable->operand = parameter_view(parameter, n.operands_of_constants());
     }
-    if (options_.training && p.arena == &n.weights) {
-      p.variable->gradient = parameter_view(parameter, n.gradients());
+    if (options_.training && p.variable->needs_gradient) {
+      Parameter place = parameter;
+      place.offset -= n.first_trained();
+      p.variable->gradient = parameter_view(place, n.gradients());
     }
     values.resize(static_cast<std::size_t>(parameter.count));
     fill_initial(p.initial, options_.seed, number++, values);
@@ -351,7 +377,7 @@ ActivationPlan NetworkBuilder::rehearse(Variable* embeddings) {
     plan.make(embeddings->gradient);
     for (auto entry = n.layers_.rbegin(); entry != n.layers_.rend(); ++entry) {
       plan.advance();
-      entry->layer->plan_backward(plan);
+      if (entry->y->needs_gradient) entry->layer->plan_backward(plan);
     }
     // The caller may read the embeddings until the next forward pass.
     plan.use(embeddings->data);

@@ -71,10 +71,12 @@ class NetworkBuilder {
   Variable* new_activation(Shape shape, DType type);
   Variable* new_parameter(Arena& arena, Parameter parameter, const Initial& initial);
   Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);
-  void add_layer(std::unique_ptr<Layer> layer);
+  /// y: the activation that the layer writes.
+  void add_layer(std::unique_ptr<Layer> layer, const Variable* y);
   /// `op` says what the layer computes at inference: y from x. Its field x is set here.
   void add_layer(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y, NetworkOp op);
   [[nodiscard]] std::size_t operand_bytes() const;
+  [[nodiscard]] std::size_t gradient_bytes() const;
   void bind_parameters();
   ActivationPlan rehearse(Variable* embeddings);
 

@@ -62,17 +62,14 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   backbone->backward({gradient->data(), DType::kFloat32, embeddings},
                      {.accumulate = p.job.gradient_acc > 1}, [](std::int64_t) {});
   work.backward = ops.take();
-  Optimizer optimizer(ops,
-                      {.kind = p.job.optimizer,
-                       .momentum = p.job.momentum,
-                       .weight_decay = p.job.weight_decay,
-                       .clip_norm = p.job.clip_norm},
-                      backbone->weights.count);
+  Optimizer optimizer(
+      ops, {.kind = p.job.optimizer, .momentum = p.job.momentum, .clip_norm = p.job.clip_norm},
+      backbone->weights.count, parameter_groups(p.job, backbone->weights));
   ops.take();
   optimizer.step(backbone->gradients(), backbone->weights.flat(),
                  {.operands = backbone->operands()});
   work.optimizer = ops.take();
-  work.gradients = static_cast<double>(backbone->weights.bytes());
+  work.gradients = static_cast<double>(backbone->gradients().bytes());
   work.synced_norms = workers.calls();
 }
 

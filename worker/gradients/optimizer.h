@@ -1,25 +1,30 @@
-// Updates the backbone's weights: SGD or AdamW in one pass over their flat memory.
+// Updates the backbone's weights: SGD or AdamW over their flat memory, a call for each group.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "common/config/config.h"
 #include "kernels/ops.h"
+#include "worker/gradients/parameter_groups.h"
 
 namespace pfc {
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double momentum = 0.9;
-  double weight_decay = 5e-4;
-  double clip_norm = 5.0;  ///< gradients with a larger L2 norm are scaled down to it; 0: never
+  double weight_decay = 5e-4;  ///< where no groups are given
+  double clip_norm = 5.0;      ///< gradients with a larger L2 norm are scaled down to it; 0: never
 };
 
 /// Owns the moments, tensors of the weights' size. ops is borrowed.
 class Optimizer {
  public:
   Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count);
+  /// Weights outside of the groups, and their moments, do not change.
+  Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count,
+            std::vector<ParameterGroup> groups);
   /// Bytes of device memory for `count` weights: one moment, or two for AdamW.
   [[nodiscard]] static std::size_t bytes(OptimizerKind kind, std::int64_t count) {
     return moment_bytes(count) * (kind == OptimizerKind::kAdamW ? 2 : 1);
@@ -36,7 +41,8 @@ class Optimizer {
     /// Null, or receives the new weights in the activations' type (Backbone::operands()).
     Tensor operands = {};
   };
-  /// gradients, weights [count]. REQUIRES: gradients are summed over all workers and micro-batches.
+  /// weights [count]; gradients: of the last weights, at least of those from the first group on.
+  /// REQUIRES: gradients are summed over all workers and micro-batches.
   Result step(const Tensor& gradients, const Tensor& weights, const Update& update);
 
   [[nodiscard]] Tensor momentum() const;  ///< SGD's velocity or AdamW's m, [count]
@@ -47,9 +53,13 @@ class Optimizer {
     return static_cast<std::size_t>(count) * sizeof(float);
   }
 
+  void update(const ParameterGroup& group, float scale, const Tensor& gradients,
+              const Tensor& weights, const Update& update) const;
+
   Ops& ops_;
   OptimizerOptions options_;
   std::int64_t count_;
+  std::vector<ParameterGroup> groups_;
   std::unique_ptr<Buffer> momentum_;
   std::unique_ptr<Buffer> second_;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/config/parameters/parameter_rules.h"
 #include "common/error.h"
 #include "kernels/cpu/margin/margin_softmax.h"
 #include "kernels/cuda/margin/margin_plan.h"
@@ -54,10 +55,6 @@ struct ExchangeBytes {
   [[nodiscard]] std::size_t total() const { return d_embeddings + statistics + all_statistics; }
 };
 
-MarginSoftmax::Update update_of(const Head::Step& step) {
-  return {.lr = step.lr, .number = step.update};
-}
-
 class ShardedHead : public Head {
  public:
   ShardedHead(Ops& ops, Comm& comm, const HeadOptions& options)
@@ -104,6 +101,9 @@ class ShardedHead : public Head {
   void reserve(std::int64_t samples);
   [[nodiscard]] bool moves_in_run() const { return !accumulated_ && !options_.moves_later; }
   void backward(const Step& step, const Tensor& d_embeddings);
+  [[nodiscard]] MarginSoftmax::Update update_of(const Step& step) const {
+    return {.lr = options_.lr_factor * step.lr, .number = step.update};
+  }
 
   Ops& ops_;
   Comm& comm_;
@@ -210,6 +210,7 @@ void check_options(const HeadOptions& o, int world_size) {
 }  // namespace
 
 HeadOptions head_options(const JobConfig& job) {
+  const TensorUpdate own = update_of_tensor(job, kCentresName, /*is_vector=*/false);
   return {.classes = job.num_classes,
           .embedding_size = job.embedding_size,
           .margin = job.margin,
@@ -220,7 +221,8 @@ HeadOptions head_options(const JobConfig& job) {
           .seed = job.seed,
           .optimizer = job.optimizer,
           .momentum = job.momentum,
-          .weight_decay = job.weight_decay,
+          .weight_decay = own.weight_decay,
+          .lr_factor = own.lr,
           .gradient_acc = job.gradient_acc,
           // An update whose gradients have overflowed is left out, of centres and backbone alike.
           .moves_later = job.precision == Precision::kFp16,

@@ -27,6 +27,7 @@ struct HeadOptions {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double momentum = 0.9;
   double weight_decay = 5e-4;
+  double lr_factor = 1.0;  ///< multiplies the learning rate of every step
   std::int64_t gradient_acc = 1;
   /// Centres move in a call of their own, Head::move(), once it is known whether the backbone
   /// moves. With gradient_acc above 1 they always do.

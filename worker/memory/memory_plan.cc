@@ -9,6 +9,7 @@
 #include "comm/make_comm.h"
 #include "comm/shard.h"
 #include "common/config/no_network.h"
+#include "common/config/parameters/parameter_rules.h"
 #include "common/counted.h"
 #include "data/prefetcher.h"
 #include "kernels/cpu/margin/tile_products.h"
@@ -238,6 +239,10 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   WorldSize world(p.world_size);
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
   options.sync_bn = p.job.sync_bn ? &world : nullptr;
+  if (!p.job.parameters.empty()) {
+    SizingOps names(1, DType::kFloat32);
+    check_parameter_rules(p.job, parameter_names(backbone_parameters(names, options).weights));
+  }
   if (p.gpu) {
     SizingOps sizes(1, activation_type(p.job.precision));
     return {.memory = backbone_memory(sizes, options),

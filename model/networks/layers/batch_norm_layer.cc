@@ -9,15 +9,17 @@ constexpr float kMomentum = 0.1f;
 
 std::int64_t channels_of(const Tensor& x) { return x.shape[x.shape.rank() - 1]; }
 
+bool needs_gradient(const Variable* v) { return v != nullptr && v->needs_gradient; }
+
 }  // namespace
 
 BatchNormLayer::BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Comm* sync)
     : ops_(ops),
       v_(variables),
-      sync_(sync),
+      sync_(v_.frozen ? nullptr : sync),
       channels_(channels_of(v_.x->data)),
       rows_(v_.x->data.elements() / channels_),
-      total_rows_(rows_ * (sync == nullptr ? 1 : sync->size())),
+      total_rows_(rows_ * (sync_ == nullptr ? 1 : sync_->size())),
       norm_(ops.batch_norm({.rows = rows_, .channels = channels_, .eps = kBatchNormEpsilon})),
       statistics_(nullptr, {2 * channels_}),
       sums_(nullptr, {2 * channels_}),
@@ -30,6 +32,7 @@ BatchNormLayer::BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Co
 }
 
 void BatchNormLayer::feed_statistics_to(BatchNormLayer& next) {
+  if (next.v_.frozen) return;
   next_ = &next;
   next.statistics_are_fed_ = true;
 }
@@ -44,6 +47,7 @@ void BatchNormLayer::plan_forward(ActivationPlan& plan, bool training) {
   plan.make(v_.y->data);
   if (!training) return;
   if (next_ != nullptr) plan.make(next_->statistics_);
+  if (v_.frozen) return;
   if (statistics_are_fed_) {
     plan.use(statistics_);
   } else {
@@ -55,18 +59,22 @@ void BatchNormLayer::plan_forward(ActivationPlan& plan, bool training) {
 }
 
 void BatchNormLayer::plan_backward(ActivationPlan& plan) {
-  plan.use(v_.x->data);
-  plan.use(statistics_);
   plan.use(v_.y->gradient);
-  plan.make(sums_);
-  if (v_.slope != nullptr) plan.make(dslope_);
+  if (reduces() || v_.x->needs_gradient) {
+    plan.use(v_.x->data);
+    if (!v_.frozen) plan.use(statistics_);
+    plan.make(sums_);
+    if (v_.slope != nullptr) plan.make(dslope_);
+  }
   // d(z + residual)/d residual is 1: both have the gradient of y. It is kept for the branch, so
   // only without a branch may dx take its place.
-  if (v_.residual != nullptr) plan.make_in_place_of(v_.residual->gradient, v_.y->gradient);
+  const bool branch = needs_gradient(v_.residual);
+  if (branch) plan.make_in_place_of(v_.residual->gradient, v_.y->gradient);
+  if (!v_.x->needs_gradient) return;
   adds_to_dx_ = plan.made(v_.x->gradient);
   if (adds_to_dx_) {
     plan.use(v_.x->gradient);
-  } else if (v_.residual != nullptr) {
+  } else if (branch) {
     plan.make(v_.x->gradient);
   } else {
     plan.make_in_place_of(v_.x->gradient, v_.y->gradient);
@@ -74,15 +82,16 @@ void BatchNormLayer::plan_backward(ActivationPlan& plan) {
 }
 
 void BatchNormLayer::forward(const ForwardPass& pass) {
-  if (pass.training) {
+  const bool of_batch = pass.training && !v_.frozen;
+  if (of_batch) {
     if (!statistics_are_fed_) norm_->statistics(v_.x->data, mean(), variance());
     if (sync_ != nullptr) combine_over_workers();
     update_running_statistics();
   }
   const bool feed = pass.training && next_ != nullptr;
   norm_->forward({.x = v_.x->data,
-                  .mean = pass.training ? mean() : v_.running_mean->data,
-                  .variance = pass.training ? variance() : v_.running_variance->data,
+                  .mean = of_batch ? mean() : v_.running_mean->data,
+                  .variance = of_batch ? variance() : v_.running_variance->data,
                   .gamma = v_.gamma->data,
                   .beta = v_.beta->data,
                   .slope = v_.slope == nullptr ? Tensor{} : v_.slope->data,
@@ -113,8 +122,8 @@ void BatchNormLayer::update_running_statistics() {
 void BatchNormLayer::backward(bool accumulate) {
   const BatchNorm::Backward b = {.dy = v_.y->gradient,
                                  .x = v_.x->data,
-                                 .mean = mean(),
-                                 .variance = variance(),
+                                 .mean = v_.frozen ? v_.running_mean->data : mean(),
+                                 .variance = v_.frozen ? v_.running_variance->data : variance(),
                                  .gamma = v_.gamma->data,
                                  .beta = v_.beta->data,
                                  .slope = v_.slope == nullptr ? Tensor{} : v_.slope->data,
@@ -124,17 +133,23 @@ void BatchNormLayer::backward(bool accumulate) {
                                  .total_rows = total_rows_,
                                  .add = adds_to_dx_ ? v_.x->gradient : Tensor{},
                                  .dx = v_.x->gradient};
-  norm_->backward_reduce(b);
-  store_gradient(b.sum_dz, v_.beta, accumulate);
-  store_gradient(b.sum_dz_xhat, v_.gamma, accumulate);
-  store_gradient(b.dslope, v_.slope, accumulate);
+  if (reduces()) {
+    norm_->backward_reduce(b);
+    store_gradient(b.sum_dz, v_.beta, accumulate);
+    store_gradient(b.sum_dz_xhat, v_.gamma, accumulate);
+    store_gradient(b.dslope, v_.slope, accumulate);
+  }
+  if (!v_.x->needs_gradient) return;
+  if (v_.frozen) ops_.fill(sums_, 0.f);  // the statistics do not depend on x
   if (sync_ != nullptr) sync_->all_reduce_sum(sums_);
   norm_->backward_apply(b);
 }
 
+bool BatchNormLayer::reduces() const { return !v_.frozen || needs_gradient(v_.slope); }
+
 void BatchNormLayer::store_gradient(const Tensor& sum, const Variable* parameter,
                                     bool accumulate) const {
-  if (parameter == nullptr || !parameter->gradient) return;
+  if (!needs_gradient(parameter)) return;
   if (accumulate) {
     ops_.add(parameter->gradient, sum, parameter->gradient);
   } else {

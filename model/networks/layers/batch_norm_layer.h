@@ -19,19 +19,22 @@ struct BatchNormVariables {
   Variable* slope = nullptr;     ///< PReLU's
   Variable* residual = nullptr;  ///< added to the result
   Variable* y = nullptr;
+  bool frozen = false;  ///< normalises by the running statistics in training, and keeps them
 };
 
-/// eps 1e-5, momentum 0.1, as in arcface_torch. With `sync` the statistics are those of all
-/// workers, which have batches of equal size. The gradients of gamma, beta and slope are still sums
-/// over this worker's batch, because the gradient reducer adds the workers' gradients.
+/// eps 1e-5, momentum 0.1, as in arcface_torch.
+/// With `sync` the statistics are those of all workers, which have batches of equal size. The
+/// gradients of gamma, beta and slope are still sums over this worker's batch, because the gradient
+/// reducer adds the workers' gradients.
 class BatchNormLayer : public Layer {
  public:
   BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Comm* sync);
 
-  /// Makes this layer compute the statistics for `next` while it writes its output. REQUIRES:
-  /// `next` normalises that output.
+  /// Makes this layer compute the statistics for `next` while it writes its output, unless `next`
+  /// is frozen. REQUIRES: `next` normalises that output.
   void feed_statistics_to(BatchNormLayer& next);
 
+  [[nodiscard]] bool frozen() const { return v_.frozen; }
   [[nodiscard]] bool repeatable() const override { return sync_ == nullptr; }
   void plan_forward(ActivationPlan& plan, bool training) override;
   void plan_backward(ActivationPlan& plan) override;
@@ -43,6 +46,8 @@ class BatchNormLayer : public Layer {
   [[nodiscard]] Tensor mean() const { return half(statistics_, 0); }
   [[nodiscard]] Tensor variance() const { return half(statistics_, 1); }
   [[nodiscard]] Tensor half(const Tensor& pair, int which) const;
+  /// Whether backward() needs the sums over this worker's rows.
+  [[nodiscard]] bool reduces() const;
   void combine_over_workers();
   void update_running_statistics();
   void store_gradient(const Tensor& sum, const Variable* parameter, bool accumulate) const;

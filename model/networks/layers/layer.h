@@ -16,7 +16,8 @@ struct Variable {
   Tensor gradient;  ///< null for a parameter that is not trained
   /// For a parameter, what matrix products read: data itself, or its part of Backbone::operands().
   Tensor operand;
-  bool needs_gradient = true;  ///< false for the images
+  /// False for the images, a frozen parameter, and an activation that depends on these alone.
+  bool needs_gradient = true;
 
   Variable() = default;
   Variable(Shape shape, DType type) : data(nullptr, type, shape), gradient(nullptr, type, shape) {}
@@ -30,7 +31,8 @@ struct ForwardPass {
 /// One layer. Layers run in the order in which they were made, and backwards in the reverse order.
 ///
 /// Several layers may read the same activation. In the backward pass the first of them makes its
-/// gradient; the others find it made (ActivationPlan::made) and add to it.
+/// gradient; the others find it made (ActivationPlan::made) and add to it. plan_backward() and
+/// backward() are called only where the layer's output needs a gradient.
 class Layer {
  public:
   virtual ~Layer() = default;

@@ -18,7 +18,7 @@ void ConvLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
 
 void ConvLayer::plan_backward(ActivationPlan& plan) {
   conv_->plan_backward(x_.needs_gradient);
-  plan.use(x_.data);
+  if (weight_.needs_gradient) plan.use(x_.data);
   plan.use(y_.gradient);
   if (!x_.needs_gradient) return;
   if (plan.made(x_.gradient)) {
@@ -34,7 +34,7 @@ void ConvLayer::forward(const ForwardPass& /*pass*/) {
 }
 
 void ConvLayer::backward(bool accumulate) {
-  if (weight_.gradient) {
+  if (weight_.needs_gradient) {
     conv_->backward_weights(x_.data, y_.gradient, weight_.gradient, accumulate);
   }
   if (!x_.needs_gradient) return;
@@ -103,12 +103,15 @@ void LinearLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
 }
 
 void LinearLayer::plan_backward(ActivationPlan& plan) {
-  plan.use(x_.data);
   plan.use(y_.gradient);
   if (dy_operand_.dtype != y_.gradient.dtype) plan.make(dy_operand_);
-  plan.make(x_.gradient);
   const auto plan_gemm = [this](const Gemm& g) { ops_.plan_gemm(g); };
-  for (const bool accumulate : {false, true}) weight_product(dy_operand_, accumulate, plan_gemm);
+  if (weight_.needs_gradient) {
+    plan.use(x_.data);
+    for (const bool accumulate : {false, true}) weight_product(dy_operand_, accumulate, plan_gemm);
+  }
+  if (!x_.needs_gradient) return;
+  plan.make(x_.gradient);
   data_product(dy_operand_, plan_gemm);
 }
 
@@ -120,9 +123,11 @@ void LinearLayer::forward(const ForwardPass& /*pass*/) {
 void LinearLayer::backward(bool accumulate) {
   const Tensor dy = dy_as_operand();
   const auto gemm = [this](const Gemm& g) { ops_.gemm(g); };
-  weight_product(dy, accumulate, gemm);
-  if (bias_ != nullptr) ops_.column_sums(y_.gradient, bias_->gradient, accumulate);
-  data_product(dy, gemm);
+  if (weight_.needs_gradient) weight_product(dy, accumulate, gemm);
+  if (bias_ != nullptr && bias_->needs_gradient) {
+    ops_.column_sums(y_.gradient, bias_->gradient, accumulate);
+  }
+  if (x_.needs_gradient) data_product(dy, gemm);
 }
 
 DropoutLayer::DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x)

@@ -97,6 +97,7 @@ TEST(ConfigurationPage, GivesTheTypesThatTheParserTakes) {
                              : value.is_number()            ? "number"
                              : value.is_array()             ? key == "margin_list"    ? "[m1"
                                                               : key == "head_classes" ? "array of integers"
+                                                              : key == "parameters"   ? "array of objects"
                                                                                       : "array of strings"
                              : row.type.starts_with("path") ? "path"
                                                             : "string";

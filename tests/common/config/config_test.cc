@@ -304,7 +304,9 @@ TEST(ToJson, RoundTripsEveryKey) {
       "augment": {"flip": false, "crop": 0.5, "low_resolution": 0.125, "blur": 0.25,
                   "colour": 0.75, "grey": 0.375, "cut_out": 1.0},
       "read": "sequential", "stage": "/dev/shm",
-      "val_targets": ["v"], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda"})"));
+      "val_targets": ["v"], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
+      "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
+      "freeze": ["conv1*"]})"));
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
   json shared = changed, separate = changed;  // the two exclude each other

@@ -34,6 +34,23 @@ TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
   }
 }
 
+TEST(BackboneMemory, EqualsWhatAPartlyFrozenBackboneAllocates) {
+  for (const char* pattern : {"conv1*", "layer3.*", "*"}) {
+    expect_what_is_allocated(
+        {.network = "r18", .batch = 3, .height = 32, .width = 32, .freeze = {pattern}});
+  }
+}
+
+TEST(BackboneMemory, OfAFrozenBackboneIsThatOfEvaluation) {
+  const BackboneOptions frozen{
+      .network = "r18", .batch = 3, .height = 32, .width = 32, .freeze = {"*"}};
+  BackboneOptions evaluation = frozen;
+  evaluation.training = false;
+  CountingOps ops(1);
+  EXPECT_EQ(backbone_memory(ops, frozen).gradients, 0u);
+  EXPECT_EQ(backbone_memory(ops, frozen).activations, backbone_memory(ops, evaluation).activations);
+}
+
 TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
   if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no avx512_bf16";
   for (const char* network : {"mbf", "r18", "ir_18"}) {
@@ -78,6 +95,18 @@ TEST(BackboneMemory, CountsBatchesThatFitIntoNoMachine) {
 TEST(BackboneMemory, RefusesAnUnknownNetwork) {
   CountingOps ops(1);
   EXPECT_THROW(backbone_memory(ops, {.network = "r19"}), InputError);
+}
+
+TEST(BackboneMemory, RefusesAPatternThatMatchesNoWeight) {
+  CountingOps ops(1);
+  try {
+    backbone_memory(ops, {.network = "r18", .freeze = {"fc.*", "layr2.*"}});
+    FAIL() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "freeze: \"layr2.*\" matches no tensor, did you mean \"layer2\"?; names begin "
+                 "with bn1, bn2, conv1, fc, features, layer1, layer2, layer3, layer4, prelu");
+  }
 }
 
 }  // namespace

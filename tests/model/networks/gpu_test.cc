@@ -77,6 +77,18 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpu) {
   expect_close(found, expected, GetParam().tolerance);
 }
 
+TEST_P(BackboneOnGpu, AgreesWithTheCpuWherePartsAreFrozen) {
+  const auto gpu = make_cuda_ops({.activations = GetParam().type, .cache = algorithms_of_tests()});
+  const auto cpu = testing::cpu_ops();
+  BackboneOptions options = testing::small_options(3);
+  options.freeze = {"stem*", "a.bn1.*", "a.down.*", "b.*"};
+  const GpuPass expected =
+      run_scaled_pass(*cpu, *testing::make_small_network(*cpu, options), options, 1.f);
+  const GpuPass found = run_scaled_pass(*gpu, *testing::make_small_network(*gpu, options), options,
+                                        GetParam().type == DType::kFloat16 ? 256.f : 1.f);
+  expect_close(found, expected, GetParam().tolerance);
+}
+
 class NetworkOnGpu : public ::testing::TestWithParam<const char*> {};
 
 // In fp32, where an error would not hide behind rounding. Eight images: at four, some number before

@@ -17,6 +17,7 @@ class Gradient : public ::testing::Test {
     options_ = options;
     net_ = testing::make_small_network(*ops_, options);
     randomise_vectors();
+    randomise_statistics();
     images_ = to_device(*ops_, testing::images_shape(options), testing::random_images(options));
     d_embeddings_ = testing::random_values(options.batch * options.embedding_size, 2);
   }
@@ -32,6 +33,19 @@ class Gradient : public ::testing::Test {
       ops_->copy_to_device(parameter_view(p, net_->weights.flat()), values.data());
     }
   }
+
+  // Of frozen batch norms; the others do not read them.
+  void randomise_statistics() {
+    unsigned seed = 200;
+    for (const Parameter& p : net_->state.parameters) {
+      if (p.name == "features.weight") continue;
+      std::vector<float> values = testing::random_values(p.count, seed++, 0.2f);
+      for (float& v : values) v += p.name.ends_with(".running_var") ? 1.f : 0.f;
+      ops_->copy_to_device(parameter_view(p, net_->state.flat()), values.data());
+    }
+  }
+
+  int compare_with_slopes();
 
   double loss() {
     const auto embeddings = to_host(*ops_, net_->forward(images_, true, 5));
@@ -70,16 +84,17 @@ double length_of(const std::vector<float>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
-  BackboneOptions options = testing::small_options(6);
-  options.dropout = 0.3f;
-  build(options);
+/// Compares the gradient of each parameter that is not frozen; returns of how many.
+int Gradient::compare_with_slopes() {
   loss();
   backward();
   const double whole = length_of(to_host(*ops_, net_->gradients()));
   int compared = 0;
   for (const Parameter& p : net_->weights.parameters) {
-    const std::vector<float> gradient = to_host(*ops_, parameter_view(p, net_->gradients()));
+    if (p.frozen) continue;
+    Parameter place = p;
+    place.offset -= net_->first_trained();
+    const std::vector<float> gradient = to_host(*ops_, parameter_view(place, net_->gradients()));
     const double length = length_of(gradient);
     // A shift in front of a batch norm changes nothing: only rounding is left of its gradient.
     if (length < 1e-5 * whole) continue;
@@ -94,7 +109,71 @@ TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
         std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
     EXPECT_NEAR(difference_quotient(p, direction, 5e-3f), expected, 0.02 * length) << p.name;
   }
-  EXPECT_GE(compared, 30);
+  return compared;
+}
+
+TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
+  BackboneOptions options = testing::small_options(6);
+  options.dropout = 0.3f;
+  build(options);
+  EXPECT_GE(compare_with_slopes(), 30);
+}
+
+// The front, the middle with a branch, single tensors of a fused layer, and the end.
+TEST_F(Gradient, OfTrainedParametersIsTheSlopeWhereOthersAreFrozen) {
+  const std::vector<std::vector<std::string>> frozen = {
+      {"stem*", "a.*"},
+      {"a.down.*", "b.*"},
+      {"stem*", "a.bn1.*", "a.down.*"},
+      {"stem_bn.*", "b.bn2.weight", "b.bn2.bias", "c.conv1*"},
+      {"stem_p*", "b.prelu.*", "b.bn3.weight", "fc.weight", "features.*"}};
+  for (const std::vector<std::string>& names : frozen) {
+    SCOPED_TRACE(names.back());
+    BackboneOptions options = testing::small_options(10);
+    options.freeze = names;
+    build(options);
+    EXPECT_GE(compare_with_slopes(), 15);
+    for (const Parameter& p : net_->weights.parameters) {
+      if (!p.frozen || p.offset < net_->first_trained()) continue;
+      Parameter place = p;
+      place.offset -= net_->first_trained();
+      EXPECT_EQ(length_of(to_host(*ops_, parameter_view(place, net_->gradients()))), 0) << p.name;
+    }
+  }
+}
+
+TEST_F(Gradient, StatisticsOfFrozenBatchNormsStay) {
+  BackboneOptions options = testing::small_options();
+  options.freeze = {"stem*", "a.*", "b.bn1.weight"};  // of b.bn1 the bias is trained
+  build(options);
+  const std::vector<float> before = to_host(*ops_, net_->state.flat());
+  loss();
+  const std::vector<float> after = to_host(*ops_, net_->state.flat());
+  for (const Parameter& p : net_->state.parameters) {
+    const auto same = std::equal(before.begin() + p.offset, before.begin() + p.offset + p.count,
+                                 after.begin() + p.offset);
+    const bool frozen =
+        p.name.starts_with("stem") || p.name.starts_with("a.") || p.name == "features.weight";
+    EXPECT_EQ(same, frozen) << p.name;
+  }
+  EXPECT_EQ(net_->batches_tracked, 1);
+}
+
+TEST_F(Gradient, WithAllFrozenThereIsNone) {
+  BackboneOptions options = testing::small_options();
+  options.freeze = {"*"};
+  build(options);
+  const double evaluated = [&] {
+    const auto e = to_host(*ops_, net_->forward(images_, false, 5));
+    return std::inner_product(e.begin(), e.end(), d_embeddings_.begin(), 0.0);
+  }();
+  EXPECT_EQ(loss(), evaluated);
+  std::vector<std::int64_t> ready;
+  const OwnedTensor d = to_device(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
+  net_->backward(d, {}, [&](std::int64_t offset) { ready.push_back(offset); });
+  EXPECT_EQ(ready, std::vector<std::int64_t>{0});
+  EXPECT_EQ(net_->gradients().elements(), 0);
+  EXPECT_EQ(net_->batches_tracked, 0);
 }
 
 TEST_F(Gradient, AddsUpWhenAccumulating) {

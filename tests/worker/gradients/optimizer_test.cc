@@ -80,6 +80,42 @@ TEST_F(OptimizerStep, AdamWWithClippingAgreesWithTorch) {
                                                        0.00732228206f, -0.725265861f, 1.55834186f});
 }
 
+// torch 1.13 in float64, parameter groups {lr, weight_decay}: element 0 {1, 0}, 2 and 3 {0.1,
+// 0.05}, 4 and 5 {3, 0.2}. Element 1 is in no group.
+TEST_F(OptimizerStep, WithGroupsAgreesWithTorch) {
+  const auto values_after = [&](OptimizerKind kind, int steps) {
+    const bool sgd = kind == OptimizerKind::kSgd;
+    Optimizer optimizer(*ops_, {.kind = kind, .clip_norm = 0}, 6,
+                        {{.count = 1},
+                         {.offset = 2, .count = 2, .lr = 0.1, .weight_decay = 0.05},
+                         {.offset = 4, .count = 2, .lr = 3, .weight_decay = 0.2}});
+    std::vector<float> w = {0.5f, -1.25f, 2.f, 0.f, -0.75f, 1.5f};
+    for (int s = 1; s <= steps; ++s) {
+      std::vector<float> g;
+      for (int i = 1; i <= 6; ++i) g.push_back(static_cast<float>(std::sin(s * i) * s * 0.3));
+      optimizer.step(flat(g), flat(w), {.lr = (sgd ? 0.1 : 0.01) * (1 - s / 40.0), .number = s});
+    }
+    EXPECT_EQ(optimizer.momentum().f32()[1], 0);
+    return w;
+  };
+  expect_near(values_after(OptimizerKind::kSgd, 1),
+              {0.475386974f, -1.25f, 1.99861222f, 0.00221364730f, -0.621979395f, 1.43676871f});
+  expect_near(values_after(OptimizerKind::kSgd, 20),
+              {0.748101615f, -1.25f, 1.91955933f, 0.00748956346f, -0.498523514f, -14.0110741f});
+  expect_near(values_after(OptimizerKind::kAdamW, 1),
+              {0.490250000f, -1.25f, 1.99892750f, 0.000974999957f, -0.716362501f, 1.52047500f});
+  expect_near(values_after(OptimizerKind::kAdamW, 20),
+              {0.481030320f, -1.25f, 1.99787781f, 0.000762230891f, -0.649416481f, 1.57631765f});
+}
+
+// As the gradients of a backbone whose first weights are frozen.
+TEST_F(OptimizerStep, TakesGradientsOfTheLastWeightsAlone) {
+  Optimizer optimizer(*ops_, {.momentum = 0, .clip_norm = 0}, 3, {{.offset = 1, .count = 2}});
+  std::vector<float> w = {1, 2, 3}, g = {10, 20};
+  optimizer.step(flat(g), flat(w), {.lr = 0.1});
+  EXPECT_EQ(w, (std::vector<float>{1, 1, 1}));
+}
+
 TEST_F(OptimizerStep, ChangesNothingWhenAGradientIsNotFinite) {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     for (const double clip : {0.0, 5.0}) {

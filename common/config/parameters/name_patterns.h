@@ -1,0 +1,18 @@
+// Patterns of tensor names, in which "*" stands for any text: "layer1.*".
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace pfc {
+
+bool matches_pattern(std::string_view name, std::string_view pattern);
+bool matches_any(std::string_view name, std::span<const std::string> patterns);
+
+/// Throws InputError where a pattern matches none of `names`. The message begins with the job's key
+/// and ends with the nearest beginning of a name and the first words of all names.
+void check_patterns(std::string_view key, std::span<const std::string> patterns,
+                    std::span<const std::string> names);
+
+}  // namespace pfc
