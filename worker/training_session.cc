@@ -27,6 +27,7 @@
 #include "worker/checkpoint/fetch_checkpoint.h"
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/head/row_copy.h"
+#include "worker/initial/init_from.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/snapshot/snapshot_restore.h"
 #include "worker/start/compute_threads.h"
@@ -375,6 +376,16 @@ std::string TrainingSession::convert_foreign_checkpoint() {
   return message;
 }
 
+/// Neither checkpoint nor snapshot is there.
+void TrainingSession::start_untrained() {
+  start_message = "weights from seed " + std::to_string(job.seed);
+  if (job.init_from.empty()) return;
+  start_message =
+      init_from({.file = job.init_from, .names = job.init_from_names, .dataset = dataset.get()},
+                state())
+          .message;
+}
+
 void TrainingSession::load_weights(SnapshotStore* store) {
   std::string fetched = convert_foreign_checkpoint();
   if (!output_links.shared()) {
@@ -397,16 +408,7 @@ void TrainingSession::load_weights(SnapshotStore* store) {
     start_message = why_not + resumed_message(info, plan) + other_images(newest->ordered);
     return;
   }
-  if (!job.init_from.empty()) {
-    const std::vector<std::string> left = init_from(job.init_from, state());
-    start_message = "weights from " + job.init_from.string();
-    if (!left.empty()) {
-      start_message += fmt::format(" but for {}, which do not fit and stay as initialised",
-                                   fmt::join(left, "; "));
-    }
-  } else {
-    start_message = "weights from seed " + std::to_string(job.seed);
-  }
+  start_untrained();
   if (job.resume || membership.generation > 1)
     start_message = why_not + "resume: no checkpoint in " + job.output.string() +
                     " yet, training begins at step 1; " + start_message +

@@ -141,6 +141,7 @@ struct TrainingSession {
   void make_model();
   void measure_nccl();
   std::string convert_foreign_checkpoint();
+  void start_untrained();
   void load_weights(SnapshotStore* store);
   void expect_no_older_state(const SessionOptions& options) const;
   [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);

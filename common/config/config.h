@@ -110,7 +110,8 @@ struct JobConfig {
   std::uint64_t seed = 2048;
   std::int64_t num_workers = 2;  ///< decoding threads per worker
   bool resume = false;
-  std::filesystem::path init_from;  ///< file of weights (model/files/weights_file.h)
+  std::filesystem::path init_from;           ///< file of weights (model/files/weights_file.h)
+  std::vector<std::string> init_from_names;  ///< patterns: tensors to take from it; empty: all
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;

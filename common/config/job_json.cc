@@ -168,6 +168,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("num_workers", job.num_workers, kThreads);
   v.flag("resume", job.resume);
   v.path("init_from", job.init_from);
+  v.texts("init_from_names", job.init_from_names);
   v.number("gradient_acc", job.gradient_acc, kBatch);
   v.flag("sync_bn", job.sync_bn);
   v.choice("device", job.device, kDevices);

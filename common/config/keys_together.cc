@@ -70,6 +70,13 @@ void check_exports(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+void check_start(const JobConfig& job, const JobOrigin& origin) {
+  if (job.init_from_names.empty() || !job.init_from.empty()) return;
+  throw InputError(origin.of("init_from_names") +
+                   ": init_from_names: found patterns but no init_from; set it to the file to "
+                   "take tensors from");
+}
+
 /// Rejects keys about images if the data are embeddings, and vice versa.
 void check_network(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
@@ -112,6 +119,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_warmup(job, origin);
   check_data_sets(job, origin);
   check_exports(job, origin);
+  check_start(job, origin);
   check_network(job, origin);
   check_batch_size(job, origin);
 }

@@ -158,18 +158,23 @@ std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
 /// Whether a state dict may be of a network whose last layers ("fc", "features") have other shapes,
 /// because its embeddings or images have another size. Those tensors are left as they are.
 enum class LastLayers { kSame, kMayDiffer };
+struct StateDictFit {
+  LastLayers last = LastLayers::kSame;
+  /// Patterns of the tensors that are looked at, in the file and in the network; empty: all.
+  std::vector<std::string> names = {};
+};
 /// Throws InputError that names file and tensor where the file is not what export_state_dict()
 /// gives of a backbone with these tensors: one is missing, has another shape, or is unknown and not
 /// one of `ignored`. Returns a text for each tensor that is left: "fc.bias [512], here [256]".
 std::vector<std::string> check_state_dict(const BackboneParameters& parameters,
                                           const NamedTensors& file,
                                           const std::vector<std::string>& ignored = {},
-                                          LastLayers last = LastLayers::kSame);
+                                          const StateDictFit& fit = {});
 /// Loads what export_state_dict() gives. Throws as check_state_dict() does, before it changes
 /// anything, and returns what it does.
 std::vector<std::string> import_state_dict(Ops& ops, Backbone& backbone, const NamedTensors& file,
                                            const std::vector<std::string>& ignored = {},
-                                           LastLayers last = LastLayers::kSame);
+                                           const StateDictFit& fit = {});
 
 /// A flat tensor that is laid out as the arena (gradients, momentum), as tensors of PyTorch's names
 /// and layouts. Each name begins with `prefix`.

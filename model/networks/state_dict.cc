@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "common/config/parameters/name_patterns.h"
 #include "model/networks/arena.h"
 #include "model/networks/backbone.h"
 
@@ -94,8 +95,12 @@ std::int64_t read_batches_tracked(const NamedTensors& file, const std::string& n
   return value;
 }
 
+bool is_wanted(const std::string& name, const StateDictFit& fit) {
+  return fit.names.empty() || matches_any(name, fit.names);
+}
+
 void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTensors& file,
-                             const std::vector<std::string>& ignored) {
+                             const std::vector<std::string>& ignored, const StateDictFit& fit) {
   std::set<std::string> known(ignored.begin(), ignored.end());
   for (const auto* of : {&parameters.weights, &parameters.state}) {
     for (const Parameter& p : *of) known.insert(p.name);
@@ -103,7 +108,7 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
   const std::vector<std::string> counters = batches_tracked_names(parameters.state);
   known.insert(counters.begin(), counters.end());
   for (const auto& [name, tensor] : file.tensors()) {
-    if (!known.contains(name)) {
+    if (!known.contains(name) && is_wanted(name, fit)) {
       throw InputError(file.path().string() + ": tensor " + name +
                        " is not of this network (in a job, \"network\" must be the file's)");
     }
@@ -152,12 +157,13 @@ std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone) {
 std::vector<std::string> check_state_dict(const BackboneParameters& parameters,
                                           const NamedTensors& file,
                                           const std::vector<std::string>& ignored,
-                                          LastLayers last) {
-  check_no_unknown_tensor(parameters, file, ignored);
+                                          const StateDictFit& fit) {
+  check_no_unknown_tensor(parameters, file, ignored, fit);
   std::vector<std::string> left;
   for (const auto* of : {&parameters.weights, &parameters.state}) {
     for (const Parameter& p : *of) {
-      if (last == LastLayers::kMayDiffer && is_left(p, file)) {
+      if (!is_wanted(p.name, fit)) continue;
+      if (fit.last == LastLayers::kMayDiffer && is_left(p, file)) {
         left.push_back(p.name + " " + shape_text(file.at(p.name).shape) + ", here " +
                        shape_text(p.torch_shape));
       } else {
@@ -166,26 +172,28 @@ std::vector<std::string> check_state_dict(const BackboneParameters& parameters,
     }
   }
   for (const std::string& name : batches_tracked_names(parameters.state)) {
-    (void)read_batches_tracked(file, name);
+    if (is_wanted(name, fit)) (void)read_batches_tracked(file, name);
   }
   return left;
 }
 
 std::vector<std::string> import_state_dict(Ops& ops, Backbone& backbone, const NamedTensors& file,
                                            const std::vector<std::string>& ignored,
-                                           LastLayers last) {
+                                           const StateDictFit& fit) {
   std::vector<std::string> left = check_state_dict(
-      {backbone.weights.parameters, backbone.state.parameters}, file, ignored, last);
+      {backbone.weights.parameters, backbone.state.parameters}, file, ignored, fit);
   backbone.operands_are_current = false;
   for (const Arena* arena : {&backbone.weights, &backbone.state}) {
     for (const Parameter& p : arena->parameters) {
-      if (!is_left(p, file)) import_parameter(ops, p, arena->flat(), file, "");
+      if (!is_wanted(p.name, fit) || is_left(p, file)) continue;
+      import_parameter(ops, p, arena->flat(), file, "");
     }
   }
   // PyTorch counts for each batch norm, and they are all equal unless layers were swapped by hand;
   // with a constant momentum the number changes nothing.
   backbone.batches_tracked = 0;
   for (const std::string& name : batches_tracked_names(backbone.state.parameters)) {
+    if (!is_wanted(name, fit)) continue;
     backbone.batches_tracked = std::max(backbone.batches_tracked, read_batches_tracked(file, name));
   }
   return left;

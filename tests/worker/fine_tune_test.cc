@@ -1,18 +1,25 @@
-// Fine-tuning: parts of the backbone frozen. Workers are threads.
+// Fine-tuning: parts of the backbone frozen, weights and centres from files. Workers are threads.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <mutex>
 
 #include "common/config/parameters/name_patterns.h"
 #include "common/files/safetensors.h"
 #include "model/networks/arena.h"
 #include "tests/support/face_folder.h"
+#include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/sessions.h"
+#include "worker/head/row_copy.h"
 #include "worker/train_loop.h"
 
 namespace pfc {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kIdentities = 9, kImagesOfEach = 5, kSize = 16;
 
@@ -36,7 +43,7 @@ class FineTune : public ::testing::Test {
     return job;
   }
 
-  const TemporaryFolder data_, output_;
+  const TemporaryFolder data_, output_, files_;
 };
 
 /// The tensors of a session, in PyTorch's names, and the moments.
@@ -102,6 +109,80 @@ TEST_F(FineTune, WithAFrozenBackboneOnlyCentresChange) {
   const SafetensorsFile model(output_ / "backbone.safetensors");
   for (const HostTensor& tensor : before) {
     EXPECT_TRUE(std::ranges::equal(model.at(tensor.name).bytes, tensor.bytes)) << tensor.name;
+  }
+}
+
+/// All rows, as float32, after the session was made.
+std::vector<float> first_centres(const JobConfig& job, int workers,
+                                 const std::function<void(TrainingSession&)>& look = {}) {
+  std::vector<float> all(static_cast<std::size_t>(kIdentities * kSize));
+  testing::with_sessions(job, workers, [&](int, TrainingSession& session) {
+    const Head::State state = session.head->state();
+    const RowRange shard = session.head->shard();
+    copy_rows_to_host(*session.ops, all.data() + shard.begin * kSize, state.centres);
+    std::vector<float> momentum(static_cast<std::size_t>(shard.size() * kSize));
+    copy_rows_to_host(*session.ops, momentum.data(), state.momentum);
+    EXPECT_THAT(momentum, ::testing::Each(0.f));
+    if (look) look(session);
+    session.host_comm().barrier();
+  });
+  return all;
+}
+
+class FineTuneFrom : public FineTune {
+ protected:
+  /// Weights of another seed, and `rows` centres of which all numbers are the number of the row.
+  void write_file(std::int64_t rows) {
+    JobConfig other = job();
+    other.seed = 7;
+    testing::with_sessions(other, 1, [&](int, TrainingSession& session) {
+      tensors_ = export_state_dict(*session.ops, *session.backbone);
+    });
+    std::vector<float> centres;
+    for (std::int64_t row = 0; row < rows; ++row)
+      centres.resize(centres.size() + kSize, float(row));
+    std::vector<SafetensorsEntry> entries{
+        {"centres", "F32", {rows, kSize}, std::as_bytes(std::span(centres))}};
+    for (const HostTensor& t : tensors_) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
+    write_safetensors(files_ / "weights.safetensors", entries, {});
+  }
+
+  [[nodiscard]] JobConfig job_from_file() const {
+    JobConfig from = job();
+    from.init_from = files_ / "weights.safetensors";
+    return from;
+  }
+
+  std::vector<HostTensor> tensors_;
+};
+
+TEST_F(FineTuneFrom, AFileCentresOfAsManyClassesAreTakenByNumber) {
+  write_file(kIdentities);
+  JobConfig job_ = job_from_file();
+  const auto centres = first_centres(job_, 2);
+  for (std::size_t i = 0; i < centres.size(); ++i) EXPECT_EQ(centres[i], i / kSize) << i;
+}
+
+TEST_F(FineTuneFrom, AFileOnlyNamedTensorsAreTaken) {
+  write_file(kIdentities);
+  JobConfig job_ = job_from_file();
+  job_.init_from_names = {"layers.*", "features.layers.0.*"};
+  std::vector<float> own_centres = first_centres(job(), 1);
+  std::vector<HostTensor> own, mixed;
+  testing::with_sessions(job(), 1, [&](int, TrainingSession& session) {
+    own = export_state_dict(*session.ops, *session.backbone);
+  });
+  EXPECT_EQ(first_centres(job_, 1,
+                          [&](TrainingSession& session) {
+                            mixed = export_state_dict(*session.ops, *session.backbone);
+                            EXPECT_THAT(session.start_message,
+                                        HasSubstr("left as initialised conv_sep (6 tensors), "
+                                                  "features ("));
+                          }),
+            own_centres);
+  for (std::size_t i = 0; i < mixed.size(); ++i) {
+    const bool taken = matches_any(mixed[i].name, job_.init_from_names);
+    EXPECT_EQ(mixed[i].bytes, (taken ? tensors_ : own)[i].bytes) << mixed[i].name;
   }
 }
 

@@ -143,15 +143,4 @@ struct LoadComms {
 CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
                                             const TrainingState& state, const LoadComms& comms);
 
-/// Takes weights from a file of any known format (weights_file.h): backbone.safetensors, model.pt,
-/// a checkpoint of arcface_torch. A tensor `centres` [C, D] float32 in it sets the class centres
-/// too. Momentum and the number of steps stay as they are. The last layers and the centres may have
-/// other shapes, for embeddings of another size and other identities: these keep their values, and
-/// a text for each is returned (check_state_dict()). Throws InputError that names the file and the
-/// tensor.
-std::vector<std::string> init_from(const std::filesystem::path& file, const TrainingState& state);
-/// Throws as init_from() would for a network with these tensors and so many classes.
-void check_init_from(const std::filesystem::path& file, const BackboneParameters& parameters,
-                     std::int64_t classes, std::int64_t embedding_size);
-
 }  // namespace pfc

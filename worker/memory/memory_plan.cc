@@ -243,6 +243,10 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
     SizingOps names(1, DType::kFloat32);
     check_parameter_rules(p.job, parameter_names(backbone_parameters(names, options).weights));
   }
+  if (!p.job.parameters.empty()) {
+    SizingOps names(1, DType::kFloat32);
+    check_parameter_rules(p.job, parameter_names(backbone_parameters(names, options).weights));
+  }
   if (p.gpu) {
     SizingOps sizes(1, activation_type(p.job.precision));
     return {.memory = backbone_memory(sizes, options),

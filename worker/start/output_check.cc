@@ -9,6 +9,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/output_lock.h"
+#include "worker/initial/init_from.h"
 #include "worker/start/resumed_people.h"
 
 namespace pfc {
@@ -36,7 +37,8 @@ void check_start_weights(const PlannedJob& p) {
   const BackboneOptions options = backbone_options(job, p.data.height, p.data.width);
   const BackboneParameters parameters = backbone_parameters(*ops, options);
   if (theirs) return check_arcface_checkpoint(*theirs, parameters, model);
-  check_init_from(job.init_from, parameters, job.num_classes, job.embedding_size);
+  check_init_from({.file = job.init_from, .names = job.init_from_names}, parameters,
+                  job.num_classes, job.embedding_size);
 }
 
 }  // namespace pfc
