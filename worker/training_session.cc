@@ -28,6 +28,7 @@
 #include "worker/gradients/make_grad_reducer.h"
 #include "worker/head/row_copy.h"
 #include "worker/initial/init_from.h"
+#include "worker/initial/mean_centres.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/snapshot/snapshot_restore.h"
 #include "worker/start/compute_threads.h"
@@ -117,7 +118,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   tell(options, "making the network");
   make_model();
   tell(options, "loading weights");
-  load_weights(options.snapshots);
+  load_weights(options.snapshots, options.doing);
   expect_no_older_state(options);
   lr = std::make_unique<LrScheduler>(job.lr_schedule, job.lr * lr_factor(job, plan), plan);
   make_snapshots(options.snapshots);
@@ -312,7 +313,7 @@ void TrainingSession::make_model() {
   if (ops->activation_type() == DType::kFloat16) loss_scale = LossScale::dynamic();
   reducer = make_grad_reducer(*ops, *gradient_comm, backbone->gradients());
 
-  if (!evaluation_sets.empty()) {
+  if (!evaluation_sets.empty() || job.init_centres == InitialCentres::kMean) {
     evaluated_images = OwnedTensor(*ops, batch().shape, DType::kUInt8);
   }
   const StepShapes shapes(job, membership.world_size);
@@ -377,16 +378,26 @@ std::string TrainingSession::convert_foreign_checkpoint() {
 }
 
 /// Neither checkpoint nor snapshot is there.
-void TrainingSession::start_untrained() {
-  start_message = "weights from seed " + std::to_string(job.seed);
-  if (job.init_from.empty()) return;
-  start_message =
-      init_from({.file = job.init_from, .names = job.init_from_names, .dataset = dataset.get()},
-                state())
-          .message;
+void TrainingSession::start_untrained(const Doing& doing) {
+  InitialWeights initial{.message = "weights from seed " + std::to_string(job.seed), .centres = {}};
+  if (!job.init_from.empty()) {
+    initial = init_from(
+        {.file = job.init_from, .names = job.init_from_names, .dataset = dataset.get()}, state());
+  }
+  start_message = initial.message;
+  if (job.init_centres == InitialCentres::kRandom) return;
+  start_message += "; " + set_mean_centres({.ops = *ops,
+                                            .head = *head,
+                                            .comm = host_comm(),
+                                            .dataset = *dataset,
+                                            .embed = embed_with(*ops, *backbone, evaluated_images),
+                                            .options = mean_centres_options(
+                                                job, dataset->info().height, dataset->info().width),
+                                            .keep = initial.centres,
+                                            .doing = doing});
 }
 
-void TrainingSession::load_weights(SnapshotStore* store) {
+void TrainingSession::load_weights(SnapshotStore* store, const Doing& doing) {
   std::string fetched = convert_foreign_checkpoint();
   if (!output_links.shared()) {
     const std::string copied = fetch_newest_checkpoint(*input_comm, checkpoint_options());
@@ -408,7 +419,7 @@ void TrainingSession::load_weights(SnapshotStore* store) {
     start_message = why_not + resumed_message(info, plan) + other_images(newest->ordered);
     return;
   }
-  start_untrained();
+  start_untrained(doing);
   if (job.resume || membership.generation > 1)
     start_message = why_not + "resume: no checkpoint in " + job.output.string() +
                     " yet, training begins at step 1; " + start_message +

@@ -101,7 +101,7 @@ struct TrainingSession {
   std::unique_ptr<Optimizer> optimizer;
   LossScale loss_scale = LossScale::none();
   std::unique_ptr<LrScheduler> lr;
-  OwnedTensor evaluated_images;  ///< [B, H, W, 3] uint8
+  OwnedTensor evaluated_images;  ///< [B, H, W, 3] uint8, of all that is embedded beside training
   OwnedTensor all_embeddings;    ///< of a whole step (StepShapes)
   OwnedTensor d_embeddings;      ///< likewise
   std::unique_ptr<GradReducer> reducer;
@@ -141,8 +141,8 @@ struct TrainingSession {
   void make_model();
   void measure_nccl();
   std::string convert_foreign_checkpoint();
-  void start_untrained();
-  void load_weights(SnapshotStore* store);
+  void start_untrained(const Doing& doing);
+  void load_weights(SnapshotStore* store, const Doing& doing);
   void expect_no_older_state(const SessionOptions& options) const;
   [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);
   void go_on_after(const TrainedSoFar& trained);

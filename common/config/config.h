@@ -19,6 +19,8 @@ enum class ScheduleKind { kPolynomial, kMultistep };
 /// How the learning rate scales with the number of workers (worker/schedule/lr_schedule.h).
 enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
+/// Where class centres start that no file gives (worker/initial/mean_centres.h).
+enum class InitialCentres { kRandom, kMean };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// Several data sets: one softmax over all classes, or one per set over its own classes.
 enum class Heads { kOne, kSeparate };
@@ -112,6 +114,7 @@ struct JobConfig {
   bool resume = false;
   std::filesystem::path init_from;           ///< file of weights (model/files/weights_file.h)
   std::vector<std::string> init_from_names;  ///< patterns: tensors to take from it; empty: all
+  InitialCentres init_centres = InitialCentres::kRandom;
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;

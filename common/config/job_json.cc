@@ -92,6 +92,8 @@ constexpr Names<LrScaling, 4> kLrScalings{{{"auto", LrScaling::kAuto},
 constexpr Names<Heads, 2> kHeads{{{"one", Heads::kOne}, {"separate", Heads::kSeparate}}};
 constexpr Names<ReadKind, 2> kReads{
     {{"random", ReadKind::kRandom}, {"sequential", ReadKind::kSequential}}};
+constexpr Names<InitialCentres, 2> kInitialCentres{
+    {{"random", InitialCentres::kRandom}, {"mean", InitialCentres::kMean}}};
 constexpr Names<DeviceChoice, 3> kDevices{
     {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
 
@@ -169,6 +171,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.flag("resume", job.resume);
   v.path("init_from", job.init_from);
   v.texts("init_from_names", job.init_from_names);
+  v.choice("init_centres", job.init_centres, kInitialCentres);
   v.number("gradient_acc", job.gradient_acc, kBatch);
   v.flag("sync_bn", job.sync_bn);
   v.choice("device", job.device, kDevices);

@@ -103,6 +103,10 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   }
   if (job.dropout != 0)
     fail("dropout", "found dropout, " + without + "which have none: set it to 0");
+  if (job.init_centres == InitialCentres::kMean) {
+    fail("init_centres",
+         "found \"mean\" of embedded images, " + without + "and embeds none: leave it out");
+  }
   if (!job.freeze.empty()) {
     fail("freeze", "found patterns, " + without + "and has no backbone: leave it out");
   }

@@ -1,13 +1,16 @@
-// Fine-tuning: parts of the backbone frozen, weights and centres from files. Workers are threads.
+// Fine-tuning: parts of the backbone frozen, weights and centres from files, centres that start at
+// mean embeddings. Workers are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <mutex>
 
 #include "common/config/parameters/name_patterns.h"
 #include "common/files/safetensors.h"
+#include "model/evaluation/evaluation_sets.h"
 #include "model/networks/arena.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/files.h"
@@ -129,6 +132,66 @@ std::vector<float> first_centres(const JobConfig& job, int workers,
   return all;
 }
 
+/// Each image alone, in float64 from its embedding on.
+std::vector<double> reference_centres(TrainingSession& session) {
+  const EmbedOptions one{
+      .batch = session.job.batch_size, .height = kSize, .width = kSize, .flip = false};
+  const EmbedBatch embed = embed_with(*session.ops, *session.backbone, session.evaluated_images);
+  const ReadImage read = read_images_of(*session.dataset, {kSize, kSize});
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(one.batch * kSize * kSize * 3));
+  std::vector<float> out(static_cast<std::size_t>(one.batch * kSize));
+  std::vector<double> centres(static_cast<std::size_t>(kIdentities * kSize));
+  const auto add_unit = [](auto from, double* to) {
+    double squares = 0;
+    for (std::int64_t k = 0; k < kSize; ++k) squares += double{from[k]} * double{from[k]};
+    for (std::int64_t k = 0; k < kSize; ++k) to[k] += double{from[k]} / std::sqrt(squares);
+  };
+  for (std::int64_t i = 0; i < kIdentities * kImagesOfEach; ++i) {
+    read(i, std::span(pixels).first(static_cast<std::size_t>(kSize * kSize * 3)));
+    embed(pixels, out);
+    add_unit(out.data(), centres.data() + i / kImagesOfEach * kSize);
+  }
+  std::vector<double> unit(centres.size());
+  for (std::int64_t c = 0; c < kIdentities; ++c) {
+    add_unit(centres.data() + c * kSize, unit.data() + c * kSize);
+  }
+  return unit;
+}
+
+TEST_F(FineTune, CentresStartAtMeanEmbeddingsForAnyNumberOfWorkers) {
+  JobConfig job_ = job();
+  job_.init_centres = InitialCentres::kMean;
+  std::vector<double> reference;
+  const auto alone = first_centres(job_, 1, [&](TrainingSession& session) {
+    reference = reference_centres(session);
+    EXPECT_THAT(session.start_message, HasSubstr("mean embeddings of 45 of 45 images"));
+  });
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(alone[i], reference[i], 1e-6) << i;
+  EXPECT_EQ(first_centres(job_, 2), alone);
+  EXPECT_EQ(first_centres(job_, 3), alone);
+
+  job_.centre_precision = CentrePrecision::kBf16;
+  const auto rounded = first_centres(job_, 2);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_NEAR(rounded[i], reference[i], std::abs(reference[i]) * 0x1p-8) << i;
+  }
+}
+
+TEST_F(FineTune, AResumedJobKeepsItsCentres) {
+  JobConfig job_ = job();
+  job_.init_centres = InitialCentres::kMean;
+  std::vector<float> trained;
+  testing::with_sessions(job_, 1, [&](int, TrainingSession& session) {
+    train(session, nullptr);
+    trained = testing::on_host(*session.ops, session.head->state().centres);
+  });
+  job_.resume = true;
+  job_.max_steps = 3;
+  testing::with_sessions(job_, 1, [&](int, TrainingSession& session) {
+    EXPECT_EQ(testing::on_host(*session.ops, session.head->state().centres), trained);
+  });
+}
+
 class FineTuneFrom : public FineTune {
  protected:
   /// Weights of another seed, and `rows` centres of which all numbers are the number of the row.
@@ -156,9 +219,29 @@ class FineTuneFrom : public FineTune {
   std::vector<HostTensor> tensors_;
 };
 
+TEST_F(FineTuneFrom, AFileCentresOfTheSameNamesStayAndOthersStartAtTheMean) {
+  write_file(3);
+  testing::write_file(files_ / "identities.txt", "person 4\nnobody here\nperson 0\n");
+  std::string names;
+  for (int i = 0; i < kIdentities; ++i) names += "person " + std::to_string(i) + "\n";
+  testing::write_file(data_ / "identities.txt", names);
+  JobConfig job_ = job_from_file();
+  job_.init_centres = InitialCentres::kMean;
+  std::vector<double> reference;
+  const auto centres = first_centres(job_, 2, [&](TrainingSession& session) {
+    EXPECT_THAT(session.start_message, HasSubstr("centres of 2 of 9 classes by name"));
+    if (session.membership.rank == 0) reference = reference_centres(session);
+  });
+  for (std::size_t i = 0; i < centres.size(); ++i) {
+    const auto label = static_cast<std::int64_t>(i) / kSize;
+    EXPECT_NEAR(centres[i], label == 4 ? 0 : label == 0 ? 2 : reference[i], 1e-6) << label;
+  }
+}
+
 TEST_F(FineTuneFrom, AFileCentresOfAsManyClassesAreTakenByNumber) {
   write_file(kIdentities);
   JobConfig job_ = job_from_file();
+  job_.init_centres = InitialCentres::kMean;
   const auto centres = first_centres(job_, 2);
   for (std::size_t i = 0; i < centres.size(); ++i) EXPECT_EQ(centres[i], i / kSize) << i;
 }

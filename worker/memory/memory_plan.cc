@@ -19,6 +19,7 @@
 #include "model/evaluation/evaluation.h"
 #include "model/networks/statistics_backup.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/initial/mean_centres.h"
 #include "worker/input/image_upload.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/snapshot/snapshot_store.h"
@@ -90,7 +91,8 @@ Tensor planned_batch(const PlannedJob& p) {
 
 /// Returns the bytes of a batch of uint8 images: the device buffer of an evaluation.
 std::size_t evaluated_images(const PlannedJob& p) {
-  if (p.data.verification_images + p.data.retrieval_images == 0) return 0;
+  const std::int64_t images = p.data.verification_images + p.data.retrieval_images;
+  if (images == 0 && p.job.init_centres == InitialCentres::kRandom) return 0;
   return static_cast<std::size_t>(p.job.batch_size * p.data.height * p.data.width * 3);
 }
 
@@ -201,8 +203,16 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
   const std::uint64_t evaluation =
       std::max(of_largest(p.data.verification_images, evaluation_bytes),
                of_largest(p.data.retrieval_images, retrieval_bytes));
-  list.add("between steps", std::max(file, evaluation),
-           file > evaluation ? "a file of the model to be written" : "evaluation's embeddings");
+  const std::uint64_t centres =
+      p.job.init_centres == InitialCentres::kRandom
+          ? 0
+          : mean_centres_bytes(p.world_size,
+                               mean_centres_options(p.job, p.data.height, p.data.width));
+  const std::uint64_t embedding = std::max(evaluation, centres);
+  list.add("between steps", std::max(file, embedding),
+           file > embedding        ? "a file of the model to be written"
+           : evaluation >= centres ? "evaluation's embeddings"
+                                   : "embeddings for the first class centres");
 }
 
 void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
@@ -239,10 +249,6 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   WorldSize world(p.world_size);
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
   options.sync_bn = p.job.sync_bn ? &world : nullptr;
-  if (!p.job.parameters.empty()) {
-    SizingOps names(1, DType::kFloat32);
-    check_parameter_rules(p.job, parameter_names(backbone_parameters(names, options).weights));
-  }
   if (!p.job.parameters.empty()) {
     SizingOps names(1, DType::kFloat32);
     check_parameter_rules(p.job, parameter_names(backbone_parameters(names, options).weights));

@@ -306,7 +306,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "read": "sequential", "stage": "/dev/shm",
       "val_targets": ["v"], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
       "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
-      "freeze": ["conv1*"], "init_from_names": ["layer*"]})"));
+      "freeze": ["conv1*"], "init_from_names": ["layer*"], "init_centres": "mean"})"));
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
   json shared = changed, separate = changed;  // the two exclude each other

@@ -94,6 +94,19 @@ TEST_F(MemoryPlanTest, CountsABatchForEachDecodingThread) {
   EXPECT_EQ(batches(1024), batches(62));
 }
 
+TEST_F(MemoryPlanTest, CountsWhatMeanCentresAreComputedWith) {
+  const auto mean = [](PlannedJob& p) { p.job.init_centres = InitialCentres::kMean; };
+  const std::uint64_t images = 32 * 112 * 112 * 3;
+  EXPECT_EQ(changed("input batches", mean) - plan().part("input batches").bytes, images);
+  const std::uint64_t gathered = 2 * 32 * (512 * sizeof(float) + sizeof(std::int64_t));
+  EXPECT_EQ(changed("between steps",
+                    [&](PlannedJob& p) {
+                      mean(p);
+                      p.job.batch_size *= 8;  // more than a file of the model
+                    }),
+            8 * (2 * images + 32 * 512 * sizeof(float) + gathered));
+}
+
 TEST_F(MemoryPlanTest, DividesTheClassesBetweenTheWorkers) {
   EXPECT_EQ(changed("class centres", [](PlannedJob& p) { p.world_size = 4; }) * 4,
             plan().part("class centres").bytes);
