@@ -16,6 +16,7 @@
 #include "common/files/safetensors.h"
 #include "data/augment/flip.h"
 #include "kernels/make_ops.h"
+#include "model/files/onnx_calibration.h"
 #include "model/files/onnx_file.h"
 #include "model/files/onnx_interpreter.h"
 #include "model/files/torch_writer.h"
@@ -27,7 +28,8 @@ using Pixels = std::vector<std::uint8_t>;  // [kComparedImages, H, W, 3]
 using Floats = std::vector<float>;
 
 constexpr std::int64_t kComparedImages = 3;
-constexpr double kFloat32Limit = 1e-4, kFloat16Limit = 1e-2;
+constexpr double kFloat32Limit = 1e-4, kFloat16Limit = 1e-2, kLeastCosine = 0.99;
+constexpr std::int64_t kCalibrationBatch = 8;
 
 Pixels random_pixels(const BackboneOptions& o) {
   std::mt19937 engine(1);
@@ -56,8 +58,8 @@ Floats embeddings_of(Ops& ops, const ModelFile& model, Pixels pixels, bool flip)
   return embeddings;
 }
 
-/// As the graph reads them: [kComparedImages, 3, H, W].
-Floats input_of(const Pixels& pixels, const BackboneOptions& o, bool normalize) {
+/// [N, H, W, 3] -> as the graph reads them: [N, 3, H, W].
+Floats input_of(std::span<const std::uint8_t> pixels, const BackboneOptions& o, bool normalize) {
   const auto places = static_cast<std::size_t>(o.height * o.width);
   Floats input(pixels.size());
   for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -86,11 +88,9 @@ double worst_difference(const Floats& got, const Floats& want) {
   return worst;
 }
 
-/// Throws InputError where the file does not compute what the network does.
-double check_file(Ops& ops, const ModelFile& model, const std::filesystem::path& path,
-                  const OnnxOptions& options) {
-  const onnx::ModelProto written = read_onnx(path);
-  check_onnx(path, written);
+/// Throws InputError where the graph does not compute what the network does.
+double check_difference(Ops& ops, const ModelFile& model, const std::filesystem::path& path,
+                        const onnx::ModelProto& written, const OnnxOptions& options) {
   const Pixels pixels = random_pixels(model.options);
   const Floats got =
       run_onnx(ops, written, kComparedImages, input_of(pixels, model.options, options.normalize));
@@ -105,24 +105,111 @@ double check_file(Ops& ops, const ModelFile& model, const std::filesystem::path&
                       : "; the weights may be too large, or the network too little trained"));
 }
 
+/// Runs graphs over the calibration images, batch by batch.
+struct GraphRunner {
+  Ops& ops;
+  const BackboneOptions& network;
+  bool normalize;
+  std::span<const std::uint8_t> images;  ///< [count, H, W, 3]
+  const ShowExported& show;
+
+  /// [count, D]. `pass`: 0 for the first of two, 1 for the second.
+  [[nodiscard]] Floats run(const onnx::ModelProto& graph, std::int64_t pass,
+                           const ObserveActivation& observe) const {
+    const auto bytes = static_cast<std::size_t>(network.height * network.width * 3);
+    const auto count = static_cast<std::int64_t>(images.size() / bytes);
+    Floats embeddings;
+    for (std::int64_t first = 0; first < count; first += kCalibrationBatch) {
+      show(pass * count + first, 2 * count);
+      const std::int64_t batch = std::min(kCalibrationBatch, count - first);
+      const auto part = images.subspan(static_cast<std::size_t>(first) * bytes,
+                                       static_cast<std::size_t>(batch) * bytes);
+      const Floats y = run_onnx(ops, graph, batch, input_of(part, network, normalize), observe);
+      embeddings.insert(embeddings.end(), y.begin(), y.end());
+    }
+    return embeddings;
+  }
+};
+
+double cosine(std::span<const float> a, std::span<const float> b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ab += double{a[i]} * b[i];
+    aa += double{a[i]} * a[i];
+    bb += double{b[i]} * b[i];
+  }
+  return ab / std::sqrt(aa * bb);
+}
+
+/// The median over the images of the cosine between their two embeddings [count, dimension].
+double check_cosine(const std::filesystem::path& path, const Floats& got, const Floats& want,
+                    std::int64_t dimension) {
+  const auto d = static_cast<std::size_t>(dimension);
+  std::vector<double> cosines;
+  for (std::size_t begin = 0; begin < want.size(); begin += d) {
+    const double c = cosine(std::span(got).subspan(begin, d), std::span(want).subspan(begin, d));
+    cosines.push_back(std::isnan(c) ? -1 : c);
+  }
+  const auto middle = cosines.begin() + std::ssize(cosines) / 2;
+  std::ranges::nth_element(cosines, middle);
+  if (*middle >= kLeastCosine) return *middle;
+  throw InputError(fmt::format(
+      "{}: deleted, because the median cosine between its embeddings of the calibration images and "
+      "those of float32 is {:.4f}, expected at least {}; calibrate with more images of the kind "
+      "that the network was trained on, or export float16",
+      path.string(), *middle, kLeastCosine));
+}
+
+/// Writes a file under another name and gives it its own after `check_written`, which throws where
+/// it is not right. So an earlier file of this name is replaced only by one that was found right.
+template <typename Check>
+double write_checked(const std::filesystem::path& path, const onnx::ModelProto& model,
+                     const Check& check_written) {
+  const std::filesystem::path unchecked = path.string() + ".unchecked";
+  write_onnx(unchecked, model);
+  try {
+    const onnx::ModelProto written = read_onnx(unchecked);
+    check_onnx(unchecked, written);
+    const double result = check_written(unchecked, written);
+    as_storage_error([&] { std::filesystem::rename(unchecked, path); });
+    return result;
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(unchecked, ignored);
+    throw;
+  }
+}
+
 }  // namespace
 
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options) {
   // A GPU may have no memory left beside a job.
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
-  // An earlier file of this name is replaced only by one that was found right.
-  const std::filesystem::path unchecked = path.string() + ".unchecked";
-  write_onnx(unchecked, make_onnx(network_graph(*ops, model.options), model, options));
-  try {
-    const double difference = check_file(*ops, model, unchecked, options);
-    as_storage_error([&] { std::filesystem::rename(unchecked, path); });
-    return difference;
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(unchecked, ignored);
-    throw;
-  }
+  return write_checked(path, make_onnx(network_graph(*ops, model.options), model, options),
+                       [&](const std::filesystem::path& file, const onnx::ModelProto& written) {
+                         return check_difference(*ops, model, file, written, options);
+                       });
+}
+
+double export_int8_onnx(const ModelFile& model, const std::filesystem::path& path,
+                        OnnxOptions options, std::span<const std::uint8_t> images,
+                        const ShowExported& show) {
+  check(options.opset >= kInt8Opset && !options.float16, "export_int8_onnx: options");
+  const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
+  const std::vector<NetworkOp> network = network_graph(*ops, model.options);
+  const GraphRunner runner{*ops, model.options, options.normalize, images, show};
+  ActivationHistograms histograms;
+  const Floats want = runner.run(
+      make_onnx(network, model, options), 0,
+      [&](const std::string& value, std::span<const float> x) { histograms.add(value, x); });
+  const ActivationRanges ranges = histograms.ranges();
+  options.int8 = &ranges;
+  return write_checked(path, make_onnx(network, model, options),
+                       [&](const std::filesystem::path& file, const onnx::ModelProto& written) {
+                         const Floats got = runner.run(written, 1, {});
+                         return check_cosine(file, got, want, model.options.embedding_size);
+                       });
 }
 
 void export_safetensors(const ModelFile& model, const std::filesystem::path& path) {

@@ -1,7 +1,10 @@
 // Writes a network to files that other programs read.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <span>
 
 #include "model/files/model_file.h"
 #include "model/files/onnx_graph.h"
@@ -15,6 +18,18 @@ namespace pfc {
 /// written.
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options);
+
+/// Called with the images that were embedded, and all that will be: each image twice.
+using ShowExported = std::function<void(std::int64_t done, std::int64_t all)>;
+
+/// Writes the network as ONNX in int8, with ranges of activations from calibration images, uint8
+/// RGB [count, H, W, 3] of the network's size, at least one. ONNX's own checker must accept the
+/// file, and the median over these images of the cosine between its embeddings and those of float32
+/// must be at least 0.99. Returns this median. Throws as export_onnx() does. `options.int8` is set
+/// here. REQUIRES: opset 13, not float16.
+double export_int8_onnx(const ModelFile& model, const std::filesystem::path& path,
+                        OnnxOptions options, std::span<const std::uint8_t> images,
+                        const ShowExported& show);
 
 /// Writes the network's tensors in arcface_torch's names. Throws StorageError if the file cannot be
 /// written.

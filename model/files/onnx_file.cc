@@ -3,9 +3,11 @@
 #include <onnx/checker.h>
 #include <onnx/shape_inference/implementation.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
@@ -26,11 +28,48 @@ void expect_own_tensors(const std::filesystem::path& path, const onnx::GraphProt
   }
 }
 
+/// ONNX's shape inference divides by these, and so ends the program where one is 0.
+void expect_divisors(const onnx::GraphProto& graph) {
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      const bool divides = attribute.name() == "strides" || attribute.name() == "blocksize";
+      const bool positive =
+          attribute.type() == onnx::AttributeProto::INT
+              ? attribute.i() > 0
+              : std::ranges::all_of(attribute.ints(), [](std::int64_t each) { return each > 0; });
+      if (divides && !positive) {
+        throw InputError("node " + node.name() + ": " + attribute.name() + " of 0 or less");
+      }
+      if (attribute.has_g()) expect_divisors(attribute.g());
+      for (const onnx::GraphProto& each : attribute.graphs()) expect_divisors(each);
+    }
+  }
+}
+
 const onnx::AttributeProto* find(const onnx::NodeProto& node, const char* name) {
   for (const onnx::AttributeProto& attribute : node.attribute()) {
     if (attribute.name() == name) return &attribute;
   }
   return nullptr;
+}
+
+void expect_shape(const onnx::TensorProto& tensor, std::size_t values) {
+  std::size_t rest = values;
+  bool fits = values > 0;
+  for (const std::int64_t d : tensor.dims()) {
+    fits = fits && d > 0 && rest % static_cast<std::size_t>(d) == 0;
+    if (fits) rest /= static_cast<std::size_t>(d);
+  }
+  if (fits && rest == 1) return;
+  throw InputError("tensor " + tensor.name() + " has " + std::to_string(values) +
+                   " values, which its shape does not fit; the file is damaged");
+}
+
+void expect_type(const onnx::TensorProto& tensor, bool ok, const char* expected) {
+  if (ok) return;
+  throw InputError("tensor " + tensor.name() + " is of type " +
+                   onnx::TensorProto::DataType_Name(tensor.data_type()) + ", expected " + expected +
+                   "; export the model again");
 }
 
 }  // namespace
@@ -53,6 +92,7 @@ onnx::ModelProto read_onnx(const std::filesystem::path& path) {
 void check_onnx(const std::filesystem::path& path, onnx::ModelProto model) {
   try {
     onnx::checker::check_model(model);
+    expect_divisors(model.graph());
     onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),
                                        {/*check_type=*/true, /*error_mode=*/1});
   } catch (const std::exception& error) {
@@ -75,11 +115,7 @@ void write_onnx(const std::filesystem::path& path, const onnx::ModelProto& model
 
 std::vector<float> float_values(const onnx::TensorProto& tensor) {
   const bool half = tensor.data_type() == onnx::TensorProto::FLOAT16;
-  if (!half && tensor.data_type() != onnx::TensorProto::FLOAT) {
-    throw InputError("tensor " + tensor.name() + " is of type " +
-                     onnx::TensorProto::DataType_Name(tensor.data_type()) +
-                     ", expected float32 or float16; export the model in one of these");
-  }
+  expect_type(tensor, half || tensor.data_type() == onnx::TensorProto::FLOAT, "float32 or float16");
   std::vector<float> values;
   if (half && tensor.has_raw_data()) {
     std::vector<_Float16> halves(tensor.raw_data().size() / sizeof(_Float16));
@@ -95,16 +131,17 @@ std::vector<float> float_values(const onnx::TensorProto& tensor) {
   } else {
     values.assign(tensor.float_data().begin(), tensor.float_data().end());
   }
-  std::size_t rest = values.size();
-  bool fits = !values.empty();
-  for (const std::int64_t d : tensor.dims()) {
-    fits = fits && d > 0 && rest % static_cast<std::size_t>(d) == 0;
-    if (fits) rest /= static_cast<std::size_t>(d);
-  }
-  if (!fits || rest != 1) {
-    throw InputError("tensor " + tensor.name() + " has " + std::to_string(values.size()) +
-                     " values, which its shape does not fit; the file is damaged");
-  }
+  expect_shape(tensor, values.size());
+  return values;
+}
+
+std::vector<float> int8_values(const onnx::TensorProto& tensor) {
+  expect_type(tensor, tensor.data_type() == onnx::TensorProto::INT8, "int8");
+  const std::string& raw = tensor.raw_data();
+  expect_shape(tensor, raw.size());
+  std::vector<float> values;
+  values.reserve(raw.size());
+  for (const char each : raw) values.push_back(static_cast<signed char>(each));
   return values;
 }
 

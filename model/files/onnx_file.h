@@ -24,6 +24,9 @@ void write_onnx(const std::filesystem::path& path, const onnx::ModelProto& model
 /// another one, or there are not as many values as its shape says, at least one.
 std::vector<float> float_values(const onnx::TensorProto& tensor);
 
+/// The values of an int8 tensor with raw data. Throws InputError as float_values() does.
+std::vector<float> int8_values(const onnx::TensorProto& tensor);
+
 /// An attribute of a node, or `otherwise` where it has none of this name.
 std::int64_t int_attribute(const onnx::NodeProto& node, const char* name, std::int64_t otherwise);
 std::vector<std::int64_t> int_attributes(const onnx::NodeProto& node, const char* name,

@@ -1,6 +1,8 @@
 #include "model/files/onnx_graph.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
@@ -143,23 +145,73 @@ class GraphMaker {
   /// `norm`: the batch norm to fold into it, or null.
   void conv(const NetworkOp& op, const NetworkOp* norm) {
     const std::string weight = op.name + ".weight", bias = op.name + ".bias";
+    const Affine affine = norm != nullptr ? affine_of(*norm) : Affine();
     Floats w = values(weight);
     if (op.reads_bgr) reverse_channels(w, op.kernel * op.kernel);
+    const std::size_t each = w.size() / static_cast<std::size_t>(shape(weight)[0]);
+    for (std::size_t i = 0; i < w.size() && norm != nullptr; ++i) w[i] *= affine.scale[i / each];
+    const std::string x = quantized(value_.at(op.x)), read = add_weight(weight, w);
     const std::int64_t kernel = op.kernel, stride = op.stride, pad = op.pad;
-    value_[op.name] = node("Conv", op.name, {value_.at(op.x), weight});
+    value_[op.name] = node("Conv", op.name, {x, read});
     attribute("dilations", Dims{1, 1});
     attribute("group", op.groups);
     attribute("kernel_shape", Dims{kernel, kernel});
     attribute("pads", Dims{pad, pad, pad, pad});
     attribute("strides", Dims{stride, stride});
     if (norm != nullptr) {
-      const Affine affine = affine_of(*norm);
-      const std::size_t each = w.size() / affine.scale.size();
-      for (std::size_t i = 0; i < w.size(); ++i) w[i] *= affine.scale[i / each];
       current_->add_input(bias);
       floats(bias, {shape(weight)[0]}, affine.shift, half_);
     }
-    floats(weight, shape(weight), w, half_);
+  }
+
+  /// Adds the weight of a convolution or a linear layer. Returns the value that holds its floats.
+  std::string add_weight(const std::string& name, const Floats& w) {
+    const Dims& dims = shape(name);
+    if (onnx_.int8 == nullptr) {
+      floats(name, dims, w, half_);
+      return name;
+    }
+    const std::size_t each = w.size() / static_cast<std::size_t>(dims[0]);
+    std::vector<std::int8_t> steps;
+    Floats scales;
+    for (std::size_t begin = 0; begin < w.size(); begin += each) {
+      const std::span channel = std::span(w).subspan(begin, each);
+      float largest = 0;
+      for (const float value : channel) largest = std::max(largest, std::abs(value));
+      const float scale = largest > 0 ? largest / 127 : 1.f;
+      for (const float value : channel) {
+        steps.push_back(static_cast<std::int8_t>(std::lround(value / scale)));
+      }
+      scales.push_back(scale);
+    }
+    initializer(name, dims, onnx::TensorProto::INT8).set_raw_data(steps.data(), steps.size());
+    add_scale(name, {dims[0]}, scales);
+    return dequantized(name, name);
+  }
+
+  /// The value x after int8; x itself in a graph of floats.
+  std::string quantized(const std::string& x) {
+    if (onnx_.int8 == nullptr) return x;
+    std::string& y = quantized_[x];
+    if (!y.empty()) return y;
+    add_scale(x, {}, {onnx_.int8->at(x) / 127});
+    const std::string int8 =
+        node("QuantizeLinear", x + ".int8", {x, x + ".scale", x + ".zero_point"});
+    return y = dequantized(int8, x);
+  }
+
+  /// int8 value -> floats, with the scale and zero point of `of`.
+  std::string dequantized(const std::string& int8, const std::string& of) {
+    const std::string y =
+        node("DequantizeLinear", of + ".dequantized", {int8, of + ".scale", of + ".zero_point"});
+    attribute("axis", 0);
+    return y;
+  }
+
+  void add_scale(const std::string& of, const Dims& dims, const Floats& scales) {
+    floats(of + ".scale", dims, scales, false);
+    initializer(of + ".zero_point", dims, onnx::TensorProto::INT8)
+        .set_raw_data(std::string(scales.size(), '\0'));
   }
 
   void subsample(const NetworkOp& op) {
@@ -211,12 +263,13 @@ class GraphMaker {
     x = node("Flatten", op.name + ".flatten", {x});
     attribute("axis", 1);
     const std::string weight = op.name + ".weight", bias = op.name + ".bias";
-    value_[op.name] = node("Gemm", op.name, {x, weight});
+    x = quantized(x);
+    value_[op.name] = node("Gemm", op.name, {x, add_weight(weight, values(weight))});
     attribute("transB", 1);
-    floats(weight, shape(weight), values(weight), false);
-    if (!op.bias) return;
-    current_->add_input(bias);
-    floats(bias, shape(bias), values(bias), false);
+    if (op.bias) {
+      current_->add_input(bias);
+      floats(bias, shape(bias), values(bias), false);
+    }
   }
 
   std::string cast(const std::string& name, const std::string& x, onnx::TensorProto::DataType to) {
@@ -284,7 +337,8 @@ class GraphMaker {
   onnx::ModelProto model_;
   onnx::GraphProto* graph_ = nullptr;
   onnx::NodeProto* current_ = nullptr;
-  std::map<std::string, std::string> value_;  // activation of the network -> output of a node
+  std::map<std::string, std::string> value_;      // activation of the network -> output of a node
+  std::map<std::string, std::string> quantized_;  // output of a node -> the same after int8
 };
 
 }  // namespace

@@ -6,11 +6,12 @@
 #include <span>
 
 #include "model/files/model_file.h"
+#include "model/files/onnx_calibration.h"
 #include "model/networks/network_graph.h"
 
 namespace pfc {
 
-inline constexpr int kLowestOpset = 11, kHighestOpset = 13;
+inline constexpr int kLowestOpset = 11, kHighestOpset = 13, kInt8Opset = 13;
 inline constexpr const char* kOnnxOutput = "embedding";
 
 struct OnnxOptions {
@@ -18,6 +19,11 @@ struct OnnxOptions {
   /// Weights and activations are float16, except the linear layer and the batch norm behind it.
   /// Input and output stay float32.
   bool float16 = false;
+  /// Ranges of the float32 graph's values. With them everything that a Conv or Gemm multiplies goes
+  /// through int8 (QuantizeLinear, DequantizeLinear): weights symmetric for each output channel,
+  /// activations symmetric for the tensor. Biases and results are float32. Borrowed. REQUIRES:
+  /// opset 13, not float16.
+  const ActivationRanges* int8 = nullptr;
   /// The graph itself computes x / 127.5 - 1: it reads pixels, 0 to 255.
   bool normalize = false;
   /// The embedding is the sum of those of the image and of its mirror image.

@@ -1,5 +1,7 @@
 #include "model/files/onnx_interpreter.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/one_line.h"
 #include "model/files/onnx_file.h"
 
 namespace pfc {
@@ -22,6 +25,10 @@ struct Activation {
   [[nodiscard]] std::int64_t elements() const { return n * c * h * w; }
 };
 
+// Of all activations that wait to be read: 1 GB. Convolutions may pad, and graphs double, what they
+// read as often as a hostile file says.
+constexpr double kMostNumbers = 1 << 28;
+
 /// [outer, rows, columns] -> [outer, columns, rows]. NCHW to NHWC, OIHW to OHWI, and back.
 std::vector<float> transposed(std::span<const float> from, std::int64_t rows,
                               std::int64_t columns) {
@@ -35,7 +42,8 @@ std::vector<float> transposed(std::span<const float> from, std::int64_t rows,
 
 class Interpreter {
  public:
-  Interpreter(Ops& ops, const onnx::GraphProto& graph) : ops_(ops), graph_(graph) {
+  Interpreter(Ops& ops, const onnx::GraphProto& graph, const ObserveActivation& observe)
+      : ops_(ops), graph_(graph), observe_(observe) {
     for (const onnx::TensorProto& t : graph.initializer()) initializers_[t.name()] = &t;
   }
 
@@ -48,45 +56,89 @@ class Interpreter {
     check(static_cast<std::int64_t>(images.size()) == input.elements(),
           "run_onnx: images of another size than the graph's");
     input.values = transposed(images, input.c, input.h * input.w);
+    if (observe_) observe_(graph_.input(0).name(), input.values);
     activations_[graph_.input(0).name()] = std::move(input);
     for (const onnx::NodeProto& node : graph_.node()) {
       for (const std::string& x : node.input()) ++readers_[x];
     }
     for (const onnx::NodeProto& node : graph_.node()) evaluate(node);
-    return activations_.at(graph_.output(0).name()).values;
+    const auto output =
+        graph_.output_size() == 1 ? activations_.find(graph_.output(0).name()) : activations_.end();
+    expect(output != activations_.end(), "the graph has not one output, computed by a node");
+    return std::move(output->second.values);
   }
 
  private:
   void evaluate(const onnx::NodeProto& node) {
     node_ = &node;
     static const std::map<std::string, void (Interpreter::*)()> kOperators = {
-        {"Add", &Interpreter::add},      {"BatchNormalization", &Interpreter::batch_norm},
-        {"Cast", &Interpreter::cast},    {"Concat", &Interpreter::concat},
-        {"Conv", &Interpreter::conv},    {"Flatten", &Interpreter::flatten},
-        {"Gemm", &Interpreter::gemm},    {"MaxPool", &Interpreter::subsample},
-        {"Mul", &Interpreter::mul},      {"PRelu", &Interpreter::prelu},
-        {"Slice", &Interpreter::mirror}, {"Split", &Interpreter::split},
+        {"Add", &Interpreter::add},
+        {"BatchNormalization", &Interpreter::batch_norm},
+        {"Cast", &Interpreter::cast},
+        {"Concat", &Interpreter::concat},
+        {"Conv", &Interpreter::conv},
+        {"DequantizeLinear", &Interpreter::dequantize},
+        {"Flatten", &Interpreter::flatten},
+        {"Gemm", &Interpreter::gemm},
+        {"MaxPool", &Interpreter::subsample},
+        {"Mul", &Interpreter::mul},
+        {"PRelu", &Interpreter::prelu},
+        {"QuantizeLinear", &Interpreter::quantize},
+        {"Slice", &Interpreter::mirror},
+        {"Split", &Interpreter::split},
         {"Sub", &Interpreter::sub}};
     const auto found = kOperators.find(node.op_type());
     expect(found != kOperators.end(), "operator " + node.op_type() + " is not known here");
     (this->*found->second)();
-    for (const std::string& y : node.output()) round(activations_.at(y));
+    for (const std::string& name : node.output()) {
+      const auto y = activations_.find(name);
+      if (y == activations_.end()) continue;  // a weight
+      round(y->second);
+      if (observe_) observe_(name, y->second.values);
+    }
     for (const std::string& x : node.input()) {
       if (--readers_.at(x) == 0) activations_.erase(x);
     }
   }
 
   void expect(bool ok, const std::string& what) const {
-    if (!ok) throw InputError("node " + node_->name() + ": " + what);
+    if (ok) return;
+    throw InputError("node " + (node_ == nullptr ? "" : one_line(node_->name())) + ": " + what);
   }
 
-  [[nodiscard]] const Activation& x(int i = 0) const { return activations_.at(node_->input(i)); }
+  [[nodiscard]] const Activation& x(int i = 0) const {
+    const auto found =
+        i < node_->input_size() ? activations_.find(node_->input(i)) : activations_.end();
+    expect(found != activations_.end(), fmt::format("input {} is not an activation", i));
+    return found->second;
+  }
 
   [[nodiscard]] const onnx::TensorProto& parameter(int i) const {
-    return *initializers_.at(node_->input(i));
+    const auto found =
+        i < node_->input_size() ? initializers_.find(node_->input(i)) : initializers_.end();
+    expect(found != initializers_.end(), fmt::format("input {} is not a tensor of the file", i));
+    return *found->second;
   }
 
+  /// The values of a parameter that has one for each of `channels`.
+  [[nodiscard]] std::vector<float> for_channels(int i, std::int64_t channels) const {
+    std::vector<float> values = float_values(parameter(i));
+    expect(std::ssize(values) == channels,
+           fmt::format("input {} has {} values, expected one for each of {} channels", i,
+                       values.size(), channels));
+    return values;
+  }
+
+  void expect_room(double numbers) const {
+    for (const auto& [name, each] : activations_) numbers += static_cast<double>(each.elements());
+    expect(numbers <= kMostNumbers, "activations would take more than 1 GB");
+  }
+
+  /// `like` with its values, or of its shape and zero.
   Activation& make_y(Activation like, int i = 0) {
+    expect(i < node_->output_size(), "too few outputs");
+    expect_room(double(like.n) * double(like.c) * double(like.h) * double(like.w));
+    like.values.resize(static_cast<std::size_t>(like.elements()));
     return activations_[node_->output(i)] = std::move(like);
   }
 
@@ -103,8 +155,8 @@ class Interpreter {
   }
 
   void batch_norm() {
-    const std::vector<float> gamma = float_values(parameter(1)), beta = float_values(parameter(2));
-    const std::vector<float> mean = float_values(parameter(3)), var = float_values(parameter(4));
+    const std::vector<float> gamma = for_channels(1, x().c), beta = for_channels(2, x().c);
+    const std::vector<float> mean = for_channels(3, x().c), var = for_channels(4, x().c);
     const float epsilon = float_attribute(*node_, "epsilon", 1e-5f);
     each([&](float value, std::size_t c) {
       return (value - mean[c]) / std::sqrt(var[c] + epsilon) * gamma[c] + beta[c];
@@ -113,66 +165,125 @@ class Interpreter {
 
   void prelu() {
     expect(parameter(1).dims_size() == 3, "the slope is not [C, 1, 1]");
-    const std::vector<float> slope = float_values(parameter(1));
+    const std::vector<float> slope = for_channels(1, x().c);
     each([&](float value, std::size_t c) { return value < 0 ? value * slope[c] : value; });
   }
 
   void sub() {
-    const float by = float_values(parameter(1)).at(0);
+    const float by = for_channels(1, 1)[0];
     each([by](float value, std::size_t) { return value - by; });
   }
 
   void mul() {
-    const float by = float_values(parameter(1)).at(0);
+    const float by = for_channels(1, 1)[0];
     each([by](float value, std::size_t) { return value * by; });
   }
 
   void add() {
     const Activation& other = x(1);
     expect(other.values.size() == x().values.size(), "the sum of tensors of different shapes");
-    Activation& y = make_y(x());
+    Activation y = x();
     std::ranges::transform(y.values, other.values, y.values.begin(), std::plus<>());
+    make_y(std::move(y));
+  }
+
+  void quantize() {
+    const float scale = scale_of_tensor();
+    each([scale](float value, std::size_t) {
+      return std::clamp(std::nearbyint(value / scale), -128.f, 127.f);
+    });
+  }
+
+  void dequantize() {
+    if (initializers_.contains(node_->input(0))) return dequantize_weight();
+    const float scale = scale_of_tensor();
+    each([scale](float value, std::size_t) { return value * scale; });
+  }
+
+  /// int8 [C, ...] and scales [C] -> a float32 initializer.
+  void dequantize_weight() {
+    const onnx::TensorProto& steps = parameter(0);
+    const std::vector<float> scales = float_values(parameter(1));
+    std::vector<float> values = int8_values(steps);
+    expect(values.size() % scales.size() == 0 && only_zeros(parameter(2)),
+           "not a scale for each output channel, and zero points of 0");
+    const std::size_t each = values.size() / scales.size();
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / each];
+    onnx::TensorProto& weight = dequantized_[node_->output(0)];
+    weight.set_data_type(onnx::TensorProto::FLOAT);
+    *weight.mutable_dims() = steps.dims();
+    weight.set_raw_data(values.data(), values.size() * sizeof(float));
+    initializers_[node_->output(0)] = &weight;
+  }
+
+  [[nodiscard]] float scale_of_tensor() const {
+    expect(only_zeros(parameter(2)), "a zero point other than 0");
+    return for_channels(1, 1)[0];
+  }
+
+  static bool only_zeros(const onnx::TensorProto& zero_point) {
+    return std::ranges::all_of(int8_values(zero_point), [](float each) { return each == 0; });
   }
 
   void cast() { make_y(x()).half = int_attribute(*node_, "to", 0) == onnx::TensorProto::FLOAT16; }
 
   void conv() {
-    const onnx::TensorProto& weight = parameter(1);
-    const std::int64_t out = weight.dims(0), kernel = weight.dims(2);
-    const std::vector<std::int64_t> pads = int_attributes(*node_, "pads", {0, 0, 0, 0});
-    const std::vector<std::int64_t> strides = int_attributes(*node_, "strides", {1, 1});
-    expect(weight.dims(3) == kernel && std::ranges::count(pads, pads[0]) == 4 &&
-               strides[0] == strides[1] &&
-               int_attributes(*node_, "dilations", {1, 1}) == std::vector<std::int64_t>{1, 1},
-           "a convolution that is not square");
-    const Conv2dShape shape{.batch = x().n,
-                            .in_h = x().h,
-                            .in_w = x().w,
-                            .in_c = x().c,
-                            .out_c = out,
-                            .kernel = static_cast<int>(kernel),
-                            .stride = static_cast<int>(strides[0]),
-                            .pad = static_cast<int>(pads[0]),
-                            .groups = int_attribute(*node_, "group", 1)};
-    std::vector<float> w = transposed(float_values(weight), weight.dims(1), kernel * kernel);
+    const Conv2dShape shape = conv_shape();
+    const std::int64_t taps = std::int64_t{shape.kernel} * shape.kernel;
+    std::vector<float> w = transposed(float_values(parameter(1)), shape.in_c / shape.groups, taps);
     std::vector<float> images = x().values;
-    Activation& y =
-        make_y({.n = x().n, .c = out, .h = shape.out_h(), .w = shape.out_w(), .half = x().half});
-    y.values.resize(static_cast<std::size_t>(y.elements()));
+    Activation& y = make_y({.n = shape.batch,
+                            .c = shape.out_c,
+                            .h = shape.out_h(),
+                            .w = shape.out_w(),
+                            .half = x().half});
     const Tensor result(y.values.data(), shape.y_shape());
     ops_.conv2d(shape)->forward({images.data(), shape.x_shape()}, {w.data(), shape.w_shape()},
                                 result);
     if (node_->input_size() < 3) return;
-    std::vector<float> bias = float_values(parameter(2));
-    ops_.add_bias({y.values.data(), {y.n * y.h * y.w, y.c}}, {bias.data(), {out}});
+    std::vector<float> bias = for_channels(2, y.c);
+    ops_.add_bias({y.values.data(), {y.n * y.h * y.w, y.c}}, {bias.data(), {y.c}});
+  }
+
+  [[nodiscard]] Conv2dShape conv_shape() const {
+    using Sizes = std::vector<std::int64_t>;
+    const onnx::TensorProto& weight = parameter(1);
+    const Sizes dims(weight.dims().begin(), weight.dims().end());
+    const Sizes pads = int_attributes(*node_, "pads", {0, 0, 0, 0});
+    const Sizes strides = int_attributes(*node_, "strides", {1, 1});
+    const std::int64_t groups = int_attribute(*node_, "group", 1);
+    const auto between = [](std::int64_t value, std::int64_t least, std::int64_t most) {
+      return value >= least && value <= most;
+    };
+    constexpr std::int64_t kMostSide = 64;  // of a kernel, and its pads and strides
+    expect(dims.size() == 4 && dims[2] == dims[3] && between(dims[2], 1, kMostSide) &&
+               pads.size() == 4 && std::ranges::count(pads, pads[0]) == 4 &&
+               between(pads[0], 0, kMostSide) && strides.size() == 2 && strides[0] == strides[1] &&
+               between(strides[0], 1, kMostSide) &&
+               int_attributes(*node_, "dilations", {1, 1}) == Sizes{1, 1},
+           "not a square convolution with sides of at most 64");
+    expect(groups > 0 && dims[0] > 0 && dims[0] % groups == 0 && x().c % groups == 0 &&
+               x().c / groups == dims[1] && std::min(x().h, x().w) + 2 * pads[0] >= dims[2],
+           "a weight that does not fit the channels and the image");
+    return {.batch = x().n,
+            .in_h = x().h,
+            .in_w = x().w,
+            .in_c = x().c,
+            .out_c = dims[0],
+            .kernel = static_cast<int>(dims[2]),
+            .stride = static_cast<int>(strides[0]),
+            .pad = static_cast<int>(pads[0]),
+            .groups = groups};
   }
 
   /// A pooling of single pixels.
   void subsample() {
-    const std::int64_t stride = int_attributes(*node_, "strides", {1, 1}).at(0);
-    expect(
-        int_attributes(*node_, "kernel_shape", {}) == std::vector<std::int64_t>{1, 1} && stride > 0,
-        "a pooling of more than one pixel");
+    const std::vector<std::int64_t> strides = int_attributes(*node_, "strides", {1, 1});
+    const std::vector<std::int64_t> kernel = int_attributes(*node_, "kernel_shape", {});
+    expect(kernel == std::vector<std::int64_t>{1, 1} && strides.size() == 2 && strides[0] > 0 &&
+               strides[0] == strides[1],
+           "not a pooling of single pixels with equal strides");
+    const std::int64_t stride = strides[0];
     const Activation& from = x();
     Activation y = from;
     y.h = (from.h - 1) / stride + 1, y.w = (from.w - 1) / stride + 1;
@@ -199,21 +310,23 @@ class Interpreter {
   void gemm() {
     expect(int_attribute(*node_, "transB", 0) == 1 && float_attribute(*node_, "alpha", 1) == 1,
            "a product other than x * transposed weight");
+    const auto& dims = parameter(1).dims();
+    expect(dims.size() == 2 && dims[1] == x().c && x().h * x().w == 1,
+           "a weight that does not fit the features");
     std::vector<float> weight = float_values(parameter(1)), rows = x().values;
-    const std::int64_t out = parameter(1).dims(0);
+    const std::int64_t out = dims[0], in = x().c;
     Activation& y = make_y({.n = x().n, .c = out, .half = x().half});
-    y.values.resize(static_cast<std::size_t>(y.elements()));
-    const Tensor a(rows.data(), {y.n, x().c}), b(weight.data(), {out, x().c});
+    const Tensor a(rows.data(), {y.n, in}), b(weight.data(), {out, in});
     const Tensor result(y.values.data(), {y.n, out});
-    ops_.gemm({.m = y.n, .n = out, .k = x().c, .transpose_b = true, .a = a, .b = b, .c = result});
+    ops_.gemm({.m = y.n, .n = out, .k = in, .transpose_b = true, .a = a, .b = b, .c = result});
     if (node_->input_size() < 3) return;
-    std::vector<float> bias = float_values(parameter(2));
+    std::vector<float> bias = for_channels(2, out);
     ops_.add_bias(result, {bias.data(), {out}});
   }
 
   /// A slice that turns the last axis around.
   void mirror() {
-    const Activation& from = x();
+    const Activation from = x();
     Activation& y = make_y(from);
     const auto row = static_cast<std::size_t>(from.w * from.c),
                c = static_cast<std::size_t>(from.c);
@@ -223,10 +336,14 @@ class Interpreter {
   }
 
   void concat() {
-    expect(int_attribute(*node_, "axis", 1) == 0, "not concatenated image by image");
-    Activation& y = make_y(x());
+    expect(int_attribute(*node_, "axis", 1) == 0 && node_->input_size() == 2 && x().c == x(1).c &&
+               x().h == x(1).h && x().w == x(1).w,
+           "not two batches of the same shape, concatenated image by image");
+    Activation y = x();
+    expect_room(2 * static_cast<double>(y.elements() + x(1).elements()));
     y.n += x(1).n;
     y.values.insert(y.values.end(), x(1).values.begin(), x(1).values.end());
+    make_y(std::move(y));
   }
 
   /// Into two halves.
@@ -244,8 +361,10 @@ class Interpreter {
 
   Ops& ops_;
   const onnx::GraphProto& graph_;
+  const ObserveActivation& observe_;
   const onnx::NodeProto* node_ = nullptr;
   std::map<std::string, const onnx::TensorProto*> initializers_;
+  std::map<std::string, onnx::TensorProto> dequantized_;  // weights
   std::map<std::string, Activation> activations_;
   std::map<std::string, int> readers_;  // nodes that have still to read an activation
 };
@@ -253,8 +372,8 @@ class Interpreter {
 }  // namespace
 
 std::vector<float> run_onnx(Ops& ops, const onnx::ModelProto& model, std::int64_t batch,
-                            std::span<const float> images) {
-  return Interpreter(ops, model.graph()).run(batch, images);
+                            std::span<const float> images, const ObserveActivation& observe) {
+  return Interpreter(ops, model.graph(), observe).run(batch, images);
 }
 
 }  // namespace pfc

@@ -246,7 +246,7 @@ class Matcher {
   }
 
   void add(const std::string& name, Dims shape, Floats values) {
-    if (values.empty()) throw InputError("tensor " + name + " is empty");
+    if (values.empty() || shape.empty()) throw InputError("tensor " + name + " is empty");
     if (name.ends_with(".weight")) channels_[name.substr(0, name.size() - 7)] = shape.front();
     const auto bytes = std::as_bytes(std::span(values));
     out_.add_owned(name, "F32", std::move(shape), {bytes.begin(), bytes.end()});
@@ -307,9 +307,30 @@ std::optional<BackboneOptions> recognise(Ops& ops, const onnx::GraphProto& graph
 
 }  // namespace
 
+NamedTensors match_onnx(const onnx::GraphProto& graph, std::span<const NetworkOp> network,
+                        const std::filesystem::path& path) {
+  NamedTensors tensors(path);
+  if (graph.input_size() == 0) throw InputError("the graph has no input");
+  const Walk walk(graph);
+  Matcher matcher(graph, walk, tensors);
+  for (const NetworkOp& op : network) matcher.match(op);
+  const std::string embedding = walk.origin(matcher.value(network.back().name));
+  if (graph.output_size() != 1 || walk.origin(graph.output(0).name()) != embedding) {
+    throw InputError("the graph's output is not that of " + network.back().name +
+                     "; export the network without what follows it");
+  }
+  return tensors;
+}
+
 NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
   const onnx::ModelProto model = read_onnx(path);
   const Walk walk(model.graph());
+  if (std::ranges::any_of(model.graph().node(), [](const onnx::NodeProto& node) {
+        return node.op_type() == "DequantizeLinear";
+      })) {
+    throw InputError(path.string() +
+                     ": its weights are rounded to integers; take the float32 or float16 file");
+  }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const std::optional<BackboneOptions> options = recognise(*ops, model.graph(), walk);
   if (!options) {
@@ -317,22 +338,12 @@ NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
                      ": no known network: its convolutions are not those of an iresnet or a "
                      "mobilefacenet; expected a file exported by pfcctl or arcface_torch");
   }
-  NamedTensors tensors(path);
   try {
-    Matcher matcher(model.graph(), walk, tensors);
-    const std::vector<NetworkOp> network = network_graph(*ops, *options);
-    for (const NetworkOp& op : network) matcher.match(op);
-    const std::string embedding = walk.origin(matcher.value(network.back().name));
-    if (model.graph().output_size() != 1 ||
-        walk.origin(model.graph().output(0).name()) != embedding) {
-      throw InputError("the graph's output is not that of " + network.back().name +
-                       "; export the network without what follows it");
-    }
+    return match_onnx(model.graph(), network_graph(*ops, *options), path);
   } catch (const InputError& error) {
     throw InputError(
         fmt::format("{}: looks like {}, but {}", path.string(), options->network, error.what()));
   }
-  return tensors;
 }
 
 }  // namespace pfc

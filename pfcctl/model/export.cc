@@ -1,25 +1,35 @@
 // pfcctl export: writes a trained network to files that other programs read.
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "common/byte_size.h"
 #include "common/command_line.h"
 #include "common/one_line.h"
+#include "data/damaged_image.h"
+#include "model/evaluation/evaluation_sets.h"
 #include "model/files/export_model.h"
 #include "model/files/torch_writer.h"
+#include "pfcctl/data/progress.h"
 #include "pfcctl/verbs.h"
 #include "worker/checkpoint/arcface/arcface_export.h"
 
 namespace pfc {
 namespace {
 
+constexpr std::int64_t kCalibrationImages = 200;
+
 struct ExportFlags {
-  std::filesystem::path model, output;
+  std::filesystem::path model, output, calibrate;
+  bool int8 = false;
   OnnxOptions onnx;
   bool json = false;
 };
@@ -42,7 +52,50 @@ void show(const ExportFlags& flags, const ModelFile& model, nlohmann::json detai
         fmt::format("; on random images its embeddings differ from pfc's by {:.1e} of their length",
                     details["difference"].get<double>());
   }
+  if (details.contains("median_cosine")) {
+    line += fmt::format(
+        "; median cosine of its embeddings of {} images to those of float32: {:.5f}",
+        details["calibration_images"].get<int>(), details["median_cosine"].get<double>());
+  }
   std::printf("%s\n", line.c_str());
+}
+
+/// Images [count, H, W, 3] from all parts of the data set; damaged ones are left out.
+std::vector<std::uint8_t> calibration_images(const std::filesystem::path& data,
+                                             const BackboneOptions& network) {
+  const auto dataset = open_images(data, network.height, end_at_interrupt);
+  const ReadImage read = read_images_of(*dataset, {network.height, network.width});
+  const std::int64_t all = dataset->info().images, count = std::min(all, kCalibrationImages);
+  std::vector<std::uint8_t> image(static_cast<std::size_t>(network.height * network.width * 3)),
+      images;
+  for (std::int64_t i = 0; i < count; ++i) {
+    try {
+      read(i * all / count, image);
+      images.insert(images.end(), image.begin(), image.end());
+    } catch (const DamagedImage&) {
+      continue;
+    }
+  }
+  if (!images.empty()) return images;
+  throw InputError(fmt::format("--calibrate {}: all of the {} images that were read are damaged",
+                               data.string(), count));
+}
+
+nlohmann::json export_int8(const ExportFlags& flags, const ModelFile& model) {
+  if (flags.onnx.opset < kInt8Opset) {
+    throw InputError(
+        fmt::format("--int8 with --opset {}: expected --opset {}, the first one with "
+                    "a scale for each channel",
+                    flags.onnx.opset, kInt8Opset));
+  }
+  const std::vector<std::uint8_t> images = calibration_images(flags.calibrate, model.options);
+  Progress progress("calibrating and checking", "images");
+  const double cosine =
+      export_int8_onnx(model, flags.output, flags.onnx, images, progress.as_function());
+  const std::int64_t bytes = model.options.height * model.options.width * 3;
+  return {{"opset", flags.onnx.opset},
+          {"calibration_images", std::ssize(images) / bytes},
+          {"median_cosine", cosine}};
 }
 
 CLI::App* add_format(CLI::App& verb, const char* name, const std::string& about,
@@ -63,8 +116,16 @@ void add_onnx(CLI::App& verb) {
   onnx->add_option("--opset", flags->onnx.opset, "Version of the operators, for older programs")
       ->check(whole_number(kLowestOpset, kHighestOpset))
       ->capture_default_str();
-  onnx->add_flag("--float16", flags->onnx.float16,
-                 "Half the size: float16, but for the last layers. Input and output stay float32");
+  CLI::Option* float16 = onnx->add_flag(
+      "--float16", flags->onnx.float16,
+      "Half the size: float16, but for the last layers. Input and output stay float32");
+  CLI::Option* int8 = onnx->add_flag("--int8", flags->int8,
+                                     "A quarter of the size: int8 convolutions and linear layers");
+  CLI::Option* calibrate =
+      onnx->add_option("--calibrate", flags->calibrate,
+                       "Data set, or folders of people, whose images choose the ranges of int8");
+  int8->excludes(float16)->needs(calibrate);
+  calibrate->needs(int8);
   onnx->add_flag("--normalize", flags->onnx.normalize,
                  "The graph reads pixels from 0 to 255. Without it the program that runs the graph "
                  "computes x / 127.5 - 1 first");
@@ -75,9 +136,11 @@ void add_onnx(CLI::App& verb) {
       "D],\n"
       "not normalised. The file is checked on random images, and not kept if it gives other\n"
       "embeddings than the network (docs/export.md). Example:\n"
-      "  pfcctl export onnx --model work_dirs/r50/backbone.safetensors --output r50.onnx");
+      "  pfcctl export onnx --model work_dirs/r50/backbone.safetensors --output r50.onnx\n"
+      "  pfcctl export onnx --model r50.onnx --output int8.onnx --int8 --calibrate /data/faces");
   onnx->callback([flags] {
     const ModelFile model = read_model(flags->model);
+    if (flags->int8) return show(*flags, model, export_int8(*flags, model));
     const double difference = export_onnx(model, flags->output, flags->onnx);
     show(*flags, model, {{"opset", flags->onnx.opset}, {"difference", difference}});
   });

@@ -1,10 +1,8 @@
 """Files that `pfcctl export` writes, read by the programs that they are for: PyTorch, ONNX's checker and ONNX Runtime.
 
 Networks are PyTorch's (backbone_reference.py), with random weights, and statistics of random images. The same
-images then go through PyTorch and through the exported file. PFC_BIN is the folder of the programs; ONNX Runtime is
-looked for in PFC_ONNXRUNTIME, or in build/onnxruntime:
-
-    npm install --prefix build/onnxruntime --ignore-scripts onnxruntime-node
+images then go through PyTorch and through the exported file. PFC_BIN is the folder of the programs; onnxruntime.py says how
+to install ONNX Runtime.
 """
 
 import json
@@ -19,15 +17,15 @@ import numpy as np
 import onnx
 import torch
 
+import image_records
+import onnxruntime
 import safetensors_io
 from backbone_parity import randomise
 from backbone_reference import IRESNET_BLOCKS, MBF, make_backbone, normalised
 
 BIN = pathlib.Path(os.environ["PFC_BIN"])
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-RUNTIME = pathlib.Path(os.environ.get("PFC_ONNXRUNTIME", ROOT / "build" / "onnxruntime"))
 BATCHES = (1, 7, 32)
-LIMIT, FLOAT16_LIMIT = 1e-4, 1e-2
+LIMIT, FLOAT16_LIMIT, LEAST_COSINE = 1e-4, 1e-2, 0.99
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
@@ -43,6 +41,10 @@ def random_network(network, size, embedding_size):
     with torch.no_grad():
         model.train()(normalised(torch.randint(0, 256, (6, size, size, 3), generator=generator)))
     return model.eval()
+
+
+def median_cosine(a, b):
+    return np.median((a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1))
 
 
 def worst(got, want):
@@ -78,6 +80,17 @@ class Exported(unittest.TestCase):
     def pixels(self, count):
         generator = torch.Generator().manual_seed(11)
         return torch.randint(0, 256, (count, self.size, self.size, 3), generator=generator)
+
+    def people(self, pixels):
+        """A data set of these images."""
+        people = self.folder / "people"
+        (people / "one").mkdir(parents=True, exist_ok=True)
+        for number, image in enumerate(pixels.numpy().astype(np.uint8)):
+            (people / "one" / f"{number}.png").write_bytes(image_records.png(image))
+        return people
+
+    def export_int8(self, pixels, *options):
+        return self.export("onnx", "--int8", "--calibrate", self.people(pixels), *options)
 
     def embeddings(self, pixels):
         with torch.no_grad():
@@ -160,6 +173,29 @@ class WithOnnx(Exported):
                     self.assertLess(file.stat().st_size, 0.8 * plain)
 
 
+    def test_checker_accepts_int8(self):
+        self.network("r18", 32)
+        plain = self.export("onnx").stat().st_size
+        model = onnx.load(self.export_int8(self.pixels(4), "--normalize", "--flip"))
+        onnx.checker.check_model(model, full_check=True)
+        self.assertEqual(self.said["calibration_images"], 4)
+        self.assertLess(model.ByteSize(), 0.4 * plain)
+        dequantized = {y for node in model.graph.node if node.op_type == "DequantizeLinear" for y in node.output}
+        for node in model.graph.node:
+            if node.op_type in ("Conv", "Gemm"):
+                self.assertLessEqual(set(node.input[:2]), dequantized, node.name)
+
+
+    def test_int8_that_loses_too_much_is_deleted(self):
+        self.network("mbf", 48)
+        file = self.folder / "exported.onnx"
+        done = subprocess.run([BIN / "pfcctl", "export", "onnx", "--model", self.folder / "backbone.safetensors", "--output",
+                               file, "--int8", "--calibrate", self.people(self.pixels(8))], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("deleted, because the median cosine", done.stderr)
+        self.assertFalse(file.exists())
+
+
 class CompetitionLimits(Exported):
     def broken(self, file, *options):
         """What of the file is beyond the limits."""
@@ -201,18 +237,10 @@ class FromPyTorch(Exported):
             self.assertLess(difference, 1e-5)
 
 
-@unittest.skipUnless((RUNTIME / "node_modules" / "onnxruntime-node").is_dir(),
-                     f"not run: no ONNX Runtime in {RUNTIME} (npm install --prefix build/onnxruntime "
-                     "--ignore-scripts onnxruntime-node)")
+@unittest.skipUnless(onnxruntime.is_installed(), f"not run: no ONNX Runtime in {onnxruntime.PACKAGES}")
 class WithOnnxRuntime(Exported):
-    def run_file(self, file, images, batch):
-        images.astype("<f4").tofile(self.folder / "images")
-        shape = ",".join(map(str, images.shape[1:]))
-        done = subprocess.run(["node", pathlib.Path(__file__).with_name("run_onnx.js"), file, self.folder / "images",
-                               shape, str(batch), self.folder / "out"], capture_output=True, text=True,
-                              env={**os.environ, "NODE_PATH": str(RUNTIME / "node_modules")})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return np.fromfile(self.folder / "out", "<f4").reshape(batch, -1)
+    def run_file(self, file, images):
+        return onnxruntime.InferenceSession(file).run(None, {"data": images})[0]
 
     def test_every_network_gives_the_embeddings_of_pytorch_for_any_batch(self):
         for network in (*IRESNET_BLOCKS, "ir_18", *MBF):
@@ -223,7 +251,7 @@ class WithOnnxRuntime(Exported):
                 pixels = self.pixels(max(BATCHES))
                 images, want = normalised(pixels).numpy(), self.embeddings(pixels)
                 for batch in BATCHES:
-                    difference = worst(self.run_file(file, images, batch), want[:batch])
+                    difference = worst(self.run_file(file, images[:batch]), want[:batch])
                     print(f"{network}, {size} x {size} pixels, batch {batch}: {difference:.1e}")
                     self.assertLess(difference, LIMIT)
 
@@ -240,9 +268,18 @@ class WithOnnxRuntime(Exported):
                 (["--float16"], images, straight, FLOAT16_LIMIT),
                 (["--float16", "--normalize", "--flip"], raw, straight + mirrored, FLOAT16_LIMIT)):
             with self.subTest(options=options):
-                difference = worst(self.run_file(self.export("onnx", *options), given, 5), want)
+                difference = worst(self.run_file(self.export("onnx", *options), given), want)
                 print(f"{' '.join(options)}: {difference:.1e}")
                 self.assertLess(difference, limit)
+
+    def test_int8_gives_nearly_the_embeddings_of_float32(self):
+        self.network("r18", 48)
+        pixels = self.pixels(16)
+        got = self.run_file(self.export_int8(pixels), normalised(pixels).numpy())
+        cosine = median_cosine(got, self.embeddings(pixels))
+        print(f"int8: median cosine {cosine:.5f}, by pfc's own operators {self.said['median_cosine']:.5f}")
+        self.assertGreater(cosine, LEAST_COSINE)
+        self.assertAlmostEqual(cosine, self.said["median_cosine"], delta=1e-3)
 
 
 if __name__ == "__main__":

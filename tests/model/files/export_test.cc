@@ -85,6 +85,22 @@ class Export : public ::testing::Test {
     return to_host(*ops_, backbone->forward(backbone->input(), false, 0));
   }
 
+  static std::size_t backbone_bytes(const ModelFile& model) {
+    std::size_t bytes = 0;
+    for (const auto& [name, tensor] : model.weights.state_dict.tensors()) {
+      bytes += tensor.bytes.size();
+    }
+    return bytes;
+  }
+
+  /// Calibrated on nine random images.
+  double export_int8(const std::string& network) {
+    std::mt19937 engine(3);
+    std::vector<std::uint8_t> pixels(9 * kSide * kSide * 3);
+    for (auto& pixel : pixels) pixel = static_cast<std::uint8_t>(engine());
+    return export_int8_onnx(model(network), file_, {}, pixels, [](std::int64_t, std::int64_t) {});
+  }
+
   double error_when_read_again(const std::string& network, const OnnxOptions& options = {}) {
     const ModelFile written = model(network);
     export_onnx(written, file_, options);
@@ -127,6 +143,14 @@ TEST_F(Export, EveryOptionComputesWhatTheNetworkDoes) {
     EXPECT_LT(export_onnx(m, file_, {.flip = true}), 1e-4);
     EXPECT_LT(export_onnx(m, file_, {.float16 = true, .normalize = true, .flip = true}), 1e-2);
   }
+}
+
+TEST_F(Export, Int8GivesNearlyTheSameEmbeddingsAndIsNotReadAsANetwork) {
+  EXPECT_GT(export_int8("mbf"), 0.99);
+  EXPECT_LT(std::filesystem::file_size(file_),
+            0.3 * static_cast<double>(backbone_bytes(model("mbf"))));
+  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(file_); }),
+              HasSubstr("m.onnx: its weights are rounded to integers"));
 }
 
 TEST_F(Export, FileThatComputesSomethingElseReplacesNoEarlierOne) {

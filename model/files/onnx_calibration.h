@@ -1,0 +1,28 @@
+// Chooses the ranges of activations that int8 represents.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace pfc {
+
+/// Value of a graph -> r > 0: int8 represents it in steps of r / 127, and clips beyond -r and r.
+using ActivationRanges = std::map<std::string, float>;
+
+/// Counts the numbers of activations by their magnitude: 32 bins for each power of two.
+class ActivationHistograms {
+ public:
+  void add(const std::string& value, std::span<const float> numbers);
+
+  /// For each value the range for which int8 has the least mean squared error. Throws InputError
+  /// that names a value with numbers that are not finite.
+  [[nodiscard]] ActivationRanges ranges() const;
+
+ private:
+  std::map<std::string, std::vector<std::uint64_t>> counts_;  ///< kBins each
+};
+
+}  // namespace pfc
