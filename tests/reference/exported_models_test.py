@@ -219,6 +219,28 @@ class CompetitionLimits(Exported):
         self.assertEqual(self.broken(self.export("onnx"), "--track", "glint"), [])
 
 
+class ModelInfo(Exported):
+    def test_operations_are_those_of_pytorchs_convolutions_and_linear_layers(self):
+        for network in ("r18", "mbf"):
+            with self.subTest(network=network):
+                self.network(network, 48)
+                products = []
+
+                def count(layer, _, y, products=products):
+                    products.append(y[0].numel() * layer.weight[0].numel())
+
+                for layer in self.model.modules():
+                    if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
+                        layer.register_forward_hook(count)
+                self.embeddings(self.pixels(1))
+                info = json.loads(subprocess.run([BIN / "pfcctl", "model", "info", "--json",
+                                                  self.folder / "backbone.safetensors"],
+                                                 check=True, capture_output=True).stdout)
+                self.assertEqual(info["flops"], 2 * sum(products))
+                self.assertGreater(info["latency_ms"], 0)
+                self.assertEqual(info["parameters"], sum(p.numel() for p in self.model.parameters()))
+
+
 class FromPyTorch(Exported):
     def test_onnx_files_of_pytorchs_exporter_are_read(self):
         # As arcface_torch's torch2onnx.py: batch norms behind convolutions are folded, which renames these.

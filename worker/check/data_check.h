@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "model/evaluation/verification_bin.h"
+#include "model/evaluation/evaluation_sets.h"
 #include "worker/report/check_finding.h"
 
 namespace pfc {
