@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <random>
 #include <span>
-#include <system_error>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/error.h"
-#include "common/files/file_error.h"
+#include "common/files/atomic_file.h"
 #include "common/files/safetensors.h"
 #include "data/augment/flip.h"
 #include "kernels/make_ops.h"
@@ -98,7 +98,8 @@ double check_difference(Ops& ops, const ModelFile& model, const std::filesystem:
   const double limit = options.float16 ? kFloat16Limit : kFloat32Limit;
   if (difference <= limit) return difference;
   throw InputError(fmt::format(
-      "{}: deleted, because its embeddings of random images differ from the network's by {:.2g} of "
+      "{}: not written, because its embeddings of random images differ from the network's by "
+      "{:.2g} of "
       "their length, expected at most {:.0e}{}",
       path.string(), difference, limit,
       options.float16 ? "; activations may be beyond the range of float16: export float32"
@@ -154,30 +155,23 @@ double check_cosine(const std::filesystem::path& path, const Floats& got, const 
   std::ranges::nth_element(cosines, middle);
   if (*middle >= kLeastCosine) return *middle;
   throw InputError(fmt::format(
-      "{}: deleted, because the median cosine between its embeddings of the calibration images and "
+      "{}: not written, because the median cosine between its embeddings of the calibration images "
+      "and "
       "those of float32 is {:.4f}, expected at least {}; calibrate with more images of the kind "
       "that the network was trained on, or export float16",
       path.string(), *middle, kLeastCosine));
 }
 
-/// Writes a file under another name and gives it its own after `check_written`, which throws where
-/// it is not right. So an earlier file of this name is replaced only by one that was found right.
+/// Writes the file if `check`, which throws InputError, finds the parsed bytes of it right.
 template <typename Check>
 double write_checked(const std::filesystem::path& path, const onnx::ModelProto& model,
-                     const Check& check_written) {
-  const std::filesystem::path unchecked = path.string() + ".unchecked";
-  write_onnx(unchecked, model);
-  try {
-    const onnx::ModelProto written = read_onnx(unchecked);
-    check_onnx(unchecked, written);
-    const double result = check_written(unchecked, written);
-    as_storage_error([&] { std::filesystem::rename(unchecked, path); });
-    return result;
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(unchecked, ignored);
-    throw;
-  }
+                     const Check& check) {
+  const std::string bytes = onnx_bytes(path, model);
+  const onnx::ModelProto written = parse_onnx(path, std::as_bytes(std::span(bytes)));
+  check_onnx(path, written);
+  const double result = check(written);
+  write_file_atomically(path, bytes);
+  return result;
 }
 
 }  // namespace
@@ -187,8 +181,8 @@ double export_onnx(const ModelFile& model, const std::filesystem::path& path,
   // A GPU may have no memory left beside a job.
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
   return write_checked(path, make_onnx(network_graph(*ops, model.options), model, options),
-                       [&](const std::filesystem::path& file, const onnx::ModelProto& written) {
-                         return check_difference(*ops, model, file, written, options);
+                       [&](const onnx::ModelProto& written) {
+                         return check_difference(*ops, model, path, written, options);
                        });
 }
 
@@ -206,9 +200,9 @@ double export_int8_onnx(const ModelFile& model, const std::filesystem::path& pat
   const ActivationRanges ranges = histograms.ranges();
   options.int8 = &ranges;
   return write_checked(path, make_onnx(network, model, options),
-                       [&](const std::filesystem::path& file, const onnx::ModelProto& written) {
+                       [&](const onnx::ModelProto& written) {
                          const Floats got = runner.run(written, 1, {});
-                         return check_cosine(file, got, want, model.options.embedding_size);
+                         return check_cosine(path, got, want, model.options.embedding_size);
                        });
 }
 

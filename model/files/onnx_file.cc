@@ -10,7 +10,6 @@
 #include <span>
 
 #include "common/error.h"
-#include "common/files/atomic_file.h"
 #include "common/files/mapped_file.h"
 #include "common/one_line.h"
 
@@ -75,14 +74,17 @@ void expect_type(const onnx::TensorProto& tensor, bool ok, const char* expected)
 }  // namespace
 
 onnx::ModelProto read_onnx(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  const std::size_t size = file.bytes().size();
+  return parse_onnx(path, MappedFile(path).bytes());
+}
+
+onnx::ModelProto parse_onnx(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const std::size_t size = bytes.size();
   if (size > kLargest) {
     throw InputError(path.string() + ": " + std::to_string(size) +
                      " bytes, expected an ONNX file, of at most 2 GB");
   }
   onnx::ModelProto model;
-  if (!model.ParseFromArray(file.bytes().data(), static_cast<int>(size)) || !model.has_graph()) {
+  if (!model.ParseFromArray(bytes.data(), static_cast<int>(size)) || !model.has_graph()) {
     throw InputError(path.string() + ": not an ONNX file, or damaged; export the model again");
   }
   expect_own_tensors(path, model.graph());
@@ -101,16 +103,13 @@ void check_onnx(const std::filesystem::path& path, onnx::ModelProto model) {
   }
 }
 
-void write_onnx(const std::filesystem::path& path, const onnx::ModelProto& model) {
+std::string onnx_bytes(const std::filesystem::path& path, const onnx::ModelProto& model) {
   const std::size_t size = model.ByteSizeLong();
   if (size > kLargest) {
     throw InputError(path.string() + ": the model takes " + std::to_string(size) +
                      " bytes, but an ONNX file has at most 2 GB; write safetensors");
   }
-  AtomicFile file(path);
-  const std::string bytes = model.SerializeAsString();
-  file.write(std::as_bytes(std::span(bytes)));
-  file.commit();
+  return model.SerializeAsString();
 }
 
 std::vector<float> float_values(const onnx::TensorProto& tensor) {

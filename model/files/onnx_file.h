@@ -3,8 +3,10 @@
 
 #include <onnx/onnx_pb.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,12 +15,14 @@ namespace pfc {
 /// Reads a file. Throws InputError that names it where it is not ONNX, has over 2 GB, or keeps
 /// tensors in other files. Nothing else is checked.
 onnx::ModelProto read_onnx(const std::filesystem::path& path);
+/// The same for the bytes of a file that is or will be at `path`.
+onnx::ModelProto parse_onnx(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 /// Runs ONNX's own checker and shape inference. Throws InputError that begins with the path.
 void check_onnx(const std::filesystem::path& path, onnx::ModelProto model);
 
-/// Throws StorageError where it cannot be written, InputError where it would be over 2 GB.
-void write_onnx(const std::filesystem::path& path, const onnx::ModelProto& model);
+/// Returns the bytes of a file for `path`. Throws InputError if it would have over 2 GB.
+std::string onnx_bytes(const std::filesystem::path& path, const onnx::ModelProto& model);
 
 /// The values of a float32 or float16 tensor. Throws InputError that names it where the type is
 /// another one, or there are not as many values as its shape says, at least one.

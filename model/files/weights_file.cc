@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/files/regular_file.h"
 #include "common/files/safetensors.h"
 #include "kernels/math/bfloat16.h"
 #include "model/files/onnx_reader.h"
@@ -202,6 +203,14 @@ WeightsFile read_torch(const std::filesystem::path& path) {
   return out;
 }
 
+/// ONNX files usually begin with the field ir_version, a small number. The ninth byte of a
+/// safetensors file is a brace.
+bool looks_like_onnx_file(const std::filesystem::path& path) {
+  if (path.extension() == ".onnx") return true;
+  const std::string begin = read_text(path, 9);
+  return begin.size() == 9 && begin[0] == '\x08' && begin[1] < 0x20 && begin[8] != '{';
+}
+
 WeightsFile read_onnx_file(const std::filesystem::path& path) {
   return {.format = "ONNX",
           .state_dict = read_onnx_state_dict(path),
@@ -219,9 +228,9 @@ void reverse_channels(std::span<float> weights, std::int64_t places) {
 }
 
 WeightsFile read_weights(const std::filesystem::path& path) {
-  WeightsFile file = path.extension() == ".onnx"   ? read_onnx_file(path)
-                     : looks_like_torch_file(path) ? read_torch(path)
-                                                   : read_safetensors(path);
+  WeightsFile file = looks_like_torch_file(path)  ? read_torch(path)
+                     : looks_like_onnx_file(path) ? read_onnx_file(path)
+                                                  : read_safetensors(path);
   convert_to_float32(file.state_dict);
   convert_to_float32(file.others);
   add_missing_counters(file.state_dict);

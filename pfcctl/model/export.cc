@@ -2,6 +2,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 #include "common/byte_size.h"
 #include "common/command_line.h"
+#include "common/files/regular_file.h"
 #include "common/one_line.h"
 #include "data/damaged_image.h"
 #include "model/evaluation/evaluation_sets.h"
@@ -98,6 +100,13 @@ nlohmann::json export_int8(const ExportFlags& flags, const ModelFile& model) {
           {"median_cosine", cosine}};
 }
 
+/// Reads the model. Throws if the output cannot be written or is a file that is read.
+ModelFile read_input(const ExportFlags& flags) {
+  expect_regular_or_nothing(flags.output);
+  expect_not_an_input(flags.output, std::array{flags.model, flags.calibrate});
+  return read_model(flags.model);
+}
+
 CLI::App* add_format(CLI::App& verb, const char* name, const std::string& about,
                      const std::shared_ptr<ExportFlags>& flags) {
   CLI::App* format = verb.add_subcommand(name, about);
@@ -139,7 +148,7 @@ void add_onnx(CLI::App& verb) {
       "  pfcctl export onnx --model work_dirs/r50/backbone.safetensors --output r50.onnx\n"
       "  pfcctl export onnx --model r50.onnx --output int8.onnx --int8 --calibrate /data/faces");
   onnx->callback([flags] {
-    const ModelFile model = read_model(flags->model);
+    const ModelFile model = read_input(*flags);
     if (flags->int8) return show(*flags, model, export_int8(*flags, model));
     const double difference = export_onnx(model, flags->output, flags->onnx);
     show(*flags, model, {{"opset", flags->onnx.opset}, {"difference", difference}});
@@ -153,7 +162,7 @@ void add_weights(CLI::App& verb, const char* name, const std::string& about,
   CLI::App* format = add_format(verb, name, about, flags);
   format->footer("Tensors have arcface_torch's names (docs/export.md). Example:\n  " + example);
   format->callback([flags, write] {
-    const ModelFile model = read_model(flags->model);
+    const ModelFile model = read_input(*flags);
     write(model, flags->output);
     show(*flags, model, nlohmann::json::object());
   });

@@ -192,7 +192,7 @@ class WithOnnx(Exported):
         done = subprocess.run([BIN / "pfcctl", "export", "onnx", "--model", self.folder / "backbone.safetensors", "--output",
                                file, "--int8", "--calibrate", self.people(self.pixels(8))], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("deleted, because the median cosine", done.stderr)
+        self.assertIn("not written, because the median cosine", done.stderr)
         self.assertFalse(file.exists())
 
 

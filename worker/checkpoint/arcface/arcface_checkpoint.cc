@@ -24,6 +24,8 @@ namespace format = checkpoint_format;
 using Shape64 = std::vector<std::int64_t>;
 
 constexpr std::string_view kBackbonePrefix = "state_dict_backbone/";
+constexpr std::string_view kModulePrefix = "module.";   // of PyTorch's data-parallel wrappers
+constexpr std::int64_t kMostSteps = 1'000'000'000'000;  // more steps or epochs are damage
 /// What the centres are called in checkpoint_gpu_*.pt, softmax_fc_gpu_*.pt and rank_*.pt.
 constexpr std::array<const char*, 3> kHeadWeights = {"state_dict_softmax_fc/weight", "weight", ""};
 
@@ -67,16 +69,17 @@ std::vector<std::string> backbone_parameter_names(const TorchFile& file) {
   std::vector<std::string> names;
   for (const std::string& name : file.order) {
     if (!name.starts_with(kBackbonePrefix) || is_buffer(name)) continue;
-    names.push_back(name.substr(kBackbonePrefix.size()));
+    const std::string_view own = std::string_view(name).substr(kBackbonePrefix.size());
+    names.emplace_back(own.starts_with(kModulePrefix) ? own.substr(kModulePrefix.size()) : own);
   }
   return names;
 }
 
 std::int64_t number_in(const TorchFile& file, const std::string& name) {
   const auto found = file.numbers.find(name);
-  if (found == file.numbers.end() || found->second < 0) {
-    fail(file.tensors.path(),
-         "has no number " + quoted_name(name) + ", as a checkpoint of arcface_torch has");
+  if (found == file.numbers.end() || found->second < 0 || found->second > kMostSteps) {
+    fail(file.tensors.path(), "has no number " + quoted_name(name) +
+                                  " from 0 to 10^12, as a checkpoint of " + "arcface_torch has");
   }
   return found->second;
 }
@@ -141,6 +144,36 @@ void check_counts(const ArcfaceCheckpoint& from, const CheckpointModel& model) {
            " classes, expected num_classes, " + std::to_string(model.classes) +
            "; add missing files, set num_classes, or take another output and init_from to begin "
            "with new centres");
+}
+
+/// Checks that the first of the checkpoint_gpu_*.pt holds a network and the optimizer's moments.
+void check_trained(const TorchFile& first, OptimizerKind optimizer) {
+  const std::size_t parameters = backbone_parameter_names(first).size();
+  if (parameters == 0) fail(first.tensors.path(), "has no state_dict_backbone; save it again");
+  for (const Moment& m : moments_of(optimizer)) {
+    bool any = false;
+    for (std::size_t i = 0; i < parameters; ++i) {
+      any = any || first.tensors.tensors().contains("state_optimizer/state/" + std::to_string(i) +
+                                                    "/" + m.theirs);
+    }
+    if (any) continue;
+    fail(first.tensors.path(),
+         std::string("has no ") + m.theirs + " in state_optimizer, expected that of optimizer " +
+             (optimizer == OptimizerKind::kSgd ? "sgd" : "adamw") +
+             "; set \"optimizer\" to that of the file, or begin from its weights with init_from");
+  }
+}
+
+/// Checks that the files of all GPUs were saved at the same time.
+void check_same_step(const TorchFile& file, const TorchFile& first) {
+  for (const char* const name : {"epoch", "global_step"}) {
+    const std::int64_t found = number_in(file, name), expected = number_in(first, name);
+    if (found == expected) continue;
+    fail(file.tensors.path(), quoted_name(name) + " is " + std::to_string(found) + ", but " +
+                                  std::to_string(expected) + " in " +
+                                  first.tensors.path().filename().string() +
+                                  "; copy files that were saved together");
+  }
 }
 
 format::File written(const std::filesystem::path& folder, const std::string& name,
@@ -276,10 +309,15 @@ std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::
 
 void check_arcface_checkpoint(const ArcfaceCheckpoint& from, const BackboneParameters& parameters,
                               const CheckpointModel& model) {
+  const TorchFile first = read_torch_file(from.centres[0]);
+  const bool whole = from.backbone == from.centres[0];
+  if (whole) check_trained(first, model.optimizer);
   check_state_dict(parameters, read_weights(from.backbone).state_dict);
   check_counts(from, model);
   for (std::size_t rank = 0; rank < from.centres.size(); ++rank) {
-    (void)centres_of(read_torch_file(from.centres[rank]), from, rank, model);
+    const TorchFile file = read_torch_file(from.centres[rank]);
+    if (whole) check_same_step(file, first);
+    (void)centres_of(file, from, rank, model);
   }
 }
 
