@@ -52,7 +52,7 @@ def rows_of(rank, gpus):
     return slice(begin, begin + CLASSES // gpus + (rank < CLASSES % gpus))
 
 
-def save_checkpoint(folder, trainer, gpus, epoch, steps):
+def save_checkpoint(folder, trainer, gpus, epoch, steps, prefix=""):
     """As train_v2.py does. Numbers of parameters count those that are frozen, too."""
     backbone = trainer.backbone
     parameters = list(backbone.parameters())
@@ -65,7 +65,7 @@ def save_checkpoint(folder, trainer, gpus, epoch, steps):
                                                   for key, t in moments[trainer.centres].items()}}
         torch.save({
             "epoch": epoch, "global_step": steps,
-            "state_dict_backbone": {k: t.float() if t.is_floating_point() else t
+            "state_dict_backbone": {prefix + k: t.float() if t.is_floating_point() else t
                                     for k, t in backbone.state_dict().items()},
             "state_dict_softmax_fc": {"weight": trainer.centres.detach()[rows].float().clone()},
             "state_optimizer": {"state": state,
@@ -91,13 +91,13 @@ class ArcfaceCheckpoints(unittest.TestCase):
         (self.folder / "out").mkdir()
         return path
 
-    def trained(self, gpus):
+    def trained(self, gpus, prefix=""):
         """A trainer after its first epoch, and the number of its steps, which are saved in out."""
         tensors = safetensors_io.load(self.folder / "reference.safetensors")
         trainer = step_reference.Trainer({**self.job, "max_steps": 0}, tensors, workers=3)
         for step in range(1, trainer.per_epoch + 1):
             trainer.step(step, False)
-        save_checkpoint(self.folder / "out", trainer, gpus, 1, trainer.per_epoch)
+        save_checkpoint(self.folder / "out", trainer, gpus, 1, trainer.per_epoch, prefix)
         return trainer, trainer.per_epoch
 
     def fails(self, job, *words):
@@ -107,11 +107,11 @@ class ArcfaceCheckpoints(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_three_workers_go_on_as_pytorch_does(self):
-        for gpus, keys in (1, {}), (2, step_parity.ADAMW), (8, {}):
+        for gpus, keys, prefix in (1, {}, ""), (2, step_parity.ADAMW, ""), (8, {}, "module."):
             with self.subTest(gpus=gpus), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
                 job = self.make(resume=True, **keys)
-                trainer, done = self.trained(gpus)
+                trainer, done = self.trained(gpus, prefix)
                 job.write_text(json.dumps({**json.loads(job.read_text()), "max_steps": done + STEPS}))
                 ours = step_parity.pfc(BIN, self.folder, job, workers=3)
                 theirs = [trainer.step(step, False) for step in range(done + 1, done + STEPS + 1)]
@@ -128,6 +128,18 @@ class ArcfaceCheckpoints(unittest.TestCase):
         self.fails(job, "checkpoint_gpu_1.pt: missing, but checkpoint_gpu_2.pt is there")
         (self.folder / "out" / "checkpoint_gpu_2.pt").unlink()
         self.fails(job, "out: its 1 file checkpoint_gpu_0.pt and so on hold 13 classes, expected num_classes, 25")
+
+    def test_files_that_do_not_belong_together_are_refused(self):
+        job, out = self.make(resume=True, max_steps=1), self.folder / "out"
+        self.trained(2)
+        first, second = (torch.load(out / f"checkpoint_gpu_{rank}.pt") for rank in range(2))
+        torch.save({**second, "global_step": 7}, out / "checkpoint_gpu_1.pt")
+        self.fails(job, "checkpoint_gpu_1.pt: ", "global_step", " is 7, but ", " in checkpoint_gpu_0.pt")
+        torch.save(second, out / "checkpoint_gpu_1.pt")
+        torch.save({**first, "global_step": 2**62}, out / "checkpoint_gpu_0.pt")
+        self.fails(job, "checkpoint_gpu_0.pt: has no number ", "global_step", " from 0 to 10^12")
+        torch.save({**first, "state_optimizer": {"state": {}}}, out / "checkpoint_gpu_0.pt")
+        self.fails(job, "checkpoint_gpu_0.pt: has no momentum_buffer in state_optimizer, expected that of optimizer sgd")
 
     def test_shards_of_older_versions_are_read_with_their_backbone(self):
         for form in "rank:{}_softmax_weight.pt", "rank_{}_softmax_weight.pt", "softmax_fc_gpu_{}.pt":
