@@ -37,6 +37,7 @@ namespace fs = std::filesystem;
 struct Face {
   fs::path image;  ///< relative
   fs::path out;    ///< likewise
+  std::string label;
   Landmarks landmarks;
   std::string problem;  ///< why there are none; empty: there are
 };
@@ -66,8 +67,8 @@ std::vector<Face> with_files(std::vector<FaceLine> lines) {
   FaceFiles outs;
   for (FaceLine& each : lines) {
     fs::path out = outs.next(each.image);
-    faces.push_back(
-        {std::move(each.image), std::move(out), each.landmarks, std::move(each.problem)});
+    faces.push_back({std::move(each.image), std::move(out), std::move(each.label), each.landmarks,
+                     std::move(each.problem)});
   }
   return faces;
 }
@@ -135,6 +136,14 @@ void check_out(const std::vector<Face>& faces, const fs::path& images, const fs:
   }
 }
 
+void write_list(const fs::path& file, const std::string& lines) {
+  if (something_at(file) && read_text(file, lines.size() + 1) != lines) {
+    throw InputError(file.string() +
+                     ": exists and lists other faces; remove it, or name another folder for --out");
+  }
+  write_file_atomically(file, lines);
+}
+
 }  // namespace
 
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
@@ -145,6 +154,7 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
   check_out(faces, images, options.out);
   const auto count = std::ssize(faces);
   const auto allowed = allowed_of(count, options.max_damaged);
+  std::string labelled;  // train.lst, as face2rec2 reads it
   Aligned aligned{.in_columns = list.in_columns, .exchanged = list.exchanged};
   ordered_work<Result>(
       count, options.threads,
@@ -152,15 +162,20 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
         return align_one(faces[static_cast<std::size_t>(i)], images, options);
       },
       [&](std::int64_t i, const Result& result) {
+        const Face& face = faces[static_cast<std::size_t>(i)];
         if (result.damage) {
           aligned.damaged.push_back(*result.damage);
           expect_few_damaged(std::ssize(aligned.damaged), count, allowed, aligned.damaged.front());
         } else {
           ++aligned.images;
           aligned.existing += result.existed ? 1 : 0;
+          if (!face.label.empty()) {
+            labelled += fmt::format("1\t{}\t{}\n", face.out.string(), face.label);
+          }
         }
         if (progress) progress(i + 1, count);
       });
+  if (!labelled.empty()) write_list(options.out / "train.lst", labelled);
   return aligned;
 }
 
@@ -169,7 +184,8 @@ void add_data_align(CLI::App& data) {
   CLI::App* verb = data.add_subcommand("align", "Photographs and five landmarks to aligned faces");
   verb->add_option("landmarks", o->landmarks,
                    "Text: a line for each face with the path of its image and x y of left eye, "
-                   "right eye, nose, left and right corner of the mouth")
+                   "right eye, nose, left and right corner of the mouth; or a face2rec2 list with "
+                   "landmarks, whose labels are kept in OUT/train.lst")
       ->required();
   verb->add_option("--images", o->images,
                    "What the paths are relative to; without it the landmarks' folder");

@@ -31,11 +31,12 @@ struct Aligned {
 /// its landmarks come nearest to InsightFace's (data/images/align.h). The lines are read as
 /// read_landmarks() says. An image with several lines has several faces: the second one is
 /// PATH-2.jpg, and so is that of a second image whose name differs by its ending alone. Faces that
-/// are there are not written again. An image that does not decode, a line without landmarks, and
+/// are there are not written again. The labels of a face2rec2 list are written to OUT/train.lst. An
+/// image that does not decode, a line without landmarks, and
 /// three or more landmarks outside the image are damaged. Throws InputError that names file and
 /// line for a path that leads out of `images`, and for too many damaged images; where `out` holds
-/// `images` or any image of the list; and for a file in the place of a face that is no image of
-/// `size`. Throws StorageError.
+/// `images` or any image of the list; for a file in the place of a face that is no image of `size`;
+/// and for another train.lst in `out`. Throws StorageError.
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

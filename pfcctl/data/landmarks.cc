@@ -32,13 +32,21 @@ std::optional<double> coordinate_in(std::string_view text) {
   return number;
 }
 
+/// Returns whether the fields are a face2rec2 line of an image that is not aligned: 0, path, label,
+/// optionally a box of four numbers, and landmarks.
+bool is_face2rec2(std::span<const std::string_view> fields) {
+  return (fields.size() == 13 || fields.size() == 17) && fields[0] == "0" &&
+         is_image_name(fs::path(fields[1]));
+}
+
 /// Parses a line: an image path that may contain blanks, and ten numbers.
 std::pair<std::string_view, std::optional<Numbers>> parse_line(
     std::span<const std::string_view> fields) {
   Numbers numbers{};
   if (fields.size() <= numbers.size()) return {fields.front(), std::nullopt};
-  const std::string_view path = joined(fields.first(fields.size() - numbers.size()));
-  if (fields.size() > numbers.size() + 1 && !is_image_name(path)) {
+  const std::string_view path =
+      is_face2rec2(fields) ? fields[1] : joined(fields.first(fields.size() - numbers.size()));
+  if (fields.size() > numbers.size() + 1 && !is_image_name(fs::path(path))) {
     return {fields.front(), std::nullopt};
   }
   const auto last = fields.last(numbers.size());
@@ -199,7 +207,10 @@ LandmarkList read_landmarks(const fs::path& file) {
           "{}: line {}: found '{}', expected a path, and x and y of five landmarks, in pixels",
           file.string(), number, line.substr(0, 80));
     }
-    list.faces.push_back({.image = image, .landmarks = {}, .problem = std::move(problem)});
+    list.faces.push_back({.image = image,
+                          .label = std::string(is_face2rec2(fields) ? fields[2] : ""),
+                          .landmarks = {},
+                          .problem = std::move(problem)});
   });
   if (list.faces.empty())
     throw InputError(file.string() + ": no faces; expected lines of an image path and ten numbers");

@@ -12,6 +12,7 @@ namespace pfc {
 
 struct FaceLine {
   std::filesystem::path image;  ///< relative
+  std::string label;            ///< of a face2rec2 list; otherwise empty
   Landmarks landmarks;
   std::string problem;  ///< why `landmarks` is not set; empty if it is
 };
@@ -22,7 +23,8 @@ struct LandmarkList {
   std::int64_t exchanged = 0;  ///< faces whose left and right were exchanged, which is mended
 };
 
-/// Reads lines of an image path and ten numbers. Fields are separated by tabs, or by spaces or
+/// Reads lines of an image path and ten numbers, or of face2rec2: 0, path, label, optionally
+/// a box of four numbers, and ten numbers. Fields are separated by tabs, or by spaces or
 /// commas if the line has no tab. Up to two heading lines are skipped: a line count, or a line
 /// without numbers whose first field is not an image name. A malformed line becomes a face with a
 /// `problem`. Detects two deviations:

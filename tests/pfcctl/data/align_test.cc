@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/error.h"
+#include "common/files/regular_file.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/files.h"
@@ -70,6 +71,19 @@ TEST_F(AlignFaces, ReadsPathsWithBlanksAndBackslashes) {
   put("a b/c d.jpg", 1);
   EXPECT_EQ(align("a b\\c d.jpg 10 10 20 10 15 15 11 20 19 20\n").images, 1);
   EXPECT_TRUE(fs::exists(options_.out / "a b/c d.jpg"));
+}
+
+TEST_F(AlignFaces, ReadsFace2rec2ListsAndKeepsTheirLabels) {
+  fs::create_directories(options_.images / "x");
+  put("x/a b.jpg", 1);
+  put("b.jpg", 2);
+  const std::string points = kPoints;
+  const std::string lines = "0\tx\\a b.jpg\t3" + points + "0\tb.jpg\t7\t1\t2\t30\t31" + points;
+  EXPECT_EQ(align(lines).images, 2);
+  EXPECT_EQ(align(lines).existing, 2);
+  EXPECT_EQ(read_text(options_.out / "train.lst", 100), "1\tx/a b.jpg\t3\n1\tb.jpg\t7\n");
+  EXPECT_THAT(error_of("0\tb.jpg\t8" + points),
+              HasSubstr("train.lst: exists and lists other faces; remove it"));
 }
 
 TEST_F(AlignFaces, DoesNotMixFacesAndPhotographs) {
