@@ -65,21 +65,16 @@ ImageSize ImageDecoder::bounded_size(ImageFormat& format, std::span<const std::b
                   format.name(), size.height, size.width, kMaxDecodedSide, kMaxDecodedPixels));
 }
 
-Orientation ImageDecoder::orientation(const ImageFormat& format,
-                                      std::span<const std::byte> encoded) const {
-  return &format == jpeg_.get() ? orientation_of(encoded) : Orientation::kUpright;
-}
-
 ImageSize ImageDecoder::size(std::span<const std::byte> encoded) {
   ImageFormat& format = format_of(encoded);
-  return turned(bounded_size(format, encoded), orientation(format, encoded));
+  return turned(bounded_size(format, encoded), orientation_of(encoded));
 }
 
 void ImageDecoder::decode(std::span<const std::byte> encoded, ImageSize wanted,
                           std::span<std::uint8_t> rgb) {
   check(rgb.size() == rgb_bytes(wanted), "ImageDecoder: rgb is not [height, width, 3]");
   ImageFormat& format = format_of(encoded);
-  const Orientation turn = orientation(format, encoded);
+  const Orientation turn = orientation_of(encoded);
   if (turn == Orientation::kUpright) return decode_stored(format, encoded, wanted, rgb);
   const ImageSize stored = turned(wanted, turn);
   std::vector<std::uint8_t> pixels(rgb.size());
@@ -112,7 +107,7 @@ ImageSize ImageDecoder::decode_whole(std::span<const std::byte> encoded,
   const ImageSize own = bounded_size(format, encoded);
   rgb.resize(rgb_bytes(own));
   format.decode(encoded, own, rgb);
-  const Orientation turn = orientation(format, encoded);
+  const Orientation turn = orientation_of(encoded);
   if (turn == Orientation::kUpright) return own;
   std::vector<std::uint8_t> upright(rgb.size());
   turn_upright(rgb, own, turn, upright);

@@ -47,8 +47,6 @@ class ImageDecoder {
 
  private:
   ImageFormat& format_of(std::span<const std::byte> encoded) const;
-  [[nodiscard]] Orientation orientation(const ImageFormat& format,
-                                        std::span<const std::byte> encoded) const;
   /// Same as decode() without the rotation.
   void decode_stored(ImageFormat& format, std::span<const std::byte> encoded, ImageSize wanted,
                      std::span<std::uint8_t> rgb);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "common/error.h"
 
@@ -22,9 +23,14 @@ std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at, std::size_t 
   return number;
 }
 
-/// Returns the TIFF structure of the first APP1 segment that has one; empty if there is none.
-Bytes tiff_of(Bytes jpeg) {
-  constexpr char kExif[] = {'E', 'x', 'i', 'f', 0, 0};
+constexpr std::string_view kExif("Exif\0\0", 6);
+
+bool starts_with(Bytes bytes, std::string_view text) {
+  return bytes.size() >= text.size() && std::memcmp(bytes.data(), text.data(), text.size()) == 0;
+}
+
+/// Returns the content of a JPEG's first APP1 segment with Exif data; empty if there is none.
+Bytes exif_segment(Bytes jpeg) {
   constexpr std::uint32_t kApp1 = 0xe1, kStartOfScan = 0xda;
   std::size_t at = 2;
   while (const auto marker = number_at(jpeg, at, 2, true)) {
@@ -38,20 +44,40 @@ Bytes tiff_of(Bytes jpeg) {
     const std::size_t begin = at + 4, bytes = *length - 2;
     if (bytes > jpeg.size() - begin) return {};
     const Bytes content = jpeg.subspan(begin, bytes);
-    if ((*marker & 0xff) == kApp1 && content.size() > sizeof kExif &&
-        std::memcmp(content.data(), kExif, sizeof kExif) == 0) {
-      return content.subspan(sizeof kExif);
-    }
+    if ((*marker & 0xff) == kApp1 && starts_with(content, kExif)) return content;
     at = begin + bytes;
   }
   return {};
 }
 
+/// Returns the content of a PNG's first chunk `eXIf` or a WebP's first chunk `EXIF`; empty if there
+/// is none. A PNG's chunk is its length, type, content and a checksum; a WebP's is its type, length
+/// and content, padded to an even length.
+Bytes exif_chunk(Bytes file, bool png) {
+  std::size_t at = png ? 8 : 12;
+  while (const auto length = number_at(file, png ? at : at + 4, 4, png)) {
+    const std::size_t begin = at + 8;
+    if (begin > file.size() || *length > file.size() - begin) return {};
+    if (starts_with(file.subspan(png ? at + 4 : at), png ? "eXIf" : "EXIF")) {
+      return file.subspan(begin, *length);
+    }
+    at = begin + *length + (png ? 4 : *length % 2);
+  }
+  return {};
+}
+
+/// Returns the TIFF structure of the image's Exif data; empty if there is none.
+Bytes tiff_of(Bytes image) {
+  const bool png = starts_with(image, "\x89PNG"), webp = starts_with(image, "RIFF");
+  const Bytes exif = png || webp ? exif_chunk(image, png) : exif_segment(image);
+  return starts_with(exif, kExif) ? exif.subspan(kExif.size()) : exif;
+}
+
 }  // namespace
 
-Orientation orientation_of(Bytes jpeg) {
+Orientation orientation_of(Bytes image) {
   constexpr std::uint32_t kBigEndian = 0x4d4d, kTag = 0x0112, kEntryBytes = 12;
-  const Bytes tiff = tiff_of(jpeg);
+  const Bytes tiff = tiff_of(image);
   const bool big = number_at(tiff, 0, 2, true) == kBigEndian;
   const auto directory = number_at(tiff, 4, 4, big);
   const auto entries = directory ? number_at(tiff, *directory, 2, big) : std::nullopt;

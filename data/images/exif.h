@@ -1,4 +1,4 @@
-// Reads a JPEG's Exif orientation and rotates its pixels upright.
+// Reads an image's Exif orientation and rotates its pixels upright.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ enum class Orientation : std::uint8_t {
   kTurnLeft = 8,
 };
 
-/// Returns a JPEG's orientation; kUpright if it has none or an invalid one.
-Orientation orientation_of(std::span<const std::byte> jpeg);
+/// Returns the orientation of a JPEG, PNG or WebP; kUpright if it has none or an invalid one.
+Orientation orientation_of(std::span<const std::byte> image);
 
 /// Returns whether rows become columns.
 constexpr bool swaps_sides(Orientation orientation) {

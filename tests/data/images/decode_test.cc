@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <boost/crc.hpp>
 #include <cmath>
 #include <random>
 
@@ -115,9 +116,8 @@ TEST_F(Decode, BlendsTransparentPixelsWithBlackForAnyGamma) {
   }
 }
 
-/// Returns a JPEG with this orientation in its Exif data, in little-endian or big-endian byte
-/// order.
-std::vector<std::byte> with_orientation(std::vector<std::byte> jpeg, int orientation, bool big) {
+/// Returns Exif data with this orientation, in little-endian or big-endian byte order.
+std::vector<int> exif_of(int orientation, bool big) {
   const auto two = [&](int value) {
     const std::vector<int> order{value >> 8, value & 255};
     return big ? order : std::vector<int>{order[1], order[0]};
@@ -136,13 +136,56 @@ std::vector<std::byte> with_orientation(std::vector<std::byte> jpeg, int orienta
   add(two(0x0112)), add(two(3)),
       add(big ? std::vector<int>{0, 0, 0, 1} : std::vector<int>{1, 0, 0, 0});
   add(two(orientation)), add(none);
-  std::vector<int> segment{0xff, 0xe1, 0, static_cast<int>(tiff.size()) + 8, 'E', 'x', 'i',
-                           'f',  0,    0};
-  segment.insert(segment.end(), tiff.begin(), tiff.end());
+  return tiff;
+}
+
+std::vector<std::byte> with_inserted(std::vector<std::byte> image, std::ptrdiff_t at,
+                                     const std::vector<int>& values) {
   std::vector<std::byte> bytes;
-  for (const int value : segment) bytes.push_back(static_cast<std::byte>(value));
-  jpeg.insert(jpeg.begin() + 2, bytes.begin(), bytes.end());
-  return jpeg;
+  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
+  image.insert(image.begin() + at, bytes.begin(), bytes.end());
+  return image;
+}
+
+std::vector<int> appended(std::vector<int> first, const std::vector<int>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+std::vector<std::byte> jpeg_with_orientation(const std::vector<std::byte>& jpeg, int orientation,
+                                             bool big) {
+  const std::vector<int> tiff = exif_of(orientation, big);
+  return with_inserted(
+      jpeg, 2,
+      appended({0xff, 0xe1, 0, static_cast<int>(tiff.size()) + 8, 'E', 'x', 'i', 'f', 0, 0}, tiff));
+}
+
+/// Inserts the chunk after the header or before the end. Both are allowed.
+std::vector<std::byte> png_with_orientation(const std::vector<std::byte>& png, int orientation,
+                                            bool big) {
+  const std::vector<int> tiff = exif_of(orientation, big);
+  std::vector<int> chunk = appended({'e', 'X', 'I', 'f'}, tiff);
+  boost::crc_32_type sum;
+  for (const int value : chunk) sum.process_byte(static_cast<unsigned char>(value));
+  for (const int shift : {24, 16, 8, 0}) chunk.push_back(sum.checksum() >> shift & 255);
+  const auto end = std::ssize(png) - 12;
+  return with_inserted(png, big ? 33 : end,
+                       appended({0, 0, 0, static_cast<int>(tiff.size())}, chunk));
+}
+
+/// Also adds the header of the extended format. REQUIRES: `height` and `width` are below 256.
+std::vector<std::byte> webp_with_orientation(const std::vector<std::byte>& webp, int height,
+                                             int width, int orientation, bool big) {
+  const std::vector<int> tiff = exif_of(orientation, big);
+  auto made = with_inserted(
+      webp, 12, {'V', 'P', '8', 'X', 10, 0, 0, 0, 8, 0, 0, 0, width - 1, 0, 0, height - 1, 0, 0});
+  made =
+      with_inserted(made, std::ssize(made),
+                    appended({'E', 'X', 'I', 'F', static_cast<int>(tiff.size()), 0, 0, 0}, tiff));
+  for (std::size_t i = 0; i < 4; ++i) {
+    made[4 + i] = static_cast<std::byte>((made.size() - 8) >> (8 * i) & 255);
+  }
+  return made;
 }
 
 TEST_F(Decode, RotatesAnImageByItsExifOrientation) {
@@ -155,30 +198,35 @@ TEST_F(Decode, RotatesAnImageByItsExifOrientation) {
                     static_cast<std::uint8_t>(40 * (y / kBlock * kColumns + x / kBlock)));
     }
   }
-  const auto jpeg = encode_jpeg(stored, kRows * kBlock, kColumns * kBlock, 100);
+  const int height = kRows * kBlock, width = kColumns * kBlock;
+  const auto jpeg = encode_jpeg(stored, height, width, 100);
+  const auto png = encode_png(stored, height, width);
+  const auto webp = encode_webp(stored, height, width);
   // Stored block for each upright one, row by row: figure 5 in section 8 of the TIFF 6.0 standard.
   const std::vector<std::vector<int>> upright{
       {0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0}, {3, 4, 5, 0, 1, 2},
       {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2}, {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
   for (int orientation = 1; orientation <= 8; ++orientation) {
+    const int rows = orientation < 5 ? kRows : kColumns;
+    const int columns = orientation < 5 ? kColumns : kRows;
+    const ImageSize size{rows * kBlock, columns * kBlock};
     for (const bool big : {false, true}) {
-      const auto photograph = with_orientation(jpeg, orientation, big);
-      const int rows = orientation < 5 ? kRows : kColumns,
-                columns = orientation < 5 ? kColumns : kRows;
-      const ImageSize size{rows * kBlock, columns * kBlock};
-      EXPECT_EQ(decoder_.size(photograph), size);
-      std::vector<std::uint8_t> whole;
-      EXPECT_EQ(decoder_.decode_whole(photograph, whole), size);
-      EXPECT_EQ(decode(photograph, size.height, size.width), whole);
-      for (int block = 0; block < rows * columns; ++block) {
-        const int y = block / columns * kBlock + kBlock / 2,
-                  x = block % columns * kBlock + kBlock / 2;
-        EXPECT_NEAR(
-            whole[static_cast<std::size_t>((y * size.width + x) * 3)],
-            40 *
-                upright[static_cast<std::size_t>(orientation - 1)][static_cast<std::size_t>(block)],
-            3)
-            << "orientation " << orientation << ", block " << block;
+      for (const auto& photograph :
+           {jpeg_with_orientation(jpeg, orientation, big),
+            png_with_orientation(png, orientation, big),
+            webp_with_orientation(webp, height, width, orientation, big)}) {
+        EXPECT_EQ(decoder_.size(photograph), size);
+        std::vector<std::uint8_t> whole;
+        EXPECT_EQ(decoder_.decode_whole(photograph, whole), size);
+        EXPECT_EQ(decode(photograph, size.height, size.width), whole);
+        const auto& blocks = upright[static_cast<std::size_t>(orientation - 1)];
+        for (int block = 0; block < rows * columns; ++block) {
+          const int y = block / columns * kBlock + kBlock / 2;
+          const int x = block % columns * kBlock + kBlock / 2;
+          EXPECT_NEAR(whole[static_cast<std::size_t>((y * size.width + x) * 3)],
+                      40 * blocks[static_cast<std::size_t>(block)], 3)
+              << "orientation " << orientation << ", block " << block;
+        }
       }
     }
   }
@@ -189,13 +237,24 @@ TEST_F(Decode, IgnoresAnInvalidOrientation) {
   const auto jpeg = encode_jpeg(drawn, 20, 30, 100);
   const auto expected = decode(jpeg, 20, 30);
   for (const int orientation : {0, 9, 65535}) {
-    EXPECT_EQ(decode(with_orientation(jpeg, orientation, true), 20, 30), expected);
+    EXPECT_EQ(decode(jpeg_with_orientation(jpeg, orientation, true), 20, 30), expected);
   }
   // Truncated anywhere in the Exif segment, which a JPEG reader skips by its length.
-  const auto whole = with_orientation(jpeg, 6, true);
+  const auto whole = jpeg_with_orientation(jpeg, 6, true);
   for (std::size_t bytes = 0; bytes < 60; ++bytes) {
     const Orientation found = orientation_of(std::span(whole).first(bytes));
     EXPECT_TRUE(found == Orientation::kUpright || bytes >= whole.size() - jpeg.size()) << bytes;
+  }
+  constexpr std::size_t kEnd = 16;  // the chunk's checksum, and a PNG's last chunk
+  const auto png = png_with_orientation(encode_png(drawn, 20, 30), 6, false);
+  const auto webp = webp_with_orientation(encode_webp(drawn, 20, 30), 20, 30, 6, true);
+  for (const auto& image : {png, webp}) {
+    for (std::size_t bytes = 0; bytes <= image.size(); ++bytes) {
+      const std::vector<std::byte> cut(image.begin(), image.begin() + std::ptrdiff_t(bytes));
+      const Orientation found = orientation_of(cut);
+      EXPECT_TRUE(found == Orientation::kUpright || bytes + kEnd >= image.size()) << bytes;
+    }
+    EXPECT_EQ(orientation_of(image), Orientation::kTurnRight);
   }
 }
 
