@@ -139,7 +139,7 @@ class Evaluate(JobTest):
                          f" average +{len(same)} +{np.mean(accuracies):.5f} \\+- {np.std(accuracies, ddof=1):.5f}\n")
         lines = "\n".join(names)
         for text, words in (("a\n", ["found 1 lines", f"the {len(same)} pairs"]), (lines + "\na", [f"line {len(same) + 1}", "another line"]),
-                            ("a\n\n" + lines, ["line 2", "no group"]), (lines.encode("utf-16"), ["UTF-16"]),
+                            ("a\n\n" + lines, ["line 2", "no group"]), ("a\n".encode("utf-16"), ["found 1 lines"]),
                             ("\n".join("b" if each else "a" for each in same), ["(group", "all", "pairs are of"]),
                             ("x" * 20000, ["line 1: longer than"]), (None, ["cannot open"])):
             groups.unlink()

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -263,11 +264,35 @@ TEST_F(ImageFiles, AcceptListsWithLineEndsOfAnySystem) {
   }
 }
 
-TEST_F(ImageFiles, RejectsUtf16Lists) {
-  write("a.lst", std::string("\xff\xfe"
-                             "0\0\t\0",
-                             6));
-  EXPECT_THAT(error({.rec = folder_ / "a.lst"}), HasSubstr("a.lst: UTF-16 text; save it as UTF-8"));
+TEST_F(ImageFiles, ReadUtf16Lists) {
+  const std::vector<std::string> names = {"a\u00e9.jpg", "\u5f20.jpg", "\U0001f600.jpg"};
+  for (const std::string& name : names) write(name, make_jpeg(16, 16, 1));
+  std::u16string lines = u"\ufeff0\t0\ta\u00e9.jpg\r\n1\t1\t\u5f20.jpg\r\n2\t2\t\U0001f600.jpg";
+  for (const bool swapped : {false, true}) {
+    if (swapped) {
+      for (char16_t& unit : lines) unit = static_cast<char16_t>(unit << 8 | unit >> 8);
+    }
+    write("a.lst", std::as_bytes(std::span(lines)));
+    EXPECT_EQ(images_of(*open_dataset({.rec = folder_ / "a.lst"})), names);
+  }
+}
+
+/// Longer than the piece of 1 MiB that is converted at once, which ends inside a pair of
+/// surrogates.
+TEST_F(ImageFiles, ReadLongUtf16Lists) {
+  const std::string name = "\U0001f600.jpg";
+  write(name, make_jpeg(16, 16, 1));
+  std::u16string lines = u"\ufeff";
+  const int images = 70'000;
+  for (int i = 0; i < images; ++i) lines += u"0\t0\t\U0001f600.jpg\n";
+  write("a.lst", std::as_bytes(std::span(lines)));
+  const std::vector<std::string> read = images_of(*open_dataset({.rec = folder_ / "a.lst"}));
+  EXPECT_EQ(read.size(), images);
+  EXPECT_EQ(std::ranges::count(read, name), images);
+  write("\ufffd.jpg", make_jpeg(16, 16, 1));
+  lines = u"\ufeff0\t0\t" + std::u16string(1, u'\xd83d') + u".jpg\n";
+  write("a.lst", std::as_bytes(std::span(lines)));
+  EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / "a.lst"})), ElementsAre("\ufffd.jpg"));
 }
 
 /// A heading has no number. An image with an invalid label must not be taken for a heading.
