@@ -106,6 +106,18 @@ TEST_F(ImageFiles, SkipAndCountOtherFiles) {
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("and 1 folder without images")));
 }
 
+TEST_F(ImageFiles, NameTenOfTheFilesThatAreLeftOut) {
+  write("ada/1.jpg", make_jpeg(16, 16, 1));
+  for (int i = 0; i < 12; ++i) write("ada/notes-" + std::to_string(i) + ".txt", "x");
+  const std::vector<std::string> warnings = open_dataset({.rec = folder_.path()})->info().warnings;
+  ASSERT_THAT(warnings, ElementsAre(HasSubstr("left out 12 files")));
+  int named = 0;
+  for (std::size_t at = 0; (at = warnings[0].find("ada/notes-", at)) != std::string::npos; ++at) {
+    ++named;
+  }
+  EXPECT_EQ(named, 10) << warnings[0];
+}
+
 TEST_F(ImageFiles, StopAtACircularLink) {
   write("ada/1.jpg", make_jpeg(16, 16, 1));
   write("ada/z/2.jpg", make_jpeg(16, 16, 1));
