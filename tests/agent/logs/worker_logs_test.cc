@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <future>
@@ -20,8 +21,8 @@ using ::testing::UnorderedElementsAre;
 
 class Logs : public ::testing::Test {
  protected:
-  std::unique_ptr<WorkerLogs> logs(int jobs = 2) {
-    return std::make_unique<WorkerLogs>(folder / "logs", LogLimits{.jobs = jobs},
+  std::unique_ptr<WorkerLogs> logs(int jobs = 2, const std::string& name = "logs") {
+    return std::make_unique<WorkerLogs>(folder / name, LogLimits{.jobs = jobs},
                                         [this](const std::string& problem) {
                                           const std::lock_guard lock(mutex);
                                           warnings.push_back(problem);
@@ -59,6 +60,17 @@ TEST_F(Logs, AreAFileForEachRankOfAJob) {
   EXPECT_EQ(reads(*writer, "job1", 3), "b\n");
   EXPECT_THAT(reads(*writer, "job1", 1), HasSubstr("rank-1.log: there is no such log"));
   EXPECT_TRUE(fs::exists(folder / "logs/job1/rank-3.log"));
+}
+
+TEST_F(Logs, AreInFoldersThatOnlyTheirUserCanOpen) {
+  const mode_t before = ::umask(022);
+  const auto writer = logs(2, "made/pfc/logs");
+  writer->add("job1", 0, "a\n");
+  reads(*writer, "job1", 0);
+  ::umask(before);
+  for (const char* made : {"made", "made/pfc", "made/pfc/logs", "made/pfc/logs/job1"}) {
+    EXPECT_EQ(fs::status(folder / made).permissions(), fs::perms::owner_all) << made;
+  }
 }
 
 TEST_F(Logs, AreRemovedForTheOldestJobs) {
