@@ -2,18 +2,24 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "security/private_key.h"
 #include "security/secret_file.h"
@@ -211,6 +217,22 @@ TEST_F(Tokens, AreNotLoadedFromADamagedFile) {
   std::ofstream(folder / "tokens.json") << R"({"number": "x"})";
   EXPECT_THAT(message_of<InputError>([&] { TokenStore(folder.path(), [] { return 0; }); }),
               HasSubstr("tokens.json: not what a coordinator writes"));
+}
+
+TEST_F(Tokens, ReportADamagedFileOnceAMinute) {
+  store.create({.lifetime = 1h});
+  std::ofstream(folder / "tokens.json") << R"({"number": "x"})";
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_st>(log)));
+  const TimePoint start = Clock::now();
+  for (int i = 0; i < 50; ++i) store.refresh();
+  const auto minutes = std::chrono::floor<std::chrono::minutes>(Clock::now() - start).count();
+  spdlog::set_default_logger(before);
+  const std::string text = log.str();
+  EXPECT_THAT(text, HasSubstr("tokens.json: not what a coordinator writes"));
+  EXPECT_LE(std::ranges::count(text, '\n'), 1 + minutes) << text;
 }
 
 TEST_F(Tokens, StayInForceWhileTheFileIsDamaged) {
