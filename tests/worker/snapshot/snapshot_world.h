@@ -72,6 +72,9 @@ inline void wait_for_snapshot(SnapshotMaker& maker, const TrainingState& state, 
   }
 }
 
+/// Updates until a step: fewer than steps where the loss was not finite.
+inline std::int64_t updates_of(std::int64_t step) { return step - 1; }
+
 /// All workers take a snapshot of the state of `step`.
 inline void take(const Processes& all, int step, const WorldKeys& keys = {}) {
   const int workers = static_cast<int>(all.size());
@@ -80,10 +83,12 @@ inline void take(const Processes& all, int step, const WorldKeys& keys = {}) {
     const auto comm = comms.make(rank);
     SmallWorker worker(rank, workers, keys.model);
     worker.fill(step);
+    worker.loss_scale.restore({.updates = updates_of(step)});
     SnapshotMaker maker(*all[static_cast<std::size_t>(rank)], *comm,
                         snapshot_options(rank, workers, keys));
     maker.after_step(worker.state(), testing::trained_with(step, 10), {.snapshot_request = 1});
     worker.fill(step + 1);  // training goes on
+    worker.loss_scale.restore({.updates = updates_of(step + 1)});
     wait_for_snapshot(maker, worker.state(), step);
   });
 }
@@ -115,6 +120,7 @@ inline Outcome go_on(const Processes& all, int step, const WorldKeys& keys = {})
       moved = load_snapshot(*choices.newest_whole, store, worker.state(), *comm);
       EXPECT_EQ(choices.newest_whole->id.trained.step, step);
       EXPECT_EQ(worker.differences(step), 0) << "rank " << rank << " of " << workers;
+      EXPECT_EQ(worker.loss_scale.state().updates, updates_of(step));
       EXPECT_EQ(worker.head.changes, 1);
     }
     const std::lock_guard lock(mutex);
