@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/clock.h"
 #include "worker/report/phase_timer.h"
 
 namespace pfc {
@@ -23,14 +22,6 @@ TEST(ProfilerRange, IsReceivedByAToolInItsDomain) {
   ASSERT_NE(heard, nullptr);
   EXPECT_STREQ(heard(), "domain pfc\nbegin forward\nbegin all_gather\nend\nend\n");
   ::dlclose(tool);
-}
-
-// Has no limit: it prints a number for the documentation.
-TEST(ProfilerRange, CostsLittleWithoutATool) {
-  constexpr int kTimes = 1'000'000;
-  const TimePoint begin = Clock::now();
-  for (int i = 0; i < kTimes; ++i) const ProfilerRange range("forward");
-  std::printf("%.1f ns a range\n", 1e9 * seconds_since(begin) / kTimes);
 }
 
 }  // namespace
