@@ -265,7 +265,7 @@ class Coordinator {
   void release_once_agents();
   void tell_to_end(AgentLink& agent) const;
   void stop_running(const std::string& reason, bool urgent);
-  void lose_waiting_jobs();
+  void tell_waiting_jobs();
   /// Returns the id of the only job with this prefix.
   [[nodiscard]] std::variant<std::string, Refusal> find_job(const std::string& begin) const;
   void ask_for_log(const std::string& job_id, const std::string& host, AgentLink& agent,

@@ -1,6 +1,7 @@
 // The coordinator's part for jobs: the queue, their begin and end, and their logs.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <utility>
 
 #include "common/config/strict_json.h"
@@ -185,30 +186,30 @@ void Coordinator::stop_running(const std::string& reason, bool urgent) {
 void Coordinator::stop(const std::string& reason, bool urgent) {
   if (options_.is_service && ending_.empty()) {
     ending_ = one_line(reason);
-    lose_waiting_jobs();
+    tell_waiting_jobs();
   }
   if (!state_.job.id.empty()) stop_running(reason, urgent);
   save_now();
   advance();
 }
 
-void Coordinator::lose_waiting_jobs() {
+void Coordinator::tell_waiting_jobs() {
   const auto count = std::ssize(queue_.waiting());
   if (count == 0) return;
   std::string titles;
-  for (std::ptrdiff_t shown = 0; auto job = queue_.take(); ++shown) {
-    if (shown < kShownJobs) titles += (shown == 0 ? "" : ", ") + title_of(*job);
+  for (const Job& job : queue_.waiting() | std::views::take(kShownJobs)) {
+    titles += (titles.empty() ? "" : ", ") + title_of(job);
   }
   if (count > kShownJobs) titles += ", ...";
-  terminal_.note("the service ends, and " + counted(count, "job") +
-                     " that waited will not run; submit again: " + titles,
+  terminal_.note("the service ends; " + counted(count, "job") + (count == 1 ? " stays" : " stay") +
+                     " in the queue, which the same command continues: " + titles,
                  Severity::kWarning);
 }
 
 void Coordinator::end_service() {
   over_ = true;
   terminal_.clear_progress();
-  if (journal_ != nullptr) journal_->remove();
+  if (journal_ != nullptr && queue_.waiting().empty()) journal_->remove();
   finished_({.kind = was_forced_ ? Verdict::Kind::kFailed : Verdict::Kind::kStopped,
              .rank = {},
              .message = "service ended by " + ending_ +

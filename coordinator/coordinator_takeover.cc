@@ -74,8 +74,6 @@ void Coordinator::save(bool with_progress) {
   {
     const Journal::Change change(*journal_);
     own_.set_refused_jobs(refused_jobs_);
-    own_.set_ending(ending_);
-    own_.set_was_forced(was_forced_);
     journal_->put(kOwn, own_.SerializeAsString());
     for (const HostState& host : state_.hosts) {
       journal_->put(kHost + host.name, to_saved(host).SerializeAsString());
@@ -165,8 +163,6 @@ void Coordinator::take_over(const JournalValues& saved) {
   own_.set_takeovers(own_.takeovers() + 1);
   own_.set_taken_over_ms(to_ms(wall_now()));
   refused_jobs_ = own_.refused_jobs();
-  ending_ = own_.ending();
-  was_forced_ = own_.was_forced();
   // Agents and workers have as much time as hosts have to register.
   const HealthLimits& limits = options_.rendezvous.limits;
   const TimePoint heard = now + std::max(limits.start - limits.silence, milliseconds{0});

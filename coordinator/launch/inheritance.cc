@@ -35,7 +35,7 @@ Inheritance::Inheritance(const std::filesystem::path& state_folder,
 std::vector<std::string> Inheritance::notes() const {
   std::vector<std::string> notes = takeover_.notes;
   if (!exists()) return notes;
-  notes.push_back("taking over " + id() + " from a coordinator that was killed" +
+  notes.push_back("taking over " + id() + " from an earlier coordinator" +
                   (takeover_.found->contents.torn_bytes > 0
                        ? "; the last record of its journal was not complete, and is left out"
                        : ""));

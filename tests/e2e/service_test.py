@@ -139,14 +139,33 @@ class Service(ServiceTest):
         self.assertEqual(service.wait(LIMIT), 143)
         self.assertIn("pfc-coordinator: service ended by SIGTERM", self.said("service").splitlines()[-1])
 
-    def test_says_which_waiting_jobs_are_lost_with_the_service(self):
+    def test_keeps_its_queue_when_a_kubelet_ends_and_restarts_it(self):
+        """SIGTERM, the grace period, SIGKILL to what still runs, and the same command with the same state folder."""
         service = self.service()
-        running, waiting = self.submit("until_stop"), self.submit()
+        running, stubborn, waiting = self.submit("until_stop"), self.submit("stubborn:1"), self.submit()
         self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
         service.send_signal(signal.SIGTERM)
         self.assertEqual(service.wait(LIMIT), 143)
-        self.assertRegex(self.said("service"), rf"warning: .*1 job that waited.*{waiting}")
+        self.assertRegex(self.said("service"), rf"warning: .*2 jobs stay in the queue.*{stubborn}.*{waiting}")
         self.assertRegex(self.said("service"), rf"job {running} .*: job stopped by SIGTERM")
+
+        second = self.starts("second", *service.args)
+        self.wait_for("an address", lambda: "listening on" in self.said("second"))
+        self.wait_until(stubborn, "running")
+        self.assertEqual([self.state_of(job) for job in (running, waiting)], ["stopped", "waiting"])
+        self.wait_for("training", lambda: "training" in self.ctl("status").stdout)
+        second.send_signal(signal.SIGTERM)  # rank 1 ignores it
+        self.wait_for("its end", lambda: "1 job stays in the queue" in self.said("second"))
+        second.kill()
+        second.wait()
+
+        third = self.starts("third", *service.args)
+        self.wait_for("an address", lambda: "listening on" in self.said("third"))
+        self.wait_until(waiting, "completed")
+        self.assertIn(self.state_of(stubborn), ("stopped", "failed"))
+        third.send_signal(signal.SIGTERM)
+        self.assertEqual(third.wait(LIMIT), 143)
+        self.assertEqual(list((self.folder / "service" / "journals").glob("*.journal")), [], "an empty queue is not kept")
 
     def test_a_job_that_ends_by_force_makes_the_service_end_with_1(self):
         service = self.service()
