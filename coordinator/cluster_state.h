@@ -34,6 +34,7 @@ struct HostState {
   bool counts_gpus = false;  ///< slots was not given; depends on the job's device
   bool local = false;
   bool resolves = true;     ///< this machine knows its name or address
+  bool answered = true;     ///< false: no name server has answered for its name
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
   bool once = false;  ///< the agent ends with the job

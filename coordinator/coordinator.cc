@@ -45,8 +45,11 @@ Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions optio
       finished_(std::move(finished)) {
   run_.config = options_.rendezvous;
   for (const HostSpec& host : options_.hosts) {
-    state_.hosts.push_back(
-        {.name = host.name, .slots = host.slots, .local = host.local, .resolves = host.resolves});
+    state_.hosts.push_back({.name = host.name,
+                            .slots = host.slots,
+                            .local = host.local,
+                            .resolves = host.resolves,
+                            .answered = host.answered});
   }
 }
 
@@ -56,6 +59,16 @@ void Coordinator::start(const std::string& address, const std::string& launch_ad
   last_tick_ = Clock::now();
   if (state_.job.current.number == 0) state_.job.started_at = last_tick_;
   tick();
+}
+
+void Coordinator::hosts_looked_up(const std::vector<std::string>& names,
+                                  const FoundAddresses& found) {
+  for (const std::string& name : names) {
+    HostState* const host = find_host(state_, name);
+    const auto answer = found.find(name);
+    host->answered = answer != found.end();
+    host->resolves = !host->answered || !answer->second.empty();
+  }
 }
 
 void Coordinator::close() {

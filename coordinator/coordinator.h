@@ -78,6 +78,8 @@ class Coordinator {
   /// Starts the added job, if any, and the timeout for hosts to register. `address` (host:port) is
   /// printed for users who must start an agent; `launch_advice` says how a scheduler starts them.
   void start(const std::string& address, const std::string& launch_advice = {});
+  /// Called with the results of a later lookup of these hosts.
+  void hosts_looked_up(const std::vector<std::string>& names, const FoundAddresses& found);
 
   /// Ends the job and the coordinator. Workers first write a checkpoint; if `urgent`, they have
   /// only RendezvousConfig::terminate for it. `reason` names the requester: "SIGINT". A second

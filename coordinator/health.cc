@@ -61,7 +61,7 @@ std::string missing_hosts_advice(const ClusterState& state) {
   const HostState* only = nullptr;
   for (const HostState& host : state.hosts) {
     if (host.registered) continue;
-    if (!host.resolves) return agent_advice(state.address, host);
+    if (!host.resolves || !host.answered) return agent_advice(state.address, host);
     if (only != nullptr && !only->local) return agent_advice(state.address, {.name = "NAME"});
     only = &host;
   }
@@ -337,7 +337,10 @@ std::string agent_advice(const std::string& coordinator, const HostState& host) 
     const bool by_token = coordinator.find('#') != std::string::npos;
     const std::string option =
         by_token ? "--join '" + coordinator + "'" : "--coordinator " + coordinator;
-    return "run there: pfc-agent " + option + " --host " + host.name;
+    return (host.answered ? ""
+                          : "no name server has answered for its name (check /etc/resolv.conf, or "
+                            "give an IPv4 address); ") +
+           ("run there: pfc-agent " + option + " --host " + host.name);
   }
   return "the name \"" + host.name +
          "\" does not resolve on this machine; check its spelling in --hosts";

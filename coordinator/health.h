@@ -51,7 +51,8 @@ std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now);
 
 /// Returns how to start a host's agent: "run there: pfc-agent --coordinator 10.0.0.1:7450 --host
 /// b" (or "--join TOKEN@10.0.0.1:7450#FINGERPRINT", if given). If the name does not resolve, says
-/// to check it. For this machine, says why the local agent may not connect.
+/// to check it; if no name server has answered, says so before the command. For this machine, says
+/// why the local agent may not connect.
 std::string agent_advice(const std::string& coordinator, const HostState& host);
 
 /// Returns "last seen at step 120 in all_gather"; empty before the first progress.

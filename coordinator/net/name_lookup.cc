@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/clock.h"
+
 namespace pfc {
 namespace {
 
@@ -20,10 +22,10 @@ struct Lookups {
   Resolve resolve;                 // constant
   std::mutex mutex;
   std::condition_variable changed;
-  std::size_t next = 0;                                       // guarded by mutex
-  bool over = false;                                          // guarded by mutex
-  std::size_t done = 0;                                       // guarded by mutex
-  std::map<std::string, std::vector<std::string>> addresses;  // guarded by mutex
+  std::size_t next = 0;      // guarded by mutex
+  bool over = false;         // guarded by mutex
+  std::size_t done = 0;      // guarded by mutex
+  FoundAddresses addresses;  // guarded by mutex
 };
 
 void work(Lookups& lookups) {
@@ -52,9 +54,8 @@ std::optional<std::vector<std::string>> resolve(const std::string& name) {
   return addresses;
 }
 
-std::map<std::string, std::vector<std::string>> look_up(const std::vector<std::string>& names,
-                                                        std::chrono::milliseconds limit,
-                                                        Resolve resolve_name) {
+FoundAddresses look_up(const std::vector<std::string>& names, std::chrono::milliseconds limit,
+                       Resolve resolve_name) {
   const auto lookups = std::make_shared<Lookups>();
   lookups->names = names;
   lookups->resolve = std::move(resolve_name);
@@ -65,6 +66,25 @@ std::map<std::string, std::vector<std::string>> look_up(const std::vector<std::s
   lookups->changed.wait_for(lock, limit, [&] { return lookups->done == names.size(); });
   lookups->over = true;
   return lookups->addresses;
+}
+
+void RepeatedLookup::run(const std::stop_token& stop,
+                         const std::function<void(const std::vector<std::string>& names,
+                                                  const FoundAddresses& found)>& found) {
+  const TimePoint deadline = Clock::now() + limit;
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any stopped;
+  while (!names.empty() && Clock::now() + pause < deadline) {
+    stopped.wait_for(lock, stop, pause, [] { return false; });
+    if (stop.stop_requested()) return;
+    const FoundAddresses addresses = look_up(names, each, resolve_name);
+    found(names, addresses);
+    std::erase_if(names, [&](const std::string& name) {
+      const auto answer = addresses.find(name);
+      return answer != addresses.end() && !answer->second.empty();
+    });
+  }
 }
 
 }  // namespace pfc

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,27 @@ using Resolve = std::function<std::optional<std::vector<std::string>>(const std:
 /// Asks the system: its files, then DNS.
 std::optional<std::vector<std::string>> resolve(const std::string& name);
 
+/// Addresses by name; empty: the name has none. Names for which no server answered are missing.
+using FoundAddresses = std::map<std::string, std::vector<std::string>>;
+
 /// Returns the addresses of the names that were resolved within `limit`. Resolves names
 /// concurrently, on threads that may outlive the call.
-std::map<std::string, std::vector<std::string>> look_up(const std::vector<std::string>& names,
-                                                        std::chrono::milliseconds limit,
-                                                        Resolve resolve_name = resolve);
+FoundAddresses look_up(const std::vector<std::string>& names, std::chrono::milliseconds limit,
+                       Resolve resolve_name = resolve);
+
+/// Looks names up again until all have addresses or `limit` is over.
+struct RepeatedLookup {
+  std::vector<std::string> names;
+  std::chrono::milliseconds limit;
+  std::chrono::milliseconds pause{10'000};
+  std::chrono::milliseconds each{1'000};  ///< limit of one lookup
+  Resolve resolve_name = resolve;
+
+  /// Waits `pause` and looks up the names that have no address yet, again and again. Calls `found`
+  /// after each lookup. Returns early if `stop` is requested.
+  void run(const std::stop_token& stop,
+           const std::function<void(const std::vector<std::string>& names,
+                                    const FoundAddresses& found)>& found);
+};
 
 }  // namespace pfc

@@ -34,16 +34,9 @@ void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Ga
   const std::string join = gate.make_join_string(address);  // only if it is shown
   for (const HostSpec& host : hosts) {
     if (host.local) continue;
-    if (!host.answered) {
-      terminal.note(
-          "host " + host.name +
-              ": no name server answered; continuing without the host's address (its agent can "
-              "still join); if this is unexpected, check /etc/resolv.conf, or give an IPv4 address",
-          Severity::kWarning);
-    }
-    terminal.note("host " + host.name + ": " +
-                      agent_advice(join, {.name = host.name, .resolves = host.resolves}),
-                  host.resolves ? Severity::kNote : Severity::kWarning);
+    const HostState state{.name = host.name, .resolves = host.resolves, .answered = host.answered};
+    terminal.note("host " + host.name + ": " + agent_advice(join, state),
+                  host.resolves && host.answered ? Severity::kNote : Severity::kWarning);
   }
 }
 

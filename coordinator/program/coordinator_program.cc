@@ -137,6 +137,7 @@ int CoordinatorProgram::run() {
     coordinator_.stop(std::string("SIG") + sigabbrev_np(number), again);
   });
   keeper_ = std::jthread([this](const std::stop_token& stop) { keep_files(stop); });
+  names_ = std::jthread([this](const std::stop_token& stop) { look_up_again(stop); });
   start();
   start_local_agent();
   run_event_loop(loop_,
@@ -310,6 +311,16 @@ void CoordinatorProgram::keep_files(const std::stop_token& stop) {
       });
     }
   }
+}
+
+void CoordinatorProgram::look_up_again(const std::stop_token& stop) {
+  RepeatedLookup lookup{.names = {}, .limit = setup_.coordinator.rendezvous.limits.start};
+  for (const HostSpec& host : setup_.hosts) {
+    if (!host.resolves || !host.answered) lookup.names.push_back(host.name);
+  }
+  lookup.run(stop, [this](const auto& names, const FoundAddresses& found) {
+    asio::post(loop_, [this, names, found] { coordinator_.hosts_looked_up(names, found); });
+  });
 }
 
 int CoordinatorProgram::end() {

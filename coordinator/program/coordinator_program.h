@@ -66,6 +66,8 @@ class CoordinatorProgram {
   /// Recreates removed files in the state folder, because other programs need them. Runs on its
   /// own thread, because the disk may hang.
   void keep_files(const std::stop_token& stop);
+  /// Looks up hosts without an address until the start timeout. Runs on its own thread.
+  void look_up_again(const std::stop_token& stop);
   int end();
 
   const Options& options_;
@@ -88,7 +90,7 @@ class CoordinatorProgram {
   std::unique_ptr<JoinFile> join_file_;  ///< null if not requested or not needed
   std::optional<BeaconSender> beacon_;
   std::optional<LocalAgent> agent_;
-  std::jthread keeper_;  ///< last: uses the members above
+  std::jthread keeper_, names_;  ///< last: use the members above
 };
 
 }  // namespace pfc

@@ -103,7 +103,10 @@ proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig
   status.set_generation(state.job.current.number);
   status.set_state(state_name(state, config, finished));
   const bool failing = !state.job.current.incidents.empty() && !may_restart(state, config);
-  status.set_reason(failing ? verdict(state).message : reason);
+  const bool was_refused = !state.refused_agent.empty() && !missing_hosts(state).empty();
+  status.set_reason(failing       ? verdict(state).message
+                    : was_refused ? reason + "; an agent was refused: " + state.refused_agent
+                                  : reason);
   status.set_restarts(state.job.restarts);
   status.set_max_restarts(config.max_restarts);
   if (state.job.last_restart) status.set_last_restart(state.job.last_restart->text());

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/report/status.h"
 #include "tests/coordinator/rendezvous_fixture.h"
 
 namespace pfc {
@@ -90,6 +91,29 @@ TEST_F(Rendezvous, SaysThatAHostDoesNotResolveInsteadOfWhatToRunThere) {
   EXPECT_EQ(verdict(state).message,
             "job failed: host bb: no agent has registered after 60 s; the name \"bb\" does not "
             "resolve on this machine; check its spelling in --hosts");
+}
+
+TEST_F(Rendezvous, SaysThatNoNameServerHasAnsweredAndWhatToRun) {
+  expect_hosts({{"a", 1}, {"bb", 1}});
+  find_host(state, "bb")->answered = false;
+  passes(60s);
+  tick();
+  EXPECT_THAT(verdict(state).message,
+              HasSubstr("hosts a, bb: no agent has registered after 60 s; no name server has "
+                        "answered for its name (check /etc/resolv.conf, or give an IPv4 address); "
+                        "run there: pfc-agent --coordinator 10.0.0.1:7450 --host bb"));
+}
+
+TEST_F(Rendezvous, StatusNamesTheRefusedAgentWhileAHostHasNone) {
+  expect_hosts({{"a", 1}, {"b", 1}});
+  registers("a");
+  state.refused_agent = "host NODE (10.0.0.7) is not in the coordinator's --hosts";
+  const auto reason = [&] {
+    return make_status(state, config, {}, tick().reason, false, now).reason();
+  };
+  EXPECT_EQ(reason(), "waiting for b to register; an agent was refused: " + state.refused_agent);
+  registers("b");
+  EXPECT_EQ(reason(), "all hosts are here");
 }
 
 TEST_F(Rendezvous, NamesAWorkerThatDoesNotJoin) {

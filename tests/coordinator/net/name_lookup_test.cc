@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <stop_token>
 
 namespace pfc {
 namespace {
@@ -41,6 +42,42 @@ TEST(LookUp, OmitsANameThatIsNotResolvedInTime) {
   });
   ends.set_value();
   EXPECT_THAT(found, ElementsAre(Pair("quick", ElementsAre("10.0.0.1"))));
+}
+
+class RepeatedLookups : public ::testing::Test {
+ protected:
+  /// Returns the names of each lookup. `b` has an address from the second lookup on.
+  std::vector<std::vector<std::string>> names_of_lookups() {
+    std::vector<std::vector<std::string>> all;
+    lookup_.resolve_name = [&](const std::string& name) -> std::optional<std::vector<std::string>> {
+      if (name == "dead") return std::nullopt;
+      return std::vector<std::string>(name == "a" || all.size() == 1 ? 1 : 0, "10.0.0.1");
+    };
+    lookup_.run(stop_.get_token(), [&](const auto& names, const FoundAddresses& found) {
+      all.push_back(names);
+      EXPECT_EQ(found.contains("dead"), false);
+      if (all.size() == 3) stop_.request_stop();
+    });
+    return all;
+  }
+
+  std::stop_source stop_;
+  RepeatedLookup lookup_{.names = {"a", "b"}, .limit = 60s, .pause = 1ms, .each = 30s};
+};
+
+TEST_F(RepeatedLookups, EndWhenAllNamesHaveAnAddress) {
+  EXPECT_THAT(names_of_lookups(), ElementsAre(ElementsAre("a", "b"), ElementsAre("b")));
+}
+
+TEST_F(RepeatedLookups, GoOnForANameWithoutAnswerUntilTheyAreStopped) {
+  lookup_.names = {"a", "dead"};
+  EXPECT_THAT(names_of_lookups(),
+              ElementsAre(ElementsAre("a", "dead"), ElementsAre("dead"), ElementsAre("dead")));
+}
+
+TEST_F(RepeatedLookups, EndBeforeTheLimit) {
+  lookup_.limit = 1ms;
+  EXPECT_THAT(names_of_lookups(), IsEmpty());
 }
 
 }  // namespace
