@@ -1,7 +1,10 @@
 // A coordinator that runs as a service, over real gRPC, with one host and a fake agent.
 #include <gmock/gmock.h>
 
+#include "common/clock.h"
+#include "common/random_id.h"
 #include "tests/coordinator/rpc/service_fixture.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
@@ -176,6 +179,27 @@ TEST_F(ServiceOfJobs, RefusesAJobWhoseTextIsTooLong) {
   const grpc::Status status = submits(std::string((1 << 20) + 1, ' '), reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(queue().refused(), 1);
+}
+
+TEST(Metrics, AreWrittenToTheJournalAtMostOnceIn100Ms) {
+  const TemporaryFolder folder;
+  Journal journal({.file = folder / "journal", .tell = [](const std::string&) {}}, {});
+  RunningCoordinator coordinator({{.name = "a", .slots = 1}}, testing::impatient(), 0, "");
+  coordinator.on_loop([&](auto&, Coordinator& of) {
+    of.keep(journal, {});
+    for (bool is_over = false; !is_over;) {  // again if this thread was suspended meanwhile
+      const std::string first = of.metrics_text();
+      const TimePoint shown = Clock::now();
+      const std::uint64_t written = journal.file_bytes();
+      static_cast<void>(of.add({.id = random_id(), .json = "{}"}));
+      const std::string second = of.metrics_text();
+      const std::uint64_t after = journal.file_bytes();
+      if (Clock::now() - shown >= std::chrono::milliseconds{90}) continue;
+      EXPECT_EQ(second, first);
+      EXPECT_EQ(after, written);
+      is_over = true;
+    }
+  });
 }
 
 TEST_F(ServiceOfJobs, StopsOnlyAJobThatIsNamed) {
