@@ -7,11 +7,13 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "coordinator/access/gate.h"
 #include "security/authority.h"
 #include "tests/agent/agent_fixture.h"
 #include "tests/coordinator/running_coordinator.h"
@@ -57,6 +59,30 @@ TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne)
   EXPECT_EQ(second.status().state(), "starting") << second.status().reason();
   second.shut_down();
   EXPECT_EQ(agent.problem(), "");
+}
+
+TEST_F(AgentOfAHost, RefusesAnotherAuthorityAtTheAddressOfADeadCoordinator) {
+  workers_do("echo $4 >> " + (folder / "jobs").string() + "; exec sleep 1000");
+  const auto jobs = [&] {
+    std::ifstream stream(folder / "jobs");
+    return std::string{std::istreambuf_iterator<char>(stream), {}};
+  };
+  Gate gate({.state_dir = folder / "first"}), another({.state_dir = folder / "second"});
+  const std::vector<HostSpec> hosts = {{.name = "a", .slots = 1}};
+  RunningCoordinator first(hosts, testing::impatient(), 0, "first", &gate);
+  testing::Relay address(first.port());
+  AgentOptions waiting = options("127.0.0.1:" + std::to_string(address.port()));
+  waiting.credential = gate.credential_for_local_agent("a");
+  waiting.coordinator_grace = 1s;
+  RunningAgent agent(waiting);
+  wait_until([&] { return jobs() == "first\n"; });
+  RunningCoordinator second(hosts, testing::impatient(), 0, "second", &another);
+  address.lead_to(second.port());
+  address.set(testing::Relay::Link::kCut);
+  address.set(testing::Relay::Link::kWhole);
+  EXPECT_THAT(agent.problem(), HasSubstr("certificate"));
+  EXPECT_FALSE(second.status().hosts(0).registered());
+  EXPECT_EQ(jobs(), "first\n");
 }
 
 TEST_F(AgentOfAHost, PointsToTheMtuWhenItsTlsHandshakeIsNotAnswered) {
