@@ -9,6 +9,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "tests/support/simt/convolution.h"
 #include "tests/support/simt/memory.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_devices.h"
 
 namespace pfc {
 namespace {
@@ -37,8 +40,12 @@ class ConvolutionAlgorithms : public ::testing::Test {
   }
   // Runs all passes of a convolution like a new process. Returns how many passes were timed.
   static int timed_by_a_run(const std::filesystem::path& cache, DType type = DType::kBFloat16) {
+    return timed_by_a_run([&] { return make_cuda_ops({.activations = type, .cache = cache}); },
+                          type);
+  }
+  static int timed_by_a_run(const std::function<std::unique_ptr<Ops>()>& make, DType type) {
     const int before = simt::timed_convolutions();
-    const std::unique_ptr<Ops> ops = make_cuda_ops({.activations = type, .cache = cache});
+    const std::unique_ptr<Ops> ops = make();
     const Conv2dShape shape = shape_;
     const std::unique_ptr<Conv2d> plan = ops->conv2d(shape);
     const OwnedTensor x(*ops, shape.x_shape(), type), w(*ops, shape.w_shape(), type);
@@ -106,6 +113,17 @@ TEST_F(ConvolutionAlgorithms, AreFoundAgainInTheNextRun) {
   EXPECT_EQ(opened().find("a 3x3"), (AlgorithmChoice{1, 3}));
   EXPECT_EQ(opened().find("a 1x1"), (AlgorithmChoice{2, 0}));
   EXPECT_EQ(opened().find("a 7x7"), std::nullopt);
+}
+
+TEST_F(ConvolutionAlgorithms, AreTimedOnceForAllTestsOfOneProcess) {
+  const std::vector<DType> types = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+  const std::vector<TestDevice> gpus = emulated_gpus();
+  ASSERT_EQ(gpus.size(), types.size());
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const auto make = [&] { return gpus[i].make(1); };
+    EXPECT_GT(timed_by_a_run(make, types[i]), 0) << gpus[i].name;
+    EXPECT_EQ(timed_by_a_run(make, types[i]), 0) << gpus[i].name;
+  }
 }
 
 TEST_F(ConvolutionAlgorithms, AllWorkersUseThoseOfTheFirst) {
