@@ -45,6 +45,18 @@ nlohmann::json check_with_driver(const std::string& driver) {
   return with_driver(driver, "check --json");
 }
 
+TEST(Pfcctl, SuggestsStopForCancel) {
+  expect_refused("cancel", "unknown command cancel; did you mean stop?");
+}
+
+TEST(Pfcctl, HelpListsTheOptionsOfAllVerbsLast) {
+  const std::string help = pfcctl("logs --help").output;
+  for (const char* own : {"--rank", "--follow", "--tail"}) {
+    EXPECT_LT(help.find(own), help.find("Which coordinator")) << help;
+  }
+  EXPECT_LT(help.find("Which coordinator"), help.find("--state-dir")) << help;
+}
+
 TEST(Pfcctl, ImportsAConfigurationOfArcfaceTorch) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder / "wf42m_vit_b.py";
