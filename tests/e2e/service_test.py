@@ -286,6 +286,11 @@ class Logs(ServiceTest):
         self.assertRegex(after.stdout, "world size 2")
         log = self.folder / "logs/pfc/logs" / job / "rank-1.log"
         self.assertEqual(log.read_text(), after.stdout)
+        last = after.stdout.splitlines(keepends=True)[-1]
+        self.assertEqual(self.ctl("logs", job, "--rank", 1, "--tail", 1).stdout, last)
+        log.write_text("")
+        quiet = self.ctl("logs", job, "--rank", 1)
+        self.assertEqual((quiet.stdout, quiet.stderr), ("", "pfcctl: rank 1 has written nothing\n"))
         self.assert_one_line(self.ctl("logs", job, "--rank", 2), "rank 2", code=2)
 
     def test_that_cannot_be_written_do_not_end_the_job(self):
