@@ -123,12 +123,16 @@ class SeveralHosts(ThreeHosts):
         self.starts_agent(key, self.joins[f"host-{key}"], "--host", f"host-{key}")
 
     def stops_well(self):
-        """The job trained all the time: no step is missing and every loss is finite."""
+        """No step is missing or repeated, each has the images of 4 or 6 workers, and all losses are finite."""
         self.process.terminate()
         self.process.wait(timeout=120)
         self.lines.wait_for("job stopped by SIGTERM", self.here)
         self.assertEqual(self.process.returncode, 143, "".join(self.lines.lines))
         self.assertTrue(finite_losses(self.metrics()))
+        steps = [m for m in self.metrics() if m["kind"] == "step"]
+        self.assertEqual([m["step"] for m in steps], list(range(1, len(steps) + 1)))
+        images = [0] + [m["images_seen"] for m in steps]
+        self.assertEqual({after - before for before, after in zip(images, images[1:])}, {4 * 2, 6 * 2})
 
     def test_a_host_is_lost_and_comes_back(self):
         lost = self.agents[1]  # on host c
