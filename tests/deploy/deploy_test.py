@@ -144,7 +144,7 @@ class Units(unittest.TestCase):
 
     def test_units_share_one_sandbox(self):
         def sandbox(unit):
-            lines = unit.read_text().split("# The sandbox;")[1].split("[Install]")[0]
+            lines = unit.read_text().split("# The sandbox.")[1].split("[Install]")[0]
             return lines.strip()
         self.assertEqual(len({sandbox(unit) for unit in self.units}), 1)
 
