@@ -1,5 +1,5 @@
-// pfc-worker: one rank of a job. With --coordinator it gets its job and its peers from there; with
-// --config it trains the whole job alone.
+// pfc-worker: one rank of a job. With --coordinator it receives the job and its peers from the
+// coordinator. With --config it trains the whole job alone.
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
@@ -35,8 +35,9 @@ namespace {
 
 using namespace pfc;
 
-constexpr int kOwnFiles = 24;                   // besides those of its connections to other workers
-constexpr std::chrono::seconds kExitLimit{20};  // for gRPC to end, after everything was reported
+constexpr int kOwnFiles = 24;  // file descriptors, without connections to other workers
+// For gRPC to shut down after everything was reported.
+constexpr std::chrono::seconds kExitLimit{20};
 
 struct Arguments {
   std::string config;
@@ -52,14 +53,14 @@ std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
 }
 
-// The signal that asked for a stop; 0: none. Alone it is the first one. Written by the signal
-// handlers only; lock-free, so safe there.
+// The signal that asked for a stop; 0: none. Without a coordinator it is the first signal. Only
+// signal handlers write it. It is lock-free, as a signal handler requires.
 std::atomic<int> g_stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void on_signal(int number) { g_stop_signal = number; }
 
-// Of a worker without a coordinator: a second signal ends it at once.
+// Handler for a worker without a coordinator: a second signal ends it at once.
 void on_signal_alone(int number) {
   on_signal(number);
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) std::signal(each, SIG_DFL);
@@ -70,10 +71,10 @@ CoordinatorClient::Outcome outcome_of(TrainingEnd end) {
                                         : CoordinatorClient::Outcome::kStopped;
 }
 
-/// Thrown where the worker is asked to stop before it trains.
+/// Thrown when the worker is asked to stop before training starts.
 struct StoppedAtStart {};
 
-/// While it lives, the waits of this generation end when it is superseded.
+/// While it exists, waits of this generation end when the generation is superseded.
 class SupersededGuard {
  public:
   /// Borrows both; `coordinator` may be null.
@@ -94,7 +95,7 @@ class SupersededGuard {
   CoordinatorClient* const coordinator_;
 };
 
-/// Makes the session, tells meanwhile what it does, and trains. `coordinator` may be null.
+/// Creates the session, reports the progress of the start, and trains. `coordinator` may be null.
 TrainingEnd start_and_train(const JobConfig& job, SessionOptions options,
                             CoordinatorClient* coordinator) {
   AbortSwitch abort_switch;
@@ -102,7 +103,7 @@ TrainingEnd start_and_train(const JobConfig& job, SessionOptions options,
   const SupersededGuard superseded(coordinator, abort_switch);
   std::optional<StartReport> start(std::in_place, coordinator, options.membership.rank == 0);
   options.doing = [&](const std::string& what) {
-    // With a coordinator that one ends a worker which does not train yet.
+    // With a coordinator, the coordinator ends a worker that does not train yet.
     if (coordinator == nullptr && options.stop_requested()) throw StoppedAtStart{};
     start->tell(what);
   };
@@ -136,9 +137,9 @@ int train_alone(const Arguments& arguments) {
   return completed ? kExitSuccess : exit_code_of_signal(g_stop_signal);
 }
 
-// By default NCCL uses the first network interface that it finds, and its IPv4 address: peers may
-// not reach it, or, for a job of one host, it may be open to the whole network. A choice of the
-// environment stands.
+// By default NCCL uses the first network interface that it finds, and its IPv4 address. Peers may
+// be unable to reach it. In a job of one host it may be exposed to the whole network. A value
+// that is already in the environment is kept.
 void keep_nccl_to_the_network_of(const std::string& own_address) {
   const std::string interface = network_interface_of(own_address);
   if (interface.empty()) return;
@@ -149,13 +150,13 @@ void keep_nccl_to_the_network_of(const std::string& own_address) {
   // NOLINTEND(concurrency-mt-unsafe)
 }
 
-// NVLink switches that sum (NVLS) do so in any order, so that a job would give other bits in every
-// run. A choice of the environment stands.
+// NVLink switches that sum (NVLS) do so in any order, so each run of a job would give different
+// bits. A value that is already in the environment is kept.
 void keep_nccl_to_sums_in_order() {
   setenv("NCCL_NVLS_ENABLE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// Of this host, compared with the coordinator's: the answer that took the shortest time counts.
+/// Compares this host's clock with the coordinator's. Uses the fastest of several answers.
 CheckFinding clock_finding(CoordinatorClient& coordinator) {
   using std::chrono::system_clock;
   constexpr int kQuestions = 5;
@@ -172,7 +173,7 @@ CheckFinding clock_finding(CoordinatorClient& coordinator) {
   return finding_of_clock(ahead, best / 2);
 }
 
-/// A part of a check, in place of training.
+/// Runs one part of a check instead of training.
 void check_in_generation(const JobConfig& job, GenerationKind kind, SessionOptions options,
                          CoordinatorClient& coordinator) {
   AbortSwitch abort_switch;
@@ -189,12 +190,12 @@ void check_in_generation(const JobConfig& job, GenerationKind kind, SessionOptio
     check_alone(job, options, tell);
   } catch (const CommError&) {
     throw;
-  } catch (const std::exception& error) {  // as a worker that trains would end with it
+  } catch (const std::exception& error) {  // a training worker would end with the same error
     tell({unexpected_finding(error)});
   }
 }
 
-// Joins a generation and trains in it. `patience`: for the other workers to join.
+// Joins a generation and trains in it. `patience`: timeout for the other workers to join.
 TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments& arguments,
                                 SnapshotStore& snapshots, std::chrono::milliseconds patience) {
   const JoinResult joined = coordinator.join(patience);
@@ -220,7 +221,7 @@ TrainingEnd train_in_generation(CoordinatorClient& coordinator, const Arguments&
   return TrainingEnd::kCompleted;
 }
 
-/// Trains in one generation after another, until the job has ended for this worker, and returns the
+/// Trains in one generation after another until the job has ended for this worker. Returns the
 /// exit code. Throws InputError, DeviceError.
 int train_in_generations(CoordinatorClient& coordinator, const Arguments& arguments) {
   SnapshotStore snapshots;
@@ -228,8 +229,8 @@ int train_in_generations(CoordinatorClient& coordinator, const Arguments& argume
   while (true) {
     try {
       const TrainingEnd end = train_in_generation(coordinator, arguments, snapshots, patience);
-      // Others may have been lost before they came so far: then all go on from the last state
-      // saved.
+      // Another worker may have been lost before it finished. Then all resume from the last saved
+      // state.
       if (!coordinator.finish(outcome_of(end), "").join_again) return kExitSuccess;
     } catch (const CommError& error) {
       const auto farewell =
@@ -237,7 +238,7 @@ int train_in_generations(CoordinatorClient& coordinator, const Arguments& argume
       if (!farewell.told) spdlog::error("{}", text_of(error));
       if (!farewell.join_again) return kExitPeerFailed;
     }
-    patience = 2 * seconds(arguments.join_timeout);  // hosts may have to come back first
+    patience = 2 * seconds(arguments.join_timeout);  // lost hosts may need time to return
   }
 }
 
@@ -248,7 +249,7 @@ int run_with_coordinator(const Arguments& arguments) {
     end_process_after(kExitLimit, code);
     return code;
   };
-  // The coordinator prints what is reported to it, once for all workers with the same failure.
+  // The coordinator prints a reported failure once for all workers that have it.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
     const std::string what = text_of(error);
     if (!coordinator->finish(outcome, what).told) spdlog::error("{}", what);
@@ -263,14 +264,15 @@ int run_with_coordinator(const Arguments& arguments) {
   }
 }
 
-// SIGTERM comes from an agent or a person: a checkpoint of the last whole step, then the end. A
-// terminal sends SIGINT to its whole process group; with a coordinator that one decides.
+// SIGTERM comes from an agent or a user: write a checkpoint of the last complete step, then end.
+// A terminal sends SIGINT to its whole process group; with a coordinator, the coordinator
+// decides.
 void handle_signals(bool alone) {
-  std::signal(SIGPIPE, SIG_IGN);  // training goes on when nobody reads its lines any more
+  std::signal(SIGPIPE, SIG_IGN);  // keep training after the reader of stdout has closed it
   write_stack_on_signal();
   std::signal(SIGTERM, alone ? on_signal_alone : on_signal);
   std::signal(SIGINT, alone ? on_signal_alone : SIG_IGN);
-  // nohup ignores it.
+  // nohup ignores SIGHUP; keep it ignored.
   if (alone && std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, on_signal_alone);
 }
 
@@ -330,7 +332,7 @@ int run(int argc, char** argv) {
   if (alone && arguments.config.empty()) {
     throw InputError("give --config JOB.json, or --coordinator HOST:PORT (pfc-worker --help)");
   }
-  // Messages go to stderr, so that stdout has the training lines alone.
+  // Messages go to stderr, so stdout has only training lines.
   set_up_log("pfc-worker");
   handle_signals(alone);
   expect_limits({.files = kOwnFiles});

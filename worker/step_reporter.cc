@@ -30,8 +30,8 @@ std::vector<Progress::CommTotal> totals_of(const Communicated& all) {
   return totals;
 }
 
-/// What the process and its GPU do. The GPU is looked for when it is first asked for, because that
-/// may take a moment.
+/// Returns a function that reads the process's CPU time and the GPU's telemetry. It opens the GPU
+/// at the first call, because that may take a moment.
 std::function<ProcessVitals()> vitals_of(bool on_host, int gpu_index) {
   if (on_host) return [] { return ProcessVitals{.cpu_seconds = process_work().cpu_seconds}; };
   return [gpu_index, gpu = std::shared_ptr<GpuTelemetry>()]() mutable {
@@ -246,7 +246,7 @@ StepRecord StepReporter::step_record(const StepStats& stats, double seconds,
                     .peak_resident_bytes = memory.peak_resident_bytes};
   if (s_.loss_scale.is_dynamic()) record.loss_scale = stats.loss_scale;
   if (s_.ops->on_host()) return record;
-  // To ask the driver takes a while, and all memory is reserved before the first step.
+  // A query to the driver is slow, and all memory is reserved before the first step.
   if (gpu_memory_bytes_ == 0 || stats.step % s_.job.frequent == 0) {
     const Ops::DeviceMemory gpu = s_.ops->memory();
     gpu_memory_bytes_ = gpu.total - gpu.free;
@@ -277,8 +277,8 @@ void StepReporter::sample(std::int64_t step) {
   s_.phase("log", [&] { to_board([&](TensorBoardLog& board) { board.sample(step, sample); }); });
 }
 
-// On a GPU the host waits where it needs a result, and so for the slowest worker: there the
-// difference is in the data alone.
+// On a GPU the host waits whenever it needs a result, and therefore for the slowest worker. Only
+// the wait for data differs between workers there.
 double StepReporter::own_seconds(const StepStats& stats, double seconds,
                                  const std::vector<PhaseTimer::Sample>& phases) const {
   double waited = s_.step_comm->counters().call_seconds - calls_before_;

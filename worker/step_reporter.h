@@ -1,5 +1,5 @@
-// What a worker tells of its training: rank 0 in the log and in metrics.jsonl, and every worker to
-// the coordinator.
+// Reports training progress: rank 0 to the log and metrics.jsonl, every worker to the
+// coordinator.
 #pragma once
 
 #include <algorithm>
@@ -20,38 +20,37 @@
 
 namespace pfc {
 
-/// When rank 0 can no longer log during training, or its output folder is no longer there, all
-/// workers are asked to stop (TrainingSession::end_early), and failure() says why. Used by the
-/// training thread. Throws what the phases throw that it times, and no StorageError of the log
-/// after the constructor.
+/// If rank 0 cannot log any more, or its output folder is gone, asks all workers to stop
+/// (TrainingSession::end_early); failure() gives the reason. Used by the training thread. Throws
+/// what the timed phases throw. After the constructor, throws no StorageError of the log.
 class StepReporter {
  public:
   /// Borrows both; `coordinator` may be null. Opens the log on rank 0: throws StorageError.
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator);
 
-  void start();  ///< before the first step
-  /// Before a step begins.
+  void start();  ///< call before the first step
+  /// Call before a step begins.
   void begin_step() { calls_before_ = s_.step_comm->counters().call_seconds; }
-  /// After a step that is complete, which took so long.
+  /// Call after a complete step. `seconds`: the duration of the step.
   void step(const StepStats& stats, double seconds);
-  /// How long training waited after a step, for the time that is left.
+  /// Adds the duration of an evaluation to the estimate of the remaining time.
   void evaluated(double seconds) { remaining_.add_evaluation(seconds); }
   void checkpointed(std::int64_t step, double seconds) { remaining_.add_checkpoint(step, seconds); }
 
   void evaluation(std::int64_t step, const VerificationResult& result);
   void evaluation(std::int64_t step, const RetrievalResult& result);
   void checkpoint(const std::vector<CheckpointEvent>& events);
-  /// All workers have the state after this step in memory; 0: none yet.
+  /// Sets the newest step whose state all workers have in memory; 0: none yet.
   void in_memory(std::int64_t step);
   void message(const std::string& text);
-  /// `step` is the last one that is complete. reason: "completed", "stopped" or "failed".
+  /// `step`: the last complete step. reason: "completed", "stopped" or "failed".
   void end(std::int64_t step, const std::string& reason);
 
-  /// Whether the output folder is still there and this job's. One that was removed is made anew, so
-  /// that the state can be saved there.
+  /// Checks that the output folder still exists and belongs to this job. Creates it again if it
+  /// was removed, so that the state can be saved there.
   void check_output();
 
-  /// Why this worker cannot go on, although its state is sound; empty: it can.
+  /// Why this worker cannot continue although its state is sound; empty: it can.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
@@ -78,21 +77,21 @@ class StepReporter {
   void add(const StepStats& stats, double seconds, const std::vector<PhaseTimer::Sample>& phases);
   void count(const CheckpointEvent& published);
   void saved(std::int64_t step);
-  /// So that no step is charged for what happened before it.
+  /// Keeps the time between steps from being counted in the next step.
   void take_phases_between_steps();
   [[nodiscard]] StepRecord step_record(const StepStats& stats, double seconds,
                                        const std::vector<PhaseTimer::Sample>& phases);
   void log_window(const StepRecord& record);
-  /// Collective, after steps that the sampler wants.
+  /// Collective. Call after the steps that the sampler selects.
   void sample(std::int64_t step);
-  /// Of this step: what it computed, and how long it waited for its own data.
+  /// Seconds of this step in which this worker computed, or waited for its own data.
   [[nodiscard]] double own_seconds(const StepStats& stats, double seconds,
                                    const std::vector<PhaseTimer::Sample>& phases) const;
   [[nodiscard]] std::string device() const;
-  /// What is the same in every report, and the step that a generation can go on from.
+  /// The part that all reports share, and the step from which a generation can resume.
   [[nodiscard]] Progress progress_of_session() const;
   [[nodiscard]] Progress progress(const StepRecord& r) const;
-  /// Of all epochs since the start.
+  /// Images skipped since the start, over all epochs.
   std::uint64_t skipped_images(const StepStats& stats);
 
   TrainingSession& s_;
@@ -101,17 +100,17 @@ class StepReporter {
   std::optional<TensorBoardLog> board_;
   std::string failure_;
   const TimePoint start_;
-  std::map<std::string, double> phase_seconds_;  // of all phases so far
-  Progress so_far_;                              // of all steps, without what is of the last one
+  std::map<std::string, double> phase_seconds_;  // total of each phase so far
+  Progress so_far_;          // totals of all steps; lacks the values of the last step
   double calls_before_ = 0;  // seconds in collectives of the step's Comm before this step
   std::int64_t epoch_ = 0;
-  std::uint64_t skipped_before_ = 0;    // in epochs before this one
-  std::uint64_t skipped_in_epoch_ = 0;  // in this epoch
+  std::uint64_t skipped_before_ = 0;    // images, in earlier epochs
+  std::uint64_t skipped_in_epoch_ = 0;  // images, in this epoch
   std::uint64_t gpu_memory_bytes_ = 0;
   RemainingTime remaining_;
   InputWatch input_watch_;
 
-  // Of the steps since the last log line.
+  // Totals over the steps since the last log line.
   TimePoint window_start_;
   double window_loss_ = 0;
   std::int64_t window_samples_ = 0;

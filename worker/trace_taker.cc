@@ -16,14 +16,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The shortest of so many counts. The pauses keep many workers' questions apart.
+// The reading with the shortest round trip counts. Pauses spread the requests of many workers.
 constexpr int kReadings = 8;
 constexpr milliseconds kReadingPause{5};
 constexpr milliseconds kSendTimeout{30'000};
-// For the kernels that the last step has enqueued.
+// Timeout for the kernels that the last step has enqueued.
 constexpr milliseconds kKernelsPatience{300};
 
-/// So many of each that those of loaders, which are the most, take nothing from the others.
+/// Limits loader spans, the most numerous, separately, so that they do not displace the others.
 TraceRecorder::Limits limits_of(const TraceOrder& order) {
   TraceRecorder::Limits limits;
   const auto most = static_cast<std::size_t>(std::max<std::int64_t>(order.most_spans, 0));
@@ -67,10 +67,10 @@ TraceTaker::~TraceTaker() {
 void TraceTaker::wanted(const TraceOrder& order) {
   {
     const std::lock_guard lock(mutex_);
-    if (order.id <= newest_) return;  // it is told again with every connection
+    if (order.id <= newest_) return;  // the order is repeated on every connection
     newest_ = order.id;
     order_ = order;
-    recorder_.stop();  // nobody wants what an earlier one is about any more
+    recorder_.stop();  // a newer order replaces an older one
   }
   changed_.notify_all();
 }
@@ -87,7 +87,7 @@ void TraceTaker::run() {
     }
     try {
       take(order);
-    } catch (const std::exception& error) {  // training goes on without it
+    } catch (const std::exception& error) {  // training continues without the trace
       recorder_.stop();
       gpu_.cancel();
       spdlog::warn("trace of steps {} to {}: {}", order.first_step, order.last_step, error.what());
@@ -98,7 +98,7 @@ void TraceTaker::run() {
 void TraceTaker::take(const TraceOrder& order) {
   recorder_.arm(order.first_step, order.last_step, limits_of(order));
   {
-    // The end or a newer order came between: it has not stopped what was armed after it.
+    // The end or a newer order may have come in between, too early to stop this recording.
     const std::lock_guard lock(mutex_);
     if (ended_ || order_) recorder_.stop();
   }
@@ -151,7 +151,7 @@ void TraceTaker::send(const TraceOrder& order, TraceRecording& recording, const 
   client_->send_trace({.trace = order.id, .clock = &clock, .last = &summary}, patience());
 }
 
-/// Throws CommError where there is no time left.
+/// Returns the time left to send. Throws CommError if there is none.
 milliseconds TraceTaker::patience() {
   const std::lock_guard lock(mutex_);
   if (!send_until_) return kSendTimeout;

@@ -1,4 +1,4 @@
-// Records the steps of which the coordinator wants a trace, and sends them.
+// Records the steps that the coordinator wants to trace, and sends the recordings.
 #pragma once
 
 #include <chrono>
@@ -17,15 +17,15 @@
 
 namespace pfc {
 
-/// Of one generation. A thread of its own asks for the clock and sends, so that training does not
-/// wait for it. The destructor ends a recording that goes on, because no step follows, and sends
-/// what there is: it begins no message after kLastParts.
+/// Used for one generation. A separate thread compares the clocks and sends, so training does not
+/// wait. The destructor ends an unfinished recording, because no step follows, and sends what was
+/// recorded. It starts no message later than kLastParts.
 class TraceTaker {
  public:
   static constexpr std::chrono::milliseconds kLastParts{3'000};
 
-  /// Borrows both; `client` may be null: then nobody wants a trace. device: "cpu", "cuda:0", which
-  /// is traced by the first of the libraries `cupti` that is there.
+  /// Borrows both. If `client` is null, nothing is recorded. device: "cpu" or "cuda:0". A GPU is
+  /// traced with the first library of `cupti` that exists.
   TraceTaker(TraceRecorder& recorder, CoordinatorClient* client, std::string device,
              std::vector<std::string> cupti = Cupti::usual_libraries());
   ~TraceTaker();
@@ -49,11 +49,11 @@ class TraceTaker {
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
-  std::optional<TraceOrder> order_;  // not begun yet
+  std::optional<TraceOrder> order_;  // an order that has not started
   std::int64_t newest_ = 0;          // the id of the last order
   bool ended_ = false;
   std::optional<TimePoint> send_until_;  // empty: training goes on
-  std::thread thread_;                   // last: it uses all of the above
+  std::thread thread_;                   // declared last, because it uses all members above
 };
 
 }  // namespace pfc

@@ -27,8 +27,8 @@ constexpr const char* kModel = "backbone.safetensors";
 void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
   if (s.evaluation_sets.empty()) return;
   const TimePoint start = Clock::now();
-  // Without sync_bn each worker has the running statistics of its own batches. The model that is
-  // written has those of rank 0, so these are evaluated. Training itself never reads them.
+  // Without sync_bn each worker has the running statistics of its own batches. The written model
+  // has those of rank 0, so evaluation uses them too. Training never reads them.
   s.phase("evaluate", [&] { s.step_comm->broadcast(s.backbone->state.flat(), 0); });
   const EmbedBatch embed = embed_with(*s.ops, *s.backbone, s.evaluated_images);
   const EmbedOptions options{.batch = s.job.batch_size,
@@ -44,12 +44,13 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
     std::ranges::for_each(s.evaluation_sets.verification, evaluate_one);
     std::ranges::for_each(s.evaluation_sets.retrieval, evaluate_one);
   } catch (const InputError& error) {
-    throw DataFailed(error.what(), true);  // all workers find the same
+    throw DataFailed(error.what(), true);  // all workers see the same error
   }
   reporter.evaluated(seconds_since(start));
 }
 
-/// Writes the model in the formats of the job, too. What fails is told and costs nothing else.
+/// Also writes the model in the job's export formats. A failure is logged and has no other
+/// effect.
 void export_model(const TrainingSession& s, std::vector<HostTensor> tensors) {
   const DatasetInfo& data = s.dataset->info();
   ModelFile model{.weights = {.state_dict = NamedTensors(), .others = NamedTensors()},
@@ -89,7 +90,7 @@ void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& report
   reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
 }
 
-/// Where there is no network, what was trained is the centres in the checkpoints.
+/// False without a network: then training changes only the centres, which checkpoints hold.
 bool has_model(const TrainingSession& s) { return s.job.network != kNoNetwork; }
 
 void save_model(TrainingSession& s) {
@@ -110,8 +111,8 @@ std::string where_saved(const TrainingSession& s, std::int64_t done) {
          "; set \"resume\": true to continue from it";
 }
 
-/// Where no step is complete, the state is still the one that was loaded. A worker that has a
-/// failure throws it, after all have written a checkpoint.
+/// If no step is complete, the state is still the loaded one. After all workers have written a
+/// checkpoint, a worker that has a failure throws it.
 TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
   const bool moved = done >= s.plan.first_step();
   try {
@@ -129,7 +130,7 @@ TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& r
   return TrainingEnd::kStopped;
 }
 
-/// All workers get here at the same place, with the state as it was after step `done`.
+/// All workers call this at the same point, with the state as it was after step `done`.
 TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter& reporter,
                              const DataFailed& failed) {
   std::string saved;
@@ -137,7 +138,8 @@ TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter
     if (done >= s.plan.first_step()) {
       save_checkpoint(s, done, reporter);
       save_model(s);
-      s.host_comm().barrier();  // no worker fails before the model is written: the others are ended
+      // The first failure ends the other workers, so the model must be written first.
+      s.host_comm().barrier();
       saved = where_saved(s, done);
     }
   } catch (const std::exception& error) {
@@ -154,7 +156,7 @@ TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter
 TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
   const bool trained = s.plan.first_step() <= s.plan.last_step;
   if (trained) {
-    // No step of this schedule follows, so the checkpoint gets the centres as they are now.
+    // No step of this schedule follows, so the checkpoint gets the current centres.
     s.phase("checkpoint", [&] {
       if (s.plan.planned_steps == s.plan.total_steps) s.head->settle_all();
     });
@@ -163,7 +165,7 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
   save_model(s);
   evaluate_all(s, done, reporter);
   reporter.check_output();
-  s.trace.begin_step(done + 1);  // the last one, and what is done after it, are over
+  s.trace.begin_step(done + 1);  // ends the trace of the last step and of the work after it
   reporter.end(done, "completed");
   const std::string model =
       has_model(s) ? (s.job.output / kModel).string()
@@ -176,7 +178,7 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
   return TrainingEnd::kCompleted;
 }
 
-/// `done` is always the number of the last step whose changes are all there.
+/// `done` is always the number of the last step whose changes are complete.
 TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& reporter) {
   Trainer trainer = s.trainer();
   while (done < s.plan.last_step) {

@@ -8,16 +8,16 @@ namespace pfc {
 
 enum class TrainingEnd { kCompleted, kStopped };
 
-/// Trains from session.plan.first_step() to the last step, or until a worker was asked to stop;
-/// then a step whose last micro-batch has not begun is given up. In both cases the newest
-/// checkpoint, where a step was complete, then holds the state. When the job is complete, evaluates
-/// the model and writes it to backbone.safetensors in the output folder. `coordinator` gets
-/// reports, and may be null.
+/// Trains from session.plan.first_step() to the last step, or until a worker is asked to stop.
+/// Then a step whose last micro-batch has not begun is abandoned. In both cases the newest
+/// checkpoint holds the state, if any step was complete. When the job is complete, evaluates the
+/// model and writes it to backbone.safetensors in the output folder. `coordinator` receives
+/// reports and may be null.
 ///
 /// When the data or a verification set fails, or rank 0 cannot log any more, all workers first
-/// write a checkpoint of the last step and the model, where a step was trained. Then the worker
-/// that has failed throws, and the others return kStopped. Throws CommError, InputError,
-/// StorageError, DeviceError.
+/// write a checkpoint of the last step and the model, if a step was trained. Then the worker that
+/// failed throws, and the others return kStopped. Throws CommError, InputError, StorageError,
+/// DeviceError.
 TrainingEnd train(TrainingSession& session, CoordinatorClient* coordinator);
 
 }  // namespace pfc

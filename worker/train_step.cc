@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// The rows of one micro-batch in a tensor of all of them.
+/// Returns the rows of one micro-batch in a tensor that holds those of all micro-batches.
 Tensor rows_of(const Trainer& t, const Tensor& all, std::int64_t micro) {
   const std::int64_t rows = all.shape[0] / t.gradient_acc;
   return row_range(all, micro * rows, rows);
@@ -49,9 +49,9 @@ void add_update(Trainer& t, const StepInput& in, const Optimizer::Result& update
   stats.loss_scale = t.loss_scale.value();
 }
 
-/// Leaves the state as it was after the step before: nothing is updated before the last
-/// micro-batch, but each one has moved the running statistics. All workers see a stop at the same
-/// micro-batch, so all do this or none.
+/// Restores the state after the previous step. Before the last micro-batch nothing is updated
+/// except the running statistics, which each micro-batch moves. All workers see a stop at the
+/// same micro-batch, so all of them do this, or none.
 StepStats give_up(Trainer& t, StepInput& in) {
   t.statistics.restore();
   StepStats stats{.step = in.step, .complete = false, .signals = in.signals};
@@ -59,7 +59,8 @@ StepStats give_up(Trainer& t, StepInput& in) {
   return stats;
 }
 
-/// Where the data have failed, leaves the state as it was after the step before.
+/// Returns the next input. If the data have failed, restores the state after the previous step
+/// and throws.
 StepInput next_input(Trainer& t) {
   try {
     return t.inputs.next();
@@ -69,7 +70,7 @@ StepInput next_input(Trainer& t) {
   }
 }
 
-/// The weights and their copy that products read.
+/// Updates the weights, and the copy of them that matrix products read.
 Optimizer::Result update_backbone(Trainer& t, Optimizer::Update update) {
   update.operands = t.backbone.operands();
   const Optimizer::Result result =
@@ -123,7 +124,7 @@ StepStats train_step(Trainer& t) {
     head = t.phase("head", [&] {
       return t.head.run(head_step(t, in, micro));          // [N, D], [N], [S, D]; statistics: comm 2
     });
-    t.comm.throw_if_failed();  // the loss is only true if no collective has failed
+    t.comm.throw_if_failed();  // the loss is valid only if no collective has failed
     if (!std::isfinite(head.loss)) {
       stop_not_finite(t, in, labels, {.not_finite = "the loss", .loss = head.loss});
     }
@@ -150,7 +151,7 @@ StepStats train_step(Trainer& t) {
     return update_backbone(t, {.lr = t.lr.at(in.step), .number = update_number(t),
                                .loss_scale = t.loss_scale.value()});
   });
-  t.comm.throw_if_failed();  // so is the norm; on a GPU this covers the gradients' Comm too
+  t.comm.throw_if_failed();  // the norm too; on a GPU this also covers the gradients' Comm
   if (!update.finite && !t.loss_scale.can_shrink()) {
     stop_not_finite(t, in, labels,
                     {.not_finite = "the gradient of the backbone", .loss = stats.loss,
@@ -160,7 +161,7 @@ StepStats train_step(Trainer& t) {
     t.phase("head", [&] { t.head.move(head_step(t, in, t.gradient_acc - 1)); });
   }
   add_update(t, in, update, stats);
-  t.loss_scale.update(update.finite);  // where it is not, no worker has moved backbone or centres
+  t.loss_scale.update(update.finite);  // if not finite, no worker has changed backbone or centres
   return stats;
 }
 // clang-format on

@@ -21,8 +21,8 @@
 
 namespace pfc {
 
-/// Shapes of a step's own buffers, float32: M micro-batches, B images a worker, N = W * B. They
-/// hold the whole step, so that it can be written where something in it is not finite.
+/// Shapes of a step's own buffers, float32: M micro-batches, B images per worker, N = W * B. They
+/// hold the whole step, so it can be written to a file if a value in it is not finite.
 struct StepShapes {
   StepShapes(const JobConfig& job, int workers)
       : all_embeddings{job.gradient_acc * workers * job.batch_size, job.embedding_size},
@@ -56,13 +56,13 @@ struct Trainer {
   Tensor d_embeddings;    ///< [M * B, D]
 };
 
-/// Trains one step on the next inputs; the stats say which step it was. Where all workers are asked
-/// to stop before the last micro-batch, gives the step up: the state is that after the step before.
-/// When the backbone's gradient has overflowed because of its loss scale, neither the backbone nor
-/// a centre moves, on any worker. When the loss or a gradient is not finite for another reason,
-/// which is so on all workers or on none, writes what the head was given and throws InputError.
-/// Throws DataFailed on all workers at the same micro-batch; the state is then that after the step
-/// before. Throws CommError. REQUIRES: the inputs have not ended.
+/// Trains one step on the next inputs. The stats name the step. If all workers are asked to stop
+/// before the last micro-batch, abandons the step and restores the state after the previous one.
+/// If the backbone's gradient has overflowed because of its loss scale, no worker changes the
+/// backbone or a centre. If the loss or a gradient is not finite for another reason, all workers
+/// see it; each writes the head's inputs to a file and throws InputError. Throws DataFailed on
+/// all workers at the same micro-batch, with the state after the previous step. Throws CommError.
+/// REQUIRES: the inputs have not ended.
 StepStats train_step(Trainer& t);
 
 }  // namespace pfc

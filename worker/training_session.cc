@@ -41,8 +41,8 @@
 namespace pfc {
 namespace {
 
-// An earlier job, or this job's earlier rank 0, may be about to end: its agent leaves it 30 s for a
-// checkpoint, and kills it then.
+// Timeout for an earlier job, or this job's earlier rank 0, that is ending: its agent gives it 30
+// s for a checkpoint and then kills it.
 constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
 CommOptions peer_options(const SessionOptions& o, TraceRecorder& trace, const char* name) {
@@ -55,7 +55,7 @@ CommOptions peer_options(const SessionOptions& o, TraceRecorder& trace, const ch
           .trace = &trace};
 }
 
-// Only a later generation has kept anything.
+// Only a later generation holds snapshots.
 KeptMemory kept_memory(const JobConfig& job, const SessionOptions& o) {
   if (!job.replicate || o.snapshots == nullptr || o.store == nullptr ||
       o.membership.generation == 1) {
@@ -89,8 +89,8 @@ std::string host_of(const SessionOptions& options) {
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
     : job(config), membership(options.membership) {
   const std::vector<std::filesystem::path> staged = stage_job_data(job, options.doing);
-  // Asked when the data are staged, which may be in memory, and before the workers connect, so that
-  // no worker of this host has allocated anything yet.
+  // Measured after the data are staged, possibly in memory, and before the workers connect, so no
+  // worker of this host has allocated anything yet.
   const MemoryThere there =
       memory_of_this_host(membership.local_world_size, kept_memory(config, options));
   open_data(staged, options.doing);
@@ -124,11 +124,12 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   make_snapshots(options.snapshots);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
   sampler = {job.tensorboard ? job.histograms_every_steps : 0, membership.rank == 0};
-  // Last, because its thread waits for other workers, and what is thrown before ends no such wait.
+  // Last, because its thread waits for other workers, and an exception thrown earlier would not
+  // end that wait.
   make_inputs(options.stop_requested);
 }
 
-// Before anything is planned or made of it, and before the workers connect.
+// Called before anything depends on the precision, and before the workers connect.
 void TrainingSession::decide_precision(const SessionOptions& options) {
   if (job.precision == Precision::kAuto) {
     const WorkerPrecisions mine{.host = host_of(options),
@@ -184,18 +185,18 @@ void TrainingSession::measure_nccl() {
   set_nccl_bytes(memory, nccl_bytes + taken_since(free_before, *ops));
 }
 
-// Before anything is read or written there.
+// Called before anything is read or written there.
 void TrainingSession::take_output(const SessionOptions& options) {
   job_id = from_rank_zero(*input_comm, options.job_id.empty() ? random_id() : options.job_id);
   on_rank_zero(*input_comm, [&] {
-    // The other workers wait in a collective meanwhile.
+    // The other workers wait in a collective meanwhile, so stay below its timeout.
     const auto patience = std::min(kOutputPatience, options.collective_timeout / 2);
     output_lock = std::make_unique<OutputLock>(job.output, job_id, patience);
     check_output(job);
   });
 }
 
-// So a host with other data is named before anything is trained.
+// Names a host whose data differ before anything is trained.
 void TrainingSession::compare_hosts_of_job(const SessionOptions& options) {
   if (membership.local_world_size == membership.world_size) return;  // one host
   tell(options, "comparing the data of all hosts");
@@ -235,7 +236,7 @@ void TrainingSession::open_data(std::vector<std::filesystem::path> staged, const
   evaluation_sets = open_evaluation_sets(job.val_targets, job.rec, dataset->info().height, doing);
 }
 
-/// Once for all workers: they have the same data.
+/// Warns once for all workers: they have the same data.
 void TrainingSession::warn() const {
   if (membership.rank != 0) return;
   for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
@@ -245,7 +246,7 @@ void TrainingSession::warn() const {
   for (const std::string& warning : job_warnings(planned())) spdlog::warn("{}", warning);
 }
 
-/// Each worker those images that it will embed.
+/// Each worker checks the images that it will embed.
 void TrainingSession::check_evaluation_sets(const Doing& doing) const {
   const EmbedOptions size{.height = dataset->info().height, .width = dataset->info().width};
   const auto mine = [&](const auto& images) {
@@ -277,8 +278,8 @@ PlannedJob TrainingSession::planned() const {
   return planned;
 }
 
-// All workers write checkpoints in place where one has to. Its peers would otherwise wait for it in
-// a collective, and a collective gives up after its timeout.
+// If one worker has to write checkpoints in place, all do. Its peers would otherwise wait for it
+// in a collective, which has a timeout.
 void TrainingSession::agree_on_checkpoints() {
   std::uint8_t mine = memory.checkpoints_in_place ? 1 : 0;
   std::vector<std::uint8_t> all(static_cast<std::size_t>(membership.world_size));
@@ -332,7 +333,7 @@ std::string TrainingSession::other_images(const OrderedJob& before) const {
   return repeated_images_message(order, plan) + resized_message(job, plan);
 }
 
-// Where it does not, start_message says why.
+// Loads a snapshot from memory. If it cannot, start_message gives the reason.
 bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images_on_disk) {
   if (!snapshot_comm) return false;
   const SnapshotChoices choices = look_for_snapshots(*store, job.num_classes, *snapshot_comm);
@@ -351,7 +352,7 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
   return true;
 }
 
-// Where the output folder holds one of arcface_torch and none of ours.
+// Converts a checkpoint of arcface_torch, if the output folder holds one and none of pfc.
 std::string TrainingSession::convert_foreign_checkpoint() {
   std::string message;
   on_rank_zero(*input_comm, [&] {
@@ -377,7 +378,7 @@ std::string TrainingSession::convert_foreign_checkpoint() {
   return message;
 }
 
-/// Neither checkpoint nor snapshot is there.
+/// Starts a job that has neither checkpoint nor snapshot.
 void TrainingSession::start_untrained(const Doing& doing) {
   InitialWeights initial{.message = "weights from seed " + std::to_string(job.seed), .centres = {}};
   if (!job.init_from.empty()) {
@@ -403,8 +404,9 @@ void TrainingSession::load_weights(SnapshotStore* store, const Doing& doing) {
     const std::string copied = fetch_newest_checkpoint(*input_comm, checkpoint_options());
     if (!copied.empty()) fetched += copied + "; ";
   }
-  // A later generation goes on from the checkpoint of an earlier one, but not from that of another
-  // job: the first one may have had no time to see it, or it lies on another host.
+  // A later generation resumes from a checkpoint of an earlier one, but not from another job's.
+  // The first generation may have missed it: it may have seen it too late, or it is on another
+  // host.
   const auto newest = newest_checkpoint_of_all(*input_comm, job, job_id, data);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = fetched + start_message;
@@ -426,7 +428,7 @@ void TrainingSession::load_weights(SnapshotStore* store, const Doing& doing) {
                     resized_message(job, plan);
 }
 
-// A checkpoint may be missed for a moment, on NFS or on a host that comes back. So this is no
+// A checkpoint may be invisible for a moment, on NFS or on a host that returns. So this is no
 // InputError, and the coordinator tries again while restarts are left.
 void TrainingSession::expect_no_older_state(const SessionOptions& options) const {
   if (plan.start.step >= options.checkpoint_step) return;
@@ -444,7 +446,7 @@ void TrainingSession::expect_no_older_state(const SessionOptions& options) const
 void TrainingSession::make_snapshots(SnapshotStore* store) {
   if (!snapshot_comm) return;
   const auto workers = static_cast<std::size_t>(membership.world_size);
-  // A job of one host does not tell the hosts' names.
+  // A job of one host has no host names.
   const std::vector<std::string> places = hosts.empty() ? std::vector<std::string>(workers) : hosts;
   snapshots = std::make_unique<SnapshotMaker>(*store, *snapshot_comm,
                                               SnapshotOptions{.membership = membership,

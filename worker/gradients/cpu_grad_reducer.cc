@@ -35,13 +35,13 @@ class ThreadReducer : public GradReducer {
 
  private:
   void run();
-  /// The next bucket to reduce, once it is ready; nullptr when the reducer ends.
+  /// Waits for the next bucket to reduce. Returns nullptr when the reducer ends.
   const GradBucket* next();
   void reduce(const GradBucket& bucket);
   [[nodiscard]] double now() const { return seconds_since(step_start_); }
 
   Ops& ops_;
-  Comm& comm_;  // belongs to the thread
+  Comm& comm_;  // used only by the thread
   float* const gradients_;
   const std::vector<GradBucket> buckets_;  // in the order of their reduction
 
@@ -56,7 +56,7 @@ class ThreadReducer : public GradReducer {
   std::exception_ptr error_;
   bool ended_ = false;
 
-  Timeline shown_;  // of the last step; belongs to the training thread
+  Timeline shown_;  // of the last step; used only by the training thread
   std::thread thread_;
 };
 

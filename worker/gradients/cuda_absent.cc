@@ -1,5 +1,4 @@
-// Compiled into programs without CUDA. There is no Ops of a GPU in them that could ask for this
-// reducer.
+// Compiled into programs without CUDA. Those have no GPU Ops that could need this reducer.
 
 #include "common/error.h"
 #include "worker/gradients/device_grad_reducers.h"

@@ -61,7 +61,7 @@ class CudaReducer : public GradReducer {
   void start_next() {
     const GradBucket& bucket = buckets_[started_];
     BucketTimes& times = times_[started_];
-    ready_.record(compute_);  // all that makes this bucket's gradients is enqueued by now
+    ready_.record(compute_);  // the work that computes this bucket is enqueued by now
     ready_.make_wait(comm_.stream());
     times.start.record(comm_.stream());
     comm_.all_reduce_sum({gradients_ + bucket.offset, Shape{bucket.count}});
@@ -85,10 +85,10 @@ class CudaReducer : public GradReducer {
   NcclComm& comm_;
   float* const gradients_;
   const std::vector<GradBucket> buckets_;
-  std::size_t started_ = 0;  // buckets of this step
+  std::size_t started_ = 0;  // number of buckets in this step
   CudaEvent ready_, reduced_;
 
-  // Of the last step for which wait() was called. They are read when the next one begins.
+  // Times of the last step for which wait() was called. They are read when the next step begins.
   bool has_times_ = false;
   TimedEvent step_start_, wait_called_, wait_done_;
   std::vector<BucketTimes> times_;

@@ -9,14 +9,15 @@
 
 namespace pfc {
 
-/// For a CPU: a thread reduces the buckets, each once the compute stream has written it. Everything
-/// is borrowed, and only that thread uses `comm`.
+/// For a CPU: a thread reduces each bucket after the compute stream has written it. Borrows
+/// everything. Only that thread uses `comm`.
 std::unique_ptr<GradReducer> make_cpu_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                    const GradReducerOptions& options);
 
-/// For a GPU: the stream of `comm` waits for the compute stream bucket by bucket, and wait() makes
-/// the compute stream wait for all of them. Everything is borrowed. Throws DeviceError in a program
-/// without CUDA. REQUIRES: ops is a CudaOps, and comm an NcclComm with a stream of its own.
+/// For a GPU: the stream of `comm` waits for the compute stream bucket by bucket, and wait()
+/// makes the compute stream wait for all of them. Borrows everything. Throws DeviceError in a
+/// program without CUDA. REQUIRES: ops is a CudaOps, and comm an NcclComm with a stream of its
+/// own.
 std::unique_ptr<GradReducer> make_cuda_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                     const GradReducerOptions& options);
 

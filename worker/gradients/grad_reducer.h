@@ -1,5 +1,5 @@
-// All-reduces the gradients of the backbone, slice by slice, while the backward pass still makes
-// the rest of them.
+// All-reduces the backbone's gradients slice by slice, while the backward pass still computes the
+// rest.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ struct GradReducerOptions {
   std::int64_t bucket_bytes = 0;  ///< 0: default_bucket_bytes()
 };
 
-/// The bucket size for so many bytes of gradients: a sixteenth of them, so that the reduction of a
-/// small network overlaps its backward pass as well, but at least 512 KiB, because of the latency
-/// of a message, and at most 8 MiB, because larger messages are no faster.
+/// Returns the bucket size for `gradient_bytes` of gradients: a sixteenth of them, so that the
+/// reduction of a small network overlaps its backward pass too. At least 512 KiB, because of the
+/// latency of a message. At most 8 MiB, because larger messages are no faster.
 std::int64_t default_bucket_bytes(std::int64_t gradient_bytes);
 
 /// A slice of the flat gradient that is reduced at once: elements [offset, offset + count).
@@ -24,14 +24,14 @@ struct GradBucket {
   std::int64_t count = 0;
 };
 
-/// All buckets in the order of their reduction: from the end of the flat gradient, which the
-/// backward pass makes first, to its start. All have the same size but for the last. That one is
-/// reduced when the backward pass is over, so it is good that it is the smaller one.
+/// Returns all buckets in the order of their reduction: from the end of the flat gradient, which
+/// the backward pass computes first, to its start. All have the same size except the last, which
+/// is smaller. The last one is reduced after the backward pass, so its size matters most.
 std::vector<GradBucket> make_grad_buckets(const Tensor& gradients,
                                           const GradReducerOptions& options);
 
-/// Has a communicator of its own, and on a CPU a thread of its own. The buckets are the same on
-/// every worker. All members belong to the training thread.
+/// Has its own communicator, and on a CPU its own thread. The buckets are the same on every
+/// worker. All members belong to the training thread.
 class GradReducer {
  public:
   virtual ~GradReducer() = default;
@@ -54,8 +54,8 @@ class GradReducer {
     [[nodiscard]] double busy_seconds() const;        ///< the sum of the buckets' times
     [[nodiscard]] double overlapped_seconds() const;  ///< the part of it before wait() was called
   };
-  /// Of the last step; on a GPU, of the newest step that the GPU had finished when the last one
-  /// began, because to ask for the last one would be to wait for it.
+  /// Times of the last step. On a GPU: of the newest step that the GPU had finished when the last
+  /// one began, because reading the last one would wait for it.
   [[nodiscard]] virtual const Timeline& timeline() const = 0;
 };
 

@@ -35,7 +35,8 @@ class LossScale {
     std::int64_t updates = 0;
   };
   [[nodiscard]] State state() const { return {value_, finite_updates_, updates_}; }
-  /// Leaves the scale when this job or the checkpoint's has none: the precision has changed.
+  /// Keeps the current scale if this job or the checkpoint has none, because the precision has
+  /// changed.
   void restore(const State& state);
 
  private:

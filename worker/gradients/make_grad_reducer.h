@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// For one worker, and where there are no gradients, a reducer that does nothing. Everything is
-/// borrowed. REQUIRES: `comm` is not used by anything else.
+/// Returns a reducer that does nothing for one worker, or if there are no gradients. Borrows
+/// everything. REQUIRES: `comm` has no other user.
 std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                const GradReducerOptions& options = {});
 

@@ -14,7 +14,7 @@ Tensor flat(const std::unique_ptr<Buffer>& buffer, std::int64_t count) {
   return buffer ? Tensor(buffer->data(), DType::kFloat32, Shape{count}) : Tensor();
 }
 
-/// Elements [offset, offset + count) of a flat tensor; null where it is.
+/// Returns elements [offset, offset + count) of a flat tensor, or null if the tensor is null.
 Tensor part(const Tensor& flat, std::int64_t offset, std::int64_t count) {
   if (!flat) return {};
   auto* const data = static_cast<std::byte*>(flat.data);

@@ -1,4 +1,5 @@
-// Updates the backbone's weights: SGD or AdamW over their flat memory, a call for each group.
+// Updates the backbone's weights by SGD or AdamW: one call per parameter group of the flat
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace pfc {
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double momentum = 0.9;
-  double weight_decay = 5e-4;  ///< where no groups are given
+  double weight_decay = 5e-4;  ///< used if no groups are given
   double clip_norm = 5.0;      ///< gradients with a larger L2 norm are scaled down to it; 0: never
 };
 
@@ -36,13 +37,13 @@ class Optimizer {
   };
   struct Update {
     double lr = 0.1;
-    std::int64_t number = 1;  ///< of the update, from 1; for AdamW's bias correction
-    double loss_scale = 1;    ///< that the gradients were multiplied by
-    /// Null, or receives the new weights in the activations' type (Backbone::operands()).
+    std::int64_t number = 1;  ///< number of the update, from 1; for AdamW's bias correction
+    double loss_scale = 1;    ///< factor already in the gradients
+    /// Receives the new weights in the activations' type (Backbone::operands()), unless null.
     Tensor operands = {};
   };
-  /// weights [count]; gradients: of the last weights, at least of those from the first group on.
-  /// REQUIRES: gradients are summed over all workers and micro-batches.
+  /// weights [count]; gradients: those of the weights from some offset to the end, at least from
+  /// the first group on. REQUIRES: gradients are summed over all workers and micro-batches.
   Result step(const Tensor& gradients, const Tensor& weights, const Update& update);
 
   [[nodiscard]] Tensor momentum() const;  ///< SGD's velocity or AdamW's m, [count]

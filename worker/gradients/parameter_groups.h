@@ -1,4 +1,5 @@
-// Runs of backbone weights that one optimizer call updates, as torch.optim's parameter groups.
+// Contiguous backbone weights that one optimizer call updates, like torch.optim's parameter
+// groups.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ struct ParameterGroup {
   double weight_decay = 0;
 };
 
-/// The groups of all weights that are not frozen, in the order of their offsets. Neighbours with
-/// equal values are one group.
+/// Returns the groups of all weights that are not frozen, in the order of their offsets. Adjacent
+/// weights with equal values form one group.
 std::vector<ParameterGroup> parameter_groups(const JobConfig& job, const Arena& weights);
 
 }  // namespace pfc

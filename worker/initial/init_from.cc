@@ -22,7 +22,7 @@ constexpr const char* kCentres = "centres";
 constexpr const char* kNamesFile = "identities.txt";
 
 WeightsFile open_weights(const std::filesystem::path& path) {
-  std::error_code ignored;  // what cannot be looked at is told with its reason when it is read
+  std::error_code ignored;  // an unreadable path is reported when it is read
   if (std::filesystem::is_directory(path, ignored)) {
     throw InputError("init_from: " + path.string() +
                      " is a folder; expected a file of weights, for example the " +
@@ -37,7 +37,8 @@ struct NamedRows {
   std::span<const float> rows;
 };
 
-/// Where identities.txt beside the file and the job's data both name classes.
+/// Returns the rows by name if both identities.txt beside the file and the job's data name the
+/// classes.
 std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom& from,
                                          std::int64_t dimension) {
   const auto found = file.others.tensors().find(kCentres);
@@ -52,13 +53,14 @@ std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom
   return named;
 }
 
-/// [C, D]; empty where the file has none for these classes, of which `left` then says so.
+/// Returns [C, D]; empty if the file has no centres for these classes. Then `left` says so.
 std::span<const float> centres_in(const WeightsFile& file, const std::vector<std::int64_t>& shape,
                                   std::vector<std::string>& left) {
   const auto found = file.others.tensors().find(kCentres);
   if (found == file.others.tensors().end()) return {};
   const bool has_network = !file.state_dict.tensors().empty();
-  if (has_network && found->second.shape != shape) {  // the network alone, for other identities
+  // Take only the network; the identities differ.
+  if (has_network && found->second.shape != shape) {
     left.push_back(std::string(kCentres) + " " + shape_text(found->second.shape) + ", here " +
                    shape_text(shape));
     return {};
@@ -74,7 +76,7 @@ void set_centres(std::span<const float> all, const TrainingState& state) {
   state.head.state_changed();
 }
 
-/// Returns which rows of this worker's shard were set; counts those of all workers.
+/// Returns which rows of this worker's shard were set. Counts the set rows of all workers.
 std::vector<bool> set_centres_by_name(const NamedRows& named, const Dataset& dataset,
                                       const TrainingState& state, std::int64_t& count) {
   const Tensor mine = state.head.state().centres;

@@ -16,7 +16,7 @@
 namespace pfc {
 namespace {
 
-/// Divides v by its length. Returns false for zeros.
+/// Divides v by its length. Returns false if v is zero.
 bool normalise(std::span<float> v) {
   const double length = std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
   if (!(length > 0)) return false;
@@ -24,8 +24,8 @@ bool normalise(std::span<float> v) {
   return true;
 }
 
-/// Adds up embeddings in the rows of the centres. Where these are bfloat16, the momentum, which is
-/// still zero, holds what they round off.
+/// Sums embeddings in the rows of the centres. If these are bfloat16, the momentum, which is
+/// still zero, holds the rounding errors.
 class CentreSums {
  public:
   CentreSums(Ops& ops, Head& head)
@@ -83,9 +83,9 @@ class CentreSums {
 };
 
 constexpr std::int64_t kNoLabel =
-    -1;  // of a damaged image, and of those that fill the last batches
+    -1;  // label of a damaged image and of padding in the last batches
 
-/// A batch of every worker: embeddings of length 1, and labels.
+/// The batches of all workers: embeddings of length 1, and labels.
 struct GatheredBatch {
   GatheredBatch(std::int64_t batch, std::int64_t dimension, int workers)
       : d(static_cast<std::size_t>(dimension)),
@@ -122,7 +122,8 @@ std::string set_mean_centres(const MeanCentres& m) {
   std::vector<std::byte> storage;
   std::int64_t used = 0;
 
-  const auto image_of = [&](std::int64_t i) {  // of this worker's image i, counted in rounds
+  // Index of this worker's image i; workers take turns.
+  const auto image_of = [&](std::int64_t i) {
     return i / batch * together + m.comm.rank() * batch + i % batch;
   };
   const ReadImage read_image = read_images_of(m.dataset, {m.options.height, m.options.width});
