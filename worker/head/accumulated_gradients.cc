@@ -51,7 +51,7 @@ void AccumulatedGradients::reserve_rows(std::int64_t used, std::int64_t rows) {
   if (rows > capacity_) {
     auto larger = ops_.allocate(bytes(rows, dimension_));
     if (used > 0) ops_.copy(rows_from(*buffer_, 0, used), rows_from(*larger, 0, used));
-    ops_.synchronize();  // the old buffer dies here
+    ops_.synchronize();  // the old buffer is freed here
     buffer_ = std::move(larger);
     capacity_ = capacity_for(rows);
   }

@@ -26,21 +26,21 @@ struct CentreBytes {
   std::size_t second = 0;        ///< [R, D]; 0 for SGD
   std::size_t inverse_norm = 0;  ///< [R]
   std::size_t updated = 0;       ///< [R], in host memory on every device
-  /// What a step reads and writes of each row: weight, momentum and second moment.
+  /// Bytes of the data that a step reads and writes: weight, momentum and second moment.
   [[nodiscard]] std::size_t rows() const { return weight + momentum + second; }
 };
 
-/// Owns the tables in device memory. Host memory holds, for each row, the number of updates that it
-/// has seen, and the history of updates: 12 bytes each, for the whole job.
+/// Owns the tables in device memory. Host memory holds the number of updates that each row has
+/// seen, and the history of updates of the whole job: 12 bytes per update.
 class ClassCentres {
  public:
-  /// What a shard of `rows` classes allocates, without the history.
+  /// Returns what a shard of `rows` classes allocates, without the history.
   [[nodiscard]] static CentreBytes bytes(std::int64_t rows, const CentreOptions& options);
 
-  /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as in
-  /// arcface_torch's PartialFC_V2. Element i of class c is a function of (seed, c, i), so it is the
-  /// same for any number of workers. It is rounded to the nearest where centres are kept as
-  /// bfloat16. The optimizer's state starts as zeros. `ops` allocates, and is not kept.
+  /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as
+  /// in arcface_torch's PartialFC_V2. Element i of class c is a function of (seed, c, i), so it
+  /// is the same for any number of workers. bfloat16 centres are rounded to the nearest value.
+  /// The optimizer's state starts as zeros. `ops` allocates and is not kept.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
   [[nodiscard]] RowRange shard() const { return shard_; }

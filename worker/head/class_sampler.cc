@@ -61,7 +61,7 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
     for (std::int64_t k = 0; k < count; ++k) {
       for (unsigned bits = hits[static_cast<std::size_t>(k)]; bits != 0; bits &= bits - 1) {
         const std::int64_t c = (block + k) * 4 + std::countr_zero(bits);
-        if (!shard.contains(c)) continue;  // the block reaches beyond the shard
+        if (!shard.contains(c)) continue;  // the block crosses the shard's border
         while (positive != positives.end() && *positive < c) active.push_back(*positive++);
         if (positive != positives.end() && *positive == c) ++positive;
         active.push_back(c);

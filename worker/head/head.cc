@@ -45,7 +45,7 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .ranges = o.head_classes.size() > 1};
 }
 
-/// Bytes of what a head exchanges with its peers and gives back, for N samples.
+/// Bytes of the buffers that a head exchanges with its peers and returns, for N samples.
 struct ExchangeBytes {
   ExchangeBytes(std::int64_t samples, std::int64_t dimension, int workers)
       : d_embeddings(static_cast<std::size_t>(samples * dimension) * sizeof(float)),
@@ -112,7 +112,7 @@ class ShardedHead : public Head {
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
   std::optional<AccumulatedGradients> accumulated_;  // for more than one micro-batch an update
-  std::vector<Positive> positives_;                  // of the last run
+  std::vector<Positive> positives_;                  // of the last run()
   std::int64_t samples_ = 0;                         // N of the buffers below
   std::unique_ptr<Buffer> d_embeddings_;             // [N, D]
   std::unique_ptr<Buffer> statistics_;               // RowStatistics [N]
@@ -140,7 +140,7 @@ HeadResult ShardedHead::run(const Step& step) {
   comm_.all_gather(statistics, all_statistics);  // the one collective: max, sum and target
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size());
-  if (!std::isfinite(result.loss)) return result;  // all workers hold the same loss
+  if (!std::isfinite(result.loss)) return result;  // the loss is the same on all workers
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
   result.moved = moves_in_run();
   backward(step, result.d_embeddings);
@@ -224,10 +224,10 @@ HeadOptions head_options(const JobConfig& job) {
           .weight_decay = own.weight_decay,
           .lr_factor = own.lr,
           .gradient_acc = job.gradient_acc,
-          // An update whose gradients have overflowed is left out, of centres and backbone alike.
+          // An update whose gradients have overflowed is skipped, for centres and backbone alike.
           .moves_later = job.precision == Precision::kFp16,
           .centre_precision = job.centre_precision,
-          // Of fp16 too: bf16 holds the smallest gradients as they are, without a scale.
+          // Also for fp16: bf16 represents the smallest gradients without a loss scale.
           .bf16_products = job.precision != Precision::kFp32,
           .logits_memory = job.logits_memory,
           .head_classes =
@@ -253,7 +253,8 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .updated = table.updated,
                .buffers = ExchangeBytes(n, d, o.world_size).total()};
   if (o.head.gradient_acc > 1) {
-    // Every micro-batch adds the classes of its samples; the sampled ones are those of the first.
+    // Every micro-batch adds the classes of its samples. The sampled classes are those of the
+    // first micro-batch.
     const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
     m.gradients = AccumulatedGradients::bytes(summed, d);
   }
@@ -273,8 +274,8 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
         gpu_allocation(exchange.d_embeddings) + gpu_allocation(exchange.statistics) +
         gpu_allocation(exchange.all_statistics) +
         static_cast<std::uint64_t>(margin_device_bytes(margin, active, softmax.logits_bytes));
-    // Before a checkpoint all rows are listed, to apply the updates that they have missed; in a
-    // step with gradient accumulation, those that have gradients.
+    // Before a checkpoint all rows are listed, to apply the updates that they have missed. In a
+    // step with gradient accumulation the rows with gradients are listed.
     if (o.head.sample_rate < 1 || o.head.gradient_acc > 1) {
       m.buffers += gpu_allocation(static_cast<std::size_t>(margin_list_bytes(margin, rows)));
     }

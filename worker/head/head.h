@@ -29,20 +29,21 @@ struct HeadOptions {
   double weight_decay = 5e-4;
   double lr_factor = 1.0;  ///< multiplies the learning rate of every step
   std::int64_t gradient_acc = 1;
-  /// Centres move in a call of their own, Head::move(), once it is known whether the backbone
-  /// moves. With gradient_acc above 1 they always do.
+  /// The centres are updated by Head::move(), once it is known whether the backbone is updated.
+  /// With gradient_acc above 1 this is always so.
   bool moves_later = false;
   CentrePrecision centre_precision = CentrePrecision::kFp32;
   bool bf16_products = false;  ///< operands of the matrix products; sums are float32
-  /// Memory for products that are kept for the backward pass, as a part of the memory of centres
-  /// and momentum.
+  /// Memory for products kept for the backward pass, as a fraction of the memory of centres and
+  /// momentum.
   double logits_memory = 0.1;
-  /// Of several heads that share the backbone (separate_heads.h): the classes of each, one behind
-  /// the other. Fewer than two: one softmax over all classes.
+  /// For several heads that share the backbone (separate_heads.h): the number of classes of each;
+  /// their classes are contiguous. Fewer than two: one softmax over all classes.
   std::vector<std::int64_t> head_classes = {};
 };
 
-/// What the job says about the head; classes = job.num_classes, head_classes = job.head_classes.
+/// Returns the job's options of the head; classes = job.num_classes, head_classes =
+/// job.head_classes.
 HeadOptions head_options(const JobConfig& job);
 
 /// Sorted global class indices of this worker that take part in a step.
@@ -55,7 +56,7 @@ struct HeadResult {
   double loss = 0;      ///< mean over the N samples of all workers; the same on every worker
   Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of
                         ///< loss. Valid until the next run. Null when the loss is not finite.
-  bool moved = false;   ///< whether run() has updated the centres; otherwise Head::move() does
+  bool moved = false;   ///< true: run() has updated the centres; false: Head::move() does
 };
 
 class Head {
@@ -63,9 +64,8 @@ class Head {
   virtual ~Head() = default;
 
   /// Chooses the active classes for the N labels of all workers: every label of this shard, and
-  /// every class c with u(seed, step, c) < sample_rate (class_sampler.h). Thread-safe, so that it
-  /// can run while another thread trains. Throws InputError when a label is outside
-  /// 0 .. classes - 1.
+  /// every class c with u(seed, step, c) < sample_rate (class_sampler.h). Thread-safe, so it can
+  /// run while another thread trains. Throws InputError if a label is outside 0 .. classes - 1.
   [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                              std::int64_t step) const = 0;
 
@@ -76,69 +76,70 @@ class Head {
     double lr = 0.1;
     std::int64_t update = 1;       ///< number of the update, from 1 (AdamW's bias correction)
     std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1
-    double gradient_scale = 1.0;   ///< 1 / gradient_acc: multiplies every gradient, not the loss
+    /// 1 / gradient_acc: multiplies every gradient, but not the loss.
+    double gradient_scale = 1.0;
   };
-  /// Collective: every worker calls it, and it exchanges the row statistics of the softmax. Updates
-  /// the active centres in place, or leaves that to move() (HeadResult::moved). Momentum and weight
-  /// decay move the other centres too; they are written when they are next needed. When the loss is
-  /// not finite, no worker changes any centre, so that the step can be examined. Throws CommError
-  /// and DeviceError.
+  /// Collective: exchanges the row statistics of the softmax. Updates the active centres in
+  /// place, or leaves that to move() (HeadResult::moved). Momentum and weight decay change the
+  /// other centres too; those changes are applied when a centre is next needed. If the loss is
+  /// not finite, no worker changes any centre, so the step can be examined. Throws CommError and
+  /// DeviceError.
   virtual HeadResult run(const Step& step) = 0;
-  /// Updates the centres with the gradients of the runs of one update. Where it is not called, the
-  /// next run with micro_batch 0 forgets them, and no centre has changed. REQUIRES: `step` is that
-  /// of the last run, of the last micro-batch, with a finite loss and `moved` false; its embeddings
-  /// and active classes have not changed since.
+  /// Updates the centres with the gradients of all run() calls of one update. If it is not
+  /// called, the next run() with micro_batch 0 discards the gradients, and the centres stay as
+  /// they were. REQUIRES: `step` is that of the last run(), with the last micro-batch, a finite
+  /// loss and `moved` false. Its embeddings and active classes have not changed since.
   virtual void move(const Step& step) = 0;
 
-  /// Sets cosines[i], of [N], to the cosine between embedding i of the last run() and the centre of
-  /// its class, as the loss has it, where that class is of this worker, and leaves the others as
-  /// they are. Waits for the device. Throws DeviceError.
+  /// Sets cosines[i] of [N] to the cosine, as used by the loss, between embedding i of the last
+  /// run() and the centre of its class, if this worker has that class. Leaves the other elements
+  /// unchanged. Waits for the device. Throws DeviceError.
   virtual void target_cosines(std::span<float> cosines) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker
-  /// The shard's tables, [shard().size(), D], float32 or bfloat16 as HeadOptions::centre_precision
-  /// says, for checkpoints. `second` is AdamW's v, null for SGD. Views of device memory. Row i is
-  /// as it was after update number updated[i] of the history (CentreTable); after settle() it is as
-  /// after the last update.
+  /// The shard's tables, [shard().size(), D], for checkpoints: float32 or bfloat16
+  /// (HeadOptions::centre_precision). `second` is AdamW's v, null for SGD. Views of device
+  /// memory. Row i has the value after update number updated[i] of the history (CentreTable);
+  /// after settle() it has the value after the last update.
   struct State {
     Tensor centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
   };
   [[nodiscard]] virtual State state() = 0;
-  /// REQUIRED after other code wrote to state(), as loading a checkpoint does.
+  /// Must be called after other code has written to state(), for example to load a checkpoint.
   virtual void state_changed() = 0;
 
-  /// Applies the updates that these classes (sorted), or all, have missed, so that others can read
-  /// current rows. REQUIRES: not between the micro-batches of an update that is
-  /// made. Training may go on
-  /// afterwards, but its results differ in the last bits, because each such update rounds.
+  /// Applies the updates that these classes (sorted), or all classes, have missed, so that others
+  /// can read current rows. Training can continue afterwards, but its results differ in the last
+  /// bits, because each such update rounds. REQUIRES: no call between the micro-batches of an
+  /// update.
   virtual void settle(std::span<const std::int64_t> classes) = 0;
   virtual void settle_all() = 0;
 };
 
-/// Centres start as class_centres.h says. ops and comm are borrowed. Throws InputError for options
-/// that do not fit each other or the number of workers.
+/// Creates a head whose centres start as class_centres.h describes. Borrows ops and comm. Throws
+/// InputError for options that do not fit each other or the number of workers.
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options);
 
-/// Bytes of device memory of a head, except where it says host memory.
+/// Bytes of device memory of a head, unless a field says host memory.
 struct HeadMemory {
   std::uint64_t centres = 0;
   std::uint64_t momentum = 0;       ///< SGD's velocity or AdamW's m
   std::uint64_t second = 0;         ///< AdamW's v
-  std::uint64_t inverse_norms = 0;  ///< one number a centre
-  std::uint64_t updated = 0;        ///< one number a centre: updates that it has seen; host memory
-  std::uint64_t active = 0;         ///< indices of active classes; on a GPU they are in buffers
-  std::uint64_t gradients = 0;      ///< of active classes, where gradient_acc is above 1
-  std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
-  std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
+  std::uint64_t inverse_norms = 0;  ///< one number per centre
+  std::uint64_t updated = 0;    ///< one number per centre: updates that it has seen; host memory
+  std::uint64_t active = 0;     ///< indices of active classes; on a GPU they are in buffers
+  std::uint64_t gradients = 0;  ///< of active classes, if gradient_acc is above 1
+  std::uint64_t logits = 0;     ///< kept from forward to backward; on a GPU they are in buffers
+  std::uint64_t buffers = 0;    ///< embeddings and their gradients, tiles, statistics
 };
 
 struct HeadMemoryOptions {
   HeadOptions head;
   int world_size = 1;
   std::int64_t samples = 1;  ///< N, of all workers
-  int threads = 1;           ///< of this worker
+  int threads = 1;           ///< compute threads of this worker
   int active_sets = 1;       ///< sets of active classes that exist at the same time
   bool gpu = false;
   // Size of the GPU's L2 cache and number of its multiprocessors. The defaults are an H100's.
@@ -146,8 +147,8 @@ struct HeadMemoryOptions {
   int multiprocessors = 132;
 };
 
-/// The memory of rank 0, whose shard is the largest. Adds up what the parts of the head state. The
-/// number of active classes varies: expected_active() (class_sampler.h) is taken.
+/// Returns the memory of rank 0, whose shard is the largest: the sum over the parts of the head.
+/// The number of active classes varies; uses expected_active() (class_sampler.h).
 HeadMemory head_memory(const HeadMemoryOptions& options);
 
 }  // namespace pfc

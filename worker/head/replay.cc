@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::int64_t kRowsPerBlock = 2048;
 
-/// One worker of the step. Belongs to one thread until the step is done.
+/// One worker of the step. Used by one thread until the step is done.
 class ReplayWorker {
  public:
   ReplayWorker(const HeadStepInput& input, const ReplayOptions& options, const Membership& me,
@@ -59,12 +59,12 @@ class ReplayWorker {
   [[nodiscard]] Ops& ops() { return *ops_; }
 
  private:
-  /// How many of the rows belong to each head.
+  /// Returns the number of rows that belong to each head.
   static std::vector<std::int64_t> rows_of_heads(const HeadStepInput& input,
                                                  std::vector<std::int64_t> heads) {
     if (input.classes.empty()) return heads;
-    std::int64_t end = 0;     // of the head, in classes
-    std::int64_t before = 0;  // rows of the heads before
+    std::int64_t end = 0;     // end of the head, in classes
+    std::int64_t before = 0;  // rows of the previous heads
     for (std::int64_t& head : heads) {
       end += head;
       const auto rows = std::ranges::lower_bound(input.classes, end) - input.classes.begin();
@@ -83,7 +83,7 @@ class ReplayWorker {
     return options;
   }
 
-  /// Returns whether its loss is finite; when it is not, nothing has moved.
+  /// Returns whether the loss is finite. If it is not, nothing was updated.
   bool run_micro_batch(const HeadStepInput& input, const ReplayOptions& options, const Tensor& all,
                        std::int64_t micro) {
     const std::int64_t samples = input.samples / input.micro_batches;
@@ -109,7 +109,7 @@ class ReplayWorker {
     return true;
   }
 
-  /// The rows of this worker that take part in a micro-batch.
+  /// Returns the rows of this worker that take part in a micro-batch.
   [[nodiscard]] ActiveCentres active_rows(const HeadStepInput& input, const ReplayOptions& options,
                                           std::span<const std::int64_t> labels,
                                           std::int64_t micro) const {
@@ -139,11 +139,11 @@ class ReplayWorker {
 
 using Workers = std::vector<std::unique_ptr<ReplayWorker>>;
 
-/// Runs `body(rank)` on one thread for each rank. Rethrows an error that is not a CommError if
-/// there is one: the CommErrors of other ranks follow from it.
+/// Runs `body(rank)` on one thread per rank. Rethrows an error that is not a CommError if there
+/// is one, because the CommErrors of other ranks follow from it.
 void on_threads(int workers, const std::function<void(int)>& body) {
   std::vector<std::exception_ptr> causes(static_cast<std::size_t>(workers)), complaints(causes);
-  std::vector<std::jthread> threads;  // joined too when one of them cannot be started
+  std::vector<std::jthread> threads;  // joined even if one of them cannot be started
   threads.reserve(causes.size());
   for (int rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
@@ -183,7 +183,8 @@ SafetensorsEntry entry(const std::string& name, std::vector<std::int64_t> shape,
   return {.name = name, .dtype = dtype, .shape = std::move(shape), .bytes = bytes, .pieces = {}};
 }
 
-/// A table of the heads' state, worker after worker. `health` gets every row that is written.
+/// Returns one table of the heads' state, worker after worker. Adds every written row to
+/// `health`.
 SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor Head::State::*member,
                              RowHealth& health) {
   std::int64_t rows = 0;

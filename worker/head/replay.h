@@ -1,5 +1,5 @@
 // Computes one step of the classification layer from a file and writes the results to a file, so
-// that a person can examine them or compare them with another program.
+// that a user can examine them or compare them with another program.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,31 @@
 namespace pfc {
 
 struct ReplayOptions {
-  JobConfig job;          ///< margin, sampling and optimizer; lr is that of the step
-  std::int64_t step = 1;  ///< number of the job's step, for the sampling
-  /// Number of the update, for AdamW's bias correction: the step, less steps that made no update.
+  JobConfig job;          ///< gives margin, sampling and optimizer; lr is that of the step
+  std::int64_t step = 1;  ///< step of the job; selects the sampled classes
+  /// Number of the update, for AdamW's bias correction: the step minus the steps without an
+  /// update.
   std::int64_t update = 1;
-  int workers = 1;  ///< threads of this process, each with its shard of the rows
+  int workers = 1;  ///< threads of this process; each has a shard of the rows
 };
 
 struct ReplayResult {
-  std::vector<double> losses;  ///< of each micro-batch; NaN from the first on that is not finite
+  std::vector<double> losses;  ///< loss of each micro-batch; NaN from the first non-finite one on
   double loss = 0;             ///< their mean
   RowHealth d_embeddings, centres, momentum, second;  ///< second has no rows for SGD
 };
 
-/// Throws InputError when there are fewer rows than workers.
+/// Throws InputError if there are fewer rows than workers.
 void check_replay(const HeadStepInput& input, const ReplayOptions& options);
 
-/// Writes `loss` [M] and `d_embeddings` [M * N, D] of the M micro-batches, and the tables after the
-/// update: `centres`, `momentum` and for AdamW `second` [R, D]. All are F32. Writes `classes` too
-/// where the input has it; then the rows of the input are active, all or those that it says.
-/// Gradients are multiplied by 1 / gradient_acc, as those of one micro-batch of so many, and the
-/// centres move by the micro-batches of the input. When the loss of one is not finite, no table
-/// changes, and its gradients and all after it are NaN. Throws InputError as check_replay() does
-/// and where the device does not exist here, and StorageError.
+/// Writes `loss` [M] and `d_embeddings` [M * N, D] of the M micro-batches, and the tables after
+/// the update: `centres`, `momentum` and for AdamW `second` [R, D]. All are F32. Writes `classes`
+/// too if the input has it; then the input's rows are the active ones: all rows, or those that
+/// `active` names for a micro-batch. Gradients are multiplied by 1 / gradient_acc, as if the
+/// job's gradient_acc micro-batches were there, and the centres move by the micro-batches of the
+/// input. If the loss of a micro-batch is not finite, no table changes, and its gradients and all
+/// later ones are NaN. Throws InputError as check_replay() does and if the device does not exist
+/// here, and StorageError.
 ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& options,
                               const std::filesystem::path& out);
 

@@ -8,7 +8,8 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kAtOnce = std::int64_t{4} << 20;  // elements: the conversion's memory
+// Elements; bounds the conversion's memory.
+constexpr std::int64_t kAtOnce = std::int64_t{4} << 20;
 
 /// Calls f(piece of rows, its first element) for pieces of at most kAtOnce elements.
 template <typename F>

@@ -1,5 +1,5 @@
-// Copies rows of class centres, or of their momentum, between a device, where they are float32 or
-// bfloat16, and float32 in host memory.
+// Copies rows of class centres or of their momentum between a device (float32 or bfloat16) and
+// host memory (float32).
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace pfc {
 
-/// A view of rows [begin, begin + count) of t [R, D].
+/// Returns a view of rows [begin, begin + count) of t [R, D].
 Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count);
 
-/// Copies float32 host values to rows, rounded to the nearest where rows is bfloat16. Waits for the
+/// Copies float32 host values to rows, rounded to the nearest if rows is bfloat16. Waits for the
 /// copy.
 void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host);
 /// Copies rows to float32 host memory. Waits for the copy.

@@ -1,5 +1,5 @@
-// Statistics of a matrix for a person who examines a step that went wrong: which elements are not
-// finite, and the lengths of the rows.
+// Statistics of a matrix, used to examine a step that went wrong: non-finite elements, and the
+// lengths of the rows.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ class RowHealth {
   [[nodiscard]] std::int64_t columns() const { return columns_; }
   [[nodiscard]] std::int64_t not_finite() const { return not_finite_; }    ///< number of elements
   [[nodiscard]] std::int64_t first_bad_row() const { return first_bad_; }  ///< its index; -1: none
-  /// L2 lengths of the rows whose elements are all finite. Without such a row shortest() is
+  /// L2 lengths of the rows whose elements are all finite. If there is no such row, shortest() is
   /// infinite and longest() is 0.
   [[nodiscard]] double shortest() const { return shortest_; }
   [[nodiscard]] double longest() const { return longest_; }
-  /// L2 norm of all elements; NaN or infinite when one of them is not finite.
+  /// L2 norm of all elements; NaN or infinite if an element is not finite.
   [[nodiscard]] double norm() const;
 
  private:

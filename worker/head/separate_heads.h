@@ -1,5 +1,5 @@
-// Several heads in one table of class centres: each has the classes of one data set, one behind the
-// other, and a softmax of its own over them. They share the backbone.
+// Several heads in one table of class centres. Each head has a contiguous range of classes, those
+// of one data set, and its own softmax over them. They share the backbone.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace pfc {
 
 class SeparateHeads {
  public:
-  /// classes: of each head; fewer than two heads are none.
+  /// classes: number of classes of each head; fewer than two elements mean no separate heads.
   explicit SeparateHeads(std::span<const std::int64_t> classes);
 
-  /// For each label [N] the part of `active` (sorted global classes) that belongs to its head.
-  /// Empty where there are no separate heads. A view, valid until the next call. REQUIRES: the
+  /// Returns for each label [N] the part of `active` (sorted global classes) that belongs to its
+  /// head. Empty if there are no separate heads. A view, valid until the next call. REQUIRES: the
   /// labels are classes of the heads.
   std::span<const ActiveRange> ranges(std::span<const std::int64_t> active,
                                       std::span<const std::int64_t> labels);

@@ -1,19 +1,21 @@
 // The file of one step of the classification layer (docs/replay.md). A worker writes it when a loss
 // or gradient is not finite; `pfcctl replay head` reads it.
 //
-//   embeddings [M * N, D] F32, labels [M * N] I64    of all workers; M micro-batches, one after the
-//                                            other
+//   embeddings [M * N, D] F32                of all workers; M micro-batches, in order
+//   labels [M * N] I64                       likewise
 //   centres [R, D] F32
-//   momentum, second [R, D] F32              optional; zeros where missing
+//   momentum, second [R, D] F32              optional; zeros if missing
 //   classes [R] I64                          optional: the class of each row, in rising order. The
-//                                            rows are then the active ones. Where it is missing,
-//                                            row c is class c
-//   active [M, R] U8                         optional, with classes: 1 where the row takes part in
-//                                            the micro-batch. Missing: every row takes part in all
+//                                            rows are then the active ones. If missing, row c is
+//                                            class c
+//   active [M, R] U8                         optional, needs classes: 1 if the row takes part in
+//                                            the micro-batch. If missing, every row takes part in
+//                                            all micro-batches
 //   d_embeddings [M * B, D] F32              optional: the gradients that the job computed for the
 //                                            worker's part of each micro-batch
 //
-// The metadata, all optional, say which job and step wrote the file: see step_file below.
+// The metadata are optional. They name the job and the step that wrote the file: see step_file
+// below.
 #pragma once
 
 #include <algorithm>
@@ -33,22 +35,24 @@ namespace pfc {
 
 /// Keys of the metadata.
 namespace step_file {
-inline constexpr const char* kJob = "job";    ///< the job file's keys, as JSON
-inline constexpr const char* kStep = "step";  ///< of the job, from 1; draws the sampled classes
-/// The number of the update, from 1: the step, less those steps that made no update.
+inline constexpr const char* kJob = "job";  ///< the job file's keys, as JSON
+/// Step of the job, from 1; selects the sampled classes.
+inline constexpr const char* kStep = "step";
+/// Number of the update, from 1: the step minus the steps without an update.
 inline constexpr const char* kUpdate = "update";
 inline constexpr const char* kMicroBatches = "micro_batches";
-inline constexpr const char* kLr = "lr";  ///< of this step
+inline constexpr const char* kLr = "lr";  ///< learning rate of this step
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kWorldSize = "world_size";
-inline constexpr const char* kNotFinite = "not_finite";  ///< "the loss"
+/// The value that was not finite: "the loss".
+inline constexpr const char* kNotFinite = "not_finite";
 inline constexpr const char* kLoss = "loss";
 inline constexpr const char* kRows = "rows";  ///< kBefore or kAfter
 inline constexpr const char* kBefore = "before the update";
 inline constexpr const char* kAfter = "after the update";
 }  // namespace step_file
 
-/// What the head of a worker was given in a step so far.
+/// Inputs of a worker's head in a step so far.
 struct GivenToHead {
   std::int64_t step = 1, update = 1;
   double lr = 0.1;
@@ -57,7 +61,7 @@ struct GivenToHead {
   std::span<const std::int64_t> labels;  ///< [M * N]
 };
 
-/// What a worker writes into its file beside the current values of its active rows.
+/// Values that a worker writes to its file in addition to the current values of its active rows.
 struct HeadStepPart {
   const GivenToHead& given;
   const nlohmann::json& job;
@@ -65,22 +69,22 @@ struct HeadStepPart {
   int world_size = 1;
   std::string not_finite;
   double loss = 0;
-  bool rows_moved = false;  ///< the step has updated the rows already
+  bool rows_moved = false;  ///< the step has already updated the rows
   Tensor d_embeddings;      ///< [M * B, D] of this worker's samples; null: not computed
 };
 
-/// Writes the rows that take part in any of the micro-batches (Head::sample() says which), and
-/// settles them first (Head::settle), so that the file holds the values that the step computed
-/// with. The memory needed does not depend on the number of rows. Throws StorageError.
+/// Writes the rows that take part in any of the micro-batches (given by Head::sample()). Settles
+/// them first (Head::settle), so that the file holds the values that the step computed with. The
+/// memory needed does not depend on the number of rows. Throws StorageError.
 void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
                           const HeadStepPart& part);
 
-/// A float32 matrix whose rows lie in several pieces of memory, one after the other. Views.
+/// A float32 matrix stored in several pieces of memory, in order of rows. Views.
 struct RowTable {
   std::int64_t columns = 0;
   std::vector<std::span<const float>> pieces;  ///< whole rows each
 
-  /// Calls f(values, first_row) for each stretch of the rows, in order.
+  /// Calls f(values, first_row) for each contiguous part of the rows, in order.
   template <typename F>
   void each_stretch(RowRange rows, const F& f) const {
     std::int64_t first = 0;
@@ -105,22 +109,23 @@ struct HeadStepInput {
   std::span<const float> embeddings;                  ///< [M * N, D]
   std::vector<std::int64_t> labels;                   ///< [M * N], as row numbers of the tables
   std::vector<std::int64_t> classes;                  ///< [R]; empty: row c is class c
-  /// [M]: the rows of each micro-batch, sorted. Empty: the rows of all are sampled by the job's
-  /// keys or, with classes, all rows.
+  /// [M]: the rows of each micro-batch, sorted. Empty: all rows are active if `classes` is set;
+  /// otherwise the job's keys select the rows.
   std::vector<std::vector<std::int64_t>> active;
   RowTable centres, momentum, second;  ///< [R, D]; momentum and second may have no pieces: zeros
-  RowTable job_d_embeddings;           ///< [M * N, D]; no pieces where the files have none
+  RowTable job_d_embeddings;           ///< [M * N, D]; no pieces if the files have none
   nlohmann::json job = nlohmann::json::object();  ///< keys of the job; lr is that of the step
   std::int64_t step = 1, update = 1;
-  std::string story;  ///< one line that says what was not finite in the job; empty: not known
+  std::string story;  ///< one line: what was not finite in the job; empty: unknown
 
-  /// The file, or the first of several.
+  /// Returns the path of the first file.
   [[nodiscard]] const std::filesystem::path& path() const { return files.front().path(); }
 };
 
-/// Reads the given files, and every *.safetensors of given folders. Throws InputError that names
-/// the file and the tensor, what was found and what was expected. Refuses a label without a row,
-/// and parts that are incomplete, belong to different steps or hold the same class.
+/// Reads the given files, and every *.safetensors file of the given folders. Throws InputError
+/// that names the file and the tensor, what was found and what was expected. Rejects a label
+/// without a row, and parts that are incomplete, belong to different steps or hold the same
+/// class.
 HeadStepInput read_head_step(std::span<const std::filesystem::path> paths);
 
 }  // namespace pfc

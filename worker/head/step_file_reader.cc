@@ -12,12 +12,12 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestText = 100;  // of the metadata, as it is shown to a person
+constexpr std::size_t kLongestText = 100;  // characters of metadata shown in a message
 
 using std::filesystem::path;
 using Shape64 = std::vector<std::int64_t>;
 
-/// One file. Each of its tensors has been checked, but not yet against those of other files.
+/// One file. Its tensors have been checked, but not yet compared with those of other files.
 struct Part {
   SafetensorsFile file;
   std::int64_t samples = 0, rows = 0, dimension = 0;
@@ -25,7 +25,7 @@ struct Part {
   std::span<const std::int64_t> labels, classes;
   std::span<const std::byte> active;                          // [micro-batches, rows]; empty: all
   bool all_classes = true;                                    // no tensor `classes`
-  std::int64_t rank = -1, world_size = 0, micro_batches = 1;  // of the metadata
+  std::int64_t rank = -1, world_size = 0, micro_batches = 1;  // from the metadata
 
   [[nodiscard]] std::string name() const { return file.path().string(); }
   [[nodiscard]] bool has(const std::string& tensor) const {
@@ -58,7 +58,8 @@ std::vector<path> files_of(std::span<const path> paths) {
                    shape_text(found.shape) + ", expected " + expected);
 }
 
-/// Shape of a float32 matrix with at least `least` rows and one column.
+/// Returns the shape of a float32 matrix with at least `least` rows and one column. Throws if it
+/// is not one.
 const Shape64& matrix_shape(const SafetensorsFile& file, const std::string& name,
                             std::int64_t least, const std::string& expected) {
   const SafetensorsFile::Tensor& t = file.at(name);
@@ -77,12 +78,12 @@ std::span<const std::int64_t> read_integers(const SafetensorsFile& file, const s
   return {reinterpret_cast<const std::int64_t*>(t.bytes.data()), static_cast<std::size_t>(count)};
 }
 
-/// A value of the metadata, which is JSON.
+/// Parses a metadata value, which is JSON.
 nlohmann::json parsed(const SafetensorsFile& file, const char* key, const std::string& text) {
   return parse_strict_json(text, file.path().string() + ": metadata " + key);
 }
 
-/// A number of the metadata; `otherwise` where there is none.
+/// Returns a number from the metadata, or `otherwise` if there is none.
 nlohmann::json number(const SafetensorsFile& file, const char* key, nlohmann::json otherwise) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return otherwise;
@@ -104,7 +105,7 @@ void check_rising(const Part& part) {
   }
 }
 
-/// Which rows take part in which micro-batch.
+/// Returns a flag for each micro-batch and row: whether the row takes part.
 std::span<const std::byte> active_flags(const Part& part) {
   if (!part.has("active")) return {};
   const SafetensorsFile::Tensor& t = part.file.at("active");
@@ -152,7 +153,7 @@ Part open_part(const path& from) {
   return part;
 }
 
-/// Throws where the tensors `name` of two files differ in any bit. (A NaN equals itself.)
+/// Throws if the tensors `name` of two files differ in any bit. (A NaN equals itself.)
 void expect_same(const Part& a, const Part& b, const char* name) {
   const auto& one = a.file.at(name);
   const auto& other = b.file.at(name);
@@ -198,7 +199,8 @@ void check_parts(std::span<const Part> parts) {
   check_complete(parts);
 }
 
-/// The tensor `name` of all parts together. Either all parts that have rows have it, or none has.
+/// Returns the tensor `name` of all parts together. Throws unless all parts that have rows have
+/// it, or none has.
 RowTable merge_parts(std::span<const Part> parts, std::span<const float> Part::*member,
                      const char* name) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};
@@ -217,13 +219,13 @@ RowTable merge_parts(std::span<const Part> parts, std::span<const float> Part::*
   return table;
 }
 
-/// The gradients of all samples: micro-batch after micro-batch, each in the order of ranks. No
-/// pieces unless every part has its own.
+/// Returns the gradients of all samples: micro-batch after micro-batch, each in the order of
+/// ranks. Has no pieces unless every part has its own.
 RowTable merge_gradients(std::span<const Part> parts) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};
   const auto micro_batches = static_cast<std::size_t>(parts.front().micro_batches);
   std::int64_t rows = 0;
-  bool equal = true;  // micro-batches, of each part
+  bool equal = true;  // in each part all micro-batches have the same number of rows
   for (const Part& part : parts) {
     if (!part.has("d_embeddings")) return table;
     const std::int64_t of_part =
@@ -254,8 +256,8 @@ void merge_classes(std::span<const Part> parts, HeadStepInput& in) {
   }
 }
 
-/// The rows of each micro-batch, with the parts' rows one after the other. Empty where the parts do
-/// not say which.
+/// Returns the rows of each micro-batch, where the rows of all parts are numbered in order. Empty
+/// if the parts do not name their rows.
 std::vector<std::vector<std::int64_t>> merge_active(std::span<const Part> parts) {
   const auto says = [](const Part& part) { return part.has("active"); };
   if (std::ranges::none_of(parts, says)) return {};
@@ -277,7 +279,7 @@ std::vector<std::vector<std::int64_t>> merge_active(std::span<const Part> parts)
   return active;
 }
 
-/// The row of a class; -1: none.
+/// Returns the row of a class; -1: none.
 std::int64_t row_of(std::int64_t c, const HeadStepInput& in, bool all_classes) {
   if (all_classes) return c >= 0 && c < in.rows ? c : -1;
   const auto found = std::ranges::lower_bound(in.classes, c);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kRowsPerWrite = 2048;  // 4 MiB at D = 512
 
-/// The rows of these classes, at most kRowsPerWrite; neighbours in one copy.
+/// Reads the rows of these classes, at most kRowsPerWrite. Adjacent rows are copied together.
 std::span<const float> read_rows(Ops& ops, const Tensor& table, std::int64_t first_class,
                                  std::span<const std::int64_t> classes, std::span<float> block) {
   const auto d = static_cast<std::size_t>(table.shape[1]);
@@ -91,7 +91,8 @@ struct ActiveClasses {
   std::vector<std::uint8_t> taking_part;  // [M, R]
 };
 
-/// In the shortest form that reads back exactly; JSON has no word for what is not finite.
+/// Returns the shortest form that reads back exactly. JSON cannot represent non-finite numbers,
+/// so they are written as text.
 std::string number_text(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
