@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-constexpr int kCentresSender = 0;  // rank in a link
+constexpr int kCentresSender = 0;  // rank of the sender in a link
 
 template <typename T>
 void exchange(Comm& link, std::span<T> values) {
@@ -18,7 +18,7 @@ void exchange(Comm& link, std::span<T> values) {
       kCentresSender);
 }
 
-/// Both sides; the receiver's vectors get the sender's sizes.
+/// Called by both sides. The receiver's vectors get the sender's sizes.
 void exchange(Comm& link, SeenUpdates& seen) {
   auto count = static_cast<std::int64_t>(seen.updates.size());
   exchange(link, std::span(&count, 1));
@@ -28,7 +28,7 @@ void exchange(Comm& link, SeenUpdates& seen) {
   exchange(link, std::span(seen.updated));
 }
 
-/// The rows of one worker, piece by piece.
+/// Sends the rows of one worker, piece by piece.
 class Sending {
  public:
   explicit Sending(const CentresWanted& wanted)

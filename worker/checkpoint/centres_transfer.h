@@ -1,4 +1,5 @@
-// Rows of class centres, read on rank 0's host for workers that do not see its output folder.
+// Sends rows of class centres, read on rank 0's host, to workers that do not see its output
+// folder.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +10,19 @@
 
 namespace pfc {
 
-/// What a worker over a link is to get.
+/// The rows to send to a worker over a link.
 struct CentresWanted {
   const OutputLink* link = nullptr;  ///< borrowed
   RowRange shard;
 };
 
-/// Sends each worker its rows, in turn a piece of each, as float32. `dimension`: of an embedding.
-/// Throws CommError that names the worker and its host when one is lost. REQUIRES: each of the
-/// workers calls receive_centres(), and all rows that they want were opened.
+/// Sends each worker its rows as float32, one piece per worker in turn. `dimension`: of an
+/// embedding. Throws CommError that names the worker and its host if one is lost. REQUIRES: each
+/// of the workers calls receive_centres(), and all rows to send were opened.
 void send_centres(const StoredCentres& centres, OptimizerKind optimizer, std::int64_t dimension,
                   const std::vector<CentresWanted>& wanted);
 
-/// Takes this worker's rows from rank 0. Throws CommError.
+/// Receives this worker's rows from rank 0. Throws CommError.
 void receive_centres(Comm& to_rank_zero, const TrainingState& state);
 
 }  // namespace pfc

@@ -1,5 +1,5 @@
-// Writes checkpoints of a job's state and loads them. A job may go on with another number of
-// workers than it had when the checkpoint was written. docs/checkpoints.md describes the files.
+// Writes checkpoints of a job's state and loads them. A job can resume with another number of
+// workers. docs/checkpoints.md describes the files.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace pfc {
 class Comm;
 struct OutputLinks;
 
-/// The state of training that a checkpoint holds. All of it is borrowed.
+/// The state of training that a checkpoint holds. Borrows everything.
 struct TrainingState {
   Ops& ops;
   Backbone& backbone;
@@ -34,9 +34,9 @@ struct TrainingState {
   Head& head;
   LossScale& loss_scale;
   std::int64_t classes = 0;
-  std::string network;                 ///< the job's; a checkpoint of another network is refused
+  std::string network;  ///< network of the job; a checkpoint of another network is rejected
   std::vector<int> threads = {};       ///< compute threads of the workers, by rank; 0 on a GPU
-  std::vector<std::string> data = {};  ///< what the data sets hold (FileBrief)
+  std::vector<std::string> data = {};  ///< content of the data sets (FileBrief)
 };
 
 struct CheckpointInfo {
@@ -55,38 +55,38 @@ enum class CheckpointMode {
   kInPlace,
 };
 
-/// Writes checkpoints. Each worker writes its part into a temporary folder; one that does not see
-/// the output folder sends its part to rank 0, which writes it too. When all parts are on disk,
-/// rank 0 calls publish(), which gives the folder its final name. A thread of the writer's own then
+/// Writes checkpoints. Each worker writes its part into a temporary folder. A worker that does
+/// not see the output folder sends its part to rank 0, which writes it too. When all parts are on
+/// disk, rank 0 calls publish(), which gives the folder its final name. Another thread then
 /// removes the oldest checkpoints beyond CheckpointOptions::keep. finished_step() may be called
 /// from any thread; the other members belong to the training thread.
 class CheckpointWriter {
  public:
   virtual ~CheckpointWriter() = default;
-  /// Begins to write this worker's part. First waits for this worker's part of the checkpoint
-  /// before. `trained`: the state's. In both modes, wait() and finished_step() throw the error when
-  /// this one fails.
+  /// Begins to write this worker's part, after waiting for its part of the previous checkpoint.
+  /// `trained`: progress of the state. In both modes wait() and finished_step() throw the error
+  /// if this write fails.
   virtual void begin(const TrainingState& state, const TrainedSoFar& trained,
                      const nlohmann::json& job, CheckpointMode mode) = 0;
-  /// The newest step whose part of this worker is on disk and synced; 0: none yet. When a write has
-  /// failed (disk full), throws its StorageError in every call until wait() has thrown it, so that
-  /// the training thread gets the error even if another thread asked first. Throws CommError when
-  /// rank 0 has ended already. A failed write leaves the checkpoints before it whole; the
-  /// destructor removes what was written of it.
+  /// Returns the newest step whose part of this worker is on disk and synced; 0: none yet. After
+  /// a failed write (disk full), every call throws its StorageError until wait() has thrown it,
+  /// so that the training thread gets the error even if another thread asked first. Throws
+  /// CommError if rank 0 has already ended. A failed write leaves earlier checkpoints intact; the
+  /// destructor removes its files.
   [[nodiscard]] virtual std::int64_t finished_step() = 0;
   /// Waits until this worker's part is on disk. Throws the error of a failed write once.
   virtual void wait() = 0;
-  /// Writes the manifest with checksums and gives the folder its final name. Does not wait for the
-  /// removal of old checkpoints; the next write of rank 0 does, because it may need their
-  /// space. An old checkpoint that cannot be removed is logged. Returns the bytes of all files that
-  /// the manifest lists. REQUIRES: this is rank 0, and all workers' parts of `step` are on disk.
+  /// Writes the manifest with checksums and gives the folder its final name. Does not wait for
+  /// the removal of old checkpoints. Rank 0's next write does, because it may need their space.
+  /// Logs an old checkpoint that cannot be removed. Returns the bytes of all files in the
+  /// manifest. REQUIRES: this is rank 0, and all workers' parts of `step` are on disk.
   virtual std::uint64_t publish(std::int64_t step) = 0;
 };
 
 struct CheckpointOptions {
-  std::filesystem::path output;  ///< REQUIRES: it is there
+  std::filesystem::path output;  ///< REQUIRES: the folder exists
   std::string job_id;            ///< the same on all workers; letters and digits
-  /// Rank 0's, borrowed. Null: the caller knows that no other job uses the folder.
+  /// Lock held by rank 0, borrowed. Null: the caller knows that no other job uses the folder.
   const OutputLock* lock = nullptr;
   /// Borrowed. Null: all workers see the folder.
   const OutputLinks* links = nullptr;
@@ -98,48 +98,48 @@ struct CheckpointOptions {
 };
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
 
-/// Bytes of host memory that a copy of rank 0's state takes (CheckpointMode::kCopy) after so many
-/// updates, the history of which is a part of it.
+/// Returns the bytes of host memory for a copy of rank 0's state (CheckpointMode::kCopy) after
+/// this number of updates. The history of the updates is a part of it.
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                                   std::size_t optimizer_bytes, std::int64_t updates);
 
-/// The newest published checkpoint under `output` whose manifest can be read; nullopt when there is
-/// no checkpoint. Throws InputError when there are checkpoints and none can be read, so that no job
-/// starts from nothing beside damaged checkpoints unless it is told to.
+/// Returns the newest published checkpoint under `output` whose manifest can be read; nullopt if
+/// there is no checkpoint. Throws InputError if there are checkpoints and none can be read. So a
+/// job never starts untrained next to damaged checkpoints unless it is told to.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output);
-/// The newest checkpoint as above, which a job with this `output` goes on from. Throws InputError
-/// where there is one and the job is not to `resume`.
+/// Returns the newest checkpoint as above, from which a job with this `output` resumes. Throws
+/// InputError if there is one but the job does not have `resume`.
 std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
                                                    bool resume);
-/// Throws InputError when the manifest cannot be read.
+/// Throws InputError if the manifest cannot be read.
 CheckpointInfo read_manifest(const std::filesystem::path& folder);
 
-/// What a checkpoint must be of.
+/// The model that a checkpoint must match.
 struct CheckpointModel {
   std::string network;  ///< empty: any
   std::int64_t embedding_size = 0;
   std::int64_t classes = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
 };
-/// Throws InputError that names the manifest when the checkpoint is of another model, and as
-/// load_checkpoint() does when a file is missing, cannot be read or has another size than the
-/// manifest says. Checksums and contents are not looked at.
+/// Throws InputError that names the manifest if the checkpoint is of another model. Throws as
+/// load_checkpoint() does if a file is missing, cannot be read or differs in size from the
+/// manifest. Does not check checksums and contents.
 void check_checkpoint_fits(const std::filesystem::path& folder, const CheckpointModel& model);
 
-/// Loads a checkpoint of any number of workers: this worker reads the rows of its shard from the
-/// files that hold them. Verifies the checksum of every file that it reads. Throws InputError that
-/// names the file, what is wrong with it, and the checkpoint before this one, if there is one.
+/// Loads a checkpoint written by any number of workers: this worker reads the rows of its shard
+/// from the files that hold them. Verifies the checksum of every file that it reads. Throws
+/// InputError that names the file, its fault, and the previous checkpoint, if there is one.
 CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const TrainingState& state);
 
-/// The Comms of a worker over which a checkpoint is given out.
+/// The communicators over which rank 0 distributes a checkpoint.
 struct LoadComms {
   Comm& device;  ///< for tensors of the worker's device
   Comm& host;    ///< for tensors in host memory
   const OutputLinks& links;
 };
-/// The same where some workers do not see the folder: rank 0 reads for them, and all get the
-/// backbone from it. Rank 0 verifies the files of all centres, and its InputError is thrown on all
-/// workers in the same words. Collective. Throws CommError too.
+/// Like load_checkpoint(), if some workers do not see the folder: rank 0 reads for them, and all
+/// workers receive the backbone from it. Rank 0 verifies the files of all centres. All workers
+/// throw its InputError with the same text. Collective. Also throws CommError.
 CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
                                             const TrainingState& state, const LoadComms& comms);
 

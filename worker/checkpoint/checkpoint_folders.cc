@@ -20,13 +20,13 @@ namespace {
 namespace format = checkpoint_format;
 namespace fs = std::filesystem;
 
-/// Whether anything has this name, also a link that points nowhere.
+/// Returns whether anything has this name, even a link that points nowhere.
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
 void remove_checkpoint(const fs::path& folder) { remove_own_folder(folder, format::is_file_name); }
 
-/// A folder, or a probe's file. Its name is its job's alone, so that one that stays is in nobody's
-/// way.
+/// Removes a temporary folder or a probe's file. If that fails, it does no harm, because its name
+/// belongs to one job only.
 void remove_or_log(const fs::path& temporary) {
   try {
     if (fs::is_regular_file(fs::symlink_status(temporary))) {
@@ -41,24 +41,25 @@ void remove_or_log(const fs::path& temporary) {
   }
 }
 
-/// Why an old checkpoint may not be removed; empty: it may.
+/// Returns why an old checkpoint must not be removed; empty: it may be removed.
 std::string why_to_keep(const fs::path& folder) {
   try {
     const std::string foreign = foreign_entry(folder, format::is_file_name);
     return foreign.empty() ? "" : "contains " + foreign + ", which pfc did not make";
-  } catch (const StorageError& error) {  // somebody may be removing it
+  } catch (const StorageError& error) {  // another process may be removing it
     return error.what();
   }
 }
 
-/// Gives a finished folder its final name. What had that name before is called `old` afterwards.
+/// Gives a finished folder its final name. An existing entry of that name is renamed to `old`.
 void move_folder(const fs::path& from, const fs::path& to, const fs::path& old) {
   const bool replaces = is_there(to);
   const unsigned flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) {
     if (replaces) fs::rename(from, old);
   } else if (errno == EINVAL || errno == ENOSYS) {
-    // A file system without these flags (NFS): not at once, but the older checkpoints are there.
+    // A file system without these flags (NFS): the replacement is not atomic, but older
+    // checkpoints exist.
     if (replaces) fs::rename(to, old);
     fs::rename(from, to);
   } else {
@@ -84,7 +85,7 @@ void CheckpointFolders::remove_leftovers() {
   for (const fs::path& entry : entries_of(options_.output)) {
     const std::string name = entry.filename().string();
     if (!format::is_temporary(name)) continue;
-    if (format::is_removed(name)) {  // an old checkpoint: one that stays does no harm
+    if (format::is_removed(name)) {  // an old checkpoint does no harm
       removal_.start(entry);
     } else {
       remove_or_log(entry);
@@ -96,7 +97,7 @@ bool CheckpointFolders::may_replace(const fs::path& folder, const format::Identi
   try {
     return !fs::is_symlink(folder) && format::load_manifest(folder).identity.same_model(identity) &&
            foreign_entry(folder, format::is_file_name).empty();
-  } catch (const InputError&) {  // it is damaged, or no checkpoint
+  } catch (const InputError&) {  // damaged, or not a checkpoint
     return false;
   }
 }
@@ -115,7 +116,7 @@ void CheckpointFolders::make_room(const fs::path& folder, const format::Identity
 
 fs::path CheckpointFolders::name_to_remove(std::int64_t step) {
   fs::path name;
-  do {  // an earlier job may have left one that could not be removed
+  do {  // an earlier job may have left a folder of this name
     name = options_.output / format::removed_name(step, owner_, ++removed_);
   } while (is_there(name));
   return name;
@@ -133,7 +134,7 @@ void CheckpointFolders::publish(const format::Identity& identity) {
   as_storage_error([&] { prune(identity); });
 }
 
-// The one just published stays whatever its age: others may be left from a longer job.
+// Keeps the checkpoint just published even if a longer job has left newer ones.
 void CheckpointFolders::prune(const format::Identity& newest) {
   const fs::path published = options_.output / format::folder_name(newest.trained.step);
   std::int64_t kept = 1;
@@ -146,7 +147,7 @@ void CheckpointFolders::prune(const format::Identity& newest) {
       }
       continue;
     }
-    // Out of sight first: a crash must not leave half of it under a checkpoint's name.
+    // Rename it first: a crash must not leave half of it under a checkpoint's name.
     const fs::path hidden = name_to_remove(p.identity->trained.step);
     std::error_code error;
     fs::rename(p.folder, hidden, error);

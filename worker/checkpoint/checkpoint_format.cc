@@ -42,7 +42,7 @@ json to_json(const std::vector<File>& files) {
   return list;
 }
 
-/// An integer, and not what only converts to one: 39.99 or 1e12.
+/// Parses an integer; rejects values that only convert to one: 39.99 or 1e12.
 template <typename Integer>
 Integer whole_number(const json& value, const char* key) {
   const bool fits =
@@ -122,13 +122,14 @@ void check_version(const json& manifest) {
   }
 }
 
-/// A number of the job's keys; 0 where it is not there.
+/// Returns a number from the job's keys, or 0 if it is missing.
 std::int64_t number_of_job(const json& job, const char* key) {
   const bool there = job.is_object() && job.contains(key);
   return there ? whole<std::int64_t>(job, key) : 0;
 }
 
-/// The step that the folder's name says, and the global batch that the job's keys give.
+/// Checks the manifest against the step in the folder's name and the global batch of the job's
+/// keys.
 void check_agrees(const Identity& id, const std::string& folder_name_) {
   const auto named = step_of(folder_name_);
   if (named && *named != id.trained.step) {
@@ -145,7 +146,7 @@ void check_agrees(const Identity& id, const std::string& folder_name_) {
 }
 
 void check_in_range(const Identity& id) {
-  // So that sums and products of a few of them do not overflow.
+  // Prevents overflow in sums and products of a few of them.
   constexpr std::int64_t kMost = std::int64_t{1} << 50, kMostSteps = std::int64_t{1} << 40;
   constexpr std::int64_t kMostOfAStep = 1 << 20;
   const auto within = [](std::int64_t low, std::int64_t value, std::int64_t high) {
@@ -163,7 +164,8 @@ void check_in_range(const Identity& id) {
   if (!all_within) throw InputError("step, world_size or another number is out of range");
 }
 
-/// Reads a manifest of version 1 or 2. These do not record a change of workers: none is assumed.
+/// Reads a manifest of version 1 or 2. These do not record a change of workers; this assumes
+/// none.
 TrainedSoFar trained_of_steps(const json& m) {
   const auto step = whole<std::int64_t>(m, "step");
   const auto batch = whole<std::int64_t>(m, "global_batch");
@@ -342,7 +344,7 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
 
 Manifest load_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifest;
-  std::error_code error;  // a path that cannot be looked at is told with its reason when it is read
+  std::error_code error;  // an unreadable path is reported when it is read
   if (!std::filesystem::exists(path, error) && !error) {
     throw InputError(folder.string() + ": no " + kManifest + " in it: not a whole checkpoint");
   }

@@ -28,7 +28,7 @@ CheckpointInfo info_of(const std::filesystem::path& folder, const format::Identi
           .global_batch = id.global_batch};
 }
 
-/// The newest whole checkpoint under `output` with fewer images seen than `limit`.
+/// Returns the newest readable checkpoint under `output` with fewer images seen than `limit`.
 std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
                                            std::int64_t limit) {
   for (const format::Published& p : format::published(output)) {
@@ -44,12 +44,12 @@ std::string resume_advice(const std::filesystem::path& folder, const format::Ide
   return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
 }
 
-/// Checks that a file of the checkpoint is there, can be read, and has the manifest's size.
+/// Checks that a file of the checkpoint exists, can be read, and has the manifest's size.
 MappedFile open_sized(const std::filesystem::path& folder, const format::Manifest& manifest,
                       const std::string& name) {
   const format::File& expected = manifest.file(folder, name);
   const std::string path = (folder / name).string();
-  std::error_code error;  // a path that cannot be looked at is told with its reason when it is read
+  std::error_code error;  // an unreadable path is reported when it is read
   if (!std::filesystem::exists(folder / name, error) && !error)
     throw InputError(path + ": missing");
   MappedFile file(folder / name);
@@ -58,7 +58,7 @@ MappedFile open_sized(const std::filesystem::path& folder, const format::Manifes
                    std::to_string(expected.bytes));
 }
 
-/// Whatever is wrong with a file of the checkpoint is told with the way to go on without it.
+/// Calls `read`. Adds to its errors how to continue without this checkpoint.
 template <typename Read>
 auto with_advice(const std::filesystem::path& folder, const format::Manifest& manifest, Read read) {
   try {
@@ -92,16 +92,16 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
              model.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd");
 }
 
-/// What a worker reads of a checkpoint, verified.
+/// The verified files that a worker reads from a checkpoint.
 struct Opened {
   SafetensorsFile backbone;
   SafetensorsFile optimizer;
   StoredCentres centres;
-  SeenUpdates seen;  ///< of this worker's rows
+  SeenUpdates seen;  ///< updates seen by this worker's rows
 };
 
-/// All files are opened and verified before anything of the state is touched. `rows`: of the
-/// centres; those of this worker's shard are among them.
+/// Opens and verifies all files before the state is changed. `rows`: rows of the centres to open;
+/// they include this worker's shard.
 Opened open_all(const std::filesystem::path& folder, const format::Manifest& manifest,
                 RowRange rows, const TrainingState& state) {
   check_fits(folder, manifest.identity,
@@ -139,7 +139,7 @@ void load_centres(const Opened& opened, const TrainingState& state) {
                });
 }
 
-/// `work`, whose InputErrors say on which host the files are.
+/// Returns `work` with the host of the files added to its InputErrors.
 std::function<void()> named_by_host(const std::string& host, const std::function<void()>& work) {
   return [=] {
     try {
@@ -150,7 +150,7 @@ std::function<void()> named_by_host(const std::string& host, const std::function
   };
 }
 
-/// What rank 0 tells the workers that cannot read the manifest.
+/// Data that rank 0 sends to the workers, some of which cannot read the manifest.
 struct Told {
   TrainedSoFar trained;
   std::int64_t world_size = 0;
@@ -159,7 +159,7 @@ struct Told {
   LossScale::State loss_scale;
 };
 
-/// Rank 0's, which must have loaded them, on all workers.
+/// Copies rank 0's backbone, which must be loaded, to all workers.
 void share_backbone(const TrainingState& state, Comm& device) {
   state.backbone.operands_are_current = false;
   device.broadcast(state.backbone.weights.flat(), 0);
@@ -193,7 +193,7 @@ SafetensorsFile checkpoint_format::open_verified(const std::filesystem::path& fo
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output) {
   const std::vector<format::Published> all = format::published(output);
   if (all.empty()) return std::nullopt;
-  const format::Published& newest = all.front();  // damaged ones are at the end
+  const format::Published& newest = all.front();  // damaged ones are last
   if (!newest.identity) {
     throw InputError(newest.damage + "; no checkpoint in " + output.string() +
                      " can be read: repair one, or move them away to start from the beginning");
@@ -247,7 +247,8 @@ CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
                  const format::Manifest manifest = format::load_manifest(folder);
                  const format::Identity& id = manifest.identity;
                  opened.emplace(open_all(folder, manifest, {0, state.classes}, state));
-                 (void)opened->centres.seen({0, state.classes});  // before anything is sent
+                 // Check all rows before sending any.
+                 (void)opened->centres.seen({0, state.classes});
                  load_backbone(*opened, state);
                  told = {.trained = id.trained,
                          .world_size = id.world_size,

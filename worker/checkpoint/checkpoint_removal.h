@@ -1,4 +1,4 @@
-// Removes old checkpoints on a thread of its own, so that training goes on meanwhile.
+// Removes old checkpoints on a separate thread while training continues.
 #pragma once
 
 #include <condition_variable>
@@ -10,12 +10,11 @@
 
 namespace pfc {
 
-/// Removes a folder of a checkpoint. Throws StorageError or std::filesystem::filesystem_error.
+/// Removes the folder of a checkpoint. Throws StorageError or std::filesystem::filesystem_error.
 using RemoveFolder = std::function<void(const std::filesystem::path&)>;
 
-/// Folders are removed one after the other. One that cannot be removed is logged and left: the next
-/// job in the same output folder tries again. start() and wait() may be called from any
-/// thread.
+/// Removes folders one after the other. Logs and leaves a folder that cannot be removed; the next
+/// job in the same output folder tries again. start() and wait() may be called from any thread.
 class CheckpointRemoval {
  public:
   explicit CheckpointRemoval(RemoveFolder remove);
@@ -24,7 +23,7 @@ class CheckpointRemoval {
   CheckpointRemoval(const CheckpointRemoval&) = delete;
   CheckpointRemoval& operator=(const CheckpointRemoval&) = delete;
 
-  /// Returns at once. REQUIRES: the folder is no longer used, and no folder of that name is made.
+  /// Returns at once. REQUIRES: the folder is no longer used, and no new folder gets its name.
   void start(std::filesystem::path folder);
   /// Waits until all folders that were given to start() have been tried.
   void wait();
@@ -40,7 +39,7 @@ class CheckpointRemoval {
   // Guarded by mutex_.
   std::deque<std::filesystem::path> folders_;  ///< the first is being removed
   bool stopping_ = false;
-  std::thread thread_;  ///< begun by the first start()
+  std::thread thread_;  ///< started by the first start()
 };
 
 }  // namespace pfc

@@ -42,7 +42,7 @@ void CheckpointSchedule::fill(WorkerSignals& mine) {
 
 bool CheckpointSchedule::due(std::int64_t step, const WorkerSignals& all) const {
   if (plan_.reaches_multiple(step, job_.save_every_steps)) return true;
-  return all.checkpoint_request == last_ + 1;  // an older request has got its checkpoint
+  return all.checkpoint_request == last_ + 1;  // an older request already has its checkpoint
 }
 
 void CheckpointSchedule::start(std::int64_t step, bool last) {
@@ -63,7 +63,7 @@ void CheckpointSchedule::settle() {
   writer_.wait();
   comm_.barrier();  // every worker's part is on disk
   publish();
-  comm_.barrier();  // the checkpoint is visible before any worker goes on, or ends
+  comm_.barrier();  // the checkpoint is visible before any worker continues or ends
   record(published, true, since);
 }
 

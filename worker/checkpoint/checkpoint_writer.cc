@@ -30,23 +30,23 @@ namespace format = checkpoint_format;
 /// One file to write.
 struct FileContent {
   std::string name;
-  std::vector<SafetensorsEntry> entries = {};  ///< of `copies`, or of the state itself
+  std::vector<SafetensorsEntry> entries = {};  ///< views of `copies`, or of the state itself
   std::vector<HostTensor> copies = {};
   std::map<std::string, std::string> metadata = {};
 
   void add(HostTensor copy) {
     entries.push_back({copy.name, copy.dtype, copy.shape, copy.bytes});
-    copies.push_back(std::move(copy));  // the bytes stay where they are
+    copies.push_back(std::move(copy));  // moving keeps the bytes' addresses
   }
   void add(std::vector<HostTensor> all) {
     for (HostTensor& copy : all) add(std::move(copy));
   }
 };
 
-/// Makes a file's content from the state, now.
+/// Creates a file's content from the current state.
 using MakeFile = std::function<FileContent()>;
 
-/// As safetensors names it.
+/// Returns the type's name in safetensors.
 std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : "F32"; }
 
 void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
@@ -66,7 +66,7 @@ void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tens
   file.add(std::move(copy));
 }
 
-/// Of host memory.
+/// Adds a tensor of values in host memory.
 void add_values(FileContent& file, const std::string& name, const std::string& dtype,
                 std::vector<std::int64_t> shape, std::span<const std::byte> bytes,
                 CheckpointMode mode) {
@@ -80,7 +80,7 @@ void add_values(FileContent& file, const std::string& name, const std::string& d
   }
 }
 
-/// Which updates each row has seen.
+/// Adds the number of updates that each row has seen, and the history of updates.
 void add_history(FileContent& file, const Head::State& head, CheckpointMode mode) {
   static_assert(sizeof(PastUpdate) == 3 * sizeof(float));
   const std::span<const PastUpdate> updates = head.history->updates();
@@ -120,7 +120,7 @@ FileContent optimizer_file(const TrainingState& state) {
   return file;
 }
 
-/// This worker's files. `state` is borrowed by what is returned.
+/// Returns this worker's files. They borrow `state`.
 std::vector<MakeFile> files_to_write(const TrainingState& state, const Membership& me,
                                      CheckpointMode mode) {
   std::vector<MakeFile> files;
@@ -132,11 +132,11 @@ std::vector<MakeFile> files_to_write(const TrainingState& state, const Membershi
   return files;
 }
 
-/// The same files, made now; each is let go of when it has been asked for.
+/// Creates the content of all files now. Each content is freed after it has been taken.
 std::vector<MakeFile> made(const std::vector<MakeFile>& files) {
   std::vector<MakeFile> done;
   for (const MakeFile& make : files) {
-    // Shared only because std::function wants to be copied.
+    // shared_ptr only because std::function must be copyable.
     auto content = std::make_shared<FileContent>(make());
     done.emplace_back([content] { return std::move(*content); });
   }
@@ -153,7 +153,7 @@ class FolderWriter : public CheckpointWriter {
   explicit FolderWriter(const CheckpointOptions& options) : options_(options), folders_(options) {
     if (options_.membership.rank == 0) folders_.remove_leftovers();
   }
-  /// Rank 0 takes away what was not published, the others' parts too: the job ends without it.
+  /// Rank 0 removes a checkpoint that was not published, including the other workers' parts.
   ~FolderWriter() override {
     if (thread_.joinable()) thread_.join();
     if (options_.membership.rank == 0 && identity_.trained.step != published_) {
@@ -176,9 +176,9 @@ class FolderWriter : public CheckpointWriter {
 
   const CheckpointOptions options_;
   CheckpointFolders folders_;
-  std::thread thread_;          // the training thread's
-  format::Identity identity_;   // the training thread's: of the last begin()
-  std::int64_t published_ = 0;  // the training thread's
+  std::thread thread_;          // training thread only
+  format::Identity identity_;   // of the last begin(); training thread only
+  std::int64_t published_ = 0;  // training thread only
 
   std::mutex mutex_;
   std::condition_variable idle_;
@@ -210,7 +210,7 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
     const std::vector<MakeFile> files = files_to_write(state, options_.membership, mode);
     if (mode == CheckpointMode::kInPlace) return run(trained.step, files);
     thread_ = std::thread([this, step = trained.step, copies = made(files)] { run(step, copies); });
-  } catch (...) {  // no memory for the copies, or no thread
+  } catch (...) {  // no memory for the copies, or no thread could be started
     const std::lock_guard lock(mutex_);
     writing_ = false;
     throw;
@@ -221,8 +221,7 @@ void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
   const TraceTrack::Scope scope(options_.track, "write_checkpoint", step);
   std::exception_ptr error;
   try {
-    folders_
-        .wait_for_removals();  // the disk may have no room for one checkpoint more than are kept
+    folders_.wait_for_removals();  // the disk may lack space for an extra checkpoint
     if (options_.links != nullptr && options_.links->to_rank_zero) {
       send_part(files);
     } else {
@@ -238,8 +237,8 @@ void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {
   idle_.notify_all();
 }
 
-// Of several workers, one makes it. The output folder itself is not made here: where it is not
-// there, it was removed.
+// Several workers call this; one creates the folder. Does not create the output folder itself: if
+// that is missing, it was removed.
 void make_folder(const std::filesystem::path& folder) {
   if (::mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST) return;
   if (errno != ENOENT) throw StorageError(folder.string() + ": " + file_error_text(errno));
@@ -247,7 +246,7 @@ void make_folder(const std::filesystem::path& folder) {
                      " is not there; it was when the job began");
 }
 
-/// The part of a worker that has no backbone to write is one file.
+/// Sends one file: the part of a worker without a backbone to write.
 void FolderWriter::send_part(const std::vector<MakeFile>& files) const {
   check(files.size() == 1, "only rank 0 writes more than one file");
   const FileContent file = files.front()();
@@ -255,7 +254,7 @@ void FolderWriter::send_part(const std::vector<MakeFile>& files) const {
             [&](const ByteSink& sink) { stream_safetensors(sink, file.entries, file.metadata); });
 }
 
-/// Of the workers that do not see the folder.
+/// Receives the parts of the workers that do not see the folder.
 void FolderWriter::receive_parts(const std::filesystem::path& folder) const {
   std::vector<Incoming> incoming;
   std::vector<format::File> files;
@@ -279,14 +278,14 @@ void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& fi
     if (options_.links != nullptr) receive_parts(folder);
     for (const MakeFile& make : files) written.push_back(write_content(folder, make()));
     format::write_part(folder, options_.membership.rank, written);
-  } catch (const StorageError&) {  // give back the space: others may need it to end well
+  } catch (const StorageError&) {  // free the space: others may need it to finish
     std::error_code error;
     if (options_.membership.rank != 0 && !std::filesystem::exists(folder, error) && !error) {
       throw CommError(folder.string() + " is gone: rank 0 has given this checkpoint up");
     }
-    // What cannot be removed now is removed by rank 0, or by the next job.
+    // Rank 0 or the next job removes what cannot be removed now.
     for (const format::File& file : written) std::filesystem::remove(folder / file.name, error);
-    std::filesystem::remove(folder, error);  // the last worker's succeeds
+    std::filesystem::remove(folder, error);  // succeeds for the last worker
     throw;
   }
 }

@@ -25,13 +25,14 @@ namespace {
 namespace fs = std::filesystem;
 namespace format = checkpoint_format;
 
-/// What a worker finds in the folder at its own `output`.
+/// The checkpoint that a worker finds in its own `output` folder.
 struct Found {
-  std::int64_t images = -1;  ///< trained with; -1: there is no checkpoint of this job
+  std::int64_t images = -1;  ///< images trained with; -1: no checkpoint of this job
   std::int64_t step = 0;
 };
 
-/// `is_rank_zero`: another worker whose folder cannot be listed has none, as one without a folder.
+/// Returns the newest own checkpoint. If the folder cannot be listed, a worker other than rank 0
+/// has none.
 std::optional<format::Published> newest_own(const CheckpointOptions& options, bool is_rank_zero) {
   try {
     for (format::Published& p : format::published(options.output)) {
@@ -44,7 +45,7 @@ std::optional<format::Published> newest_own(const CheckpointOptions& options, bo
   return std::nullopt;
 }
 
-/// The worker with the newest checkpoint; 0, where rank 0 has it.
+/// Returns the worker with the newest checkpoint; 0 if rank 0 has it.
 Rank holder_of(const std::vector<Found>& all, const OutputLinks& links) {
   Rank holder = 0;
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
@@ -72,8 +73,8 @@ WrittenFile receive(const OutputLink& link, const fs::path& file, const std::str
   return receive_files({&incoming, 1}, host).front();
 }
 
-/// Returns the bytes that it has received. The sender sends every file, so errors are thrown only
-/// after the last one is received.
+/// Returns the number of bytes received. The sender sends every file, so errors are thrown only
+/// after the last file was received.
 std::uint64_t receive_checkpoint(const OutputLink& link, std::int64_t step,
                                  const CheckpointOptions& options) {
   CheckpointFolders folders(options);

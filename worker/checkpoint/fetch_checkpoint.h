@@ -1,5 +1,5 @@
-// Where hosts do not share the output folder, the newest checkpoint of a job may lie on another
-// host than rank 0's: one that had rank 0 in an earlier generation.
+// Fetches the newest checkpoint if hosts do not share the output folder. It may be on a host that
+// had rank 0 in an earlier generation.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace pfc {
 
-/// Copies this job's newest checkpoint to rank 0's folder, where another host has a newer one than
-/// that folder. Verifies every file. Ignores checkpoints of other jobs. Says on rank 0 what was
-/// copied; empty: nothing. `host`: a communicator for host memory. Collective.
-/// Throws InputError, StorageError, CommError. REQUIRES: options.links is set.
+/// Copies this job's newest checkpoint to rank 0's folder if another host has a newer one.
+/// Verifies every file. Ignores checkpoints of other jobs. Returns on rank 0 what was copied;
+/// empty: nothing. `host`: a communicator for host memory. Collective. Throws InputError,
+/// StorageError, CommError. REQUIRES: options.links is set.
 std::string fetch_newest_checkpoint(Comm& host, const CheckpointOptions& options);
 
 }  // namespace pfc

@@ -11,10 +11,10 @@
 namespace pfc {
 namespace {
 
-constexpr int kRankZero = 0;  // of a link
+constexpr int kRankZero = 0;  // rank in a link
 constexpr int kWorker = 1;
 
-/// Rank 0 asks for each piece, and says at the end how it went.
+/// Answers of rank 0: a request for the next piece, and at the end the result.
 enum class Word : std::int64_t { kNextPiece, kWritten, kFailed };
 
 void exchange_bytes(Comm& link, void* data, std::size_t bytes, int from) {
@@ -30,7 +30,8 @@ void say(Comm& link, Word word) {
   exchange_number(link, static_cast<std::int64_t>(word), kRankZero);
 }
 
-/// Expected of rank 0, which otherwise says why the file cannot be written.
+/// Waits for this answer of rank 0. On another answer throws rank 0's reason why the file cannot
+/// be written.
 void expect(Comm& link, Word expected) {
   const auto word = static_cast<Word>(exchange_number(link, 0, kRankZero));
   if (word == expected) return;
@@ -47,7 +48,7 @@ void say_failed(Comm& link, std::string why) {
   exchange_bytes(link, why.data(), why.size(), kRankZero);
 }
 
-/// One file that arrives.
+/// One file that is being received.
 class Arrival {
  public:
   explicit Arrival(const Incoming& incoming) : incoming_(incoming) {}
@@ -135,7 +136,7 @@ void send_file(Comm& to_rank_zero, const std::function<void(const ByteSink&)>& w
       const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
       expect(to_rank_zero, Word::kNextPiece);
       exchange_number(to_rank_zero, static_cast<std::int64_t>(piece.size()), kWorker);
-      // Only sent: a broadcast changes nothing at its root.
+      // Only read: a broadcast does not change the buffer of its root.
       exchange_bytes(to_rank_zero, const_cast<std::byte*>(piece.data()), piece.size(), kWorker);
       bytes = bytes.subspan(piece.size());
     }

@@ -1,5 +1,5 @@
-// Files that are written on rank 0's host for workers that do not see its output folder. They are
-// sent in pieces of at most kPieceBytes over an OutputLink: no file is held in memory for it.
+// Writes files on rank 0's host for workers that do not see its output folder. They are sent in
+// pieces of at most kPieceBytes over an OutputLink, so no file is held in memory.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,21 @@ namespace pfc {
 
 inline constexpr std::size_t kPieceBytes = 4 << 20;
 
-/// Where a file that a worker sends is to be written.
+/// The source and destination of a file that a worker sends.
 struct Incoming {
   const OutputLink* link = nullptr;  ///< borrowed
   std::filesystem::path file;
 };
 
-/// Receives one file of each of these workers, in turn a piece of each, so that none waits for
-/// another's whole file. Each file appears when it is whole, and is synced. Returns their sizes and
-/// checksums, as written. Throws StorageError, which begins with the name of `host`, when one
-/// cannot be written; the workers then throw the same. Throws CommError that names the worker and
-/// its host when one is lost. REQUIRES: each of the workers calls send_file().
+/// Receives one file from each of these workers, one piece per worker in turn, so that no worker
+/// waits for another's whole file. Each file appears when it is complete, and is synced. Returns
+/// the sizes and checksums as written. If a file cannot be written, throws StorageError that
+/// begins with the name of `host`; the workers then throw the same. If a worker is lost, throws
+/// CommError that names the worker and its host. REQUIRES: each of the workers calls send_file().
 std::vector<WrittenFile> receive_files(std::span<const Incoming> files, const std::string& host);
 
-/// Sends what `write` gives to its sink, and returns when rank 0 has the file on disk. Throws
-/// StorageError in rank 0's words when it cannot be written there, and CommError.
+/// Sends the bytes that `write` passes to its sink, and returns when rank 0 has the file on disk.
+/// Throws StorageError with rank 0's text if the file cannot be written there, and CommError.
 void send_file(Comm& to_rank_zero, const std::function<void(const ByteSink&)>& write);
 
 }  // namespace pfc

@@ -21,12 +21,13 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLinkPollInterval{100};
 
-/// Removes the file when the workers have looked for it, or one of them has failed.
+/// Owns the probe file: removes it when the workers have looked for it, or one of them has
+/// failed.
 class Probe {
  public:
   explicit Probe(fs::path file) : file_(std::move(file)) {}
   ~Probe() {
-    std::error_code ignored;  // one that stays is removed by the next job
+    std::error_code ignored;  // the next job removes a file that stays
     fs::remove(file_, ignored);
   }
   Probe(const Probe&) = delete;
@@ -49,7 +50,7 @@ bool finds(const fs::path& file, const std::string& content, milliseconds patien
   while (!holds(file, content)) {
     if (Clock::now() >= deadline) return false;
     std::this_thread::sleep_for(kLinkPollInterval);
-    // NFS: a client that opens a folder asks the server whether it has changed.
+    // On NFS, opening a folder makes the client ask the server whether it has changed.
     std::error_code ignored;
     const fs::directory_iterator opened(file.parent_path(), ignored);
   }

@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLockPollInterval{100};
 
-/// What the file says of the job that has the folder; null where it says nothing.
+/// Returns the file's record of the job that holds the folder; null if there is none.
 nlohmann::json read_owner(int fd) {
   std::array<char, 1024> text{};
   const ssize_t size = ::pread(fd, text.data(), text.size(), 0);
@@ -59,14 +59,14 @@ constexpr const char* kFile = ".lock";
   throw StorageError(file.string() + ": cannot open: " + file_error_text(error));
 }
 
-/// The folder itself, or the innermost one above it that is there.
+/// Returns the folder, or its nearest existing parent.
 std::filesystem::path there_of(const std::filesystem::path& folder) {
   std::filesystem::path there = std::filesystem::absolute(folder);
   while (!something_at(there) && there.has_relative_path()) there = there.parent_path();
   return there;
 }
 
-/// An errno value; 0 where files can be made in the folder.
+/// Returns an errno value; 0 if files can be created in the folder.
 int obstacle_in(const std::filesystem::path& folder) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) return errno;
@@ -111,7 +111,7 @@ void OutputLock::open_file() {
   std::error_code error;
   std::filesystem::create_directories(output_, error);
   if (error) refuse_folder(output_, error.value());
-  // Open for writing: NFS gives exclusive locks for such files only.
+  // Open for writing: NFS requires it for an exclusive lock.
   fd_.number = open_to_write(file_, O_RDWR | O_CREAT | O_NOFOLLOW);
   if (fd_.number < 0) refuse_file(file_, errno);
 }
@@ -149,7 +149,7 @@ void OutputLock::write_owner() const {
       {"job_id", job_id_}, {"host", host_name()}, {"pid", ::getpid()}};
   const std::string text = owner.dump() + "\n";
   const auto size = static_cast<ssize_t>(text.size());
-  // Synced, so that other hosts can read it while the file stays open here.
+  // Synced, so that other hosts can read the file while it stays open here.
   if (::ftruncate(fd_.number, 0) != 0 ||
       ::pwrite(fd_.number, text.data(), text.size(), 0) != size || ::fsync(fd_.number) != 0) {
     throw StorageError(file_.string() + ": cannot write: " + file_error_text(errno));

@@ -1,4 +1,4 @@
-// Keeps a job's output folder from other jobs.
+// Locks a job's output folder, so that no other job uses it.
 #pragma once
 
 #include <chrono>
@@ -7,36 +7,36 @@
 
 namespace pfc {
 
-/// Throws as OutputLock does where the folder can neither be written nor made, or where something
-/// else than a regular file is in the place of the lock's. Changes nothing, and does not ask
-/// whether another job has the folder.
+/// Throws as OutputLock does if the folder can be neither written nor created, or if the lock
+/// file is not a regular file. Changes nothing, and does not check whether another job has the
+/// folder.
 void check_output_folder(const std::filesystem::path& output);
 
-/// One job has an output folder at a time: rank 0 holds a lock (flock(2)) on OUTPUT/.lock for the
-/// job's life. The kernel gives it back when the process ends, however it ends. On NFS it holds
-/// between hosts. Where a file system has no locks, that is logged, and exclusive() is false. The
-/// file says which job, host and process has it. Used by one thread at a time.
+/// A lock by which one job at a time has an output folder: rank 0 holds it (flock(2)) on
+/// OUTPUT/.lock for the job's life. The kernel releases it when the process ends for any reason.
+/// On NFS it works between hosts. If a file system has no locks, that is logged, and exclusive()
+/// is false. The file names the job, host and process that hold it. Used by one thread at a time.
 class OutputLock {
  public:
-  /// Makes the folder where there is none. While another job has it, waits for at most `patience`,
-  /// and logs that: a job that was killed may have workers that still end. Throws InputError that
-  /// names the other job, CommError when an earlier worker of this job has it, as on a host that
-  /// was cut off, and StorageError when the folder cannot be made or written.
+  /// Creates the folder if it is missing. While another job has it, logs that and waits for at
+  /// most `patience`, because workers of a killed job may still be ending. Throws InputError that
+  /// names the other job; CommError if an earlier worker of this job has it, for example on a
+  /// host that was cut off; StorageError if the folder cannot be created or written.
   OutputLock(std::filesystem::path output, std::string job_id, std::chrono::milliseconds patience);
 
-  /// Whether no other job can be at work in the folder.
+  /// Returns whether the lock guarantees that no other job uses the folder.
   [[nodiscard]] bool exclusive() const { return exclusive_; }
 
-  /// Throws StorageError when the folder was removed or replaced, or when another job has taken it
-  /// (where there are no locks, or where an NFS server has given this one's away).
+  /// Throws StorageError if the folder was removed or replaced, or if another job has taken it
+  /// (without file locks, or if an NFS server has lost this lock).
   void expect_held() const;
 
-  /// Makes a folder, or a lock's file, that was removed anew, and locks it. Where the file is
-  /// there, which another job may have made, does nothing. Throws as the constructor does.
+  /// If the folder or the lock file was removed, creates it again and locks it. Does nothing if
+  /// the lock file exists, which another job may have created. Throws as the constructor does.
   void take_again_if_removed();
 
  private:
-  /// Closes it, which gives the lock back.
+  /// Closes the file, which releases the lock.
   struct Descriptor {
     int number = -1;
     Descriptor() = default;
@@ -46,7 +46,8 @@ class OutputLock {
   };
 
   void open_file();
-  /// Whether the lock was taken, or there are no locks; false: another job has it.
+  /// Returns true if the lock was taken or the file system has no locks; false if another job has
+  /// it.
   bool try_lock();
   [[noreturn]] void refuse() const;
   void write_owner() const;

@@ -16,7 +16,7 @@ namespace {
 
 namespace format = checkpoint_format;
 
-/// Copies the elements from `first` on as float32.
+/// Copies elements from index `first` on as float32.
 void copy_as_float(const SafetensorsFile::Tensor& stored, std::size_t first, std::span<float> out) {
   if (stored.dtype == "F32") {
     std::memcpy(out.data(), stored.bytes.data() + first * sizeof(float), out.size_bytes());
@@ -39,7 +39,8 @@ void check_rows(const SafetensorsFile& file, const std::string& name, std::int64
                    std::to_string(dimension) + "]");
 }
 
-/// The updates that the rows of this file have seen or have yet to see; empty when it has none.
+/// Returns the updates that the rows of this file have seen or have yet to see; empty if the file
+/// has none.
 std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind optimizer) {
   if (!file.tensors().contains(format::kUpdates)) return {};
   const SafetensorsFile::Tensor& stored = file.at(format::kUpdates);
@@ -62,7 +63,7 @@ std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind 
                    (optimizer == OptimizerKind::kSgd ? "" : " of which the second counts from 1"));
 }
 
-/// How many of the `count` updates each of the file's rows has seen.
+/// Returns how many of the `count` updates each of the file's rows has seen.
 std::vector<std::int32_t> read_updated(const SafetensorsFile& file, std::int64_t rows,
                                        std::size_t count) {
   std::vector<std::int32_t> updated(static_cast<std::size_t>(rows));

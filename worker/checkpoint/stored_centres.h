@@ -1,5 +1,4 @@
-// Class centres as the files of a checkpoint hold them, read as one table whatever number of
-// workers has written them.
+// Reads the class centres of a checkpoint as one table, for any number of workers that wrote it.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +15,29 @@
 
 namespace pfc {
 
-/// The updates so far, and how many of them each row of a shard has seen.
+/// The updates so far, and the number of them that each row of a shard has seen.
 struct SeenUpdates {
   std::vector<PastUpdate> updates;
   std::vector<std::int32_t> updated;  ///< [rows of the shard]
 };
 
-/// The files stay mapped. Reading is thread-safe.
+/// The class centres in a checkpoint's files, which stay mapped. Reading is thread-safe.
 class StoredCentres {
  public:
-  /// Opens the file of this name, after checking that it is what the manifest says.
+  /// Opens the file of this name after checking it against the manifest.
   using Open = std::function<SafetensorsFile(const std::string& name)>;
 
-  /// Opens the files that hold `rows`. Throws InputError that names the file when one lacks a
-  /// tensor, or has one of another type or shape than a job with this optimizer writes.
+  /// Opens the files that hold `rows`. Throws InputError that names the file if a tensor is
+  /// missing, or its type or shape is not what a job with this optimizer writes.
   StoredCentres(const checkpoint_format::Identity& identity, RowRange rows, OptimizerKind optimizer,
                 const Open& open);
 
-  /// Rows [begin, begin + count) as float32; they are stored as float32 or bfloat16, because a job
-  /// may go on with another centre_precision. out [count, D]. REQUIRES: the rows are among those
-  /// that were opened.
+  /// Reads rows [begin, begin + count) as float32. They are stored as float32 or bfloat16,
+  /// because a job may resume with another centre_precision. out [count, D]. REQUIRES: the rows
+  /// were opened.
   void read(const std::string& tensor, std::int64_t begin, std::span<float> out) const;
-  /// REQUIRES: the shard's rows are among those that were opened. Throws InputError when the files
-  /// disagree, or hold numbers that cannot be.
+  /// Returns the updates seen by the shard's rows. Throws InputError if the files disagree, or
+  /// hold impossible numbers. REQUIRES: the shard's rows were opened.
   [[nodiscard]] SeenUpdates seen(RowRange shard) const;
 
  private:
@@ -48,20 +47,20 @@ class StoredCentres {
   };
   const std::int64_t dimension_;
   const OptimizerKind optimizer_;
-  std::vector<File> files_;  ///< in the order of their rows
+  std::vector<File> files_;  ///< ordered by row
 };
 
-/// Gives rows of `tensor`, from row `begin` of the whole table on, as float32 [count, D].
+/// Reads rows of `tensor`, from row `begin` of the whole table on, as float32 [count, D].
 using ReadRows =
     std::function<void(const std::string& tensor, std::int64_t begin, std::span<float> rows)>;
 
-/// Rows of a shard that are read in one call of ReadRows, in the order in which they are.
+/// Returns the ranges of a shard's rows that are read in one call of ReadRows each, in order.
 std::vector<RowRange> pieces_of(RowRange shard);
-/// The tensors of an optimizer's centres, in the order in which they are read.
+/// Returns the names of the tensors of an optimizer's centres, in reading order.
 std::vector<std::string> centre_tensors(OptimizerKind optimizer);
 
-/// Sets this worker's rows: calls `read` for each of centre_tensors(), and for each of pieces_of()
-/// its shard.
+/// Sets this worker's rows: calls `read` for each of centre_tensors() and each of pieces_of() its
+/// shard.
 void fill_centres(const TrainingState& state, const SeenUpdates& seen, const ReadRows& read);
 
 }  // namespace pfc

@@ -26,14 +26,14 @@ using Shape64 = std::vector<std::int64_t>;
 constexpr std::string_view kBackbonePrefix = "state_dict_backbone/";
 constexpr std::string_view kModulePrefix = "module.";   // of PyTorch's data-parallel wrappers
 constexpr std::int64_t kMostSteps = 1'000'000'000'000;  // more steps or epochs are damage
-/// What the centres are called in checkpoint_gpu_*.pt, softmax_fc_gpu_*.pt and rank_*.pt.
+/// Names of the centres in checkpoint_gpu_*.pt, softmax_fc_gpu_*.pt and rank_*.pt.
 constexpr std::array<const char*, 3> kHeadWeights = {"state_dict_softmax_fc/weight", "weight", ""};
 
-/// Names of the files of a version of arcface_torch, with the GPU's number behind `begin`.
+/// Names of the files of a version of arcface_torch. The GPU's number follows `begin`.
 struct FileNames {
   std::string_view begin, end;
-  const char* momentum_end;  ///< of the files that hold the centres' momentum; null: the same files
-  const char* backbone;      ///< null: the first of the files
+  const char* momentum_end;  ///< of the files with the centres' momentum; null: the same files
+  const char* backbone;      ///< null: in the first of the files
 };
 constexpr std::array<FileNames, 4> kFileNames = {
     {{"checkpoint_gpu_", ".pt", nullptr, nullptr},
@@ -41,10 +41,10 @@ constexpr std::array<FileNames, 4> kFileNames = {
      {"rank:", "_softmax_weight.pt", "_softmax_weight_mom.pt", "backbone.pth"},
      {"softmax_fc_gpu_", ".pt", nullptr, "backbone.pth"}}};
 
-/// A moment of the optimizers as PyTorch names it, and what we put before a parameter's name.
+/// A moment of the optimizers: PyTorch's name, and pfc's prefix of the parameter's name.
 struct Moment {
   const char* theirs;
-  const char* prefix;  ///< of the backbone's
+  const char* prefix;  ///< prefix of the backbone's tensors
   const char* centres;
 };
 std::vector<Moment> moments_of(OptimizerKind optimizer) {
@@ -84,7 +84,7 @@ std::int64_t number_in(const TorchFile& file, const std::string& name) {
   return found->second;
 }
 
-/// The moment of the parameter with this number; zeros where the optimizer has none yet.
+/// Returns the moment of the parameter with this number; zeros if the optimizer has none yet.
 SafetensorsEntry moment(const TorchFile& file, std::size_t parameter, const Moment& moment,
                         const std::string& name, const Shape64& shape,
                         std::vector<std::vector<std::byte>>& zeros) {
@@ -116,7 +116,7 @@ const NamedTensors::Tensor& head_of(const TorchFile& file, std::string& name) {
   fail(file.tensors.path(), "has no class centres, expected a tensor [classes, embedding_size]");
 }
 
-/// The centres of one file, after checking their shape.
+/// Returns the centres of one file, after checking their shape.
 std::span<const float> centres_of(const TorchFile& file, const ArcfaceCheckpoint& from,
                                   std::size_t rank, const CheckpointModel& model) {
   const Shape64 shape{expected_rows(from, rank, model).size(), model.embedding_size};
@@ -217,7 +217,8 @@ format::File write_centres(const std::filesystem::path& folder, const ArcfaceChe
                            std::size_t rank, const CheckpointModel& model) {
   const TorchFile file = read_torch_file(from.centres[rank]);
   const Shape64 shape{expected_rows(from, rank, model).size(), model.embedding_size};
-  const std::size_t number = backbone_parameter_names(file).size();  // behind the backbone's
+  // The centres follow the backbone's parameters.
+  const std::size_t number = backbone_parameter_names(file).size();
   std::vector<std::vector<std::byte>> zeros;
   std::vector<SafetensorsEntry> entries{
       {.name = format::kWeight,
@@ -237,7 +238,7 @@ format::File write_centres(const std::filesystem::path& folder, const ArcfaceChe
       entries);
 }
 
-/// The updates that the moments of AdamW have seen.
+/// Returns the number of updates that AdamW's moments have seen.
 std::int64_t updates_in(const TorchFile& file, std::int64_t steps) {
   const std::string name = "state_optimizer/state/0/step";
   if (const auto found = file.numbers.find(name); found != file.numbers.end()) return found->second;
@@ -245,8 +246,9 @@ std::int64_t updates_in(const TorchFile& file, std::int64_t steps) {
   return std::llround(file.tensors.float32(name, Shape64{})[0]);
 }
 
-/// The batch of these GPUs, which the files do not say: this job's for each GPU, or for all
-/// together, or the largest one that makes so many micro-batches of the images.
+/// Returns the batch of these GPUs, which the files do not record. The candidates are this job's
+/// batch_size per GPU, this job's batch over all GPUs, and the largest batch that gives
+/// `per_epoch` micro-batches. The first that gives `per_epoch` wins.
 StepBatch their_batch(const StepBatch& ours, std::int64_t gpus, std::int64_t per_epoch,
                       std::int64_t images) {
   StepBatch theirs{.world_size = gpus, .gradient_acc = ours.gradient_acc};
@@ -259,7 +261,7 @@ StepBatch their_batch(const StepBatch& ours, std::int64_t gpus, std::int64_t per
   return theirs;
 }
 
-/// The files of the folder named `begin` NUMBER `end`, from number 0 on.
+/// Returns the files of the folder named `begin` NUMBER `end`, from number 0 on.
 std::vector<std::filesystem::path> numbered_files(const std::filesystem::path& folder,
                                                   std::string_view begin, std::string_view end) {
   std::map<std::size_t, std::filesystem::path> by_number;
@@ -329,9 +331,9 @@ std::filesystem::path convert_arcface_checkpoint(const ArcfaceCheckpoint& from,
   check_counts(from, model);
   const TorchFile first = read_torch_file(from.centres[0]);
   TrainedSoFar& trained = identity.trained;
-  if (from.backbone == from.centres[0]) {  // others do not say how far they are trained
-    const std::int64_t batches = number_in(first, "global_step");  // micro-batches here
-    const std::int64_t epochs = number_in(first, "epoch");         // saved at the end of one
+  if (from.backbone == from.centres[0]) {  // other files do not record the progress
+    const std::int64_t batches = number_in(first, "global_step");  // counts micro-batches
+    const std::int64_t epochs = number_in(first, "epoch");         // saved at the end of an epoch
     trained.planned = their_batch(trained.planned, static_cast<std::int64_t>(from.centres.size()),
                                   epochs > 0 ? batches / epochs : 0, images);
     trained.step = batches / trained.planned.gradient_acc;

@@ -1,4 +1,4 @@
-// Checkpoints of arcface_torch, from which a job may go on: those of train_v2.py with
+// Reads checkpoints of arcface_torch, from which a job can resume: those of train_v2.py with
 // save_all_states, and the backbone and class centres that older versions saved.
 #pragma once
 
@@ -15,27 +15,28 @@ namespace pfc {
 /// Files of one checkpoint.
 struct ArcfaceCheckpoint {
   std::filesystem::path backbone = {};               ///< the first of `centres`, or backbone.pth
-  std::vector<std::filesystem::path> centres = {};   ///< of GPU 0 and so on; not empty
+  std::vector<std::filesystem::path> centres = {};   ///< of GPU 0, 1, ...; not empty
   std::vector<std::filesystem::path> momentum = {};  ///< of the centres; empty: in the same files
 };
 
-/// The checkpoint in this folder: checkpoint_gpu_0.pt and so on; or else backbone.pth with
-/// rank_0_softmax_weight.pt (or rank:0_softmax_weight.pt) and perhaps rank_0_softmax_weight_mom.pt,
-/// or with softmax_fc_gpu_0.pt. Throws InputError where a file between two others is missing.
+/// Returns the checkpoint in this folder: checkpoint_gpu_0.pt, checkpoint_gpu_1.pt, ...; or else
+/// backbone.pth with rank_0_softmax_weight.pt (or rank:0_softmax_weight.pt) and perhaps
+/// rank_0_softmax_weight_mom.pt, or with softmax_fc_gpu_0.pt. Throws InputError if a rank between
+/// them is missing.
 std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::path& folder);
 
-/// Throws InputError that names the file, and what was found and expected, where the files are not
-/// a checkpoint of this model: other tensors of the backbone, or centres that are not so many
-/// classes in arcface_torch's shards.
+/// Throws InputError if the files are not a checkpoint of this model: other tensors of the
+/// backbone, or centres that are not this number of classes in arcface_torch's shards. The error
+/// names the file, what was found and what was expected.
 void check_arcface_checkpoint(const ArcfaceCheckpoint& from, const BackboneParameters& parameters,
                               const CheckpointModel& model);
 
 /// Writes the files' backbone, centres, moments and number of steps as a checkpoint of pfc into
-/// `output`, and returns its path. Any number of workers can then load it. Of `identity`, this sets
-/// what the files say: trained, world_size and global_batch. REQUIRES: trained.planned is the batch
-/// of this job. `images`: of the data set; with the steps of an epoch they say which batch
-/// arcface_torch had. Older files do not say how far they are trained: then that is step 0. Throws
-/// as check_arcface_checkpoint() does, and StorageError.
+/// `output`, and returns its path. Any number of workers can then load it. Sets in `identity`
+/// what the files record: trained, world_size and global_batch. REQUIRES: trained.planned is the
+/// batch of this job. `images`: number of images of the data set; with the steps per epoch it
+/// determines arcface_torch's batch. Older files do not record the progress; it is then step 0.
+/// Throws as check_arcface_checkpoint() does, and StorageError.
 std::filesystem::path convert_arcface_checkpoint(const ArcfaceCheckpoint& from,
                                                  const BackboneParameters& parameters,
                                                  const CheckpointModel& model,

@@ -21,8 +21,8 @@ namespace {
 
 namespace format = checkpoint_format;
 
-/// The parameters as torch.nn.Module.parameters() counts them: arcface_torch makes a block's
-/// downsample last, and its last batch norm has a frozen weight.
+/// Returns the parameters in the order of torch.nn.Module.parameters(): arcface_torch creates a
+/// block's downsample last, and its last batch norm has a frozen weight.
 std::vector<std::string> in_torch_order(const BackboneParameters& parameters) {
   std::vector<std::string> names, downsample;
   for (const Parameter& p : parameters.weights) {
@@ -39,7 +39,8 @@ std::vector<std::string> in_torch_order(const BackboneParameters& parameters) {
   return names;
 }
 
-/// A tensor of some rows of centres as they are after all updates; several share the rows.
+/// Computes rows of centres as they are after all updates, tensor by tensor. Several tensors
+/// share the rows.
 class CaughtUpRows {
  public:
   CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history, RowRange rows,
@@ -50,7 +51,7 @@ class CaughtUpRows {
     plan_.make(history, centres.seen(rows).updated, rows.begin, classes);
   }
 
-  /// Element `which` of centre_tensors().
+  /// Returns the rows of element `which` of centre_tensors().
   [[nodiscard]] std::span<const std::byte> tensor(std::size_t which) {
     out_.resize(static_cast<std::size_t>(rows_.size() * dimension_));
     const std::vector<std::string> names = centre_tensors(history_.optimizer());
@@ -66,7 +67,7 @@ class CaughtUpRows {
   }
 
  private:
-  /// piece: weights and moments of the rows from `first` on, counted in this shard.
+  /// piece: weights and moments of rows of this shard, from `first` on.
   void catch_up(std::int64_t first, std::vector<std::vector<float>>& piece) const {
     for (std::size_t i = 0; i < piece[0].size(); ++i) {
       const std::size_t row =
@@ -105,7 +106,7 @@ class Exporter {
       throw InputError(folder.string() + ": found network " + job_.network +
                        ", expected one of arcface_torch, iresnet or mobilefacenet");
     }
-    (void)open(folder, format::kBackbone);  // verifies what was read
+    (void)open(folder, format::kBackbone);  // verifies the file that was read
     history_.restore(centres_.seen({0, 1}).updates);
     const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
     parameters_ = backbone_parameters(*ops, model_.options);
@@ -160,7 +161,8 @@ class Exporter {
                  }});
   }
 
-  /// torch.optim's state_dict(): moments by the numbers of the parameters, the centres' last.
+  /// Writes torch.optim's state_dict(): moments by the numbers of the parameters, those of the
+  /// centres last.
   void optimizer(TorchWriter& file, CaughtUpRows& caught_up, RowRange rows) const {
     const bool adamw = job_.optimizer == OptimizerKind::kAdamW;
     const std::vector<std::string> names = in_torch_order(parameters_);
@@ -219,7 +221,7 @@ class Exporter {
     file.end_dict();
   }
 
-  /// Micro-batches so far, as planned.
+  /// Returns the planned number of micro-batches so far.
   [[nodiscard]] std::int64_t batches() const {
     return id_.trained.images / id_.trained.planned.micro_batch();
   }
@@ -232,7 +234,7 @@ class Exporter {
     return LrScheduler(job_.lr_schedule, job_.lr, next).at(next.first_step());
   }
 
-  /// The attributes of PolynomialLRWarmup, which counts micro-batches.
+  /// Writes the attributes of PolynomialLRWarmup, which counts micro-batches.
   void scheduler(TorchWriter& file) const {
     const StepPlan steps = plan();
     file.begin_dict();

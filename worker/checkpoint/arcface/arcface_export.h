@@ -6,11 +6,11 @@
 
 namespace pfc {
 
-/// Writes checkpoint_gpu_0.pt ... checkpoint_gpu_{gpus-1}.pt into `output`, which it creates. Each
-/// holds the backbone, the class centres of its GPU, the optimizer's moments, and the state of
-/// PolynomialLRWarmup. Calls `written` after each file. Holds one tensor of one GPU in memory at a
-/// time. Throws InputError if the checkpoint cannot be read or is not of a network of
-/// arcface_torch, or if one of the files exists; StorageError if one cannot be written.
+/// Writes checkpoint_gpu_0.pt ... checkpoint_gpu_{gpus-1}.pt into `output`, which it creates.
+/// Each holds the backbone, the class centres of its GPU, the optimizer's moments, and the state
+/// of PolynomialLRWarmup. Calls `written` after each file. Holds one tensor of one GPU in memory
+/// at a time. Throws InputError if the checkpoint cannot be read, its network is not one of
+/// arcface_torch, or one of the files exists. Throws StorageError if a file cannot be written.
 void export_arcface_checkpoint(const std::filesystem::path& checkpoint, int gpus,
                                const std::filesystem::path& output,
                                const std::function<void(const std::filesystem::path&)>& written);
