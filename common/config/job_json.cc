@@ -18,9 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-// Every number has bounds. Where the meaning of the key gives none, they are far beyond what a job
-// needs, so that only a mistyped number exceeds them, and far from where what is computed
-// overflows.
+// Every number has bounds. If the meaning of a key gives none, they are far beyond the needs of a
+// job, so only a mistyped number exceeds them, and far below overflow in computations.
 constexpr NumberRange kPositive{.low = 0,
                                 .high = 1e6,
                                 .low_open = true,
@@ -37,7 +36,7 @@ constexpr NumberRange kMarginOffset{
     .low = -100, .high = 100, .high_open = false, .text = "m2 and m3 from -100 to 100"};
 constexpr NumberRange kFraction{
     .low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
-// Above these bounds nearly everything is dropped, or the momentum never ends: as float32 the
+// Above these bounds nearly everything is dropped, or the momentum never decays: as float32 the
 // largest numbers below 1 are 1.
 constexpr NumberRange kDropout{
     .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
@@ -97,7 +96,7 @@ constexpr Names<InitialCentres, 2> kInitialCentres{
 constexpr Names<DeviceChoice, 3> kDevices{
     {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
 
-/// Every key of an augmentation once, likewise.
+/// Visits every key of an augmentation once.
 template <class Augment, class Visitor>
 void visit_augmentation(Augment& augment, Visitor&& v) {
   v.flag("flip", augment.flip);
@@ -109,11 +108,12 @@ void visit_augmentation(Augment& augment, Visitor&& v) {
   v.number("cut_out", augment.cut_out, kFraction);
 }
 
-/// What arcface_torch's dali_aug does.
+/// The augmentations of arcface_torch's dali_aug.
 constexpr Augmentation kDaliAugmentation{
     .flip = true, .low_resolution = 0.1, .blur = 0.2, .colour = 0.2, .grey = 0.1};
 
-/// Every key once: the parser, to_json and the list of keys all walk it, so they cannot differ.
+/// Visits every key once. The parser, to_json and the list of keys all use it, so they cannot
+/// differ.
 template <class Job, class Visitor>
 void visit_keys(Job& job, Visitor&& v) {
   v.choice("network", job.network, kNetworks);
@@ -181,7 +181,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.text("notes", job.notes);
 }
 
-/// A JsonReader that also knows the shapes that only jobs have.
+/// A JsonReader that also reads the value types that only jobs have.
 class JobReader : public JsonReader {
  public:
   /// `path` begins the names of the object's keys: "lr_schedule.".
@@ -198,7 +198,7 @@ class JobReader : public JsonReader {
            .m3 = real(key, (*value)[2], kMarginOffset)};
   }
 
-  /// The word "panel" stands for an array of it.
+  /// Reads an array of strings. The word "panel" means ["panel"].
   void texts(const std::string& key, std::vector<std::string>& out) const {
     const json* value = find(key);
     if (value == nullptr || *value != "panel") return JsonReader::texts(key, out);
@@ -299,7 +299,7 @@ class JobReader : public JsonReader {
   const std::string path_;
 };
 
-/// Fills a JSON object with every key.
+/// Writes every key to a JSON object.
 struct Writer {
   json& object;
 
@@ -311,7 +311,7 @@ struct Writer {
   void text(const char* key, const std::string& value) { object[key] = value; }
   void path(const char* key, const std::filesystem::path& value) { object[key] = value.string(); }
   void texts(const char* key, const std::vector<std::string>& value) { object[key] = value; }
-  /// One path as a string, as most people write it.
+  /// Writes a single path as a string, the usual form.
   void paths(const char* key, const std::vector<std::filesystem::path>& value) {
     if (value.size() < 2) return path(key, value.empty() ? std::filesystem::path() : value[0]);
     object[key] = json::array();
@@ -358,7 +358,7 @@ json JobReader::augmentation_json(const Augmentation& augment) {
   return object;
 }
 
-/// The older `"fp16": true`. Both ways at once must agree.
+/// Reads the older `"fp16": true`. If both keys are given, they must agree.
 void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   if (!job.contains("fp16")) return;
   bool fp16 = false;
@@ -372,7 +372,7 @@ void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   precision = Precision::kFp16;
 }
 
-/// arcface_torch's `"dali_aug": true`. Its set and another one at once would be a contradiction.
+/// Reads arcface_torch's `"dali_aug": true`. It conflicts with other augmentations.
 void read_dali_aug(const json& job, const JobOrigin& origin, Augmentation& augment) {
   if (!job.contains("dali_aug")) return;
   bool dali_aug = false;
@@ -408,7 +408,7 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
   read_fp16(job, origin, config.precision);
   read_dali_aug(job, origin, config.augment);
   if (config.network == kNoNetwork && job.value("embedding_size", json()).is_null()) {
-    config.embedding_size = 0;  // the data say it
+    config.embedding_size = 0;  // read from the data
   }
   if (config.output.empty()) reader.fail("output", json(""), "the path of a folder");
   check_keys_together(config, origin);

@@ -1,4 +1,4 @@
-// A job as JSON, which is how people write it and programs pass it on.
+// Converts a job from and to JSON, the form in which users write it and programs send it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,17 +10,17 @@
 
 namespace pfc {
 
-/// Parses a job, which may also have arcface_torch's keys that have no counterpart
-/// (common/config/arcface_torch_keys.h). An error begins with the origin of the value. It names the
-/// nearest known key for an unknown one, and says what was found and what was expected for a wrong
-/// type and for a value out of range. Throws InputError.
+/// Parses a job. It may have arcface_torch's keys that have no counterpart
+/// (common/config/arcface_torch_keys.h). Throws InputError that begins with the origin of the
+/// value. For an unknown key it names the nearest known one. For a wrong type or a value out of
+/// range it says what was found and what was expected.
 JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
 
-/// Every key of JobConfig, "fp16", the older way to write "precision": "fp16", and "dali_aug",
-/// arcface_torch's way to ask for its set of augmentations. In no order.
+/// Returns every key of JobConfig, plus "fp16" (the older form of "precision": "fp16") and
+/// "dali_aug" (arcface_torch's set of augmentations). In no order.
 std::vector<std::string> job_keys();
 
-/// The whole job, defaults filled in: what a checkpoint's manifest keeps.
+/// Returns the whole job with defaults filled in, as checkpoint manifests store it.
 nlohmann::json to_json(const JobConfig& job);
 
 }  // namespace pfc

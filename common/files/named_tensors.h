@@ -1,4 +1,4 @@
-// Named tensors of a file, in host memory: the state dict of a network, for example.
+// Named tensors of a file, in host memory, for example the state dict of a network.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@
 
 namespace pfc {
 
-/// "[64, 3, 3, 3]".
+/// Returns the shape as text: "[64, 3, 3, 3]".
 std::string shape_text(std::span<const std::int64_t> shape);
-/// A name from a file between quotation marks, in one line.
+/// Returns a name from a file in quotation marks, on one line.
 std::string quoted_name(std::string_view name);
 
-/// Views of memory that the table and its copies own together, for example of a mapped file.
+/// A table of tensors: views of memory, for example of a mapped file, that the table and its
+/// copies own together.
 class NamedTensors {
  public:
   struct Tensor {
-    std::string dtype;  ///< as safetensors names it: "F32", "BF16", "F16", "I64", "U8" ...
+    std::string dtype;  ///< name in safetensors: "F32", "BF16", "F16", "I64", "U8" ...
     std::vector<std::int64_t> shape;
     std::span<const std::byte> bytes;  ///< contiguous, row by row; valid as long as the table
     std::uint64_t offset = 0;          ///< offset in the file; 0 if the tensor is not in a file
@@ -32,20 +33,22 @@ class NamedTensors {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::map<std::string, Tensor>& tensors() const { return tensors_; }
-  /// The tensor; throws InputError that names file and tensor, and the nearest name there is.
+  /// Returns the tensor. Throws InputError that names file and tensor, and the nearest existing
+  /// name.
   [[nodiscard]] const Tensor& at(const std::string& name) const;
-  /// The tensor as float32 of exactly this shape. Throws InputError with found and expected shape.
+  /// Returns the tensor as float32 of exactly this shape. Throws InputError with found and
+  /// expected shape.
   [[nodiscard]] std::span<const float> float32(const std::string& name,
                                                std::span<const std::int64_t> shape) const;
 
   /// Adds a tensor, or replaces the one of this name. REQUIRES: its bytes fit its dtype and shape,
   /// are aligned for the dtype, and belong to memory that was given to keep().
   void add(const std::string& name, Tensor tensor) { tensors_[name] = std::move(tensor); }
-  /// Moves the tensors whose names `match` to a table of their own, which shares the memory.
+  /// Moves the tensors whose names `match` to a new table, which shares the memory.
   NamedTensors extract(const std::function<bool(const std::string&)>& match);
-  /// Owns the memory of tensors from now on.
+  /// Takes shared ownership of the memory of tensors.
   void keep(std::shared_ptr<const void> memory) { memory_.push_back(std::move(memory)); }
-  /// Adds a tensor whose bytes the table owns from now on.
+  /// Adds a tensor and takes ownership of its bytes.
   void add_owned(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
                  std::vector<std::byte> bytes);
 

@@ -38,7 +38,8 @@ Pixels random_pixels(const BackboneOptions& o) {
   return pixels;
 }
 
-/// [kComparedImages, D]; with `flip` the sums with the embeddings of the mirror images.
+/// Returns [kComparedImages, D]; with `flip`, each row is the sum of the image's and its mirror
+/// image's embeddings.
 Floats embeddings_of(Ops& ops, const ModelFile& model, Pixels pixels, bool flip) {
   const BackboneOptions& o = model.options;
   const std::unique_ptr<Backbone> backbone = make_backbone(ops, model, kComparedImages);
@@ -58,7 +59,7 @@ Floats embeddings_of(Ops& ops, const ModelFile& model, Pixels pixels, bool flip)
   return embeddings;
 }
 
-/// [N, H, W, 3] -> as the graph reads them: [N, 3, H, W].
+/// Converts [N, H, W, 3] to the graph's input: [N, 3, H, W].
 Floats input_of(std::span<const std::uint8_t> pixels, const BackboneOptions& o, bool normalize) {
   const auto places = static_cast<std::size_t>(o.height * o.width);
   Floats input(pixels.size());
@@ -70,8 +71,8 @@ Floats input_of(std::span<const std::uint8_t> pixels, const BackboneOptions& o, 
   return input;
 }
 
-/// The largest |got - want| / |want| of any image, where |.| is the L2 norm; NaN where an embedding
-/// is not finite.
+/// Returns the largest |got - want| / |want| over the images, where |.| is the L2 norm; NaN if an
+/// embedding is not finite.
 double worst_difference(const Floats& got, const Floats& want) {
   if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
   const std::size_t dimension = want.size() / kComparedImages;
@@ -88,7 +89,7 @@ double worst_difference(const Floats& got, const Floats& want) {
   return worst;
 }
 
-/// Throws InputError where the graph does not compute what the network does.
+/// Throws InputError if the graph's embeddings differ from the network's.
 double check_difference(Ops& ops, const ModelFile& model, const std::filesystem::path& path,
                         const onnx::ModelProto& written, const OnnxOptions& options) {
   const Pixels pixels = random_pixels(model.options);
@@ -114,7 +115,7 @@ struct GraphRunner {
   std::span<const std::uint8_t> images;  ///< [count, H, W, 3]
   const ShowExported& show;
 
-  /// [count, D]. `pass`: 0 for the first of two, 1 for the second.
+  /// Returns [count, D]. `pass`: 0 for the first of two passes, 1 for the second.
   [[nodiscard]] Floats run(const onnx::ModelProto& graph, std::int64_t pass,
                            const ObserveActivation& observe) const {
     const auto bytes = static_cast<std::size_t>(network.height * network.width * 3);
@@ -142,7 +143,8 @@ double cosine(std::span<const float> a, std::span<const float> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-/// The median over the images of the cosine between their two embeddings [count, dimension].
+/// Returns the median over the images of the cosine between their two embeddings [count,
+/// dimension].
 double check_cosine(const std::filesystem::path& path, const Floats& got, const Floats& want,
                     std::int64_t dimension) {
   const auto d = static_cast<std::size_t>(dimension);
@@ -178,7 +180,7 @@ double write_checked(const std::filesystem::path& path, const onnx::ModelProto& 
 
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options) {
-  // A GPU may have no memory left beside a job.
+  // A job may use all of the GPU's memory.
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
   return write_checked(path, make_onnx(network_graph(*ops, model.options), model, options),
                        [&](const onnx::ModelProto& written) {

@@ -11,28 +11,28 @@
 
 namespace pfc {
 
-/// Writes the network as ONNX and checks the file: ONNX's own checker accepts it, and on random
-/// images it gives the embeddings that Backbone::forward() gives, within 1e-4 of their length, or
-/// 1e-2 with float16. Returns that difference. Throws InputError if it is larger; then the new file
-/// is deleted, and an earlier file of this name stays. Throws StorageError if the file cannot be
-/// written.
+/// Writes the network as ONNX and checks the file. ONNX's own checker must accept it. Its
+/// embeddings of random images may differ from those of Backbone::forward() by at most 1e-4 of
+/// their length, or 1e-2 with float16. Returns that difference. Throws InputError if it is
+/// larger; then the new file is deleted, and an earlier file of this name is kept. Throws
+/// StorageError if the file cannot be written.
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options);
 
-/// Called with the images that were embedded, and all that will be: each image twice.
+/// Called with the number of images embedded so far, and the total: each image counts twice.
 using ShowExported = std::function<void(std::int64_t done, std::int64_t all)>;
 
-/// Writes the network as ONNX in int8, with ranges of activations from calibration images, uint8
-/// RGB [count, H, W, 3] of the network's size, at least one. ONNX's own checker must accept the
-/// file, and the median over these images of the cosine between its embeddings and those of float32
-/// must be at least 0.99. Returns this median. Throws as export_onnx() does. `options.int8` is set
-/// here. REQUIRES: opset 13, not float16.
+/// Writes the network as ONNX in int8. The ranges of activations come from calibration images:
+/// uint8 RGB [count, H, W, 3] of the network's size, at least one. ONNX's own checker must accept
+/// the file. The median over these images of the cosine between its embeddings and those of
+/// float32 must be at least 0.99. Returns this median. Throws as export_onnx() does. Sets
+/// `options.int8`. REQUIRES: opset 13, not float16.
 double export_int8_onnx(const ModelFile& model, const std::filesystem::path& path,
                         OnnxOptions options, std::span<const std::uint8_t> images,
                         const ShowExported& show);
 
-/// Writes the network's tensors in arcface_torch's names. Throws StorageError if the file cannot be
-/// written.
+/// Writes the network's tensors under arcface_torch's names. Throws StorageError if the file
+/// cannot be written.
 void export_safetensors(const ModelFile& model, const std::filesystem::path& path);
 
 }  // namespace pfc

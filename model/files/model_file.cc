@@ -14,20 +14,20 @@
 namespace pfc {
 namespace {
 
-/// Where the layers behind the last convolution say the sizes of a network.
+/// Names of the tensors after the last convolution whose shapes give the sizes of a network.
 struct LastLayerNames {
   const char* linear;  ///< [D, anything]
-  const char*
-      places;  ///< its last dimensions, without `channels`, are the places of the last image
+  const char* places;  ///< [*, ...]: each row has `channels` * H * W of the last feature map
   std::int64_t channels;
 };
 constexpr std::array<LastLayerNames, 3> kLastLayers = {
     {{"fc.weight", "fc.weight", 512},                          // iresnet: [D, 512 * H/16 * W/16]
-     {"output_layer.3.weight", "output_layer.3.weight", 512},  // AdaFace's
+     {"output_layer.3.weight", "output_layer.3.weight", 512},  // AdaFace
      {"features.layers.2.weight", "features.layers.0.layers.0.weight",
       1}}};  // [512, 1, H/16, W/16]
 
-/// Checks that the number can be an image's side, which is 16 times a side of the last image.
+/// Returns the image's side, 16 times a side of the last feature map; nothing if the number
+/// cannot be one.
 std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels) {
   constexpr std::int64_t kMostSide = 64;  // 1,024 pixels
   const auto side = static_cast<std::int64_t>(
@@ -36,7 +36,7 @@ std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channel
   return 16 * side;
 }
 
-/// Everything but the name. Nothing where there are no last layers of a network.
+/// Returns all options except the name; nothing without the last layers of a network.
 std::optional<BackboneOptions> sizes_of(const NamedTensors& table) {
   constexpr std::int64_t kMostDimensions = 1 << 16;
   for (const LastLayerNames& last : kLastLayers) {
@@ -58,7 +58,7 @@ std::optional<BackboneOptions> sizes_of(const NamedTensors& table) {
   return std::nullopt;
 }
 
-/// Of the tensors of a network, how many the table has with the same shape.
+/// Returns how many tensors of a network the table has with the same shape.
 std::size_t fitting(const BackboneParameters& parameters, const NamedTensors& table) {
   std::size_t count = 0;
   for (const auto* of : {&parameters.weights, &parameters.state}) {
@@ -70,7 +70,7 @@ std::size_t fitting(const BackboneParameters& parameters, const NamedTensors& ta
   return count;
 }
 
-/// Networks that others publish and that are not among network_names(), by one of their tensors.
+/// Published networks that are not among network_names(), recognised by one of their tensors.
 struct ForeignNetwork {
   const char* tensor;
   const char* name;
@@ -88,7 +88,8 @@ void refuse_foreign_network(const NamedTensors& table) {
   }
 }
 
-/// The network that has the most tensors in common with the table, and of these the fewest others.
+/// Returns the network that has the most tensors in common with the table, and among these the
+/// fewest others.
 BackboneOptions recognise(const NamedTensors& table) {
   refuse_foreign_network(table);
   std::optional<BackboneOptions> options = sizes_of(table);
@@ -101,7 +102,8 @@ BackboneOptions recognise(const NamedTensors& table) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   BackboneParameters best;
   std::string best_name;
-  std::tuple<std::size_t, std::ptrdiff_t> best_score;  // tensors in common, minus the others
+  // Tensors in common; negated number of others.
+  std::tuple<std::size_t, std::ptrdiff_t> best_score;
   for (const std::string& name : network_names()) {
     options->network = name;
     BackboneParameters parameters = backbone_parameters(*ops, *options);

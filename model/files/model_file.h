@@ -1,4 +1,4 @@
-// Reads networks from files, and finds out which they are.
+// Reads and recognises networks in files.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 
 namespace pfc {
 
-/// A network that can be run.
+/// The weights of a network, and the options that build it.
 struct ModelFile {
   WeightsFile weights;
   /// network, embedding_size, height and width; for inference, one image at a time.
   BackboneOptions options;
 };
 
-/// Reads a file and finds out the network, its embedding and image size from the names and shapes
-/// of the tensors. Throws InputError as read_weights() does, and where the tensors are not exactly
+/// Reads a file. Recognises the network and its embedding and image size by the names and shapes
+/// of the tensors. Throws InputError as read_weights() does, and if the tensors are not exactly
 /// those of a network.
 ModelFile read_model(const std::filesystem::path& path);
 
-/// The network with these weights, for inference on `batch` images at a time, which it reads as RGB
-/// (Backbone::read). `ops` is borrowed; nothing of `model` is.
+/// Returns the network with these weights, for inference on `batch` images at a time, which it
+/// reads as RGB (Backbone::read). Borrows `ops`; copies `model`.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const ModelFile& model, std::int64_t batch);
 
 }  // namespace pfc

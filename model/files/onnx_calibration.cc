@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-// A bin holds the magnitudes with the same exponent (8 bits) and the same first 5 bits of the
+// A bin counts the magnitudes with the same exponent (8 bits) and the same first 5 bits of the
 // fraction.
 constexpr int kDroppedBits = 18;
 constexpr std::size_t kBins = 1u << (31 - kDroppedBits), kPowerOfTwo = 32;
@@ -23,13 +23,13 @@ double magnitude(std::size_t bin, double part) {
   return at(bin) + part * (double{at(bin + 1)} - at(bin));
 }
 
-/// Sum of the squared errors of int8 with this range.
+/// Returns the sum of the squared errors of int8 with this range.
 double squared_error(std::span<const std::uint64_t> counts, double range) {
   const double step = range / 127;
   double sum = 0;
   for (std::size_t bin = 0; bin < counts.size(); ++bin) {
     const double x = magnitude(bin, 0.5), beyond = x - range;
-    // Uniform within a step; x below half a step becomes 0.
+    // Errors are uniform within a step. x below half a step becomes 0.
     const double error = beyond > 0 ? beyond * beyond : std::min(x * x, step * step / 12);
     sum += static_cast<double>(counts[bin]) * error;
   }

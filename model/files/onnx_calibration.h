@@ -9,16 +9,17 @@
 
 namespace pfc {
 
-/// Value of a graph -> r > 0: int8 represents it in steps of r / 127, and clips beyond -r and r.
+/// Maps a value of a graph to r > 0: int8 represents it in steps of r / 127, and clips beyond -r
+/// and r.
 using ActivationRanges = std::map<std::string, float>;
 
-/// Counts the numbers of activations by their magnitude: 32 bins for each power of two.
+/// Histograms of activations by magnitude: 32 bins for each power of two.
 class ActivationHistograms {
  public:
   void add(const std::string& value, std::span<const float> numbers);
 
-  /// For each value the range for which int8 has the least mean squared error. Throws InputError
-  /// that names a value with numbers that are not finite.
+  /// Returns for each value the range for which int8 has the least mean squared error. Throws
+  /// InputError that names a value with non-finite numbers.
   [[nodiscard]] ActivationRanges ranges() const;
 
  private:

@@ -16,7 +16,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLargest = std::numeric_limits<std::int32_t>::max();  // of protobuf
+constexpr std::size_t kLargest = std::numeric_limits<std::int32_t>::max();  // limit of protobuf
 
 void expect_own_tensors(const std::filesystem::path& path, const onnx::GraphProto& graph) {
   for (const onnx::TensorProto& tensor : graph.initializer()) {
@@ -27,7 +27,8 @@ void expect_own_tensors(const std::filesystem::path& path, const onnx::GraphProt
   }
 }
 
-/// ONNX's shape inference divides by these, and so ends the program where one is 0.
+/// Throws if one of these is 0: ONNX's shape inference divides by them, which would end the
+/// program.
 void expect_divisors(const onnx::GraphProto& graph) {
   for (const onnx::NodeProto& node : graph.node()) {
     for (const onnx::AttributeProto& attribute : node.attribute()) {

@@ -12,8 +12,8 @@
 
 namespace pfc {
 
-/// Reads a file. Throws InputError that names it where it is not ONNX, has over 2 GB, or keeps
-/// tensors in other files. Nothing else is checked.
+/// Reads a file. Throws InputError that names it if it is not ONNX, has over 2 GB, or keeps
+/// tensors in other files. Does not check the graph (check_onnx()).
 onnx::ModelProto read_onnx(const std::filesystem::path& path);
 /// The same for the bytes of a file that is or will be at `path`.
 onnx::ModelProto parse_onnx(const std::filesystem::path& path, std::span<const std::byte> bytes);
@@ -24,14 +24,14 @@ void check_onnx(const std::filesystem::path& path, onnx::ModelProto model);
 /// Returns the bytes of a file for `path`. Throws InputError if it would have over 2 GB.
 std::string onnx_bytes(const std::filesystem::path& path, const onnx::ModelProto& model);
 
-/// The values of a float32 or float16 tensor. Throws InputError that names it where the type is
-/// another one, or there are not as many values as its shape says, at least one.
+/// Returns the values of a float32 or float16 tensor. Throws InputError that names it if it has
+/// another type, is empty, or the number of values does not match its shape.
 std::vector<float> float_values(const onnx::TensorProto& tensor);
 
-/// The values of an int8 tensor with raw data. Throws InputError as float_values() does.
+/// Returns the values of an int8 tensor with raw data. Throws InputError as float_values() does.
 std::vector<float> int8_values(const onnx::TensorProto& tensor);
 
-/// An attribute of a node, or `otherwise` where it has none of this name.
+/// Returns an attribute of a node, or `otherwise` if it has none of this name.
 std::int64_t int_attribute(const onnx::NodeProto& node, const char* name, std::int64_t otherwise);
 std::vector<std::int64_t> int_attributes(const onnx::NodeProto& node, const char* name,
                                          std::vector<std::int64_t> otherwise);

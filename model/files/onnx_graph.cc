@@ -111,8 +111,8 @@ class GraphMaker {
     declare(*graph_->add_output(), kOnnxOutput, {options_.embedding_size});
   }
 
-  /// Whether operation i is a batch norm of the result of operation i - 1, which nothing else
-  /// reads.
+  /// Returns whether operation i is a batch norm of the result of operation i - 1, and its only
+  /// reader.
   [[nodiscard]] bool is_folded(std::size_t i) const {
     if (i == network_.size() || network_[i].kind != NetworkOp::Kind::kBatchNorm) return false;
     const std::string& x = network_[i].x;
@@ -142,7 +142,7 @@ class GraphMaker {
     return affine;
   }
 
-  /// `norm`: the batch norm to fold into it, or null.
+  /// Adds a convolution. `norm`: the batch norm to fold into it, or null.
   void conv(const NetworkOp& op, const NetworkOp* norm) {
     const std::string weight = op.name + ".weight", bias = op.name + ".bias";
     const Affine affine = norm != nullptr ? affine_of(*norm) : Affine();
@@ -189,7 +189,7 @@ class GraphMaker {
     return dequantized(name, name);
   }
 
-  /// The value x after int8; x itself in a graph of floats.
+  /// Returns the value x after quantization to int8; x itself in a float graph.
   std::string quantized(const std::string& x) {
     if (onnx_.int8 == nullptr) return x;
     std::string& y = quantized_[x];
@@ -200,7 +200,7 @@ class GraphMaker {
     return y = dequantized(int8, x);
   }
 
-  /// int8 value -> floats, with the scale and zero point of `of`.
+  /// Converts an int8 value to floats with the scale and zero point of `of`.
   std::string dequantized(const std::string& int8, const std::string& of) {
     const std::string y =
         node("DequantizeLinear", of + ".dequantized", {int8, of + ".scale", of + ".zero_point"});
@@ -232,7 +232,7 @@ class GraphMaker {
     Floats mu = values(mean), var = values(variance);
     Floats gamma = op.affine ? values(weight) : Floats(mu.size(), 1.f);
     Floats beta = op.affine ? values(bias) : Floats(mu.size());
-    if (half_) {  // statistics may be beyond float16's range: mean 0 and variance 1 instead
+    if (half_) {  // statistics may exceed float16's range: use mean 0 and variance 1
       Affine affine = affine_of(op);
       for (float& scale : affine.scale) scale *= std::sqrt(1.f + kBatchNormEpsilon);
       gamma = affine.scale, beta = affine.shift;
@@ -245,7 +245,8 @@ class GraphMaker {
     finish_norm(op, y);
   }
 
-  /// What follows a batch norm in the same operation; z: its result.
+  /// Adds the PReLU and residual sum after a batch norm in the same operation. z: result of the
+  /// batch norm.
   void finish_norm(const NetworkOp& op, std::string z) {
     if (!op.prelu.empty()) {
       const std::string slope = op.prelu + ".weight";
@@ -259,7 +260,7 @@ class GraphMaker {
   void linear(const NetworkOp& op) {
     std::string x = value_.at(op.x);
     if (half_) x = cast("to_float32", x, onnx::TensorProto::FLOAT);
-    half_ = false;  // from here on
+    half_ = false;  // the rest is float32
     x = node("Flatten", op.name + ".flatten", {x});
     attribute("axis", 1);
     const std::string weight = op.name + ".weight", bias = op.name + ".bias";
@@ -278,7 +279,7 @@ class GraphMaker {
     return name;
   }
 
-  /// Adds a node, which becomes the current one. Its output has its name, which is returned.
+  /// Adds a node and makes it the current one. Its output has its name, which is returned.
   std::string node(const char* type, const std::string& name, std::vector<std::string> inputs) {
     current_ = graph_->add_node();
     current_->set_op_type(type);
@@ -333,12 +334,12 @@ class GraphMaker {
   const BackboneOptions& options_;
   const NamedTensors& tensors_;
   const OnnxOptions& onnx_;
-  bool half_;  // whether the operations from here on are in float16
+  bool half_;  // whether the operations added from now on are in float16
   onnx::ModelProto model_;
   onnx::GraphProto* graph_ = nullptr;
   onnx::NodeProto* current_ = nullptr;
   std::map<std::string, std::string> value_;      // activation of the network -> output of a node
-  std::map<std::string, std::string> quantized_;  // output of a node -> the same after int8
+  std::map<std::string, std::string> quantized_;  // output of a node -> its quantized value
 };
 
 }  // namespace

@@ -16,24 +16,24 @@ inline constexpr const char* kOnnxOutput = "embedding";
 
 struct OnnxOptions {
   int opset = kHighestOpset;
-  /// Weights and activations are float16, except the linear layer and the batch norm behind it.
+  /// Weights and activations are float16, except the linear layer and the batch norm after it.
   /// Input and output stay float32.
   bool float16 = false;
-  /// Ranges of the float32 graph's values. With them everything that a Conv or Gemm multiplies goes
-  /// through int8 (QuantizeLinear, DequantizeLinear): weights symmetric for each output channel,
-  /// activations symmetric for the tensor. Biases and results are float32. Borrowed. REQUIRES:
-  /// opset 13, not float16.
+  /// Ranges of the float32 graph's values; not null: all inputs of Conv and Gemm are quantized to
+  /// int8 (QuantizeLinear, DequantizeLinear). Weights are symmetric per output channel,
+  /// activations symmetric per tensor. Biases and results are float32. Borrowed. REQUIRES: opset
+  /// 13, not float16.
   const ActivationRanges* int8 = nullptr;
-  /// The graph itself computes x / 127.5 - 1: it reads pixels, 0 to 255.
+  /// The graph itself computes x / 127.5 - 1: its input is pixels, 0 to 255.
   bool normalize = false;
-  /// The embedding is the sum of those of the image and of its mirror image.
+  /// The output is the sum of the embeddings of the image and of its mirror image.
   bool flip = false;
 };
 
-/// Input "data" [N, 3, height, width], output "embedding" [N, embedding_size]; N is symbolic.
-/// Modules keep their names. A batch norm behind a convolution is folded into it; one before a
-/// convolution is not, because the convolution pads its result with zeros. `network`: the
-/// network_graph() of the model.
+/// Builds the graph. Input "data" [N, 3, height, width], output "embedding" [N, embedding_size];
+/// N is symbolic. Nodes are named after the modules. A batch norm after a convolution is folded
+/// into it. A batch norm before a convolution is not folded, because the convolution pads the
+/// batch norm's output with zeros. `network`: the network_graph() of the model.
 onnx::ModelProto make_onnx(std::span<const NetworkOp> network, const ModelFile& model,
                            const OnnxOptions& options);
 

@@ -16,7 +16,7 @@
 namespace pfc {
 namespace {
 
-/// An activation. Its memory is channels-last, as Ops computes: [N, H, W, C], or [N, C].
+/// An activation. Its memory is channels-last, like that of Ops: [N, H, W, C], or [N, C].
 struct Activation {
   std::int64_t n = 0, c = 0, h = 1, w = 1;
   bool half = false;
@@ -25,8 +25,8 @@ struct Activation {
   [[nodiscard]] std::int64_t elements() const { return n * c * h * w; }
 };
 
-// Of all activations that wait to be read: 1 GB. Convolutions may pad, and graphs double, what they
-// read as often as a hostile file says.
+// Limit for all activations that are still to be read: 1 GB. A hostile file can make convolutions
+// pad, and graphs double, their input any number of times.
 constexpr double kMostNumbers = 1 << 28;
 
 /// [outer, rows, columns] -> [outer, columns, rows]. NCHW to NHWC, OIHW to OHWI, and back.
@@ -120,7 +120,7 @@ class Interpreter {
     return *found->second;
   }
 
-  /// The values of a parameter that has one for each of `channels`.
+  /// Returns the values of a parameter that has one for each of `channels`.
   [[nodiscard]] std::vector<float> for_channels(int i, std::int64_t channels) const {
     std::vector<float> values = float_values(parameter(i));
     expect(std::ssize(values) == channels,
@@ -134,7 +134,7 @@ class Interpreter {
     expect(numbers <= kMostNumbers, "activations would take more than 1 GB");
   }
 
-  /// `like` with its values, or of its shape and zero.
+  /// Creates y with the values of `like`, or with its shape and zeros.
   Activation& make_y(Activation like, int i = 0) {
     expect(i < node_->output_size(), "too few outputs");
     expect_room(double(like.n) * double(like.c) * double(like.h) * double(like.w));
@@ -147,7 +147,7 @@ class Interpreter {
     for (float& value : y.values) value = static_cast<float>(static_cast<_Float16>(value));
   }
 
-  /// y = f(x, c) for each number, where c is its channel.
+  /// Computes y = f(x, c) for each number, where c is its channel.
   void each(const std::function<float(float, std::size_t)>& f) {
     Activation& y = make_y(x());
     const auto channels = static_cast<std::size_t>(y.c);
@@ -200,7 +200,7 @@ class Interpreter {
     each([scale](float value, std::size_t) { return value * scale; });
   }
 
-  /// int8 [C, ...] and scales [C] -> a float32 initializer.
+  /// Converts int8 [C, ...] and scales [C] to a float32 initializer.
   void dequantize_weight() {
     const onnx::TensorProto& steps = parameter(0);
     const std::vector<float> scales = float_values(parameter(1));
@@ -255,7 +255,7 @@ class Interpreter {
     const auto between = [](std::int64_t value, std::int64_t least, std::int64_t most) {
       return value >= least && value <= most;
     };
-    constexpr std::int64_t kMostSide = 64;  // of a kernel, and its pads and strides
+    constexpr std::int64_t kMostSide = 64;  // limit of a kernel's sides, pads and strides
     expect(dims.size() == 4 && dims[2] == dims[3] && between(dims[2], 1, kMostSide) &&
                pads.size() == 4 && std::ranges::count(pads, pads[0]) == 4 &&
                between(pads[0], 0, kMostSide) && strides.size() == 2 && strides[0] == strides[1] &&
@@ -276,7 +276,7 @@ class Interpreter {
             .groups = groups};
   }
 
-  /// A pooling of single pixels.
+  /// Evaluates a pooling of single pixels.
   void subsample() {
     const std::vector<std::int64_t> strides = int_attributes(*node_, "strides", {1, 1});
     const std::vector<std::int64_t> kernel = int_attributes(*node_, "kernel_shape", {});
@@ -299,7 +299,7 @@ class Interpreter {
     make_y(std::move(y));
   }
 
-  /// [N, C, H, W] -> [N, C * H * W].
+  /// Reshapes [N, C, H, W] to [N, C * H * W].
   void flatten() {
     expect(int_attribute(*node_, "axis", 1) == 1, "not flattened from axis 1 on");
     Activation y{.n = x().n, .c = x().c * x().h * x().w, .half = x().half};
@@ -324,7 +324,7 @@ class Interpreter {
     ops_.add_bias(result, {bias.data(), {out}});
   }
 
-  /// A slice that turns the last axis around.
+  /// Evaluates a slice that reverses the last axis.
   void mirror() {
     const Activation from = x();
     Activation& y = make_y(from);
@@ -346,7 +346,7 @@ class Interpreter {
     make_y(std::move(y));
   }
 
-  /// Into two halves.
+  /// Splits the input into two halves.
   void split() {
     expect(int_attribute(*node_, "axis", 0) == 0 && node_->output_size() == 2 && x().n % 2 == 0,
            "not split into two halves of the images");
@@ -366,7 +366,7 @@ class Interpreter {
   std::map<std::string, const onnx::TensorProto*> initializers_;
   std::map<std::string, onnx::TensorProto> dequantized_;  // weights
   std::map<std::string, Activation> activations_;
-  std::map<std::string, int> readers_;  // nodes that have still to read an activation
+  std::map<std::string, int> readers_;  // number of nodes that have yet to read an activation
 };
 
 }  // namespace

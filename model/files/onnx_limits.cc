@@ -18,7 +18,7 @@ constexpr std::array<CompetitionTrack, 4> kTracks = {
 
 constexpr double kMostMegabytes = 1024;
 constexpr std::int64_t kInputSide = 112, kImagesToRun = 32;
-constexpr int kLeastNodes = 8;  // and as many tell whether the graph normalises
+constexpr int kLeastNodes = 8;  // also the number of nodes checked for normalisation
 
 std::string declared_shape(const onnx::ValueInfoProto& value) {
   std::string text;
@@ -36,7 +36,7 @@ bool reads_images(const onnx::ValueInfoProto& input) {
          shape.dim(2).dim_value() == kInputSide && shape.dim(3).dim_value() == kInputSide;
 }
 
-/// The first tensor with fewer than 4 bytes an element; empty: none.
+/// Returns the name of the first tensor with fewer than 4 bytes per element; empty: none.
 std::string narrow_tensor(const onnx::GraphProto& graph) {
   const std::array wide = {onnx::TensorProto::FLOAT, onnx::TensorProto::DOUBLE,
                            onnx::TensorProto::INT32, onnx::TensorProto::INT64};
@@ -46,7 +46,7 @@ std::string narrow_tensor(const onnx::GraphProto& graph) {
   return "";
 }
 
-/// Whether onnx_helper.py takes the graph for one that normalises, by the names of its nodes.
+/// Returns whether onnx_helper.py considers the graph as normalising, by the names of its nodes.
 bool looks_normalised(const onnx::GraphProto& graph) {
   const auto one_begins_with = [&](std::initializer_list<const char*> words) {
     const auto first = graph.node().begin();

@@ -1,4 +1,4 @@
-// The limits that InsightFace's competition puts on an ONNX file
+// Checks an ONNX file against the limits of InsightFace's competition
 // (recognition/arcface_torch/onnx_helper.py).
 #pragma once
 
@@ -16,8 +16,8 @@ namespace pfc {
 
 struct CompetitionTrack {
   std::string_view name;
-  std::int64_t embedding_size;  ///< at most
-  int milliseconds;             ///< for an image, at most; not checked here
+  std::int64_t embedding_size;  ///< maximum
+  int milliseconds;             ///< maximum time per image; not checked here
 };
 std::span<const CompetitionTrack> competition_tracks();
 
@@ -28,9 +28,9 @@ struct OnnxLimit {
   bool kept = false;
 };
 
-/// All limits but the time. `file_bytes`: the size of the model's file. Runs 32 images through the
-/// graph with run_onnx(), where the limits before that are kept. Throws InputError where the graph
-/// has an operator that run_onnx() does not know. REQUIRES: check_onnx() has accepted the model.
+/// Checks all limits except the time per image. `file_bytes`: the size of the model's file. Runs
+/// 32 images through run_onnx() if all other limits are met. Throws InputError if the graph has
+/// an operator that run_onnx() does not know. REQUIRES: check_onnx() has accepted the model.
 std::vector<OnnxLimit> check_limits(Ops& ops, const onnx::ModelProto& model,
                                     std::uint64_t file_bytes, const CompetitionTrack& track);
 

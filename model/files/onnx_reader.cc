@@ -30,8 +30,8 @@ Dims dims_of(const onnx::TensorProto& tensor) {
   return {tensor.dims().begin(), tensor.dims().end()};
 }
 
-/// A graph that can be walked from a value to its readers. Nodes that change nothing at inference
-/// are left out: what they make counts as what they read.
+/// A graph indexed from each value to its readers. Nodes without effect at inference are left
+/// out: their outputs count as their inputs.
 class Walk {
  public:
   explicit Walk(const onnx::GraphProto& graph) {
@@ -52,7 +52,7 @@ class Walk {
     return found == same_as_.end() ? value : found->second;
   }
 
-  /// The first node of this type that reads the value; null: none.
+  /// Returns the first node of this type that reads the value; null: none.
   [[nodiscard]] const onnx::NodeProto* reader(const std::string& value,
                                               std::string_view type) const {
     const auto found = readers_.find(origin(value));
@@ -62,7 +62,7 @@ class Walk {
     return node == found->second.end() ? nullptr : *node;
   }
 
-  /// The initializer that is input i of the node; null: there is none.
+  /// Returns the initializer that is input i of the node; null: none.
   [[nodiscard]] const onnx::TensorProto* parameter(const onnx::NodeProto& node, int i) const {
     if (i >= node.input_size()) return nullptr;
     const auto found = initializers_.find(origin(node.input(i)));
@@ -75,7 +75,7 @@ class Walk {
   std::map<std::string, std::vector<const onnx::NodeProto*>> readers_;
 };
 
-/// Values [out, in], as PyTorch has them.
+/// Values [out, in], as in PyTorch.
 struct LinearWeight {
   std::int64_t out = 0, in = 0;
   Floats values;
@@ -166,7 +166,7 @@ class Matcher {
   }
 
   void batch_norm(const NetworkOp& op) {
-    // Of the layer before it, which has no bias in the network.
+    // Bias of the previous layer, which has none in the network.
     const Floats bias = bias_.contains(op.x) ? bias_.at(op.x) : Floats();
     if (const onnx::NodeProto* const node = walk_.reader(value(op.x), "BatchNormalization")) {
       Floats mean = float_values(parameter(op, *node, 3));
@@ -214,7 +214,8 @@ class Matcher {
     add(op.name + ".running_var", channels, std::move(variance));
   }
 
-  /// Of a batch norm without weight and bias.
+  /// Moves the weight and bias of a batch norm that has neither in the network into its
+  /// statistics.
   static void into_statistics(const NetworkOp& op, const Floats& gamma, const Floats& beta,
                               Floats& mean, Floats& variance) {
     const std::size_t channels = mean.size();
@@ -255,11 +256,11 @@ class Matcher {
   const Walk& walk_;
   NamedTensors& out_;
   std::map<std::string, std::string> value_;     // activation of the network -> value of the graph
-  std::map<std::string, Floats> bias_;           // of a layer that has none in the network
-  std::map<std::string, std::size_t> channels_;  // that a layer makes
+  std::map<std::string, Floats> bias_;           // bias of a layer that has none in the network
+  std::map<std::string, std::size_t> channels_;  // number of channels of a layer's output
 };
 
-/// Sizes of a graph's input and output; nothing where it can be no known network.
+/// Returns the sizes of a graph's input and output; nothing if it cannot be a known network.
 std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Walk& walk) {
   const auto linear = std::ranges::find_if(graph.node(), [](const onnx::NodeProto& node) {
     return node.op_type() == "Gemm" || node.op_type() == "MatMul";
@@ -283,7 +284,7 @@ std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Wal
   return valid ? std::optional(options) : std::nullopt;
 }
 
-/// The network whose convolutions have the shapes of those in the graph.
+/// Returns the network whose convolutions have the same shapes as those in the graph.
 std::optional<BackboneOptions> recognise(Ops& ops, const onnx::GraphProto& graph,
                                          const Walk& walk) {
   std::optional<BackboneOptions> options = sizes_of(graph, walk);

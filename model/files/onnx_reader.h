@@ -11,15 +11,15 @@
 
 namespace pfc {
 
-/// Reads the state dict of an iresnet or a mobilefacenet from a file of this or another exporter,
-/// as float32 and without num_batches_tracked, under arcface_torch's names. The graph says which
-/// tensor is which, because exporters rename those of convolutions. A batch norm that was folded
-/// into the layer before it becomes one that only adds the layer's bias. Throws InputError that
-/// names the file, and the node, where the graph is not that of a known network.
+/// Reads the state dict of an iresnet or a mobilefacenet from a file of any exporter, as float32
+/// and without num_batches_tracked, under arcface_torch's names. Identifies the tensors by the
+/// graph, because exporters rename the convolutions' tensors. A batch norm that was folded into
+/// the previous layer becomes one that only adds the layer's bias. Throws InputError that names
+/// the file, and the node, if the graph is not that of a known network.
 NamedTensors read_onnx_state_dict(const std::filesystem::path& path);
 
-/// The same of a graph that must be that of `network`, whose file `path` names. Throws InputError
-/// that names the node.
+/// Like read_onnx_state_dict(), for a graph that must be that of `network`. `path` names its
+/// file. Throws InputError that names the node.
 NamedTensors match_onnx(const onnx::GraphProto& graph, std::span<const NetworkOp> network,
                         const std::filesystem::path& path);
 

@@ -21,14 +21,14 @@ namespace {
 using Kind = PickleValue::Kind;
 using Shape64 = std::vector<std::int64_t>;
 
-// Bounds on what a small file can make us hold or visit: objects that refer to each other again and
-// again, and tensors that repeat their storage.
+// Limits what a small file can make the reader store or visit: objects that refer to each other
+// repeatedly, and tensors that repeat their storage.
 constexpr std::size_t kMostEntries = std::size_t{1} << 20;
 constexpr int kMostDepth = 16;
 constexpr std::uint64_t kMostCopiedPerByte = 4;
 
 struct StorageType {
-  std::string_view name;  // in the pickle
+  std::string_view name;  // name in the pickle
   std::string_view dtype;
   std::uint64_t bytes;
 };
@@ -42,7 +42,7 @@ constexpr std::array kStorageTypes{
 
 /// A tensor as the pickle describes it.
 struct Described {
-  std::string key;  ///< of its storage
+  std::string key;  ///< key of its storage
   StorageType type;
   std::int64_t storage_elements = 0;
   std::int64_t offset = 0;  ///< in elements
@@ -74,13 +74,13 @@ class TorchReader {
 
   ZipFile zip_;
   TorchFile out_;
-  std::string folder_;  // in the zip file, with a slash at its end
+  std::string folder_;  // folder in the zip file, ends with a slash
   std::map<std::string, std::span<const std::byte>> storages_;
   std::size_t entries_ = 0;
   std::uint64_t copied_ = 0;
 };
 
-/// Empty where the storage's type is not known.
+/// Returns nothing if the storage's type is not known.
 std::optional<StorageType> storage_type(std::string_view name) {
   const auto* const found = std::ranges::find(kStorageTypes, name, &StorageType::name);
   return found == kStorageTypes.end() ? std::nullopt : std::optional(*found);
@@ -123,7 +123,7 @@ void TorchReader::visit(const Pickle& pickle, const PickleValue& value, const st
       out_.opaque[name] = one_line(value.text());
       return;
     default:
-      return;  // text, bytes and the like
+      return;  // ignores text, bytes and the like
   }
 }
 
@@ -175,7 +175,7 @@ Described TorchReader::describe(const Pickle& pickle, const PickleValue& value,
           .stride = numbers(tensor[3])};
 }
 
-/// All elements of the tensor's storage.
+/// Returns all elements of the tensor's storage.
 std::span<const std::byte> TorchReader::storage(const std::string& name, const Described& tensor) {
   auto found = storages_.find(tensor.key);
   if (found == storages_.end()) {
@@ -191,7 +191,8 @@ std::span<const std::byte> TorchReader::storage(const std::string& name, const D
   return found->second;
 }
 
-/// Whether the elements lie one after the other, row by row. A stride of one element means nothing.
+/// Returns whether the elements are contiguous, row by row. The stride of a dimension with one
+/// element is ignored.
 bool is_contiguous(const Described& tensor) {
   std::int64_t expected = 1;
   for (std::size_t i = tensor.size.size(); i-- > 0;) {
@@ -201,7 +202,7 @@ bool is_contiguous(const Described& tensor) {
   return true;
 }
 
-/// The number of elements, after checking that all lie in the storage; nothing where they do not.
+/// Returns the number of elements; nothing if some are outside the storage.
 std::optional<std::uint64_t> checked_count(const Described& tensor) {
   if (tensor.size.size() != tensor.stride.size()) return std::nullopt;
   if (std::ranges::count(tensor.size, 0) > 0) return 0;
@@ -240,7 +241,8 @@ void TorchReader::add_tensor(const std::string& name, const Described& tensor) {
   out_.tensors.add_owned(name, dtype, tensor.size, gathered(name, tensor, all, *count));
 }
 
-/// The elements one after the other. REQUIRES: the tensor lies in its storage and is not empty.
+/// Returns the elements as contiguous memory. REQUIRES: the tensor is inside its storage and not
+/// empty.
 std::vector<std::byte> TorchReader::gathered(const std::string& name, const Described& tensor,
                                              std::span<const std::byte> all, std::uint64_t count) {
   const std::uint64_t most = kMostCopiedPerByte * zip_.memory()->bytes().size();
@@ -255,7 +257,7 @@ std::vector<std::byte> TorchReader::gathered(const std::string& name, const Desc
   for (std::uint64_t i = 0; i < count; ++i) {
     std::memcpy(out.data() + i * tensor.type.bytes, all.data() + element * tensor.type.bytes,
                 tensor.type.bytes);
-    for (std::size_t d = index.size(); d-- > 0;) {  // the next index, as an odometer counts
+    for (std::size_t d = index.size(); d-- > 0;) {  // increments the index like an odometer
       element += static_cast<std::uint64_t>(tensor.stride[d]);
       if (++index[d] < tensor.size[d]) break;
       element -= static_cast<std::uint64_t>(tensor.stride[d] * tensor.size[d]);

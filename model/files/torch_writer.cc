@@ -21,14 +21,14 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-/// Little-endian.
+/// Appends an integer, little-endian.
 template <typename Integer>
 void append(std::string& to, Integer value) {
   for (std::size_t i = 0; i < sizeof value; ++i) to += static_cast<char>(value >> 8 * i);
 }
 
-/// A zip file of stored members (PKWARE, APPNOTE.TXT, sections 4.3.7, 4.3.12 and 4.3.16). The bytes
-/// of each begin at a multiple of 64, as PyTorch's do, so that they can be mapped.
+/// A zip file of stored members (PKWARE, APPNOTE.TXT, sections 4.3.7, 4.3.12 and 4.3.16). The
+/// bytes of each begin at a multiple of 64, as in PyTorch's files, so they can be mapped.
 class StoredZip {
  public:
   explicit StoredZip(const std::filesystem::path& path) : path_(path), file_(path) {}
@@ -49,7 +49,7 @@ class StoredZip {
     header.append(padding, 'Z');
 
     directory_ += "PK\x01\x02";
-    append<std::uint16_t>(directory_, kVersion);  // made by
+    append<std::uint16_t>(directory_, kVersion);  // version made by
     directory_ += about;
     directory_.append(2 + 2 + 2 + 2 + 4, '\0');  // no extra field, comment, disk or attributes
     append(directory_, bounded(offset_));
@@ -77,11 +77,11 @@ class StoredZip {
   static constexpr std::uint16_t kVersion = 10;
   static constexpr std::uint16_t kFirstOfJanuary1980 = 0x21;
 
-  /// The fields that a member's header and its entry in the directory share.
+  /// Returns the fields that a member's header and its directory entry share.
   [[nodiscard]] std::string description(const std::string& name, std::uint32_t crc,
                                         std::uint64_t size) const {
     std::string fields;
-    append(fields, kVersion);          // needed to read it
+    append(fields, kVersion);          // version needed to read it
     append<std::uint16_t>(fields, 0);  // flags
     append<std::uint16_t>(fields, 0);  // stored
     append<std::uint16_t>(fields, 0);  // 00:00

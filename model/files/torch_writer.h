@@ -21,14 +21,14 @@ struct TorchTensor {
   std::function<std::span<const std::byte>()> bytes;
 };
 
-/// A file that torch.load(path, weights_only=True) reads, built value by value: within a dict, a
-/// text or integer as the key, then its value.
+/// Builds a file that torch.load(path, weights_only=True) reads, value by value. Within a dict,
+/// each key, a text or an integer, is followed by its value.
 class TorchWriter {
  public:
   TorchWriter();
   void begin_dict();
   void begin_state_dict();  ///< an OrderedDict
-  void end_dict();          ///< ends either
+  void end_dict();          ///< ends a dict or a state dict
   void begin_list();
   void end_list();
   void text(const std::string& value);
@@ -36,7 +36,7 @@ class TorchWriter {
   void real(double value);
   void boolean(bool value);
   void tensor(TorchTensor tensor);
-  /// Throws StorageError where the file cannot be written, InputError where it would be over 4 GB.
+  /// Throws StorageError if the file cannot be written, InputError if it would be over 4 GB.
   void write(const std::filesystem::path& path);
 
  private:
@@ -48,12 +48,12 @@ class TorchWriter {
   std::vector<TorchTensor> tensors_;
 };
 
-/// A dict of the tensors, which must stay until the file is written.
+/// Adds a dict of the tensors, which must exist until the file is written.
 void add_state_dict(TorchWriter& writer, const NamedTensors& state_dict);
 
 /// Writes the tensors as a state dict (an OrderedDict of contiguous CPU tensors) that
-/// torch.load(path, weights_only=True) reads. F32 and I64 only. Throws StorageError where it cannot
-/// be written, InputError where it would be over 4 GB.
+/// torch.load(path, weights_only=True) reads. F32 and I64 only. Throws StorageError if it cannot
+/// be written, InputError if it would be over 4 GB.
 void write_torch(const std::filesystem::path& path, const NamedTensors& state_dict);
 
 }  // namespace pfc

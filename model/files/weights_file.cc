@@ -37,7 +37,7 @@ std::vector<std::byte> as_float32(const NamedTensors::Tensor& tensor, float (*co
   return out;
 }
 
-/// Nothing where the tensor is float32 already, or holds no floating-point numbers.
+/// Returns the tensor as float32; nothing if it is float32 already, or not floating-point.
 std::optional<std::vector<std::byte>> converted(const NamedTensors::Tensor& tensor) {
   if (tensor.dtype == "F64") {
     return as_float32<double>(tensor, [](double x) { return static_cast<float>(x); });
@@ -60,7 +60,7 @@ void convert_to_float32(NamedTensors& table) {
   }
 }
 
-/// Files that do not come from PyTorch, and old ones, do not count batches.
+/// Adds num_batches_tracked, which old files and files not from PyTorch lack.
 void add_missing_counters(NamedTensors& table) {
   const auto tensors = table.tensors();
   for (const auto& [name, tensor] : tensors) {
@@ -83,11 +83,12 @@ ChannelOrder usual_order(const NamedTensors& state_dict) {
   return is_adaface(state_dict) ? ChannelOrder::kBgr : ChannelOrder::kRgb;
 }
 
-/// CVLface saves it in a file of its own beside the weights. Throws InputError if it is missing.
+/// Reads the order of colours, which CVLface saves in a separate file beside the weights. Throws
+/// InputError if that file is missing.
 ChannelOrder order_of_cvlface(std::filesystem::path path) {
   path.replace_extension(".yaml");
   std::ifstream file(path);
-  std::string line(4096, '\0');  // as long as a line may be
+  std::string line(4096, '\0');  // longest line
   while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
     const std::string_view text = line.c_str();
     if (!text.starts_with("color_space:")) continue;
@@ -99,7 +100,7 @@ ChannelOrder order_of_cvlface(std::filesystem::path path) {
                    "the network beside it; copy the file that CVLface saved with the weights");
 }
 
-/// Makes AdaFace's network one that reads BGR.
+/// Converts AdaFace's network to one that reads BGR.
 void make_bgr(NamedTensors& state_dict) {
   const NamedTensors::Tensor stem = state_dict.at(kAdafaceStem);
   const std::vector<std::int64_t>& shape = stem.shape;
@@ -110,7 +111,7 @@ void make_bgr(NamedTensors& state_dict) {
   state_dict.add_owned(kAdafaceStem, "F32", shape, std::move(bytes));
 }
 
-/// AdaFace's class centres are the columns of a matrix.
+/// Adds AdaFace's class centres, which are the columns of a matrix.
 void add_adaface_centres(NamedTensors& others) {
   const auto found = others.tensors().find("head.kernel");
   if (found == others.tensors().end()) return;
@@ -140,14 +141,14 @@ WeightsFile read_safetensors(const std::filesystem::path& path) {
           .channel_order = order};
 }
 
-/// Under which names programs save a network's state dict beside other things: arcface_torch,
+/// Prefixes under which programs save a network's state dict beside other data: arcface_torch,
 /// Lightning.
 constexpr std::array<std::string_view, 2> kStateDicts = {"state_dict_backbone/", "state_dict/"};
-/// What modules that hold the network put before its names: DistributedDataParallel, Lightning
-/// (AdaFace), CVLface.
+/// Prefixes of modules that contain the network: DistributedDataParallel, Lightning (AdaFace),
+/// CVLface.
 constexpr std::array<std::string_view, 4> kModules = {"module.", "model.", kCvlfaceModule,
                                                       "backbone."};
-/// What only training needs.
+/// Prefixes of data that only training needs.
 constexpr std::array<std::string_view, 3> kOptimizers = {"state_optimizer/", "optimizer_states/",
                                                          "optimizer/"};
 
@@ -155,8 +156,8 @@ bool begins_with_one_of(const std::string& name, std::span<const std::string_vie
   return std::ranges::any_of(prefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
 
-/// Moves tensors whose names do not begin with `prefix` to `others` and cuts it from the names of
-/// those that do. Does nothing where there are none, and returns false.
+/// Moves tensors whose names do not begin with `prefix` to `others` and removes the prefix from
+/// the other names. Returns false, without a change, if no name begins with it.
 bool strip(NamedTensors& state_dict, NamedTensors& others, std::string_view prefix) {
   NamedTensors stripped = state_dict.extract([&](const auto& n) { return n.starts_with(prefix); });
   if (stripped.tensors().empty()) return false;

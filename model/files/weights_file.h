@@ -10,13 +10,13 @@
 
 namespace pfc {
 
-/// In which order a network reads the colours of a pixel.
+/// The order in which a network reads the colours of a pixel.
 enum class ChannelOrder { kRgb, kBgr };
 
-/// Makes a convolution of RGB images one of BGR images, and back. weights [out, 3, places].
+/// Converts a convolution of RGB images to one of BGR images, and back. weights [out, 3, places].
 void reverse_channels(std::span<float> weights, std::int64_t places);
 
-/// What a file of weights holds. The tensors may be views of the mapped file.
+/// The content of a file of weights. The tensors may be views of the mapped file.
 struct WeightsFile {
   std::string format;       ///< "safetensors", "PyTorch", "ONNX"
   NamedTensors state_dict;  ///< of the network, in arcface_torch's names, or AdaFace's with
@@ -24,15 +24,15 @@ struct WeightsFile {
                             ///< I64 and 0 where the file lacks it
   NamedTensors others;      ///< what is no part of the network: "centres" [C, D] of pfc or AdaFace,
                             ///< "state_dict_softmax_fc/weight" of arcface_torch's checkpoint
-  nlohmann::json about;     ///< what else the file says, as an object: {"network": "r50"}
-  ChannelOrder channel_order = ChannelOrder::kRgb;  ///< of the images that the file's network reads
+  nlohmann::json about;     ///< other metadata of the file, as a JSON object: {"network": "r50"}
+  ChannelOrder channel_order = ChannelOrder::kRgb;  ///< channel order of the file's network
 };
 
-/// Reads safetensors files and those of torch.save(): a state dict alone (model.pt, backbone.pth),
-/// arcface_torch's checkpoint_gpu_*.pt, and Lightning's checkpoints; *.onnx as
-/// read_onnx_state_dict() does. CVLface's model.pt needs its model.yaml beside it. Does not check
-/// that the tensors are those of a network. Throws InputError that names the file, and the tensor
-/// or member.
+/// Reads safetensors files and those of torch.save(): a state dict alone (model.pt,
+/// backbone.pth), arcface_torch's checkpoint_gpu_*.pt, and Lightning's checkpoints. Reads *.onnx
+/// as read_onnx_state_dict() does. CVLface's model.pt needs its model.yaml beside it. Does not
+/// check that the tensors are those of a network. Throws InputError that names the file, and the
+/// tensor or member.
 WeightsFile read_weights(const std::filesystem::path& path);
 
 }  // namespace pfc

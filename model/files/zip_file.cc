@@ -32,7 +32,7 @@ Number number_at(std::span<const std::byte> bytes, std::size_t at) {
   return number;
 }
 
-/// The numbers of the zip64 field (id 1) among the extra fields; empty where there is none.
+/// Returns the numbers of the zip64 field (id 1) in the extra fields; empty if there is none.
 std::span<const std::byte> zip64_field(std::span<const std::byte> extra) {
   while (extra.size() >= 4) {
     const auto id = number_at<std::uint16_t>(extra, 0);
@@ -148,7 +148,7 @@ std::pair<std::string, ZipFile::Member> ZipFile::read_entry(std::uint64_t& at,
   return {name, {.begin = begin, .size = size, .crc = number_at<std::uint32_t>(header, 16)}};
 }
 
-/// Bytes that are in many members would be read once for each of them.
+/// Throws if members overlap: their bytes would be read once for each member.
 void ZipFile::check_places() const {
   std::vector<std::tuple<std::uint64_t, std::uint64_t, std::string_view>> places;
   for (const auto& [name, m] : members_) places.emplace_back(m.begin, m.begin + m.size, name);

@@ -12,23 +12,24 @@
 
 namespace pfc {
 
-/// Memory-mapped. Understands zip64 and data descriptors, because it believes only the central
-/// directory (APPNOTE.TXT of PKWARE, sections 4.3 and 4.4).
+/// Memory-mapped. Reads sizes and offsets only from the central directory, and so supports zip64
+/// and data descriptors (APPNOTE.TXT of PKWARE, sections 4.3 and 4.4).
 class ZipFile {
  public:
-  /// Reads the central directory. Throws InputError that names the file, and the member where it is
-  /// about one: the file is cut off or no zip file, a member is compressed or encrypted, lies
-  /// outside the file or over another one, or has the name of another one.
+  /// Reads the central directory. Throws InputError that names the file, and the member if one is
+  /// at fault: the file is truncated or not a zip file; a member is compressed or encrypted, is
+  /// outside the file, overlaps another, or has a duplicate name.
   explicit ZipFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  /// The name of the first member in the file's order whose name ends so; empty if there is none.
+  /// Returns the name of the first member, in the file's order, that ends with `end`; empty if
+  /// there is none.
   [[nodiscard]] std::string first_ending_with(std::string_view end) const;
   [[nodiscard]] bool contains(const std::string& name) const { return members_.contains(name); }
-  /// The member's bytes, valid as long as memory(). Reads all of them to verify the checksum.
-  /// Throws InputError that names file and member.
+  /// Returns the member's bytes, valid as long as memory(). Reads all of them to verify the
+  /// checksum. Throws InputError that names file and member.
   [[nodiscard]] std::span<const std::byte> read(const std::string& name) const;
-  /// Shared with tables of tensors that are views of the file.
+  /// Returns the mapped file, shared with tensors that are views of it.
   [[nodiscard]] const std::shared_ptr<const MappedFile>& memory() const { return file_; }
 
  private:

@@ -1,11 +1,11 @@
-// Plans where activations and their gradients lie in one buffer. Tensors that are never needed at
-// the same time share memory.
+// Plans the offsets of activations and their gradients in one buffer. Tensors that are never
+// needed at the same time share memory.
 //
-// Before training, the network goes through one step (forward, then backward) without computing:
-// each layer says which tensors it makes and which it uses. Then tensors are placed greedily by
-// size: the largest first, each at the lowest offset that no tensor alive at the same time holds
-// (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", arXiv
-// 2001.03288, section 5.2).
+// Before training, one step (forward, then backward) is simulated without computing: each layer
+// names the tensors that it makes and uses. Then tensors are placed greedily by size: the largest
+// first, each at the lowest offset that no tensor alive at the same time holds (Pisarchyk and
+// Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288, section
+// 5.2).
 #pragma once
 
 #include <cstdint>
@@ -25,31 +25,33 @@ struct Lifetime {
 };
 
 struct Placement {
-  std::vector<std::int64_t> offsets;  ///< of each lifetime, 64-byte aligned
-  std::int64_t bytes = 0;             ///< of the whole buffer
+  std::vector<std::int64_t> offsets;  ///< offset of each lifetime, 64-byte aligned
+  std::int64_t bytes = 0;             ///< size of the whole buffer
 };
 
-/// Pure. Lifetimes that overlap in time never overlap in space.
+/// Assigns the offsets. Pure. Lifetimes that overlap in time never overlap in memory.
 Placement place(const std::vector<Lifetime>& lifetimes);
 
-/// Tensors are borrowed. They have a shape and no data until allocate() sets it.
+/// Records the lifetimes of tensors and allocates their buffer. Borrows the tensors. They have a
+/// shape, and no data until allocate() sets it.
 class ActivationPlan {
  public:
-  /// The calls that follow are those of the next layer.
+  /// Moves to the next layer: the calls that follow belong to it.
   void advance() { ++now_; }
-  /// The current layer writes the tensor for the first time. REQUIRES: it has not been made.
+  /// Records that the current layer writes the tensor for the first time. REQUIRES: it has not
+  /// been made.
   void make(Tensor& tensor);
-  /// The current layer writes the tensor into the memory of `other`, whose values are lost.
-  /// REQUIRES: both have the same size.
+  /// Records that the current layer writes the tensor into the memory of `other`, whose values
+  /// are lost. REQUIRES: both have the same size.
   void make_in_place_of(Tensor& tensor, const Tensor& other);
-  /// The current layer reads or writes the tensor. REQUIRES: it has been made.
+  /// Records that the current layer reads or writes the tensor. REQUIRES: it has been made.
   void use(const Tensor& tensor);
   [[nodiscard]] bool made(const Tensor& tensor) const { return storage_.contains(&tensor); }
 
-  /// The size of the buffer that allocate() would make now.
+  /// Returns the size of the buffer that allocate() would allocate now.
   [[nodiscard]] std::int64_t bytes() const { return place(lifetimes_).bytes; }
 
-  /// Allocates the buffer and sets the data of all tensors to their places in it.
+  /// Allocates the buffer and points all tensors into it.
   std::unique_ptr<Buffer> allocate(Ops& ops);
 
  private:

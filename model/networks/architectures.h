@@ -9,19 +9,19 @@
 
 namespace pfc {
 
-/// Duta et al., "Improved residual networks for image and video recognition", arXiv 2004.04989, as
-/// arcface_torch has it (backbones/iresnet.py). `blocks`: the number of blocks of each of the four
-/// stages. Returns the embeddings.
+/// Duta et al., "Improved residual networks for image and video recognition", arXiv 2004.04989,
+/// as implemented in arcface_torch (backbones/iresnet.py). `blocks`: the number of blocks in each
+/// of the four stages. Returns the embeddings.
 Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 
-/// The same as AdaFace and CVLface have it (AdaFace's net.py, mode "ir"): other names, first
-/// weights and no weights in the last batch norm, and the first block's shortcut takes every second
-/// pixel. Its files read BGR; the network here reads RGB. Returns the embeddings.
+/// The iresnet of AdaFace and CVLface (AdaFace's net.py, mode "ir"). It has other names and
+/// initial weights, no weights in the last batch norm, and the first block's shortcut takes every
+/// second pixel. Its files read BGR; the network here reads RGB. Returns the embeddings.
 Variable* adaface_iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 
-/// Chen et al., "MobileFaceNets", arXiv 1804.07573, as arcface_torch has it
-/// (backbones/mobilefacenet.py), with `scale` times the paper's channels. REQUIRES: square images.
-/// Returns the embeddings.
+/// Chen et al., "MobileFaceNets", arXiv 1804.07573, as implemented in arcface_torch
+/// (backbones/mobilefacenet.py), with `scale` times the paper's channels. REQUIRES: square
+/// images. Returns the embeddings.
 Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, std::int64_t scale);
 
 /// The network of a job that trains on embeddings: it returns its input. It has no

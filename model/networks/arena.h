@@ -11,22 +11,23 @@
 
 namespace pfc {
 
-/// Every tensor of an arena starts at a multiple of so many elements: 64 bytes, which is a cache
-/// line and a whole AVX-512 vector.
+/// Every tensor of an arena starts at a multiple of this number of elements: 64 bytes, which is a
+/// cache line and a whole AVX-512 vector.
 inline constexpr std::int64_t kArenaAlignment = 64 / sizeof(float);
 
-/// Adds a parameter behind the others, and sets its offset and count. The gaps between parameters
-/// stay zero, because their gradients are zero. REQUIRES: no other parameter has its name.
+/// Appends a parameter, and sets its offset and count. The gaps between parameters stay zero,
+/// because their gradients are zero. REQUIRES: no other parameter has its name.
 void append_parameter(Arena& arena, Parameter parameter);
 
-/// A view of one parameter in a flat tensor that is laid out as the arena: the arena itself, its
-/// gradients or the optimizer's state. Has the shape in memory: [O, H, W, I] for a convolution.
+/// Returns a view of one parameter in a flat tensor with the arena's layout: the arena itself,
+/// its gradients or the optimizer's state. Has the shape in memory: [O, H, W, I] for a
+/// convolution.
 Tensor parameter_view(const Parameter& parameter, const Tensor& flat);
 
-/// How many elements a tensor of PyTorch's shape has.
+/// Returns the number of elements of a tensor with PyTorch's shape.
 std::int64_t elements_of(const std::vector<std::int64_t>& torch_shape);
 
-/// The values that a parameter starts with.
+/// The distribution of a parameter's initial values.
 struct Initial {
   enum class Kind { kConstant, kNormal, kUniform };
   Kind kind = Kind::kConstant;
@@ -36,14 +37,14 @@ struct Initial {
 
 constexpr Initial constant(float value) { return {Initial::Kind::kConstant, value}; }
 constexpr Initial normal(float deviation) { return {Initial::Kind::kNormal, deviation}; }
-/// He et al., arXiv 1502.01852, by fan out, for ReLU.
+/// The initialisation of He et al., arXiv 1502.01852, by fan out, for ReLU.
 inline Initial kaiming(std::int64_t fan_out) {
   return normal(std::sqrt(2.f / static_cast<float>(fan_out)));
 }
 constexpr Initial uniform(float bound) { return {Initial::Kind::kUniform, bound}; }
 
-/// Fills the parameter of this number: element i is a pure function of (initial, seed, parameter,
-/// i).
+/// Fills the parameter with index `parameter`: element i is a pure function of (initial, seed,
+/// parameter, i).
 void fill_initial(const Initial& initial, std::uint64_t seed, std::uint32_t parameter,
                   std::span<float> values);
 

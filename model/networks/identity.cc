@@ -1,4 +1,4 @@
-// The network of a job that trains the classification layer alone, on embeddings.
+// The network of a job that trains only the classification layer, on embeddings.
 #include "kernels/owned_tensor.h"
 #include "model/networks/architectures.h"
 
@@ -29,7 +29,7 @@ class Identity : public Backbone {
     return embeddings_;
   }
 
-  /// All gradients, of which there are none, are final.
+  /// Reports all gradients as final; there are none.
   void backward(const Tensor& /*d_embeddings*/, const BackwardOptions& /*options*/,
                 const GradientsReady& ready) override {
     ready(0);

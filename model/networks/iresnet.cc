@@ -6,12 +6,13 @@
 namespace pfc {
 namespace {
 
-/// The names of a network's modules, and the first weights of its convolutions and its last layer.
+/// The names of a network's modules, and the initial weights of its convolutions and its last
+/// layer.
 struct Form {
   const char *stem_conv, *stem_bn, *stem_prelu;
-  const char *bn1, *conv1, *bn2, *prelu, *conv2, *bn3;  ///< of a block
-  const char *shortcut_conv, *shortcut_bn;              ///< of a block that changes the shape
-  const char *bn, *linear, *features;                   ///< behind the last block
+  const char *bn1, *conv1, *bn2, *prelu, *conv2, *bn3;  ///< names in a block
+  const char *shortcut_conv, *shortcut_bn;              ///< names in a block that changes the shape
+  const char *bn, *linear, *features;                   ///< names after the last block
   bool adaface;
 };
 
@@ -46,7 +47,7 @@ class Maker {
   }
 
  private:
-  /// First weights of a convolution in which each input reaches `fan_out` outputs.
+  /// Returns the initial weights of a convolution in which each input reaches `fan_out` outputs.
   [[nodiscard]] Initial convolution(std::int64_t fan_out) const {
     return form_.adaface ? kaiming(fan_out) : normal(0.1f);
   }

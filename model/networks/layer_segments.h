@@ -10,8 +10,9 @@
 namespace pfc {
 
 struct LayerTraits {
-  bool repeatable = true;         ///< the layer enqueues the same calls in every pass
-  std::int64_t first_weight = 0;  ///< the layer's first weight: later ones are of later layers
+  bool repeatable = true;  ///< the layer enqueues the same calls in every pass
+  /// The layer's first weight; weights from there on belong to this or later layers.
+  std::int64_t first_weight = 0;
 };
 
 /// Layers [begin, end).
@@ -21,10 +22,10 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-/// Segments that hold all layers in order. A layer that is not repeatable is a segment of its own.
-/// From the network's end, as the backward pass goes, a segment takes layers until it has at least
-/// `weights` of the network's `all_weights`: gradients are reported as ready only at the borders of
-/// segments. With `weights` 0 every layer is a segment. Pure.
+/// Returns segments that cover all layers in order. A layer that is not repeatable is a segment
+/// of its own. Starting at the network's end, like the backward pass, a segment takes layers
+/// until it has at least `weights` of the network's `all_weights`. Gradients are reported as
+/// ready only at segment boundaries. With `weights` 0 every layer is a segment. Pure.
 std::vector<Segment> segments_of(std::span<const LayerTraits> layers, std::int64_t all_weights,
                                  std::int64_t weights);
 

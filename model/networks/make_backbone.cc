@@ -1,4 +1,4 @@
-// The one place that knows the networks by name.
+// Maps the networks' names to their architectures. No other file knows the names.
 #include <utility>
 
 #include "common/config/no_network.h"
@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-// Of the networks that are no mobilefacenets, which have a scale of 1 or more.
+// Values of `scale` for networks other than mobilefacenets, whose scale is 1 or more.
 constexpr int kIresnet = 0, kAdafaceIresnet = -1;
 
 struct Named {
@@ -39,7 +39,7 @@ const Named& network_named(const std::string& name) {
                    std::string(kNoNetwork));
 }
 
-// Four halvings of the image, each of an even size.
+// Checks the image size: the network halves it four times, each time from an even size.
 void check_image_size(const BackboneOptions& o, const Named& named) {
   const std::string size = std::to_string(o.height) + " x " + std::to_string(o.width);
   if (o.height <= 0 || o.width <= 0 || o.height % 16 != 0 || o.width % 16 != 0) {
@@ -64,7 +64,7 @@ Variable* layers_of(NetworkBuilder& net, const Named& named) {
   return mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
 }
 
-/// Returns its embeddings.
+/// Adds the layers. Returns the embeddings.
 Variable* write_down(NetworkBuilder& net) {
   const BackboneOptions& options = net.options();
   const Named& named = network_named(options.network);

@@ -22,7 +22,7 @@ Variable* conv_block(NetworkBuilder& net, const std::string& name, Variable* x,
   return net.batch_norm(name + ".layers.1", x, {.prelu = name + ".layers.2"});
 }
 
-// Expands to `width` channels, convolves each by itself, and projects to out_c.
+// Expands to `width` channels, convolves each separately, and projects to out_c.
 Variable* depthwise(NetworkBuilder& net, const std::string& name, Variable* x, std::int64_t out_c,
                     std::int64_t width, int stride, Variable* residual = nullptr) {
   x = conv_block(net, name + ".layers.0", x, {.out_c = width});

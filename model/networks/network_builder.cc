@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-// As many as the gradient reducer has buckets (default_bucket_bytes()).
+// Equals the number of the gradient reducer's buckets (default_bucket_bytes()).
 constexpr std::int64_t kStretches = 16;
 
 }  // namespace
@@ -73,17 +73,17 @@ class NetworkBuilder::Network : public Backbone {
 
   struct LayerEntry {
     std::unique_ptr<Layer> layer;
-    const Variable* y;          // what it writes
+    const Variable* y;          // the activation that it writes
     std::int64_t first_weight;  // weights from here on belong to this layer or to later ones
   };
 
   struct Stretch {
     Segment segment;
-    // Made in the first pass of each kind.
+    // Recorded in the first pass of each kind.
     std::unique_ptr<RepeatedWork> forward, backward, accumulating_backward;
   };
 
-  /// `work`: null, or where the repeated work is kept.
+  /// `work`: null, or the place to keep the repeated work.
   template <typename Enqueue>
   void run(const Stretch& stretch, std::unique_ptr<RepeatedWork>* work, Enqueue enqueue) {
     if (work == nullptr || !stretch.segment.repeatable) return enqueue();
@@ -91,7 +91,7 @@ class NetworkBuilder::Network : public Backbone {
     (*work)->run();
   }
 
-  /// [constants_.count], behind operands().
+  /// Returns [constants_.count], after operands() in memory.
   [[nodiscard]] Tensor operands_of_constants() const {
     const DType type = ops_.activation_type();
     auto* const begin = static_cast<std::byte*>(operands_->data());
@@ -104,7 +104,7 @@ class NetworkBuilder::Network : public Backbone {
     for (const LayerEntry& entry : layers_) {
       traits.push_back({entry.layer->repeatable(), entry.first_weight});
     }
-    // On a host there is nothing to gain from long ones, and gradients are told of earlier.
+    // On a host, long segments have no benefit, and short ones report gradients earlier.
     const std::int64_t weights_each = ops_.on_host() ? 0 : weights.count / kStretches;
     for (const Segment& segment : segments_of(traits, weights.count, weights_each)) {
       stretches_.push_back({.segment = segment});
@@ -114,7 +114,7 @@ class NetworkBuilder::Network : public Backbone {
   Ops& ops_;
   Arena constants_;  // parameters that are neither trained nor in a state dict
   bool trainable_ = false;
-  bool has_activations_ = false;    // of a training forward, for one backward
+  bool has_activations_ = false;    // from one training forward(), for one backward()
   bool tracks_batches_ = false;     // some batch norm is not frozen
   std::deque<Variable> variables_;  // a deque: their addresses are constant
   std::vector<LayerEntry> layers_;
@@ -172,7 +172,7 @@ Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvO
   return y;
 }
 
-// A depthwise convolution of one pixel, whose weights are 1.
+// Adds a depthwise convolution of one pixel whose weights are 1.
 Variable* NetworkBuilder::subsample(const std::string& name, Variable* x, int stride) {
   const Shape& in = x->data.shape;
   const std::int64_t channels = in[3];
@@ -235,7 +235,7 @@ Variable* NetworkBuilder::dropout(Variable* x) {
                          .seed = options_.seed,
                          .first_element = static_cast<std::uint64_t>(options_.rank) *
                                           static_cast<std::uint64_t>(x->data.elements())};
-  add_layer(std::make_unique<DropoutLayer>(ops_, o, *x), x);  // nothing at inference
+  add_layer(std::make_unique<DropoutLayer>(ops_, o, *x), x);  // no operation at inference
   return x;
 }
 
@@ -301,7 +301,8 @@ Variable* NetworkBuilder::new_vector(Arena& arena, const std::string& name, std:
 }
 
 void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer, const Variable* y) {
-  // The weights of this layer were appended before it: it begins where the one before it ended.
+  // The weights of this layer were appended before the layer, so they begin where those of the
+  // previous layer ended.
   std::vector<Network::LayerEntry>& layers = network_->layers_;
   layers.push_back({std::move(layer), y, weights_end_});
   weights_end_ = network_->weights.count;

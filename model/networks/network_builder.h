@@ -22,7 +22,7 @@ struct ConvOptions {
   int pad = 0;
   std::int64_t groups = 1;
   Initial initial = {};
-  bool reads_bgr = false;  ///< in files, its input channels are blue, green, red
+  bool reads_bgr = false;  ///< in files its input channels are blue, green, red
 };
 
 struct BatchNormFusion {
@@ -38,8 +38,8 @@ struct LinearOptions {
   Initial initial = {}, initial_bias = {};
 };
 
-/// Names are those of arcface_torch's modules ("layer1.0.conv1"); the builder adds ".weight" and
-/// the like. The network owns the variables.
+/// Adds the layers. Names are those of arcface_torch's modules ("layer1.0.conv1"); the builder
+/// appends ".weight" and so on. The network owns the variables.
 class NetworkBuilder {
  public:
   NetworkBuilder(Ops& ops, const BackboneOptions& options);
@@ -49,7 +49,7 @@ class NetworkBuilder {
 
   Variable* images();  ///< [B, H, W, 3]; called once
   Variable* conv(const std::string& name, Variable* x, const ConvOptions& o);
-  /// Every stride-th pixel of every stride-th row.
+  /// Takes every stride-th pixel of every stride-th row.
   Variable* subsample(const std::string& name, Variable* x, int stride);
   Variable* batch_norm(const std::string& name, Variable* x, const BatchNormFusion& fusion = {});
   Variable* dropout(Variable* x);  ///< in place; adds no layer when the probability is 0
@@ -60,9 +60,9 @@ class NetworkBuilder {
   std::unique_ptr<Backbone> build(Variable* embeddings);
   /// The parameters of the layers added so far.
   [[nodiscard]] BackboneParameters parameters() const;
-  /// What the layers so far compute at inference.
+  /// Returns the operations of the layers so far, at inference.
   [[nodiscard]] const std::vector<NetworkOp>& graph() const { return graph_; }
-  /// The bytes that build() would allocate. The builder cannot be used afterwards.
+  /// Returns the bytes that build() would allocate. The builder cannot be used afterwards.
   BackboneMemory measure(Variable* embeddings);
 
  private:
@@ -73,7 +73,7 @@ class NetworkBuilder {
   Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);
   /// y: the activation that the layer writes.
   void add_layer(std::unique_ptr<Layer> layer, const Variable* y);
-  /// `op` says what the layer computes at inference: y from x. Its field x is set here.
+  /// `op`: the layer's operation at inference, which computes y from x. Sets its field x.
   void add_layer(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y, NetworkOp op);
   [[nodiscard]] std::size_t operand_bytes() const;
   [[nodiscard]] std::size_t gradient_bytes() const;
@@ -91,7 +91,7 @@ class NetworkBuilder {
   const BackboneOptions options_;
   std::unique_ptr<Network> network_;
   std::vector<NewParameter> parameters_;
-  std::int64_t weights_end_ = 0;                           // weights of the layers so far
+  std::int64_t weights_end_ = 0;                           // number of weights in the layers so far
   std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that makes it
   std::vector<NetworkOp> graph_;
   std::map<const Variable*, std::string> activation_names_;

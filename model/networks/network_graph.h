@@ -9,7 +9,8 @@
 
 namespace pfc {
 
-/// One operation at inference. It reads named activations and makes the one that has its name.
+/// One operation at inference. It reads named activations; the activation that it computes has
+/// the operation's name.
 struct NetworkOp {
   enum class Kind { kConv, kBatchNorm, kLinear, kSubsample };
   Kind kind = Kind::kConv;
@@ -17,16 +18,16 @@ struct NetworkOp {
   std::string
       x;  ///< the activation that it reads: the name of an earlier operation, or kNetworkInput
 
-  int kernel = 1, stride = 1, pad = 0;  ///< of a convolution, which has no bias, or a subsampling
+  int kernel = 1, stride = 1, pad = 0;  ///< for a convolution, which has no bias, or a subsampling
   std::int64_t groups = 1;
   bool reads_bgr = false;  ///< a convolution whose weights have their input channels reversed
 
   bool affine = true;  ///< a batch norm has weight and bias; otherwise they are 1 and 0
 
   std::string prelu;     ///< module of the PReLU that follows a batch norm; empty: none
-  std::string residual;  ///< activation that is then added to its result; empty: none
+  std::string residual;  ///< activation that is then added to the result; empty: none
 
-  bool bias = false;  ///< of a linear layer, which reads a 4-D activation flattened as [N, C*H*W]
+  bool bias = false;  ///< for a linear layer, which reads a 4-D activation flattened as [N, C*H*W]
 };
 
 inline constexpr const char* kNetworkInput = "data";  ///< the images, as an activation
@@ -34,9 +35,9 @@ inline constexpr const char* kNetworkInput = "data";  ///< the images, as an act
 /// The epsilon of every batch norm, as in arcface_torch.
 inline constexpr float kBatchNormEpsilon = 1e-5f;
 
-/// The operations of make_backbone(ops, options) in the order of its forward pass; the last one
-/// makes the embeddings. Allocates no weights. Throws as make_backbone() does. REQUIRES: the
-/// network is not kNoNetwork.
+/// Returns the operations of make_backbone(ops, options) in the order of its forward pass. The
+/// last one computes the embeddings. Allocates no weights. Throws as make_backbone() does.
+/// REQUIRES: the network is not kNoNetwork.
 std::vector<NetworkOp> network_graph(Ops& ops, const BackboneOptions& options);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Between arenas and PyTorch's state dict.
+// Converts between arenas and PyTorch's state dict.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -16,10 +16,11 @@ namespace {
 constexpr std::string_view kRunningVariance = ".running_var";
 constexpr std::string_view kBatchesTracked = ".num_batches_tracked";
 
-/// Both layouts that differ are the transposition of the inner two of [outer, channels, places].
+/// Transposes the inner two dimensions of [outer, channels, places], as both layouts that differ
+/// from PyTorch's do.
 struct Transposition {
   std::size_t outer, channels, places;
-  bool reversed;  ///< the channels
+  bool reversed;  ///< reverses the order of channels
 };
 
 Transposition transposition_of(const Parameter& p) {
@@ -32,7 +33,7 @@ Transposition transposition_of(const Parameter& p) {
   return {outer, count / outer / places, places, p.reads_bgr};
 }
 
-/// Calls pair(i, j) for each element: i counts in PyTorch's order, j in ours.
+/// Calls pair(i, j) for each element: i is its index in PyTorch, j its index here.
 template <typename F>
 void for_each_pair(const Transposition& t, const F& pair) {
   std::size_t i = 0;
@@ -54,7 +55,7 @@ HostTensor export_parameter(Ops& ops, const Parameter& p, const Tensor& flat,
     ops.copy_to_host(out.bytes.data(), view);
     return out;
   }
-  std::vector<float> copy;  // of a device's memory; the host's is read as it lies
+  std::vector<float> copy;  // copy of a device's memory; host memory is read in place
   if (!ops.on_host()) {
     copy.resize(count);
     ops.copy_to_host(copy.data(), view);
@@ -73,7 +74,7 @@ void import_parameter(Ops& ops, const Parameter& p, const Tensor& flat, const Na
   ops.copy_to_device(parameter_view(p, flat), ours.data());
 }
 
-/// Names of the I64 scalars that belong to the batch norms.
+/// Returns the names of the I64 scalars of the batch norms.
 std::vector<std::string> batches_tracked_names(const std::vector<Parameter>& state) {
   std::vector<std::string> names;
   for (const Parameter& p : state) {
@@ -115,7 +116,7 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
   }
 }
 
-/// Whether the tensor is one of the last layers and has another shape in the file.
+/// Returns whether the tensor belongs to the last layers and has another shape in the file.
 bool is_left(const Parameter& p, const NamedTensors& file) {
   constexpr std::array<std::string_view, 4> kLast = {"fc.", "features.", "output_layer.3.",
                                                      "output_layer.4."};
@@ -189,8 +190,8 @@ std::vector<std::string> import_state_dict(Ops& ops, Backbone& backbone, const N
       import_parameter(ops, p, arena->flat(), file, "");
     }
   }
-  // PyTorch counts for each batch norm, and they are all equal unless layers were swapped by hand;
-  // with a constant momentum the number changes nothing.
+  // PyTorch counts per batch norm. The counts are equal unless layers were swapped by hand. With
+  // a constant momentum the count has no effect.
   backbone.batches_tracked = 0;
   for (const std::string& name : batches_tracked_names(backbone.state.parameters)) {
     if (!is_wanted(name, fit)) continue;

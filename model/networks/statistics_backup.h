@@ -8,17 +8,17 @@
 
 namespace pfc {
 
-/// A copy of the running statistics, which are all that the passes of a micro-batch change in a
-/// backbone beside its gradients. Enqueues its copies. Owned by the training thread.
+/// A copy of the running statistics, the only part of a backbone besides its gradients that a
+/// micro-batch changes. Enqueues its copies. Owned by the training thread.
 class StatisticsBackup {
  public:
-  /// `needed`: whether a step has several micro-batches; otherwise nothing is kept. Borrows both.
+  /// `needed`: whether a step has several micro-batches; if not, no copy is kept. Borrows both.
   StatisticsBackup(Ops& ops, Backbone& backbone, bool needed);
 
-  void keep();     ///< before the first micro-batch of a step
-  void restore();  ///< as at the last keep(). REQUIRES: needed
+  void keep();     ///< call before the first micro-batch of a step
+  void restore();  ///< restores the values of the last keep(). REQUIRES: needed
 
-  /// Bytes on the device.
+  /// Returns the bytes on the device.
   [[nodiscard]] static std::size_t bytes(std::size_t state_bytes, bool needed) {
     return needed ? state_bytes : 0;
   }
@@ -26,7 +26,7 @@ class StatisticsBackup {
  private:
   Ops& ops_;
   Backbone& backbone_;
-  OwnedTensor state_;  // [state.count]; none where it is not needed
+  OwnedTensor state_;  // [state.count]; empty if not needed
   std::int64_t batches_tracked_ = 0;
 };
 

@@ -35,14 +35,15 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Face {
-  fs::path image;  ///< relative
-  fs::path out;    ///< likewise
+  fs::path image;  ///< relative path
+  fs::path out;    ///< relative path
   std::string label;
   Landmarks landmarks;
-  std::string problem;  ///< why there are none; empty: there are
+  std::string problem;  ///< why there are no landmarks; empty: there are
 };
 
-/// The files of the faces. Images whose names differ by their endings alone share one numbering.
+/// Assigns the files of the faces. Images whose names differ only in their extensions share one
+/// numbering.
 class FaceFiles {
  public:
   fs::path next(fs::path image) {
@@ -121,7 +122,7 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
   return {};
 }
 
-/// A photograph must not be taken for a face, nor a face for a photograph.
+/// Checks that no photograph is taken for a face, and no face for a photograph.
 void check_out(const std::vector<Face>& faces, const fs::path& images, const fs::path& out) {
   if (way_within(out, images)) {
     throw InputError(out.string() +
@@ -154,7 +155,7 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
   check_out(faces, images, options.out);
   const auto count = std::ssize(faces);
   const auto allowed = allowed_of(count, options.max_damaged);
-  std::string labelled;  // train.lst, as face2rec2 reads it
+  std::string labelled;  // content of train.lst, as face2rec2 reads it
   Aligned aligned{.in_columns = list.in_columns, .exchanged = list.exchanged};
   ordered_work<Result>(
       count, options.threads,

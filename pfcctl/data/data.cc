@@ -1,4 +1,4 @@
-// pfcctl data: looks at data sets, makes them and changes them.
+// pfcctl data: inspects, creates and converts data sets.
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/verbs.h"
 

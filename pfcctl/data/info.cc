@@ -1,4 +1,4 @@
-// pfcctl data info: what a data set holds.
+// pfcctl data info: summarises a data set.
 #include "pfcctl/data/info.h"
 
 #include <spdlog/fmt/fmt.h>
@@ -26,11 +26,11 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kLooked = 1000;  // images whose headers are looked at
+constexpr std::int64_t kLooked = 1000;  // images whose headers are read
 constexpr std::int64_t kTold = 4096;
 
-/// Formats, sizes and bytes of some images, spread over the data set; of embeddings, how many are
-/// damaged.
+/// Counts formats, sizes and bytes of some images, spread over the data set. For embeddings,
+/// counts the damaged ones.
 void look_at_images(const Dataset& dataset, DataSummary& summary) {
   const std::int64_t images = dataset.info().images;
   const std::int64_t count = std::min(kLooked, images);
@@ -50,7 +50,7 @@ void look_at_images(const Dataset& dataset, DataSummary& summary) {
       ++summary.looked_at;
     } catch (const DamagedImage&) {
       ++summary.damaged;
-    } catch (const InputError&) {  // its label is none, so that its image is not given
+    } catch (const InputError&) {  // invalid label, so the data set does not return its image
       ++summary.mislabelled;
     }
   }
@@ -58,8 +58,8 @@ void look_at_images(const Dataset& dataset, DataSummary& summary) {
     summary.bytes_an_image = bytes / static_cast<double>(summary.looked_at);
 }
 
-/// The number of images of each class that has some, in rising order. Takes memory by images, as a
-/// mistaken label may make many classes.
+/// Returns the number of images of each class that has any, in rising order. Memory grows with
+/// images, not classes, because one wrong label can imply many classes.
 std::vector<std::int64_t> images_of_classes(std::vector<std::int64_t> labels) {
   std::ranges::sort(labels);
   std::vector<std::int64_t> counts;

@@ -1,4 +1,4 @@
-// What a data set holds, for people and programs.
+// Summarises a data set, for users and programs.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 namespace pfc {
 
 struct DataSummary {
-  // Of some images, spread over the data set.
+  // Counts over some images, spread over the data set.
   std::int64_t looked_at = 0, damaged = 0, mislabelled = 0;
   std::map<std::string, std::int64_t> formats;  ///< "JPEG"
   std::map<std::string, std::int64_t> sizes;    ///< "112 x 112", height x width
   double bytes_an_image = 0;
-  DecodeSpeed decoding;  ///< to the size in training
-  // Of all labels; no histogram where they were not read.
+  DecodeSpeed decoding;  ///< decoding to the size in training
+  // Images per class, from all labels; no histogram if they were not read.
   std::int64_t least = 0, median = 0, most = 0;
   double mean = 0;
   std::int64_t empty_classes = 0, without_label = 0;
   std::vector<std::int64_t> histogram;  ///< [k]: classes with 2^k .. 2^(k+1) - 1 images
 };
 
-/// labels: whether all of them are read, which for RecordIO is a pass over the file.
+/// Summarises the data set. labels: read all of them, which for RecordIO is a pass over the file.
 DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& progress = {});
 std::string summary_text(const Dataset& dataset, const DataSummary& summary);
 std::string summary_json(const Dataset& dataset, const DataSummary& summary);

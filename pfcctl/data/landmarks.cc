@@ -67,7 +67,8 @@ Landmarks points_of(const Numbers& numbers, bool in_columns) {
   return points;
 }
 
-/// Whether they may be those of a face: pixels of an image, and not all of them in one.
+/// Returns whether they can be a face's landmarks: pixels of an image, and not all in the same
+/// one.
 bool are_of_a_face(const Landmarks& points) {
   constexpr double kFarthest = 100'000, kNearest = 1;
   const auto extent = [&](double Point::*side) {
@@ -80,8 +81,8 @@ bool are_of_a_face(const Landmarks& points) {
          });
 }
 
-/// How far the landmarks stay from where a face has them, once they are turned, scaled and moved
-/// there: the root of the mean square, as a part of the face's size.
+/// Returns the distance of the landmarks from the template's after the best rotation, scaling and
+/// translation: the root mean square, as a fraction of the face's size.
 double misfit(const Landmarks& points) {
   constexpr std::int64_t kSize = 112;
   if (!are_of_a_face(points)) return std::numeric_limits<double>::infinity();
@@ -95,7 +96,8 @@ double misfit(const Landmarks& points) {
   return std::sqrt(sum / static_cast<double>(points.size())) / kSize;
 }
 
-// A part of the face's size. Faces that look at the camera fit well within; profiles may not.
+// A fraction of the face's size. Faces that look at the camera stay well below it; profiles may
+// not.
 constexpr double kFits = 0.1;
 
 /// Exchanges left and right of the eyes, of the mouth, or of both, whichever fits best. Returns the
@@ -140,13 +142,13 @@ bool fits_somehow(const Landmarks& points) {
   return misfit(points) < kFits || best_exchange(points).second < kFits;
 }
 
-/// Whether it stays below what it is relative to.
+/// Returns whether the relative path stays inside its base.
 bool stays_inside(const fs::path& path) {
   return path.is_relative() && !path.empty() &&
          std::ranges::none_of(path, [](const fs::path& part) { return part == ".."; });
 }
 
-/// Of a line that cannot be a face's: "image x1 y1 ...", or the number of lines.
+/// Returns whether the line cannot be a face's: "image x1 y1 ...", or the number of lines.
 bool is_heading(std::span<const std::string_view> fields) {
   if (fields.size() == 1 && coordinate_in(fields[0])) return true;
   return !is_image_name(fs::path(fields[0])) &&
@@ -156,7 +158,7 @@ bool is_heading(std::span<const std::string_view> fields) {
 }  // namespace
 
 Similarity place_face(const Landmarks& landmarks, std::int64_t size) {
-  constexpr double kSmallest = 1e-6;  // scale, of landmarks that have nothing of a face
+  constexpr double kSmallest = 1e-6;  // smallest scale; below it the landmarks do not form a face
   if (are_of_a_face(landmarks)) {
     const Similarity placed = estimate_similarity(landmarks, template_landmarks(size));
     if (std::hypot(placed.a, placed.b) >= kSmallest) return placed;

@@ -11,8 +11,8 @@
 namespace pfc {
 
 struct FaceLine {
-  std::filesystem::path image;  ///< relative
-  std::string label;            ///< of a face2rec2 list; otherwise empty
+  std::filesystem::path image;  ///< relative path
+  std::string label;            ///< set for a face2rec2 list
   Landmarks landmarks;
   std::string problem;  ///< why `landmarks` is not set; empty if it is
 };
@@ -20,7 +20,7 @@ struct FaceLine {
 struct LandmarkList {
   std::vector<FaceLine> faces;
   bool in_columns = false;     ///< the list has x1 .. x5 y1 .. y5, and not x1 y1 .. x5 y5
-  std::int64_t exchanged = 0;  ///< faces whose left and right were exchanged, which is mended
+  std::int64_t exchanged = 0;  ///< faces whose left and right were exchanged, and corrected
 };
 
 /// Reads lines of an image path and ten numbers, or of face2rec2: 0, path, label, optionally
@@ -34,8 +34,9 @@ struct LandmarkList {
 /// Throws InputError for a path that leads out of the folder and for a list without faces.
 LandmarkList read_landmarks(const std::filesystem::path& file);
 
-/// Moves the landmarks of a face to the template's places in an image of `size` pixels a side.
-/// Throws DamagedImage for landmarks that no face has: all in one pixel, or far from any image.
+/// Returns the transform that moves the landmarks of a face to the template's in an image of
+/// `size` x `size` pixels. Throws DamagedImage for landmarks that cannot be a face's: all in one
+/// pixel, or far from any image.
 Similarity place_face(const Landmarks& landmarks, std::int64_t size);
 
 /// Throws DamagedImage if three or more landmarks lie outside the image by more than a tenth of its

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// As in a job.
+/// Checks the sets as a job does.
 void check_sets(const MergeOptions& options) {
   const std::vector<fs::path>& sets = options.in;
   if (sets.size() < 2) throw InputError("merge: found one data set, expected two or more");
@@ -65,17 +65,17 @@ std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
                                                                      : SharedIdentities::kNone);
 }
 
-/// The classes that have images, in rising order.
+/// Returns the classes that have images, in rising order.
 std::vector<std::int64_t> classes_in(std::vector<std::int64_t> labels, std::int64_t classes) {
   std::ranges::sort(labels);
   const auto rest = std::ranges::unique(labels);
   labels.erase(rest.begin(), rest.end());
-  // A damaged image's label may not be known.
+  // A damaged image's label may be unknown.
   std::erase_if(labels, [&](std::int64_t label) { return label < 0 || label >= classes; });
   return labels;
 }
 
-/// Those of `all` that are held out, in rising order.
+/// Returns the held-out classes of `all`, in rising order.
 std::vector<std::int64_t> draw_classes(const SplitOptions& options,
                                        const std::vector<std::int64_t>& all) {
   const auto classes = std::ssize(all);
@@ -94,9 +94,8 @@ std::vector<std::int64_t> draw_classes(const SplitOptions& options,
   return drawn;
 }
 
-/// Images by whether their class is held out: those that are not, and those that are. A damaged one
-/// whose label is not known goes to `train`, which reports it. A label that no image has is in
-/// neither.
+/// Returns the images for training and the held-out images, by class. A damaged image whose label
+/// is not known goes to `train`, which reports it. A label without images is in neither.
 std::pair<Choice, Choice> choices(const Dataset& whole, const SplitOptions& options) {
   Choice train, held_out;
   const std::vector<std::int64_t> labels = labels_of(whole);
@@ -152,7 +151,7 @@ Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
       if (progress) progress(before + done, all);
     };
   };
-  // Before anything is written.
+  // Check both before anything is written.
   for (const PackOptions& pack : {train_pack, held_out_pack}) {
     prepare_folder(pack.in, pack.out, pack.replace);
   }

@@ -31,15 +31,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kQuality = 95;  // where images are resized and none is given
+constexpr int kQuality = 95;  // default if images are resized
 
-/// An image for the new set, or what is wrong with it.
+/// An image for the new set, or its damage.
 struct Prepared {
   std::vector<std::byte> bytes;
   std::optional<std::string> damage;
 };
 
-/// Makes images as they will be stored. Thread-safe: each call has its own decoder.
+/// Prepares images for storage. Thread-safe: each call has its own decoder.
 class Preparer {
  public:
   Preparer(const Dataset& dataset, const PackOptions& options)
@@ -79,7 +79,7 @@ class Preparer {
   const PackOptions& options_;
 };
 
-/// The images in the order of their labels, and how many each label has.
+/// The images ordered by label, and the number of images of each label.
 struct Order {
   std::vector<std::int64_t> images;
   std::vector<std::int64_t> of_class;
@@ -90,7 +90,7 @@ Order by_label(const Dataset& dataset) {
   order.of_class.resize(static_cast<std::size_t>(dataset.info().classes));
   std::vector<std::int64_t> labels = labels_of(dataset);
   for (std::int64_t& label : labels) {
-    label = std::max<std::int64_t>(label, 0);  // a damaged image is told of when its turn comes
+    label = std::max<std::int64_t>(label, 0);  // a damaged image is reported when it is processed
     ++order.of_class[static_cast<std::size_t>(label)];
   }
   order.images.resize(labels.size());
@@ -101,7 +101,8 @@ Order by_label(const Dataset& dataset) {
   return order;
 }
 
-/// Of merged sets the labels also depend on the names of their people, which briefs do not hold.
+/// Returns a checksum of the order. Needed because labels of merged sets depend on people's
+/// names, which briefs do not hold.
 std::string checksum(const Order& order) {
   Sha256 sum;
   sum.update(std::as_bytes(std::span(order.of_class)));
@@ -109,7 +110,7 @@ std::string checksum(const Order& order) {
   return sum.finish();
 }
 
-/// Writes a set in order. An image that is damaged is noted with its place in the order.
+/// Writes a set in order. Notes each damaged image with its place in the order.
 class SetWriter {
  public:
   SetWriter(const Dataset& dataset, const PackOptions& options)
@@ -173,19 +174,19 @@ class SetWriter {
 
   void write_identities() {
     const std::int64_t classes = std::ssize(order_.of_class);
-    std::int64_t begin = 0, first = 1;  // a place, and the key of the image that has it
+    std::int64_t begin = 0, first = 1;  // a place, and the key of the image there
     auto damaged = damaged_.begin();
     for (std::int64_t c = 0; c < classes; ++c) {
       const std::int64_t count = order_.of_class[static_cast<std::size_t>(c)];
       std::int64_t end = first + count;
       for (; damaged != damaged_.end() && damaged->first < begin + count; ++damaged) --end;
       const std::int64_t key = kept() + 1 + c;
-      // Another start may have written it.
+      // An earlier run may have written it.
       if (key >= writer_->written()) writer_->append(key, encode_identity_record(key, first, end));
       begin += count;
       first = end;
     }
-    // It comes first, when nobody knows yet how many images are whole.
+    // Record 0 is written first, before the number of undamaged images is known.
     if (!damaged_.empty()) writer_->replace_first(encode_record_zero(kept(), classes));
   }
 

@@ -1,4 +1,4 @@
-// The line on stderr that says how far a long work on data is, and Ctrl-C.
+// Shows the progress of long work on data on stderr, and handles Ctrl-C.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace pfc {
 
-/// Called with what is done and all that is to be done; what it throws ends the work.
+/// Called with the amount of finished work and the total. An exception from it ends the work.
 using ShowProgress = std::function<void(std::int64_t done, std::int64_t all)>;
 
-/// "packing: 41 %  41,000 of 100,000 images, 8,210 a second, 8 s left". On a terminal one line that
-/// is written again and again, elsewhere a line every ten seconds. While it lives, SIGINT and
-/// SIGTERM end the program only through show(), so that what was begun can be cleaned away or kept
-/// to go on with. One at a time; belongs to one thread.
+/// Shows "packing: 41 % 41,000 of 100,000 images, 8,210 a second, 8 s left": on a terminal in one
+/// line that is rewritten, elsewhere as a line every ten seconds. While it exists, SIGINT and
+/// SIGTERM end the program only through show(), so that partial results can be removed, or kept
+/// for a later run. One at a time; use from one thread.
 class Progress {
  public:
-  /// `doing` says what, `units` of what, as in the line above.
+  /// `doing`: the activity ("packing"); `units`: the items ("images").
   Progress(const std::string& doing, std::string units);
-  ~Progress();  ///< ends the line on a terminal; signals have their old effect again
+  ~Progress();  ///< ends the line on a terminal; restores signal handling
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Cheap: may be called for each image. `all` is 0 where it is not known. Throws ExitStatus
-  /// (pfcctl/verbs.h) of 128 + its number after a signal.
+  /// Updates the line. Cheap: may be called for each image. `all` is 0 if it is not known. After
+  /// a signal throws ExitStatus (pfcctl/verbs.h) of 128 + its number.
   void show(std::int64_t done, std::int64_t all);
-  /// show(), for work that is given a ShowProgress. Borrows this object.
+  /// Returns show() as a ShowProgress. Borrows this object.
   [[nodiscard]] ShowProgress as_function() {
     return [this](std::int64_t done, std::int64_t all) { show(done, all); };
   }
@@ -42,11 +42,12 @@ class Progress {
   const bool terminal_;
   const TimePoint start_ = Clock::now();
   TimePoint printed_;
-  std::int64_t first_ = -1;  ///< done at the first show(): what an earlier start has done
+  std::int64_t first_ = -1;  ///< done at the first show(): work of an earlier run
   bool shown_ = false;
 };
 
-/// For opening a data set while Progress lives (data/doing.h): throws as show() does.
+/// Use while opening a data set during the life of a Progress (data/doing.h): throws as show()
+/// does.
 void end_at_interrupt(const std::string& what);
 
 }  // namespace pfc

@@ -30,13 +30,13 @@ namespace pfc {
 
 namespace {
 
-// Of small images: what a disk reads at once without much more time than for one of them.
+// Images per block. A disk reads this many small images in about the time of one.
 constexpr std::int64_t kBlock = 32;
-constexpr std::int64_t kMostAhead = 256;  // blocks: more do not make reading faster
-constexpr std::int64_t kMeasured = 256;   // images, for the mean of their bytes
-constexpr std::uint64_t kOverhead = 256;  // bytes of memory of an image in the pool
+constexpr std::int64_t kMostAhead = 256;  // blocks; more do not make reading faster
+constexpr std::int64_t kMeasured = 256;   // images used to estimate the mean size
+constexpr std::uint64_t kOverhead = 256;  // bytes per image in the pool, besides its content
 
-/// A record that is written later, or what is wrong with its image.
+/// A record to be written, or its image's damage.
 struct Loaded {
   std::vector<std::byte> payload;
   std::optional<std::string> damage;
@@ -57,8 +57,8 @@ Loaded load(const Dataset& dataset, std::int64_t image) {
   }
 }
 
-/// What the memory holds: three quarters of it are for images that wait for their place, the rest
-/// for blocks that are read ahead.
+/// Capacity of the memory: three quarters are for images that wait for their place, the rest for
+/// blocks that are read ahead.
 struct Room {
   std::int64_t pool = 0;   ///< images
   std::int64_t ahead = 0;  ///< blocks
@@ -79,7 +79,7 @@ Room room_in(std::uint64_t memory, const Dataset& dataset) {
           .ahead = std::clamp(fits(memory / 4) / kBlock, std::int64_t{1}, kMostAhead)};
 }
 
-/// The images of one set on their way from one file to the other.
+/// Moves the images of one set from the old file to the new one.
 class Shuffler {
  public:
   Shuffler(const Dataset& dataset, const ShuffleOptions& options)
@@ -123,7 +123,8 @@ class Shuffler {
 
  private:
   [[nodiscard]] std::int64_t images() const { return dataset_.info().images; }
-  /// An earlier start has written what left with it; what stayed is read when it leaves.
+  /// Returns whether an earlier run has written the images that left with this block. Those that
+  /// stayed are read when they leave.
   [[nodiscard]] bool is_behind(std::int64_t block) const {
     return first_ > 0 && order_.left_after(block) <= first_;
   }
@@ -150,7 +151,7 @@ class Shuffler {
   const std::int64_t allowed_;
   ResumableWriter writer_;
   NumberedNotes damaged_;
-  const std::int64_t first_;  ///< place in the new order with which this start begins
+  const std::int64_t first_;  ///< first place in the new order that this run writes
   std::int64_t place_ = 0;
   std::unordered_map<std::int64_t, Loaded> held_;
 };
@@ -173,7 +174,7 @@ ShuffleOrder::Range ShuffleOrder::block(std::int64_t i) const {
   return {begin, std::min(begin + block_, images_)};
 }
 
-/// The last block of the data may have fewer images than the others, and come at any time.
+/// The last block of the data may have fewer images than the others, and its turn is random.
 std::int64_t ShuffleOrder::left_after(std::int64_t i) const {
   if (i + 1 == blocks_) return images_;
   return std::max<std::int64_t>(0, (i + 1) * block_ - (blocks_ * block_ - images_) - room_);

@@ -1,4 +1,5 @@
-// Any data set to RecordIO in random order, for readers that go through a file from its beginning.
+// Converts any data set to RecordIO in random order, for readers that read a file from the
+// beginning.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,11 @@
 
 namespace pfc {
 
-/// A random order that is made with one pass over the data and little memory: blocks of consecutive
+/// A random order that needs one pass over the data and little memory: blocks of consecutive
 /// images are read in random order into a pool, and images leave the pool in random order. With a
-/// pool for all images every order is equally likely; with a small one, images of one block are
-/// still spread over that part of the new file which the pool can hold. A pure function of its
-/// arguments. Belongs to one thread.
+/// pool for all images every order is equally likely. With a small pool, images of one block are
+/// still spread over as many places of the new file as the pool holds. A pure function of its
+/// arguments. Use from one thread.
 class ShuffleOrder {
  public:
   /// REQUIRES: images > 0, 0 < block <= pool; all are numbers of images.
@@ -26,11 +27,11 @@ class ShuffleOrder {
   struct Range {
     std::int64_t begin = 0, end = 0;
   };
-  /// The images that are read `i`-th.
+  /// Returns the images of the block that is read `i`-th.
   [[nodiscard]] Range block(std::int64_t i) const;
-  /// At least so many images have left when block `i` has come.
+  /// Returns a lower bound of the number of images that have left when block `i` has been read.
   [[nodiscard]] std::int64_t left_after(std::int64_t i) const;
-  /// The images of the next block come in. Returns those that leave, in their order.
+  /// Adds the next block's images to the pool. Returns the images that leave, in order.
   std::vector<std::int64_t> take_block();
 
  private:
@@ -47,23 +48,24 @@ class ShuffleOrder {
 
 struct ShuffleOptions {
   std::filesystem::path in;                       ///< any layout (data/layouts/layout.h)
-  std::filesystem::path out;                      ///< a folder, made where it is missing
-  std::uint64_t memory = std::uint64_t{2} << 30;  ///< bytes of images at one moment
+  std::filesystem::path out;                      ///< a folder, created if missing
+  std::uint64_t memory = std::uint64_t{2} << 30;  ///< bytes for images in memory
   std::uint64_t seed = 1;
-  int threads = 0;  ///< that read; 0: all cores
+  int threads = 0;  ///< reading threads; 0: all cores
   double max_damaged = 0.001;
-  bool replace = false;  ///< a data set that is in `out` already
+  bool replace = false;  ///< replace an existing data set in `out`
 };
 
 struct Shuffled {
   std::int64_t images = 0, classes = 0;
-  std::vector<std::string> damaged;  ///< one line for each image that was left out
+  std::vector<std::string> damaged;  ///< one line for each skipped image
 };
 
-/// Writes train.rec, train.idx, property, and identities.txt where the data name their people.
-/// There is no record 0; keys are 0, 1, 2 ... in the order of the file. Records of one RecordIO
-/// file keep all their bytes, also further labels. Images are not looked at. The files appear when
-/// they are whole; where it ends before, the same call goes on. Throws as pack_dataset() does.
+/// Writes train.rec, train.idx, property, and identities.txt if the data name their people. There
+/// is no record 0; keys are 0, 1, 2 ... in the order of the file. Records of one RecordIO file
+/// keep all their bytes, including extra labels. Does not decode images. The files appear when
+/// they are complete; after an interruption the same call continues. Throws as pack_dataset()
+/// does.
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// pfcctl data stage: copies a data set to where it is read faster.
+// pfcctl data stage: copies a data set to faster storage.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -28,7 +28,7 @@ void add_data_stage(CLI::App& data) {
       "it. Example:\n"
       "  pfcctl data stage /mnt/slow/faces --in /dev/shm");
   verb->callback([flags] {
-    const InterruptGuard guard;  // so that Ctrl-C removes a file that is only partly copied
+    const InterruptGuard guard;  // makes Ctrl-C remove a partly copied file
     std::string told;
     const auto tell = [&](const std::string& what) {
       InterruptGuard::expect_none();

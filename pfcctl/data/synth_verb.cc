@@ -1,4 +1,4 @@
-// pfcctl data synth: draws a data set of people who do not exist.
+// pfcctl data synth: generates a data set of artificial people.
 #include <cstdio>
 #include <filesystem>
 #include <memory>

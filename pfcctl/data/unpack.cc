@@ -37,13 +37,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLongestName = 200;  // bytes; file systems take 255
+constexpr std::size_t kLongestName = 200;  // bytes; file systems allow 255
 
 std::string with_digits(std::int64_t number, std::int64_t greatest) {
   return fmt::format("{:0{}}", number, std::to_string(greatest).size());
 }
 
-/// Empty where nothing is left of it.
+/// Returns the name without invalid characters; empty if nothing is left.
 std::string file_name(const std::string& name) {
   std::string made;
   for (const char c : name.substr(0, kLongestName)) {
@@ -53,14 +53,14 @@ std::string file_name(const std::string& name) {
   return made.starts_with('.') ? "_" + made : made;
 }
 
-/// Whether the folder would be taken for something else than a person's: for the images of the
-/// whole list, or for a data set (data/layouts/layout.h).
+/// Returns whether the folder would not be read as a person's, but as the images of the whole
+/// list or as a data set (data/layouts/layout.h).
 bool is_reserved(const std::string& folder) {
   return folder == "images" || folder == "identities.txt" || folder == "property" ||
          folder == "data.mdb" || folder.starts_with("train.") || folder.ends_with(".tar");
 }
 
-/// The folder of each label.
+/// Returns the folder of each label.
 std::vector<std::string> folders_of(const Dataset& dataset) {
   const std::int64_t classes = dataset.info().classes;
   std::vector<std::string> folders;
@@ -87,14 +87,14 @@ const char* ending_of(const std::string& format) {
                    "another folder, or move the file away");
 }
 
-/// Where an image was written, or what is wrong with it.
+/// The file of an image, or the image's damage.
 struct WrittenImage {
   std::string path;
   std::int64_t label = 0;
   std::optional<std::string> damage;
 };
 
-/// Thread-safe.
+/// Writes the image files. Thread-safe.
 class ImageFiles {
  public:
   ImageFiles(const Dataset& dataset, fs::path out)
@@ -106,7 +106,7 @@ class ImageFiles {
     });
   }
 
-  /// Throws InputError where an image or the names would replace a file that holds something else.
+  /// Throws InputError if an image or the names would replace a file with other content.
   void expect_nothing_to_replace() const {
     const fs::path names = out_ / "identities.txt";
     if (something_at(names)) throw_is_there(names);
@@ -136,7 +136,7 @@ class ImageFiles {
   }
 
  private:
-  /// Below `out`. Throws DamagedImage.
+  /// Returns the path below `out`. Throws DamagedImage.
   [[nodiscard]] std::string path_of(std::int64_t image, const Sample& sample) const {
     thread_local ImageDecoder decoder;
     (void)decoder.size(sample.encoded);
@@ -152,7 +152,7 @@ class ImageFiles {
       if (image && would_replace(*image, entry.path())) throw_is_there(entry.path());
     }
   }
-  /// The image whose file may have this name.
+  /// Returns the image whose file may have this name.
   [[nodiscard]] std::optional<std::int64_t> image_of(const std::string& name) const {
     std::int64_t number = 0;
     const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -166,10 +166,10 @@ class ImageFiles {
       const Sample sample = dataset_.read(image, storage);
       return out_ / path_of(image, sample) == file && !has(file, sample.encoded);
     } catch (const DamagedImage&) {
-      return false;  // told of when its turn comes
+      return false;  // reported when the image is processed
     }
   }
-  /// The bytes are compared too: the earlier start may have been one with other data.
+  /// Compares the bytes too, because the earlier run may have had other data.
   static bool has(const fs::path& path, std::span<const std::byte> bytes) {
     struct stat there {};
     if (::lstat(path.c_str(), &there) != 0 || !S_ISREG(there.st_mode) ||
@@ -182,7 +182,7 @@ class ImageFiles {
   }
   static void put(const fs::path& path, std::span<const std::byte> bytes) {
     if (has(path, bytes)) return;  // of an earlier start
-    // A power cut may have left that start's file empty.
+    // A power cut may have left the earlier run's file empty.
     std::error_code none;
     const bool is_empty =
         fs::is_regular_file(fs::symlink_status(path)) && fs::file_size(path, none) == 0;
@@ -217,13 +217,13 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   }
   const auto allowed = allowed_of(images, options.max_damaged);
   const ImageFiles files(*dataset, options.out);
-  // Otherwise an earlier start wrote most of what is there; put() looks at each file.
+  // Otherwise an earlier run wrote most of the files; put() checks each file.
   if (!something_at(list_file.string() + ".part")) files.expect_nothing_to_replace();
   PartFile list(list_file);
   list.keep(0);
   files.make_folders();
   Unpacked result{.images = 0, .classes = dataset->info().classes, .damaged = {}};
-  std::int64_t greatest = -1;  // the list's reader knows of no label above it
+  std::int64_t greatest = -1;  // the list's reader knows no label above it
   ordered_work<WrittenImage>(
       images, options.threads, [&](std::int64_t i) { return files.write(i); },
       [&](std::int64_t i, const WrittenImage& image) {

@@ -32,11 +32,11 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kExamples = 5;  // of each kind
+constexpr std::int64_t kExamples = 5;  // examples of each kind
 
-/// What is known of an image after it was read.
+/// The result of reading one image.
 struct Looked {
-  std::array<std::uint64_t, 2> sum{};  ///< of its bytes
+  std::array<std::uint64_t, 2> sum{};  ///< checksum of its bytes
   std::int64_t label = 0;
   std::string damage;
   std::string wrong_label;
@@ -66,7 +66,7 @@ Looked look_at(const Dataset& dataset, std::int64_t image) {
     looked.label = sample.label;
     looked.sum = sum_of(sample.encoded);
     if (dataset.info().embedding_size == 0) decoder.decode_whole(sample.encoded, rgb);
-  } catch (const DamagedImage& e) {  // before InputError, which it is too
+  } catch (const DamagedImage& e) {  // before InputError, its base class
     looked.damage = named_damage(dataset.name(image), e);
   } catch (const InputError& e) {
     looked.wrong_label = e.what();
@@ -74,7 +74,7 @@ Looked look_at(const Dataset& dataset, std::int64_t image) {
   return looked;
 }
 
-/// Counts what is wrong with images that are whole by themselves.
+/// Counts the faults that only a comparison of intact images shows.
 class Comparison {
  public:
   Comparison(const Dataset& dataset, Validation& result) : dataset_(dataset), result_(result) {}
@@ -108,7 +108,7 @@ class Comparison {
     auto operator<=>(const Odd&) const = default;
   };
 
-  /// All images with the same bytes.
+  /// Classifies all images with the same bytes.
   void judge(std::span<const Whole> same) {
     const bool agree = std::ranges::all_of(
         same, [&](const Whole& each) { return each.label == same.front().label; });
@@ -125,7 +125,7 @@ class Comparison {
   std::vector<Odd> odd_;
 };
 
-/// Takes memory by images, as a mistaken label may make many classes.
+/// Memory grows with images, not classes, because one wrong label can imply many classes.
 std::int64_t count_classes(const std::vector<Whole>& whole) {
   std::vector<std::int64_t> labels;
   for (const Whole& each : whole) labels.push_back(each.label);

@@ -64,10 +64,11 @@ namespace {
 
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
-/// Makes names lines of a file. A line that another name is already would make two people one.
+/// Converts names to lines of a file. Keeps them different, because equal lines would merge two
+/// people.
 class NameLines {
  public:
-  /// `dataset` is borrowed.
+  /// Borrows `dataset`.
   NameLines(const Dataset& dataset, std::int64_t greatest)
       : dataset_(dataset), greatest_(greatest) {}
 
@@ -89,7 +90,7 @@ class NameLines {
 
   const Dataset& dataset_;
   const std::int64_t greatest_;
-  std::set<std::string> used_;  ///< empty until a name has to change
+  std::set<std::string> used_;  ///< empty until a name has to be changed
 };
 
 }  // namespace
@@ -160,7 +161,7 @@ void tell_written(const fs::path& where, std::int64_t images, std::int64_t class
 }
 
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
-  constexpr std::size_t kLookedAt = 256;  // images between two looks for an interrupt
+  constexpr std::size_t kLookedAt = 256;  // images between two checks for an interrupt
   std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images), -1);
   std::vector<std::byte> storage;
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -189,7 +190,8 @@ void check_image_size(const DatasetInfo& info, const fs::path& in) {
 }
 
 std::optional<fs::path> way_within(const fs::path& folder, const fs::path& path) {
-  std::error_code error;  // absolute: a relative path of which nothing is there stays relative
+  // Use an absolute path: a relative one that does not exist stays relative.
+  std::error_code error;
   const fs::path way = fs::weakly_canonical(fs::absolute(path), error)
                            .lexically_relative(fs::weakly_canonical(fs::absolute(folder), error));
   if (way.empty() || *way.begin() == "..") return std::nullopt;
@@ -198,7 +200,7 @@ std::optional<fs::path> way_within(const fs::path& folder, const fs::path& path)
 
 void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   std::error_code error;
-  // A pattern stands for its files.
+  // A pattern is replaced by its files.
   const fs::path first = something_at(in) ? in : expand_braces(in).front();
   const fs::path itself = fs::weakly_canonical(first, error),
                  target = fs::weakly_canonical(out, error);

@@ -5,8 +5,7 @@
 
 namespace pfc {
 
-/// Adds the verb, which checks an ONNX file against the limits of InsightFace's
-/// competition.
+/// Adds the verb, which checks an ONNX file against the limits of InsightFace's competition.
 void add_check_onnx(CLI::App& model);
 
 }  // namespace pfc

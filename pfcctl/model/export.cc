@@ -36,7 +36,7 @@ struct ExportFlags {
   bool json = false;
 };
 
-/// `details`: of the format, {"opset": 13}.
+/// Prints the result. `details`: extra JSON fields of the format, for example {"opset": 13}.
 void show(const ExportFlags& flags, const ModelFile& model, nlohmann::json details) {
   const std::uintmax_t bytes = std::filesystem::file_size(flags.output);
   if (flags.json) {
@@ -62,7 +62,7 @@ void show(const ExportFlags& flags, const ModelFile& model, nlohmann::json detai
   std::printf("%s\n", line.c_str());
 }
 
-/// Images [count, H, W, 3] from all parts of the data set; damaged ones are left out.
+/// Returns images [count, H, W, 3] from all parts of the data set, without damaged ones.
 std::vector<std::uint8_t> calibration_images(const std::filesystem::path& data,
                                              const BackboneOptions& network) {
   const auto dataset = open_images(data, network.height, end_at_interrupt);

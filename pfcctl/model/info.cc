@@ -27,8 +27,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Tensors outside the network, by the first part of their names: the shape of a single tensor, or
-/// the number of tensors.
+/// Returns the tensors outside the network, by the first part of their names: the shape of a
+/// single tensor, or the number of tensors.
 json others_of(const NamedTensors& others) {
   json list = json::object();
   for (const auto& [name, tensor] : others.tensors()) {
@@ -43,11 +43,11 @@ json others_of(const NamedTensors& others) {
   return list;
 }
 
-/// Sizes of files that InsightFace's competition gives as a reference, in MB of 2^20 bytes.
+/// Reference file sizes of InsightFace's competition, in MB of 2^20 bytes.
 const std::map<std::string_view, int> kReferenceMegabytes = {
     {"r50", 166}, {"r100", 248}, {"r200", 476}};
 
-/// Multiplications plus additions of convolutions and linear layers for one image.
+/// Returns the multiplications plus additions of convolutions and linear layers for one image.
 double flops_of(const BackboneOptions& network) {
   RecordingOps ops(DType::kFloat32);
   const std::unique_ptr<Backbone> backbone = make_backbone(ops, network);
@@ -60,7 +60,7 @@ double flops_of(const BackboneOptions& network) {
 
 constexpr int kTimedRuns = 9;
 
-/// The median time of a forward pass of one image on this machine's CPU, in milliseconds.
+/// Returns the median time of a forward pass of one image on this machine's CPU, in milliseconds.
 double latency_of(const ModelFile& model) {
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
   const std::unique_ptr<Backbone> backbone = make_backbone(*ops, model, 1);
@@ -72,7 +72,7 @@ double latency_of(const ModelFile& model) {
     const TimePoint start = Clock::now();
     backbone->forward(backbone->input(), /*training=*/false, 0);
     ops->synchronize();
-    if (run > 0) seconds.push_back(seconds_since(start));  // the first one prepares
+    if (run > 0) seconds.push_back(seconds_since(start));  // the first run is a warm-up
   }
   std::ranges::nth_element(seconds, seconds.begin() + kTimedRuns / 2);
   return 1000 * seconds[kTimedRuns / 2];
@@ -157,7 +157,7 @@ void add_model_info(CLI::App& model) {
       "Example:\n"
       "  pfcctl model info model.pt");
   verb->callback([flags] {
-    begin_again_as_workers_wait();  // threads that spin would make a busy machine slower still
+    begin_again_as_workers_wait();  // spinning threads would slow down a busy machine
     const json description = description_of(read_model(flags->file));
     if (flags->json) {
       std::fputs(json_text(description).c_str(), stdout);

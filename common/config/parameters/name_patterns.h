@@ -1,4 +1,4 @@
-// Patterns of tensor names, in which "*" stands for any text: "layer1.*".
+// Patterns of tensor names. "*" matches any text: "layer1.*".
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@ namespace pfc {
 bool matches_pattern(std::string_view name, std::string_view pattern);
 bool matches_any(std::string_view name, std::span<const std::string> patterns);
 
-/// Throws InputError where a pattern matches none of `names`. The message begins with the job's key
-/// and ends with the nearest beginning of a name and the first words of all names.
+/// Throws InputError if a pattern matches none of `names`. The message begins with the job's key,
+/// and ends with the beginning of a name nearest to the pattern and the first words of all names.
 void check_patterns(std::string_view key, std::span<const std::string> patterns,
                     std::span<const std::string> names);
 

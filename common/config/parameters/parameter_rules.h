@@ -1,4 +1,4 @@
-// What JobConfig::parameters and no_decay_on_norms say about one tensor.
+// Applies JobConfig::parameters and no_decay_on_norms to one tensor.
 #pragma once
 
 #include <span>
@@ -16,10 +16,11 @@ struct TensorUpdate {
   double lr = 1;  ///< multiplies the job's learning rate
   double weight_decay = 0;
 };
-/// `is_vector`: a tensor of rank 1, as those of norms, PReLUs and biases are.
+/// Returns how to update the tensor. `is_vector`: it has rank 1, like those of norms, PReLUs and
+/// biases.
 TensorUpdate update_of_tensor(const JobConfig& job, std::string_view name, bool is_vector);
 
-/// Throws InputError where a rule matches neither one of the backbone's `names` nor kCentresName.
+/// Throws InputError if a rule matches neither one of the backbone's `names` nor kCentresName.
 void check_parameter_rules(const JobConfig& job, std::span<const std::string> names);
 
 }  // namespace pfc

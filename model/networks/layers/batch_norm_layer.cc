@@ -66,8 +66,8 @@ void BatchNormLayer::plan_backward(ActivationPlan& plan) {
     plan.make(sums_);
     if (v_.slope != nullptr) plan.make(dslope_);
   }
-  // d(z + residual)/d residual is 1: both have the gradient of y. It is kept for the branch, so
-  // only without a branch may dx take its place.
+  // d(z + residual)/d residual is 1, so both have the gradient of y. The branch still needs it,
+  // so dx may overwrite it only if there is no branch.
   const bool branch = needs_gradient(v_.residual);
   if (branch) plan.make_in_place_of(v_.residual->gradient, v_.y->gradient);
   if (!v_.x->needs_gradient) return;
@@ -102,8 +102,8 @@ void BatchNormLayer::forward(const ForwardPass& pass) {
 }
 
 // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979: of equal parts, the mean is the mean of the means, and the variance the mean of
-// the variances plus the variance of the means.
+// variances", 1979: for parts of equal size, the mean is the mean of the means, and the variance
+// is the mean of the variances plus the variance of the means.
 void BatchNormLayer::combine_over_workers() {
   sync_->all_gather(statistics_, gathered_);
   over_workers_->statistics(gathered_, statistics_, spread_);

@@ -9,17 +9,17 @@
 
 namespace pfc {
 
-/// The inputs, parameters and output of a batch norm. Borrowed; null where there is none.
+/// The inputs, parameters and output of a batch norm. Borrowed; optional ones may be null.
 struct BatchNormVariables {
   Variable* x = nullptr;
   Variable* gamma = nullptr;
   Variable* beta = nullptr;
   Variable* running_mean = nullptr;
   Variable* running_variance = nullptr;
-  Variable* slope = nullptr;     ///< PReLU's
+  Variable* slope = nullptr;     ///< slope of the PReLU
   Variable* residual = nullptr;  ///< added to the result
   Variable* y = nullptr;
-  bool frozen = false;  ///< normalises by the running statistics in training, and keeps them
+  bool frozen = false;  ///< uses the running statistics in training, and does not update them
 };
 
 /// eps 1e-5, momentum 0.1, as in arcface_torch.
@@ -42,11 +42,11 @@ class BatchNormLayer : public Layer {
   void backward(bool accumulate) override;
 
  private:
-  /// Mean and variance lie in one tensor [2 C], so that one collective sends both.
+  /// Mean and variance are stored in one tensor [2 C], so one collective sends both.
   [[nodiscard]] Tensor mean() const { return half(statistics_, 0); }
   [[nodiscard]] Tensor variance() const { return half(statistics_, 1); }
   [[nodiscard]] Tensor half(const Tensor& pair, int which) const;
-  /// Whether backward() needs the sums over this worker's rows.
+  /// Returns whether backward() needs the sums over this worker's rows.
   [[nodiscard]] bool reduces() const;
   void combine_over_workers();
   void update_running_statistics();
@@ -54,15 +54,15 @@ class BatchNormLayer : public Layer {
 
   Ops& ops_;
   const BatchNormVariables v_;
-  Comm* const sync_;  // null: this worker's statistics
+  Comm* const sync_;  // null: statistics of this worker only
   const std::int64_t channels_;
-  const std::int64_t rows_;        // of this worker
-  const std::int64_t total_rows_;  // of all workers behind the statistics
+  const std::int64_t rows_;        // rows of this worker
+  const std::int64_t total_rows_;  // rows of all workers that share the statistics
   std::unique_ptr<BatchNorm> norm_;
   std::unique_ptr<BatchNorm> over_workers_;  // statistics of the workers' statistics; null: no sync
-  BatchNormLayer* next_ = nullptr;           // gets its statistics from this layer
+  BatchNormLayer* next_ = nullptr;           // receives its statistics from this layer
   bool statistics_are_fed_ = false;
-  bool adds_to_dx_ = false;  // another reader of x has made its gradient
+  bool adds_to_dx_ = false;  // another reader of x has written its gradient
 
   Tensor statistics_;  // [2 C]: mean, biased variance
   Tensor sums_;        // [2 C]: sum dz, sum dz xhat

@@ -8,13 +8,14 @@
 
 namespace pfc {
 
-/// A tensor and the gradient of the loss with respect to it. It is a parameter, whose tensors are
-/// views of the arenas, or an activation, whose tensors are views of the planned buffer. Layers
-/// keep its address, which does not change.
+/// A tensor and the gradient of the loss with respect to it. A parameter's tensors are views of
+/// the arenas, an activation's are views of the planned buffer. Layers keep its address, which
+/// does not change.
 struct Variable {
   Tensor data;
   Tensor gradient;  ///< null for a parameter that is not trained
-  /// For a parameter, what matrix products read: data itself, or its part of Backbone::operands().
+  /// For a parameter, the tensor that matrix products read: data itself, or its part of
+  /// Backbone::operands().
   Tensor operand;
   /// False for the images, a frozen parameter, and an activation that depends on these alone.
   bool needs_gradient = true;
@@ -24,21 +25,22 @@ struct Variable {
 };
 
 struct ForwardPass {
-  bool training = false;  ///< batch statistics, dropout
+  bool training = false;  ///< enables batch statistics and dropout
   std::int64_t step = 0;
 };
 
-/// One layer. Layers run in the order in which they were made, and backwards in the reverse order.
+/// One layer. Layers run in the order of creation in the forward pass, and in reverse in the
+/// backward pass.
 ///
-/// Several layers may read the same activation. In the backward pass the first of them makes its
+/// Several layers may read the same activation. In the backward pass the first of them writes its
 /// gradient; the others find it made (ActivationPlan::made) and add to it. plan_backward() and
-/// backward() are called only where the layer's output needs a gradient.
+/// backward() are called only if the layer's output needs a gradient.
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// Tell the plan which tensors forward() and backward() make and use. With `training` false there
-  /// will be no backward pass.
+  /// Record in the plan which tensors forward() and backward() make and use. With `training`
+  /// false there is no backward pass.
   virtual void plan_forward(ActivationPlan& plan, bool training) = 0;
   virtual void plan_backward(ActivationPlan& plan) = 0;
 
@@ -46,8 +48,8 @@ class Layer {
   /// Overwrites the gradients of parameters, or adds to them with `accumulate`.
   virtual void backward(bool accumulate) = 0;
 
-  /// Whether forward() and backward() enqueue the same ops in every training pass, and none that
-  /// involve other workers.
+  /// Returns whether forward() and backward() enqueue the same ops in every training pass, and
+  /// none that involve other workers.
   [[nodiscard]] virtual bool repeatable() const { return true; }
 };
 

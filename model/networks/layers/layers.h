@@ -25,11 +25,11 @@ class ConvLayer : public Layer {
   Variable& x_;
   Variable& weight_;
   Variable& y_;
-  Tensor dx_part_;  // this layer's share of x's gradient, where another layer has made the gradient
+  Tensor dx_part_;  // this layer's share of x's gradient if another layer has written the gradient
 };
 
-/// y [B, n] = x [B, k] weight^T [k, n] + bias. x may be [B, H, W, C], and is read as [B, H*W*C]. y
-/// is always float32: it becomes the embedding, and the head works in float32.
+/// y [B, n] = x [B, k] weight^T [k, n] + bias. x may be [B, H, W, C], read as [B, H*W*C]. y is
+/// always float32, because it becomes the embedding, and the head works in float32.
 class LinearLayer : public Layer {
  public:
   LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias, Variable& y);
@@ -42,7 +42,7 @@ class LinearLayer : public Layer {
  private:
   [[nodiscard]] Tensor flattened(const Tensor& x) const;
   [[nodiscard]] Tensor dy_as_operand();
-  // Each calls f(Gemm): what is planned and what is multiplied cannot differ.
+  // Each calls f(Gemm), so the planned and the computed product cannot differ.
   template <typename F>
   void product(const F& f) const;
   template <typename F>
@@ -55,7 +55,7 @@ class LinearLayer : public Layer {
   Variable& weight_;
   Variable* bias_;  // null: none
   Variable& y_;
-  Tensor dy_operand_;  // y's gradient in x's type, where that is not float32
+  Tensor dy_operand_;  // y's gradient in x's type, if that is not float32
   const std::int64_t rows_, in_, out_;
 };
 
@@ -63,7 +63,7 @@ class LinearLayer : public Layer {
 /// only after this one, and the layer that made it does not read it again.
 class DropoutLayer : public Layer {
  public:
-  /// The step in `options` is not used.
+  /// Ignores the step in `options`.
   DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x);
 
   [[nodiscard]] bool repeatable() const override { return false; }  // a new mask in every step

@@ -24,13 +24,13 @@ namespace pfc {
 
 namespace {
 
-/// Seconds that one thread has spent, and on how many images.
+/// Seconds that one thread has spent, and the number of images.
 struct StageSeconds {
   double read = 0, decode = 0, augment = 0, copy = 0;
   std::int64_t images = 0;
 };
 
-/// One thread that does what a loader's thread does, with a clock between the stages.
+/// A thread that does the work of a loader's thread and times each stage.
 class StageThread {
  public:
   StageThread(const Dataset& dataset, const BenchOptions& options)
@@ -76,7 +76,7 @@ class StageThread {
   std::size_t place_ = 0;
 };
 
-/// Runs the threads until the time is over, or `tick` throws.
+/// Runs the threads until the time is up, or `tick` throws.
 template <class Tick>
 StageSeconds run_stages(const Dataset& dataset, const BenchOptions& options, int threads,
                         const Tick& tick) {
@@ -90,7 +90,7 @@ StageSeconds run_stages(const Dataset& dataset, const BenchOptions& options, int
       crew.emplace_back([&, t](const std::stop_token& stop) {
         try {
           StageThread thread(dataset, options);
-          do {  // at least one image, however late the thread begins
+          do {  // at least one image, even if the thread starts late
             try {
               thread.show(next++);
             } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): training skips it too
@@ -125,7 +125,7 @@ double loader_rate(const Dataset& dataset, const BenchOptions& options, int thre
   PrefetcherOptions loader = options.loader;
   loader.threads = threads;
   const auto prefetcher = make_prefetcher(dataset, loader);
-  // The batches that are ready by then were made before the clock runs.
+  // Batches that are ready at the start were prepared before the timing began.
   const int ready = prefetch_depth(threads);
   for (int i = 0; i < ready; ++i) {
     tick();

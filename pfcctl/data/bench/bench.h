@@ -1,4 +1,4 @@
-// How many images a second a host can give to training.
+// Measures how many images per second a host can deliver to training.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,37 @@
 namespace pfc {
 
 struct BenchOptions {
-  std::vector<int> threads;  ///< of each row of the table
-  double seconds = 1;        ///< for each of a row's two measurements
-  /// Batch size, workers, order, augmentation and seed of the loader. One worker is measured.
+  std::vector<int> threads;  ///< number of threads of each row of the table
+  double seconds = 1;        ///< duration of each of a row's two measurements
+  /// Batch size, workers, order, augmentation and seed of the loader. Measures one worker.
   PrefetcherOptions loader;
 };
 
-/// Images a second with so many threads.
+/// Images per second with this number of threads.
 struct BenchRow {
   int threads = 0;
-  /// What the threads would give if they did nothing else. Read: from where the data lie, one image
-  /// at a time in random order; what was read before may come from memory. Reading ahead, and
-  /// sequential reading, count in `loader` only. Copy: from a decoded image into a batch.
+  /// Rate of the threads if they did only this stage. Read: from storage, one image at a time in
+  /// random order; images read before may come from memory. The effects of reading ahead and of
+  /// sequential reading are in `loader` only. Copy: from a decoded image into a batch.
   double read = 0, decode = 0, augment = 0, copy = 0;
-  double loader = 0;  ///< all of it together: what training would get
+  double loader = 0;  ///< all stages together: the rate for training
 };
 
-/// Damaged images are left out. `progress` is called on the caller's thread with measurements done
-/// and all of them, several times a second; what it throws ends the work. Throws InputError.
+/// Measures the loader. Skips damaged images. Calls `progress` on the caller's thread several
+/// times a second with the number of finished measurements and the total. An exception from it
+/// ends the work. Throws InputError.
 std::vector<BenchRow> bench_loader(const Dataset& dataset, const BenchOptions& options,
                                    const ShowProgress& progress);
 
-/// What a worker of a job takes.
+/// The consumption of one worker of a job.
 struct Appetite {
   double images_per_second = 0;
   std::string machine;  ///< "h100 (data sheet, efficiencies assumed)"
   int workers_of_host = 1;
 };
 
-/// The fewest threads whose rate is enough: of the table, or beyond it as many as the rate of its
-/// last row says. REQUIRES: rows are in rising order.
+/// Returns the smallest number of threads with this rate: from the table, or extrapolated from
+/// its last row. REQUIRES: rows are in rising order.
 int threads_for(const std::vector<BenchRow>& rows, double images_per_second);
 
 struct BenchReport {

@@ -1,4 +1,5 @@
-// pfcctl data bench: how many images a second the loader gives here, and a job takes.
+// pfcctl data bench: measures how many images per second the loader delivers here, and compares
+// with the need of a job.
 #include <spdlog/fmt/fmt.h>
 
 #include <CLI/CLI.hpp>
@@ -34,12 +35,12 @@ struct Flags {
   std::vector<int> threads;
   double seconds = 1;
   int workers = 1;
-  int workers_per_host = 0;  // 0: all
+  int workers_per_host = 0;  // 0: all workers
   bool json = false;
   CapacityFlags capacity;
 };
 
-/// 1, 2, 4 ... and all cores.
+/// Returns 1, 2, 4 ... and all cores.
 std::vector<int> thread_counts(int cores) {
   std::vector<int> counts;
   for (int threads = 1; threads < cores; threads *= 2) counts.push_back(threads);
@@ -57,14 +58,14 @@ JobConfig job_of(const Flags& flags) {
   return job;
 }
 
-/// This machine, where none is named.
+/// Returns the named machine, or this one if none is named.
 CapacityFlags capacity_of(const Flags& flags) {
   CapacityFlags capacity = flags.capacity;
   if (!capacity.any()) capacity.machine = "this";
   return capacity;
 }
 
-/// What a worker takes when it never waits for images.
+/// Returns the images per second that a worker consumes when it never waits for images.
 Appetite appetite_of(const Flags& flags, const JobConfig& job, const Dataset& dataset) {
   const int on_host = flags.workers_per_host == 0 ? flags.workers : flags.workers_per_host;
   PlannedJob planned{.job = job, .world_size = flags.workers};

@@ -25,10 +25,10 @@ namespace pfc {
 
 namespace {
 
-// Draws in a row that give no new pair, after which there are hardly any left.
+// Number of consecutive draws without a new pair, after which hardly any pair is left.
 constexpr int kPatience = 1000;
 
-/// Uniform integers, one after the other.
+/// A sequence of uniform integers.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : seed_(seed) {}
@@ -48,11 +48,11 @@ class Draws {
   std::uint64_t count_ = 0;
 };
 
-using Person = std::vector<std::int64_t>;  // the numbers of the images
+using Person = std::vector<std::int64_t>;  // indices of the person's images
 
 struct People {
   std::vector<Person> all;
-  std::vector<Person> with_two;  ///< or more images
+  std::vector<Person> with_two;  ///< people with at least two images
 };
 
 People people_of(const std::vector<std::int64_t>& labels) {
@@ -78,7 +78,7 @@ DrawnPair draw_one(Draws& draws, const People& people, bool same) {
   }
   const Person& one = draws.of(people.all);
   const Person& other = draws.of(people.all);
-  if (&one == &other) return {one.front(), one.front(), false};  // no pair: it is drawn again
+  if (&one == &other) return {one.front(), one.front(), false};  // not a pair; drawn again
   return {draws.of(one), draws.of(other), false};
 }
 

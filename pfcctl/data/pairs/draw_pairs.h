@@ -1,4 +1,4 @@
-// A data set to a verification set of drawn pairs.
+// Draws pairs of a data set's images for a verification set.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,29 @@
 namespace pfc {
 
 struct DrawPairsOptions {
-  std::filesystem::path in;   ///< any data set, of people that no training has seen
+  std::filesystem::path in;   ///< any data set; its people should not be in the training data
   std::filesystem::path out;  ///< NAME.bin
   std::int64_t pairs = 6000;
   std::uint64_t seed = 1;
   bool replace = false;
 };
 
-/// Two images by their numbers in the data set.
+/// Two images, by their indices in the data set.
 struct DrawnPair {
   std::int64_t first = 0, second = 0;
   bool same = false;
 };
 
-/// Pairs of one person and of two people in turn, so that each part of a cross validation has as
-/// many of both. People are drawn uniformly, as long as they have new pairs, then their images; no
-/// pair comes twice. labels [images]: each image's label; -1: it is left out. A pure
-/// function of its arguments. Throws InputError where so many different pairs are not there.
+/// Returns pairs of one person and of two people alternately, so that each fold of a cross
+/// validation has equal numbers of both. Draws people uniformly, as long as they have new pairs,
+/// then their images; no pair occurs twice. labels [images]: each image's label; -1: the image is
+/// skipped. A pure function of its arguments. Throws InputError if there are not enough different
+/// pairs.
 std::vector<DrawnPair> draw_pairs(const std::vector<std::int64_t>& labels, std::int64_t pairs,
                                   std::uint64_t seed);
 
 struct DrawnPairs {
-  std::int64_t pairs = 0, people = 0;  ///< people: with at least one image in a pair
+  std::int64_t pairs = 0, people = 0;  ///< people: number of people with an image in a pair
 };
 
 /// Writes the .bin that `val_targets` name (model/evaluation/verification_bin.h), with the images'

@@ -90,7 +90,8 @@ std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields,
   return Pair{with_slashes(paths->first), with_slashes(paths->second), *same == 1};
 }
 
-/// LFW's counts, or words; not a pair that lacks its same/different field.
+/// Returns whether the line has LFW's counts or words, and is not a pair that lacks its
+/// same/different field.
 bool is_heading(const std::vector<std::string_view>& fields, const fs::path& images) {
   const auto is_number = [](std::string_view field) { return image_number_in(field).has_value(); };
   if (fields.size() <= 2 && std::ranges::all_of(fields, is_number)) return true;
@@ -117,7 +118,7 @@ std::optional<HalfPair> parse_half(const std::vector<std::string_view>& fields) 
 
 std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
   std::vector<Pair> pairs;
-  std::optional<HalfPair> open;  ///< its second line comes next
+  std::optional<HalfPair> open;  ///< waits for its second line
   read_lines(file, {}, [&](std::string_view line, std::int64_t number) {
     const auto expect = [&](bool ok, const char* expected) {
       if (ok) return;
@@ -154,7 +155,7 @@ std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
   return pairs;
 }
 
-/// Of an image that can be decoded.
+/// Returns the bytes of an image, after checking that it decodes.
 std::vector<std::byte> image_bytes(const fs::path& path, ImageDecoder& decoder,
                                    std::vector<std::uint8_t>& rgb) {
   std::vector<std::byte> bytes;
