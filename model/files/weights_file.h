@@ -22,7 +22,7 @@ struct WeightsFile {
   NamedTensors state_dict;  ///< of the network, in arcface_torch's names, or AdaFace's with
                             ///< weights for BGR: F32; num_batches_tracked of every batch norm is
                             ///< I64 and 0 where the file lacks it
-  NamedTensors others;      ///< what is no part of the network: "centres" [C, D] of pfc or AdaFace,
+  NamedTensors others;      ///< tensors outside the network: "centres" [C, D] of pfc or AdaFace,
                             ///< "state_dict_softmax_fc/weight" of arcface_torch's checkpoint
   nlohmann::json about;     ///< other metadata of the file, as a JSON object: {"network": "r50"}
   ChannelOrder channel_order = ChannelOrder::kRgb;  ///< channel order of the file's network

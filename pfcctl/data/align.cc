@@ -39,7 +39,7 @@ struct Face {
   fs::path out;    ///< relative path
   std::string label;
   Landmarks landmarks;
-  std::string problem;  ///< why there are no landmarks; empty: there are
+  std::string problem;  ///< why there are no landmarks; empty if there are
 };
 
 /// Assigns the files of the faces. Images whose names differ only in their extensions share one

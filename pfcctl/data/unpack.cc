@@ -118,7 +118,7 @@ class ImageFiles {
   /// Writes identities.txt unless `names` is empty. Throws InputError if another one exists.
   void write_names(const std::string& names) const {
     const fs::path file = out_ / "identities.txt";
-    if (has(file, std::as_bytes(std::span(names)))) return;  // of an earlier start
+    if (has(file, std::as_bytes(std::span(names)))) return;  // written by an earlier run
     if (something_at(file)) throw_is_there(file);
     if (!names.empty()) write_file_atomically(file, names);
   }
@@ -181,7 +181,7 @@ class ImageFiles {
     return RegularFile(path).read(found) == bytes.size() && std::ranges::equal(found, bytes);
   }
   static void put(const fs::path& path, std::span<const std::byte> bytes) {
-    if (has(path, bytes)) return;  // of an earlier start
+    if (has(path, bytes)) return;  // written by an earlier run
     // A power cut may have left the earlier run's file empty.
     std::error_code none;
     const bool is_empty =

@@ -168,7 +168,7 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset) {
     if (i % kLookedAt == 0) InterruptGuard::expect_none();
     try {
       labels[i] = dataset.label(static_cast<std::int64_t>(i), storage);
-    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): told when its turn comes
+    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): reported when it is processed
     }
   }
   return labels;

@@ -57,8 +57,8 @@ void tell_written(const std::filesystem::path& where, std::int64_t images, std::
 void tell_damaged(const std::vector<std::string>& damaged);
 
 /// Returns each image's label [images]; -1: the image cannot be read. Throws InputError for a
-/// label outside the data set's classes. Use while opening a data set during the life of a
-/// Progress: ends at an interrupt.
+/// label outside the data set's classes. Throws ExitStatus after an interrupt. REQUIRES: a Progress
+/// exists.
 std::vector<std::int64_t> labels_of(const Dataset& dataset);
 
 /// Throws InputError if a wrong label implies more classes than could be counted one by one.
