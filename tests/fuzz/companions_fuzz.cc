@@ -1,4 +1,4 @@
-// What lies beside a data set. The first byte says which: p: property, i: identities.txt.
+// Side files of a data set. The first byte selects one: p: property, i: identities.txt.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     pfc::ImageDecoder decoder;
     const pfc::ImageSize found = decoder.size(encoded);
-    if (found.height > 64 || found.width > 64) return 0;  // fast, so that more is tried
+    // Small images are fast, so more inputs are tried.
+    if (found.height > 64 || found.width > 64) return 0;
     std::vector<std::uint8_t> rgb(static_cast<std::size_t>(found.height * found.width * 3));
     decoder.decode(encoded, found, rgb);
     std::vector<std::uint8_t> other(7 * 9 * 3);

@@ -1,5 +1,5 @@
-// What every fuzz target has beside libFuzzer's entry, so that a sample of its inputs can be made
-// without clang too (sample.cc).
+// The seeds of a fuzz target. They are separate from libFuzzer's entry point, so that inputs can
+// be sampled without clang too (sample.cc).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace pfc::fuzz {
 
-/// Inputs that are well formed, from which others are made by mutation.
+/// Returns well-formed inputs, from which others are made by mutation.
 std::vector<std::string> seeds();
 
 }  // namespace pfc::fuzz

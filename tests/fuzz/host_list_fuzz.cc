@@ -1,5 +1,5 @@
-// Lists of hosts: the first byte says whose, the rest is --hosts, a host file, or the variables of
-// a scheduler, one a line.
+// Lists of hosts. The first byte selects the source; the rest is --hosts, a host file, or a
+// scheduler's variables, one per line.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace {
 
-/// Line n of the input is the n-th variable that is asked for.
+/// Returns the lines of the input as variables: line n is the n-th variable that is read.
 pfc::Variables lines_of(std::string_view input) {
   return [input](const char*) mutable -> std::optional<std::string> {
     const std::size_t end = std::min(input.find('\n'), input.size());

@@ -1,4 +1,4 @@
-// The HTTP server: what one client sends, over a pair of connected sockets.
+// The HTTP server: the bytes of one client, over a pair of connected sockets.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     served->start();
     connection = served;
   }
-  // Smaller than a socket's buffer, so that the client need not be a thread of its own.
+  // Smaller than a socket's buffer, so the client needs no thread of its own.
   const std::size_t sent = std::min<std::size_t>(size, 64 << 10);
   if (send(ends[1], data, sent, MSG_NOSIGNAL) != static_cast<ssize_t>(sent)) __builtin_trap();
   shutdown(ends[1], SHUT_WR);

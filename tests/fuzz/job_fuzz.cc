@@ -1,5 +1,5 @@
-// Job files, and --set in the first line: what is accepted once is accepted again as it is kept in
-// a checkpoint.
+// Job files, with --set in the first line. An accepted job is accepted again in the form that a
+// checkpoint stores.
 #include <nlohmann/json.hpp>
 
 #include "common/config/config.h"

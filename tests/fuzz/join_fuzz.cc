@@ -1,5 +1,5 @@
-// What strangers may send before anybody trusts them: join strings, tokens, beacons, certificates,
-// requests for certificates, and credentials. The first byte of an input says which.
+// Unauthenticated input: join strings, tokens, beacons, certificates, certificate requests, and
+// credentials. The first byte of an input selects one.
 #include <string_view>
 
 #include "common/error.h"

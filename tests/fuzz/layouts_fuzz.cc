@@ -1,4 +1,5 @@
-// Data sets that are no RecordIO. The first byte says which: a tar archive, a .lst or a .tsv.
+// Data sets other than RecordIO. The first byte selects the kind: a tar archive, a .lst or a
+// .tsv.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBlock = 512;
 
-/// A member of a ustar archive.
+/// Returns a member of a ustar archive.
 std::string member(const std::string& name, const std::string& content, char type = '0') {
   std::string header(kBlock, '\0');
   name.copy(header.data(), 100);

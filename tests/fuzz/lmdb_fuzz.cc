@@ -1,5 +1,5 @@
-// LMDB databases, as data sets. The first byte says what is beside: l: labels.txt, for values that
-// are images; c: property, which says classes and size.
+// LMDB databases, as data sets. The first byte selects the file beside it: l: labels.txt, for
+// values that are images; c: property, which gives classes and size.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ std::string text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// As pickle.dumps((image, label), 4) writes it.
+/// Returns pickle.dumps((image, label), 4).
 std::string pickle(const std::string& image, char label) {
   return std::string(
              "\x80\x04"

@@ -1,5 +1,5 @@
-// A checkpoint's manifest. Its checksum is made right where the text is JSON, or no input would get
-// past it.
+// A checkpoint's manifest. If the text is JSON, its checksum is corrected, because otherwise no
+// input would get past it.
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
@@ -44,7 +44,7 @@ std::string with_checksum(std::string text) {
     const std::string kept = manifest.dump();
     manifest["sha256"] = pfc::sha256_hex(std::as_bytes(std::span(kept)));
     return manifest.dump();
-  } catch (const nlohmann::json::exception&) {  // text that is no UTF-8
+  } catch (const nlohmann::json::exception&) {  // text that is not UTF-8
     return text;
   }
 }

@@ -1,6 +1,5 @@
-// ONNX files: any bytes are either a model or an InputError, when they are read as a known network
-// and when they are run. The seeds are what the exporter makes of a network small enough for a
-// million inputs.
+// ONNX files: any bytes are either a model or an InputError, both when read as a known network
+// and when run. The seeds are exports of a network small enough for a million inputs.
 #include <cstddef>
 #include <cstdint>
 #include <random>

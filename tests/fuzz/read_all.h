@@ -1,4 +1,4 @@
-// What every fuzz target of data sets does with one.
+// Reads a whole data set; shared by the fuzz targets of data sets.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace pfc::fuzz {
 
-/// Opens what is there and reads all of it. Any bytes are either an InputError or a data set with
+/// Opens the data set and reads all of it. Any bytes are either an InputError or a data set with
 /// at least one image.
 inline void read_all(const std::filesystem::path& rec) {
   constexpr std::int64_t kMost = 1000;

@@ -1,8 +1,8 @@
-// What a client sends to the coordinator's gRPC port: any bytes as the messages of any method. The
-// first byte of an input is the method, the second one says where a stream's bytes are cut in two.
+// Messages of a client to the coordinator's gRPC port: any bytes, for any method. The first byte
+// of an input is the method, the second one says where a stream's bytes are split in two.
 //
-// Calls are answered while later inputs are made, or those that wait would make the test wait. So
-// what breaks the coordinator may be any of the last kInFlight inputs.
+// Calls are answered while later inputs are generated, because waiting for each call would slow
+// down the test. So the cause of a failure may be any of the last kInFlight inputs.
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -69,7 +69,7 @@ class Call {
     stream_->StartCall(this);
   }
 
-  /// A step is done. Returns whether it was the last one.
+  /// Handles a finished step. Returns whether it was the last one.
   bool advance(bool ok) {
     if (step_ == kLast) return true;
     step_ = ok ? step_ + 1 : kLast;
@@ -95,7 +95,7 @@ class Call {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
 };
 
-/// A coordinator with an agent, and whoever sends the inputs.
+/// A coordinator with an agent, and the client that sends the inputs.
 class Target {
  public:
   Target() : coordinator_({{.name = "a", .slots = 2}}, config()), stub_(channel()) {
@@ -174,8 +174,8 @@ proto::AgentMessage registration() {
   return message;
 }
 
-/// An agent that registers and then says this. The cut is near the end of the registration, and
-/// some mutations hit it.
+/// Returns the messages of an agent that registers and then sends `message`. The split is near
+/// the end of the registration, and some mutations hit it.
 std::string after_registration(const proto::AgentMessage& message) {
   const std::string hello = registration().SerializeAsString(), next = message.SerializeAsString();
   const std::size_t cut =

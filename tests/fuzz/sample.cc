@@ -22,7 +22,7 @@ using Random = std::mt19937_64;
 
 std::size_t below(Random& random, std::size_t count) { return count == 0 ? 0 : random() % count; }
 
-/// Bytes on which parsers stumble more often than on others.
+/// Returns a byte on which parsers fail more often than on others.
 char odd_byte(Random& random) {
   using std::string_view_literals::operator""sv;
   constexpr auto kOdd = "\0\n\r\t \"'\\,:;[]{}()#%/@=-.0129eE\x7f\x80\xc3\xff"sv;
@@ -67,7 +67,7 @@ std::string input(const std::vector<std::string>& seeds, std::uint64_t number) {
   return text;
 }
 
-/// Of this process, in KiB.
+/// Returns the resident size of this process, in KiB.
 long resident_size() {
   long pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;

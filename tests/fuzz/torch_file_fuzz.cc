@@ -1,5 +1,5 @@
 // Files of torch.save(): any bytes are either weights or an InputError. An input that does not
-// begin as a zip file is a pickle, and is put into one with the right checksum.
+// begin like a zip file is a pickle; it is put into a zip file with the right checksum.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   write_file(folder / "model.pt", input.starts_with("PK") ? input : zip(input, false));
   try {
     const pfc::WeightsFile file = pfc::read_weights(folder / "model.pt");
-    // Every byte that is said to be there can be read.
+    // Every byte of the spans must be readable.
     std::size_t sum = 0;
     for (const auto* table : {&file.state_dict, &file.others}) {
       for (const auto& [name, tensor] : table->tensors()) {

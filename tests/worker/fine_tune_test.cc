@@ -1,5 +1,5 @@
-// Fine-tuning: parts of the backbone frozen, weights and centres from files, centres that start at
-// mean embeddings. Workers are threads.
+// Tests fine-tuning: frozen parts of the backbone, weights and centres from files, centres that
+// start at mean embeddings. Workers are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ void expect_kept(const NamedValues& before, const NamedValues& after, const char
   int kept = 0, changed = 0;
   for (std::size_t i = 0; i < before.tensors.size(); ++i) {
     const HostTensor& tensor = before.tensors[i];
-    if (tensor.name.ends_with("num_batches_tracked")) continue;  // one counter for all
+    if (tensor.name.ends_with("num_batches_tracked")) continue;  // one counter for all batch norms
     const bool frozen = matches_pattern(tensor.name, pattern);
     EXPECT_EQ(tensor.bytes == after.tensors[i].bytes, frozen) << tensor.name;
     ++(frozen ? kept : changed);
@@ -78,7 +78,7 @@ void expect_kept(const NamedValues& before, const NamedValues& after, const char
   EXPECT_GT(changed, 5);
 }
 
-TEST_F(FineTune, FrozenTensorsStayBitForBitAlsoAfterAResumeWithOtherWorkers) {
+TEST_F(FineTune, FrozenTensorsStayBitIdenticalEvenAfterAResumeWithOtherWorkers) {
   JobConfig job_ = job();
   job_.freeze = {"layers.*"};
   job_.gradient_acc = 2;
@@ -99,7 +99,7 @@ TEST_F(FineTune, FrozenTensorsStayBitForBitAlsoAfterAResumeWithOtherWorkers) {
   });
 }
 
-TEST_F(FineTune, WithAFrozenBackboneOnlyCentresChange) {
+TEST_F(FineTune, ChangesOnlyCentresIfTheBackboneIsFrozen) {
   JobConfig job_ = job();
   job_.freeze = {"*"};
   std::vector<HostTensor> before;
@@ -115,7 +115,7 @@ TEST_F(FineTune, WithAFrozenBackboneOnlyCentresChange) {
   }
 }
 
-/// All rows, as float32, after the session was made.
+/// Returns all rows as float32 after the session was created.
 std::vector<float> first_centres(const JobConfig& job, int workers,
                                  const std::function<void(TrainingSession&)>& look = {}) {
   std::vector<float> all(static_cast<std::size_t>(kIdentities * kSize));
@@ -132,7 +132,7 @@ std::vector<float> first_centres(const JobConfig& job, int workers,
   return all;
 }
 
-/// Each image alone, in float64 from its embedding on.
+/// Computes the mean centres in float64, one image at a time.
 std::vector<double> reference_centres(TrainingSession& session) {
   const EmbedOptions one{
       .batch = session.job.batch_size, .height = kSize, .width = kSize, .flip = false};
@@ -177,7 +177,7 @@ TEST_F(FineTune, CentresStartAtMeanEmbeddingsForAnyNumberOfWorkers) {
   }
 }
 
-TEST_F(FineTune, AResumedJobKeepsItsCentres) {
+TEST_F(FineTune, ResumedJobKeepsItsCentres) {
   JobConfig job_ = job();
   job_.init_centres = InitialCentres::kMean;
   std::vector<float> trained;
@@ -194,7 +194,7 @@ TEST_F(FineTune, AResumedJobKeepsItsCentres) {
 
 class FineTuneFrom : public FineTune {
  protected:
-  /// Weights of another seed, and `rows` centres of which all numbers are the number of the row.
+  /// Writes weights of another seed, and `rows` centres; all numbers of a row are its index.
   void write_file(std::int64_t rows) {
     JobConfig other = job();
     other.seed = 7;
@@ -219,7 +219,7 @@ class FineTuneFrom : public FineTune {
   std::vector<HostTensor> tensors_;
 };
 
-TEST_F(FineTuneFrom, AFileCentresOfTheSameNamesStayAndOthersStartAtTheMean) {
+TEST_F(FineTuneFrom, KeepsCentresWithTheSameNamesAndStartsOthersAtTheMean) {
   write_file(3);
   testing::write_file(files_ / "identities.txt", "person 4\nnobody here\nperson 0\n");
   std::string names;
@@ -238,7 +238,7 @@ TEST_F(FineTuneFrom, AFileCentresOfTheSameNamesStayAndOthersStartAtTheMean) {
   }
 }
 
-TEST_F(FineTuneFrom, AFileCentresOfAsManyClassesAreTakenByNumber) {
+TEST_F(FineTuneFrom, TakesCentresByNumberIfTheNumberOfClassesIsEqual) {
   write_file(kIdentities);
   JobConfig job_ = job_from_file();
   job_.init_centres = InitialCentres::kMean;
@@ -246,7 +246,7 @@ TEST_F(FineTuneFrom, AFileCentresOfAsManyClassesAreTakenByNumber) {
   for (std::size_t i = 0; i < centres.size(); ++i) EXPECT_EQ(centres[i], i / kSize) << i;
 }
 
-TEST_F(FineTuneFrom, AFileOnlyNamedTensorsAreTaken) {
+TEST_F(FineTuneFrom, TakesOnlyNamedTensors) {
   write_file(kIdentities);
   JobConfig job_ = job_from_file();
   job_.init_from_names = {"layers.*", "features.layers.0.*"};

@@ -1,4 +1,4 @@
-// Whole training steps of several workers on (emulated) GPUs, against the same on CPUs: the
+// Compares whole training steps of several workers on (emulated) GPUs with the same on CPUs: the
 // session, its communicators, streams and reducer together.
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ TrainedOnDevice train_one(TrainingSession& session) {
   return trained;
 }
 
-/// By rank.
+/// Returns the results by rank.
 std::vector<TrainedOnDevice> train_on(DeviceChoice device, int workers,
                                       const std::filesystem::path& data) {
   const TemporaryFolder output;

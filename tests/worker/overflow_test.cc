@@ -1,5 +1,6 @@
-// Gradients that overflow because of their loss scale: neither the backbone nor a centre moves, on
-// any worker. On emulated GPUs in float16; on CPUs in float32 with a scale that is far too large.
+// Tests gradients that overflow because of their loss scale: neither the backbone nor a centre
+// moves, on any worker. Uses float16 on emulated GPUs, and on CPUs float32 with a scale that is
+// far too large.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ class Overflow : public ::testing::TestWithParam<OverflowCase> {
  protected:
   Overflow() {
     testing::write_insightface({.folder = data_.path(), .identities = 9, .images_per_identity = 8});
-    static_cast<void>(transports());  // as many GPUs as there are workers
+    static_cast<void>(transports());  // one GPU per worker
   }
 
   [[nodiscard]] JobConfig job() const {
@@ -83,7 +84,7 @@ class Overflow : public ::testing::TestWithParam<OverflowCase> {
   const TemporaryFolder data_, output_;
 };
 
-TEST_P(Overflow, MovesNeitherTheBackboneNorACentre) {
+TEST_P(Overflow, ChangesNeitherTheBackboneNorACentre) {
   train([](TrainingSession& session, Trainer& trainer) {
     const UpdatedState before = state_of(session);
     const double scale = session.loss_scale.value();
@@ -95,7 +96,7 @@ TEST_P(Overflow, MovesNeitherTheBackboneNorACentre) {
   });
 }
 
-TEST_P(Overflow, IsFollowedByAnUpdateOfBothThatIsTheFirst) {
+TEST_P(Overflow, NextUpdateOfBothCountsAsTheFirst) {
   train([](TrainingSession& session, Trainer& trainer) {
     static_cast<void>(train_step(trainer));
     const UpdatedState before = state_of(session);
@@ -107,7 +108,7 @@ TEST_P(Overflow, IsFollowedByAnUpdateOfBothThatIsTheFirst) {
     EXPECT_NE(after.centres, before.centres);
     EXPECT_EQ(after.updates, 1);
     if (GetParam().optimizer == OptimizerKind::kSgd) return;
-    // Of AdamW's update number 1 every element moves by about lr, whatever its gradient is.
+    // In AdamW's update number 1 every element moves by about lr, whatever its gradient is.
     double most = 0;
     for (std::size_t i = 0; i < after.centres.size(); ++i) {
       most = std::max(most, std::abs(double{after.centres[i]} - double{before.centres[i]}));

@@ -1,6 +1,6 @@
-// AdamW's update after a resume with another global batch, against the equations in float64. The
-// moments go on, so the number of the update does: after 6 steps of 2 workers the next one is
-// update 7, though one worker counts it as step 13.
+// Compares AdamW's update after a resume with another global batch with the equations in float64.
+// The moments continue, and so must the number of the update: after 6 steps of 2 workers the next
+// one is update 7, though one worker counts it as step 13.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ class ResumedUpdate : public ::testing::TestWithParam<ResumedWith> {
   const TemporaryFolder data_, output_;
 };
 
-/// Weights, and what moves them.
+/// Weights and their moments.
 struct Moments {
   std::vector<float> values, first, second;
 };
@@ -67,8 +67,8 @@ Moments of_centres(TrainingSession& s) {
           testing::on_host(*s.ops, head.second)};
 }
 
-/// Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2, with the moments as
-/// they are after the update. Returns the relative error of `after`'s way from `before`.
+/// Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2, with the moments
+/// after the update. Returns the relative error of the change from `before` to `after`.
 double error_as_update(std::int64_t number, const Moments& before, const Moments& after, double lr,
                        double decay) {
   const double first_part = 1 - std::pow(0.9, number), second_part = 1 - std::pow(0.999, number);

@@ -11,18 +11,18 @@
 
 namespace pfc::testing {
 
-/// The numbers of a float32 tensor; none where it is null.
+/// Returns the numbers of a float32 tensor; empty if it is null.
 inline std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor ? tensor.elements() : 0));
   if (tensor) ops.copy_to_host(values.data(), tensor);
   return values;
 }
 
-/// Makes the session of each of `workers` ranks on a thread of its own, and calls
-/// `use(rank, session)` there. `asked_to_stop(rank)`, which may be null, is what
-/// SessionOptions::stop_requested answers. With `output_of(rank)` each rank is on a host of its
-/// own, where the job's `output` is this folder. `checkpoint_step`: of the job's newest checkpoint,
-/// as the coordinator knows it. Rethrows what a rank has thrown.
+/// Creates the session of each of `workers` ranks on its own thread, and calls `use(rank,
+/// session)` there. `asked_to_stop(rank)`, which may be null, answers
+/// SessionOptions::stop_requested. With `output_of(rank)` each rank is on its own host, and this
+/// folder is the job's `output` there. `checkpoint_step`: the job's newest checkpoint known to
+/// the coordinator. Rethrows an exception of a rank.
 inline void with_sessions(const JobConfig& job, int workers,
                           const std::function<void(int rank, TrainingSession& session)>& use,
                           const std::function<bool(int rank)>& asked_to_stop = {},

@@ -1,5 +1,5 @@
-// A stop in the middle of a step of several micro-batches: what the session, the inputs and the
-// loop make of it together.
+// Tests a stop in the middle of a step of several micro-batches, with session, inputs and loop
+// together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class StopInAStep : public ::testing::Test {
     testing::write_insightface({.folder = data_.path(), .identities = 9, .images_per_identity = 5});
     job_.network = "mbf";
     job_.embedding_size = 16;
-    job_.batch_size = 4;  // 5 micro-batches an epoch
+    job_.batch_size = 4;  // 5 micro-batches per epoch
     job_.gradient_acc = 3;
     job_.num_epoch = 8;
     job_.max_steps = 4;
@@ -36,7 +36,7 @@ class StopInAStep : public ::testing::Test {
     job_.device = DeviceChoice::kCpu;
   }
 
-  /// Rank 1 is asked to stop from the micro-batch of this number on.
+  /// Trains. Rank 1 is asked to stop from the micro-batch of this number on.
   TrainingEnd train_in(const std::filesystem::path& output, std::int64_t stop_at) {
     job_.output = output;
     std::atomic<int> stopped{0};
@@ -55,7 +55,7 @@ class StopInAStep : public ::testing::Test {
   JobConfig job_;
 };
 
-TEST_F(StopInAStep, GivesTheStepUpAndResumesToTheSameBits) {
+TEST_F(StopInAStep, AbandonsTheStepAndResumesToTheSameBits) {
   ASSERT_EQ(train_in(folder_ / "whole", kNever), TrainingEnd::kCompleted);
   ASSERT_EQ(train_in(folder_ / "parts", 7), TrainingEnd::kStopped) << "in the middle of step 3";
   EXPECT_TRUE(std::filesystem::exists(folder_ / "parts/step-000000002"));

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A coordinator that asks for traces, and whose clock is 3 s ahead.
+/// A coordinator that requests traces. Its clock is 3 s ahead.
 class Asker final : public CoordinatorClient {
  public:
   struct Sent {
@@ -108,7 +108,7 @@ class Taker : public ::testing::Test {
   Asker client;
 };
 
-TEST_F(Taker, SendsWhatWasRecordedByTheCoordinatorsClock) {
+TEST_F(Taker, SendsTimesOfTheCoordinatorsClock) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(9, 2, 3);
   const auto before = std::chrono::system_clock::now();
@@ -135,7 +135,7 @@ TEST_F(Taker, SendsInParts) {
   EXPECT_EQ(client.sent_[2].spans.size(), 10'000U - 2 * kMostSpansOfPart);
 }
 
-TEST_F(Taker, SendsOnlyAsMuchAsItMayAndLoadersLast) {
+TEST_F(Taker, SendsUpToTheLimitAndLoadersLast) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(1, 1, 1, 150);
   trains(1, 2, 100);
@@ -150,7 +150,7 @@ TEST_F(Taker, RecordsEachTraceOnce) {
   asks(5, 1, 1);
   trains(1, 2);
   client.summary();
-  asks(5, 1, 1'000'000);  // with the next connection
+  asks(5, 1, 1'000'000);  // repeated on the next connection
   // Nothing should happen, so there is no event to wait for. Watches for 0.1 s.
   for (int step = 3; step < 100; ++step) {
     trains(step, step);
@@ -159,17 +159,17 @@ TEST_F(Taker, RecordsEachTraceOnce) {
   }
 }
 
-TEST_F(Taker, LeavesATraceForANewerOne) {
+TEST_F(Taker, EndsATraceForANewerOne) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(5, 1, 1'000'000);
   while (!training.on()) trains(1, 2);
   client.asks({.id = 6, .first_step = 3, .last_step = 1'000'000, .most_spans = 100});
-  EXPECT_EQ(client.summary().first_step, 1);  // of the one that is left
+  EXPECT_EQ(client.summary().first_step, 1);  // of the remaining trace
   int step = 3;
   while (!training.on()) trains(step, step + 1), step += 2;
 }
 
-TEST_F(Taker, SendsWhatThereIsWhereTrainingEnds) {
+TEST_F(Taker, SendsAnIncompleteTraceWhenTrainingEnds) {
   {
     const TraceTaker taker(recorder, &client, "cpu");
     asks(1, 1, 100);
@@ -178,14 +178,14 @@ TEST_F(Taker, SendsWhatThereIsWhereTrainingEnds) {
   EXPECT_EQ(client.summary().last_step, 1);
 }
 
-TEST_F(Taker, TrainingGoesOnWithoutTheCoordinator) {
+TEST_F(Taker, TrainingContinuesWithoutTheCoordinator) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(1, 1, 1);
   client.is_gone();
   trains(1, 2);
 }
 
-TEST_F(Taker, SaysWhatATraceOfAGpuLacks) {
+TEST_F(Taker, ReportsWhatATraceOfAGpuLacks) {
   const TraceTaker taker(recorder, &client, "cuda:0", {"/nowhere/libcupti.so.13"});
   asks(1, 1, 1);
   trains(1, 2);

@@ -1,4 +1,4 @@
-// How far a test's state has been trained.
+// Progress of a test's training state.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace pfc::testing {
 
-/// So many steps of one worker, all of one size.
+/// Returns the progress after `steps` steps of one worker, all of one size.
 inline TrainedSoFar trained_with(std::int64_t steps, std::int64_t images_of_a_step) {
   return {.images = steps * images_of_a_step,
           .step = steps,

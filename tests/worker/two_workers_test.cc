@@ -1,6 +1,6 @@
-// Two workers as threads of one process, from the first step to a stop and from there to the end:
-// collectives, the reducer's thread, prefetchers, the thread of the steps' inputs and the
-// checkpoint writer's, all at work together, so that ThreadSanitizer can watch them.
+// Trains two workers as threads of one process, to a stop and from there to the end: collectives,
+// the reducer's thread, prefetchers, the threads of the steps' inputs and of the checkpoint
+// writer work at the same time, so that ThreadSanitizer can watch them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ class TwoWorkers : public ::testing::Test {
     testing::write_insightface({.folder = data_.path(), .identities = 9, .images_per_identity = 5});
   }
 
-  /// Eight steps, a checkpoint after every second one.
+  /// Returns a job of eight steps, with a checkpoint after every second one.
   [[nodiscard]] JobConfig job(const std::filesystem::path& output) const {
     JobConfig job;
     job.network = "mbf";
@@ -47,8 +47,8 @@ class TwoWorkers : public ::testing::Test {
     return job;
   }
 
-  /// By rank. Rank 1 asks for a stop when it has been asked `stop_after` times; 0: never.
-  /// With `output_of` each is on a host of its own.
+  /// Returns the outcomes by rank. Rank 1 asks for a stop when it has been asked `stop_after`
+  /// times; 0: never. With `output_of` each rank is on its own host.
   static std::vector<TwoWorkersOutcome> run(
       const JobConfig& job, int stop_after,
       const std::function<std::filesystem::path(int)>& output_of = {}) {
@@ -71,7 +71,7 @@ class TwoWorkers : public ::testing::Test {
   const TemporaryFolder data_, whole_, parts_, other_host_;
 };
 
-TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfARunWithoutAStop) {
+TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfAnUninterruptedRun) {
   const std::vector<TwoWorkersOutcome> whole = run(job(whole_.path()), 0);
   EXPECT_EQ(whole[0].end, TrainingEnd::kCompleted);
   EXPECT_EQ(whole[0].weights, whole[1].weights);
@@ -88,7 +88,8 @@ TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfARunWithoutAStop) {
   }
 }
 
-// Such a failure is tried again: a checkpoint may be missed for a moment.
+// The coordinator retries after such a failure, because a checkpoint may be invisible for a
+// moment.
 TEST_F(TwoWorkers, DoNotContinueFromAnOlderStateThanTheJobHasSaved) {
   JobConfig job_ = job(parts_.path());
   job_.max_steps = 2;
@@ -111,7 +112,7 @@ TEST_F(TwoWorkers, DoNotContinueFromAnOlderStateThanTheJobHasSaved) {
   }
 }
 
-TEST_F(TwoWorkers, OnHostsThatDoNotShareTheOutputStopAndResumeToTheSameBits) {
+TEST_F(TwoWorkers, StopAndResumeToTheSameBitsIfHostsDoNotShareTheOutput) {
   const std::vector<TwoWorkersOutcome> whole = run(job(whole_.path()), 0);
   const auto output_of = [&](int rank) {
     return rank == 0 ? parts_.path() : other_host_ / "not/there";

@@ -21,7 +21,7 @@ struct Model {
       : ops(make_ops({.choice = DeviceChoice::kCpu})),
         backbone(make_backbone(*ops, {.network = network, .batch = kBatch, .training = false})),
         images(*ops, {kBatch, kSide, kSide, 3}, DType::kUInt8) {
-    forward();  // the first one packs the weights
+    forward();  // the first pass packs the weights
   }
 
   void forward() const {

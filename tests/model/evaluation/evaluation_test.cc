@@ -106,7 +106,7 @@ class Evaluation : public ::testing::Test {
   std::atomic<int> embedded_ = 0;
 };
 
-TEST_F(Evaluation, AddsImageAndMirrorImageAndNormalises) {
+TEST_F(Evaluation, SumsImageAndMirrorImageAndNormalises) {
   std::array<std::vector<float>, 2> sides;
   double norms = 0;
   ImageDecoder decoder;
@@ -137,7 +137,7 @@ TEST_F(Evaluation, AddsImageAndMirrorImageAndNormalises) {
   EXPECT_GT(found.seconds, 0);
 }
 
-TEST_F(Evaluation, GivesTheSameOnAnyNumberOfWorkers) {
+TEST_F(Evaluation, IsTheSameOnAnyNumberOfWorkers) {
   const VerificationResult one = evaluate_on(1);
   EXPECT_EQ(embedded_, 2 * 8) << "22 images in batches of 3, twice";
   for (const int world_size : {2, 3, 5, 30}) {
@@ -163,7 +163,7 @@ TEST_F(Evaluation, ResizesAnImageOfAnotherSize) {
   EXPECT_NO_THROW(evaluate_on(2));
 }
 
-TEST_F(Evaluation, IsCheckedBeforehandByShares) {
+TEST_F(Evaluation, ChecksAShareOfTheImagesOnEachWorker) {
   std::vector<std::string> told;
   const auto listen = [&](const std::string& what) { told.push_back(what); };
   EXPECT_NO_THROW(check_verification_set(set_, {0, 22}, kOptions, listen));
@@ -217,7 +217,7 @@ class Retrieval : public Evaluation {
   EvaluationSets sets_;
 };
 
-TEST_F(Retrieval, GivesTheSameOnAnyNumberOfWorkers) {
+TEST_F(Retrieval, IsTheSameOnAnyNumberOfWorkers) {
   const RetrievalResult one = evaluate_on(1, sets_.retrieval.at(0));
   EXPECT_EQ(one.name, folder_.path().filename());
   EXPECT_EQ(one.images, 22);
@@ -239,7 +239,7 @@ TEST_F(Retrieval, NamesADamagedImageOnAllWorkers) {
   }
 }
 
-TEST_F(Retrieval, TakesAtMostTheMemoryThatItStates) {
+TEST_F(Retrieval, UsesAtMostTheStatedMemory) {
   const EmbedOptions wide{.batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
   run_ranks(1, [&](Comm& comm) {
     const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
@@ -254,7 +254,7 @@ TEST_F(Retrieval, TakesAtMostTheMemoryThatItStates) {
   });
 }
 
-TEST_F(Evaluation, TakesTheMemoryThatItStates) {
+TEST_F(Evaluation, UsesTheStatedMemory) {
   const EmbedOptions wide{.batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
   run_ranks(1, [&](Comm& comm) {
     const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {

@@ -29,7 +29,7 @@ struct Pairs {
   }
 };
 
-/// The protocol word by word: every threshold against every pair of every fold.
+/// Implements the protocol literally: every threshold against every pair of every fold.
 VerificationResult verify_slowly(const Pairs& pairs, int folds) {
   const int n = static_cast<int>(pairs.same.size());
   const auto right = [&](double threshold, int k) {
@@ -63,7 +63,7 @@ VerificationResult verify_slowly(const Pairs& pairs, int folds) {
   return result;
 }
 
-TEST(LfwProtocol, AgreesWithTheProtocolWordByWord) {
+TEST(LfwProtocol, AgreesWithALiteralImplementationOfTheProtocol) {
   std::mt19937 random(8);
   for (const int n : {10, 13, 97, 600}) {
     Pairs pairs;
@@ -83,7 +83,7 @@ TEST(LfwProtocol, AgreesWithTheProtocolWordByWord) {
   }
 }
 
-TEST(LfwProtocol, IsPerfectOnPairsThatOneThresholdSeparates) {
+TEST(LfwProtocol, IsPerfectIfOneThresholdSeparatesThePairs) {
   Pairs pairs;
   for (int k = 0; k < 100; ++k) pairs.add(k % 2 == 0 ? 0.505 : 2.0, k % 2 == 0);
   const VerificationResult result = pairs.verify();
@@ -93,7 +93,7 @@ TEST(LfwProtocol, IsPerfectOnPairsThatOneThresholdSeparates) {
 }
 
 TEST(LfwProtocol, ChoosesAFoldsThresholdOnTheOtherFolds) {
-  // The pairs of the first fold would be judged rightly by a threshold of their own only.
+  // Only the first fold's own threshold would judge its pairs correctly.
   Pairs pairs;
   for (int k = 0; k < 10; ++k) pairs.add(k % 2 == 0 ? 3.0 : 3.5, k % 2 == 0);
   for (int k = 0; k < 10; ++k) pairs.add(k % 2 == 0 ? 0.5 : 2.0, k % 2 == 0);

@@ -117,7 +117,7 @@ inline constexpr std::string_view kCallsSystemProtocol4 =
     "80049546000000000000005d94284305ffd86f6e65944307ffd88074776ffe94655d948c05706f736978948c"
     "0673797374656d9493948c10746f756368202f746d702f70776e656494859452946186942e";
 
-/// What Python 2's cPickle makes of (images, [True]) at protocol 2: str, and a memo from 1.
+/// (images, [True]) by Python 2's cPickle at protocol 2: str, and a memo from 1.
 inline constexpr std::string_view kPython2Bytes =
     "80025d7101285505ffd86f6e6571025407000000ffd88074776ffe7103655d710488618671052e";
 

@@ -28,7 +28,7 @@ class RealBins : public ::testing::Test {
   }
 };
 
-TEST_F(RealBins, LfwFold10) {
+TEST_F(RealBins, ReadsLfwFold10) {
   const VerificationSet set = read("lfw112/lfw_fold10.bin");
   EXPECT_EQ(set.name, "lfw_fold10");
   EXPECT_EQ(set.images.size(), 1200u);
@@ -36,13 +36,13 @@ TEST_F(RealBins, LfwFold10) {
   EXPECT_EQ(genuine(set), 300);
 }
 
-TEST_F(RealBins, BytesOfProtocol4) {
+TEST_F(RealBins, ReadsBytesOfProtocol4) {
   const VerificationSet set = read("bins/mkm_validation_bytes_protocol4.bin");
   EXPECT_EQ(set.images.size(), 1498u);
   EXPECT_EQ(genuine(set), 749);
 }
 
-TEST_F(RealBins, NumpyArraysOfProtocol3) {
+TEST_F(RealBins, ReadsNumpyArraysOfProtocol3) {
   const VerificationSet set = read("bins/small_lfw_numpy_protocol3.bin");
   EXPECT_EQ(set.images.size(), 20u);
   EXPECT_EQ(genuine(set), 10);

@@ -7,7 +7,7 @@
 namespace pfc {
 namespace {
 
-TEST(Roc, NeverAcceptsAPairWhoseScoreIsNotANumber) {
+TEST(Roc, NeverAcceptsAPairWithANanScore) {
   const Roc roc = roc_of({{0.9, true}, {std::nan(""), true}, {0.1, false}, {std::nan(""), false}});
   EXPECT_EQ(tpr_near(roc, 0), 0.5);
   EXPECT_EQ(roc.points.back().fpr, 1);
@@ -19,13 +19,13 @@ TEST(Roc, TakesTheLargestOfEquallyNearPoints) {
   EXPECT_NEAR(tpr_near(roc, 0.25), 2. / 3, 1e-15);
 }
 
-TEST(Roc, HasNoErrorWhereAThresholdSeparatesThePairs) {
+TEST(Roc, HasNoErrorIfAThresholdSeparatesThePairs) {
   const Roc roc = roc_of({{2, true}, {3, true}, {1, false}});
   EXPECT_EQ(equal_error_rate(roc), 0);
   EXPECT_EQ(min_detection_cost(roc), 0);
 }
 
-TEST(Roc, HasHalfOfErrorsWhereScoresSayNothing) {
+TEST(Roc, HasErrorRateOneHalfForEqualScores) {
   const Roc roc = roc_of({{1, true}, {1, false}});
   EXPECT_EQ(equal_error_rate(roc), 0.5);
   EXPECT_EQ(min_detection_cost(roc), 1);

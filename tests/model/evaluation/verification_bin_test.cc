@@ -83,7 +83,7 @@ TEST_F(VerificationBin, ReadsNumpyFlags) {
   EXPECT_THAT(read(from_hex(kNumpyFlagsProtocol5)).same, ElementsAre(true));
 }
 
-TEST_F(VerificationBin, ReadsFlagsThatAreFloats) {
+TEST_F(VerificationBin, ReadsFloatFlags) {
   const auto with_flags = [](const std::string& first, const std::string& second) {
     const auto number = [](const std::string& high) { return "G" + high + std::string(6, '\0'); };
     return "\x80\x02](U\x01xU\x01xU\x01xU\x01xe](" + number(first) + number(second) + "e\x86.";
@@ -93,21 +93,21 @@ TEST_F(VerificationBin, ReadsFlagsThatAreFloats) {
   EXPECT_THAT(error(with_flags(one, half)), HasSubstr("flag 1 is neither true nor false"));
 }
 
-TEST_F(VerificationBin, RefusesPicklesThatCallFunctions) {
+TEST_F(VerificationBin, RejectsPicklesThatCallFunctions) {
   for (const auto hex : {kCallsSystemProtocol2, kCallsSystemProtocol4}) {
     EXPECT_THAT(error(from_hex(hex)),
                 HasSubstr("asks for posix.system, which is refused (nothing was run)"));
   }
 }
 
-TEST_F(VerificationBin, RefusesArraysThatAreNoEncodedImages) {
+TEST_F(VerificationBin, RejectsArraysThatAreNotEncodedImages) {
   EXPECT_THAT(error(from_hex(kNumpyPixelsProtocol4)),
               HasSubstr("image 0 is neither bytes nor a one-dimensional uint8 array"));
   EXPECT_THAT(error(from_hex(kNumpyFloatProtocol3)),
               HasSubstr("a numpy array of f4, expected uint8 or bool"));
 }
 
-TEST_F(VerificationBin, SaysThatAFileIsNoPickle) {
+TEST_F(VerificationBin, ReportsThatAFileIsNotAPickle) {
   EXPECT_THAT(error(""), HasSubstr("faces.bin: offset 0: begins with nothing, expected a pickle"));
   EXPECT_THAT(error("PK\x03\x04 zip"), HasSubstr("begins with 50 4b 03 04"));
   EXPECT_THAT(error("\x80\x06."), HasSubstr("begins with 80 06 2e"));
@@ -116,7 +116,7 @@ TEST_F(VerificationBin, SaysThatAFileIsNoPickle) {
   EXPECT_THAT(error("\x80\x04}."), HasSubstr("offset 2: opcode 7d: an opcode that verification"));
 }
 
-TEST_F(VerificationBin, SaysThatAFileIsCutShort) {
+TEST_F(VerificationBin, ReportsThatAFileIsTruncated) {
   const std::string whole = from_hex(kBytesProtocol4);
   for (std::size_t size = 2; size < whole.size(); ++size) {
     EXPECT_THAT(error(whole.substr(0, size)), HasSubstr("faces.bin")) << size;
@@ -124,7 +124,7 @@ TEST_F(VerificationBin, SaysThatAFileIsCutShort) {
   EXPECT_THAT(error(whole.substr(0, 18)), HasSubstr("it is cut short"));
 }
 
-TEST_F(VerificationBin, SaysThatAPickleIsNoVerificationSet) {
+TEST_F(VerificationBin, ReportsThatAPickleIsNotAVerificationSet) {
   EXPECT_THAT(error("\x80\x04N."), HasSubstr("the pickle is no list or tuple"));
   EXPECT_THAT(error("\x80\x04]\x85."), HasSubstr("found 1 parts, expected (images, flags)"));
   EXPECT_THAT(error("\x80\x04]]\x86."), HasSubstr("found 0 images and 0 flags"));
@@ -133,7 +133,7 @@ TEST_F(VerificationBin, SaysThatAPickleIsNoVerificationSet) {
   EXPECT_THAT(error("\x80\x04]]K\x02\x61\x86."), HasSubstr("flag 0 is neither true nor false"));
 }
 
-TEST_F(VerificationBin, TakesLittleMemoryForASmallFile) {
+TEST_F(VerificationBin, UsesLittleMemoryForASmallFile) {
   std::string repeated = "\x80\x04](C\x64" + std::string(100, 'x') + "q";
   repeated += '\0';
   for (int i = 0; i < 3999; ++i) repeated += std::string("h\0", 2);
@@ -144,7 +144,7 @@ TEST_F(VerificationBin, TakesLittleMemoryForASmallFile) {
   EXPECT_THAT(error("\x80\x04]" + std::string(8'600'000, 'q')), HasSubstr("more values"));
 }
 
-TEST_F(VerificationBin, GivesBackWhatWasWritten) {
+TEST_F(VerificationBin, IsUnchangedAfterWritingAndReading) {
   std::mt19937 random(6);
   std::vector<std::vector<std::byte>> images(5002);
   for (auto& image : images) {
@@ -159,7 +159,7 @@ TEST_F(VerificationBin, GivesBackWhatWasWritten) {
   EXPECT_EQ(set.same, same);
 }
 
-TEST_F(VerificationBin, RandomDamageOnlyThrows) {
+TEST_F(VerificationBin, ThrowsOnRandomDamage) {
   std::mt19937 random(7);
   for (const auto hex : {kBytesProtocol2, kBytesProtocol4, kNumpyProtocol2, kNumpyProtocol3,
                          kNumpyProtocol5, kNumpyFlagsProtocol5, kPython2Numpy}) {
@@ -190,7 +190,7 @@ TEST_F(VerificationBin, IsFoundByNameAndByPath) {
   EXPECT_THAT(message, HasSubstr((folder_ / "lfw.bin").string()));
 }
 
-TEST_F(VerificationBin, SaysThatTheFileIsMissing) {
+TEST_F(VerificationBin, ReportsAMissingFile) {
   EXPECT_THAT(message_of<InputError>([&] { read_verification_bin(path_); }),
               HasSubstr("faces.bin: cannot open"));
 }

@@ -31,7 +31,7 @@ float range_of(const std::vector<float>& numbers) {
   return histograms.ranges().at("x");
 }
 
-TEST(Calibration, RangeHasNearlyTheLeastSquaredErrorOfAllRanges) {
+TEST(Calibration, RangeHasNearlyTheLeastSquaredError) {
   std::mt19937 engine(3);
   for (const double outliers : {0.0, 0.001, 0.02}) {
     std::vector<float> numbers(20'000);
@@ -51,7 +51,7 @@ TEST(Calibration, RangeHasNearlyTheLeastSquaredErrorOfAllRanges) {
 
 TEST(Calibration, RangeOfZerosIsPositive) { EXPECT_GT(range_of(std::vector<float>(200)), 0); }
 
-TEST(Calibration, ActivationThatIsNotFiniteIsNamed) {
+TEST(Calibration, NamesAnActivationThatIsNotFinite) {
   ActivationHistograms histograms;
   histograms.add("layer1.0.conv1", std::vector{1.f, std::numeric_limits<float>::quiet_NaN()});
   EXPECT_THAT(testing::message_of<InputError>([&] { static_cast<void>(histograms.ranges()); }),

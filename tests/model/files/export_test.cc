@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kSide = 32;
 
-/// Random values about as large as those of a trained network, so that activations stay finite.
+/// Sets random values of about the size of a trained network's, so that activations stay finite.
 void randomise(HostTensor& tensor, std::mt19937& engine) {
   if (tensor.dtype != "F32") return;
   std::normal_distribution<float> normal;
@@ -75,7 +75,7 @@ class Export : public ::testing::Test {
     model.weights.state_dict.add_owned(name, "F32", old.shape, std::move(bytes));
   }
 
-  /// Of three random images.
+  /// Returns the embeddings of three random images.
   std::vector<float> embeddings(const ModelFile& model) {
     const auto backbone = make_backbone(*ops_, model, 3);
     std::mt19937 engine(3);
@@ -93,7 +93,7 @@ class Export : public ::testing::Test {
     return bytes;
   }
 
-  /// Calibrated on nine random images.
+  /// Exports in int8, calibrated on nine random images.
   double export_int8(const std::string& network) {
     std::mt19937 engine(3);
     std::vector<std::uint8_t> pixels(9 * kSide * kSide * 3);
@@ -110,7 +110,7 @@ class Export : public ::testing::Test {
     return worst_row_error(embeddings(read), embeddings(written), 24);
   }
 
-  /// Writes `to`, the exported mbf after a change, and returns why it is refused.
+  /// Writes `to`, the exported mbf after a change, and returns the error of reading it.
   template <typename Change>
   std::string refusal(const Change& change) {
     onnx::ModelProto onnx = make_onnx(network_graph(*ops_, model("mbf").options), model("mbf"), {});
@@ -124,7 +124,7 @@ class Export : public ::testing::Test {
   const std::filesystem::path file_ = folder_ / "m.onnx";
 };
 
-TEST_F(Export, OnnxOfEveryNetworkIsTheSameNetworkWhenReadAgain) {
+TEST_F(Export, OnnxOfEveryNetworkIsReadAsTheSameNetwork) {
   for (const std::string& network : network_names()) {
     EXPECT_LT(error_when_read_again(network), 1e-5) << network;
   }
@@ -136,7 +136,7 @@ TEST_F(Export, OnnxWithFloat16AndOlderOperatorsCanBeReadAgain) {
   EXPECT_LT(error_when_read_again("mbf", {.opset = 11}), 1e-5);
 }
 
-TEST_F(Export, EveryOptionComputesWhatTheNetworkDoes) {
+TEST_F(Export, ComputesTheNetworksEmbeddingsWithEveryOption) {
   for (const std::string network : {"r18", "mbf"}) {
     const ModelFile m = model(network);
     EXPECT_LT(export_onnx(m, file_, {.normalize = true}), 1e-4);
@@ -145,7 +145,7 @@ TEST_F(Export, EveryOptionComputesWhatTheNetworkDoes) {
   }
 }
 
-TEST_F(Export, Int8GivesNearlyTheSameEmbeddingsAndIsNotReadAsANetwork) {
+TEST_F(Export, Int8HasNearlyTheSameEmbeddingsAndIsNotReadAsANetwork) {
   EXPECT_GT(export_int8("mbf"), 0.99);
   EXPECT_LT(std::filesystem::file_size(file_),
             0.3 * static_cast<double>(backbone_bytes(model("mbf"))));
@@ -153,7 +153,7 @@ TEST_F(Export, Int8GivesNearlyTheSameEmbeddingsAndIsNotReadAsANetwork) {
               HasSubstr("m.onnx: its weights are rounded to integers"));
 }
 
-TEST_F(Export, FileThatComputesSomethingElseReplacesNoEarlierOne) {
+TEST_F(Export, WrongFileDoesNotReplaceAnEarlierOne) {
   ModelFile m = model("r18");
   testing::write_file(file_, std::string_view("earlier"));
   for (int i = 0; i < 2; ++i) multiply(m, "fc.weight", 1e38f);  // infinite
@@ -162,7 +162,7 @@ TEST_F(Export, FileThatComputesSomethingElseReplacesNoEarlierOne) {
   EXPECT_EQ(read_text(file_, 10), "earlier");
 }
 
-TEST_F(Export, ActivationsBeyondFloat16AreFound) {
+TEST_F(Export, DetectsActivationsBeyondFloat16) {
   ModelFile m = model("r18");
   multiply(m, "bn1.weight", 1e6f);
   multiply(m, "layer1.0.bn1.weight", 1e-6f);
@@ -171,7 +171,7 @@ TEST_F(Export, ActivationsBeyondFloat16AreFound) {
               HasSubstr("beyond the range of float16: export float32"));
 }
 
-TEST_F(Export, GraphsOfOtherNetworksAreRefused) {
+TEST_F(Export, RejectsGraphsOfOtherNetworks) {
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) { graph.mutable_node()->RemoveLast(); }),
               HasSubstr("looks like mbf, but the graph's output is not that of features.layers.3"));
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) { graph.mutable_node()->DeleteSubrange(0, 1); }),
@@ -186,7 +186,7 @@ TEST_F(Export, GraphsOfOtherNetworksAreRefused) {
               HasSubstr("m.onnx: "));
 }
 
-TEST_F(Export, DamagedOnnxFilesAreRefused) {
+TEST_F(Export, RejectsDamagedOnnxFiles) {
   export_onnx(model("mbf"), file_, {});
   const std::string bytes = read_text(file_, 1 << 30);
   std::mt19937_64 engine(5);
@@ -208,14 +208,14 @@ TEST_F(Export, DamagedOnnxFilesAreRefused) {
   }
 }
 
-TEST_F(Export, TensorsInOtherFilesAreRefused) {
+TEST_F(Export, RejectsTensorsInOtherFiles) {
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) {
                 graph.mutable_initializer(0)->set_data_location(onnx::TensorProto::EXTERNAL);
               }),
               HasSubstr("is in another file, expected all tensors in this one"));
 }
 
-TEST_F(Export, TorchFileHasTheSameTensorsWhenReadAgain) {
+TEST_F(Export, TorchFileIsReadWithTheSameTensors) {
   const ModelFile written = model("mbf");
   write_torch(folder_ / "model.pt", written.weights.state_dict);
   const ModelFile read = read_model(folder_ / "model.pt");

@@ -1,4 +1,4 @@
-// ONNX files that are made to harm the reader: each is refused with one line.
+// ONNX files that are made to harm the reader: each is rejected with one line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ std::string stride_of_0() {
   return model.SerializeAsString();
 }
 
-/// A PRelu whose slope says that it has 2^62 values.
+/// Returns a PRelu whose slope claims 2^62 values.
 std::string huge_shape() {
   onnx::ModelProto model = empty_model();
   add_tensor(model, {std::int64_t{1} << 31, std::int64_t{1} << 31, 1}).set_raw_data("1234");
@@ -121,7 +121,7 @@ struct HostileFile {
 
 class HostileOnnx : public ::testing::TestWithParam<HostileFile> {};
 
-TEST_P(HostileOnnx, IsRefusedWithOneLine) {
+TEST_P(HostileOnnx, IsRejectedWithOneLine) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder / "m.onnx";
   testing::write_file(file, GetParam().content());
@@ -149,10 +149,11 @@ INSTANTIATE_TEST_SUITE_P(
         HostileFile{"Doubling", doubling, "activations would take more than 1 GB"}),
     [](const auto& each) { return each.param.name; });
 
-TEST(HostileOnnx, FileOf3GBIsRefusedUnread) {
+TEST(HostileOnnx, FileOf3GBIsRejectedUnread) {
   const TemporaryFolder folder;
   testing::write_file(folder / "m.onnx", std::string("\x08\x07"));
-  std::filesystem::resize_file(folder / "m.onnx", std::uintmax_t{3} << 30);  // takes no disk
+  // Sparse; uses no disk space.
+  std::filesystem::resize_file(folder / "m.onnx", std::uintmax_t{3} << 30);
   EXPECT_THAT(testing::message_of<InputError>([&] { read_onnx(folder / "m.onnx"); }),
               ::testing::HasSubstr("m.onnx: 3221225472 bytes, expected an ONNX file, of at most"));
 }

@@ -41,7 +41,7 @@ class ModelFiles : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ModelFiles, NetworkAndSizesAreRecognisedByTensors) {
+TEST_F(ModelFiles, RecogniseNetworkAndSizesByTensors) {
   for (const std::string network : {"r18", "r34", "mbf", "mbf_large", "ir_18"}) {
     const std::int64_t side = network == "mbf" ? 48 : 32;
     const ModelFile model = read_model(written(state_dict(network, side)));
@@ -63,7 +63,7 @@ TEST_F(ModelFiles, BackboneForInferenceHasTheFilesWeights) {
   EXPECT_EQ(to_host(*ops_, backbone->weights.flat()), to_host(*ops_, backbone_->weights.flat()));
 }
 
-TEST_F(ModelFiles, CentresAreNoPartOfTheNetwork) {
+TEST_F(ModelFiles, CentresAreNotPartOfTheNetwork) {
   std::vector<HostTensor> tensors = state_dict("mbf");
   tensors.push_back({"centres", "F32", {2, 24}, std::vector<std::byte>(2 * 24 * 4)});
   const ModelFile model = read_model(written(tensors));
@@ -94,7 +94,7 @@ TEST_F(ModelFiles, OtherFloatingPointTypesBecomeFloat32) {
   }
 }
 
-TEST_F(ModelFiles, TensorThatDoesNotBelongToTheNetworkIsNamed) {
+TEST_F(ModelFiles, NameATensorThatIsNotInTheNetwork) {
   std::vector<HostTensor> tensors = state_dict("mbf");
   tensors.push_back({"layers.9.weight", "F32", {1}, std::vector<std::byte>(4)});
   EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(tensors)); }),
@@ -105,13 +105,13 @@ TEST_F(ModelFiles, TensorThatDoesNotBelongToTheNetworkIsNamed) {
               HasSubstr("has no tensor 'conv_sep.layers.0.weight'"));
 }
 
-TEST_F(ModelFiles, NetworkThatIsNotKnownIsNamed) {
+TEST_F(ModelFiles, NameAnUnknownNetwork) {
   const std::vector<HostTensor> vit = {{"patch_embed.proj.weight", "F32", {0}, {}}};
   EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(vit)); }),
               HasSubstr("holds a vision transformer"));
 }
 
-TEST_F(ModelFiles, FileWithoutANetworkIsRefused) {
+TEST_F(ModelFiles, RejectAFileWithoutANetwork) {
   EXPECT_THAT(testing::message_of<InputError>([&] {
                 read_model(written({{"x", "F32", {0}, {}}}));
               }),

@@ -39,7 +39,7 @@ class TorchFiles : public ::testing::Test {
   std::string error_of_value(const std::string& value) {
     return error(zip_of(torch_members(value, {kSix})));
   }
-  /// The elements of the tensor that has this description.
+  /// Returns the elements of the tensor with this description.
   std::vector<float> elements(const PickledTensor& tensor) {
     const TorchFile file = read_value(pickled_dict({{"x", pickled(tensor)}}));
     const auto values = file.tensors.float32("x", tensor.size);
@@ -61,7 +61,7 @@ TEST_F(TorchFiles, TensorsAreReadByTheirStrides) {
   EXPECT_THAT(elements({.elements = 6, .size = {0, 3}, .stride = {3, 1}}), ElementsAre());
 }
 
-TEST_F(TorchFiles, NestedNamesHaveSlashesAndNumbersAreKept) {
+TEST_F(TorchFiles, JoinNestedNamesWithSlashesAndKeepNumbers) {
   const TorchFile file = read_value(pickled_dict(
       {{"epoch", pickled_number(3)},
        {"state", pickled_dict({{"b", pickled(kMatrix)}, {"a", pickled(kMatrix)}})},
@@ -79,13 +79,13 @@ TEST_F(TorchFiles, ContiguousTensorsAreNotCopied) {
   EXPECT_EQ(file.tensors.at("a").bytes.data(), file.tensors.at("b").bytes.data());
 }
 
-TEST_F(TorchFiles, Zip64FilesAreReadAlike) {
+TEST_F(TorchFiles, ReadZip64Files) {
   EXPECT_TRUE(read(zip_of(torch_members(pickled_dict({{"x", pickled(kMatrix)}}), {kSix}), true))
                   .tensors.tensors()
                   .contains("x"));
 }
 
-TEST_F(TorchFiles, TensorOutsideItsStorageIsRefused) {
+TEST_F(TorchFiles, RejectATensorOutsideItsStorage) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   for (const PickledTensor& wrong :
        std::vector<PickledTensor>{{.elements = 6, .size = {7}, .stride = {1}},
@@ -109,10 +109,10 @@ TEST_F(TorchFiles, TensorOutsideItsStorageIsRefused) {
               HasSubstr("has no member 'model/data/9'"));
 }
 
-TEST_F(TorchFiles, SmallFilesThatWouldTakeMuchMemoryAreRefused) {
+TEST_F(TorchFiles, RejectSmallFilesThatWouldNeedMuchMemory) {
   EXPECT_THAT(error_of_value(pickled({.elements = 6, .size = {1 << 30}, .stride = {0}})),
               HasSubstr("repeat their storages to more than 4 times the file"));
-  std::string twice = "]q\x01";  // each list holds the one before it twice
+  std::string twice = "]q\x01";  // each list contains the previous one twice
   for (int i = 1; i < 15; ++i) {
     const char before = static_cast<char>(i), slot = static_cast<char>(i + 1);
     twice += std::string("]q") + slot + "(";
@@ -122,11 +122,11 @@ TEST_F(TorchFiles, SmallFilesThatWouldTakeMuchMemoryAreRefused) {
   EXPECT_THAT(error_of_value(twice), HasSubstr("more entries than models have"));
   std::string deep = "]q\x01";
   deep += "h\x01";
-  deep += "a";  // it holds itself
+  deep += "a";  // the list contains itself
   EXPECT_THAT(error_of_value(deep), HasSubstr("nested too deep"));
 }
 
-TEST_F(TorchFiles, DamagedZipFilesAreRefused) {
+TEST_F(TorchFiles, RejectDamagedZipFiles) {
   const std::vector<ZipMember> members =
       torch_members(pickled_dict({{"x", pickled(kMatrix)}}), {kSix});
   const auto changed = [&](auto change) {
@@ -147,7 +147,7 @@ TEST_F(TorchFiles, DamagedZipFilesAreRefused) {
               HasSubstr("big-endian"));
 }
 
-TEST_F(TorchFiles, FileCutOffAnywhereIsRefused) {
+TEST_F(TorchFiles, RejectFilesTruncatedAnywhere) {
   for (const bool zip64 : {false, true}) {
     const std::string whole =
         zip_of(torch_members(pickled_dict({{"x", pickled(kMatrix)}}), {kSix}), zip64);
@@ -157,7 +157,7 @@ TEST_F(TorchFiles, FileCutOffAnywhereIsRefused) {
   }
 }
 
-TEST_F(TorchFiles, FlippedBitsAreRefusedOrMeanNothing) {
+TEST_F(TorchFiles, RejectOrIgnoreFlippedBits) {
   const std::string whole =
       zip_of(torch_members(pickled_dict({{"x", pickled(kMatrix)}}), {kSix}), true);
   for (std::size_t bit = 8 * 4; bit < 8 * whole.size(); ++bit) {
@@ -172,21 +172,21 @@ TEST_F(TorchFiles, FlippedBitsAreRefusedOrMeanNothing) {
   }
 }
 
-TEST_F(TorchFiles, OlderFormatIsRefusedWithTheCommandThatConvertsIt) {
+TEST_F(TorchFiles, RejectAnOlderFormatAndNameTheCommandThatConvertsIt) {
   EXPECT_THAT(error(std::string("\x80\x02\x8a\x0al\xfc\x9c"
                                 "F\xf9 j\xa8P\x19.",
                                 15)),
               AllOf(HasSubstr("before 1.6"), HasSubstr("python3 -c")));
 }
 
-TEST_F(TorchFiles, PickleThatCallsAFunctionOfPythonRunsNothing) {
+TEST_F(TorchFiles, DoNotRunFunctionsThatAPickleCalls) {
   write_file(folder_ / "model.pt",
              zip_of(torch_members(pickled_call("os\nsystem", pickled_tuple({pickled_text("x")})))));
   EXPECT_THAT(message_of<InputError>([&] { read_weights(folder_ / "model.pt"); }),
               HasSubstr("holds no tensors but os.system (nothing in it was run)"));
 }
 
-TEST_F(TorchFiles, StateDictIsFoundBesideOtherThings) {
+TEST_F(TorchFiles, FindAStateDictAmongOtherData) {
   const std::string state = pickled_dict({{"module.conv1.weight", pickled(kMatrix)}});
   write_file(
       folder_ / "model.pt",

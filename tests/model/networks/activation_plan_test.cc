@@ -32,15 +32,15 @@ TEST(Place, TensorsAliveAtTheSameTimeNeverOverlap) {
   }
 }
 
-TEST(Place, AChainOfTensorsAlternatesBetweenTwoPlaces) {
+TEST(Place, ChainOfTensorsAlternatesBetweenTwoOffsets) {
   std::vector<Lifetime> chain;
   for (int i = 0; i < 10; ++i) chain.push_back({.bytes = 640, .first = i, .last = i + 1});
   EXPECT_EQ(place(chain).bytes, 2 * 640);
 }
 
-TEST(Place, WithoutTensorsNoMemoryIsNeeded) { EXPECT_EQ(place({}).bytes, 0); }
+TEST(Place, NeedsNoMemoryWithoutTensors) { EXPECT_EQ(place({}).bytes, 0); }
 
-TEST(ActivationPlan, ATensorInPlaceOfAnotherSharesItsMemoryToTheEndOfBoth) {
+TEST(ActivationPlan, TensorInPlaceOfAnotherSharesItsMemoryToTheEndOfBoth) {
   const auto ops = testing::cpu_ops();
   Tensor a(nullptr, {16});
   Tensor b(nullptr, {4, 4});
@@ -58,7 +58,7 @@ TEST(ActivationPlan, ATensorInPlaceOfAnotherSharesItsMemoryToTheEndOfBoth) {
   EXPECT_EQ(buffer->bytes(), 128U);
 }
 
-TEST(ActivationPlan, UsingATensorBeforeItIsMadeIsAnError) {
+TEST(ActivationPlan, RejectsUseOfATensorBeforeItIsMade) {
   Tensor a(nullptr, {16});
   ActivationPlan plan;
   EXPECT_THROW(plan.use(a), std::logic_error);

@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-TEST(Arena, ParametersFollowEachOtherOnCacheLines) {
+TEST(Arena, ParametersStartOnCacheLinesInOrder) {
   Arena arena;
   append_parameter(arena, {.name = "a", .torch_shape = {3}});
   append_parameter(arena, {.name = "b", .torch_shape = {4, 5}});
@@ -22,13 +22,13 @@ TEST(Arena, ParametersFollowEachOtherOnCacheLines) {
   EXPECT_EQ(arena.count, 64);
 }
 
-TEST(Arena, ANameTwiceIsAnError) {
+TEST(Arena, RejectsADuplicateName) {
   Arena arena;
   append_parameter(arena, {.name = "a", .torch_shape = {3}});
   EXPECT_THROW(append_parameter(arena, {.name = "a", .torch_shape = {4}}), std::logic_error);
 }
 
-TEST(Arena, AConvolutionIsSeenWithItsChannelsLast) {
+TEST(Arena, ConvolutionViewHasChannelsLast) {
   Arena arena;
   append_parameter(arena, {.name = "bn", .torch_shape = {7}});
   append_parameter(
@@ -53,7 +53,7 @@ double moment(const std::vector<float>& values, int power) {
          static_cast<double>(values.size());
 }
 
-TEST(Initial, NormalHasTheMomentsOfANormal) {
+TEST(Initial, NormalHasTheMomentsOfANormalDistribution) {
   const auto v = filled(normal(0.1f), 1'000'000);
   EXPECT_NEAR(moment(v, 1), 0, 5e-4);
   EXPECT_NEAR(moment(v, 2), 0.01, 1e-4);
@@ -68,7 +68,7 @@ TEST(Initial, UniformFillsItsInterval) {
   EXPECT_GE(*std::min_element(v.begin(), v.end()), -0.5f);
 }
 
-TEST(Initial, AnElementDependsOnSeedParameterAndPlaceAlone) {
+TEST(Initial, ElementDependsOnlyOnSeedParameterAndIndex) {
   const auto longer = filled(normal(1.f), 103);
   const auto shorter = filled(normal(1.f), 101);
   EXPECT_TRUE(std::equal(shorter.begin(), shorter.end(), longer.begin()));

@@ -1,4 +1,4 @@
-// What backbone_memory says and what make_backbone does.
+// Compares the results of backbone_memory() with the allocations of make_backbone().
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/margin/tile_products.h"
@@ -41,7 +41,7 @@ TEST(BackboneMemory, EqualsWhatAPartlyFrozenBackboneAllocates) {
   }
 }
 
-TEST(BackboneMemory, OfAFrozenBackboneIsThatOfEvaluation) {
+TEST(BackboneMemory, EqualsEvaluationMemoryForAFrozenBackbone) {
   const BackboneOptions frozen{
       .network = "r18", .batch = 3, .height = 32, .width = 32, .freeze = {"*"}};
   BackboneOptions evaluation = frozen;
@@ -62,7 +62,7 @@ TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
   }
 }
 
-TEST(BackboneMemory, OfEvaluationIsLessThanAThirdOfThatOfTraining) {
+TEST(BackboneMemory, EvaluationNeedsLessThanAThirdOfTraining) {
   for (const char* network : {"mbf", "r18"}) {
     BackboneOptions options{.network = network, .batch = 3, .height = 32, .width = 32};
     CountingOps ops(1);
@@ -82,7 +82,7 @@ TEST(BackboneMemory, CountsTheStatisticsOfAllWorkers) {
   });
 }
 
-TEST(BackboneMemory, CountsBatchesThatFitIntoNoMachine) {
+TEST(BackboneMemory, CountsBatchesThatFitNoMachine) {
   CountingOps ops(1);
   const BackboneMemory huge = backbone_memory(ops, {.network = "r18", .batch = 1 << 20});
   const BackboneMemory small = backbone_memory(ops, {.network = "r18", .batch = 1 << 10});
@@ -92,12 +92,12 @@ TEST(BackboneMemory, CountsBatchesThatFitIntoNoMachine) {
   EXPECT_EQ(ops.allocated, 0u);
 }
 
-TEST(BackboneMemory, RefusesAnUnknownNetwork) {
+TEST(BackboneMemory, RejectsAnUnknownNetwork) {
   CountingOps ops(1);
   EXPECT_THROW(backbone_memory(ops, {.network = "r19"}), InputError);
 }
 
-TEST(BackboneMemory, RefusesAPatternThatMatchesNoWeight) {
+TEST(BackboneMemory, RejectsAPatternThatMatchesNoWeight) {
   CountingOps ops(1);
   try {
     backbone_memory(ops, {.network = "r18", .freeze = {"fc.*", "layr2.*"}});

@@ -1,4 +1,4 @@
-// What the tests of the backbone share: an Ops, random data and a small network.
+// Shared by the tests of the backbone: an Ops, random data and a small network.
 #pragma once
 
 #include <functional>
@@ -26,9 +26,10 @@ inline std::vector<float> random_values(std::int64_t count, unsigned seed, float
   return values;
 }
 
-/// Every kind of connection that the real networks have, on 16 x 16 images: a stem with PReLU, a
-/// block whose shape changes, one that adds its input before a batch norm (iresnet), one that adds
-/// it before a convolution (mobilefacenet), grouped convolutions, and the end of iresnet.
+/// Builds a network for 16 x 16 images with every kind of connection of the real networks: a stem
+/// with PReLU, a block whose shape changes, one that adds its input before a batch norm
+/// (iresnet), one that adds it before a convolution (mobilefacenet), grouped convolutions, and
+/// the end of iresnet.
 inline std::unique_ptr<Backbone> make_small_network(Ops& ops, const BackboneOptions& options) {
   NetworkBuilder net(ops, options);
   const auto conv = [&](const char* name, Variable* x, std::int64_t out_c, int kernel, int stride,

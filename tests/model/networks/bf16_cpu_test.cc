@@ -1,5 +1,5 @@
-// Networks in bf16 on this CPU against the same in fp32, and the copy of the weights that they
-// read.
+// Compares networks in bf16 on this CPU with the same in fp32, and tests the copy of the weights
+// that they read.
 #include <gtest/gtest.h>
 
 #include "common/files/safetensors.h"
@@ -45,8 +45,8 @@ class Bf16OnCpu : public ::testing::Test {
   std::unique_ptr<Ops> ops_;
 };
 
-// Low precision is told from wrong by its size: the rounding of some twenty to sixty layers, the
-// last of which normalises eight samples. mbf is deep and narrow.
+// Rounding and faults are distinguished by the size of the error: rounding in some twenty to
+// sixty layers, the last of which normalises eight samples. mbf is deep and narrow.
 struct Network {
   const char* name;
   double embeddings, gradients;  // relative errors
@@ -106,7 +106,7 @@ class Operands : public Bf16OnCpu {
   const BackboneOptions options_ = testing::small_options();
 };
 
-TEST_F(Operands, OfTheOptimizerAreThoseThatForwardWouldMake) {
+TEST_F(Operands, FromTheOptimizerEqualThoseOfForward) {
   const auto net = network();
   const auto before = embeddings(*net);
   update(*net);
@@ -116,7 +116,7 @@ TEST_F(Operands, OfTheOptimizerAreThoseThatForwardWouldMake) {
   EXPECT_EQ(embeddings(*net), after);
 }
 
-TEST_F(Operands, FollowWeightsThatAreLoadedAfterAnUpdate) {
+TEST_F(Operands, FollowWeightsLoadedAfterAnUpdate) {
   const TemporaryFolder folder;
   const auto initial = network();
   const auto expected = embeddings(*initial);

@@ -1,5 +1,5 @@
-// A whole network on a GPU (here an emulated one) against the same on the CPU: forward, backward,
-// evaluation, in each precision.
+// Compares a whole network on a GPU (here an emulated one) with the same on the CPU: forward,
+// backward and evaluation, in each precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,7 +77,7 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpu) {
   expect_close(found, expected, GetParam().tolerance);
 }
 
-TEST_P(BackboneOnGpu, AgreesWithTheCpuWherePartsAreFrozen) {
+TEST_P(BackboneOnGpu, AgreesWithTheCpuIfPartsAreFrozen) {
   const auto gpu = make_cuda_ops({.activations = GetParam().type, .cache = algorithms_of_tests()});
   const auto cpu = testing::cpu_ops();
   BackboneOptions options = testing::small_options(3);
@@ -91,8 +91,8 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpuWherePartsAreFrozen) {
 
 class NetworkOnGpu : public ::testing::TestWithParam<const char*> {};
 
-// In fp32, where an error would not hide behind rounding. Eight images: at four, some number before
-// a PReLU of mbf is so near to zero that its sign is a matter of rounding.
+// In fp32, where rounding cannot hide an error. Eight images: with four, some number before a
+// PReLU of mbf is so near to zero that rounding decides its sign.
 TEST_P(NetworkOnGpu, AgreesWithTheCpu) {
   if (!cuda_devices().front().available) GTEST_SKIP() << cuda_devices().front().detail;
   const BackboneOptions options{.network = GetParam(),
@@ -110,7 +110,7 @@ TEST_P(NetworkOnGpu, AgreesWithTheCpu) {
 INSTANTIATE_TEST_SUITE_P(Networks, NetworkOnGpu, ::testing::Values("r18", "r50", "mbf"),
                          [](const auto& network) { return std::string(network.param); });
 
-// Low precision is told from wrong by its size: the rounding of some twenty layers.
+// Rounding and faults are distinguished by the size of the error: rounding in some twenty layers.
 INSTANTIATE_TEST_SUITE_P(Precisions, BackboneOnGpu,
                          ::testing::Values(Precise{"Fp32", DType::kFloat32, 1e-5},
                                            Precise{"Bf16", DType::kBFloat16, 4e-2},

@@ -1,4 +1,4 @@
-// Gradients against central differences of the loss sum(d_embeddings * embeddings).
+// Compares gradients with central differences of the loss sum(d_embeddings * embeddings).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Gradient : public ::testing::Test {
     d_embeddings_ = testing::random_values(options.batch * options.embedding_size, 2);
   }
 
-  // Ones and zeros would hide a factor that is missing.
+  // Ones and zeros would hide a missing factor.
   void randomise_vectors() {
     unsigned seed = 100;
     for (const Parameter& p : net_->weights.parameters) {
@@ -34,7 +34,7 @@ class Gradient : public ::testing::Test {
     }
   }
 
-  // Of frozen batch norms; the others do not read them.
+  // Sets the statistics of frozen batch norms; the others do not read them.
   void randomise_statistics() {
     unsigned seed = 200;
     for (const Parameter& p : net_->state.parameters) {
@@ -58,7 +58,7 @@ class Gradient : public ::testing::Test {
     net_->backward(d, {.accumulate = accumulate}, [](std::int64_t) {});
   }
 
-  /// The loss's slope along `direction` in one parameter.
+  /// Returns the loss's slope along `direction` in one parameter.
   double difference_quotient(const Parameter& p, const std::vector<float>& direction, float step) {
     const Tensor view = parameter_view(p, net_->weights.flat());
     const std::vector<float> start = to_host(*ops_, view);
@@ -84,7 +84,8 @@ double length_of(const std::vector<float>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Compares the gradient of each parameter that is not frozen; returns of how many.
+/// Compares the gradient of each parameter that is not frozen. Returns the number of compared
+/// parameters.
 int Gradient::compare_with_slopes() {
   loss();
   backward();
@@ -96,14 +97,15 @@ int Gradient::compare_with_slopes() {
     place.offset -= net_->first_trained();
     const std::vector<float> gradient = to_host(*ops_, parameter_view(place, net_->gradients()));
     const double length = length_of(gradient);
-    // A shift in front of a batch norm changes nothing: only rounding is left of its gradient.
+    // A shift before a batch norm has no effect: its gradient is only rounding.
     if (length < 1e-5 * whole) continue;
     ++compared;
-    // Along the gradient itself the slope is its length: large against rounding.
+    // Along the gradient the slope is the gradient's length, which is large compared with
+    // rounding.
     std::vector<float> direction = gradient;
     for (float& d : direction) d /= static_cast<float>(length);
     EXPECT_NEAR(difference_quotient(p, direction, 2e-3f) / length, 1.0, 0.02) << p.name;
-    // And across it, so that a wrong part cannot hide beside a large right one.
+    // Another direction, so that a wrong part cannot hide beside a large correct one.
     direction = testing::random_values(p.count, 77, 1.f / std::sqrt(static_cast<float>(p.count)));
     const double expected =
         std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
@@ -112,15 +114,15 @@ int Gradient::compare_with_slopes() {
   return compared;
 }
 
-TEST_F(Gradient, OfEveryParameterIsTheSlopeOfTheLoss) {
+TEST_F(Gradient, EqualsTheSlopeOfTheLossForEveryParameter) {
   BackboneOptions options = testing::small_options(6);
   options.dropout = 0.3f;
   build(options);
   EXPECT_GE(compare_with_slopes(), 30);
 }
 
-// The front, the middle with a branch, single tensors of a fused layer, and the end.
-TEST_F(Gradient, OfTrainedParametersIsTheSlopeWhereOthersAreFrozen) {
+// Freezes the front, the middle with a branch, single tensors of a fused layer, and the end.
+TEST_F(Gradient, EqualsTheSlopeForTrainedParametersIfOthersAreFrozen) {
   const std::vector<std::vector<std::string>> frozen = {
       {"stem*", "a.*"},
       {"a.down.*", "b.*"},
@@ -142,9 +144,9 @@ TEST_F(Gradient, OfTrainedParametersIsTheSlopeWhereOthersAreFrozen) {
   }
 }
 
-TEST_F(Gradient, StatisticsOfFrozenBatchNormsStay) {
+TEST_F(Gradient, FrozenBatchNormsKeepTheirStatistics) {
   BackboneOptions options = testing::small_options();
-  options.freeze = {"stem*", "a.*", "b.bn1.weight"};  // of b.bn1 the bias is trained
+  options.freeze = {"stem*", "a.*", "b.bn1.weight"};  // the bias of b.bn1 is trained
   build(options);
   const std::vector<float> before = to_host(*ops_, net_->state.flat());
   loss();
@@ -159,7 +161,7 @@ TEST_F(Gradient, StatisticsOfFrozenBatchNormsStay) {
   EXPECT_EQ(net_->batches_tracked, 1);
 }
 
-TEST_F(Gradient, WithAllFrozenThereIsNone) {
+TEST_F(Gradient, IsEmptyIfAllIsFrozen) {
   BackboneOptions options = testing::small_options();
   options.freeze = {"*"};
   build(options);
@@ -176,7 +178,7 @@ TEST_F(Gradient, WithAllFrozenThereIsNone) {
   EXPECT_EQ(net_->batches_tracked, 0);
 }
 
-TEST_F(Gradient, AddsUpWhenAccumulating) {
+TEST_F(Gradient, IsSummedWhenAccumulating) {
   build(testing::small_options());
   loss();
   backward();
@@ -191,7 +193,7 @@ TEST_F(Gradient, AddsUpWhenAccumulating) {
   EXPECT_LT(relative_error(to_host(*ops_, net_->gradients()), once), 1e-6);
 }
 
-TEST_F(Gradient, NeedsATrainingForwardOfItsOwn) {
+TEST_F(Gradient, NeedsItsOwnTrainingForward) {
   build(testing::small_options());
   EXPECT_THROW(backward(), std::logic_error);
   loss();
@@ -221,7 +223,7 @@ TEST_F(Gradient, OffsetsOfFinalGradientsDescendToZero) {
   build(testing::small_options());
   loss();
   std::vector<std::int64_t> offsets;
-  std::vector<std::vector<float>> seen;  // the gradients when they were called final
+  std::vector<std::vector<float>> seen;  // the gradients when they were reported as final
   const OwnedTensor d = to_device(*ops_, {options_.batch, options_.embedding_size}, d_embeddings_);
   net_->backward(d, {}, [&](std::int64_t offset) {
     offsets.push_back(offset);

@@ -18,7 +18,7 @@ class Identity : public ::testing::Test {
   const std::vector<float> rows_{1, -2, 3, 4, 5, -6};
 };
 
-TEST_F(Identity, GivesTheEmbeddingsThatItHasRead) {
+TEST_F(Identity, ReturnsTheEmbeddingsThatItHasRead) {
   const auto net = make_backbone(*ops_, options_);
   EXPECT_EQ(batch_of(options_).shape, (Shape{2, 3}));
   EXPECT_EQ(batch_of(options_).dtype, DType::kFloat32);
@@ -28,7 +28,7 @@ TEST_F(Identity, GivesTheEmbeddingsThatItHasRead) {
   }
 }
 
-TEST_F(Identity, TellsThatAllItsGradientsAreReady) {
+TEST_F(Identity, ReportsAllItsGradientsAsReady) {
   const auto net = make_backbone(*ops_, options_);
   std::vector<std::int64_t> told;
   net->backward(to_device(*ops_, {2, 3}, rows_), {}, [&](std::int64_t at) { told.push_back(at); });
@@ -45,7 +45,7 @@ TEST_F(Identity, HasNoParametersAndSavesNone) {
   statistics.restore();
 }
 
-TEST_F(Identity, TakesTheMemoryOfItsBatch) {
+TEST_F(Identity, NeedsTheMemoryOfItsBatch) {
   testing::CountingOps planned(1), made(1);
   const BackboneMemory memory = backbone_memory(planned, options_);
   make_backbone(made, options_);

@@ -14,12 +14,12 @@ TEST(LayerSegments, HoldAllLayersInOrder) {
   EXPECT_TRUE(segments_of({}, 0, 10).empty());
 }
 
-TEST(LayerSegments, AreSingleLayersWhereNothingIsGained) {
+TEST(LayerSegments, AreSingleLayersIfTheirLeastSizeIsZero) {
   EXPECT_EQ(segments_of(kLayers, 100, 0),
             (std::vector<Segment>{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}}));
 }
 
-TEST(LayerSegments, LeaveOutWhatDiffersFromPassToPass) {
+TEST(LayerSegments, ExcludeLayersThatDifferBetweenPasses) {
   std::vector<LayerTraits> layers = kLayers;
   layers[3].repeatable = false;
   EXPECT_EQ(segments_of(layers, 100, 1000), (std::vector<Segment>{{0, 3}, {3, 4, false}, {4, 5}}));

@@ -37,8 +37,8 @@ class Networks : public ::testing::Test {
 };
 
 TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
-  // Counted by PyTorch in arcface_torch's own modules with 512 features: 24,025,600 for r18, of
-  // which features.weight is not trained; 2,059,520 for mbf.
+  // Counted with PyTorch in arcface_torch's own modules with 512 features: 24,025,600 for r18,
+  // whose features.weight is not trained; 2,059,520 for mbf.
   BackboneOptions o = of("r18", 112, 1);
   o.embedding_size = 512;
   o.training = false;
@@ -47,7 +47,7 @@ TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 2'059'520);
 }
 
-TEST_F(Networks, AdafacesReadsBgrAndSavesNoWeightsOfTheLastBatchNorm) {
+TEST_F(Networks, AdafaceReadsBgrAndSavesNoWeightsOfTheLastBatchNorm) {
   BackboneOptions o = of("ir_18", 16);
   o.training = false;
   const auto net = make_backbone(*ops_, o);
@@ -64,7 +64,7 @@ TEST_F(Networks, AdafacesReadsBgrAndSavesNoWeightsOfTheLastBatchNorm) {
   for (std::size_t colour = 0; colour < 3; ++colour) EXPECT_EQ(bgr[colour * 9], rgb[2 - colour]);
 }
 
-TEST_F(Networks, GiveTheSameEmbeddingsWhetherBuiltForTrainingOrNot) {
+TEST_F(Networks, ReturnTheSameEmbeddingsIfBuiltForTrainingOrInference) {
   for (const char* name : {"r18", "mbf", "mbf_large", "ir_18"}) {
     BackboneOptions o = of(name);
     const auto trained = make_backbone(*ops_, o);
@@ -86,7 +86,7 @@ TEST_F(Networks, CountTheBatchesThatTheyTrainOn) {
   EXPECT_NE(to_host(*ops_, net->state.flat()), before);
 }
 
-TEST_F(Networks, DropOutOtherElementsInAnotherStepOrRank) {
+TEST_F(Networks, DropOutOtherElementsInEachStepAndRank) {
   BackboneOptions o = testing::small_options(16);
   o.dropout = 0.5f;
   const auto net = testing::make_small_network(*ops_, o);
@@ -98,7 +98,7 @@ TEST_F(Networks, DropOutOtherElementsInAnotherStepOrRank) {
   EXPECT_NE(embeddings(*other_rank, o, true, 1), first);
 }
 
-TEST_F(Networks, AreFunctionsOfTheSeed) {
+TEST_F(Networks, DependOnlyOnTheSeed) {
   BackboneOptions o = of("mbf");
   const auto weights = [&] { return to_host(*ops_, make_backbone(*ops_, o)->weights.flat()); };
   const auto first = weights();
@@ -115,7 +115,7 @@ TEST_F(Networks, TakeImagesOfOtherSizes) {
   EXPECT_EQ(embeddings(*make_backbone(*ops_, o), o, true).size(), 64U);
 }
 
-TEST_F(Networks, RefuseUnknownNamesAndUnsuitableOptions) {
+TEST_F(Networks, RejectUnknownNamesAndUnsuitableOptions) {
   const auto making = [&](BackboneOptions o) { return [this, o] { make_backbone(*ops_, o); }; };
   EXPECT_THAT(making(of("r51")), ThrowsMessage<InputError>(HasSubstr("r18, r34, r50")));
   EXPECT_THAT(making(of("r18", 100)), ThrowsMessage<InputError>(HasSubstr("100 x 100")));

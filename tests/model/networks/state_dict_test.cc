@@ -45,7 +45,7 @@ class StateDict : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(StateDict, GoesToAFileAndBackBitForBit) {
+TEST_F(StateDict, IsBitIdenticalAfterWritingAndReading) {
   const auto from = network(1);
   train_one_step(*from);
   const auto to = network(2);
@@ -76,7 +76,8 @@ TEST_F(StateDict, HasPyTorchsLayouts) {
   // a.conv1 is OIHW [16, 8, 3, 3] there, OHWI here: element (o 5, i 6, h 2, w 1).
   EXPECT_EQ(theirs("a.conv1.weight", ((5 * 8 + 6) * 3 + 2) * 3 + 1),
             ours("a.conv1.weight", ((5 * 3 + 2) * 3 + 1) * 8 + 6));
-  // fc takes [16, 8, 8] flattened as CHW there, as HWC here: row 3, channel 7, place (4, 2).
+  // The input of fc is [16, 8, 8], flattened as CHW there and as HWC here: row 3, channel 7,
+  // pixel (4, 2).
   EXPECT_EQ(theirs("fc.weight", 3 * 1024 + (7 * 8 + 4) * 8 + 2),
             ours("fc.weight", 3 * 1024 + (4 * 8 + 2) * 16 + 7));
   EXPECT_EQ(theirs("a.bn1.bias", 3), ours("a.bn1.bias", 3));
@@ -93,7 +94,7 @@ TEST_F(StateDict, HoldsStateAndCountersOfEveryBatchNorm) {
   EXPECT_TRUE(named(tensors, "features.num_batches_tracked").shape.empty());
 }
 
-TEST_F(StateDict, RefusesAFileOfAnotherNetwork) {
+TEST_F(StateDict, RejectsAFileOfAnotherNetwork) {
   const auto net = network(1);
   const auto good = export_state_dict(*ops_, *net);
   const auto importing = [&](const std::vector<HostTensor>& tensors) {

@@ -1,4 +1,4 @@
-// Ranks with batch statistics over all of them, against one worker with the whole batch.
+// Compares ranks that share batch statistics with one worker that has the whole batch.
 #include <gtest/gtest.h>
 
 #include "tests/model/networks/backbone_testing.h"
@@ -32,11 +32,11 @@ std::vector<float> part(const std::vector<float>& whole, int rank, int parts) {
 
 class SyncBn : public ::testing::TestWithParam<int> {};
 
-TEST_P(SyncBn, RanksTogetherAreOneWorkerWithTheWholeBatch) {
+TEST_P(SyncBn, RanksComputeWhatOneWorkerDoesWithTheWholeBatch) {
   const int ranks = GetParam();
   const BackboneOptions whole = testing::small_options(4 * ranks);
   std::vector<float> images = testing::random_images(whole);
-  // Ranks with different means and deviations: averaging their variances would not do.
+  // The ranks have different means and deviations, so averaging their variances would be wrong.
   for (std::size_t i = 0; i < images.size() / static_cast<std::size_t>(ranks); ++i) {
     images[i] = 3.f * images[i] + 2.f;
   }
@@ -65,7 +65,7 @@ TEST_P(SyncBn, RanksTogetherAreOneWorkerWithTheWholeBatch) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SyncBn, ::testing::Values(1, 2, 3));
 
-TEST(SyncBn, AFailedPeerEndsTheForwardPass) {
+TEST(SyncBn, FailedPeerEndsTheForwardPass) {
   EXPECT_THROW(testing::run_ranks(2,
                                   [](Comm& comm) {
                                     if (comm.rank() == 1) throw CommError("gone");

@@ -46,7 +46,7 @@ class AlignFaces : public ::testing::Test {
                         .threads = 2};
 };
 
-TEST_F(AlignFaces, WritesOneForEachLine) {
+TEST_F(AlignFaces, WritesOneFaceForEachLine) {
   put("a.jpg", 1);
   const Aligned aligned =
       align(std::string("image\tlandmarks\n") + "a.jpg" + kPoints + "a.jpg" + kPoints);
@@ -55,7 +55,7 @@ TEST_F(AlignFaces, WritesOneForEachLine) {
   EXPECT_TRUE(fs::exists(options_.out / "a-2.jpg"));
 }
 
-TEST_F(AlignFaces, LosesNoneWhoseNameAnotherOneHas) {
+TEST_F(AlignFaces, KeepsFacesWhoseFileNamesCollide) {
   for (const char* name : {"a.jpg", "a.jpeg", "a-2.jpg"}) put(name, static_cast<unsigned>(name[1]));
   const Aligned aligned = align(std::string("a.jpg") + kPoints + "a.jpeg" + kPoints + "a-2.jpg" +
                                 kPoints + "a.jpg" + kPoints);
@@ -102,7 +102,7 @@ TEST_F(AlignFaces, DoesNotMixFacesAndPhotographs) {
   EXPECT_EQ(align(line).images, 1);
 }
 
-TEST_F(AlignFaces, TakesNoOtherImageForAFace) {
+TEST_F(AlignFaces, RejectsAnotherImageInThePlaceOfAFace) {
   put("a.jpg", 1);
   const std::string line = std::string("a.jpg") + kPoints;
   fs::create_directories(options_.out);
@@ -117,7 +117,7 @@ TEST_F(AlignFaces, TakesNoOtherImageForAFace) {
   EXPECT_EQ(align(line).existing, 1);
 }
 
-TEST_F(AlignFaces, RefusesLandmarksThatAreNoPixelsOfAFace) {
+TEST_F(AlignFaces, RejectsLandmarksThatCannotBeAFaces) {
   put("a.jpg", 1);
   for (const char* points : {"1e300 0 0 0 0 0 0 0 0 0", "0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 0.95",
                              "1e-200 0 2e-200 0 0 0 0 0 0 0", "5 5 5 5 5 5 5 5 5 5",
@@ -142,7 +142,7 @@ TEST_F(AlignFaces, SkipsOnlyHeadingLines) {
   EXPECT_THAT(align("a.jpg\n" + b).damaged, ElementsAre(HasSubstr("line 1: found 'a.jpg'")));
   EXPECT_THAT(align("a.jpg nan nan nan nan nan nan nan nan nan nan\n" + b).damaged,
               ElementsAre(HasSubstr("line 1: found 'a.jpg nan")));
-  // As CelebA's list begins.
+  // The heading of CelebA's list.
   EXPECT_TRUE(align("2\nlefteye_x lefteye_y righteye_x righteye_y nose_x nose_y\n" + b + b)
                   .damaged.empty());
 }
@@ -200,7 +200,7 @@ TEST_F(AlignOrders, ConvertsColumnsAndSwappedSides) {
 }
 
 TEST_F(AlignOrders, KeepsRotatedFaces) {
-  // Upside down, and lying on a side: a similarity turns them, and no exchange is needed.
+  // Upside down and on a side: a similarity turns them, and no exchange is needed.
   Aligned aligned;
   face_of("a.jpg 42 40 22 40 32 30 40 18 24 18\nb.jpg 40 22 40 42 30 32 18 24 18 40\n", aligned);
   EXPECT_EQ(aligned.exchanged, 0);
@@ -208,7 +208,7 @@ TEST_F(AlignOrders, KeepsRotatedFaces) {
 }
 
 TEST_F(AlignOrders, SwapsProfilesInAListByThePersonsLeft) {
-  // As above, but seen from the side: all x are near to each other.
+  // As above, but in profile: all x are close together.
   const std::string profile = "a.jpg 30 24 32 24 35 34 31 46 33 46\n";
   const std::string exchanged = "a.jpg 32 24 30 24 35 34 33 46 31 46\n";
   Aligned aligned;

@@ -25,7 +25,7 @@ class Info : public ::testing::Test {
   std::filesystem::path people_ = folder_ / "people";
 };
 
-TEST_F(Info, TellsTheSpeedOfImagesThatAreNotDamaged) {
+TEST_F(Info, ReportsTheDecodingSpeedOfUndamagedImages) {
   write_file(people_ / "p01/1.jpg", "text");
   const auto dataset = open();
   const DataSummary s = summarise(*dataset, false);
@@ -36,7 +36,7 @@ TEST_F(Info, TellsTheSpeedOfImagesThatAreNotDamaged) {
                                     s.decoding.damaged, s.decoding.drawn)));
 }
 
-TEST_F(Info, TellsThatNoImageCanBeDecoded) {
+TEST_F(Info, ReportsThatNoImageCanBeDecoded) {
   for (const char* image : {"p00/0.jpg", "p00/1.jpg", "p01/0.jpg", "p01/1.jpg"}) {
     write_file(people_ / image, "text");
   }

@@ -41,7 +41,7 @@ class Sets : public ::testing::Test {
   PackOptions pack_{.in = folder_ / "people", .out = folder_ / "out", .threads = 2};
 };
 
-TEST_F(Sets, SplitByPersonAndMergeAgain) {
+TEST_F(Sets, AreSplitByPersonAndMergedAgain) {
   const Split split = split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_}, {});
   EXPECT_EQ(split.train.classes, 15);
   EXPECT_EQ(split.held_out.classes, 5);
@@ -59,7 +59,7 @@ TEST_F(Sets, SplitByPersonAndMergeAgain) {
   EXPECT_EQ(merge_datasets(merge, {}).images, 60);
   const auto merged = open_dataset({.rec = merge.pack.out});
   const auto before = open_dataset({.rec = pack_.in});
-  // The same bytes of the same people, whose numbers are others.
+  // The same bytes of the same people under other numbers.
   const auto by_name = [](const Dataset& dataset) {
     std::vector<std::pair<std::string, std::vector<std::byte>>> named;
     for (Labelled& each : contents(dataset)) {
@@ -71,7 +71,7 @@ TEST_F(Sets, SplitByPersonAndMergeAgain) {
   EXPECT_EQ(by_name(*merged), by_name(*before));
 }
 
-TEST_F(Sets, AnotherSeedHoldsOutOthers) {
+TEST_F(Sets, AnotherSeedHoldsOutOtherPeople) {
   split_dataset({.held_out = 0.5, .seed = 1, .pack = pack_}, {});
   const auto first = names_of(*open_dataset({.rec = pack_.out / "held-out"}));
   pack_.out = folder_ / "other";
@@ -79,10 +79,10 @@ TEST_F(Sets, AnotherSeedHoldsOutOthers) {
   EXPECT_NE(names_of(*open_dataset({.rec = pack_.out / "held-out"})), first);
 }
 
-TEST_F(Sets, ASplitGoesOnWhereItEnded) {
+TEST_F(Sets, SplitContinuesAfterAnInterrupt) {
   split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_}, {});
   const auto whole = read_file(pack_.out / "held-out/train.rec");
-  for (const std::int64_t end : {10, 50}) {  // in the first and in the second part
+  for (const std::int64_t end : {10, 50}) {  // an interrupt in the first and in the second part
     pack_.out = folder_ / ("cut-" + std::to_string(end));
     const auto stop = [&](std::int64_t done, std::int64_t) {
       if (done >= end) throw ExitStatus{130};
@@ -99,7 +99,7 @@ TEST_F(Sets, ASplitGoesOnWhereItEnded) {
   }
 }
 
-TEST_F(Sets, ASplitCountsPeopleWithImagesOnly) {
+TEST_F(Sets, SplitCountsOnlyPeopleWithImages) {
   std::string list;
   for (int person = 0; person < 20; ++person) {  // labels 0, 50, 100, ...
     list += fmt::format("{}\t{}\tp{:02}/0.jpg\n", person, 50 * person, person);
@@ -113,13 +113,13 @@ TEST_F(Sets, ASplitCountsPeopleWithImagesOnly) {
   EXPECT_EQ(split.train.images, 18);
 }
 
-TEST_F(Sets, ASplitNeedsPeopleInBothParts) {
+TEST_F(Sets, SplitNeedsPeopleInBothParts) {
   EXPECT_THAT(message_of<InputError>(
                   [&] { split_dataset({.held_out = 0.01, .seed = 1, .pack = pack_}, {}); }),
               HasSubstr("0 of 20 people would be held out, expected at least 1 in both parts"));
 }
 
-TEST_F(Sets, MergeOfSharedPeopleHasThemOnce) {
+TEST_F(Sets, MergeHasSharedPeopleOnce) {
   write_people(folder_ / "more", 5, 7);
   MergeOptions merge{.in = {folder_ / "people", folder_ / "more"},
                      .identities = {},
@@ -136,7 +136,7 @@ TEST_F(Sets, MergeOfSharedPeopleHasThemOnce) {
               HasSubstr("--identities: found 1 files, expected one for each of 2 sets"));
 }
 
-TEST_F(Sets, AMergeGoesOnWithTheSameNamesOnly) {
+TEST_F(Sets, MergeContinuesOnlyWithTheSameNames) {
   std::string names, reversed;
   for (int i = 0; i < 20; ++i) {
     const std::string name = "n" + std::to_string(i) + "\n";
@@ -172,7 +172,7 @@ TEST_F(Sets, AMergeGoesOnWithTheSameNamesOnly) {
   EXPECT_EQ(read_file(merge.pack.out / "train.rec"), whole);
 }
 
-TEST_F(Sets, MergeNeedsTwoThatAreNotTheSame) {
+TEST_F(Sets, MergeNeedsTwoDifferentSets) {
   MergeOptions merge{.in = {pack_.in, pack_.in / "."},
                      .identities = {},
                      .share_identities = false,
@@ -184,7 +184,7 @@ TEST_F(Sets, MergeNeedsTwoThatAreNotTheSame) {
   EXPECT_FALSE(fs::exists(merge.pack.out));
 }
 
-TEST_F(Sets, NothingIsWrittenIntoAFolderOfPeople) {
+TEST_F(Sets, RejectAFolderOfPeopleAsOutput) {
   const auto refusal = [](const auto& work) { return message_of<InputError>(work); };
   pack_.out = pack_.in / "p00";
   EXPECT_THAT(refusal([&] { pack_dataset(pack_, {}); }), HasSubstr("--out is inside of the data"));
@@ -194,7 +194,7 @@ TEST_F(Sets, NothingIsWrittenIntoAFolderOfPeople) {
   EXPECT_FALSE(fs::exists(pack_.in / "train"));
 }
 
-TEST_F(Sets, NamesWithEndsOfLinesStayApart) {
+TEST_F(Sets, NamesWithLineBreaksStayDifferent) {
   write_people(folder_ / "lines", 3, 1);
   fs::rename(folder_ / "lines/p00", folder_ / "lines/a\nb");
   fs::rename(folder_ / "lines/p01", folder_ / "lines/a\rb");
@@ -221,7 +221,7 @@ TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {
               HasSubstr("train.lst: is there already"));
 }
 
-TEST_F(Sets, UnpackGoesOnWhereItEnded) {
+TEST_F(Sets, UnpackContinuesAfterAnInterrupt) {
   const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
   const auto stop = [](std::int64_t done, std::int64_t) {
     if (done >= 30) throw ExitStatus{130};
@@ -231,20 +231,20 @@ TEST_F(Sets, UnpackGoesOnWhereItEnded) {
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = unpack.out}); }),
               HasSubstr("train.lst.part: this data set is not finished"));
   const fs::path written = unpack.out / "p00/01.jpg";
-  fs::create_hard_link(written, folder_ / "kept");  // seen to be the same file
+  fs::create_hard_link(written, folder_ / "kept");  // shows whether it is still the same file
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
   EXPECT_EQ(fs::hard_link_count(written), 2u) << "written again";
   EXPECT_EQ(contents(*open_dataset({.rec = unpack.out})),
             contents(*open_dataset({.rec = pack_.in})));
 }
 
-TEST_F(Sets, UnpackThatGoesOnReplacesNoFileOfOtherContent) {
+TEST_F(Sets, ContinuedUnpackReplacesNoFileWithOtherContent) {
   const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
   const auto stop = [](std::int64_t done, std::int64_t) {
     if (done >= 30) throw ExitStatus{130};
   };
   EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
-  // As many bytes, but others: a person's, or those of data that have changed since.
+  // Equally many other bytes: a user's, or those of data that have changed since.
   const fs::path image = unpack.out / "p00/01.jpg";
   auto bytes = read_file(image);
   const auto before = bytes;
@@ -253,7 +253,7 @@ TEST_F(Sets, UnpackThatGoesOnReplacesNoFileOfOtherContent) {
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
               HasSubstr("p00/01.jpg: is there already, and holds something else"));
   EXPECT_EQ(read_file(image), bytes);
-  testing::write_file(image, "");  // as a power cut may leave it
+  testing::write_file(image, "");  // a possible result of a power cut
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
   EXPECT_EQ(read_file(image), before);
 }
@@ -282,7 +282,7 @@ TEST_F(Sets, UnpackReplacesNoNamesThatItDidNotWrite) {
               HasSubstr("identities.txt: is there already, and holds something else"));
 }
 
-TEST_F(Sets, UnpackHasAFolderOfItsOwn) {
+TEST_F(Sets, UnpackNeedsItsOwnFolder) {
   UnpackOptions unpack{.in = pack_.in, .out = pack_.in / "unpacked"};
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
               HasSubstr("unpacked: --out is inside of the data set"));
@@ -295,7 +295,7 @@ TEST_F(Sets, UnpackHasAFolderOfItsOwn) {
   EXPECT_THROW(unpack_dataset(unpack, again), ExitStatus);
 }
 
-TEST_F(Sets, AMistakenLabelTakesNoMemory) {
+TEST_F(Sets, WrongLabelNeedsNoMemory) {
   testing::write_file(folder_ / "wrong.tsv",
                       "people/p00/0.jpg\t0\npeople/p01/0.jpg\t1099511627775\n");
   pack_.in = folder_ / "wrong.tsv";
@@ -315,7 +315,7 @@ TEST_F(Sets, AMistakenLabelTakesNoMemory) {
   EXPECT_THAT(message_of<InputError>([&] { merge_datasets(merge, {}); }), HasSubstr("has no name"));
 }
 
-TEST_F(Sets, MergeTakesTheDataSetsOwnNamesForAnEmptyFile) {
+TEST_F(Sets, MergeUsesTheDataSetsNamesForAnEmptyFile) {
   std::string names;
   for (int i = 0; i < 20; ++i) names += "p" + std::to_string(i) + "\n";
   testing::write_file(folder_ / "names.txt", names);
@@ -326,7 +326,7 @@ TEST_F(Sets, MergeTakesTheDataSetsOwnNamesForAnEmptyFile) {
   EXPECT_EQ(merge_datasets(merge, {}).classes, 30) << "p10 .. p19 are in both";
 }
 
-/// Names may come from anywhere.
+/// Names are untrusted.
 TEST_F(Sets, UnpackStaysInItsFolder) {
   pack_dataset(pack_, {});
   std::string names = "../../up\n/etc/passwd\n..\n.hidden\nimages\nsame\nsame\n\x01\ntrain.lst\n";

@@ -32,13 +32,13 @@ TEST_F(DataOptions, AreRead) {
   EXPECT_TRUE(replace_);
 }
 
-TEST_F(DataOptions, TakeBothEndsOfARange) {
+TEST_F(DataOptions, AcceptBothEndsOfARange) {
   parse("faces --max-damaged 1 --threads 1024");
   parse("faces --max-damaged 0 --threads 0");
   EXPECT_EQ(part_, 0);
 }
 
-TEST_F(DataOptions, RefuseWhatIsNoPartOfOne) {
+TEST_F(DataOptions, RejectNumbersOutsideZeroToOne) {
   for (const char* part : {"nan", "-nan", "1.5", "-0.1", "inf", "half", ""}) {
     EXPECT_THROW(parse("faces --max-damaged=" + std::string(part)), CLI::ParseError) << part;
   }

@@ -1,4 +1,4 @@
-// Data sets of every layout, packed as RecordIO and read back.
+// Packs data sets of every layout as RecordIO and reads them back.
 #include "pfcctl/data/pack.h"
 
 #include <gmock/gmock.h>
@@ -122,7 +122,7 @@ TEST_F(Pack, ResizesAndEncodesTheSameForAnyNumberOfThreads) {
   }
 }
 
-TEST_F(Pack, LeavesDamagedImagesOutWithinTheAllowance) {
+TEST_F(Pack, SkipsDamagedImagesUpToTheLimit) {
   write_people();
   write("people/ada/3.jpg", std::as_bytes(std::span("no image")));
   EXPECT_THAT(message_of<InputError>([&] { pack_dataset(options_, {}); }),
@@ -135,7 +135,7 @@ TEST_F(Pack, LeavesDamagedImagesOutWithinTheAllowance) {
   EXPECT_THAT(labels_of(*open_dataset({.rec = options_.out})), ElementsAre(0, 0, 1, 2));
 }
 
-TEST_F(Pack, RefusesToReplaceWhatIsThere) {
+TEST_F(Pack, RejectsAnExistingDataSet) {
   write_people();
   pack_dataset(options_, {});
   EXPECT_THAT(message_of<InputError>([&] { pack_dataset(options_, {}); }),
@@ -147,7 +147,7 @@ TEST_F(Pack, RefusesToReplaceWhatIsThere) {
               HasSubstr("is the data set itself"));
 }
 
-/// Of the set that is replaced nothing may stay that the new one would be read with.
+/// A replaced set may leave no file that the new one would be read with.
 TEST_F(Pack, ReplacesNamesToo) {
   write_people();
   pack_dataset(options_, {});
@@ -162,14 +162,14 @@ TEST_F(Pack, ReplacesNamesToo) {
   EXPECT_EQ(open_dataset({.rec = options_.out})->info().classes, 2);
 }
 
-TEST_F(Pack, ANameIsOneLine) {
+TEST_F(Pack, WritesEachNameOnOneLine) {
   write("people/a\nb/1.jpg", make_jpeg(20, 20, 1));
   write("people/c/1.jpg", make_jpeg(20, 20, 2));
   pack_dataset(options_, {});
   EXPECT_EQ(open_dataset({.rec = options_.out})->identity(0), "a_b");
 }
 
-TEST_F(Pack, RefusesTheFolderOfTheFileThatItReads) {
+TEST_F(Pack, RejectsTheFolderOfItsInput) {
   write_people();
   pack_dataset(options_, {});
   options_.in = options_.out / "train.rec";
@@ -178,8 +178,8 @@ TEST_F(Pack, RefusesTheFolderOfTheFileThatItReads) {
               HasSubstr("is the data set itself"));
 }
 
-/// The property file would not be read again.
-TEST_F(Pack, RefusesImagesThatNoDataSetMayHave) {
+/// Otherwise the property file could not be read again.
+TEST_F(Pack, RejectsImagesThatNoDataSetMayHave) {
   write("people/a/1.jpg", make_jpeg(5000, 16, 1));
   EXPECT_THAT(
       message_of<InputError>([&] { pack_dataset(options_, {}); }),
@@ -189,7 +189,7 @@ TEST_F(Pack, RefusesImagesThatNoDataSetMayHave) {
   EXPECT_EQ(open_dataset({.rec = options_.out})->info().height, 64);
 }
 
-TEST_F(Pack, EndsAtAnInterruptWhileItReadsTheLabels) {
+TEST_F(Pack, EndsAtAnInterruptWhileReadingLabels) {
   write_people();
   const InterruptGuard guard;
   std::raise(SIGINT);
@@ -197,7 +197,7 @@ TEST_F(Pack, EndsAtAnInterruptWhileItReadsTheLabels) {
   EXPECT_FALSE(std::filesystem::exists(options_.out / "train.rec.part"));
 }
 
-TEST_F(Pack, GoesOnAfterAnInterrupt) {
+TEST_F(Pack, ContinuesAfterAnInterrupt) {
   write_people();
   pack_dataset(options_, {});
   const auto whole = testing::read_file(options_.out / "train.rec");
@@ -223,7 +223,7 @@ TEST_F(Pack, GoesOnAfterAnInterrupt) {
   EXPECT_EQ(testing::read_file(options_.out / "train.rec"), whole);
 }
 
-TEST_F(Pack, ReplacesNoDataSetThatCameAfterAnInterrupt) {
+TEST_F(Pack, ReplacesNoDataSetWrittenAfterAnInterrupt) {
   write_people();
   write("packed/train.rec.begun.part", std::as_bytes(std::span("pack of something")));
   write("packed/train.rec", std::as_bytes(std::span("somebody's")));
@@ -232,7 +232,7 @@ TEST_F(Pack, ReplacesNoDataSetThatCameAfterAnInterrupt) {
               HasSubstr("train.rec: is there already"));
 }
 
-TEST_F(Pack, GoesOnBehindDamageThatWasLeftOut) {
+TEST_F(Pack, ContinuesAfterSkippedDamage) {
   write_people();
   write("people/ada/3.jpg", std::as_bytes(std::span("no image")));
   write("people/eve/0.jpg", std::as_bytes(std::span("no image")));
@@ -283,7 +283,7 @@ TEST_F(Pack, InfoCountsWrongLabels) {
   EXPECT_THAT(summary_text(*dataset, s), HasSubstr("wrong labels          1 of those looked at"));
 }
 
-TEST_F(Pack, InfoTellsWhatIsThere) {
+TEST_F(Pack, InfoDescribesTheDataSet) {
   write_people();
   const auto dataset = open_dataset({.rec = options_.in});
   const DataSummary s = summarise(*dataset, true);

@@ -11,7 +11,7 @@
 
 namespace pfc::testing {
 
-/// FOLDER/p00/0.jpg ...: `images` of each of `people`, no two of which are the same.
+/// Writes FOLDER/p00/0.jpg ...: `images` of each of `people`, all different.
 inline void write_people(const std::filesystem::path& folder, int people, int images) {
   for (int p = 0; p < people; ++p) {
     const std::string digits = (p < 10 ? "0" : "") + std::to_string(p);
@@ -24,7 +24,7 @@ inline void write_people(const std::filesystem::path& folder, int people, int im
   }
 }
 
-/// An image as a data set gives it.
+/// An image and label from a data set.
 struct Labelled {
   std::vector<std::byte> bytes;
   std::int64_t label = 0;

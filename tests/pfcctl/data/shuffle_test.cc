@@ -70,8 +70,8 @@ TEST(ShuffleOrder, DependsOnItsSeed) {
   EXPECT_NE(order_of({500, 32, 100, 1}), order_of({500, 32, 100, 2}));
 }
 
-/// Correlation of an image's old and new place: 1/sqrt(n) by chance.
-TEST(ShuffleOrder, LeavesNoTraceOfTheOldOrder) {
+/// Tests the correlation of an image's old and new place: 1/sqrt(n) by chance.
+TEST(ShuffleOrder, IsIndependentOfTheOldOrder) {
   constexpr std::int64_t kImages = 20'000;
   for (const std::int64_t pool : {64, 2000, 20'000}) {
     const std::vector<std::int64_t> order = order_of({kImages, 32, pool, 5});
@@ -84,7 +84,7 @@ TEST(ShuffleOrder, LeavesNoTraceOfTheOldOrder) {
       neighbours += i > 0 && std::abs(image - order[static_cast<std::size_t>(i - 1)]) == 1;
     }
     const double variance = (static_cast<double>(kImages) * kImages - 1) / 12;
-    // Images of one block stay together where the pool is small: blocks are what is independent.
+    // Images of one block stay together if the pool is small, so only blocks are independent.
     EXPECT_LT(std::abs(sum / kImages / variance), 5 / std::sqrt(kImages / 32.0)) << pool;
     if (pool >= 2000) {
       EXPECT_LT(neighbours, kImages / 100) << pool;
@@ -97,7 +97,7 @@ class Shuffle : public ::testing::Test {
   Shuffle() { write_people(folder_ / "people", 40, 5); }
 
   TemporaryFolder folder_;
-  // So little that there are several pools.
+  // Small enough for several pools.
   ShuffleOptions options_{
       .in = folder_ / "people", .out = folder_ / "out", .memory = 64 * 1000, .threads = 3};
 };
@@ -131,7 +131,7 @@ TEST_F(Shuffle, WritesTheSameForAnyNumberOfThreads) {
   EXPECT_NE(read_file(options_.out / "train.rec"), three);
 }
 
-TEST_F(Shuffle, WritesNothingBesideTheFilesOfAPattern) {
+TEST_F(Shuffle, RejectsTheFolderOfAPatternsFiles) {
   shuffle_dataset(options_, {});
   fs::rename(options_.out / "train.rec", options_.out / "part-0.rec");
   fs::rename(options_.out / "train.idx", options_.out / "part-0.idx");
@@ -140,7 +140,7 @@ TEST_F(Shuffle, WritesNothingBesideTheFilesOfAPattern) {
               HasSubstr("--out is the data set itself"));
 }
 
-/// Further labels of a record mean something to whoever has written them.
+/// Extra labels of a record may matter to the user.
 TEST_F(Shuffle, KeepsWholeRecords) {
   fs::create_directories(folder_ / "vectors");
   std::vector<std::vector<std::byte>> payloads;
@@ -168,14 +168,14 @@ TEST_F(Shuffle, KeepsWholeRecords) {
   EXPECT_EQ(after, payloads);
 }
 
-TEST(ShuffleOrder, KeepsAllImagesToTheEndWhereItsPoolHoldsThem) {
+TEST(ShuffleOrder, KeepsAllImagesToTheEndIfItsPoolHoldsThem) {
   ShuffleOrder order(33, 32, 33, 7);
   EXPECT_EQ(order.left_after(0), 0);
   EXPECT_TRUE(order.take_block().empty());
   EXPECT_EQ(order.take_block().size(), 33u);
 }
 
-TEST_F(Shuffle, ASecondStartGoesOnAndWritesTheSame) {
+TEST_F(Shuffle, ContinuesAfterAnInterruptAndWritesTheSame) {
   shuffle_dataset(options_, {});
   const auto whole = read_file(options_.out / "train.rec");
   const auto first = contents(*open_dataset({.rec = options_.out})).front().bytes;
@@ -193,7 +193,7 @@ TEST_F(Shuffle, ASecondStartGoesOnAndWritesTheSame) {
     };
     EXPECT_THROW(shuffle_dataset(options_, stop), ExitStatus);
     EXPECT_FALSE(fs::exists(options_.out / "train.rec"));
-    // What is written already is not read again: the image may have become another one.
+    // Written images are not read again: the source image may have changed since.
     auto other = first;
     other.back() ^= std::byte{1};
     testing::write_file(file_of_first, other);
@@ -203,7 +203,7 @@ TEST_F(Shuffle, ASecondStartGoesOnAndWritesTheSame) {
   }
 }
 
-TEST_F(Shuffle, LeavesUnreadableImagesOutWithinTheAllowance) {
+TEST_F(Shuffle, SkipsUnreadableImagesUpToTheLimit) {
   fs::remove(folder_ / "people/p03/2.jpg");
   fs::create_symlink("nowhere", folder_ / "people/p03/2.jpg");
   EXPECT_THAT(message_of<InputError>([&] { shuffle_dataset(options_, {}); }),

@@ -54,7 +54,7 @@ TEST_F(Validate, NamesDamage) {
   EXPECT_THAT(validation_text(v), HasSubstr("2 of 15 images are not good; --fix OUT"));
 }
 
-TEST_F(Validate, FindsTheSameBytesAgain) {
+TEST_F(Validate, FindsRepeatedBytes) {
   fs::copy_file(people_ / "p01/0.jpg", people_ / "p01/7.jpg");
   fs::copy_file(people_ / "p01/0.jpg", people_ / "p01/8.jpg");
   const Validation v = look();
@@ -89,7 +89,7 @@ TEST_F(Validate, FindsWrongLabelsAndEmptyClasses) {
   EXPECT_THAT(v.examples.front(), HasSubstr("found label 9, expected 0 .. 3"));
 }
 
-TEST_F(Validate, WhatIsGoodMakesACleanCopy) {
+TEST_F(Validate, CopyOfGoodImagesIsClean) {
   write_file(people_ / "p01/1.jpg", "text");
   fs::copy_file(people_ / "p02/0.jpg", people_ / "p02/7.jpg");
   const auto dataset = open_dataset({.rec = people_});
@@ -102,14 +102,14 @@ TEST_F(Validate, WhatIsGoodMakesACleanCopy) {
   EXPECT_EQ(clean->info().classes, 5);
 }
 
-TEST_F(Validate, MakesNoFolderForDataThatAreNotThere) {
+TEST_F(Validate, CreatesNoFolderForMissingData) {
   const fs::path clean = folder_ / "clean";
   expect_refused("data validate " + (folder_ / "none").string() + " --fix " + clean.string(),
                  "none: not found");
   EXPECT_FALSE(fs::exists(clean));
 }
 
-TEST_F(Validate, RealFacesAreGood) {
+TEST_F(Validate, AcceptsRealFaces) {
   const auto data = testing::test_data();
   if (!data) GTEST_SKIP() << "PFC_TEST_DATA is not set";
   EXPECT_TRUE(validate(*open_dataset({.rec = *data / "lfw112"}), 0, {}).is_good());

@@ -43,7 +43,7 @@ class IjbFiles : public ::testing::Test {
 };
 
 TEST_F(IjbFiles, AreReadSortedByTemplate) {
-  // As editors of Windows write them.
+  // Line ends and byte order mark as written by Windows editors.
   write("name_5pts_score.txt",
         "\xef\xbb\xbf"
         "a.jpg 1 2 3 4 5 6 7 8 9 10 0.5\r\n..b.jpg 11 2 3 4 5 6 7 8 9 -10 1\r\n");

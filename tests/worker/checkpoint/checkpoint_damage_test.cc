@@ -1,4 +1,4 @@
-// Checkpoints whose files are not as they were written, or are another job's.
+// Checkpoints whose files were changed, or belong to another job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::Not;
 
-TEST_F(Checkpoint, NamesAChangedFileAndTheCheckpointBefore) {
+TEST_F(Checkpoint, NamesAChangedFileAndThePreviousCheckpoint) {
   Writers all = writers(2);
   save(all, 5);
   save(all, 6);
@@ -36,7 +36,7 @@ TEST_F(Checkpoint, NamesAChangedFileAndTheCheckpointBefore) {
   EXPECT_EQ(load_checkpoint(folder(6), SmallWorker(0, 1).state()).trained.step, 6);
 }
 
-TEST_F(Checkpoint, NamesAFileThatIsCutOffOrMissing) {
+TEST_F(Checkpoint, NamesATruncatedOrMissingFile) {
   Writers all = writers(1);
   save(all, 5);
   const auto path = folder(5) / "centres-00000-of-00001.safetensors";
@@ -47,7 +47,7 @@ TEST_F(Checkpoint, NamesAFileThatIsCutOffOrMissing) {
   EXPECT_THAT(load_error(5), HasSubstr(path.string() + ": missing"));
 }
 
-TEST_F(Checkpoint, SaysHowToGoOnWithoutAFileThatCannotBeRead) {
+TEST_F(Checkpoint, SaysHowToContinueWithoutAnUnreadableFile) {
   Writers all = writers(1);
   save(all, 5);
   save(all, 6);
@@ -92,7 +92,7 @@ TEST_F(Checkpoint, SkipsABrokenManifest) {
   }
 }
 
-TEST_F(Checkpoint, SkipsWhatCannotBeReadAsOne) {
+TEST_F(Checkpoint, SkipsUnreadableEntries) {
   Writers all = writers(1);
   save(all, 5);
   std::filesystem::create_symlink("step-000000006", folder(6));
@@ -113,7 +113,7 @@ TEST_F(Checkpoint, IsNotMissingInAFolderThatCannotBeListed) {
               AllOf(HasSubstr((temporary_ / "loop").string()), HasSubstr("cannot list")));
 }
 
-/// Manifests that say what cannot be.
+/// Manifests with impossible values.
 class WrongManifest : public Checkpoint {
  protected:
   using Change = std::function<void(nlohmann::json&)>;
@@ -123,13 +123,13 @@ class WrongManifest : public Checkpoint {
     save(all, 5);
     whole_ = nlohmann::json::parse(std::ifstream(file_));
   }
-  /// What is said of a manifest that was changed.
+  /// Returns the error for a changed manifest.
   std::string error_of(nlohmann::json manifest, const Change& change) {
     change(manifest);
     testing::write_file(file_, std::string_view(manifest.dump()));
     return load_error(5);
   }
-  /// As version 1 wrote it.
+  /// Returns the manifest as written by version 1.
   [[nodiscard]] nlohmann::json old() const {
     nlohmann::json manifest = whole_;
     manifest["version"] = 1;
@@ -142,7 +142,7 @@ class WrongManifest : public Checkpoint {
   nlohmann::json whole_;
 };
 
-TEST_F(WrongManifest, IsNotReadBeyondItsLimits) {
+TEST_F(WrongManifest, IsRejectedBeyondItsLimits) {
   testing::write_file(file_, std::string_view(std::string(5'000'000, '[')));
   EXPECT_EQ(load_error(5), file_.string() +
                                ": arrays and objects are nested more than 16 deep, expected at "
@@ -151,7 +151,7 @@ TEST_F(WrongManifest, IsNotReadBeyondItsLimits) {
   EXPECT_EQ(load_error(5), file_.string() + ": 16.0 MiB of JSON, expected at most 16.0 MiB");
 }
 
-TEST_F(WrongManifest, IsFoundByItsChecksum) {
+TEST_F(WrongManifest, IsDetectedByItsChecksum) {
   EXPECT_THAT(error_of(whole_, [](auto& m) { m["global_batch"] = 257; }),
               AllOf(HasSubstr(file_.string() + ": sha256 of its other keys is "),
                     HasSubstr(", expected " + whole_["sha256"].get<std::string>())));
@@ -159,7 +159,7 @@ TEST_F(WrongManifest, IsFoundByItsChecksum) {
   EXPECT_THAT(error_of(whole_, [](auto& m) { m.erase("sha256"); }), HasSubstr("sha256"));
 }
 
-TEST_F(WrongManifest, OfAnOlderVersionIsBelievedOnlyWhereItAgrees) {
+TEST_F(WrongManifest, IsAcceptedFromAnOlderVersionOnlyIfItAgrees) {
   testing::write_file(file_, std::string_view(old().dump()));
   expect_loads(3, 5);
   EXPECT_THAT(error_of(old(), [](auto& m) { m["step"] = 40; }),
@@ -181,7 +181,7 @@ TEST_F(WrongManifest, OfAnOlderVersionIsBelievedOnlyWhereItAgrees) {
               HasSubstr("global_batch is 128, but world_size x batch_size x gradient_acc is 256"));
 }
 
-TEST_F(WrongManifest, DerivesThePlaceInTheDataFromStepsInOlderVersions) {
+TEST_F(WrongManifest, DerivesThePositionInTheDataFromStepsInOlderVersions) {
   const auto trained_of = [&](const Change& change) {
     nlohmann::json manifest = old();
     change(manifest);
@@ -220,19 +220,19 @@ TEST_F(WrongManifest, DerivesUpdatesFromStepsInOlderVersions) {
   }
 }
 
-TEST_F(Checkpoint, ThatIsDamagedIsNeitherCountedNorRemoved) {
+TEST_F(Checkpoint, IsNeitherCountedNorRemovedIfDamaged) {
   Writers all = writers(1, 1, 2);
   save(all, 1);
   save(all, 2);
   testing::write_file(folder(2) / "manifest.json", std::string_view("{"));
   std::filesystem::create_directories(folder(7) / "somebody's");
   for (const std::int64_t step : {3, 4, 5}) save(all, step);
-  all.clear();  // waits for the removal of old ones
+  all.clear();  // waits for the removal of old checkpoints
   EXPECT_THAT(entries(),
               ElementsAre("step-000000002", "step-000000004", "step-000000005", "step-000000007"));
 }
 
-TEST_F(Checkpoint, OfAnotherModelIsNotRemoved) {
+TEST_F(Checkpoint, IsNotRemovedIfOfAnotherModel) {
   Writers others = writers(1);
   save(others, 1, {.classes = 3});
   Writers all = writers(1, 1, 1);
@@ -241,7 +241,7 @@ TEST_F(Checkpoint, OfAnotherModelIsNotRemoved) {
   EXPECT_THAT(entries(), ElementsAre("step-000000001", "step-000000003"));
 }
 
-TEST_F(Checkpoint, SetsAsideWhatHasItsNameAndIsNoCheckpointOfItsModel) {
+TEST_F(Checkpoint, SetsAsideOtherFoldersWithItsName) {
   std::filesystem::create_directories(folder(5) / "somebody's");
   Writers all = writers(1);
   save(all, 5);
@@ -254,7 +254,7 @@ TEST_F(Checkpoint, SetsAsideWhatHasItsNameAndIsNoCheckpointOfItsModel) {
   expect_loads(1, 5);
 }
 
-TEST_F(Checkpoint, RefusesToStartWhenNoManifestCanBeRead) {
+TEST_F(Checkpoint, RejectsAFolderWithoutAReadableManifest) {
   Writers all = writers(1);
   save(all, 5);
   testing::write_file(folder(5) / "manifest.json", std::string_view("{"));

@@ -1,4 +1,4 @@
-// Checkpoints of small workers, in a folder that goes with the test.
+// Writes checkpoints of small workers to a folder that is deleted with the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class Checkpoint : public ::testing::Test {
     return all;
   }
 
-  /// Every worker writes the state of `step`; then rank 0 publishes it.
+  /// Lets every worker write the state of `step`, and rank 0 publish it.
   static void save(Writers& all, std::int64_t step, const WorldOptions& options = {},
                    CheckpointMode mode = CheckpointMode::kCopy) {
     const int world_size = static_cast<int>(all.size());
@@ -57,7 +57,7 @@ class Checkpoint : public ::testing::Test {
                                                worker.job(), mode);
   }
 
-  /// Loads the newest into every worker of a world; expects the state of `step`.
+  /// Loads the newest checkpoint into every worker of a world. Expects the state of `step`.
   void expect_loads(int world_size, std::int64_t step, const WorldOptions& options = {}) const {
     const auto newest = newest_checkpoint(output_);
     ASSERT_TRUE(newest.has_value());

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-/// A file system on which removing a folder takes until allow(), or a minute.
+/// A file system on which removing a folder blocks until allow(), or a minute.
 class SlowDisk {
  public:
   void remove(const std::filesystem::path& folder) {
@@ -31,7 +31,7 @@ class SlowDisk {
     is_allowed_ = true;
     allowed_.notify_all();
   }
-  /// Somebody waited for a removal before allow().
+  /// Returns whether any thread waited for a removal before allow().
   [[nodiscard]] bool timed_out() const {
     const std::lock_guard lock(mutex_);
     return timed_out_;
@@ -53,7 +53,7 @@ class OldCheckpoints : public Checkpoint {
   SlowDisk disk_;
 };
 
-TEST_F(OldCheckpoints, DelayNeitherPublishingNorTheStepsAfterIt) {
+TEST_F(OldCheckpoints, DelayNeitherPublicationNorLaterSteps) {
   Writers all = writers(1, 1, 1, slowly());
   save(all, 5);
   save(all, 6);
@@ -66,7 +66,7 @@ TEST_F(OldCheckpoints, DelayNeitherPublishingNorTheStepsAfterIt) {
   EXPECT_THAT(entries(), ElementsAre("step-000000006"));
 }
 
-TEST_F(OldCheckpoints, AreRemovedBeforeTheNextNeedsTheirSpace) {
+TEST_F(OldCheckpoints, AreRemovedBeforeTheNextOneNeedsTheirSpace) {
   bool next_has_begun = true;
   Writers all = writers(1, 1, 1, [&](const std::filesystem::path& folder) {
     disk_.remove(folder);
@@ -80,7 +80,7 @@ TEST_F(OldCheckpoints, AreRemovedBeforeTheNextNeedsTheirSpace) {
   EXPECT_FALSE(next_has_begun);
 }
 
-TEST_F(OldCheckpoints, OfTheSameStepAreReplacedWithoutWaiting) {
+TEST_F(OldCheckpoints, AreReplacedWithoutWaitingIfOfTheSameStep) {
   Writers all = writers(1, 1, 3, slowly());
   save(all, 5);
   save(all, 5);
@@ -91,7 +91,7 @@ TEST_F(OldCheckpoints, OfTheSameStepAreReplacedWithoutWaiting) {
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
 }
 
-TEST_F(OldCheckpoints, ThatCannotBeRemovedDoNotEndTheJob) {
+TEST_F(OldCheckpoints, DoNotEndTheJobIfTheyCannotBeRemoved) {
   const RemoveFolder never = [](const std::filesystem::path& folder) {
     throw std::filesystem::filesystem_error("remove", folder,
                                             std::make_error_code(std::errc::io_error));
@@ -101,7 +101,7 @@ TEST_F(OldCheckpoints, ThatCannotBeRemovedDoNotEndTheJob) {
   all.clear();
   expect_loads(1, 7);
   EXPECT_THAT(entries(), SizeIs(3));
-  Writers next_job = writers(1, 1, 1, never);  // names what it removes otherwise
+  Writers next_job = writers(1, 1, 1, never);  // records what it removes
   save(next_job, 8);
   next_job.clear();
   expect_loads(1, 8);
@@ -110,7 +110,7 @@ TEST_F(OldCheckpoints, ThatCannotBeRemovedDoNotEndTheJob) {
   EXPECT_THAT(entries(), ElementsAre("step-000000008"));
 }
 
-TEST_F(OldCheckpoints, ThatACrashLeftHalfRemovedAreRemovedByTheNextJob) {
+TEST_F(OldCheckpoints, AreRemovedByTheNextJobAfterACrash) {
   Writers all = writers(1);
   save(all, 5);
   const auto half = output_ / ".step-000000004.g1.old-3.tmp";
@@ -124,7 +124,7 @@ TEST_F(OldCheckpoints, ThatACrashLeftHalfRemovedAreRemovedByTheNextJob) {
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
 }
 
-TEST_F(OldCheckpoints, KeepsOnesWithForeignFiles) {
+TEST_F(OldCheckpoints, AreKeptIfTheyHaveForeignFiles) {
   Writers all = writers(1, 1, 1);
   save(all, 5);
   std::ofstream(output_ / "step-000000005" / "notes.txt") << "the best so far";
@@ -141,7 +141,7 @@ TEST_F(OldCheckpoints, KeepsOnesWithForeignFiles) {
                                                          .classes = WorldOptions{}.classes}));
 }
 
-TEST_F(OldCheckpoints, SetsAsideTheSameStepWithForeignFiles) {
+TEST_F(OldCheckpoints, AreSetAsideIfOfTheSameStepWithForeignFiles) {
   Writers all = writers(1);
   save(all, 5);
   std::ofstream(output_ / "step-000000005" / "notes.txt") << "the best so far";
@@ -150,7 +150,7 @@ TEST_F(OldCheckpoints, SetsAsideTheSameStepWithForeignFiles) {
   EXPECT_TRUE(std::filesystem::exists(output_ / "step-000000005.set-aside-1" / "notes.txt"));
 }
 
-TEST_F(OldCheckpoints, KeepsForeignFoldersWithTemporaryNames) {
+TEST_F(OldCheckpoints, DoNotIncludeForeignFoldersWithTemporaryNames) {
   std::filesystem::create_directories(output_ / ".step-000000004.tmp" / "photos");
   std::ofstream(output_ / ".step-000000004.tmp" / "photos" / "face.jpg") << "x";
   writers(1).clear();

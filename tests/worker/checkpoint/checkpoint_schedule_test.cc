@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-/// Remembers what it was told, in words.
+/// Records its calls as text.
 class RecordingWriter final : public CheckpointWriter {
  public:
   void begin(const TrainingState&, const TrainedSoFar&, const nlohmann::json&,
@@ -35,7 +35,7 @@ class CheckpointScheduleTest : public ::testing::Test {
       const auto begin = [this](std::int64_t step, bool last) {
         writer_.told.push_back((last ? "last " : "begin ") + std::to_string(step));
       };
-      JobConfig steps;  // of one image each
+      JobConfig steps;  // steps of one image each
       steps.batch_size = 1;
       const StepPlan plan = plan_steps(steps, 1, 1000);
       CheckpointSchedule schedule(job_, plan, begin, writer_, comm);
@@ -58,7 +58,7 @@ TEST_F(CheckpointScheduleTest, PublishesWhenEveryWorkersPartIsOnDisk) {
   });
 }
 
-TEST_F(CheckpointScheduleTest, ReturnsWhatWasBegunAndPublished) {
+TEST_F(CheckpointScheduleTest, ReturnsBegunAndPublishedCheckpoints) {
   job_.save_every_steps = 10;
   with_schedule([&](CheckpointSchedule& schedule) {
     const auto first = schedule.after_step(10, {});
@@ -86,20 +86,20 @@ TEST_F(CheckpointScheduleTest, WaitsForASlowCheckpointBeforeItBeginsTheNext) {
   });
 }
 
-TEST_F(CheckpointScheduleTest, BeginsOnceForRequestsThatWereSentBefore) {
+TEST_F(CheckpointScheduleTest, BeginsOnceForEarlierRequests) {
   job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {
     WorkerSignals request;
     schedule.fill(request);
     for (std::int64_t step = 5; step < 9; ++step) schedule.after_step(step, request);
     EXPECT_EQ(writer_.told, Told({"begin 5"}));
-    schedule.fill(request);  // made after it had begun
+    schedule.fill(request);  // made after the checkpoint had begun
     schedule.after_step(9, request);
     EXPECT_EQ(writer_.told, Told({"begin 5", "wait", "publish 5", "begin 9"}));
   });
 }
 
-TEST_F(CheckpointScheduleTest, TakesACheckpointByStepsForARequestThatWasSentBefore) {
+TEST_F(CheckpointScheduleTest, CountsACheckpointByStepsForAnEarlierRequest) {
   job_.save_every_steps = 10;
   job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {

@@ -30,13 +30,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-TEST_F(Checkpoint, GivesTheSameBitsBack) {
+TEST_F(Checkpoint, RestoresTheSameBits) {
   Writers all = writers(1);
   save(all, 5);
   expect_loads(1, 5);
 }
 
-TEST_F(Checkpoint, OfAnyWorldSizeLoadsIntoAnyOther) {
+TEST_F(Checkpoint, LoadsFromAnyWorldSizeIntoAnyOther) {
   for (const int from : {1, 2, 4}) {
     Writers all = writers(from);
     save(all, from);
@@ -45,7 +45,7 @@ TEST_F(Checkpoint, OfAnyWorldSizeLoadsIntoAnyOther) {
   }
 }
 
-TEST_F(Checkpoint, IsWrittenByWorkersWithoutRowsToo) {
+TEST_F(Checkpoint, IsWrittenEvenByWorkersWithoutRows) {
   const WorldOptions few{.classes = 3};
   Writers all = writers(5);
   save(all, 5, few);
@@ -60,7 +60,7 @@ TEST_F(Checkpoint, KeepsAdamWsSecondMoments) {
   expect_loads(3, 5, adamw);
 }
 
-/// Writes a checkpoint's file of centres anew, with other numbers of what rows have seen.
+/// Rewrites a checkpoint's file of centres with other numbers of seen updates.
 class CheckpointedUpdates : public Checkpoint {
  protected:
   void rewrite(std::vector<std::int32_t> updated, std::vector<float> updates) const {
@@ -93,7 +93,7 @@ class CheckpointedUpdates : public Checkpoint {
   }
 };
 
-TEST_F(CheckpointedUpdates, AreNoneInAnOlderFile) {
+TEST_F(CheckpointedUpdates, AreEmptyInAnOlderFile) {
   Writers all = writers(1);
   save(all, 5);
   rewrite({}, {});
@@ -105,7 +105,7 @@ TEST_F(CheckpointedUpdates, AreNoneInAnOlderFile) {
   EXPECT_THAT(state.updated, ::testing::Each(0));
 }
 
-TEST_F(CheckpointedUpdates, AreRejectedWhenTheyAreImpossible) {
+TEST_F(CheckpointedUpdates, AreRejectedIfImpossible) {
   Writers all = writers(1);
   save(all, 5);
   const std::vector<float> two(6, 0.5f);
@@ -140,7 +140,7 @@ TEST_F(Checkpoint, HoldsTheDocumentedFiles) {
   EXPECT_EQ(manifest["files"].size(), 4u);
 }
 
-TEST_F(Checkpoint, HoldsTheStateAtBeginWhenItChangesLater) {
+TEST_F(Checkpoint, HoldsTheStateAtBeginEvenIfItChangesLater) {
   Writers all = writers(1);
   SmallWorker worker(0, 1);
   worker.fill(5);
@@ -152,7 +152,7 @@ TEST_F(Checkpoint, HoldsTheStateAtBeginWhenItChangesLater) {
   expect_loads(1, 5);
 }
 
-TEST_F(Checkpoint, WrittenInPlaceIsOnDiskWhenBeginReturns) {
+TEST_F(Checkpoint, IsOnDiskWhenBeginReturnsIfWrittenInPlace) {
   Writers all = writers(1);
   SmallWorker worker(0, 1);
   worker.fill(5);
@@ -164,7 +164,7 @@ TEST_F(Checkpoint, WrittenInPlaceIsOnDiskWhenBeginReturns) {
   expect_loads(1, 5);
 }
 
-TEST_F(Checkpoint, WrittenInPlaceHasTheBytesOfACopy) {
+TEST_F(Checkpoint, HasTheBytesOfACopyIfWrittenInPlace) {
   const WorldOptions adamw{.optimizer = OptimizerKind::kAdamW};
   std::map<std::string, std::vector<std::byte>> files[2];
   for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
@@ -181,7 +181,7 @@ TEST_F(Checkpoint, WrittenInPlaceHasTheBytesOfACopy) {
   EXPECT_EQ(files[0], files[1]);
 }
 
-TEST_F(Checkpoint, WrittenInPlaceCopiesNoCentres) {
+TEST_F(Checkpoint, CopiesNoCentresIfWrittenInPlace) {
   const WorldOptions large{.classes = 1000};
   SmallWorker worker(0, 1, large);
   testing::CountingOps ops(1);
@@ -194,11 +194,11 @@ TEST_F(Checkpoint, WrittenInPlaceCopiesNoCentres) {
     all[0]->wait();
     return std::ranges::count(ops.copied, 1000u * 6 * sizeof(float));
   };
-  EXPECT_EQ(copies_of_centres(CheckpointMode::kCopy), 2);  // and momentum
+  EXPECT_EQ(copies_of_centres(CheckpointMode::kCopy), 2);  // centres and momentum
   EXPECT_EQ(copies_of_centres(CheckpointMode::kInPlace), 0);
 }
 
-TEST_F(Checkpoint, IsNotThereBeforeItIsPublished) {
+TEST_F(Checkpoint, IsInvisibleBeforeItIsPublished) {
   EXPECT_FALSE(newest_checkpoint(output_ / "absent").has_value());
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
   Writers all = writers(2);
@@ -211,7 +211,7 @@ TEST_F(Checkpoint, IsNotThereBeforeItIsPublished) {
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
 }
 
-TEST_F(Checkpoint, IsNoFolderWithoutAManifest) {
+TEST_F(Checkpoint, IsNotAFolderWithoutAManifest) {
   Writers all = writers(1);
   save(all, 5);
   std::filesystem::create_directories(folder(6));
@@ -223,7 +223,7 @@ TEST_F(Checkpoint, IsNoFolderWithoutAManifest) {
 TEST_F(Checkpoint, KeepsTheNewest) {
   Writers all = writers(1, 1, 2);
   for (std::int64_t step = 1; step <= 4; ++step) save(all, step);
-  all.clear();  // waits for the removal of old ones
+  all.clear();  // waits for the removal of old checkpoints
   EXPECT_THAT(entries(), ElementsAre("step-000000003", "step-000000004"));
 }
 
@@ -231,7 +231,7 @@ TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
   Writers all = writers(1, 1, 1);
   save(all, 8);
   save(all, 3);
-  all.clear();  // waits for the removal of old ones
+  all.clear();  // waits for the removal of old checkpoints
   EXPECT_THAT(entries(), ElementsAre("step-000000003"));
 }
 
@@ -246,7 +246,7 @@ TEST_F(Checkpoint, MayBeWrittenAgain) {
   expect_loads(1, 5);
 }
 
-TEST_F(Checkpoint, WriterRemovesWhatACrashLeft) {
+TEST_F(Checkpoint, WriterRemovesLeftoversOfACrash) {
   Writers crashed = writers(2);
   begin(crashed, 1, 5);
   crashed[1]->wait();
@@ -265,7 +265,7 @@ TEST_F(Checkpoint, IsNotChangedByAWorkerOfAnOldGeneration) {
   EXPECT_THROW(current[0]->publish(5), StorageError);
 }
 
-TEST_F(Checkpoint, NamesTheFileWhenTheDiskIsFullAndKeepsTheOneBefore) {
+TEST_F(Checkpoint, NamesTheFileWhenTheDiskIsFullAndKeepsThePreviousOne) {
   Writers all = writers(1);
   save(all, 5);
   for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
@@ -274,7 +274,7 @@ TEST_F(Checkpoint, NamesTheFileWhenTheDiskIsFullAndKeepsTheOneBefore) {
     EXPECT_THAT(message_of<StorageError>([&] { all[0]->wait(); }),
                 AllOf(HasSubstr(".step-000000006.job.g1.tmp/"), HasSubstr("File too large")));
   }
-  EXPECT_EQ(all[0]->finished_step(), 5);  // the error was told once
+  EXPECT_EQ(all[0]->finished_step(), 5);  // the error was thrown once
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
   expect_loads(1, 5);
   save(all, 7);
@@ -293,13 +293,13 @@ TEST_F(Checkpoint, LeavesNothingBehindWhenItFails) {
     begin(all, 1, 6);
     EXPECT_THROW(all[1]->wait(), StorageError);
   }
-  EXPECT_EQ(entries().size(), 2u);  // nobody but rank 0 may take away a part that is finished
+  EXPECT_EQ(entries().size(), 2u);  // only rank 0 may remove a finished part
   all.clear();
   EXPECT_THAT(entries(), ElementsAre("step-000000005"));
   expect_loads(3, 5);
 }
 
-/// Loses the folder while it is written to, as when rank 0 ends.
+/// Removes the folder while it is written to, as when rank 0 ends.
 class HeadThatLosesTheFolder : public SmallHead {
  public:
   explicit HeadThatLosesTheFolder(std::filesystem::path folder)
@@ -347,7 +347,8 @@ TEST_F(Checkpoint, SurvivesAKillWhileTheNextOneIsWritten) {
       for (std::int64_t step = 1;; ++step) save(all, step % 9 + 1);
     }
     while (!newest_checkpoint(output_)) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(3 * repeat));  // anywhere in its loop
+    // At any point of its loop.
+    std::this_thread::sleep_for(std::chrono::milliseconds(3 * repeat));
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
     const auto newest = newest_checkpoint(output_);

@@ -1,4 +1,4 @@
-// Small workers with a state that checkpoints can hold, every number a function of its place.
+// Small workers with a state for checkpoints. Every number is a function of its position.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@
 
 namespace pfc {
 
-/// A value that tells tensors, rows and versions of the state apart, and needs all bits to be kept.
+/// Returns a value that differs between tensors, rows and versions of the state, and needs all
+/// its bits.
 inline float place_value(int version, int tensor, std::int64_t row, std::int64_t i) {
   return static_cast<float>(version * 1000 + tensor * 100) + static_cast<float>(row) / 3.f +
          static_cast<float>(i) / 1024.f;
 }
 
-/// Two parameters, of which one lies otherwise than in PyTorch, and one running statistic.
+/// Two parameters, one with another layout than in PyTorch, and one running statistic.
 class SmallBackbone : public Backbone {
  public:
   [[nodiscard]] Tensor operands() const override { return {}; }
@@ -41,7 +42,7 @@ class SmallBackbone : public Backbone {
   void backward(const Tensor&, const BackwardOptions&, const GradientsReady&) override {}
 };
 
-/// One worker's rows.
+/// A head with one worker's rows.
 class SmallHead : public Head {
  public:
   SmallHead(RowRange shard, std::int64_t dimension, OptimizerKind optimizer)
@@ -70,7 +71,7 @@ class SmallHead : public Head {
   void settle(std::span<const std::int64_t>) override {}
   void settle_all() override {}
 
-  /// `version` updates, of which each row has seen a number of its own.
+  /// Sets `version` updates; each row has seen a different number of them.
   void fill_history(int version) {
     history_.restore({});
     for (int n = 1; n <= version; ++n) history_.add(update(version, n));
@@ -144,7 +145,7 @@ struct SmallWorker {
   template <typename Visit>
   void each_number(int version, Visit visit) {
     const auto arena = [&](int tensor, const Arena& layout, float* data) {
-      for (const Parameter& p : layout.parameters) {  // what lies between them is not state
+      for (const Parameter& p : layout.parameters) {  // the gaps between them are not state
         for (std::int64_t i = p.offset; i < p.offset + p.count; ++i) {
           visit(place_value(version, tensor, 0, i), data[i]);
         }
@@ -169,7 +170,7 @@ struct SmallWorker {
     backbone.batches_tracked = version;
     head.fill_history(version);
   }
-  /// How many numbers are not those of fill(version), to the bit.
+  /// Returns how many numbers differ from those of fill(version) in any bit.
   [[nodiscard]] int differences(int version) {
     int count = (backbone.batches_tracked == version ? 0 : 1) + head.history_differences(version);
     each_number(version, [&](float value, float& element) { count += value == element ? 0 : 1; });

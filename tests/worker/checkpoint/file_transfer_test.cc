@@ -24,7 +24,7 @@ using testing::message_of;
 
 class FileTransfer : public ::testing::Test {
  protected:
-  /// Bytes that tell ranks and places apart.
+  /// Returns bytes that differ between ranks and positions.
   static std::vector<std::byte> content(int rank, std::size_t bytes) {
     std::vector<std::byte> all(bytes);
     for (std::size_t i = 0; i < bytes; ++i) {
@@ -47,7 +47,7 @@ class FileTransfer : public ::testing::Test {
 };
 
 TEST_F(FileTransfer, WritesTheBytesOfEachWorkerAndTheirChecksums) {
-  // One piece and a bit; and several pieces, of which the last is whole.
+  // One piece and a few bytes; and several pieces, the last one full.
   const std::map<int, std::size_t> sizes{{1, kPieceBytes + 7}, {2, 3 * kPieceBytes}};
   std::vector<WrittenFile> written;
   on_threads(3, [&](int rank) {
@@ -68,7 +68,7 @@ TEST_F(FileTransfer, WritesTheBytesOfEachWorkerAndTheirChecksums) {
   }
 }
 
-TEST_F(FileTransfer, OfNothingGivesAnEmptyFile) {
+TEST_F(FileTransfer, CreatesAnEmptyFileIfNothingIsSent) {
   on_threads(3, [&](int rank) {
     const OutputLinks links = hosts_.links(rank);
     if (rank == 0) return void(receive(links));
@@ -77,7 +77,7 @@ TEST_F(FileTransfer, OfNothingGivesAnEmptyFile) {
   EXPECT_EQ(std::filesystem::file_size(file(2)), 0U);
 }
 
-TEST_F(FileTransfer, FailsOnAllWorkersInTheSameWordsWhereTheDiskIsFull) {
+TEST_F(FileTransfer, FailsOnAllWorkersInTheSameWordsIfTheDiskIsFull) {
   std::vector<std::string> errors(3);
   const FileSizeLimit limit(kPieceBytes + 1);
   on_threads(3, [&](int rank) {
@@ -95,13 +95,13 @@ TEST_F(FileTransfer, FailsOnAllWorkersInTheSameWordsWhereTheDiskIsFull) {
   EXPECT_TRUE(is_empty()) << "no half file is left";
 }
 
-TEST_F(FileTransfer, NamesTheWorkerThatIsLostAndItsHost) {
+TEST_F(FileTransfer, NamesTheLostWorkerAndItsHost) {
   std::string error;
   on_threads(3, [&](int rank) {
     const OutputLinks links = hosts_.links(rank);
     if (rank == 0) {
       error = message_of<CommError>([&] { (void)receive(links); });
-      hosts_.lose(2);  // rank 0 joins again, which ends the other transfer
+      hosts_.lose(2);  // rank 0 joins again, so the other transfer ends
       return;
     }
     const std::vector<std::byte> all = content(rank, 2 * kPieceBytes);

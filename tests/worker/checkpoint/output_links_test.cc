@@ -31,14 +31,14 @@ class WhoSees : public ::testing::Test {
   const TemporaryFolder a_, b_;
 };
 
-TEST_F(WhoSees, IsEveryWorkerWhereTheFolderIsShared) {
+TEST_F(WhoSees, IncludesEveryWorkerIfTheFolderIsShared) {
   testing::run_ranks(3, [&](Comm& comm) {
     EXPECT_THAT(who_sees(comm, a_.path(), 0ms), ElementsAre(true, true, true));
   });
   EXPECT_TRUE(both_are_empty());
 }
 
-TEST_F(WhoSees, IsNotAWorkerWhoseFolderIsAnother) {
+TEST_F(WhoSees, ExcludesAWorkerWithAnotherFolder) {
   testing::run_ranks(3, [&](Comm& comm) {
     const auto& folder = comm.rank() == 2 ? b_ : a_;
     EXPECT_THAT(who_sees(comm, folder.path(), 1ms), ElementsAre(true, true, false));
@@ -46,15 +46,15 @@ TEST_F(WhoSees, IsNotAWorkerWhoseFolderIsAnother) {
   EXPECT_TRUE(both_are_empty());
 }
 
-TEST_F(WhoSees, IsNotAWorkerThatHasNoSuchFolder) {
+TEST_F(WhoSees, ExcludesAWorkerWithoutTheFolder) {
   testing::run_ranks(2, [&](Comm& comm) {
     const auto folder = comm.rank() == 1 ? b_ / "not/there" : a_.path();
     EXPECT_THAT(who_sees(comm, folder, 1ms), ElementsAre(true, false));
   });
 }
 
-TEST_F(WhoSees, WaitsForAFileThatComesLate) {
-  // The folder of rank 1 is a link to that of rank 0 only after rank 1 has begun to look.
+TEST_F(WhoSees, WaitsForAFileThatAppearsLate) {
+  // Rank 1's folder becomes a link to rank 0's only after rank 1 has begun to look.
   const auto late = b_ / "late";
   std::thread appears([&] {
     while (std::filesystem::is_empty(a_.path())) std::this_thread::yield();
@@ -67,7 +67,7 @@ TEST_F(WhoSees, WaitsForAFileThatComesLate) {
   appears.join();
 }
 
-TEST_F(WhoSees, FailsOnAllWorkersInTheSameWordsWhereTheFileCannotBeWritten) {
+TEST_F(WhoSees, FailsOnAllWorkersInTheSameWordsIfTheFileCannotBeWritten) {
   std::array<std::string, 2> errors;
   testing::run_ranks(2, [&](Comm& comm) {
     errors[static_cast<std::size_t>(comm.rank())] =
@@ -77,10 +77,10 @@ TEST_F(WhoSees, FailsOnAllWorkersInTheSameWordsWhereTheFileCannotBeWritten) {
   EXPECT_EQ(errors[0], errors[1]);
 }
 
-TEST_F(WhoSees, LeavesNoFileBehindWhenAWorkerIsLost) {
+TEST_F(WhoSees, LeavesNoFileWhenAWorkerIsLost) {
   EXPECT_THROW(testing::run_ranks(2,
                                   [&](Comm& comm) {
-                                    if (comm.rank() == 1) {  // takes part until it looks
+                                    if (comm.rank() == 1) {  // rank 1 fails when it should look
                                       (void)from_rank_zero(comm, std::string());
                                       on_rank_zero(comm, [] {});
                                       EXPECT_FALSE(both_are_empty());
@@ -92,7 +92,7 @@ TEST_F(WhoSees, LeavesNoFileBehindWhenAWorkerIsLost) {
   EXPECT_TRUE(both_are_empty());
 }
 
-TEST(OutputLinks, AreNoneWhereAllWorkersSeeTheFolder) {
+TEST(OutputLinks, AreEmptyIfAllWorkersSeeTheFolder) {
   const testing::TwoHosts hosts(3, 3);
   for (int rank = 0; rank < 3; ++rank) {
     const OutputLinks links = hosts.links(rank);
@@ -101,7 +101,7 @@ TEST(OutputLinks, AreNoneWhereAllWorkersSeeTheFolder) {
   }
 }
 
-TEST(OutputLinks, LeadToRankZeroFromThoseThatDoNotSeeTheFolder) {
+TEST(OutputLinks, ConnectWorkersThatDoNotSeeTheFolderToRankZero) {
   const testing::TwoHosts hosts(4, 2);
   EXPECT_EQ(hosts.links(0).remote.size(), 2U);
   EXPECT_EQ(hosts.links(1).comms().size(), 0U);
@@ -109,7 +109,7 @@ TEST(OutputLinks, LeadToRankZeroFromThoseThatDoNotSeeTheFolder) {
   for (int rank = 0; rank < 4; ++rank) EXPECT_FALSE(hosts.links(rank).shared());
 }
 
-TEST(OutputLinks, SayWhichHostHasTheFolderAndWhichHaveNot) {
+TEST(OutputLinks, NameHostsWithAndWithoutTheFolder) {
   const testing::TwoHosts hosts(4, 2);
   const std::vector<std::string> names{"a", "a", "b", "b"};
   EXPECT_EQ(not_shared_message(hosts.links(0), names, "/out"),

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-/// A process that has the lock until it is killed.
+/// A process that holds the lock until it is killed.
 class OtherJob {
  public:
   explicit OtherJob(const std::filesystem::path& output) {
@@ -58,7 +58,7 @@ class OtherJob {
 
 class OutputLockTest : public Checkpoint {};
 
-TEST_F(OutputLockTest, IsGivenToOneJobAtATime) {
+TEST_F(OutputLockTest, IsHeldByOneJobAtATime) {
   const OtherJob other(output_);
   EXPECT_THAT(message_of<InputError>([&] { const OutputLock lock(output_, "mine", 0ms); }),
               AllOf(HasSubstr("output: " + output_.string() + " is in use by job other (host "),
@@ -66,7 +66,7 @@ TEST_F(OutputLockTest, IsGivenToOneJobAtATime) {
                     HasSubstr("choose another folder")));
 }
 
-TEST_F(OutputLockTest, IsNoBadInputWhereAnEarlierWorkerOfThisJobHasIt) {
+TEST_F(OutputLockTest, ThrowsCommErrorIfAnEarlierWorkerOfThisJobHasIt) {
   const OtherJob earlier(output_);
   EXPECT_THAT(message_of<CommError>([&] { const OutputLock lock(output_, "other", 0ms); }),
               AllOf(HasSubstr("is still held by an earlier worker of this job: job other (host "),
@@ -81,26 +81,26 @@ TEST_F(OutputLockTest, IsFreeWhenTheOtherJobWasKilled) {
   lock.expect_held();
 }
 
-TEST_F(OutputLockTest, WaitsForAJobThatStillEnds) {
+TEST_F(OutputLockTest, WaitsForAJobThatIsStillEnding) {
   OtherJob other(output_);
   auto taken = std::async(std::launch::async, [&] { const OutputLock lock(output_, "mine", 60s); });
   other.kill();
   EXPECT_NO_THROW(taken.get());
 }
 
-TEST_F(OutputLockTest, MakesTheFolder) {
+TEST_F(OutputLockTest, CreatesTheFolder) {
   const OutputLock lock(output_ / "deeper" / "still", "mine", 0ms);
   lock.expect_held();
   EXPECT_THROW(OutputLock("/proc/no/such", "mine", 0ms), StorageError);
 }
 
-TEST_F(OutputLockTest, RefusesAFifoInThePlaceOfItsFile) {
+TEST_F(OutputLockTest, RejectsAFifoInThePlaceOfItsFile) {
   ASSERT_EQ(::mkfifo((output_ / ".lock").c_str(), 0600), 0);
   EXPECT_THAT(message_of<StorageError>([&] { const OutputLock lock(output_, "mine", 0ms); }),
               HasSubstr(".lock: not a regular file but a FIFO"));
 }
 
-TEST_F(OutputLockTest, FindsThatTheFolderWasRemovedOrReplaced) {
+TEST_F(OutputLockTest, DetectsThatTheFolderWasRemovedOrReplaced) {
   const OutputLock lock(output_, "mine", 0ms);
   std::filesystem::remove_all(output_);
   EXPECT_THAT(message_of<StorageError>([&] { lock.expect_held(); }),
@@ -111,21 +111,21 @@ TEST_F(OutputLockTest, FindsThatTheFolderWasRemovedOrReplaced) {
               HasSubstr("was removed or replaced"));
 }
 
-TEST_F(OutputLockTest, FindsThatAnotherJobHasTakenTheFolder) {
+TEST_F(OutputLockTest, DetectsThatAnotherJobHasTakenTheFolder) {
   const OutputLock lock(output_, "mine", 0ms);
   std::ofstream(output_ / ".lock") << R"({"job_id": "other", "host": "b", "pid": 7})";
   EXPECT_THAT(message_of<StorageError>([&] { lock.expect_held(); }),
               HasSubstr("was taken over by job other (host b, pid 7)"));
 }
 
-TEST_F(OutputLockTest, IsTakenAgainInAFolderThatIsMadeAnew) {
+TEST_F(OutputLockTest, IsTakenAgainInARecreatedFolder) {
   OutputLock lock(output_, "mine", 0ms);
   std::filesystem::remove_all(output_);
   lock.take_again_if_removed();
   lock.expect_held();
 }
 
-TEST_F(OutputLockTest, IsTakenAgainWhereOnlyItsFileWasRemoved) {
+TEST_F(OutputLockTest, IsTakenAgainIfOnlyItsFileWasRemoved) {
   OutputLock lock(output_, "mine", 0ms);
   std::filesystem::remove(output_ / ".lock");
   EXPECT_THROW(lock.expect_held(), StorageError);
@@ -133,7 +133,7 @@ TEST_F(OutputLockTest, IsTakenAgainWhereOnlyItsFileWasRemoved) {
   lock.expect_held();
 }
 
-TEST_F(OutputLockTest, IsNotTakenFromAJobThatHasMadeTheFolderAnew) {
+TEST_F(OutputLockTest, IsNotTakenFromAJobThatHasRecreatedTheFolder) {
   OutputLock lock(output_, "mine", 0ms);
   std::filesystem::remove_all(output_);
   const OtherJob other(output_);
@@ -143,7 +143,7 @@ TEST_F(OutputLockTest, IsNotTakenFromAJobThatHasMadeTheFolderAnew) {
               HasSubstr("in use by job other"));
 }
 
-TEST_F(OutputLockTest, OfAnotherJobKeepsACheckpointFromBeingPublished) {
+TEST_F(OutputLockTest, PreventsPublicationIfHeldByAnotherJob) {
   OutputLock lock(output_, "mine", 0ms);
   const auto writer = make_checkpoint_writer(
       {.output = output_, .job_id = "mine", .lock = &lock, .membership = {}, .global_batch = 1});
@@ -155,7 +155,7 @@ TEST_F(OutputLockTest, OfAnotherJobKeepsACheckpointFromBeingPublished) {
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
 }
 
-TEST_F(Checkpoint, OfTwoJobsInOneFolderNeverHasPartsOfBoth) {
+TEST_F(Checkpoint, NeverMixesPartsOfTwoJobsInOneFolder) {
   const auto writer = [&](const char* job, int rank) {
     return make_checkpoint_writer({.output = output_,
                                    .job_id = job,

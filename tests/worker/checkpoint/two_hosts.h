@@ -1,4 +1,5 @@
-// Workers of two hosts as threads of a test: host a has the output folder, host b another one.
+// Workers of two hosts as threads of a test: host a has the output folder, host b has another
+// one.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ class TwoHosts {
   [[nodiscard]] bool sees(int rank) const { return rank < on_host_a_; }
   [[nodiscard]] int workers() const { return static_cast<int>(hosts_.size()); }
 
-  /// Of one worker.
+  /// Returns the links of one worker.
   [[nodiscard]] OutputLinks links(int rank) const {
     OutputLinks links{.host = hosts_.front()};
     for (int other = 0; other < workers(); ++other) links.sees.push_back(sees(other));
@@ -35,13 +36,13 @@ class TwoHosts {
     return links;
   }
 
-  /// As the end of a worker's process does.
+  /// Breaks a worker's connections, as the end of its process does.
   void lose(int rank) const { meetings_[static_cast<std::size_t>(rank)]->break_up(); }
 
  private:
   const int on_host_a_;
   std::vector<std::string> hosts_;
-  std::vector<std::unique_ptr<Meeting>> meetings_;  // of rank 0 and each other worker
+  std::vector<std::unique_ptr<Meeting>> meetings_;  // between rank 0 and each other worker
 };
 
 }  // namespace pfc::testing

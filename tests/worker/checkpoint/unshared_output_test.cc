@@ -1,4 +1,4 @@
-// Checkpoints where host b has another folder than host a, which has rank 0.
+// Tests checkpoints if host b has another folder than host a, which has rank 0.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class UnsharedOutput : public Checkpoint {
   [[nodiscard]] std::filesystem::path output_of(const TwoHosts& hosts, int rank) const {
     return hosts.sees(rank) ? output_ : other_;
   }
-  /// Every worker writes the state of `step` into its host's folder, on a thread of its own.
+  /// Lets every worker write the state of `step` to its host's folder, on a thread of its own.
   void save_on(const TwoHosts& hosts, std::int64_t step, const WorldOptions& options = {},
                CheckpointMode mode = CheckpointMode::kCopy) const {
     testing::run_ranks(hosts.workers(), [&](Comm& comm) {
@@ -47,7 +47,7 @@ class UnsharedOutput : public Checkpoint {
                                 .links = &links,
                                 .membership = {.rank = comm.rank(), .world_size = hosts.workers()},
                                 .global_batch = 256});
-    comm.barrier();  // rank 0's has removed what earlier jobs have left
+    comm.barrier();  // rank 0's writer has removed leftovers of earlier jobs
     return writer;
   }
   static void write(CheckpointWriter& writer, const Comm& comm, std::int64_t step,
@@ -58,7 +58,7 @@ class UnsharedOutput : public Checkpoint {
     writer.wait();
     EXPECT_EQ(writer.finished_step(), step);
   }
-  /// Loads the checkpoint of host a into every worker; expects the state of `step`.
+  /// Loads the checkpoint of host a into every worker. Expects the state of `step`.
   void expect_loads_on(const TwoHosts& hosts, std::int64_t step,
                        const WorldOptions& options = {}) const {
     testing::run_ranks(hosts.workers(), [&](Comm& comm) {
@@ -73,7 +73,7 @@ class UnsharedOutput : public Checkpoint {
       EXPECT_EQ(worker.head.changes, 1);
     });
   }
-  /// {path in the output folder: its bytes}
+  /// Returns the bytes of each file by its path in the output folder.
   [[nodiscard]] std::map<std::string, std::vector<std::byte>> files() const {
     std::map<std::string, std::vector<std::byte>> all;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(output_)) {
@@ -127,15 +127,16 @@ TEST_F(UnsharedOutput, WorksWithWorkersWithoutRows) {
   expect_loads_on(TwoHosts(5, 1), 5, few);
 }
 
-TEST_F(UnsharedOutput, TakesNothingFromTheFolderOfAnotherHost) {
+TEST_F(UnsharedOutput, ReadsNothingFromTheFolderOfAnotherHost) {
   Writers all = writers(2);
   save(all, 6);
-  std::filesystem::rename(folder(6), other_ / "step-000000005");  // newer, under the older's name
+  // A newer checkpoint under the older one's name.
+  std::filesystem::rename(folder(6), other_ / "step-000000005");
   save_on(TwoHosts(2, 1), 5);
   expect_loads_on(TwoHosts(2, 1), 5);
 }
 
-TEST_F(UnsharedOutput, LeavesTheLastCheckpointWholeWhereTheDiskIsFull) {
+TEST_F(UnsharedOutput, KeepsTheLastCheckpointIntactIfTheDiskIsFull) {
   save_on(TwoHosts(3, 2), 5);
   const auto before = files();
   std::vector<std::string> errors(3);
@@ -155,7 +156,7 @@ TEST_F(UnsharedOutput, LeavesTheLastCheckpointWholeWhereTheDiskIsFull) {
   EXPECT_EQ(files(), before);
 }
 
-TEST_F(UnsharedOutput, LeavesTheLastCheckpointWholeWhereAWorkerIsLost) {
+TEST_F(UnsharedOutput, KeepsTheLastCheckpointIntactIfAWorkerIsLost) {
   save_on(TwoHosts(3, 1), 5);
   const auto before = files();
   {
@@ -166,7 +167,7 @@ TEST_F(UnsharedOutput, LeavesTheLastCheckpointWholeWhereAWorkerIsLost) {
       if (comm.rank() == 2) return hosts.lose(2);
       const std::string error = message_of<CommError>([&] {
         write(*writer, comm, 6);
-        // Rank 1's part may have arrived; its peers' end is what it hears of next.
+        // Rank 1's part may have arrived; next it notices the end of its peers.
         if (comm.rank() == 1) throw CommError("written");
       });
       if (comm.rank() == 0) {
@@ -195,10 +196,10 @@ TEST_F(UnsharedOutput, NamesHostAndFileOfADamagedCheckpointOnAllWorkers) {
   });
 }
 
-/// A job whose host b has led for a while, so that b's folder has its newest checkpoint.
+/// A job whose host b had rank 0 for a while, so that b's folder has its newest checkpoint.
 class OutputOfAnotherHost : public UnsharedOutput {
  protected:
-  /// Host b alone saves this step of a job.
+  /// Saves this step of a job on host b only.
   void saves_on_b(std::int64_t step, const std::string& job_id = "job") const {
     const auto writer = make_checkpoint_writer(
         {.output = other_, .job_id = job_id, .membership = {.world_size = 1}, .global_batch = 256});
@@ -212,7 +213,7 @@ class OutputOfAnotherHost : public UnsharedOutput {
     Writers all = writers(1);
     save(all, step);
   }
-  /// What host a says of what it has fetched.
+  /// Returns host a's message about the fetched checkpoint.
   std::string fetches(const TwoHosts& hosts) const {
     std::string told;
     testing::run_ranks(hosts.workers(), [&](Comm& comm) {
@@ -229,7 +230,7 @@ class OutputOfAnotherHost : public UnsharedOutput {
   }
 };
 
-TEST_F(OutputOfAnotherHost, GivesItsNewerCheckpointToTheHostThatLeads) {
+TEST_F(OutputOfAnotherHost, SendsItsNewerCheckpointToTheHostOfRankZero) {
   for (const int on_host_a : {1, 2}) {
     saves_on_a(3);
     saves_on_b(7);
@@ -246,7 +247,7 @@ TEST_F(OutputOfAnotherHost, GivesItsNewerCheckpointToTheHostThatLeads) {
   }
 }
 
-TEST_F(OutputOfAnotherHost, HasOnlyOlderCheckpointsOrThoseOfOtherJobs) {
+TEST_F(OutputOfAnotherHost, SendsNothingOlderOrOfOtherJobs) {
   saves_on_a(7);
   saves_on_b(6);
   EXPECT_THAT(fetches(TwoHosts(2, 1)), IsEmpty());
@@ -255,7 +256,7 @@ TEST_F(OutputOfAnotherHost, HasOnlyOlderCheckpointsOrThoseOfOtherJobs) {
   EXPECT_THAT(entries(), ::testing::ElementsAre("step-000000007"));
 }
 
-TEST_F(OutputOfAnotherHost, DoesNotPassADamagedCheckpointOn) {
+TEST_F(OutputOfAnotherHost, DoesNotSendADamagedCheckpoint) {
   saves_on_b(7);
   flip_a_byte(other_ / "step-000000007/centres-00000-of-00001.safetensors");
   EXPECT_THAT(message_of<InputError>([&] {

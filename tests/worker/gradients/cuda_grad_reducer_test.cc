@@ -24,7 +24,7 @@ TEST_P(CudaReducer, SumsWhatTheComputeStreamHasWrittenBeforeTheComputeStreamRead
     const Tensor gradients(memory->data(), DType::kFloat32, {kCount});
     const auto reducer = make_grad_reducer(ops, gradient_comm, gradients, {.bucket_bytes = 4 * 64});
     const Worker w{comm.rank(), ops, comm, gradient_comm, *reducer, gradients};
-    std::mt19937 random(static_cast<unsigned>(w.rank));  // paces differ, buckets do not
+    std::mt19937 random(static_cast<unsigned>(w.rank));  // speeds differ, buckets do not
     for (int step = 0; step < 5; ++step) {
       backward(w, step, random);
       w.reducer.wait();

@@ -1,4 +1,4 @@
-// The reducer of a GPU, with workers as threads of one process, each with an emulated GPU.
+// Tests the reducer of a GPU with workers as threads of one process, each with an emulated GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,10 +32,10 @@ void on_workers(int world_size, std::chrono::milliseconds timeout,
   });
 }
 
-TEST(CudaReducerOfTwo, TheHostWaitsForNothing) {
+TEST(CudaReducerOfTwo, HostDoesNotWait) {
   std::atomic<int> turns = 0;
   on_workers(2, std::chrono::seconds(60), [&](const Worker& w) {
-    // One after the other: a host that waited would wait for ever.
+    // One rank after the other: a host that waited would wait for ever.
     std::mt19937 random(1);
     while (turns != w.rank) std::this_thread::yield();
     backward(w, 0, random);
@@ -46,7 +46,7 @@ TEST(CudaReducerOfTwo, TheHostWaitsForNothing) {
   });
 }
 
-TEST(CudaReducerOfTwo, TimesEachBucketOfTheStepBefore) {
+TEST(CudaReducerOfTwo, TimesEachBucketOfThePreviousStep) {
   on_workers(2, std::chrono::seconds(60), [](const Worker& w) {
     std::mt19937 random(1);
     backward(w, 0, random);
@@ -87,7 +87,7 @@ TEST(CudaReducerOfTwo, NamesAWorkerThatStopsInItsBackwardPass) {
   });
 }
 
-TEST(CudaReducerOfTwo, WaitingTooEarlyIsAnError) {
+TEST(CudaReducerOfTwo, RejectsWaitingTooEarly) {
   on_workers(2, std::chrono::seconds(60), [](const Worker& w) {
     w.reducer.ready(kCount - 100);
     EXPECT_THROW(w.reducer.wait(), std::logic_error);

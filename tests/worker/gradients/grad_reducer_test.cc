@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::FieldsAre;
 
-/// A Comm of two workers that only looks at what it is asked to sum; a sum begins when it is let.
+/// A Comm of two workers that only records its sums. A sum begins when the test allows it.
 class WatchedComm : public Comm {
  public:
   explicit WatchedComm(float* gradients) : gradients_(gradients) {}
@@ -44,7 +44,7 @@ class WatchedComm : public Comm {
   struct Slice {
     std::int64_t offset, count;
   };
-  std::vector<Slice> reduced;  // the reducer's thread's until wait() is over
+  std::vector<Slice> reduced;  // used by the reducer's thread until wait() returns
   std::atomic<std::int64_t> ready_offset = 1 << 20;
   std::counting_semaphore<> started{0}, allowed{0};
   std::atomic<bool> fails = false;
@@ -93,10 +93,10 @@ TEST_F(Reducer, ReducesNoBucketBeforeItIsFinal) {  // WatchedComm checks it
   EXPECT_EQ(comm_.reduced.size(), 200u);
 }
 
-TEST_F(Reducer, ReducesWhileTheBackwardPassGoesOn) {
+TEST_F(Reducer, ReducesDuringTheBackwardPass) {
   make(4);
   ready(6);
-  comm_.started.acquire();  // the first bucket is under way, and not done
+  comm_.started.acquire();  // the first bucket has started, and is not done
   ready(2);
   ready(0);  // none of these waits for it
   comm_.allowed.release(3);
@@ -120,7 +120,7 @@ TEST_F(Reducer, ThrowsAFailureFromEveryWait) {
   EXPECT_THROW(reducer_->wait(), CommError);
 }
 
-TEST_F(Reducer, WaitingTooEarlyIsAnError) {
+TEST_F(Reducer, RejectsWaitingTooEarly) {
   make(4);
   comm_.allowed.release(1);
   ready(6);
@@ -139,7 +139,7 @@ TEST(ReducerOfOne, DoesNothing) {
   EXPECT_TRUE(reducer->timeline().buckets.empty());
 }
 
-TEST(ReducerOfMany, ReducesTheSameBucketsOnRanksOfDifferentSpeed) {
+TEST(ReducerOfMany, ReducesTheSameBucketsOnRanksWithDifferentSpeeds) {
   std::mutex mutex;
   std::vector<std::vector<std::int64_t>> orders;  // guarded by mutex
   testing::run_ranks(3, [&](Comm& comm) {

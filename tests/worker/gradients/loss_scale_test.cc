@@ -37,7 +37,7 @@ TEST(LossScale, DoublesAfterAHundredFiniteUpdatesInARow) {
   EXPECT_EQ(scale.value(), 1 << 24);
 }
 
-TEST(LossScale, CountsTheUpdatesThatAreMadeAlsoAfterAResumeInAnotherPrecision) {
+TEST(LossScale, CountsAppliedUpdatesEvenAfterAResumeInAnotherPrecision) {
   LossScale scale = LossScale::dynamic();
   for (int i = 0; i < 60; ++i) scale.update(i % 20 != 0);
   EXPECT_EQ(scale.updates(), 57);
@@ -60,7 +60,7 @@ TEST(LossScale, ContinuesFromTheStateInACheckpoint) {
   LossScale none = LossScale::none();
   none.restore(one.state());
   EXPECT_EQ(none.value(), 1);
-  one.restore(none.state());  // of a job that was in float32 until now
+  one.restore(none.state());  // the state of a float32 job
   EXPECT_GT(one.value(), 1);
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 class OptimizerStep : public ::testing::Test {
  protected:
-  /// Twenty updates with gradients and a falling rate that PyTorch was given as well.
+  /// Applies twenty updates with the gradients and the falling rate that were also given to
+  /// PyTorch.
   std::vector<float> twenty_steps(OptimizerKind kind, double clip_norm) {
     const bool sgd = kind == OptimizerKind::kSgd;
     Optimizer optimizer(
@@ -44,7 +45,7 @@ class OptimizerStep : public ::testing::Test {
   Optimizer::Result last_;
 };
 
-TEST(OptimizerMemory, IsWhatTheOptimizerAllocates) {
+TEST(OptimizerMemory, EqualsWhatTheOptimizerAllocates) {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     testing::CountingOps ops(1);
     const Optimizer optimizer(ops, {.kind = kind}, 1000);
@@ -52,7 +53,7 @@ TEST(OptimizerMemory, IsWhatTheOptimizerAllocates) {
   }
 }
 
-TEST_F(OptimizerStep, ReturnsTheNormAlsoWithoutClipping) {
+TEST_F(OptimizerStep, ReturnsTheNormEvenWithoutClipping) {
   Optimizer optimizer(*ops_, {.clip_norm = 0}, 2);
   std::vector<float> w = {1, 2}, g = {3, 4};
   EXPECT_DOUBLE_EQ(optimizer.step(flat(g), flat(w), {.lr = 0.1}).gradient_norm, 5);
@@ -108,8 +109,8 @@ TEST_F(OptimizerStep, WithGroupsAgreesWithTorch) {
               {0.481030320f, -1.25f, 1.99787781f, 0.000762230891f, -0.649416481f, 1.57631765f});
 }
 
-// As the gradients of a backbone whose first weights are frozen.
-TEST_F(OptimizerStep, TakesGradientsOfTheLastWeightsAlone) {
+// Like the gradients of a backbone whose first weights are frozen.
+TEST_F(OptimizerStep, AcceptsGradientsOfOnlyTheLastWeights) {
   Optimizer optimizer(*ops_, {.momentum = 0, .clip_norm = 0}, 3, {{.offset = 1, .count = 2}});
   std::vector<float> w = {1, 2, 3}, g = {10, 20};
   optimizer.step(flat(g), flat(w), {.lr = 0.1});
@@ -134,7 +135,7 @@ TEST_F(OptimizerStep, ChangesNothingWhenAGradientIsNotFinite) {
 TEST_F(OptimizerStep, ClipsHugeFiniteGradients) {
   Optimizer optimizer(*ops_, {.momentum = 0, .weight_decay = 0, .clip_norm = 5}, 2);
   std::vector<float> w = {0, 0};
-  std::vector<float> g = {3e30f, 4e30f};  // their squares are beyond float32
+  std::vector<float> g = {3e30f, 4e30f};  // their squares exceed float32
   const auto result = optimizer.step(flat(g), flat(w), {.lr = 1});
   EXPECT_TRUE(result.finite);
   EXPECT_NEAR(result.gradient_norm, 5e30, 1e24);

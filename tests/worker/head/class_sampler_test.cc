@@ -26,7 +26,7 @@ class ClassSampler : public ::testing::Test {
   const Classes labels_{5, 99'999, 5, 50'000, 0, 100'002};
 };
 
-TEST_F(ClassSampler, TakesTheSameClassesForAnyNumberOfWorkers) {
+TEST_F(ClassSampler, SamplesTheSameClassesForAnyNumberOfWorkers) {
   for (const double rate : {1.0, 0.1, 0.0}) {
     const Classes whole = sample(rate, 0, 1, labels_);
     for (const int world_size : {2, 3, 5, 7}) {
@@ -40,13 +40,13 @@ TEST_F(ClassSampler, TakesTheSameClassesForAnyNumberOfWorkers) {
   }
 }
 
-TEST_F(ClassSampler, TakesAllClassesAtRateOneAndLabelsOnlyAtRateZero) {
+TEST_F(ClassSampler, SamplesAllClassesAtRateOneAndOnlyLabelsAtRateZero) {
   EXPECT_EQ(sample(1, 0, 1, labels_).size(), static_cast<std::size_t>(kClasses));
   EXPECT_EQ(sample(0, 0, 1, labels_), (Classes{0, 5, 50'000, 99'999, 100'002}));
   EXPECT_EQ(sample(0, 1, 3, labels_), (Classes{50'000}));
 }
 
-TEST_F(ClassSampler, TakesItsShareOfTheClassesSortedAndOnce) {
+TEST_F(ClassSampler, ReturnsTheSampledShareSortedAndWithoutDuplicates) {
   for (const double rate : {0.01, 0.1, 0.7}) {
     const Classes active = sample(rate, 0, 1, {});
     const double expected = rate * kClasses;
@@ -56,7 +56,7 @@ TEST_F(ClassSampler, TakesItsShareOfTheClassesSortedAndOnce) {
   }
 }
 
-TEST_F(ClassSampler, TakesEveryClassEquallyOftenOverSteps) {
+TEST_F(ClassSampler, SamplesEveryClassEquallyOftenOverSteps) {
   std::vector<int> times(1000);
   for (std::int64_t step = 0; step < 1000; ++step) {
     for (const std::int64_t c :
@@ -69,7 +69,7 @@ TEST_F(ClassSampler, TakesEveryClassEquallyOftenOverSteps) {
   EXPECT_NEAR(chi_squared, 1000, 5 * 45);
 }
 
-TEST_F(ClassSampler, TakesNeighboursIndependently) {
+TEST_F(ClassSampler, SamplesNeighboursIndependently) {
   const Classes active = sample(0.1, 0, 1, {});
   std::int64_t pairs = 0;
   for (std::size_t i = 1; i < active.size(); ++i) pairs += active[i] - active[i - 1] == 1 ? 1 : 0;
@@ -77,7 +77,7 @@ TEST_F(ClassSampler, TakesNeighboursIndependently) {
   EXPECT_NEAR(static_cast<double>(pairs), expected, 5 * std::sqrt(expected));
 }
 
-TEST_F(ClassSampler, DrawsAnewForEveryStepAndSeed) {
+TEST_F(ClassSampler, SamplesAnewForEveryStepAndSeed) {
   const Classes active = sample(0.1, 0, 1, {});
   EXPECT_EQ(sample(0.1, 0, 1, {}), active);
   const auto in_both = [&](const Classes& other) {
@@ -103,7 +103,7 @@ TEST_F(ClassSampler, NamesALabelThatNoWorkerOwns) {
   EXPECT_THAT(message(-1), ::testing::HasSubstr("outside 0 .. 100002 (100003 classes)"));
 }
 
-TEST_F(ClassSampler, FindsEverySampleOfTheShardByItsPlace) {
+TEST_F(ClassSampler, FindsEverySampleOfTheShardByItsIndex) {
   const Classes active{10, 12, 15};
   const std::vector<Positive> found =
       find_positives({10, 20}, active, std::vector<std::int64_t>{15, 3, 10, 15, 20});

@@ -1,13 +1,14 @@
 // head_benchmark --classes C [--rate R] [--workers W] [--threads T] [--device cuda] ...
 //
-// Head steps over random embeddings and labels, timed: what one training step asks of the head,
-// with the collectives around it. Workers are threads of this process that talk over Gloo on
-// loopback, or with --device cuda have a GPU each and talk over NCCL; --threads is each one's
-// compute threads on a CPU. The classes of a step are sampled before it and timed apart, as in
-// training, where that happens beside the forward pass; embeddings lie on the device before it.
-// Prints one JSON object: seconds and sample_seconds of every measured step, the first step's loss,
-// rank 0's active classes and collectives of a step, the peak resident memory of the process, and
-// what is not free of rank 0's GPU after the last step (0 on a CPU).
+// Measures head steps over random embeddings and labels: the head's work in a training step and the
+// collectives around it. Workers are threads of this process, connected by Gloo on loopback, or
+// with
+// --device cuda by NCCL, with one GPU each. --threads: compute threads per worker on a CPU. The
+// classes of a step are sampled before it and timed separately, because training samples them
+// during the forward pass. Embeddings are on the device before the step. Prints one JSON object:
+// seconds and sample_seconds of every measured step, the first step's loss, rank 0's active classes
+// and collectives of a step, the peak resident memory of the process, and the used memory of rank
+// 0's GPU after the last step (0 on a CPU).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -32,7 +33,7 @@ namespace pfc {
 namespace {
 
 struct Options {
-  std::int64_t samples = 128;  // of all workers together
+  std::int64_t samples = 128;  // of all workers
   std::int64_t classes = 0;
   std::int64_t warm_up = 1;
   std::int64_t steps = 5;
@@ -51,12 +52,12 @@ HeadOptions head_options_of(const JobConfig& job, const Options& options) {
 struct Measurements {
   std::vector<double> seconds, sample_seconds;
   double first_loss = 0;
-  std::int64_t active = 0;  // of the last step, as are the collectives
+  std::int64_t active = 0;  // of the last step, like the collectives
   CommCounters comm;
   std::size_t gpu_memory = 0;
 };
 
-// Each worker draws the same numbers and takes its own rows of the embeddings.
+// Each worker draws the same numbers and uses its own rows of the embeddings.
 class Input {
  public:
   Input(const Options& options, std::int64_t dimension)
@@ -156,7 +157,7 @@ class Worker {
 
   const Options& options_;
   const std::int64_t dimension_;
-  const std::int64_t own_;  // samples of this worker
+  const std::int64_t own_;  // number of samples of this worker
   std::unique_ptr<Ops> ops_;
   DeviceComms comms_;
   Comm& comm_;

@@ -1,4 +1,5 @@
-// Of a CPU alone, so not a part of head_gpu_test: there a test that is skipped has not passed.
+// Tests of a CPU only. They are not a part of head_gpu_test, in which a skipped test counts as
+// failed.
 #include <gtest/gtest.h>
 
 #include "common/error.h"
@@ -8,7 +9,7 @@
 namespace pfc::testing {
 namespace {
 
-TEST(Bf16ProductsOfACpu, AreRefusedWithoutInstructionsForThem) {
+TEST(Bf16ProductsOfACpu, AreRejectedWithoutInstructionsForThem) {
   if (cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has bf16 instructions";
   constexpr std::int64_t kClasses = 100, kDimension = 64;
   HeadJob job;

@@ -1,4 +1,4 @@
-// The cosines of the targets, as the head tells them after a step.
+// Tests the cosines of the targets that the head returns after a step.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kCosineSamples = 30, kCosineClasses = 101, kCosineDimension = 24;
 constexpr float kNone = 9;
 
-/// Of each sample with the centre of its label, in float64.
+/// Returns the cosine of each sample with the centre of its label, in float64.
 std::vector<double> expected_cosines(const MicroBatch& batch, const std::vector<float>& centres) {
   std::vector<double> cosines;
   for (std::size_t i = 0; i < batch.labels.size(); ++i) {
@@ -40,7 +40,7 @@ class HeadCosines : public OnHeadDevice<std::tuple<TestDevice, int>> {
   const int workers_ = std::get<1>(GetParam());
 };
 
-TEST_P(HeadCosines, AreThoseOfTheCentresBeforeTheUpdateAndEachIsToldByOneWorker) {
+TEST_P(HeadCosines, UseCentresBeforeTheUpdateAndComeFromOneWorkerEach) {
   const MicroBatch batch = random_batch(kCosineSamples, kCosineClasses, kCosineDimension, 3);
   const auto centres = random_matrix(kCosineClasses, kCosineDimension, 0.3, 4);
   std::vector<std::vector<float>> told(static_cast<std::size_t>(workers_));

@@ -11,14 +11,14 @@
 
 namespace pfc::testing {
 
-/// A CPU with as many threads as the test asks for.
+/// Returns a CPU with as many threads as the test requests.
 TestDevice cpu_head_device();
 
-/// In head_test: the CPU and the emulated GPU, whose cache is so small that a few hundred classes
-/// make several tiles. In head_gpu_test: this machine's GPU.
+/// Returns in head_test the CPU and the emulated GPU, whose cache is so small that a few hundred
+/// classes need several tiles. Returns in head_gpu_test this machine's GPU.
 std::vector<TestDevice> head_devices();
 
-// The device in a test's parameter, which is a device, a tuple that begins with one, or a struct
+// Returns the device in a test's parameter: a device, a tuple that begins with one, or a struct
 // with a member `device`.
 inline const TestDevice& device_of(const TestDevice& device) { return device; }
 template <typename Rest>

@@ -14,7 +14,7 @@
 namespace pfc::testing {
 namespace {
 
-// One rank's part of the job; what is not its own it leaves alone in `outcome`.
+// One rank's part of the job. Leaves the other ranks' values in `outcome` unchanged.
 class RankRun {
  public:
   RankRun(const HeadJob& job, Comm& comm, int threads)

@@ -1,5 +1,5 @@
-// A few head steps as values in and out, so that one worker, several workers and the float64
-// reference can be asked for the same.
+// A few head steps with values as input and output, so that one worker, several workers and the
+// float64 reference can run the same steps.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct HeadJob {
   std::vector<MicroBatch> micro_batches;  ///< gradient_acc of them make one update
   double lr = 0.1;
   TestDevice device = cpu_head_device();
-  std::vector<double> lrs = {};                     ///< one an update; empty: always lr
-  std::vector<std::int64_t> updates_left_out = {};  ///< numbers of those that move no centre
+  std::vector<double> lrs = {};                     ///< one per update; empty: always lr
+  std::vector<std::int64_t> updates_left_out = {};  ///< numbers of the skipped updates
   [[nodiscard]] bool left_out(std::int64_t update) const {
     return std::ranges::count(updates_left_out, update) > 0;
   }
@@ -35,20 +35,20 @@ struct HeadJob {
 
 template <typename Real>
 struct HeadOutcome {
-  std::vector<double> losses;                   ///< one a micro-batch
+  std::vector<double> losses;                   ///< one per micro-batch
   std::vector<std::vector<Real>> d_embeddings;  ///< [N, D], summed over workers
   std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update
 };
 
-/// Runs the job on `world_size` ranks, each a thread with its own Ops of job.device: on a CPU with
-/// `threads` compute threads.
+/// Runs the job on `world_size` ranks. Each is a thread with its own Ops of job.device, on a CPU
+/// with `threads` compute threads.
 HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads = 1);
 
-/// The same from the formulas, in float64 and with everything materialised. With bf16_products the
-/// operands of matrix products are rounded to bfloat16 first.
+/// Computes the same from the formulas, in float64 and with everything in memory. With
+/// bf16_products the operands of matrix products are rounded to bfloat16 first.
 HeadOutcome<double> reference_head(const HeadJob& job);
 
-/// Random embeddings of length about 1 and labels.
+/// Returns random embeddings of length about 1, and labels.
 MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t dimension,
                         std::uint64_t seed);
 std::vector<float> random_matrix(std::int64_t rows, std::int64_t columns, double deviation,

@@ -1,10 +1,10 @@
 // head_limits [--samples 128] [--dimension 512] [--threads 2] [--gibibytes 2] [--rate 0.1]
 //
-// What this machine can do at most of what a head step consists of: GB/s of memory, read and
-// updated in place, one row after the other and gathered at a sample rate, for rows of each size
-// that a centre has; and GFLOP/s of the products of a tile, by oneDNN and by pfc. All threads work
-// at the same time. Each figure is the best of a few repeats: other programs can only make one
-// worse. Prints one JSON object. docs/benchmarks/head.md says how a step's limit follows from it.
+// Measures this machine's limits for the parts of a head step. Memory, in GB/s: rows of each size
+// of a centre, read and updated in place, in order and gathered at a sample rate. Products of a
+// tile, in GFLOP/s: by oneDNN and by pfc. All threads work at the same time. Each figure is the
+// best of a few repeats, because other programs can only make one worse. Prints one JSON object.
+// docs/benchmarks/head.md derives a step's limit from it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -36,7 +36,7 @@ struct Options {
   int repeats = 5;
 };
 
-/// The fewest seconds of a few calls of f().
+/// Returns the shortest time of a few calls of f(), in seconds.
 template <typename F>
 double best_seconds(int repeats, const F& f) {
   double best = 1e30;
@@ -66,7 +66,7 @@ class Memory {
         a_(static_cast<std::size_t>(o.gibibytes) << 30),
         b_(static_cast<std::size_t>(o.gibibytes) << 30),
         sums_(static_cast<std::size_t>(o.threads)) {
-    threads_.each_part([&](int part) {  // so that the pages exist
+    threads_.each_part([&](int part) {  // allocates the pages
       const Range range = part_of(floats_, part, o_.threads, kLine);
       std::fill(a() + range.begin, a() + range.end, 1.f);
       std::fill(b() + range.begin, b() + range.end, 1.f);
@@ -90,7 +90,7 @@ class Memory {
     return json;
   }
 
-  /// GB/s of rows of so many floats: read from one array, or read and written in both.
+  /// Returns GB/s of rows of `row` floats: read from one array, or read and written in both.
   double rows(std::int64_t row, double rate, bool update) {
     std::vector<std::int64_t> begins = drawn(std::min<std::int64_t>(row, kChunk), rate);
     row = std::min<std::int64_t>(row, kChunk);
@@ -108,13 +108,13 @@ class Memory {
   }
 
  private:
-  static constexpr std::int64_t kChunk = 1 << 16;  // floats that are read at a stretch
+  static constexpr std::int64_t kChunk = 1 << 16;  // floats read at a time
   static constexpr std::int64_t kAhead = 8;        // rows
 
   float* a() { return reinterpret_cast<float*>(a_.data()); }
   float* b() { return reinterpret_cast<float*>(b_.data()); }
 
-  /// Where the rows that are taken begin.
+  /// Returns the offsets of the sampled rows.
   [[nodiscard]] std::vector<std::int64_t> drawn(std::int64_t row, double rate) const {
     std::mt19937_64 generator(1);
     std::bernoulli_distribution taken(rate);
@@ -173,13 +173,14 @@ class Memory {
   const Threads threads_;
   const std::int64_t floats_;
   AlignedMemory a_, b_;
-  std::vector<float> sums_;  // so that what is read is used
+  std::vector<float> sums_;  // keeps the reads from being optimised away
 };
 
-constexpr std::int64_t kTile = 192;  // classes: enough for a library to be fast
+constexpr std::int64_t kTile = 192;  // classes; enough for a library to be fast
 constexpr int kProducts = 50;
 
-/// GFLOP/s of a function that multiplies a tile `times` times, run by all threads at once.
+/// Returns GFLOP/s of a function that multiplies a tile `times` times, run by all threads at
+/// once.
 template <typename F>  // void(int part)
 double gflops(const Options& o, std::int64_t classes, const F& f) {
   const Threads threads(o.threads);
@@ -202,7 +203,7 @@ std::vector<Operands> operands_of_each_thread(const Options& o) {
   return std::vector<Operands>(static_cast<std::size_t>(o.threads), Operands(o));
 }
 
-/// The three products of a head: of a tile's rows with the embeddings, and both gradients.
+/// Measures the three products of a head: a tile's rows with the embeddings, and both gradients.
 Json dnnl_sgemm_gflops(const Options& o) {
   std::vector<Operands> all = operands_of_each_thread(o);
   const std::int64_t n = o.samples, d = o.dimension, t = kTile;
@@ -273,7 +274,7 @@ Json dnnl_bf16_gflops(const Options& o) {
                             Layout weights) {
     std::vector<std::unique_ptr<DnnlProduct>> each(static_cast<std::size_t>(o.threads));
     const Threads threads(o.threads);
-    threads.each_part([&](int part) {  // planned inside the team: for one thread
+    threads.each_part([&](int part) {  // planned inside the team, so for one thread
       each[static_cast<std::size_t>(part)] =
           std::make_unique<DnnlProduct>(m, k, columns, src, weights);
     });

@@ -54,7 +54,7 @@ TEST(AccumulatedGradients, StateTheBytesThatTheyAllocate) {
 constexpr std::int64_t kMemorySamples = 40, kMemoryDimension = 64, kMemoryClasses = 1000;
 const MarginSoftmaxOptions kSoftmax{.logits_bytes = 400'000};
 
-/// What the first step of a new softmax asks of operator new.
+/// Returns the bytes that the first step of a new softmax allocates with operator new.
 std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads) {
   CountingOps ops(threads);
   ClassCentres centres(ops, {0, kMemoryClasses}, {.dimension = kMemoryDimension});
@@ -80,7 +80,7 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
 
 void expect_stated_bytes(const MarginSoftmaxOptions& options) {
   for (const int threads : {1, 3}) {
-    bytes_of_first_step(options, threads);  // what is made once
+    bytes_of_first_step(options, threads);  // one-time allocations
     const std::size_t allocated =
         bytes_of_first_step(options, threads) - CatchUpPlan::bytes(kMemoryClasses);
     const CpuMarginBytes stated = cpu_margin_bytes(options, {.samples = kMemorySamples,
@@ -111,13 +111,13 @@ TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithBf16ProductsAllocates) {
   expect_stated_bytes(options);
 }
 
-TEST(HeadMemory, TablesTakeWhatTheHeadAllocates) {
+TEST(HeadMemory, TablesEqualWhatTheHeadAllocates) {
   for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     const HeadOptions head{.classes = 1003, .embedding_size = 24, .optimizer = optimizer};
     testing::run_ranks(3, [&](Comm& comm) {
       CountingOps ops(1);
       const auto made = make_head(ops, comm, head);
-      if (comm.rank() != 0) return;  // 335 rows, the others have 334
+      if (comm.rank() != 0) return;  // rank 0 has 335 rows, the others 334
       const HeadMemory m = head_memory({.head = head, .world_size = 3, .samples = 6});
       EXPECT_EQ(m.centres + m.momentum + m.second + m.inverse_norms, ops.allocated);
       EXPECT_EQ(m.centres, 335u * 24 * 4);
@@ -126,7 +126,7 @@ TEST(HeadMemory, TablesTakeWhatTheHeadAllocates) {
   }
 }
 
-TEST(HeadMemory, SummedGradientsTakeWhatAStepAllocates) {
+TEST(HeadMemory, SummedGradientsEqualWhatAStepAllocates) {
   const HeadOptions head{.classes = 500, .embedding_size = 16, .gradient_acc = 2};
   testing::run_ranks(1, [&](Comm& comm) {
     CountingOps ops(1);
@@ -157,7 +157,7 @@ TEST(HeadMemory, TablesHalveWithCentrePrecision) {
   EXPECT_EQ(head_memory(o).momentum, full.momentum / 2);
 }
 
-TEST(HeadMemory, KeptLogitsTakeTheirBudgetUnlessAllNeedLess) {
+TEST(HeadMemory, KeptLogitsUseTheirBudgetUnlessAllNeedLess) {
   HeadMemoryOptions o = million();
   o.head.logits_memory = 0;
   EXPECT_EQ(head_memory(o).logits, 0u);

@@ -1,4 +1,4 @@
-// Centres that move in a call of their own: to the same bits, or not at all.
+// Tests centres that move in a separate call: the results have the same bits, or no centre moves.
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -38,7 +38,7 @@ class HeadMovesLater : public OnHeadDevice<std::tuple<TestDevice, OptimizerKind>
   }
 };
 
-TEST_P(HeadMovesLater, ToTheSameBitsHoweverManyLogitsAreKept) {
+TEST_P(HeadMovesLater, GivesTheSameBitsForAnyNumberOfKeptLogits) {
   for (const double kept : {0.0, 0.05, 10.0}) {
     SCOPED_TRACE(kept);
     HeadJob j = job(3);
@@ -52,7 +52,7 @@ TEST_P(HeadMovesLater, ToTheSameBitsHoweverManyLogitsAreKept) {
   }
 }
 
-TEST_P(HeadMovesLater, NotAtAllWhereAnUpdateIsLeftOut) {
+TEST_P(HeadMovesLater, KeepsCentresIfAnUpdateIsSkipped) {
   const HeadJob two = job(2);
   HeadJob three = job(3);
   three.updates_left_out = {3};
@@ -61,19 +61,19 @@ TEST_P(HeadMovesLater, NotAtAllWhereAnUpdateIsLeftOut) {
   }
 }
 
-TEST_P(HeadMovesLater, NotAtAllWhereAnUpdateOfMicroBatchesIsLeftOut) {
+TEST_P(HeadMovesLater, KeepsCentresIfAnUpdateOfMicroBatchesIsSkipped) {
   const HeadJob two = job(2, 2);
   HeadJob six = job(6, 2);
   six.updates_left_out = {2, 3};
   expect_same_centres(run_head(six, 1), run_head(two, 1));
 }
 
-TEST_P(HeadMovesLater, FromWhatTheLastUpdateThatWasMadeHasLeft) {
+TEST_P(HeadMovesLater, ContinuesFromTheLastAppliedUpdate) {
   HeadJob j = job(3);
   j.updates_left_out = {2};
   HeadJob same = j;
   same.options.moves_later = false;
-  // The second step's update is left out, so the third sees the centres as the second did.
+  // The second step's update is skipped, so the third step has the same centres as the second.
   const HeadOutcome<float> got = run_head(j, 1);
   const HeadOutcome<float> all = run_head(same, 1);
   EXPECT_EQ(got.losses[0], all.losses[0]);

@@ -1,5 +1,5 @@
-// A number that is not finite must reach the loss, on every worker, before any centre moves: the
-// step's inputs can then be examined as they were.
+// A non-finite number must reach the loss on every worker before any centre moves, so that the
+// step's inputs can be examined unchanged.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -44,14 +44,14 @@ class HeadNotFinite : public OnHeadDevice<std::tuple<TestDevice, float>> {
   }
 };
 
-TEST_P(HeadNotFinite, EmbeddingMovesNothing) {
+TEST_P(HeadNotFinite, EmbeddingChangesNoCentre) {
   HeadJob broken = job();
   broken.micro_batches[0].embeddings[5] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
 
-TEST_P(HeadNotFinite, CentreOfALabelMovesNothing) {
+TEST_P(HeadNotFinite, CentreOfALabelChangesNoCentre) {
   HeadJob broken = job();
   const std::int64_t label = broken.micro_batches[0].labels[4];
   broken.centres[static_cast<std::size_t>(label * kFiniteCheckDimension + 3)] = value();
@@ -59,7 +59,7 @@ TEST_P(HeadNotFinite, CentreOfALabelMovesNothing) {
   expect_untouched(broken, 0.1);
 }
 
-TEST_P(HeadNotFinite, CentreOfANegativeMovesNothing) {
+TEST_P(HeadNotFinite, CentreOfANegativeChangesNoCentre) {
   HeadJob broken = job();
   broken.centres[static_cast<std::size_t>(211 * kFiniteCheckDimension)] = value();
   expect_untouched(broken, 0);
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Values, HeadNotFinite,
 
 class HeadOfMicroBatches : public OnHeadDevice<TestDevice> {};
 
-TEST_P(HeadOfMicroBatches, NotFiniteInOneOfThemLeavesTheCentresAlone) {
+TEST_P(HeadOfMicroBatches, ChangesNoCentreIfOneOfThemIsNotFinite) {
   HeadJob job;
   job.device = GetParam();
   job.options = {

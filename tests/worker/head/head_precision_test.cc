@@ -1,4 +1,5 @@
-// What may change the bits of a step (bf16), what may not (kept logits), and by how much.
+// Tests what may change the bits of a step (bf16) and by how much, and what may not (kept
+// logits).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +41,7 @@ std::string device_name(const ::testing::TestParamInfo<TestDevice>& test) {
 
 class KeptLogits : public OnHeadDevice<TestDevice> {};
 
-TEST_P(KeptLogits, GiveTheSameBitsAsLogitsMadeAgain) {
+TEST_P(KeptLogits, GiveTheSameBitsAsRecomputedLogits) {
   HeadJob j = job_of_steps(GetParam(), 3001, 3);
   j.options.interclass_filtering_threshold = 0.2;
   j.options.logits_memory = 0;
@@ -77,8 +78,9 @@ class Bf16Products : public OnHeadDevice<TestDevice> {
   }
 };
 
-// A product of two bfloat16 numbers is off by 1.1e-3 of its size on average: each has 8 bits.
-TEST_P(Bf16Products, DifferFromFloat32ProductsByTheRoundingOfTheirOperands) {
+// The error of a product of two bfloat16 numbers is 1.1e-3 of its size on average: each has 8
+// bits.
+TEST_P(Bf16Products, DifferFromFloat32ProductsByTheirOperandsRounding) {
   for (const double logits_memory : {0.0, 10.0}) {
     const HeadOutcome<float> fp32 = run_head(one_step(false, logits_memory), 1, 2);
     const HeadOutcome<float> bf16 = run_head(one_step(true, logits_memory), 1, 2);
@@ -97,7 +99,7 @@ TEST_P(Bf16Products, AgreeWithAReferenceThatRoundsTheirOperands) {
     const HeadOutcome<float> got = run_head(one_step(true, logits_memory), 1, 2);
     EXPECT_NEAR(got.losses[0], want.losses[0], 2e-7 * want.losses[0]);
     EXPECT_LT(relative_error(got.d_embeddings[0], want.d_embeddings[0]), 1e-4);
-    // A CPU takes the part along a centre from the factors before they are rounded.
+    // A CPU computes the part along a centre from the unrounded factors.
     EXPECT_LT(relative_error(got.momentum, want.momentum), 5e-4);
   }
 }
@@ -125,7 +127,7 @@ TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
 }
 
 // Each step is a hundredth of a bfloat16's last bit: rounded to the nearest, no centre would move.
-TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
+TEST_P(CentresKeptAs, LoseNotEvenTheSmallestStep) {
   HeadJob j = job_of_steps(device_, 64, 100);
   for (MicroBatch& batch : j.micro_batches) batch = j.micro_batches[0];
   j.options.sample_rate = 1;
@@ -149,10 +151,10 @@ TEST_P(CentresKeptAs, LoseNoStepHoweverSmall) {
     squares += double{want[i]} * double{want[i]};
   }
   EXPECT_GT(squares, 0);
-  EXPECT_NEAR(along / squares, 1.0, 0.1);  // on average as far, and the same way
+  EXPECT_NEAR(along / squares, 1.0, 0.1);  // the same distance and direction on average
 }
 
-TEST_P(CentresKeptAs, AreRoundedAlikeByAnyNumberOfWorkers) {
+TEST_P(CentresKeptAs, AreRoundedTheSameByAnyNumberOfWorkers) {
   HeadJob j = job_of_steps(device_, 301, 2);
   j.options.centre_precision = precision_;
   const HeadOutcome<float> one = run_head(j, 1);

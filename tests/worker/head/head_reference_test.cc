@@ -1,4 +1,5 @@
-// One worker against the float64 reference: loss within 1e-6, every row's gradient within 1e-4.
+// Compares one worker with the float64 reference: loss within 1e-6, every row's gradient within
+// 1e-4.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -128,7 +129,7 @@ TEST_P(HeadAgainstReference, AgreesOnEmbeddingsAlmostEqualAndAlmostOppositeToThe
   batch.labels = {3, 4, 5, 6, 7, 8, 9, 10};
   for (std::int64_t i = 0; i < 8; ++i) {
     set_row(special.centres, 3 + i, batch.embeddings, i, i % 2 == 0 ? 1 : -1);
-    // Angles from 1e-1 to about 1e-4: cosines within 5e-9 of 1, which float32 cannot tell from 1.
+    // Angles from 1e-1 to about 1e-4: cosines within 5e-9 of 1, which equal 1 in float32.
     const double angle = std::pow(10.0, -1 - static_cast<double>(i) * 3 / 7);
     special.centres[static_cast<std::size_t>((3 + i) * kReferenceDimension)] +=
         static_cast<float>(angle);
@@ -192,7 +193,7 @@ TEST_P(HeadUpdates, SgdMovesEveryCentreInEveryUpdate) {
   for (const double rate : {1.0, 0.3, 0.0}) expect_agreement(job(OptimizerKind::kSgd, rate, 4, 1));
 }
 
-TEST_P(HeadUpdates, SgdMovesCentresThatWereNotActiveForManyUpdatesAtTheRatesOfThoseUpdates) {
+TEST_P(HeadUpdates, SgdMovesLongInactiveCentresAtTheRatesOfTheMissedUpdates) {
   constexpr int kUpdates = 12;
   const auto expect = [](double momentum, double decay, std::int64_t gradient_acc) {
     SCOPED_TRACE(momentum + decay + static_cast<double>(gradient_acc));
@@ -214,7 +215,7 @@ TEST_P(HeadUpdates, AdamWMovesEveryCentreInEveryUpdate) {
     expect_agreement(job(OptimizerKind::kAdamW, rate, 4, 1));
 }
 
-TEST_P(HeadUpdates, AdamWMovesCentresThatWereNotActiveForManyUpdatesAtTheRatesOfThoseUpdates) {
+TEST_P(HeadUpdates, AdamWMovesLongInactiveCentresAtTheRatesOfTheMissedUpdates) {
   constexpr int kUpdates = 50;
   const auto expect = [](double decay, std::int64_t gradient_acc) {
     SCOPED_TRACE(decay + static_cast<double>(gradient_acc));
@@ -235,9 +236,9 @@ TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
   }
 }
 
-// All logits are near -88.7. A target's product is left out as 0, which is so far above them that
-// exp() gives infinity, and infinity times 0 is no number.
-TEST_P(HeadUpdates, AgreeWhereExpOfWhatIsLeftOutWouldOverflow) {
+// All logits are near -88.7. A target's product is omitted as 0, which is so far above them that
+// exp() is infinite, and infinity times 0 is NaN.
+TEST_P(HeadUpdates, AgreeIfExpOfAnOmittedProductWouldOverflow) {
   HeadJob far = job(OptimizerKind::kSgd, 1.0, 2, 1);
   far.options.scale = 200;
   far.options.margin = {.m1 = 1, .m2 = 0, .m3 = 0.1};
@@ -262,7 +263,7 @@ TEST_P(HeadUpdates, AgreeWhereExpOfWhatIsLeftOutWouldOverflow) {
   expect_agreement(far);
 }
 
-TEST_P(HeadUpdates, DecayAloneMovesCentresThatWereNeverActive) {
+TEST_P(HeadUpdates, DecayMovesCentresThatWereNeverActive) {
   const HeadJob positives_only = job(OptimizerKind::kAdamW, 0.0, 1, 1);
   const HeadOutcome<float> got = run_head(positives_only, 1);
   const std::vector<std::int64_t>& labels = positives_only.micro_batches[0].labels;

@@ -1,5 +1,5 @@
-// Sizes that fit no pack, warp, block or tile, and rows of every kind, against the float64
-// reference and against the CPU.
+// Tests sizes that are no multiple of a pack, warp, block or tile, and rows of every kind,
+// against the float64 reference and the CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,8 +17,8 @@ namespace {
 struct Sizes {
   std::int64_t samples, dimension, classes;
 };
-// Samples: below a pack; a tail behind 128 and behind 256 of them. Dimensions: below a pack; with
-// tails behind a pack and behind what a warp holds; more than it holds.
+// Samples: fewer than a pack; a tail after 128 and after 256 of them. Dimensions: fewer than a
+// pack; with tails after a pack and after a warp's share; more than a warp holds.
 constexpr Sizes kSizes[] = {{1, 3, 2},     {7, 20, 131},  {130, 33, 259},
                             {261, 40, 70}, {9, 521, 300}, {5, 776, 33}};
 
@@ -75,7 +75,7 @@ TEST_P(HeadOfAnySize, AgreesWithTheReferenceInBf16) {
   }
 }
 
-TEST_P(HeadOfAnySize, MovesAsOnTheCpuWithEveryOptimizerAndPrecision) {
+TEST_P(HeadOfAnySize, AgreesWithTheCpuForEveryOptimizerAndPrecision) {
   for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     for (const CentrePrecision precision :
          {CentrePrecision::kFp32, CentrePrecision::kBf16Momentum, CentrePrecision::kBf16}) {
@@ -87,8 +87,8 @@ TEST_P(HeadOfAnySize, MovesAsOnTheCpuWithEveryOptimizerAndPrecision) {
       const HeadOutcome<float> got = run_head(j, 1);
       j.device = cpu_head_device();
       const HeadOutcome<float> want = run_head(j, 1);
-      // The bits of the rounding are the same: only a number whose float32 differs in its last bit
-      // may now and then round the other way, by 2^-8.
+      // The random bits for rounding are the same. Only a number whose float32 differs in its
+      // last bit may sometimes round the other way, by 2^-8.
       const double tolerance = precision == CentrePrecision::kFp32 ? 1e-5 : 1e-3;
       // AdamW's first step is the sign of the gradient, whose last bits decide where it is tiny.
       const bool sign = optimizer == OptimizerKind::kAdamW;
@@ -99,7 +99,7 @@ TEST_P(HeadOfAnySize, MovesAsOnTheCpuWithEveryOptimizerAndPrecision) {
   }
 }
 
-TEST_P(HeadOfAnySize, AddsUpMicroBatchesOfSampledRows) {
+TEST_P(HeadOfAnySize, SumsMicroBatchesOfSampledRows) {
   HeadJob j = job();
   const auto& size = std::get<1>(GetParam());
   j.options.sample_rate = 0.4;

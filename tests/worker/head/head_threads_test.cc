@@ -1,4 +1,4 @@
-// A worker keeps to the cores that it was given: its neighbours on the host have the others.
+// A worker uses only its own cores: its neighbours on the host have the others.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -18,14 +18,14 @@ std::ptrdiff_t threads_of_this_process() {
   return std::distance(Tasks("/proc/self/task"), Tasks());
 }
 
-TEST(HeadOfOneThread, StartsNoFurtherThreads) {
+TEST(HeadOfOneThread, StartsNoMoreThreads) {
   constexpr std::int64_t kSamples = 64, kDimension = 64, kClasses = 5000;
   MicroBatch batch = random_batch(kSamples, kClasses, kDimension, 1);
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const auto comm = make_host_comm({}, nullptr);
   const auto head = make_head(*ops, *comm, {.classes = kClasses, .embedding_size = kDimension});
   std::ptrdiff_t before = 0, after = 0;
-  // In a thread that has no OpenMP team yet and would be given one of three.
+  // In a thread without an OpenMP team, which would get one of three threads.
   std::thread([&] {
     omp_set_num_threads(3);
     before = threads_of_this_process();

@@ -1,4 +1,4 @@
-// Any number of workers gives the same step.
+// Tests that a step is the same for any number of workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ class HeadOnWorkers : public OnHeadDevice<std::tuple<TestDevice, int>> {
   const int workers_ = std::get<1>(GetParam());
 };
 
-TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesAtEverySampleRate) {
+TEST_P(HeadOnWorkers, AgreesWithOneWorkerAtEverySampleRate) {
   for (const double rate : {1.0, 0.1, 0.0}) {
     SCOPED_TRACE(rate);
     expect_same(run_head(job_at_rate(rate, device_), workers_),
@@ -60,13 +60,13 @@ TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesAtEverySampleRate) {
   }
 }
 
-TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWithAdamWAndMicroBatches) {
+TEST_P(HeadOnWorkers, AgreesWithOneWorkerForAdamWAndMicroBatches) {
   HeadJob accumulated = job_at_rate(0.1, device_, OptimizerKind::kAdamW);
   accumulated.options.gradient_acc = 3;
   expect_same(run_head(accumulated, workers_), run_head(accumulated, 1));
 }
 
-TEST_P(HeadOnWorkers, ManyShardsWithoutAPositiveTakePart) {
+TEST_P(HeadOnWorkers, IncludesManyShardsWithoutAPositive) {
   HeadJob one_class = job_at_rate(0.0, device_);
   for (MicroBatch& batch : one_class.micro_batches) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
@@ -76,7 +76,7 @@ TEST_P(HeadOnWorkers, ManyShardsWithoutAPositiveTakePart) {
   expect_same(run_head(one_class, workers_), run_head(one_class, 1));
 }
 
-TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndAlmostNothingElse) {
+TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndHardlyAnyOtherClass) {
   HeadJob tiny = job_at_rate(1.0, device_);
   tiny.options.classes = 5;
   for (MicroBatch& batch : tiny.micro_batches) {
@@ -87,7 +87,7 @@ TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndAlmostNothingElse) {
   expect_same(run_head(tiny, workers_), run_head(tiny, 1));
 }
 
-TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWhereCentresMissManyUpdates) {
+TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfCentresMissManyUpdates) {
   HeadJob missing = job_at_rate(0.05, device_);
   for (std::uint64_t i = 3; i < 25; ++i) {
     missing.micro_batches.push_back(random_batch(30, kPrimeClasses, kWorkersDimension, 40 + i));
@@ -95,7 +95,7 @@ TEST_P(HeadOnWorkers, GivesWhatOneWorkerGivesWhereCentresMissManyUpdates) {
   expect_same(run_head(missing, workers_), run_head(missing, 1));
 }
 
-TEST_P(HeadOnWorkers, NeedsOneCollectiveAStep) {
+TEST_P(HeadOnWorkers, NeedsOneCollectivePerStep) {
   HeadJob j = job_at_rate(1.0, device_);
   run_ranks(workers_, [&](Comm& comm) {
     const auto ops = device_.make(1);
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Workers, HeadOnWorkers,
 
 class HeadStep : public OnHeadDevice<TestDevice> {};
 
-TEST_P(HeadStep, RunsTheSameStepToTheSameBits) {
+TEST_P(HeadStep, IsBitIdenticalWhenRepeated) {
   const HeadOutcome<float> first = run_head(job_at_rate(0.3, GetParam()), 1, 2);
   const HeadOutcome<float> second = run_head(job_at_rate(0.3, GetParam()), 1, 2);
   EXPECT_EQ(first.losses, second.losses);
@@ -129,7 +129,7 @@ TEST_P(HeadStep, RunsTheSameStepToTheSameBits) {
   EXPECT_EQ(first.centres, second.centres);
 }
 
-TEST_P(HeadStep, GivesALossThatIsNotFiniteForSuchEmbeddings) {
+TEST_P(HeadStep, HasANonFiniteLossForNonFiniteEmbeddings) {
   HeadJob broken = job_at_rate(1.0, GetParam());
   broken.micro_batches[0].embeddings[5] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(run_head(broken, 2).losses[0]));

@@ -24,7 +24,8 @@ struct Logit {
   double d_cos = 0;  // d value / d cos
 };
 
-// The cosine for angles from 0 to pi. For larger ones it goes on falling: by 2 for each further pi.
+// The cosine for angles from 0 to pi. For larger angles it keeps falling: by 2 for each further
+// pi.
 double falling_cosine(double angle) {
   double fallen = 0;
   for (; angle > std::numbers::pi; angle -= std::numbers::pi) fallen += 2;
@@ -81,7 +82,7 @@ class Reference {
     }
   }
 
-  // Those of the head that the label belongs to.
+  // Returns the active classes of the label's head.
   [[nodiscard]] std::vector<std::int64_t> of_same_head(const std::vector<std::int64_t>& active,
                                                        std::int64_t label) const {
     std::int64_t begin = 0, end = o_.classes;
@@ -129,7 +130,8 @@ class Reference {
     return std::log1p(others);
   }
 
-  // What a matrix product reads of a number. Targets are not computed by matrix products.
+  // Rounds a number as an operand of a matrix product. Targets are not computed by matrix
+  // products.
   [[nodiscard]] double operand(double number) const {
     if (!o_.bf16_products) return number;
     return double{float_of(nearest_bfloat16(static_cast<float>(number)))};
@@ -145,8 +147,8 @@ class Reference {
     return std::clamp(dot / length_of(c), -1.0, 1.0);
   }
 
-  // The factor d_cos / |w| is an operand too. Of each product the part along x, or w, is taken
-  // away.
+  // The factor d_cos / |w| is an operand too. The part along x, or w, is subtracted from each
+  // product.
   void add_rounded_gradients(const double* x, double x_length, std::int64_t c, double d_cos,
                              double* dx) {
     const double* w = out_.centres.data() + c * d_;
@@ -178,7 +180,7 @@ class Reference {
 
   double length_of(std::int64_t c) const { return length(out_.centres.data() + c * d_, d_); }
 
-  // Every centre moves, also one that has no gradient.
+  // Moves every centre, even one without a gradient.
   void move_centres(std::int64_t update) {
     for (std::int64_t c = 0; c < o_.classes; ++c) {
       const auto found = gradients_.find(c);

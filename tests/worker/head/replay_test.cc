@@ -1,4 +1,4 @@
-// From step to file to step: what a worker writes is enough to do its step again.
+// Tests that a worker's file is enough to repeat its step.
 #include "worker/head/replay.h"
 
 #include <gmock/gmock.h>
@@ -33,13 +33,14 @@ std::vector<float> values_of(const SafetensorsFile& file, const std::string& nam
 class HeadReplay : public ::testing::Test {
  protected:
   HeadReplay() {
-    job_.device = DeviceChoice::kCpu;  // the emulated GPU is there too
+    job_.device = DeviceChoice::kCpu;  // the emulated GPU exists too
     job_.margin_scale = 16;
     job_.sample_rate = 0.2;
     job_.lr = 0.05;
   }
 
-  /// Takes a few steps with `workers`; each writes its part of the last before taking it.
+  /// Trains a few steps with `workers`. Each worker writes its part of the last step before
+  /// training it.
   void train(int workers, std::int64_t steps = 3) {
     std::filesystem::remove_all(parts_);
     std::filesystem::create_directory(parts_);
@@ -61,7 +62,7 @@ class HeadReplay : public ::testing::Test {
   }
 
   JobConfig job_;
-  /// Of each step: job_.gradient_acc micro-batches, one after the other.
+  /// The job_.gradient_acc micro-batches of each step.
   MicroBatch batch_ = random_batch(kReplaySamples, kReplayClasses, kReplayDimension, 3);
   double loss_ = 0;  // of the last step, as trained: mean over micro-batches
   const TemporaryFolder folder_;
@@ -113,7 +114,7 @@ class HeadReplay : public ::testing::Test {
   }
 };
 
-TEST_F(HeadReplay, OfThePartsOfAllWorkersGivesTheLossOfTheJob) {
+TEST_F(HeadReplay, ReproducesTheJobsLossFromThePartsOfAllWorkers) {
   for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     job_.optimizer = optimizer;
     train(3);
@@ -122,7 +123,7 @@ TEST_F(HeadReplay, OfThePartsOfAllWorkersGivesTheLossOfTheJob) {
   }
 }
 
-TEST_F(HeadReplay, OfRowsKeptInBf16GivesTheLossOfTheJobInAnyPrecision) {
+TEST_F(HeadReplay, ReproducesTheJobsLossFromBf16RowsInAnyPrecision) {
   job_.centre_precision = CentrePrecision::kBf16;
   train(2);
   EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
@@ -130,14 +131,14 @@ TEST_F(HeadReplay, OfRowsKeptInBf16GivesTheLossOfTheJobInAnyPrecision) {
   EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
 }
 
-TEST_F(HeadReplay, OfAllMicroBatchesGivesTheirMeanLoss) {
+TEST_F(HeadReplay, ReturnsTheMeanLossOfAllMicroBatches) {
   job_.gradient_acc = 3;
   train(2);
   const HeadStepInput in = parts();
   EXPECT_EQ(in.micro_batches, 3);
   EXPECT_EQ(in.samples, kReplaySamples);
   ASSERT_EQ(in.active.size(), 3u);
-  EXPECT_NE(in.active[0], in.active[1]);  // each has its own labels beside what is sampled
+  EXPECT_NE(in.active[0], in.active[1]);  // each has its own labels besides the sampled classes
   for (const int workers : {1, 3}) {
     const ReplayResult result = replay(workers);
     EXPECT_NEAR(result.loss, loss_, 1e-6 * loss_);
@@ -148,7 +149,7 @@ TEST_F(HeadReplay, OfAllMicroBatchesGivesTheirMeanLoss) {
             (std::vector<std::int64_t>{kReplaySamples, kReplayDimension}));
 }
 
-TEST_F(HeadReplay, OfMicroBatchesStopsAtTheOneWhoseLossIsNotFinite) {
+TEST_F(HeadReplay, StopsAtTheMicroBatchWithANonFiniteLoss) {
   job_.gradient_acc = 3;
   batch_.embeddings[5 * kReplayDimension + 2] = std::numeric_limits<float>::quiet_NaN();
   train(2, 1);
@@ -160,10 +161,10 @@ TEST_F(HeadReplay, OfMicroBatchesStopsAtTheOneWhoseLossIsNotFinite) {
   EXPECT_EQ(result.momentum.longest(), 0);
 }
 
-/// What a step file leaves, against the rows that the job has after the step.
+/// Compares a step file's result with the job's rows after the step.
 class HeadReplayMoves : public HeadReplay, public ::testing::WithParamInterface<std::int64_t> {};
 
-TEST_P(HeadReplayMoves, TheRowsAsTheJobWouldHave) {
+TEST_P(HeadReplayMoves, UpdatesRowsAsTheJobWould) {
   job_.optimizer = OptimizerKind::kAdamW;
   job_.gradient_acc = GetParam();
   train(3);
@@ -216,14 +217,14 @@ TEST_F(HeadReplay, WritesTheSameStepForAnyNumberOfWorkers) {
   }
 }
 
-TEST_F(HeadReplay, ScalesGradientsAsThoseOfAMicroBatch) {
+TEST_F(HeadReplay, ScalesGradientsLikeThoseOfAMicroBatch) {
   train(1);
   const double whole = replay(1).d_embeddings.norm();
   job_.gradient_acc = 4;
   EXPECT_NEAR(replay(1).d_embeddings.norm(), whole / 4, 1e-6 * whole);
 }
 
-TEST_F(HeadReplay, OfALossThatIsNotFiniteMovesNothingAndSaysWhere) {
+TEST_F(HeadReplay, ChangesNothingForANonFiniteLossAndReportsWhere) {
   batch_.embeddings[5 * kReplayDimension + 2] = std::numeric_limits<float>::quiet_NaN();
   train(2, 1);
   EXPECT_FALSE(std::isfinite(loss_));

@@ -20,7 +20,7 @@ TEST(RowHealth, MeasuresRowsOverSeveralPieces) {
   EXPECT_FLOAT_EQ(static_cast<float>(health.norm()), 1e30f);
 }
 
-TEST(RowHealth, CountsWhatIsNotFiniteAndNamesTheFirstRow) {
+TEST(RowHealth, CountsNonFiniteValuesAndReturnsTheirFirstRow) {
   RowHealth health(3);
   health.add(std::vector<float>{1, 2, 2});
   health.add(std::vector<float>{NAN, 5, -INFINITY, 0, 0, INFINITY});
@@ -31,7 +31,7 @@ TEST(RowHealth, CountsWhatIsNotFiniteAndNamesTheFirstRow) {
   EXPECT_FALSE(std::isfinite(health.norm()));
 }
 
-TEST(RowHealth, OfNoRowsFindsNothingWrong) {
+TEST(RowHealth, FindsNothingWrongWithoutRows) {
   const RowHealth health(3);
   EXPECT_EQ(health.rows(), 0);
   EXPECT_EQ(health.not_finite(), 0);

@@ -1,4 +1,4 @@
-// Several heads over one backbone: each softmax goes over the classes of its own data set.
+// Tests several heads on one backbone: each softmax is over the classes of its own data set.
 #include "worker/head/separate_heads.h"
 
 #include <gmock/gmock.h>
@@ -19,11 +19,11 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr std::int64_t kSeparateHeadsDimension = 40;
-// The boundaries lie within tiles and within the shards of several workers.
+// The boundaries are inside tiles and inside the shards of several workers.
 const std::vector<std::int64_t> kHeads{300, 1, 520, 190};
 constexpr std::int64_t kSeparateHeadsClasses = 1011;
 
-TEST(SeparateHeads, GiveEachSampleThePartOfTheActiveClassesOfItsHead) {
+TEST(SeparateHeads, GiveEachSampleTheActiveClassesOfItsHead) {
   SeparateHeads heads(std::vector<std::int64_t>{10, 5, 20});
   const std::vector<std::int64_t> active{2, 9, 10, 15, 16, 34};
   EXPECT_THAT(
@@ -89,9 +89,9 @@ TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWithFilterMicroBatchesAndAdamW) {
   expect_reference(filtered);
 }
 
-// The cosines to a sample's own head are near -1, those to the other heads near 1: at a scale of
-// 200 exp() of what is left out is no float.
-TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWhereCosinesOfTheOwnHeadAreNegative) {
+// The cosines to a sample's own head are near -1, those to the other heads near 1. At a scale of
+// 200, exp() of the omitted logits overflows float.
+TEST_P(SeparateHeadsOn, AgreeWithTheReferenceIfCosinesOfTheOwnHeadAreNegative) {
   HeadJob opposed = separate_heads_job(device_, 1.0);
   opposed.options.scale = 200;
   opposed.options.margin = {.m1 = 1, .m2 = 0, .m3 = 0.1};
@@ -111,7 +111,7 @@ TEST_P(SeparateHeadsOn, AgreeWithTheReferenceWhereCosinesOfTheOwnHeadAreNegative
   expect_reference(opposed);
 }
 
-TEST_P(SeparateHeadsOn, OfOneDataSetOnlyAreThatHeadAlone) {
+TEST_P(SeparateHeadsOn, AgreeWithASingleHeadForOneDataSet) {
   HeadJob both = separate_heads_job(device_, 1.0);
   for (MicroBatch& batch : both.micro_batches) {
     for (std::int64_t& label : batch.labels) label %= kHeads[0];

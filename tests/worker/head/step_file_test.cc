@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Writes step files of zeros, but for labels and classes, and reads them.
+/// Writes step files that are zero except labels and classes, and reads them.
 class HeadStepFile : public ::testing::Test {
  protected:
   void floats(const std::string& name, std::vector<std::int64_t> shape, float value = 0) {
@@ -31,7 +31,7 @@ class HeadStepFile : public ::testing::Test {
     tensor(name, "I64", {static_cast<std::int64_t>(values.size())},
            std::as_bytes(std::span(values)));
   }
-  /// What has been said of the file so far.
+  /// Writes the file with the tensors and metadata set so far.
   path write(const std::string& name = "step.safetensors") {
     write_safetensors(folder_ / name, entries_, metadata_);
     entries_.clear();
@@ -39,7 +39,7 @@ class HeadStepFile : public ::testing::Test {
     metadata_.clear();
     return folder_ / name;
   }
-  /// A part of a step of three samples of classes 4, 9 and 4.
+  /// Writes a part of a step of three samples of classes 4, 9 and 4.
   path part(const std::string& name, const std::vector<std::int64_t>& classes, float centre = 0) {
     floats("embeddings", {3, 8});
     integers("labels", {4, 9, 4});
@@ -134,14 +134,14 @@ TEST_F(HeadStepFile, MergesThePartsOfAllWorkersInTheOrderOfTheirClasses) {
   }
 }
 
-TEST_F(HeadStepFile, TakesClassesInRisingOrderOnly) {
+TEST_F(HeadStepFile, AcceptsClassesOnlyInRisingOrder) {
   EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 9})}),
               HasSubstr("classes[2] is 9, expected more than 9"));
   EXPECT_THAT(refusal({part("x.safetensors", {4, 9}), part("y.safetensors", {6, 12})}),
               AllOf(HasSubstr("class 6"), HasSubstr("class 9")));
 }
 
-TEST_F(HeadStepFile, RefusesPartsOfDifferentSteps) {
+TEST_F(HeadStepFile, RejectsPartsOfDifferentSteps) {
   const path one = part("one.safetensors", {4, 9});
   floats("embeddings", {3, 8}, 0.5f);
   integers("labels", {4, 9, 4});
@@ -162,7 +162,7 @@ TEST_F(HeadStepFile, NamesTheRankWhosePartIsMissing) {
               HasSubstr("these are not parts of one step"));
 }
 
-TEST_F(HeadStepFile, TakesTheJobsGradientsOfTheWholeBatchOnly) {
+TEST_F(HeadStepFile, AcceptsTheJobsGradientsOnlyForTheWholeBatch) {
   floats("embeddings", {3, 8});
   integers("labels", {0, 1, 2});
   floats("centres", {10, 8});
@@ -175,7 +175,7 @@ TEST_F(HeadStepFile, TakesTheJobsGradientsOfTheWholeBatchOnly) {
   EXPECT_THAT(refusal({write()}), AllOf(HasSubstr("d_embeddings"), HasSubstr("2 rows")));
 }
 
-TEST_F(HeadStepFile, RefusesAWholeTableBesideOthers) {
+TEST_F(HeadStepFile, RejectsAWholeTableBesideOtherFiles) {
   floats("embeddings", {3, 8});
   integers("labels", {4, 9, 4});
   floats("centres", {10, 8});
@@ -203,7 +203,7 @@ TEST_F(HeadStepFile, ShowsNoControlCharactersOfItsMetadata) {
   EXPECT_THAT(in.story, AllOf(HasSubstr("red"), Not(HasSubstr("\x1b")), Not(HasSubstr("\n"))));
 }
 
-TEST_F(HeadStepFile, RefusesMetadataThatItCannotRead) {
+TEST_F(HeadStepFile, RejectsUnreadableMetadata) {
   const std::pair<const char*, const char*> wrong[] = {
       {step_file::kJob, "[1]"},  {step_file::kJob, "{"},   {step_file::kStep, "twelve"},
       {step_file::kStep, "1.5"}, {step_file::kLr, "fast"}, {step_file::kRank, "[]"}};
@@ -233,7 +233,7 @@ class StepFileOfMicroBatches : public HeadStepFile {
   }
 };
 
-TEST_F(StepFileOfMicroBatches, SaysWhichRowsTakePartInWhich) {
+TEST_F(StepFileOfMicroBatches, NamesTheRowsOfEachMicroBatch) {
   const path first = part("a.safetensors", {4, 9}, {1, 1, 1, 0});
   const path second = part("b.safetensors", {12, 13, 14}, {0, 1, 1, 1, 1, 1});
   const HeadStepInput in = read_head_step(std::vector{second, first});
@@ -252,12 +252,12 @@ TEST_F(StepFileOfMicroBatches, HasTheJobsGradientsMicroBatchByMicroBatch) {
   EXPECT_THAT(firsts, ElementsAre(4, 12, 4, 12));
 }
 
-TEST_F(StepFileOfMicroBatches, RefusesALabelThatTakesNoPart) {
+TEST_F(StepFileOfMicroBatches, RejectsALabelThatTakesNoPart) {
   EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 0})}),
               AllOf(HasSubstr("label 12 of sample 3"), HasSubstr("micro-batch, number 1")));
 }
 
-TEST_F(StepFileOfMicroBatches, RefusesOnesThatDoNotFitTogether) {
+TEST_F(StepFileOfMicroBatches, RejectsPartsThatDoNotFitTogether) {
   EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 1}, "3")}),
               AllOf(HasSubstr("micro_batches is 3"), HasSubstr("4 embeddings")));
   EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 1}, "0")}),

@@ -33,7 +33,7 @@ std::string error_of(Call call) {
 // Five people with 1, 2, 3, 4 and 5 images.
 const std::vector<std::int64_t> kLabels{0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4};
 
-TEST(DrawPairs, AreOfOnePersonAndOfTwoInTurn) {
+TEST(DrawPairs, AlternateBetweenOnePersonAndTwo) {
   const auto pairs = draw_pairs(kLabels, 30, 1);
   ASSERT_EQ(pairs.size(), 30u);
   for (std::size_t k = 0; k < pairs.size(); ++k) {
@@ -45,9 +45,9 @@ TEST(DrawPairs, AreOfOnePersonAndOfTwoInTurn) {
   }
 }
 
-TEST(DrawPairs, ComeOnce) {
+TEST(DrawPairs, OccurOnce) {
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
-  // There are 0 + 1 + 3 + 6 + 10 pairs of one person: all of them are found.
+  // There are 0 + 1 + 3 + 6 + 10 pairs of one person; all of them are found.
   for (const DrawnPair& pair : draw_pairs(kLabels, 40, 1)) {
     EXPECT_TRUE(seen.insert(std::minmax(pair.first, pair.second)).second);
   }
@@ -55,7 +55,7 @@ TEST(DrawPairs, ComeOnce) {
               HasSubstr("only 40 different pairs were found, expected 60"));
 }
 
-TEST(DrawPairs, DependOnTheSeedAlone) {
+TEST(DrawPairs, DependOnlyOnTheSeed) {
   const auto firsts = [](std::uint64_t seed) {
     std::vector<std::int64_t> images;
     for (const DrawnPair& pair : draw_pairs(kLabels, 20, seed)) images.push_back(pair.first);
@@ -65,7 +65,7 @@ TEST(DrawPairs, DependOnTheSeedAlone) {
   EXPECT_NE(firsts(3), firsts(4));
 }
 
-TEST(DrawPairs, LeaveOutImagesThatNobodyCouldRead) {
+TEST(DrawPairs, SkipUnreadableImages) {
   std::vector<std::int64_t> labels(100, -1);
   labels.insert(labels.end(), {0, 0, 1, 1});
   for (const DrawnPair& pair : draw_pairs(labels, 4, 1)) {
@@ -73,8 +73,8 @@ TEST(DrawPairs, LeaveOutImagesThatNobodyCouldRead) {
   }
 }
 
-/// Not each image alike: one person with very many would be in nearly all pairs.
-TEST(DrawPairs, TakePeopleAlikeOften) {
+/// Images are not drawn uniformly: a person with very many would be in nearly all pairs.
+TEST(DrawPairs, DrawPeopleUniformly) {
   std::vector<std::int64_t> labels(2000, 0);
   for (std::int64_t person = 1; person < 10; ++person) labels.insert(labels.end(), 20, person);
   std::int64_t of_first = 0;
@@ -114,7 +114,7 @@ class Pairs : public ::testing::Test {
   fs::path people_ = folder_ / "people";
 };
 
-TEST_F(Pairs, DrawnOnesKeepTheBytesOfTheImages) {
+TEST_F(Pairs, KeepTheBytesOfDrawnImages) {
   const DrawnPairs drawn =
       pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin", .pairs = 10}, {});
   EXPECT_EQ(drawn.pairs, 10);
@@ -127,7 +127,7 @@ TEST_F(Pairs, DrawnOnesKeepTheBytesOfTheImages) {
   }
 }
 
-TEST_F(Pairs, DrawnOnesNameADamagedImage) {
+TEST_F(Pairs, NameADamagedDrawnImage) {
   for (int i = 0; i < 3; ++i) write_file(people_ / "p00" / (std::to_string(i) + ".jpg"), "text");
   EXPECT_THAT(error_of([&] {
                 pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin", .pairs = 20}, {});
@@ -136,7 +136,7 @@ TEST_F(Pairs, DrawnOnesNameADamagedImage) {
   EXPECT_FALSE(fs::exists(folder_ / "mine.bin"));
 }
 
-TEST_F(Pairs, OfAListOfPathsKeepTheirOrder) {
+TEST_F(Pairs, KeepTheOrderOfAListOfPaths) {
   const auto packed =
       pack_pairs({.pairs = list("p00/0.jpg\tp00/1.jpg\t1\np01/0.jpg\tp02/2.jpg\t0\r\n"),
                   .images = people_,
@@ -150,7 +150,7 @@ TEST_F(Pairs, OfAListOfPathsKeepTheirOrder) {
   EXPECT_EQ(set.images[3], testing::read_file(people_ / "p02/2.jpg"));
 }
 
-TEST_F(Pairs, OfLfwsListAreFoundByNumbers) {
+TEST_F(Pairs, FindImagesOfLfwsListByNumber) {
   fs::create_directories(people_ / "Ann_B");
   fs::create_directories(people_ / "Cy");
   for (const char* name : {"Ann_B/Ann_B_0001.jpg", "Ann_B/Ann_B_0012.jpg", "Cy/Cy_0003.jpg"}) {
@@ -195,14 +195,14 @@ TEST_F(Pairs, ReadPathsWithBlanksAndBackslashes) {
   EXPECT_THAT(error_of_list("p q 1 2 3\n"), HasSubstr("names with blanks need tabs between"));
 }
 
-TEST_F(Pairs, OfAListNameTheLineThatIsWrong) {
+TEST_F(Pairs, NameTheWrongLineOfAList) {
   EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 1\np00/0.jpg p00/9.jpg 1\n"),
               AllOf(HasSubstr("pairs.txt: line 2: "), HasSubstr("p00/9.jpg")));
   EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 2\n"), HasSubstr("line 1: found 'p00/0.jpg"));
   EXPECT_THAT(error_of_list(""), HasSubstr("no pairs"));
 }
 
-TEST_F(Pairs, OfAListTakeNoPairForAHeading) {
+TEST_F(Pairs, DoNotTakeAPairForAHeading) {
   const std::string pair = "p00/0.jpg p00/1.jpg";
   EXPECT_THAT(error_of_list(pair + "\n" + pair + " 1\n"),
               HasSubstr("pairs.txt: line 1: found 'p00/0.jpg p00/1.jpg', expected"));
@@ -224,7 +224,7 @@ TEST_F(Pairs, OverwriteNoImage) {
   EXPECT_EQ(testing::read_file(image), bytes);
 }
 
-TEST_F(Pairs, LeaveAFileThatIsThere) {
+TEST_F(Pairs, DoNotReplaceAnExistingFile) {
   write_file(folder_ / "mine.bin", "mine");
   EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 1\n"), HasSubstr("is there already"));
   EXPECT_THAT(error_of([&] { pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin"}, {}); }),
