@@ -264,9 +264,8 @@ int run_with_coordinator(const Arguments& arguments) {
   }
 }
 
-// SIGTERM comes from an agent or a user: write a checkpoint of the last complete step, then end.
-// A terminal sends SIGINT to its whole process group; with a coordinator, the coordinator
-// decides.
+// SIGTERM comes from an agent or a user: write a checkpoint of the last complete step and end. A
+// terminal sends SIGINT to its process group; with a coordinator, the coordinator decides.
 void handle_signals(bool alone) {
   std::signal(SIGPIPE, SIG_IGN);  // keep training after the reader of stdout has closed it
   write_stack_on_signal();

@@ -49,8 +49,7 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
   reporter.evaluated(seconds_since(start));
 }
 
-/// Also writes the model in the job's export formats. A failure is logged and has no other
-/// effect.
+/// Also writes the model in the job's export formats. A failure is only logged.
 void export_model(const TrainingSession& s, std::vector<HostTensor> tensors) {
   const DatasetInfo& data = s.dataset->info();
   ModelFile model{.weights = {.state_dict = NamedTensors(), .others = NamedTensors()},

@@ -59,8 +59,7 @@ StepStats give_up(Trainer& t, StepInput& in) {
   return stats;
 }
 
-/// Returns the next input. If the data have failed, restores the state after the previous step
-/// and throws.
+/// Returns the next input. If the data have failed, restores the previous state and throws.
 StepInput next_input(Trainer& t) {
   try {
     return t.inputs.next();

@@ -124,8 +124,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   make_snapshots(options.snapshots);
   dump = std::make_unique<StepDump>(*ops, host_comm(), *head, job.output, job_json);
   sampler = {job.tensorboard ? job.histograms_every_steps : 0, membership.rank == 0};
-  // Last, because its thread waits for other workers, and an exception thrown earlier would not
-  // end that wait.
+  // Last: its thread waits for other workers, and an earlier exception would not end that wait.
   make_inputs(options.stop_requested);
 }
 
@@ -405,8 +404,7 @@ void TrainingSession::load_weights(SnapshotStore* store, const Doing& doing) {
     if (!copied.empty()) fetched += copied + "; ";
   }
   // A later generation resumes from a checkpoint of an earlier one, but not from another job's.
-  // The first generation may have missed it: it may have seen it too late, or it is on another
-  // host.
+  // The first generation may have missed that one, or it is on another host.
   const auto newest = newest_checkpoint_of_all(*input_comm, job, job_id, data);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = fetched + start_message;

@@ -112,8 +112,7 @@ void visit_augmentation(Augment& augment, Visitor&& v) {
 constexpr Augmentation kDaliAugmentation{
     .flip = true, .low_resolution = 0.1, .blur = 0.2, .colour = 0.2, .grey = 0.1};
 
-/// Visits every key once. The parser, to_json and the list of keys all use it, so they cannot
-/// differ.
+/// Visits every key once, for the parser, to_json and the list of keys, so they cannot differ.
 template <class Job, class Visitor>
 void visit_keys(Job& job, Visitor&& v) {
   v.choice("network", job.network, kNetworks);

@@ -18,8 +18,7 @@ std::string shape_text(std::span<const std::int64_t> shape);
 /// Returns a name from a file in quotation marks, on one line.
 std::string quoted_name(std::string_view name);
 
-/// A table of tensors: views of memory, for example of a mapped file, that the table and its
-/// copies own together.
+/// Views of memory, for example of a mapped file, that the table and its copies own together.
 class NamedTensors {
  public:
   struct Tensor {
@@ -33,11 +32,9 @@ class NamedTensors {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] const std::map<std::string, Tensor>& tensors() const { return tensors_; }
-  /// Returns the tensor. Throws InputError that names file and tensor, and the nearest existing
-  /// name.
+  /// Returns the tensor. Throws InputError that names file, tensor and the nearest existing name.
   [[nodiscard]] const Tensor& at(const std::string& name) const;
-  /// Returns the tensor as float32 of exactly this shape. Throws InputError with found and
-  /// expected shape.
+  /// Returns the tensor as float32. Throws InputError if it has another type or shape.
   [[nodiscard]] std::span<const float> float32(const std::string& name,
                                                std::span<const std::int64_t> shape) const;
 

@@ -38,8 +38,7 @@ Pixels random_pixels(const BackboneOptions& o) {
   return pixels;
 }
 
-/// Returns [kComparedImages, D]; with `flip`, each row is the sum of the image's and its mirror
-/// image's embeddings.
+/// Returns [kComparedImages, D]; with `flip`, sums with the mirror images' embeddings.
 Floats embeddings_of(Ops& ops, const ModelFile& model, Pixels pixels, bool flip) {
   const BackboneOptions& o = model.options;
   const std::unique_ptr<Backbone> backbone = make_backbone(ops, model, kComparedImages);
@@ -143,8 +142,7 @@ double cosine(std::span<const float> a, std::span<const float> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-/// Returns the median over the images of the cosine between their two embeddings [count,
-/// dimension].
+/// Returns the median cosine between two embeddings [count, dimension] of each image.
 double check_cosine(const std::filesystem::path& path, const Floats& got, const Floats& want,
                     std::int64_t dimension) {
   const auto d = static_cast<std::size_t>(dimension);

@@ -26,8 +26,7 @@ constexpr std::array<LastLayerNames, 3> kLastLayers = {
      {"features.layers.2.weight", "features.layers.0.layers.0.weight",
       1}}};  // [512, 1, H/16, W/16]
 
-/// Returns the image's side, 16 times a side of the last feature map; nothing if the number
-/// cannot be one.
+/// Returns the image's side, 16 times the last feature map's; nothing if it cannot be one.
 std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels) {
   constexpr std::int64_t kMostSide = 64;  // 1,024 pixels
   const auto side = static_cast<std::int64_t>(
@@ -88,8 +87,7 @@ void refuse_foreign_network(const NamedTensors& table) {
   }
 }
 
-/// Returns the network that has the most tensors in common with the table, and among these the
-/// fewest others.
+/// Returns the network with the most tensors in common with the table, then the fewest others.
 BackboneOptions recognise(const NamedTensors& table) {
   refuse_foreign_network(table);
   std::optional<BackboneOptions> options = sizes_of(table);

@@ -9,8 +9,7 @@
 
 namespace pfc {
 
-/// Maps a value of a graph to r > 0: int8 represents it in steps of r / 127, and clips beyond -r
-/// and r.
+/// Value of a graph -> r > 0: int8 has steps of r / 127, and clips beyond -r and r.
 using ActivationRanges = std::map<std::string, float>;
 
 /// Histograms of activations by magnitude: 32 bins for each power of two.

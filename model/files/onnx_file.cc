@@ -27,8 +27,7 @@ void expect_own_tensors(const std::filesystem::path& path, const onnx::GraphProt
   }
 }
 
-/// Throws if one of these is 0: ONNX's shape inference divides by them, which would end the
-/// program.
+/// Rejects zeros, by which ONNX's shape inference would divide and end the program.
 void expect_divisors(const onnx::GraphProto& graph) {
   for (const onnx::NodeProto& node : graph.node()) {
     for (const onnx::AttributeProto& attribute : node.attribute()) {

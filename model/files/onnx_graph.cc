@@ -245,8 +245,7 @@ class GraphMaker {
     finish_norm(op, y);
   }
 
-  /// Adds the PReLU and residual sum after a batch norm in the same operation. z: result of the
-  /// batch norm.
+  /// Adds the PReLU and residual sum after a batch norm, whose result is z.
   void finish_norm(const NetworkOp& op, std::string z) {
     if (!op.prelu.empty()) {
       const std::string slope = op.prelu + ".weight";

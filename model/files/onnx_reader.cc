@@ -214,8 +214,7 @@ class Matcher {
     add(op.name + ".running_var", channels, std::move(variance));
   }
 
-  /// Moves the weight and bias of a batch norm that has neither in the network into its
-  /// statistics.
+  /// Merges weight and bias into the statistics, for a batch norm without them in the network.
   static void into_statistics(const NetworkOp& op, const Floats& gamma, const Floats& beta,
                               Floats& mean, Floats& variance) {
     const std::size_t channels = mean.size();

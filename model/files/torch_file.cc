@@ -191,8 +191,7 @@ std::span<const std::byte> TorchReader::storage(const std::string& name, const D
   return found->second;
 }
 
-/// Returns whether the elements are contiguous, row by row. The stride of a dimension with one
-/// element is ignored.
+/// Returns whether the elements are contiguous, row by row. Ignores strides of size 1.
 bool is_contiguous(const Described& tensor) {
   std::int64_t expected = 1;
   for (std::size_t i = tensor.size.size(); i-- > 0;) {
@@ -241,8 +240,7 @@ void TorchReader::add_tensor(const std::string& name, const Described& tensor) {
   out_.tensors.add_owned(name, dtype, tensor.size, gathered(name, tensor, all, *count));
 }
 
-/// Returns the elements as contiguous memory. REQUIRES: the tensor is inside its storage and not
-/// empty.
+/// Returns the elements, contiguous. REQUIRES: the tensor is inside its storage, and not empty.
 std::vector<std::byte> TorchReader::gathered(const std::string& name, const Described& tensor,
                                              std::span<const std::byte> all, std::uint64_t count) {
   const std::uint64_t most = kMostCopiedPerByte * zip_.memory()->bytes().size();

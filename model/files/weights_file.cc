@@ -83,8 +83,7 @@ ChannelOrder usual_order(const NamedTensors& state_dict) {
   return is_adaface(state_dict) ? ChannelOrder::kBgr : ChannelOrder::kRgb;
 }
 
-/// Reads the order of colours, which CVLface saves in a separate file beside the weights. Throws
-/// InputError if that file is missing.
+/// Reads CVLface's order of colours from the file beside the weights. Throws InputError.
 ChannelOrder order_of_cvlface(std::filesystem::path path) {
   path.replace_extension(".yaml");
   std::ifstream file(path);

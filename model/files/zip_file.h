@@ -22,8 +22,7 @@ class ZipFile {
   explicit ZipFile(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  /// Returns the name of the first member, in the file's order, that ends with `end`; empty if
-  /// there is none.
+  /// Returns the name of the first member in the file that ends with `end`, or an empty text.
   [[nodiscard]] std::string first_ending_with(std::string_view end) const;
   [[nodiscard]] bool contains(const std::string& name) const { return members_.contains(name); }
   /// Returns the member's bytes, valid as long as memory(). Reads all of them to verify the

@@ -32,14 +32,13 @@ struct Placement {
 /// Assigns the offsets. Pure. Lifetimes that overlap in time never overlap in memory.
 Placement place(const std::vector<Lifetime>& lifetimes);
 
-/// Records the lifetimes of tensors and allocates their buffer. Borrows the tensors. They have a
-/// shape, and no data until allocate() sets it.
+/// Records tensors' lifetimes and allocates their buffer. Borrows the tensors, which have no data
+/// until allocate() sets it.
 class ActivationPlan {
  public:
   /// Moves to the next layer: the calls that follow belong to it.
   void advance() { ++now_; }
-  /// Records that the current layer writes the tensor for the first time. REQUIRES: it has not
-  /// been made.
+  /// The current layer writes the tensor for the first time. REQUIRES: it has not been made.
   void make(Tensor& tensor);
   /// Records that the current layer writes the tensor into the memory of `other`, whose values
   /// are lost. REQUIRES: both have the same size.

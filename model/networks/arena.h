@@ -20,8 +20,7 @@ inline constexpr std::int64_t kArenaAlignment = 64 / sizeof(float);
 void append_parameter(Arena& arena, Parameter parameter);
 
 /// Returns a view of one parameter in a flat tensor with the arena's layout: the arena itself,
-/// its gradients or the optimizer's state. Has the shape in memory: [O, H, W, I] for a
-/// convolution.
+/// gradients or optimizer state. Has the shape in memory: [O, H, W, I] for a convolution.
 Tensor parameter_view(const Parameter& parameter, const Tensor& flat);
 
 /// Returns the number of elements of a tensor with PyTorch's shape.

@@ -143,8 +143,7 @@ BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options);
 struct BackboneParameters {
   std::vector<Parameter> weights, state;
 };
-/// Returns the parameters of make_backbone(ops, options), without allocating them. Throws as it
-/// does.
+/// Returns the parameters of make_backbone(ops, options), without allocating them. Throws too.
 BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options);
 
 /// A parameter or state tensor with PyTorch's name, layout and dtype (num_batches_tracked is
@@ -165,9 +164,9 @@ struct StateDictFit {
   std::vector<std::string> names = {};
 };
 /// Throws InputError that names file and tensor if the file does not match export_state_dict() of
-/// a backbone with these tensors: a tensor is missing, has another shape, or is unknown and not
-/// one of `ignored`. Returns a text for each tensor that does not fit and is skipped: "fc.bias
-/// [512], here [256]".
+/// a backbone with these tensors: one is missing, has another shape, or is unknown and not in
+/// `ignored`. Returns a text for each tensor that does not fit and is skipped: "fc.bias [512],
+/// here [256]".
 std::vector<std::string> check_state_dict(const BackboneParameters& parameters,
                                           const NamedTensors& file,
                                           const std::vector<std::string>& ignored = {},

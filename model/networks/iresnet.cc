@@ -6,8 +6,7 @@
 namespace pfc {
 namespace {
 
-/// The names of a network's modules, and the initial weights of its convolutions and its last
-/// layer.
+/// Names of a network's modules, and initial weights of its convolutions and last layer.
 struct Form {
   const char *stem_conv, *stem_bn, *stem_prelu;
   const char *bn1, *conv1, *bn2, *prelu, *conv2, *bn3;  ///< names in a block

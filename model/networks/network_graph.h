@@ -9,8 +9,7 @@
 
 namespace pfc {
 
-/// One operation at inference. It reads named activations; the activation that it computes has
-/// the operation's name.
+/// One operation at inference. It reads named activations and makes the one with its name.
 struct NetworkOp {
   enum class Kind { kConv, kBatchNorm, kLinear, kSubsample };
   Kind kind = Kind::kConv;

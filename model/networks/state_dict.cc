@@ -16,8 +16,7 @@ namespace {
 constexpr std::string_view kRunningVariance = ".running_var";
 constexpr std::string_view kBatchesTracked = ".num_batches_tracked";
 
-/// Transposes the inner two dimensions of [outer, channels, places], as both layouts that differ
-/// from PyTorch's do.
+/// Transposes the inner two of [outer, channels, places], as both layouts that differ need.
 struct Transposition {
   std::size_t outer, channels, places;
   bool reversed;  ///< reverses the order of channels

@@ -42,8 +42,7 @@ struct Face {
   std::string problem;  ///< why there are no landmarks; empty if there are
 };
 
-/// Assigns the files of the faces. Images whose names differ only in their extensions share one
-/// numbering.
+/// Names the files of faces. Images that differ only in their extension share a numbering.
 class FaceFiles {
  public:
   fs::path next(fs::path image) {

@@ -67,8 +67,7 @@ Landmarks points_of(const Numbers& numbers, bool in_columns) {
   return points;
 }
 
-/// Returns whether they can be a face's landmarks: pixels of an image, and not all in the same
-/// one.
+/// Returns whether they can be a face's: pixels of an image, and not all in the same one.
 bool are_of_a_face(const Landmarks& points) {
   constexpr double kFarthest = 100'000, kNearest = 1;
   const auto extent = [&](double Point::*side) {
@@ -96,8 +95,7 @@ double misfit(const Landmarks& points) {
   return std::sqrt(sum / static_cast<double>(points.size())) / kSize;
 }
 
-// A fraction of the face's size. Faces that look at the camera stay well below it; profiles may
-// not.
+// A fraction of the face's size. Frontal faces stay well below it; profiles may not.
 constexpr double kFits = 0.1;
 
 /// Exchanges left and right of the eyes, of the mouth, or of both, whichever fits best. Returns the

@@ -16,8 +16,7 @@ void add_max_damaged(CLI::App& verb, double& part);
 /// --force: replaces the data set in the folder that `option` names.
 void add_force(CLI::App& verb, bool& replace, const std::string& option = "--out");
 
-/// Returns a validator of numbers from 0 to 1. It rejects "nan", which CLI11's range check
-/// accepts.
+/// Returns a validator of numbers from 0 to 1. Unlike CLI11's range check, rejects "nan".
 CLI::Validator part_of_one();
 
 }  // namespace pfc

@@ -101,8 +101,7 @@ Order by_label(const Dataset& dataset) {
   return order;
 }
 
-/// Returns a checksum of the order. Needed because labels of merged sets depend on people's
-/// names, which briefs do not hold.
+/// Identifies the order: labels of merged sets depend on names, which briefs do not hold.
 std::string checksum(const Order& order) {
   Sha256 sum;
   sum.update(std::as_bytes(std::span(order.of_class)));

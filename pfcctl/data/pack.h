@@ -28,14 +28,13 @@ struct Packed {
   std::vector<std::string> damaged;  ///< one line for each skipped image
 };
 
-/// Writes train.rec with record 0 and identity records, train.idx, property, and identities.txt
-/// if the data name their people. Images are sorted by label; those of one label keep their
-/// order. Their keys are 1, 2, 3 ... Without size and quality their bytes stay the same and only
-/// their headers are read. Otherwise every image is decoded, resized (data/images/resize.h) and
-/// encoded as JPEG, by all threads. The files appear when they are complete; after an
-/// interruption the same call continues (records/resumable_writer.h). `progress` is called on the
-/// caller's thread with the number of finished images and the total; an exception from it ends
-/// the work.
+/// Writes train.rec with record 0 and identity records, train.idx, property, and identities.txt if
+/// the data name their people. Images are sorted by label; those of one label keep their order.
+/// Their keys are 1, 2, 3 ... Without size and quality their bytes stay the same and only their
+/// headers are read. Otherwise every image is decoded, resized (data/images/resize.h) and encoded
+/// as JPEG, by all threads. The files appear when they are complete; after an interruption the
+/// same call continues (records/resumable_writer.h). `progress` is called on the caller's thread;
+/// an exception from it ends the work.
 ///
 /// Throws InputError: for more than 2^24 classes or images of that many, which RecordIO's float32
 /// cannot represent exactly, for a folder that has a data set, and for too many damaged images.

@@ -46,8 +46,7 @@ class Progress {
   bool shown_ = false;
 };
 
-/// Use while opening a data set during the life of a Progress (data/doing.h): throws as show()
-/// does.
+/// Throws after an interrupt, as show() does; for opening a data set (data/doing.h).
 void end_at_interrupt(const std::string& what);
 
 }  // namespace pfc

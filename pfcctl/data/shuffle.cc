@@ -123,8 +123,7 @@ class Shuffler {
 
  private:
   [[nodiscard]] std::int64_t images() const { return dataset_.info().images; }
-  /// Returns whether an earlier run has written the images that left with this block. Those that
-  /// stayed are read when they leave.
+  /// Returns whether an earlier run wrote the images that left with this block.
   [[nodiscard]] bool is_behind(std::int64_t block) const {
     return first_ > 0 && order_.left_after(block) <= first_;
   }

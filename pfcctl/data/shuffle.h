@@ -1,5 +1,4 @@
-// Converts any data set to RecordIO in random order, for readers that read a file from the
-// beginning.
+// Converts any data set to RecordIO in random order, for readers that read it sequentially.
 #pragma once
 
 #include <cstdint>

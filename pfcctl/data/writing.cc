@@ -64,8 +64,7 @@ namespace {
 
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
-/// Converts names to lines of a file. Keeps them different, because equal lines would merge two
-/// people.
+/// Converts names to lines of a file, all different: equal lines would merge two people.
 class NameLines {
  public:
   /// Borrows `dataset`.

@@ -57,8 +57,7 @@ void tell_written(const std::filesystem::path& where, std::int64_t images, std::
 void tell_damaged(const std::vector<std::string>& damaged);
 
 /// Returns each image's label [images]; -1: the image cannot be read. Throws InputError for a
-/// label outside the data set's classes. Throws ExitStatus after an interrupt. REQUIRES: a Progress
-/// exists.
+/// label outside the data set's classes, and ExitStatus after an interrupt.
 std::vector<std::int64_t> labels_of(const Dataset& dataset);
 
 /// Throws InputError if a wrong label implies more classes than could be counted one by one.

@@ -1,5 +1,4 @@
-// Data sets other than RecordIO. The first byte selects the kind: a tar archive, a .lst or a
-// .tsv.
+// Data sets other than RecordIO. The first byte selects a tar archive, a .lst or a .tsv.
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -1,6 +1,5 @@
-// Tests gradients that overflow because of their loss scale: neither the backbone nor a centre
-// moves, on any worker. Uses float16 on emulated GPUs, and on CPUs float32 with a scale that is
-// far too large.
+// Gradients that overflow because of their loss scale: neither the backbone nor a centre moves, on
+// any worker. Uses float16 on emulated GPUs, float32 with a far too large scale on CPUs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -88,8 +88,7 @@ TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfAnUninterruptedRun) {
   }
 }
 
-// The coordinator retries after such a failure, because a checkpoint may be invisible for a
-// moment.
+// The coordinator retries, because a checkpoint may be invisible for a moment.
 TEST_F(TwoWorkers, DoNotContinueFromAnOlderStateThanTheJobHasSaved) {
   JobConfig job_ = job(parts_.path());
   job_.max_steps = 2;

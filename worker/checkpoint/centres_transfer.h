@@ -1,5 +1,4 @@
-// Sends rows of class centres, read on rank 0's host, to workers that do not see its output
-// folder.
+// Sends rows of class centres from rank 0's host to workers that do not see its output folder.
 #pragma once
 
 #include <cstdint>

@@ -58,8 +58,7 @@ void move_folder(const fs::path& from, const fs::path& to, const fs::path& old) 
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) {
     if (replaces) fs::rename(from, old);
   } else if (errno == EINVAL || errno == ENOSYS) {
-    // A file system without these flags (NFS): the replacement is not atomic, but older
-    // checkpoints exist.
+    // No such flags (NFS): the replacement is not atomic, but older checkpoints exist.
     if (replaces) fs::rename(to, old);
     fs::rename(from, to);
   } else {

@@ -39,8 +39,7 @@ class CheckpointFolders {
   void wait_for_removals() { removal_.wait(); }
 
  private:
-  /// Returns whether `folder` is a checkpoint of the same model, which may be replaced and
-  /// removed.
+  /// Returns whether `folder` is a checkpoint of the same model, which may be removed.
   static bool may_replace(const std::filesystem::path& folder,
                           const checkpoint_format::Identity& identity);
   void make_room(const std::filesystem::path& folder,

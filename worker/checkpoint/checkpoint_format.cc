@@ -128,8 +128,7 @@ std::int64_t number_of_job(const json& job, const char* key) {
   return there ? whole<std::int64_t>(job, key) : 0;
 }
 
-/// Checks the manifest against the step in the folder's name and the global batch of the job's
-/// keys.
+/// Compares the manifest with the step in the folder's name and the job's global batch.
 void check_agrees(const Identity& id, const std::string& folder_name_) {
   const auto named = step_of(folder_name_);
   if (named && *named != id.trained.step) {
@@ -164,8 +163,7 @@ void check_in_range(const Identity& id) {
   if (!all_within) throw InputError("step, world_size or another number is out of range");
 }
 
-/// Reads a manifest of version 1 or 2. These do not record a change of workers; this assumes
-/// none.
+/// Reads a manifest of version 1 or 2. Assumes that the number of workers has not changed.
 TrainedSoFar trained_of_steps(const json& m) {
   const auto step = whole<std::int64_t>(m, "step");
   const auto batch = whole<std::int64_t>(m, "global_batch");

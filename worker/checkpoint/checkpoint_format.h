@@ -60,8 +60,7 @@ struct Owner {
   Generation generation = 1;
 };
 std::string temporary_name(std::int64_t step, const Owner& owner);
-/// Returns the name of a checkpoint that is being removed. `number` distinguishes the folders of
-/// one writer.
+/// Returns the name of a checkpoint being removed. `number` differs for each of one writer.
 std::string removed_name(std::int64_t step, const Owner& owner, int number);
 /// Returns the name for a kept entry that had a checkpoint's name. It is not a checkpoint's name.
 std::string set_aside_name(std::int64_t step, int number);
@@ -73,8 +72,7 @@ std::string probe_name(const std::string& random);
 bool is_temporary(const std::string& folder_name);
 std::string centres_name(Rank rank, int world_size);
 std::string part_name(Rank rank);
-/// Returns whether pfc gives a file in a checkpoint's folder this name, also while it writes the
-/// file.
+/// Returns whether a checkpoint may have a file of this name, finished or not.
 bool is_file_name(const std::string& name);
 
 struct File {
@@ -110,8 +108,7 @@ struct Manifest {
                                  const std::string& name) const;
 };
 
-/// Writes the manifest. Its key "sha256" is the checksum of the other keys: of their sorted JSON
-/// without white space.
+/// Writes the manifest. Key "sha256" is the checksum of the other keys' sorted, compact JSON.
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
 /// Throws InputError that names the file and its fault: it is missing, was changed after it was
 /// written, or disagrees with the folder's name or with itself.

@@ -24,9 +24,8 @@ struct CheckpointEvent {
   std::uint64_t bytes = 0;  ///< of all workers' files; set on rank 0 for published checkpoints
 };
 
-/// after_step() and finish() belong to the training thread, fill() to any thread. The first two
-/// return what they have done, in order. All throw StorageError if a checkpoint could not be
-/// written.
+/// after_step() and finish() belong to the training thread and return what they have done, in
+/// order. fill() belongs to any thread. All throw StorageError if a checkpoint was not written.
 class CheckpointSchedule {
  public:
   /// `begin` starts to write a step's state. With `last`, no step follows, so the state need not

@@ -31,8 +31,7 @@ struct Found {
   std::int64_t step = 0;
 };
 
-/// Returns the newest own checkpoint. If the folder cannot be listed, a worker other than rank 0
-/// has none.
+/// Returns the newest own checkpoint. Throws on rank 0 if its folder cannot be listed.
 std::optional<format::Published> newest_own(const CheckpointOptions& options, bool is_rank_zero) {
   try {
     for (format::Published& p : format::published(options.output)) {

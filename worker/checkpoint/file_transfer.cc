@@ -30,8 +30,7 @@ void say(Comm& link, Word word) {
   exchange_number(link, static_cast<std::int64_t>(word), kRankZero);
 }
 
-/// Waits for this answer of rank 0. On another answer throws rank 0's reason why the file cannot
-/// be written.
+/// Waits for this answer of rank 0. On kFailed throws rank 0's reason.
 void expect(Comm& link, Word expected) {
   const auto word = static_cast<Word>(exchange_number(link, 0, kRankZero));
   if (word == expected) return;

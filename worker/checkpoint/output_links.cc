@@ -21,8 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLinkPollInterval{100};
 
-/// Owns the probe file: removes it when the workers have looked for it, or one of them has
-/// failed.
+/// Owns the probe file, and removes it after the search or a failure.
 class Probe {
  public:
   explicit Probe(fs::path file) : file_(std::move(file)) {}

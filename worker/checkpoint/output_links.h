@@ -1,5 +1,4 @@
-// Determines which workers see the output folder of rank 0's host, and connects the others to
-// rank 0.
+// Finds the workers that see rank 0's output folder, and connects the others to rank 0.
 #pragma once
 
 #include <chrono>

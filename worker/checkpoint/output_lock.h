@@ -46,8 +46,7 @@ class OutputLock {
   };
 
   void open_file();
-  /// Returns true if the lock was taken or the file system has no locks; false if another job has
-  /// it.
+  /// Returns false if another job has the lock; true if taken, or without locks.
   bool try_lock();
   [[noreturn]] void refuse() const;
   void write_owner() const;

@@ -39,8 +39,7 @@ void check_rows(const SafetensorsFile& file, const std::string& name, std::int64
                    std::to_string(dimension) + "]");
 }
 
-/// Returns the updates that the rows of this file have seen or have yet to see; empty if the file
-/// has none.
+/// Returns the updates known to this file, seen by its rows or not; empty if it has none.
 std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind optimizer) {
   if (!file.tensors().contains(format::kUpdates)) return {};
   const SafetensorsFile::Tensor& stored = file.at(format::kUpdates);

@@ -14,10 +14,9 @@ namespace pfc {
 std::unique_ptr<GradReducer> make_cpu_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                    const GradReducerOptions& options);
 
-/// For a GPU: the stream of `comm` waits for the compute stream bucket by bucket, and wait()
-/// makes the compute stream wait for all of them. Borrows everything. Throws DeviceError in a
-/// program without CUDA. REQUIRES: ops is a CudaOps, and comm an NcclComm with a stream of its
-/// own.
+/// For a GPU: the stream of `comm` waits for the compute stream bucket by bucket, and wait() makes
+/// the compute stream wait for all of them. Borrows everything. Throws DeviceError in a program
+/// without CUDA. REQUIRES: ops is a CudaOps, comm an NcclComm with its own stream.
 std::unique_ptr<GradReducer> make_cuda_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                     const GradReducerOptions& options);
 

@@ -1,5 +1,4 @@
-// Updates the backbone's weights by SGD or AdamW: one call per parameter group of the flat
-// memory.
+// Updates the backbone's flat weights by SGD or AdamW: one call per parameter group.
 #pragma once
 
 #include <cstdint>

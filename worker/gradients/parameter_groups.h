@@ -1,5 +1,4 @@
-// Contiguous backbone weights that one optimizer call updates, like torch.optim's parameter
-// groups.
+// Contiguous weights that one optimizer call updates, like torch.optim's parameter groups.
 #pragma once
 
 #include <cstdint>

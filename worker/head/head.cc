@@ -253,8 +253,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .updated = table.updated,
                .buffers = ExchangeBytes(n, d, o.world_size).total()};
   if (o.head.gradient_acc > 1) {
-    // Every micro-batch adds the classes of its samples. The sampled classes are those of the
-    // first micro-batch.
+    // Every micro-batch adds the classes of its samples; all share the sampled classes.
     const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
     m.gradients = AccumulatedGradients::bytes(summed, d);
   }

@@ -42,8 +42,7 @@ struct HeadOptions {
   std::vector<std::int64_t> head_classes = {};
 };
 
-/// Returns the job's options of the head; classes = job.num_classes, head_classes =
-/// job.head_classes.
+/// Returns the job's options; classes = job.num_classes, head_classes = job.head_classes.
 HeadOptions head_options(const JobConfig& job);
 
 /// Sorted global class indices of this worker that take part in a step.

@@ -183,8 +183,7 @@ SafetensorsEntry entry(const std::string& name, std::vector<std::int64_t> shape,
   return {.name = name, .dtype = dtype, .shape = std::move(shape), .bytes = bytes, .pieces = {}};
 }
 
-/// Returns one table of the heads' state, worker after worker. Adds every written row to
-/// `health`.
+/// Returns one table of the heads' state. Adds every written row to `health`.
 SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor Head::State::*member,
                              RowHealth& health) {
   std::int64_t rows = 0;

@@ -15,8 +15,7 @@ namespace pfc {
 struct ReplayOptions {
   JobConfig job;          ///< gives margin, sampling and optimizer; lr is that of the step
   std::int64_t step = 1;  ///< step of the job; selects the sampled classes
-  /// Number of the update, for AdamW's bias correction: the step minus the steps without an
-  /// update.
+  /// Number of the update, for AdamW's bias correction: the step minus steps without update.
   std::int64_t update = 1;
   int workers = 1;  ///< threads of this process; each has a shard of the rows
 };
@@ -32,12 +31,11 @@ void check_replay(const HeadStepInput& input, const ReplayOptions& options);
 
 /// Writes `loss` [M] and `d_embeddings` [M * N, D] of the M micro-batches, and the tables after
 /// the update: `centres`, `momentum` and for AdamW `second` [R, D]. All are F32. Writes `classes`
-/// too if the input has it; then the input's rows are the active ones: all rows, or those that
-/// `active` names for a micro-batch. Gradients are multiplied by 1 / gradient_acc, as if the
-/// job's gradient_acc micro-batches were there, and the centres move by the micro-batches of the
-/// input. If the loss of a micro-batch is not finite, no table changes, and its gradients and all
-/// later ones are NaN. Throws InputError as check_replay() does and if the device does not exist
-/// here, and StorageError.
+/// too if the input has it; then its rows are the active ones: all rows, or those that `active`
+/// names. Gradients are multiplied by 1 / gradient_acc, even if the input has fewer micro-batches;
+/// the centres move by those of the input. If the loss of a micro-batch is not finite, no table
+/// changes, and its gradients and all later ones are NaN. Throws InputError as check_replay() does
+/// and if the device does not exist here, and StorageError.
 ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& options,
                               const std::filesystem::path& out);
 

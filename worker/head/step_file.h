@@ -14,8 +14,7 @@
 //   d_embeddings [M * B, D] F32              optional: the gradients that the job computed for the
 //                                            worker's part of each micro-batch
 //
-// The metadata are optional. They name the job and the step that wrote the file: see step_file
-// below.
+// The metadata are optional. They name the job and step that wrote the file: see step_file below.
 #pragma once
 
 #include <algorithm>
@@ -122,10 +121,9 @@ struct HeadStepInput {
   [[nodiscard]] const std::filesystem::path& path() const { return files.front().path(); }
 };
 
-/// Reads the given files, and every *.safetensors file of the given folders. Throws InputError
-/// that names the file and the tensor, what was found and what was expected. Rejects a label
-/// without a row, and parts that are incomplete, belong to different steps or hold the same
-/// class.
+/// Reads the given files, and every *.safetensors of given folders. Throws InputError that names
+/// the file and the tensor, what was found and what was expected. Rejects a label without a row,
+/// and parts that are incomplete, belong to different steps or hold the same class.
 HeadStepInput read_head_step(std::span<const std::filesystem::path> paths);
 
 }  // namespace pfc

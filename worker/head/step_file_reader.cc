@@ -58,8 +58,7 @@ std::vector<path> files_of(std::span<const path> paths) {
                    shape_text(found.shape) + ", expected " + expected);
 }
 
-/// Returns the shape of a float32 matrix with at least `least` rows and one column. Throws if it
-/// is not one.
+/// Returns the shape. Throws unless it is a float32 matrix of `least` rows or more.
 const Shape64& matrix_shape(const SafetensorsFile& file, const std::string& name,
                             std::int64_t least, const std::string& expected) {
   const SafetensorsFile::Tensor& t = file.at(name);
@@ -199,8 +198,7 @@ void check_parts(std::span<const Part> parts) {
   check_complete(parts);
 }
 
-/// Returns the tensor `name` of all parts together. Throws unless all parts that have rows have
-/// it, or none has.
+/// Returns the tensor `name` of all parts. Throws if only some parts with rows have it.
 RowTable merge_parts(std::span<const Part> parts, std::span<const float> Part::*member,
                      const char* name) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};

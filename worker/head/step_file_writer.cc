@@ -91,8 +91,7 @@ struct ActiveClasses {
   std::vector<std::uint8_t> taking_part;  // [M, R]
 };
 
-/// Returns the shortest form that reads back exactly. JSON cannot represent non-finite numbers,
-/// so they are written as text.
+/// Returns the shortest form that reads back exactly; a word if JSON has no number for it.
 std::string number_text(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";

@@ -37,8 +37,7 @@ struct NamedRows {
   std::span<const float> rows;
 };
 
-/// Returns the rows by name if both identities.txt beside the file and the job's data name the
-/// classes.
+/// Returns the rows if identities.txt beside the file and the data both name classes.
 std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom& from,
                                          std::int64_t dimension) {
   const auto found = file.others.tensors().find(kCentres);

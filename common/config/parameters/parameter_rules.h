@@ -16,8 +16,7 @@ struct TensorUpdate {
   double lr = 1;  ///< multiplies the job's learning rate
   double weight_decay = 0;
 };
-/// Returns how to update the tensor. `is_vector`: it has rank 1, like those of norms, PReLUs and
-/// biases.
+/// Returns how to update the tensor. `is_vector`: it has rank 1, like norms, PReLUs and biases.
 TensorUpdate update_of_tensor(const JobConfig& job, std::string_view name, bool is_vector);
 
 /// Throws InputError if a rule matches neither one of the backbone's `names` nor kCentresName.

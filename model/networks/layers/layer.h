@@ -14,8 +14,7 @@ namespace pfc {
 struct Variable {
   Tensor data;
   Tensor gradient;  ///< null for a parameter that is not trained
-  /// For a parameter, the tensor that matrix products read: data itself, or its part of
-  /// Backbone::operands().
+  /// For a parameter, read by matrix products: data itself, or its part of Backbone::operands().
   Tensor operand;
   /// False for the images, a frozen parameter, and an activation that depends on these alone.
   bool needs_gradient = true;
@@ -29,8 +28,7 @@ struct ForwardPass {
   std::int64_t step = 0;
 };
 
-/// One layer. Layers run in the order of creation in the forward pass, and in reverse in the
-/// backward pass.
+/// One layer. Layers run in the order of creation, and in reverse in the backward pass.
 ///
 /// Several layers may read the same activation. In the backward pass the first of them writes its
 /// gradient; the others find it made (ActivationPlan::made) and add to it. plan_backward() and

@@ -1,5 +1,4 @@
-// pfcctl data bench: measures how many images per second the loader delivers here, and compares
-// with the need of a job.
+// pfcctl data bench: images per second of the loader here, compared with the need of a job.
 #include <spdlog/fmt/fmt.h>
 
 #include <CLI/CLI.hpp>

@@ -90,8 +90,7 @@ std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields,
   return Pair{with_slashes(paths->first), with_slashes(paths->second), *same == 1};
 }
 
-/// Returns whether the line has LFW's counts or words, and is not a pair that lacks its
-/// same/different field.
+/// Accepts LFW's counts, or words; not a pair that lacks its same/different field.
 bool is_heading(const std::vector<std::string_view>& fields, const fs::path& images) {
   const auto is_number = [](std::string_view field) { return image_number_in(field).has_value(); };
   if (fields.size() <= 2 && std::ranges::all_of(fields, is_number)) return true;

@@ -84,8 +84,7 @@ double length_of(const std::vector<float>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Compares the gradient of each parameter that is not frozen. Returns the number of compared
-/// parameters.
+/// Compares each gradient that is not frozen. Returns the number of compared parameters.
 int Gradient::compare_with_slopes() {
   loss();
   backward();
@@ -100,8 +99,7 @@ int Gradient::compare_with_slopes() {
     // A shift before a batch norm has no effect: its gradient is only rounding.
     if (length < 1e-5 * whole) continue;
     ++compared;
-    // Along the gradient the slope is the gradient's length, which is large compared with
-    // rounding.
+    // Along the gradient the slope is its length, large compared with rounding.
     std::vector<float> direction = gradient;
     for (float& d : direction) d /= static_cast<float>(length);
     EXPECT_NEAR(difference_quotient(p, direction, 2e-3f) / length, 1.0, 0.02) << p.name;

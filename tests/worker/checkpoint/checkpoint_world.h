@@ -12,8 +12,7 @@
 
 namespace pfc {
 
-/// Returns a value that differs between tensors, rows and versions of the state, and needs all
-/// its bits.
+/// Returns a value that differs by tensor, row and version, and needs all its bits.
 inline float place_value(int version, int tensor, std::int64_t row, std::int64_t i) {
   return static_cast<float>(version * 1000 + tensor * 100) + static_cast<float>(row) / 3.f +
          static_cast<float>(i) / 1024.f;

@@ -1,5 +1,4 @@
-// Workers of two hosts as threads of a test: host a has the output folder, host b has another
-// one.
+// Workers of two hosts as threads of a test. Host a has the output folder, host b another one.
 #pragma once
 
 #include <functional>

@@ -14,8 +14,7 @@ namespace {
 
 class OptimizerStep : public ::testing::Test {
  protected:
-  /// Applies twenty updates with the gradients and the falling rate that were also given to
-  /// PyTorch.
+  /// Applies twenty updates with the gradients and falling rate that PyTorch got too.
   std::vector<float> twenty_steps(OptimizerKind kind, double clip_norm) {
     const bool sgd = kind == OptimizerKind::kSgd;
     Optimizer optimizer(

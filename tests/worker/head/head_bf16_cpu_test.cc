@@ -1,5 +1,4 @@
-// Tests of a CPU only. They are not a part of head_gpu_test, in which a skipped test counts as
-// failed.
+// CPU tests, not a part of head_gpu_test, in which a skipped test counts as failed.
 #include <gtest/gtest.h>
 
 #include "common/error.h"

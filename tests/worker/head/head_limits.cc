@@ -179,8 +179,7 @@ class Memory {
 constexpr std::int64_t kTile = 192;  // classes; enough for a library to be fast
 constexpr int kProducts = 50;
 
-/// Returns GFLOP/s of a function that multiplies a tile `times` times, run by all threads at
-/// once.
+/// Returns GFLOP/s of a function that multiplies a tile `times` times, on all threads.
 template <typename F>  // void(int part)
 double gflops(const Options& o, std::int64_t classes, const F& f) {
   const Threads threads(o.threads);

@@ -1,5 +1,4 @@
-// Tests what may change the bits of a step (bf16) and by how much, and what may not (kept
-// logits).
+// Tests how much bf16 may change a step, and that kept logits do not change its bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,8 +77,7 @@ class Bf16Products : public OnHeadDevice<TestDevice> {
   }
 };
 
-// The error of a product of two bfloat16 numbers is 1.1e-3 of its size on average: each has 8
-// bits.
+// A product of two bfloat16 numbers (8 bits each) has a mean relative error of 1.1e-3.
 TEST_P(Bf16Products, DifferFromFloat32ProductsByTheirOperandsRounding) {
   for (const double logits_memory : {0.0, 10.0}) {
     const HeadOutcome<float> fp32 = run_head(one_step(false, logits_memory), 1, 2);

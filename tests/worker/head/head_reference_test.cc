@@ -1,5 +1,4 @@
-// Compares one worker with the float64 reference: loss within 1e-6, every row's gradient within
-// 1e-4.
+// One worker against the float64 reference: loss within 1e-6, every row's gradient within 1e-4.
 #include <gtest/gtest.h>
 
 #include <algorithm>

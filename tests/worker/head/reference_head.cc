@@ -24,8 +24,7 @@ struct Logit {
   double d_cos = 0;  // d value / d cos
 };
 
-// The cosine for angles from 0 to pi. For larger angles it keeps falling: by 2 for each further
-// pi.
+// The cosine for angles from 0 to pi. Beyond it keeps falling: by 2 for each further pi.
 double falling_cosine(double angle) {
   double fallen = 0;
   for (; angle > std::numbers::pi; angle -= std::numbers::pi) fallen += 2;
@@ -130,8 +129,7 @@ class Reference {
     return std::log1p(others);
   }
 
-  // Rounds a number as an operand of a matrix product. Targets are not computed by matrix
-  // products.
+  // Rounds an operand of a matrix product. Targets are computed otherwise.
   [[nodiscard]] double operand(double number) const {
     if (!o_.bf16_products) return number;
     return double{float_of(nearest_bfloat16(static_cast<float>(number)))};

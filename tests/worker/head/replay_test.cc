@@ -39,8 +39,7 @@ class HeadReplay : public ::testing::Test {
     job_.lr = 0.05;
   }
 
-  /// Trains a few steps with `workers`. Each worker writes its part of the last step before
-  /// training it.
+  /// Trains a few steps with `workers`. Each writes its part of the last step before it.
   void train(int workers, std::int64_t steps = 3) {
     std::filesystem::remove_all(parts_);
     std::filesystem::create_directory(parts_);

@@ -246,9 +246,8 @@ std::int64_t updates_in(const TorchFile& file, std::int64_t steps) {
   return std::llround(file.tensors.float32(name, Shape64{})[0]);
 }
 
-/// Returns the batch of these GPUs, which the files do not record. The candidates are this job's
-/// batch_size per GPU, this job's batch over all GPUs, and the largest batch that gives
-/// `per_epoch` micro-batches. The first that gives `per_epoch` wins.
+/// Returns the batch of these GPUs, which the files do not record: this job's batch_size per GPU,
+/// this job's batch over all GPUs, or the largest one with `per_epoch` micro-batches per epoch.
 StepBatch their_batch(const StepBatch& ours, std::int64_t gpus, std::int64_t per_epoch,
                       std::int64_t images) {
   StepBatch theirs{.world_size = gpus, .gradient_acc = ours.gradient_acc};

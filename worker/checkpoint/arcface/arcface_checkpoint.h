@@ -19,8 +19,8 @@ struct ArcfaceCheckpoint {
   std::vector<std::filesystem::path> momentum = {};  ///< of the centres; empty: in the same files
 };
 
-/// Returns the checkpoint in this folder: checkpoint_gpu_0.pt, checkpoint_gpu_1.pt, ...; or else
-/// backbone.pth with rank_0_softmax_weight.pt (or rank:0_softmax_weight.pt) and perhaps
+/// Returns the checkpoint in this folder: checkpoint_gpu_0.pt and so on; or else backbone.pth with
+/// rank_0_softmax_weight.pt (or rank:0_softmax_weight.pt) and perhaps
 /// rank_0_softmax_weight_mom.pt, or with softmax_fc_gpu_0.pt. Throws InputError if a rank between
 /// them is missing.
 std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::path& folder);

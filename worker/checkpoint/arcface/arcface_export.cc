@@ -39,8 +39,7 @@ std::vector<std::string> in_torch_order(const BackboneParameters& parameters) {
   return names;
 }
 
-/// Computes rows of centres as they are after all updates, tensor by tensor. Several tensors
-/// share the rows.
+/// Computes rows of centres, and their moments, as they are after all updates.
 class CaughtUpRows {
  public:
   CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history, RowRange rows,
@@ -161,8 +160,7 @@ class Exporter {
                  }});
   }
 
-  /// Writes torch.optim's state_dict(): moments by the numbers of the parameters, those of the
-  /// centres last.
+  /// Writes torch.optim's state_dict(): moments by parameter number, the centres' last.
   void optimizer(TorchWriter& file, CaughtUpRows& caught_up, RowRange rows) const {
     const bool adamw = job_.optimizer == OptimizerKind::kAdamW;
     const std::vector<std::string> names = in_torch_order(parameters_);
