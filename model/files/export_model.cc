@@ -162,7 +162,7 @@ double check_cosine(const std::filesystem::path& path, const Floats& got, const 
       path.string(), *middle, kLeastCosine));
 }
 
-/// Writes the file if `check`, which throws InputError, finds the parsed bytes of it right.
+/// Writes the file after `check`, which throws if the model parsed from its bytes is wrong.
 template <typename Check>
 double write_checked(const std::filesystem::path& path, const onnx::ModelProto& model,
                      const Check& check) {

@@ -21,7 +21,7 @@ onnx::ModelProto parse_onnx(const std::filesystem::path& path, std::span<const s
 /// Runs ONNX's own checker and shape inference. Throws InputError that begins with the path.
 void check_onnx(const std::filesystem::path& path, onnx::ModelProto model);
 
-/// Returns the bytes of a file for `path`. Throws InputError if it would have over 2 GB.
+/// Returns the bytes of a file for `path`. Throws InputError if there are over 2 GB.
 std::string onnx_bytes(const std::filesystem::path& path, const onnx::ModelProto& model);
 
 /// Returns the values of a float32 or float16 tensor. Throws InputError that names it if it has
