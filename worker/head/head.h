@@ -111,8 +111,8 @@ class Head {
 
   /// Applies the updates that these classes (sorted), or all classes, have missed, so that others
   /// can read current rows. Training can continue afterwards, but its results differ in the last
-  /// bits, because each such update rounds. REQUIRES: no call between the micro-batches of an
-  /// update.
+  /// bits, because each such update rounds. REQUIRES: not called between the micro-batches of an
+  /// update that is then applied.
   virtual void settle(std::span<const std::int64_t> classes) = 0;
   virtual void settle_all() = 0;
 };
