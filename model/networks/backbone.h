@@ -143,7 +143,7 @@ BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options);
 struct BackboneParameters {
   std::vector<Parameter> weights, state;
 };
-/// Returns the parameters of make_backbone(ops, options), without allocating them. Throws too.
+/// Returns those of make_backbone(ops, options), without allocating them. Throws as it does.
 BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options);
 
 /// A parameter or state tensor with PyTorch's name, layout and dtype (num_batches_tracked is

@@ -85,7 +85,7 @@ class CudaReducer : public GradReducer {
   NcclComm& comm_;
   float* const gradients_;
   const std::vector<GradBucket> buckets_;
-  std::size_t started_ = 0;  // number of buckets in this step
+  std::size_t started_ = 0;  // buckets started in this step
   CudaEvent ready_, reduced_;
 
   // Times of the last step for which wait() was called. They are read when the next step begins.

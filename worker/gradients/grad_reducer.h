@@ -26,7 +26,7 @@ struct GradBucket {
 
 /// Returns all buckets in the order of their reduction: from the end of the flat gradient, which
 /// the backward pass computes first, to its start. All have the same size except the last, which
-/// is smaller. The last one is reduced after the backward pass, so its size matters most.
+/// may be smaller. It is reduced after the backward pass, so its size matters most.
 std::vector<GradBucket> make_grad_buckets(const Tensor& gradients,
                                           const GradReducerOptions& options);
 
