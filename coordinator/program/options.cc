@@ -181,7 +181,7 @@ void declare(CLI::App& app, Options& options) {  // in the order of --help
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
       "second one leaves them 5 s, then they are killed. A service ends likewise with the job "
       "that\n"
-      "runs, and jobs that wait are lost (docs/service.md).\n"
+      "runs; the same command continues with jobs that wait (docs/service.md).\n"
       "Exit codes: 0 completed; 1 the job failed, or workers had to be killed; 2 bad input;\n"
       "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended after a\n"
       "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP; 5: ended after a checkpoint "

@@ -116,7 +116,7 @@ class Matcher {
     } else if (op.kind == NetworkOp::Kind::kBatchNorm) {
       batch_norm(op);
     } else if (op.kind == NetworkOp::Kind::kSubsample) {
-      value_[op.name] = next(op, value(op.x), "MaxPool").output(0);
+      subsample(op);
     } else {
       linear(op);
     }
@@ -139,6 +139,19 @@ class Matcher {
     }
     add(op.name + ".weight", dims_of(weight), float_values(weight));
     take_bias(op, node);
+    value_[op.name] = node.output(0);
+  }
+
+  void subsample(const NetworkOp& op) {
+    const onnx::NodeProto& node = next(op, value(op.x), "MaxPool");
+    const std::int64_t stride = op.stride;
+    if (int_attributes(node, "kernel_shape", {}) != Dims{1, 1} ||
+        int_attributes(node, "strides", {1, 1}) != Dims{stride, stride} ||
+        int_attributes(node, "pads", {0, 0, 0, 0}) != Dims{0, 0, 0, 0}) {
+      throw InputError("node " + node.name() +
+                       ": its kernel_shape, strides or pads are not those " + "of " + op.name +
+                       " in the network");
+    }
     value_[op.name] = node.output(0);
   }
 
@@ -246,7 +259,12 @@ class Matcher {
   }
 
   void add(const std::string& name, Dims shape, Floats values) {
-    if (values.empty() || shape.empty()) throw InputError("tensor " + name + " is empty");
+    std::int64_t expected = shape.empty() ? 0 : 1;
+    for (const std::int64_t d : shape) expected *= d;
+    if (values.empty() || std::ssize(values) != expected) {
+      throw InputError(
+          fmt::format("tensor {}: found {} values, expected {}", name, values.size(), expected));
+    }
     if (name.ends_with(".weight")) channels_[name.substr(0, name.size() - 7)] = shape.front();
     const auto bytes = std::as_bytes(std::span(values));
     out_.add_owned(name, "F32", std::move(shape), {bytes.begin(), bytes.end()});

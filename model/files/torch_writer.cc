@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -199,11 +200,16 @@ void TorchWriter::write(const std::filesystem::path& path) {
   zip.finish();
 }
 
-void add_state_dict(TorchWriter& writer, const NamedTensors& state_dict) {
-  writer.begin_state_dict();
-  for (const auto& [name, tensor] : state_dict.tensors()) {
+void add_state_dict(TorchWriter& writer, const NamedTensors& state_dict,
+                    std::span<const std::string> first) {
+  const auto add = [&writer](const std::string& name, const NamedTensors::Tensor& tensor) {
     writer.text(name);
     writer.tensor({tensor.dtype, tensor.shape, [bytes = tensor.bytes] { return bytes; }});
+  };
+  writer.begin_state_dict();
+  for (const std::string& name : first) add(name, state_dict.at(name));
+  for (const auto& [name, tensor] : state_dict.tensors()) {
+    if (std::ranges::find(first, name) == first.end()) add(name, tensor);
   }
   writer.end_dict();
 }

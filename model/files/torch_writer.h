@@ -48,8 +48,10 @@ class TorchWriter {
   std::vector<TorchTensor> tensors_;
 };
 
-/// Adds a dict of the tensors, which must exist until the file is written.
-void add_state_dict(TorchWriter& writer, const NamedTensors& state_dict);
+/// Adds a dict of the tensors, which must exist until the file is written: those named in `first`,
+/// in that order, then the others by name.
+void add_state_dict(TorchWriter& writer, const NamedTensors& state_dict,
+                    std::span<const std::string> first = {});
 
 /// Writes the tensors as a state dict (an OrderedDict of contiguous CPU tensors) that
 /// torch.load(path, weights_only=True) reads. F32 and I64 only. Throws StorageError if it cannot

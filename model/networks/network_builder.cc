@@ -209,7 +209,8 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
     v.slope = new_vector(network_->weights, fusion.prelu + ".weight", channels, 0.25f);
   }
   v.frozen = fusion.affine ? !v.gamma->needs_gradient && !v.beta->needs_gradient
-                           : matches_any(name + ".weight", options_.freeze);
+                           : matches_any(name + ".weight", options_.freeze) &&
+                                 matches_any(name + ".bias", options_.freeze);
   v.y = new_activation(x->data.shape, x->data.dtype);
   const auto inputs = {x, v.gamma, v.beta, v.slope, v.residual};
   v.y->needs_gradient = std::ranges::any_of(

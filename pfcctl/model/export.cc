@@ -47,8 +47,8 @@ void show(const ExportFlags& flags, const ModelFile& model, nlohmann::json detai
     std::fputs(json_text(details).c_str(), stdout);
     return;
   }
-  std::string line = fmt::format("{}: {}, {}", flags.output.string(), model.options.network,
-                                 byte_size_text(bytes));
+  std::string line = fmt::format("{}: {}, {}", one_line(flags.output.string()),
+                                 model.options.network, byte_size_text(bytes));
   if (details.contains("difference")) {
     line +=
         fmt::format("; on random images its embeddings differ from pfc's by {:.1e} of their length",
@@ -195,10 +195,10 @@ void add_arcface(CLI::App& verb) {
           const std::uintmax_t bytes = std::filesystem::file_size(file);
           files.push_back({{"file", file.string()}, {"bytes", bytes}});
           if (flags->json) return;
-          std::printf("%s: %s\n", file.c_str(), byte_size_text(bytes).c_str());
+          std::printf("%s: %s\n", one_line(file.string()).c_str(), byte_size_text(bytes).c_str());
           std::fflush(stdout);
         });
-    if (flags->json) std::printf("%s\n", files.dump(2).c_str());
+    if (flags->json) std::fputs(json_text(files).c_str(), stdout);
   });
 }
 

@@ -166,11 +166,11 @@ class ArcfaceCheckpoints(unittest.TestCase):
                 self.assertTrue(all((torch.from_numpy(found[name]) == t).all() for name, t in state.items()))
 
     def test_exported_checkpoint_is_what_pytorch_would_have_saved(self):
-        for keys in {}, step_parity.ADAMW:
-            with self.subTest(keys=keys), tempfile.TemporaryDirectory() as folder:
+        for network, keys in ("r18", {}), ("r18", step_parity.ADAMW), ("mbf", {}):
+            with self.subTest(network=network, keys=keys), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
                 # Most centres are not active in the last step, and their files have yet to catch up.
-                job = self.make(network="r18", sample_rate=0.3, max_steps=4, **keys,
+                job = self.make(network=network, sample_rate=0.3, max_steps=4, **keys,
                                 init_from=str(self.folder / "init.safetensors"))
                 for command in (["pfc-worker", "--config", job],
                                 ["pfcctl", "export", "arcface", "--checkpoint", self.folder / "out" / "step-000000004",
@@ -191,6 +191,8 @@ class ArcfaceCheckpoints(unittest.TestCase):
         self.assertEqual(set(ours), {*(i for i, p in enumerate(parameters) if p.requires_grad), head})
         backbone = saved[0]["state_dict_backbone"]
         self.assertEqual(set(backbone), set(trainer.backbone.state_dict()))
+        names = [name for name, _ in trainer.backbone.named_parameters()]
+        self.assertEqual([name for name in backbone if name in names], names)
         # Gradients of some biases are nothing but rounding (step_parity.py).
         pairs = [(backbone[name], t) for name, t in trainer.backbone.state_dict().items() if t.dim() > 1]
         pairs.append((torch.cat([part["state_dict_softmax_fc"]["weight"] for part in saved]), trainer.centres))

@@ -44,12 +44,16 @@ std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom
   if (found == file.others.tensors().end() || from.dataset == nullptr) return std::nullopt;
   const std::vector<std::int64_t>& shape = found->second.shape;
   if (shape.size() != 2 || shape[1] != dimension) return std::nullopt;
-  if (from.dataset->identity(0).empty()) return std::nullopt;
   const IdentityNames names = read_identity_names(from.file.parent_path() / kNamesFile, shape[0]);
   if (names.size() == 0) return std::nullopt;
   NamedRows named{.row_of = {}, .rows = file.others.float32(kCentres, shape)};
-  for (std::int64_t row = 0; row < shape[0]; ++row) named.row_of.emplace(names.at(row), row);
-  return named;
+  for (std::int64_t row = 0; row < shape[0]; ++row) {
+    if (!names.at(row).empty()) named.row_of.emplace(names.at(row), row);
+  }
+  for (std::int64_t c = 0; c < from.dataset->info().classes; ++c) {
+    if (!from.dataset->identity(c).empty()) return named;
+  }
+  return std::nullopt;
 }
 
 /// Returns [C, D]; empty if the file has no centres for these classes. Then `left` says so.
@@ -170,8 +174,16 @@ void check_init_from(const InitFrom& from, const BackboneParameters& parameters,
   const WeightsFile file = open_weights(from.file);
   check_names(from, parameters);
   std::vector<std::string> left;
-  const bool by_name = something_at(from.file.parent_path() / kNamesFile);
-  if (takes(from, kCentres) && !by_name) (void)centres_in(file, {classes, embedding_size}, left);
+  const std::filesystem::path names = from.file.parent_path() / kNamesFile;
+  const auto centres = file.others.tensors().find(kCentres);
+  if (centres != file.others.tensors().end() && takes(from, kCentres)) {
+    const std::vector<std::int64_t>& shape = centres->second.shape;
+    if (something_at(names) && shape.size() == 2 && shape[1] == embedding_size) {
+      (void)read_identity_names(names, shape[0]);
+    } else {
+      (void)centres_in(file, {classes, embedding_size}, left);
+    }
+  }
   (void)check_state_dict(parameters, file.state_dict, {},
                          {.last = LastLayers::kMayDiffer, .names = from.names});
 }

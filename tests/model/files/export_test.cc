@@ -184,6 +184,14 @@ TEST_F(Export, RejectsGraphsOfOtherNetworks) {
               HasSubstr("node layers.0.layers.0: its strides, pads or group are not those of"));
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) { graph.mutable_initializer(0)->clear_dims(); }),
               HasSubstr("m.onnx: "));
+  EXPECT_THAT(refusal([](onnx::GraphProto& graph) {
+                for (onnx::TensorProto& each : *graph.mutable_initializer()) {
+                  if (each.name() != "layers.0.layers.0.bias") continue;
+                  each.set_dims(0, 1);
+                  each.mutable_raw_data()->resize(sizeof(float));
+                }
+              }),
+              HasSubstr("tensor layers.0.layers.1.bias: found 1 values, expected"));
 }
 
 TEST_F(Export, RejectsDamagedOnnxFiles) {

@@ -120,7 +120,8 @@ class Exporter {
     number(file, "epoch", id_.trained.next.epoch);
     number(file, "global_step", batches());
     file.text("state_dict_backbone");
-    add_state_dict(file, model_.weights.state_dict);
+    // Parameters first: the numbers of the moments follow the order of the names.
+    add_state_dict(file, model_.weights.state_dict, in_torch_order(parameters_));
     file.text("state_dict_softmax_fc");
     file.begin_dict();
     centres(file, "weight", caught_up, rows, 0);
