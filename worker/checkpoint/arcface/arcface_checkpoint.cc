@@ -327,7 +327,7 @@ std::filesystem::path convert_arcface_checkpoint(const ArcfaceCheckpoint& from,
                                                  const CheckpointModel& model,
                                                  format::Identity identity, std::int64_t images,
                                                  const std::filesystem::path& output) {
-  check_counts(from, model);
+  check_arcface_checkpoint(from, parameters, model);
   const TorchFile first = read_torch_file(from.centres[0]);
   TrainedSoFar& trained = identity.trained;
   if (from.backbone == from.centres[0]) {  // other files do not record the progress
