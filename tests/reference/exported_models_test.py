@@ -244,7 +244,7 @@ class ModelInfo(Exported):
 class FromPyTorch(Exported):
     def test_onnx_files_of_pytorchs_exporter_are_read(self):
         # As arcface_torch's torch2onnx.py: batch norms behind convolutions are folded, which renames these.
-        for network in ("r18", "ir_18", "mbf"):
+        for network in ("r18", "mbf"):
             self.network(network, 48)
             pixels = self.pixels(3)
             want = self.embeddings(pixels)
