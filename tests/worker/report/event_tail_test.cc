@@ -85,7 +85,7 @@ TEST(EventTail, ComparesImagesSeenWhenTheGlobalBatchHasChanged) {
   {
     TrainingLog log({.output = folder.path(), .global_batch = 8});
     for (int step = 1; step <= 6; ++step) log.step(record(step));
-    log.evaluation(6, {.name = "lfw"});
+    log.evaluation(6, VerificationResult{.name = "lfw"});
   }
   const TrainedSoFar checkpoint = testing::trained_with(4, 8);
   {  // with fewer workers
@@ -109,7 +109,7 @@ TEST(EventTail, DropsEventsOfEveryKindAfterTheCheckpoint) {
     log.step(record(2));
     log.checkpoint({.step = 1, .published = true});
     log.checkpoint({.step = 2});
-    log.evaluation(2, {.name = "lfw"});
+    log.evaluation(2, VerificationResult{.name = "lfw"});
     log.end({.step = 2});
   }
   const TrainingLog log(

@@ -26,7 +26,7 @@ namespace {
 void write_every_kind(TrainingLog& log) {
   log.start({.last_step = 9});
   log.step(record(1));
-  log.evaluation(1, {.name = "lfw"});
+  log.evaluation(1, VerificationResult{.name = "lfw"});
   log.checkpoint({.step = 1, .published = true, .seconds = 0.5});
   log.end({.step = 1, .reason = "completed", .phase_seconds = {{"head", 1}}});
 }

@@ -93,8 +93,9 @@ TEST_F(TensorBoard, IgnoresAGradientNormThatIsNotFinite) {
 
 TEST_F(TensorBoard, EvaluationHasATagForEachSet) {
   TensorBoardLog log(options());
-  log.evaluation(20, {.name = "lfw", .accuracy = 0.99, .deviation = 0.01, .threshold = 1.5});
-  log.evaluation(20, {.name = "cfp_fp", .accuracy = 0.9});
+  log.evaluation(
+      20, VerificationResult{.name = "lfw", .accuracy = 0.99, .deviation = 0.01, .threshold = 1.5});
+  log.evaluation(20, VerificationResult{.name = "cfp_fp", .accuracy = 0.9});
   const auto found = scalars(20);
   EXPECT_EQ(found.at("verification/lfw"), 0.99f);
   EXPECT_EQ(found.at("verification_deviation/lfw"), 0.01f);
@@ -129,11 +130,12 @@ TEST_F(TensorBoard, SampleContainsHistogramsTheirMeansAndImages) {
 TEST_F(TensorBoard, ResumedJobStartsAnotherFileAndDropsStepsToRepeat) {
   {
     TensorBoardLog log(options());
-    for (const std::int64_t step : {10, 20, 30}) log.evaluation(step, {.name = "lfw"});
+    for (const std::int64_t step : {10, 20, 30})
+      log.evaluation(step, VerificationResult{.name = "lfw"});
   }
   const fs::path first = newest();
   TensorBoardLog log(options(20));
-  log.evaluation(30, {.name = "lfw"});
+  log.evaluation(30, VerificationResult{.name = "lfw"});
   EXPECT_EQ(testing::steps_of(first), (std::vector<std::int64_t>{10, 20}));
   EXPECT_NE(newest(), first);
   EXPECT_EQ(testing::steps_of(newest()), (std::vector<std::int64_t>{30}));
@@ -143,7 +145,8 @@ TEST_F(TensorBoard, ResumedJobStartsAnotherFileAndDropsStepsToRepeat) {
 TEST_F(TensorBoard, NamesTheFileThatCannotBeWritten) {
   TensorBoardLog log(options());
   const FileSizeLimit full(fs::file_size(newest()) + 10);
-  EXPECT_THAT(testing::message_of<StorageError>([&] { log.evaluation(1, {.name = "lfw"}); }),
+  EXPECT_THAT(testing::message_of<StorageError>(
+                  [&] { log.evaluation(1, VerificationResult{.name = "lfw"}); }),
               ::testing::StartsWith(newest().string() + ": cannot write: "));
 }
 
