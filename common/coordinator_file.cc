@@ -18,6 +18,7 @@
 #include "common/error.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
+#include "common/one_line.h"
 
 namespace pfc {
 namespace {
@@ -102,9 +103,7 @@ std::string text_of_file(const CoordinatorFile& file) {
   const nlohmann::ordered_json values = {
       {"job_id", file.job_id}, {"address", file.address}, {"http_address", file.http_address},
       {"pid", file.pid},       {"tls", file.tls},         {"job", file.job}};
-  // A path may contain invalid UTF-8.
-  const auto replace = nlohmann::json::error_handler_t::replace;
-  return values.dump(2, ' ', false, replace) + "\n";
+  return json_text(values);
 }
 
 CoordinatorFile read_file(const fs::path& path) {

@@ -371,7 +371,7 @@ std::string TrainingSession::convert_foreign_checkpoint() {
                                                     .embedding_size = job.embedding_size,
                                                     .job = job_json},
                                                    job.num_image, job.output);
-    message = fmt::format("wrote {} from arcface_torch's of {}; ", folder.string(),
+    message = fmt::format("wrote {} from arcface_torch's files of {}; ", folder.string(),
                           counted(static_cast<long long>(theirs->centres.size()), "GPU"));
   });
   return message;

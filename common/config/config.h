@@ -50,7 +50,7 @@ struct Augmentation {
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
-/// What some parameters have of their own in place of the job's value.
+/// A factor of the learning rate, and the weight decay, for parameters with these names.
 struct ParameterRule {
   std::string names;         ///< pattern (name_patterns.h); "centres": the class centres
   std::optional<double> lr;  ///< multiplies the job's learning rate

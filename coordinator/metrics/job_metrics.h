@@ -35,7 +35,7 @@ class JobMetrics {
   void begin_job();
   /// Counts a generation that began because of this failure.
   void count_restart(const Incident& cause);
-  /// Adds what rank 0's report `told` has more than `before`.
+  /// Adds the difference between rank 0's new report `told` and its last one `before`.
   void add_checkpoints(const proto::Progress& before, const proto::Progress& told);
   void set(const Seen& seen);
 

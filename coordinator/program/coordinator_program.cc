@@ -18,6 +18,7 @@
 #include "common/machine/event_loop.h"
 #include "common/machine/exit_deadline.h"
 #include "common/network_address.h"
+#include "common/one_line.h"
 #include "coordinator/allocation/allocation.h"
 #include "coordinator/launch/rivals.h"
 #include "coordinator/program/announcements.h"
@@ -289,7 +290,7 @@ void CoordinatorProgram::start_local_agent() {
 void CoordinatorProgram::print_check() {
   const proto::CheckReport* const report = coordinator_.last_check();
   if (report == nullptr) return;
-  console_.output.write_result(options_.json ? check_json(*report).dump(2) + "\n"
+  console_.output.write_result(options_.json ? json_text(check_json(*report))
                                              : check_text(*report));
 }
 

@@ -1,5 +1,6 @@
 #include "coordinator/web/pages.h"
 
+#include "common/one_line.h"
 #include "coordinator/web/assets.h"
 #include "proto/status_json.h"
 
@@ -12,8 +13,7 @@ HttpReply serve_page(Coordinator& coordinator, std::string_view path) {
             .body = coordinator.metrics_text()};
   }
   if (path == "/status.json") {
-    return {.content_type = "application/json",
-            .body = to_json(coordinator.status()).dump(2) + "\n"};
+    return {.content_type = "application/json", .body = json_text(to_json(coordinator.status()))};
   }
   return {.status = 404, .body = "not here: try /, /metrics, /healthz or /status.json\n"};
 }

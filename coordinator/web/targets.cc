@@ -3,21 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include "common/network_address.h"
+#include "common/one_line.h"
 
 namespace pfc {
-namespace {
 
 using nlohmann::json;
 
-/// Names may contain any bytes.
-std::string targets_text(const json& targets) {
-  return targets.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
-
-}  // namespace
-
 std::string coordinator_targets(const std::string& http_address) {
-  return targets_text(
+  return json_text(
       json::array({{{"targets", json::array({http_address})}, {"labels", json::object()}}}));
 }
 
@@ -30,7 +23,7 @@ std::string host_targets(const proto::StatusReply& status) {
     const std::string address = is_ipv6 ? "[" + host.address() + "]" : host.address();
     targets.push_back({{"targets", json::array({address})}, {"labels", {{"host", host.name()}}}});
   }
-  return targets_text(targets);
+  return json_text(targets);
 }
 
 }  // namespace pfc

@@ -278,11 +278,12 @@ class Interpreter {
 
   /// Evaluates a pooling of single pixels.
   void subsample() {
-    const std::vector<std::int64_t> strides = int_attributes(*node_, "strides", {1, 1});
-    const std::vector<std::int64_t> kernel = int_attributes(*node_, "kernel_shape", {});
-    expect(kernel == std::vector<std::int64_t>{1, 1} && strides.size() == 2 && strides[0] > 0 &&
-               strides[0] == strides[1],
-           "not a pooling of single pixels with equal strides");
+    using Sizes = std::vector<std::int64_t>;
+    const Sizes strides = int_attributes(*node_, "strides", {1, 1});
+    expect(int_attributes(*node_, "kernel_shape", {}) == Sizes{1, 1} &&
+               int_attributes(*node_, "pads", {0, 0, 0, 0}) == Sizes{0, 0, 0, 0} &&
+               strides.size() == 2 && strides[0] > 0 && strides[0] == strides[1],
+           "not a pooling of single pixels with equal strides and no pads");
     const std::int64_t stride = strides[0];
     const Activation& from = x();
     Activation y = from;

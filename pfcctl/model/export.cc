@@ -143,7 +143,7 @@ void add_onnx(CLI::App& verb) {
   onnx->footer(
       "Input \"data\": RGB images [N, 3, 112, 112], of any number N. Output \"embedding\": [N, "
       "D],\n"
-      "not normalised. The file is checked on random images, and not kept if it gives other\n"
+      "not normalised. The graph is checked on random images, and not written if it gives other\n"
       "embeddings than the network (docs/export.md). Example:\n"
       "  pfcctl export onnx --model work_dirs/r50/backbone.safetensors --output r50.onnx\n"
       "  pfcctl export onnx --model r50.onnx --output int8.onnx --int8 --calibrate /data/faces");

@@ -23,9 +23,6 @@ Tensor part(const Tensor& flat, std::int64_t offset, std::int64_t count) {
 
 }  // namespace
 
-Optimizer::Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count)
-    : Optimizer(ops, options, count, {{.count = count, .weight_decay = options.weight_decay}}) {}
-
 Optimizer::Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count,
                      std::vector<ParameterGroup> groups)
     : ops_(ops),

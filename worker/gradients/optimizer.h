@@ -14,15 +14,13 @@ namespace pfc {
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double momentum = 0.9;
-  double weight_decay = 5e-4;  ///< used if no groups are given
-  double clip_norm = 5.0;      ///< gradients with a larger L2 norm are scaled down to it; 0: never
+  double clip_norm = 5.0;  ///< gradients with a larger L2 norm are scaled down to it; 0: never
 };
 
 /// Owns the moments, tensors of the weights' size. ops is borrowed.
 class Optimizer {
  public:
-  Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count);
-  /// Weights outside of the groups, and their moments, do not change.
+  /// `count`: number of weights. Those outside of the groups, and their moments, do not change.
   Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count,
             std::vector<ParameterGroup> groups);
   /// Bytes of device memory for `count` weights: one moment, or two for AdamW.

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "common/config/parameters/name_patterns.h"
+#include "common/config/parameters/parameter_rules.h"
 #include "common/counted.h"
 #include "common/files/regular_file.h"
 #include "data/identity_names.h"
@@ -18,7 +19,6 @@
 namespace pfc {
 namespace {
 
-constexpr const char* kCentres = "centres";
 constexpr const char* kNamesFile = "identities.txt";
 
 WeightsFile open_weights(const std::filesystem::path& path) {
@@ -40,13 +40,13 @@ struct NamedRows {
 /// Returns the rows if identities.txt beside the file and the data both name classes.
 std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom& from,
                                          std::int64_t dimension) {
-  const auto found = file.others.tensors().find(kCentres);
+  const auto found = file.others.tensors().find(kCentresName);
   if (found == file.others.tensors().end() || from.dataset == nullptr) return std::nullopt;
   const std::vector<std::int64_t>& shape = found->second.shape;
   if (shape.size() != 2 || shape[1] != dimension) return std::nullopt;
   const IdentityNames names = read_identity_names(from.file.parent_path() / kNamesFile, shape[0]);
   if (names.size() == 0) return std::nullopt;
-  NamedRows named{.row_of = {}, .rows = file.others.float32(kCentres, shape)};
+  NamedRows named{.row_of = {}, .rows = file.others.float32(kCentresName, shape)};
   for (std::int64_t row = 0; row < shape[0]; ++row) {
     if (!names.at(row).empty()) named.row_of.emplace(names.at(row), row);
   }
@@ -59,16 +59,16 @@ std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom
 /// Returns [C, D]; empty if the file has no centres for these classes. Then `left` says so.
 std::span<const float> centres_in(const WeightsFile& file, const std::vector<std::int64_t>& shape,
                                   std::vector<std::string>& left) {
-  const auto found = file.others.tensors().find(kCentres);
+  const auto found = file.others.tensors().find(kCentresName);
   if (found == file.others.tensors().end()) return {};
   const bool has_network = !file.state_dict.tensors().empty();
   // Take only the network; the identities differ.
   if (has_network && found->second.shape != shape) {
-    left.push_back(std::string(kCentres) + " " + shape_text(found->second.shape) + ", here " +
+    left.push_back(std::string(kCentresName) + " " + shape_text(found->second.shape) + ", here " +
                    shape_text(shape));
     return {};
   }
-  return file.others.float32(kCentres, shape);
+  return file.others.float32(kCentresName, shape);
 }
 
 void set_centres(std::span<const float> all, const TrainingState& state) {
@@ -105,7 +105,7 @@ bool takes(const InitFrom& from, const std::string& name) {
 void check_names(const InitFrom& from, const BackboneParameters& parameters) {
   std::vector<std::string> names = parameter_names(parameters.weights);
   for (const Parameter& p : parameters.state) names.push_back(p.name);
-  names.emplace_back(kCentres);
+  names.emplace_back(kCentresName);
   check_patterns("init_from_names", from.names, names);
 }
 
@@ -132,8 +132,7 @@ std::string message_of(const InitFrom& from, const BackboneParameters& parameter
                            summary(parameters, from, false));
   }
   if (!left.empty()) {
-    message +=
-        fmt::format(" but for {}, which do not fit and stay as initialised", fmt::join(left, "; "));
+    message += fmt::format("; these do not fit and stay as initialised: {}", fmt::join(left, "; "));
   }
   return message;
 }
@@ -149,7 +148,7 @@ InitialWeights init_from(const InitFrom& from, const TrainingState& state) {
   std::vector<std::string> left_centres;
   std::optional<NamedRows> by_name;
   std::span<const float> centres;
-  if (takes(from, kCentres)) {
+  if (takes(from, kCentresName)) {
     by_name = centres_by_name(file, from, dimension);
     if (!by_name) centres = centres_in(file, {state.classes, dimension}, left_centres);
   }
@@ -175,8 +174,8 @@ void check_init_from(const InitFrom& from, const BackboneParameters& parameters,
   check_names(from, parameters);
   std::vector<std::string> left;
   const std::filesystem::path names = from.file.parent_path() / kNamesFile;
-  const auto centres = file.others.tensors().find(kCentres);
-  if (centres != file.others.tensors().end() && takes(from, kCentres)) {
+  const auto centres = file.others.tensors().find(kCentresName);
+  if (centres != file.others.tensors().end() && takes(from, kCentresName)) {
     const std::vector<std::int64_t>& shape = centres->second.shape;
     if (something_at(names) && shape.size() == 2 && shape[1] == embedding_size) {
       (void)read_identity_names(names, shape[0]);

@@ -82,8 +82,8 @@ class CentreSums {
   std::vector<float> sum_, stored_;  // [D]
 };
 
-constexpr std::int64_t kNoLabel =
-    -1;  // label of a damaged image and of padding in the last batches
+// Label of a damaged image and of padding in the last batches.
+constexpr std::int64_t kNoLabel = -1;
 
 /// The batches of all workers: embeddings of length 1, and labels.
 struct GatheredBatch {

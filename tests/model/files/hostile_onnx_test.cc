@@ -93,15 +93,34 @@ std::string doubling() {
   return model.SerializeAsString();
 }
 
+/// Adds an attribute of the only node.
+void add_ints(onnx::ModelProto& model, const std::string& name,
+              const std::vector<std::int64_t>& values) {
+  auto& attribute = *model.mutable_graph()->mutable_node(0)->add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::INTS);
+  for (const std::int64_t value : values) attribute.add_ints(value);
+}
+
 std::string stride_of_0() {
   onnx::ModelProto model = empty_model();
   add_tensor(model, {1, 1, 1, 1}).set_raw_data("1234");
   add_node(model, "Conv", {"x", "w"}, "y");
-  auto& strides = *model.mutable_graph()->mutable_node(0)->add_attribute();
-  strides.set_name("strides");
-  strides.set_type(onnx::AttributeProto::INTS);
-  strides.add_ints(1);
-  strides.add_ints(0);
+  add_ints(model, "strides", {1, 0});
+  return model.SerializeAsString();
+}
+
+std::string padded_pool() {
+  onnx::ModelProto model = empty_model();
+  add_node(model, "MaxPool", {"x"}, "y");
+  add_ints(model, "kernel_shape", {1, 1});
+  add_ints(model, "pads", {0, 0, 1, 1});
+  return model.SerializeAsString();
+}
+
+std::string function() {
+  onnx::ModelProto model = empty_model();
+  model.add_functions()->set_name("f");
   return model.SerializeAsString();
 }
 
@@ -145,6 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
         HostileFile{"Cycle", cycle,
                     "m.onnx: not a valid ONNX model: Nodes in a graph must be topo"},
         HostileFile{"StrideOf0", stride_of_0, "node y: strides of 0 or less"},
+        HostileFile{"PaddedPool", padded_pool, "node y: not a pooling of single pixels"},
+        HostileFile{"Function", function, "m.onnx: not a valid ONNX model: found functions"},
         HostileFile{"HugeShape", huge_shape, "tensor w has 1 values, which its shape does not fit"},
         HostileFile{"Doubling", doubling, "activations would take more than 1 GB"}),
     [](const auto& each) { return each.param.name; });

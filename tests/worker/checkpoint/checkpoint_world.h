@@ -123,7 +123,8 @@ struct SmallWorker {
       : membership{.rank = rank, .world_size = world_size},
         options(o),
         backbone(*ops),
-        optimizer(*ops, {.kind = o.optimizer}, backbone.weights.count),
+        optimizer(*ops, {.kind = o.optimizer}, backbone.weights.count,
+                  {{.count = backbone.weights.count}}),
         head(shard_of(o.classes, rank, world_size), o.dimension, o.optimizer) {}
 
   [[nodiscard]] TrainingState state() {

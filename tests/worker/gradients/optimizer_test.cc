@@ -17,10 +17,8 @@ class OptimizerStep : public ::testing::Test {
   /// Applies twenty updates with the gradients and falling rate that PyTorch got too.
   std::vector<float> twenty_steps(OptimizerKind kind, double clip_norm) {
     const bool sgd = kind == OptimizerKind::kSgd;
-    Optimizer optimizer(
-        *ops_,
-        {.kind = kind, .momentum = 0.9, .weight_decay = sgd ? 5e-4 : 0.1, .clip_norm = clip_norm},
-        6);
+    Optimizer optimizer(*ops_, {.kind = kind, .momentum = 0.9, .clip_norm = clip_norm}, 6,
+                        {{.count = 6, .weight_decay = sgd ? 5e-4 : 0.1}});
     std::vector<float> w = {0.5f, -1.25f, 2.f, 0.f, -0.75f, 1.5f};
     for (int s = 1; s <= 20; ++s) {
       std::vector<float> g;
@@ -47,13 +45,13 @@ class OptimizerStep : public ::testing::Test {
 TEST(OptimizerMemory, EqualsWhatTheOptimizerAllocates) {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     testing::CountingOps ops(1);
-    const Optimizer optimizer(ops, {.kind = kind}, 1000);
+    const Optimizer optimizer(ops, {.kind = kind}, 1000, {{.count = 1000}});
     EXPECT_EQ(Optimizer::bytes(kind, 1000), ops.allocated);
   }
 }
 
 TEST_F(OptimizerStep, ReturnsTheNormEvenWithoutClipping) {
-  Optimizer optimizer(*ops_, {.clip_norm = 0}, 2);
+  Optimizer optimizer(*ops_, {.clip_norm = 0}, 2, {{.count = 2}});
   std::vector<float> w = {1, 2}, g = {3, 4};
   EXPECT_DOUBLE_EQ(optimizer.step(flat(g), flat(w), {.lr = 0.1}).gradient_norm, 5);
 }
@@ -120,7 +118,7 @@ TEST_F(OptimizerStep, ChangesNothingWhenAGradientIsNotFinite) {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     for (const double clip : {0.0, 5.0}) {
       for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-        Optimizer optimizer(*ops_, {.kind = kind, .clip_norm = clip}, 3);
+        Optimizer optimizer(*ops_, {.kind = kind, .clip_norm = clip}, 3, {{.count = 3}});
         std::vector<float> w = {1, 2, 3};
         std::vector<float> g = {0.1f, bad, 0.3f};
         EXPECT_FALSE(optimizer.step(flat(g), flat(w), {.lr = 0.1}).finite);
@@ -132,7 +130,7 @@ TEST_F(OptimizerStep, ChangesNothingWhenAGradientIsNotFinite) {
 }
 
 TEST_F(OptimizerStep, ClipsHugeFiniteGradients) {
-  Optimizer optimizer(*ops_, {.momentum = 0, .weight_decay = 0, .clip_norm = 5}, 2);
+  Optimizer optimizer(*ops_, {.momentum = 0, .clip_norm = 5}, 2, {{.count = 2}});
   std::vector<float> w = {0, 0};
   std::vector<float> g = {3e30f, 4e30f};  // their squares exceed float32
   const auto result = optimizer.step(flat(g), flat(w), {.lr = 1});
@@ -145,8 +143,9 @@ TEST_F(OptimizerStep, ClipsHugeFiniteGradients) {
 TEST_F(OptimizerStep, UndoesTheLossScale) {
   for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     for (const double clip : {0.0, 0.1, 5.0}) {
-      Optimizer plain(*ops_, {.kind = kind, .clip_norm = clip}, 3);
-      Optimizer scaled(*ops_, {.kind = kind, .clip_norm = clip}, 3);
+      const std::vector<ParameterGroup> all = {{.count = 3, .weight_decay = 5e-4}};
+      Optimizer plain(*ops_, {.kind = kind, .clip_norm = clip}, 3, all);
+      Optimizer scaled(*ops_, {.kind = kind, .clip_norm = clip}, 3, all);
       std::vector<float> w = {1, 2, 3}, v = w, g = {0.1f, -0.2f, 0.3f}, h = g;
       for (float& x : h) x *= 1024;
       const double norm = plain.step(flat(g), flat(w), {.lr = 0.1}).gradient_norm;
@@ -157,15 +156,15 @@ TEST_F(OptimizerStep, UndoesTheLossScale) {
 }
 
 TEST_F(OptimizerStep, AcceptsAZeroGradient) {
-  Optimizer optimizer(*ops_, {.weight_decay = 0}, 2);
+  Optimizer optimizer(*ops_, {}, 2, {{.count = 2}});
   std::vector<float> w = {1, 2}, g = {0, 0};
   EXPECT_TRUE(optimizer.step(flat(g), flat(w), {.lr = 0.1}).finite);
   EXPECT_EQ(w, (std::vector<float>{1, 2}));
 }
 
 TEST_F(OptimizerStep, OnlyAdamWHasASecondMoment) {
-  EXPECT_FALSE(Optimizer(*ops_, {.kind = OptimizerKind::kSgd}, 2).second());
-  EXPECT_TRUE(Optimizer(*ops_, {.kind = OptimizerKind::kAdamW}, 2).second());
+  EXPECT_FALSE(Optimizer(*ops_, {.kind = OptimizerKind::kSgd}, 2, {{.count = 2}}).second());
+  EXPECT_TRUE(Optimizer(*ops_, {.kind = OptimizerKind::kAdamW}, 2, {{.count = 2}}).second());
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ std::int64_t number_in(const TorchFile& file, const std::string& name) {
   const auto found = file.numbers.find(name);
   if (found == file.numbers.end() || found->second < 0 || found->second > kMostSteps) {
     fail(file.tensors.path(), "has no number " + quoted_name(name) +
-                                  " from 0 to 10^12, as a checkpoint of " + "arcface_torch has");
+                                  " from 0 to 10^12, as a checkpoint of arcface_torch has");
   }
   return found->second;
 }
@@ -116,26 +116,24 @@ const NamedTensors::Tensor& head_of(const TorchFile& file, std::string& name) {
   fail(file.tensors.path(), "has no class centres, expected a tensor [classes, embedding_size]");
 }
 
-/// Returns the centres of one file, after checking their shape.
-std::span<const float> centres_of(const TorchFile& file, const ArcfaceCheckpoint& from,
-                                  std::size_t rank, const CheckpointModel& model) {
-  const Shape64 shape{expected_rows(from, rank, model).size(), model.embedding_size};
+std::span<const float> centres_of(const TorchFile& file) {
   std::string name;
-  const Shape64& found = head_of(file, name).shape;
-  if (found != shape) {
-    fail(file.tensors.path(), "has centres " + shape_text(found) + ", expected " +
-                                  shape_text(shape) + ", which is its share of " +
-                                  std::to_string(model.classes) + " classes on " +
-                                  counted(static_cast<std::int64_t>(from.centres.size()), "GPU"));
-  }
+  const Shape64& shape = head_of(file, name).shape;
   return file.tensors.float32(name, shape);
 }
 
-void check_counts(const ArcfaceCheckpoint& from, const CheckpointModel& model) {
+/// Checks the shapes of the centres in all files.
+void check_shapes(const ArcfaceCheckpoint& from, std::span<const Shape64> shapes,
+                  const CheckpointModel& model) {
   std::int64_t classes = 0;
-  std::string name;
-  for (const std::filesystem::path& path : from.centres) {
-    classes += head_of(read_torch_file(path), name).shape[0];
+  for (const Shape64& shape : shapes) classes += shape[0];
+  for (std::size_t rank = 0; rank < shapes.size() && classes == model.classes; ++rank) {
+    const Shape64 expected{expected_rows(from, rank, model).size(), model.embedding_size};
+    if (shapes[rank] == expected) continue;
+    fail(from.centres[rank], "has centres " + shape_text(shapes[rank]) + ", expected " +
+                                 shape_text(expected) + ", which is its share of " +
+                                 std::to_string(model.classes) + " classes on " +
+                                 counted(static_cast<std::int64_t>(shapes.size()), "GPU"));
   }
   if (classes == model.classes) return;
   fail(from.centres[0].parent_path(),
@@ -220,11 +218,10 @@ format::File write_centres(const std::filesystem::path& folder, const ArcfaceChe
   // The centres follow the backbone's parameters.
   const std::size_t number = backbone_parameter_names(file).size();
   std::vector<std::vector<std::byte>> zeros;
-  std::vector<SafetensorsEntry> entries{
-      {.name = format::kWeight,
-       .dtype = "F32",
-       .shape = shape,
-       .bytes = std::as_bytes(centres_of(file, from, rank, model))}};
+  std::vector<SafetensorsEntry> entries{{.name = format::kWeight,
+                                         .dtype = "F32",
+                                         .shape = shape,
+                                         .bytes = std::as_bytes(centres_of(file))}};
   std::optional<TorchFile> momentum;
   for (const Moment& m : moments_of(model.optimizer)) {
     entries.push_back(moment(file, number, m, m.centres, shape, zeros));
@@ -314,12 +311,15 @@ void check_arcface_checkpoint(const ArcfaceCheckpoint& from, const BackboneParam
   const bool whole = from.backbone == from.centres[0];
   if (whole) check_trained(first, model.optimizer);
   check_state_dict(parameters, read_weights(from.backbone).state_dict);
-  check_counts(from, model);
-  for (std::size_t rank = 0; rank < from.centres.size(); ++rank) {
-    const TorchFile file = read_torch_file(from.centres[rank]);
+  std::vector<Shape64> shapes;
+  for (const std::filesystem::path& path : from.centres) {
+    const TorchFile file = read_torch_file(path);
     if (whole) check_same_step(file, first);
-    (void)centres_of(file, from, rank, model);
+    std::string name;
+    shapes.push_back(head_of(file, name).shape);
+    (void)centres_of(file);  // of float32
   }
+  check_shapes(from, shapes, model);
 }
 
 std::filesystem::path convert_arcface_checkpoint(const ArcfaceCheckpoint& from,
