@@ -1,8 +1,9 @@
 // Devices and libraries of this machine, for `pfcctl check`.
 #pragma once
 
-#include <cstdint>
 #include <string>
+
+#include "common/machine/gpu/gpus.h"
 
 namespace pfc {
 
@@ -11,8 +12,7 @@ struct DeviceInfo {
   bool available = false;  ///< whether a job can run on it
   std::string detail;      ///< model, cores, instruction set and memory; or why it is unavailable
   int compute_capability = 0;  ///< of a GPU: 80 for sm_80
-  std::int64_t l2_bytes = 0;   ///< size of a GPU's L2 cache
-  int multiprocessors = 0;     ///< of a GPU
+  GpuSizes sizes;              ///< of a GPU
 };
 
 struct LibraryInfo {

@@ -114,8 +114,7 @@ MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>
                      "; say what a GPU has with --device-memory 80GB");
   }
   const auto least = std::ranges::min_element(search.gpus, {}, &Gpu::memory_bytes);
-  planned.l2_bytes = least->l2_bytes;
-  planned.multiprocessors = least->multiprocessors;
+  planned.gpu_sizes = least->sizes;
   return {least->memory_bytes, "memory of " + least->name};
 }
 

@@ -271,8 +271,7 @@ PlannedJob TrainingSession::planned() const {
   }
   if (planned.gpu) {
     const DeviceInfo gpu = cuda_devices().at(static_cast<std::size_t>(membership.local_rank));
-    planned.l2_bytes = gpu.l2_bytes;
-    planned.multiprocessors = gpu.multiprocessors;
+    planned.gpu_sizes = gpu.sizes;
   }
   return planned;
 }

@@ -14,10 +14,6 @@ constexpr std::size_t gpu_allocation(std::size_t bytes) {
 
 /// Upper bound on the workspace of a convolution's algorithm.
 inline constexpr std::size_t kMostConvolutionWorkspace = std::size_t{448} << 20;
-/// Upper bound on the float32 copies from which the gradient of a convolution's weights is
-/// computed. At least one image is copied, even if it is larger. The copies are read soon after
-/// they are written, so most of them should still be in the L2 cache.
-inline constexpr std::size_t kMostConvolutionCopies = std::size_t{32} << 20;
 /// Upper bound on the scratch memory.
 inline constexpr std::size_t kMostScratch = std::size_t{512} << 20;
 

@@ -38,8 +38,8 @@ OWN_KERNELS = {"kernels_gpu_test": "*Elementwise*:*Normalisation*:*Updates*:*Dep
 # Seconds of each test program, in their order. NCCL's comes last: its processes may wait for each
 # other for ever.
 TEST_LIMITS = {"kernels_gpu_test": 150, "backbone_gpu_test": 90, "head_gpu_test": 180,
-               "training_gpu_test": 120, "comm_gpu_test": 120}
-NCCL = "^(comm|training)_gpu"  # tests with processes that wait for each other
+               "training_gpu_test": 120, "grad_reducer_gpu_test": 60, "comm_gpu_test": 120}
+NCCL = "^(comm|training|grad_reducer)_gpu"  # tests with processes that wait for each other
 # Seconds of a case that keeps what it has measured: a call that ends earlier is gone on from.
 LONG = 1800
 NETWORKS, BATCHES = ("r50", "r100", "mbf"), (128, 256, 512)

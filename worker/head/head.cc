@@ -262,8 +262,8 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .dimension = d,
                                    .bf16_products = o.head.bf16_products,
                                    .ranges = softmax.ranges,
-                                   .l2_bytes = o.l2_bytes,
-                                   .multiprocessors = o.multiprocessors};
+                                   .classes = rows,
+                                   .gpu = o.gpu_sizes};
     for (std::uint64_t* buffer :
          {&m.centres, &m.momentum, &m.second, &m.inverse_norms, &m.gradients}) {
       *buffer = gpu_allocation(*buffer);

@@ -10,6 +10,7 @@
 #include "comm/comm.h"
 #include "comm/shard.h"
 #include "common/config/config.h"
+#include "common/machine/gpu/gpus.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/ops.h"
 
@@ -141,9 +142,7 @@ struct HeadMemoryOptions {
   int threads = 1;           ///< compute threads of this worker
   int active_sets = 1;       ///< sets of active classes that exist at the same time
   bool gpu = false;
-  // Size of the GPU's L2 cache and number of its multiprocessors. The defaults are an H100's.
-  std::int64_t l2_bytes = std::int64_t{50} << 20;
-  int multiprocessors = 132;
+  GpuSizes gpu_sizes;
 };
 
 /// Returns the memory of rank 0, whose shard is the largest: the sum over the parts of the head.

@@ -299,8 +299,7 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                                        .threads = p.threads,
                                        .active_sets = kStepInputs,
                                        .gpu = p.gpu,
-                                       .l2_bytes = p.l2_bytes,
-                                       .multiprocessors = p.multiprocessors});
+                                       .gpu_sizes = p.gpu_sizes});
   PartList list;
   add_head(p, head, list);
   add_backbone(p, backbone, list);

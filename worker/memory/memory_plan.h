@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/config/config.h"
+#include "common/machine/gpu/gpus.h"
 #include "data/dataset.h"
 #include "model/evaluation/evaluation_sets.h"
 #include "model/networks/backbone.h"
@@ -34,9 +35,7 @@ struct PlannedJob {
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
   bool gpu = false;  ///< true: plans GPU memory; false: host memory
-  // L2 cache size and number of multiprocessors of the GPU. The defaults are for an H100.
-  std::int64_t l2_bytes = HeadMemoryOptions{}.l2_bytes;
-  int multiprocessors = HeadMemoryOptions{}.multiprocessors;
+  GpuSizes gpu_sizes;
   /// With a GPU: host memory available to checkpoint copies; 0 if unknown.
   std::uint64_t host_bytes = 0;
 };

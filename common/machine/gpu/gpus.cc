@@ -19,6 +19,8 @@ using Device = int;  // CUdevice
 constexpr Result kSuccess = 0;
 constexpr Result kNoDevice = 100;
 constexpr int kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+constexpr int kMemoryClock = 36;      // CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, in kHz
+constexpr int kMemoryBusBits = 37;    // CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH
 constexpr int kL2Bytes = 38;          // CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kCapabilityMinor = 76;
@@ -71,16 +73,20 @@ class Driver {
     std::array<char, 256> name{}, pci{};
     const auto size = static_cast<int>(name.size()) - 1;
     std::size_t memory = 0;
+    int l2_bytes = 0, clock = 0, bus = 0;
     Gpu gpu{.index = index};
     require("cuDeviceGetName", call("cuDeviceGetName", name.data(), size, device));
     require("cuDeviceTotalMem", call("cuDeviceTotalMem_v2", &memory, device));
     require("cuDeviceGetPCIBusId", call("cuDeviceGetPCIBusId", pci.data(), size, device));
     for (const auto& [attribute, value] :
          {std::pair{kCapabilityMajor, &gpu.capability_major},
-          std::pair{kCapabilityMinor, &gpu.capability_minor}, std::pair{kL2Bytes, &gpu.l2_bytes},
-          std::pair{kMultiprocessors, &gpu.multiprocessors}}) {
+          std::pair{kCapabilityMinor, &gpu.capability_minor}, std::pair{kL2Bytes, &l2_bytes},
+          std::pair{kMultiprocessors, &gpu.sizes.multiprocessors}, std::pair{kMemoryClock, &clock},
+          std::pair{kMemoryBusBits, &bus}}) {
       require("cuDeviceGetAttribute", call("cuDeviceGetAttribute", value, attribute, device));
     }
+    gpu.sizes.l2_bytes = l2_bytes;
+    gpu.sizes.memory_bandwidth = memory_bandwidth(clock, bus);
     gpu.name = printable(name.data());
     gpu.memory_bytes = memory;
     gpu.pci_bus_id = printable(pci.data());

@@ -15,14 +15,25 @@
 
 namespace pfc {
 
+/// Sizes of a GPU for which its work is divided. The defaults are an H100's.
+struct GpuSizes {
+  std::int64_t l2_bytes = std::int64_t{50} << 20;  ///< of the L2 cache
+  int multiprocessors = 132;
+  std::int64_t memory_bandwidth = 3'350'000'000'000;  ///< bytes a second; 0: unknown
+};
+
+/// Returns the bandwidth of a double-data-rate memory, in bytes a second.
+constexpr std::int64_t memory_bandwidth(std::int64_t clock_khz, std::int64_t bus_bits) {
+  return 2 * clock_khz * 1000 * (bus_bits / 8);
+}
+
 struct Gpu {
   int index = 0;                   ///< CUDA's index: the local rank of the worker that uses it
   std::string name;                ///< "NVIDIA H100 80GB HBM3"
   std::uint64_t memory_bytes = 0;  ///< total, used or not
   int capability_major = 0;        ///< 9 for compute capability 9.0
   int capability_minor = 0;
-  int l2_bytes = 0;  ///< size of the L2 cache
-  int multiprocessors = 0;
+  GpuSizes sizes;
   std::string pci_bus_id;  ///< "0000:1B:00.0", as in nvidia-smi and the kernel log
 };
 

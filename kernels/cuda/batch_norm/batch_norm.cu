@@ -6,64 +6,85 @@
 namespace pfc {
 namespace batch_norm {
 
-struct MergedMoments {
-  double n = 0, mean = 0, m2 = 0;
+// The merging kernels have threads along x for adjacent channels, and threads along y for the
+// blocks' sums.
+constexpr unsigned kMergeRows = 32;
 
-  __device__ __forceinline__ void merge(double other_n, double other_mean, double other_m2) {
-    if (other_n == 0) return;
-    const double delta = other_mean - mean, total = n + other_n;
-    mean += delta * (other_n / total);
-    m2 += other_m2 + delta * delta * n * (other_n / total);
-    n = total;
+LaunchShape merge_shape(std::int64_t channels) {
+  return {.blocks = dim3(static_cast<unsigned>((channels + kWarp - 1) / kWarp)),
+          .threads = dim3(kWarp, kMergeRows)};
+}
+
+/// Adds values over the threads along y, in a fixed order. The sums are valid where threadIdx.y is
+/// 0. REQUIRES: all threads of the block call it.
+template <int Kinds>
+__device__ __forceinline__ void sum_over_y(double (&values)[Kinds]) {
+  __shared__ double shared[Kinds][kMergeRows][kWarp];
+#pragma unroll
+  for (int kind = 0; kind < Kinds; ++kind) {
+    shared[kind][threadIdx.y][threadIdx.x] = values[kind];
   }
-};
+  for (unsigned rows = kMergeRows / 2; rows > 0; rows /= 2) {
+    __syncthreads();
+    if (threadIdx.y >= rows) continue;
+#pragma unroll
+    for (int kind = 0; kind < Kinds; ++kind) {
+      values[kind] += shared[kind][threadIdx.y + rows][threadIdx.x];
+      shared[kind][threadIdx.y][threadIdx.x] = values[kind];
+    }
+  }
+}
 
 __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
-                                     unsigned rows_at_once, const double* partial, float* mean,
-                                     float* variance) {
-  const std::int64_t channel = index_of_warp();
-  if (channel >= channels) return;
-  const unsigned lane = threadIdx.x % kWarp;
+                                     unsigned rows_at_once, const double* __restrict__ partial,
+                                     float* mean, float* variance) {
+  const std::int64_t channel = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
+  const bool active = channel < channels;
   const std::int64_t behind = std::int64_t{blocks} * channels;
-  MergedMoments all;
-  for (std::int64_t block = lane; block < blocks; block += kWarp) {
-    const std::int64_t from = block * channels + channel;
-    all.merge(static_cast<double>(rows_of_block(rows, block, blocks, rows_at_once)), partial[from],
-              partial[from + behind]);
+  const double shift = active ? partial[channel] : 0;
+  double sums[4] = {};  // of n, n d, n d^2 and m2; d is a block's mean minus the shift
+  if (active) {
+#pragma unroll 4
+    for (std::int64_t block = threadIdx.y; block < blocks; block += kMergeRows) {
+      const std::int64_t from = block * channels + channel;
+      const auto n = static_cast<double>(rows_of_block(rows, block, blocks, rows_at_once));
+      const double d = n == 0 ? 0 : partial[from] - shift;
+      sums[0] += n;
+      sums[1] += n * d;
+      sums[2] += n * d * d;
+      sums[3] += n == 0 ? 0 : partial[from + behind];
+    }
   }
-#pragma unroll
-  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    const double n = __shfl_down_sync(kWholeWarp, all.n, lanes);
-    const double other = __shfl_down_sync(kWholeWarp, all.mean, lanes);
-    const double m2 = __shfl_down_sync(kWholeWarp, all.m2, lanes);
-    all.merge(n, other, m2);
-  }
-  if (lane != 0) return;
-  mean[channel] = static_cast<float>(all.mean);
-  const double biased = all.m2 / all.n;
+  sum_over_y(sums);
+  if (!active || threadIdx.y != 0) return;
+  const double d = sums[1] / sums[0];
+  mean[channel] = static_cast<float>(shift + d);
+  const double biased = (sums[2] + sums[3]) / sums[0] - d * d;
   variance[channel] = biased > 0 ? static_cast<float>(biased) : 0.f;
 }
 
-__global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
-                                  const float* variance, float eps, float* sum_dz,
-                                  float* sum_dz_xhat, float* dslope) {
-  const std::int64_t channel = index_of_warp();
-  if (channel >= channels) return;
-  const unsigned lane = threadIdx.x % kWarp;
+__global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks,
+                                  const double* __restrict__ partial, const float* variance,
+                                  float eps, float* sum_dz, float* sum_dz_xhat, float* dslope) {
+  const std::int64_t channel = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
+  const bool active = channel < channels;
   const std::int64_t behind = std::int64_t{blocks} * channels;
-  const auto sum_of = [&](std::int64_t kind) {
-    double sum = 0;
-    for (std::int64_t block = lane; block < blocks; block += kWarp) {
-      sum += partial[kind * behind + block * channels + channel];
+  double sums[3] = {};
+  if (active) {
+#pragma unroll 4
+    for (std::int64_t block = threadIdx.y; block < blocks; block += kMergeRows) {
+      const std::int64_t from = block * channels + channel;
+      sums[0] += partial[from];
+      sums[1] += partial[from + behind];
+      if (dslope != nullptr) sums[2] += partial[from + 2 * behind];
     }
-    return warp_sum(sum);
-  };
-  const double dz = sum_of(0), dz_x = sum_of(1), slope = dslope != nullptr ? sum_of(2) : 0;
-  if (lane != 0) return;
-  sum_dz[channel] = static_cast<float>(dz);
+  }
+  sum_over_y(sums);
+  if (!active || threadIdx.y != 0) return;
+  sum_dz[channel] = static_cast<float>(sums[0]);
   sum_dz_xhat[channel] =
-      static_cast<float>(dz_x * static_cast<double>(inverse_deviation(variance[channel], eps)));
-  if (dslope != nullptr) dslope[channel] = static_cast<float>(slope);
+      static_cast<float>(sums[1] * static_cast<double>(inverse_deviation(variance[channel], eps)));
+  if (dslope != nullptr) dslope[channel] = static_cast<float>(sums[2]);
 }
 
 }  // namespace batch_norm
@@ -149,9 +170,10 @@ class CudaBatchNorm : public BatchNorm {
         const LaunchShape shape =
             run("batch_norm.backward_reduce", width, batch_norm::reduce_kernel<T, width(), slope()>,
                 p, rows<T>(b.dy), rows<T>(b.x), partial());
-        launch("batch_norm.backward_reduce", one_warp_each(shape_.channels), device_.compute.get(),
-               batch_norm::merge_sums_kernel, shape_.channels, shape.blocks.x, partial(),
-               p.variance, p.eps, b.sum_dz.f32(), b.sum_dz_xhat.f32(), dslope);
+        launch("batch_norm.backward_reduce", batch_norm::merge_shape(shape_.channels),
+               device_.compute.get(), batch_norm::merge_sums_kernel, shape_.channels,
+               shape.blocks.x, partial(), p.variance, p.eps, b.sum_dz.f32(), b.sum_dz_xhat.f32(),
+               dslope);
       });
     });
   }
@@ -210,7 +232,7 @@ class CudaBatchNorm : public BatchNorm {
   }
 
   void merge_moments(const LaunchShape& of_parts, const Tensor& mean, const Tensor& variance) {
-    launch("batch_norm.statistics", one_warp_each(shape_.channels), device_.compute.get(),
+    launch("batch_norm.statistics", batch_norm::merge_shape(shape_.channels), device_.compute.get(),
            batch_norm::merge_moments_kernel, shape_.rows, shape_.channels, of_parts.blocks.x,
            of_parts.threads.y, partial(), mean.f32(), variance.f32());
   }

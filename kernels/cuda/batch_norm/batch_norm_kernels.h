@@ -191,11 +191,11 @@ __global__ void __launch_bounds__(kThreads)
   moments.write(rows, channels, partial);
 }
 
-/// Merges the blocks' moments, one warp per channel: Chan, Golub and LeVeque, "Updating formulae
-/// and a pairwise algorithm for computing sample variances", 1979, equation 2.1.
+/// Merges the blocks' moments. Blocks' means are taken relative to that of the first one, so no
+/// digits are lost if |mean| >> standard deviation.
 __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
-                                     unsigned rows_at_once, const double* partial, float* mean,
-                                     float* variance);
+                                     unsigned rows_at_once, const double* __restrict__ partial,
+                                     float* mean, float* variance);
 
 template <typename T>
 struct ForwardArguments {
@@ -295,10 +295,10 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-/// Adds the blocks' sums, one warp per channel. dslope: nullptr without PReLU.
-__global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* partial,
-                                  const float* variance, float eps, float* sum_dz,
-                                  float* sum_dz_xhat, float* dslope);
+/// Adds the blocks' sums. dslope: nullptr without PReLU.
+__global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks,
+                                  const double* __restrict__ partial, const float* variance,
+                                  float eps, float* sum_dz, float* sum_dz_xhat, float* dslope);
 
 template <typename T>
 struct ApplyArguments {

@@ -41,8 +41,7 @@ struct CudnnProblem {
            std::to_string(s.in_w) + "x" + std::to_string(s.in_c) + " to " +
            std::to_string(s.out_c) + " kernel " + std::to_string(s.kernel) + " stride " +
            std::to_string(s.stride) + " pad " + std::to_string(s.pad) + " groups " +
-           std::to_string(s.groups) + " " + (tf32 ? "tf32" : name_of(type)) +
-           (tf32 && every_digit ? " sums" : "");
+           std::to_string(s.groups) + " " + (tf32 ? "tf32" : name_of(type));
   }
 };
 

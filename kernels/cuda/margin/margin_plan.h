@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "common/machine/gpu/gpus.h"
 #include "kernels/margin/margin_softmax.h"
 
 namespace pfc {
@@ -12,9 +13,9 @@ struct MarginPlanOptions {
   std::int64_t samples = 0;    ///< N, over all workers
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
-  bool ranges = false;        ///< MarginSoftmaxOptions::ranges
-  std::int64_t l2_bytes = 0;  ///< size of the GPU's L2 cache
-  int multiprocessors = 1;
+  bool ranges = false;       ///< MarginSoftmaxOptions::ranges
+  std::int64_t classes = 0;  ///< of this worker's shard
+  GpuSizes gpu;
 };
 
 /// Layout of the device memory that the margin softmax needs in addition to the table: offsets in
@@ -26,15 +27,14 @@ struct MarginPlanOptions {
 /// - N' (80 + 12 slots): statistics and angles.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4): products and gradients of one tile.
 ///
-/// At N = 1024 and D = 512 on an H100: 50 MB, of which 5 MB are for embeddings.
+/// At N = 1024 and D = 512 on an H100: 516 MB, of which 5 MB are for embeddings.
 struct MarginPlan {
   explicit MarginPlan(const MarginPlanOptions& o);
 
   std::int64_t padded_samples = 0;
   std::int64_t padded_dimension = 0;
-  /// Number of classes in a tile. The memory used by the passes over a tile fits into three
-  /// quarters of the cache. A multiple of 128, the tile size of a matrix product on a
-  /// multiprocessor.
+  /// Number of classes in a tile: tile_of() of the plan. A multiple of 128, the tile size of a
+  /// matrix product on a multiprocessor.
   std::int64_t tile = 0;
   /// Number of parts into which the classes of a tile are divided for the statistics of the
   /// logits, so that enough blocks run at once.

@@ -122,8 +122,8 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
   plan_ = MarginPlan({.samples = n,
                       .dimension = d,
                       .bf16_products = options_.bf16_products,
-                      .l2_bytes = device_.properties.l2CacheSize,
-                      .multiprocessors = device_.properties.multiProcessorCount});
+                      .classes = table_.weight.shape[0],
+                      .gpu = device_.sizes});
   memory_.reserve(static_cast<std::size_t>(plan_.bytes));
   samples_ = {.samples = n,
               .padded_samples = plan_.padded_samples,

@@ -38,6 +38,7 @@ __device__ __forceinline__ ActiveRange rows_of_sample(const ProductTile& t, std:
 constexpr int kLaneSamples = 4;
 constexpr int kRowsAtOnce = 4;
 constexpr unsigned kColumns = kWarp * kLaneSamples;
+constexpr int kFoldBlocks = 4;  // per multiprocessor, as MarginPlan assumes
 
 /// The largest logit so far of each of a lane's samples, and the sum of exp(logit - largest).
 /// Starts from a finite number: -infinity - max must be -infinity, not NaN.
@@ -46,6 +47,7 @@ struct LaneStatistics {
   float sum[kLaneSamples] = {0, 0, 0, 0};
 };
 
+template <bool kRanged>
 __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
                                           std::int64_t column,
                                           const std::int32_t (&target)[kLaneSamples],
@@ -63,8 +65,8 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     const float each[] = {products.x, products.y, products.z, products.w};
 #pragma unroll
     for (int k = 0; k < kLaneSamples; ++k) {
-      const bool counts =
-          there && target[k] != row + r && row + r >= range[k].begin && row + r < range[k].end;
+      const bool inside = !kRanged || (row + r >= range[k].begin && row + r < range[k].end);
+      const bool counts = there && target[k] != row + r && inside;
       logits[r][k] = counts ? filtered_cosine(t, each[k], inverse) * t.scale : -INFINITY;
     }
   }
@@ -80,7 +82,8 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <bool kRanged>
+__global__ void __launch_bounds__(kThreads, kFoldBlocks)
     fold_kernel(ProductTile t, LogitStatistics running, bool first) {
   __shared__ float maxima[kWarps][kColumns];
   __shared__ float sums[kWarps][kColumns];
@@ -99,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t stride = std::int64_t{gridDim.y} * kWarps * kRowsAtOnce;
     for (std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
          row < t.classes; row += stride) {
-      fold_rows(t, row, column, target, range, s);
+      fold_rows<kRanged>(t, row, column, target, range, s);
     }
   }
 #pragma unroll
@@ -124,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
-template <typename Factor>
+template <typename Factor, bool kRanged>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
                    const float* factor, Factor* out) {
@@ -151,7 +154,7 @@ __global__ void __launch_bounds__(kThreads)
         const float gradient = __expf(logit - largest.x[k]) * weight.x[k] * inverse;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
-        const bool outside = row < range[k].begin || row >= range[k].end;
+        const bool outside = kRanged && (row < range[k].begin || row >= range[k].end);
         factors.x[k] = from_float<Factor>(constant || outside ? 0.f : gradient);
       }
     }
@@ -169,20 +172,22 @@ void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitSta
                bool first) {
   const dim3 blocks(blocks_for(tile.samples, kColumns), static_cast<unsigned>(running.slots));
   launch("folding logits", {.blocks = blocks, .threads = dim3(kThreads)}, device.compute.get(),
-         fold_kernel, tile, running, first);
+         tile.ranges != nullptr ? fold_kernel<true> : fold_kernel<false>, tile, running, first);
 }
 
 void make_factors(const CudaDevice& device, const ProductTile& tile, const float* max,
                   const float* factor, const Tensor& out) {
   const std::int64_t classes = out.shape[0];
   const unsigned columns = blocks_for(tile.samples, std::int64_t{kWarp} * kPack);
-  constexpr unsigned kBlocksEach = 8;
+  constexpr unsigned kBlocksEach = 5;  // as many as run at once
   const auto most = static_cast<unsigned>(device.properties.multiProcessorCount) * kBlocksEach;
   const unsigned rows = std::min(blocks_for(classes, kWarps), std::max(most / columns, 1u));
   const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};
   const auto go = [&](auto* to) {
-    launch("making factors", shape, device.compute.get(),
-           factors_kernel<std::remove_pointer_t<decltype(to)>>, tile, classes, max, factor, to);
+    using Factor = std::remove_pointer_t<decltype(to)>;
+    const auto kernel =
+        tile.ranges != nullptr ? factors_kernel<Factor, true> : factors_kernel<Factor, false>;
+    launch("making factors", shape, device.compute.get(), kernel, tile, classes, max, factor, to);
   };
   out.dtype == DType::kFloat32 ? go(out.f32()) : go(static_cast<__nv_bfloat16*>(out.data));
 }

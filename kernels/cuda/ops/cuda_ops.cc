@@ -111,8 +111,7 @@ std::vector<DeviceInfo> cuda_devices() {
                        .detail = "GPU " + std::to_string(i) + ": " + p.name + ", " +
                                  std::to_string(p.totalGlobalMem >> 30) + " GiB",
                        .compute_capability = 10 * p.major + p.minor,
-                       .l2_bytes = p.l2CacheSize,
-                       .multiprocessors = p.multiProcessorCount});
+                       .sizes = gpu_sizes(p, i)});
   }
   return devices;
 }

@@ -14,12 +14,22 @@ cudaDeviceProp make_current(int index) {
 
 }  // namespace
 
+GpuSizes gpu_sizes(const cudaDeviceProp& properties, int index) {
+  int clock = 0, bus = 0;
+  cuda_check(cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, index), "the memory clock");
+  cuda_check(cudaDeviceGetAttribute(&bus, cudaDevAttrGlobalMemoryBusWidth, index), "the bus width");
+  return {.l2_bytes = properties.l2CacheSize,
+          .multiprocessors = properties.multiProcessorCount,
+          .memory_bandwidth = memory_bandwidth(clock, bus)};
+}
+
 CudaDevice::CudaDevice(const CudaOptions& options)
     : index(options.index),
       activations(options.activations),
       tf32(options.tf32),
       graphs(options.graphs),
       properties(make_current(options.index)),
+      sizes(gpu_sizes(properties, options.index)),
       answers(kAnswerBytes) {}
 
 std::string CudaDevice::name() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/machine/gpu/gpus.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/runtime/launch.h"
 #include "kernels/cuda/runtime/memory.h"
@@ -13,6 +14,8 @@
 #include "kernels/tensor.h"
 
 namespace pfc {
+
+GpuSizes gpu_sizes(const cudaDeviceProp& properties, int index);
 
 /// Used only by the worker's training thread; other threads may wait for its events.
 struct CudaDevice {
@@ -24,6 +27,7 @@ struct CudaDevice {
   const bool tf32;
   const bool graphs;
   const cudaDeviceProp properties;
+  const GpuSizes sizes;
   CudaStream compute;
   CudaScratch scratch;   ///< shared by all work on the compute stream
   PinnedMemory answers;  ///< 256 bytes for results that fetch() copies to the host

@@ -46,8 +46,9 @@ TEST_F(Gpus, AreNumberedLikeTheDrivers) {
     EXPECT_EQ(gpu.memory_bytes, (i + 1ULL) << 34);
     EXPECT_EQ(gpu.capability_major, 9);
     EXPECT_EQ(gpu.capability_minor, 1);
-    EXPECT_EQ(gpu.l2_bytes, 50 << 20);
-    EXPECT_EQ(gpu.multiprocessors, 132);
+    EXPECT_EQ(gpu.sizes.l2_bytes, 50 << 20);
+    EXPECT_EQ(gpu.sizes.multiprocessors, 132);
+    EXPECT_EQ(gpu.sizes.memory_bandwidth, 3'352'320'000'000);
     EXPECT_EQ(gpu.pci_bus_id, i == 0 ? "0000:1B:00.0" : "0000:1C:00.0");
   }
 }

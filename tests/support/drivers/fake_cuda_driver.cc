@@ -75,7 +75,8 @@ int cuDeviceGetPCIBusId(char* id, int length, int device) {
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   for (const auto& [known, answer] :
-       {std::pair{75, 9}, std::pair{76, 1}, std::pair{38, 50 << 20}, std::pair{16, 132}}) {
+       {std::pair{75, 9}, std::pair{76, 1}, std::pair{38, 50 << 20}, std::pair{16, 132},
+        std::pair{36, 2'619'000}, std::pair{37, 5120}}) {
     if (attribute != known) continue;
     *value = answer;
     return check_device(device);

@@ -199,7 +199,7 @@ TEST_F(MemoryPlanTest, CountsGpuBuffersAtTheirAllocatedSize) {
 
 TEST_F(MemoryPlanTest, SizesHeadBuffersForTheGpusCache) {
   planned_.gpu = true;
-  EXPECT_LT(changed("head buffers", [](PlannedJob& p) { p.l2_bytes /= 8; }),
+  EXPECT_LT(changed("head buffers", [](PlannedJob& p) { p.gpu_sizes.l2_bytes /= 8; }),
             plan().part("head buffers").bytes);
 }
 

@@ -56,12 +56,13 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
       softmax->combine(statistics, 1);
     }
     EXPECT_EQ(simt::device_memory().free, before);
-    const auto planned = static_cast<std::size_t>(margin_device_bytes({.samples = kBatchSize,
-                                                                       .dimension = kEmbeddingSize,
-                                                                       .bf16_products = halves,
-                                                                       .l2_bytes = 1 << 16,
-                                                                       .multiprocessors = 2},
-                                                                      700, options_.logits_bytes));
+    const auto planned = static_cast<std::size_t>(margin_device_bytes(
+        {.samples = kBatchSize,
+         .dimension = kEmbeddingSize,
+         .bf16_products = halves,
+         .classes = 1000,
+         .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}},
+        700, options_.logits_bytes));
     EXPECT_LE(step_memory, planned);
     EXPECT_GT(step_memory, planned * 9 / 10);
   }
@@ -83,33 +84,47 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfRangesAsPlanned) {
   softmax->forward({.embeddings = x, .classes = classes, .positives = positives, .ranges = ranges},
                    statistics);
   const std::size_t lists_and_tiles = begun - simt::device_memory().free;
-  const MarginPlanOptions plan{.samples = kRanged,
-                               .dimension = kEmbeddingSize,
-                               .ranges = true,
-                               .l2_bytes = 1 << 16,
-                               .multiprocessors = 2};
+  const MarginPlanOptions plan{
+      .samples = kRanged,
+      .dimension = kEmbeddingSize,
+      .ranges = true,
+      .classes = kRanged,
+      .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}};
   constexpr std::size_t kMissed = 64;  // at most, for the one number of missed updates
   EXPECT_LE(lists_and_tiles,
             static_cast<std::size_t>(margin_device_bytes(plan, kClasses, 0)) + kMissed);
 }
 
-TEST(MarginPlan, FitsATileIntoTheCache) {
-  const MarginPlanOptions h100{.samples = 1024,
-                               .dimension = 512,
-                               .bf16_products = true,
-                               .l2_bytes = 50 << 20,
-                               .multiprocessors = 132};
-  const MarginPlan plan(h100);
-  EXPECT_EQ(plan.tile, 4224);
-  EXPECT_EQ(plan.slots, 66);
-  EXPECT_LT(plan.tile * (1024 * 6 + 512 * 6), h100.l2_bytes * 3 / 4);
-  MarginPlanOptions other = h100;
+TEST(MarginPlan, FitsATileIntoTheCacheOfAGpuWithSlowMemory) {
+  const MarginPlanOptions rtx4090{
+      .samples = 1024,
+      .dimension = 512,
+      .bf16_products = true,
+      .classes = 1'000'000,
+      .gpu = {.l2_bytes = 72 << 20, .multiprocessors = 128, .memory_bandwidth = 1'008'000'000'000}};
+  const MarginPlan plan(rtx4090);
+  EXPECT_EQ(plan.tile, 6144);
+  EXPECT_EQ(plan.slots, 64);
+  EXPECT_LE(plan.tile * (1024 * 6 + 512 * 6), rtx4090.gpu.l2_bytes * 3 / 4);
+  MarginPlanOptions other = rtx4090;
   other.samples = 65536;  // no tile fits the cache, so the plan uses the smallest one
+  other.gpu.memory_bandwidth = 0;
   EXPECT_EQ(MarginPlan(other).tile, 128);
   other.samples = 9;
   other.dimension = 3;
   EXPECT_EQ(MarginPlan(other).padded_samples, 16);
   EXPECT_EQ(MarginPlan(other).padded_dimension, 8);
+}
+
+TEST(MarginPlan, UsesLargeTilesWhereMemoryIsFastOrTheCacheIsSmall) {
+  MarginPlanOptions gpu{
+      .samples = 1024, .dimension = 512, .bf16_products = true, .classes = 1'000'000};  // an H100
+  const std::int64_t large = MarginPlan(gpu).tile;
+  EXPECT_EQ(large, (512 << 20) / (1024 * 6 + 512 * 6) / 128 * 128);
+  gpu.gpu = {.l2_bytes = 6 << 20, .multiprocessors = 82, .memory_bandwidth = 936'000'000'000};
+  EXPECT_EQ(MarginPlan(gpu).tile, large);
+  gpu.classes = 1000;  // no larger than the shard
+  EXPECT_EQ(MarginPlan(gpu).tile, 1024);
 }
 
 }  // namespace
