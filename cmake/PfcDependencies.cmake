@@ -1,4 +1,4 @@
-# Debian bookworm packages. README.md gives the reason for each.
+# Debian bookworm packages. docs/install.md gives the reason for each.
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(PkgConfig REQUIRED)

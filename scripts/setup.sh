@@ -11,7 +11,7 @@
 #       lint     clang-format and clang-tidy
 #       package  what scripts/package.sh needs as well
 # Safe to run again: installed packages are kept. Never removes a package: if an installation would
-# remove one, it stops with a message. README.md gives the purpose of each library.
+# remove one, it stops with a message. docs/install.md gives the purpose of each library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
