@@ -54,18 +54,25 @@ class WorkerOnAGpu(JobTest):
 
     def test_gives_the_same_bits_with_and_without_graphs(self):
         keys = dict(sample_rate=0.5, gradient_acc=2, batch_size=4)
-        self.trained("graphs", **keys)
-        self.trained("plain", cuda_graphs=False, **keys)
-        self.assertEqual(digest(self.folder / "graphs/backbone.safetensors"),
-                         digest(self.folder / "plain/backbone.safetensors"))
+        for precision in ("fp32",) if EMULATED else ("fp32", "bf16"):  # the emulation is slow
+            for name, graphs in (("graphs", True), ("again", True), ("plain", False)):
+                self.trained(f"{precision}-{name}", precision=precision, cuda_graphs=graphs, **keys)
+            expected = digest(self.folder / f"{precision}-graphs/backbone.safetensors")
+            for name in ("again", "plain"):
+                with self.subTest(precision=precision, name=name):
+                    self.assertEqual(digest(self.folder / f"{precision}-{name}/backbone.safetensors"),
+                                     expected)
 
     def test_resumes_with_the_same_bits(self):
-        keys = dict(precision="fp16", sample_rate=0.5, optimizer="adamw", lr=1e-3)
-        self.trained("whole", **keys)
-        self.trained("parts", **{**keys, "max_steps": 2})
-        self.trained("parts", resume=True, **keys)
-        self.assertEqual(digest(self.folder / "whole/backbone.safetensors"),
-                         digest(self.folder / "parts/backbone.safetensors"))
+        adamw, sgd = dict(optimizer="adamw", lr=1e-3), dict(lr=0.02)
+        for precision, optimizer in [("fp16", adamw)] + ([] if EMULATED else [("bf16", sgd)]):
+            keys = dict(precision=precision, sample_rate=0.5, **optimizer)
+            self.trained(f"{precision}-whole", **keys)
+            self.trained(f"{precision}-parts", **{**keys, "max_steps": 2})
+            self.trained(f"{precision}-parts", resume=True, **keys)
+            with self.subTest(precision=precision):
+                self.assertEqual(digest(self.folder / f"{precision}-whole/backbone.safetensors"),
+                                 digest(self.folder / f"{precision}-parts/backbone.safetensors"))
 
     def test_leaves_a_checkpoint_that_a_cpu_goes_on_from(self):
         self.trained("gpu", max_steps=2)

@@ -357,6 +357,36 @@ TEST_P(Convolution, TwoChannelGroupsSumManyPixelsAccurately) {
                               cudnn_rounding());
 }
 
+// Shapes of r50. A real GPU divides large sums among its blocks, so it uses the batch of a job.
+TEST_P(Convolution, GivesTheSameBitsEveryTime) {
+  const std::int64_t batch = ops_->on_host() || on_emulated_gpu() ? 1 : 128;
+  for (Conv2dShape s : {Conv2dShape{.in_h = 56, .in_c = 64, .out_c = 64, .kernel = 3, .pad = 1},
+                        Conv2dShape{.in_h = 56, .in_c = 64, .out_c = 128, .stride = 2},
+                        Conv2dShape{.in_h = 14, .in_c = 256, .out_c = 256, .kernel = 3, .pad = 1},
+                        Conv2dShape{.in_h = 112, .in_c = 3, .out_c = 64, .kernel = 3, .pad = 1}}) {
+    s.batch = batch;
+    s.in_w = s.in_h;
+    SCOPED_TRACE("in_h " + std::to_string(s.in_h) + " stride " + std::to_string(s.stride));
+    const OwnedTensor x = activations(s.x_shape(), repeated(s.x_shape().elements())),
+                      w = activations(s.w_shape(), random(s.w_shape().elements())),
+                      dy = activations(s.y_shape(), repeated(s.y_shape().elements()));
+    const OwnedTensor y = activations(s.y_shape()), dx = activations(s.x_shape()),
+                      dw = tensor(s.w_shape());
+    const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
+    std::vector<std::vector<float>> first;
+    for (int time = 0; time < 3; ++time) {
+      conv->forward(x, w, y);
+      conv->backward_data(dy, w, dx);
+      conv->backward_weights(x, dy, dw, false);
+      const std::vector<std::vector<float>> found{values(y), values(dx), values(dw)};
+      if (time == 0) first = found;
+      EXPECT_EQ(found[0], first[0]) << "forward";
+      EXPECT_EQ(found[1], first[1]) << "backward data";
+      EXPECT_EQ(found[2], first[2]) << "backward weights";
+    }
+  }
+}
+
 TEST_P(Convolution, UsesTheWeightsOfEachCall) {
   const Conv2dShape s{.batch = 1, .in_h = 4, .in_w = 4, .in_c = 16, .out_c = 16};
   const OwnedTensor x = activations(s.x_shape(), random(s.x_shape().elements()));
