@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -64,6 +65,9 @@ TEST_F(ReadJobFile, ReadsAConfigurationOfArcfaceTorch) {
   EXPECT_EQ(read().at("seed"), 2048);
   std::ofstream(folder_ / "base.py") << "config = EasyDict()\nconfig.seed = 5\n";
   EXPECT_EQ(read().at("seed"), 5) << "base.py beside it has the defaults";
+  std::filesystem::remove(folder_ / "base.py");
+  ASSERT_EQ(::mkfifo((folder_ / "base.py").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(), HasSubstr("base.py: not a regular file but a FIFO"));
 }
 
 TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
