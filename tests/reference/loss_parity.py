@@ -1,6 +1,6 @@
 """Compares 20 SGD steps of pfc-worker with the PyTorch reference: the loss of every step.
 
-    loss_parity.py --bin build/cpu/bin [--networks r18 r50 mbf] [--steps 20] [--batch 16] [--judge]
+    loss_parity.py --bin build/cpu/bin [--networks r18 r50 mbf] [--steps 20] [--batch 16] [--size 112] [--judge]
 
 Both start from the same weights and take the same images in the same order; warm-up, momentum, weight
 decay, clipping and the margin all take part. The limit is the largest relative difference of the loss
@@ -42,7 +42,7 @@ def compare(network, arguments, folder):
            "lr": arguments.lr, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 16,
            "weight_decay": 2, "warmup_epoch": 0.5, "num_epoch": 100,
            "max_steps": arguments.steps, "num_workers": 1}
-    path = reference_input.make(folder, job, classes=20, per_class=8)
+    path = reference_input.make(folder, job, classes=20, per_class=8, size=arguments.size)
     run([arguments.bin / "pfc-worker", "--config", path])
     ours = metrics(folder / "out" / "metrics.jsonl")
     theirs = reference(path, folder, arguments.threads)
@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--networks", nargs="+", default=["r18", "r50", "mbf"])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--size", type=int, default=112, help="pixels a side")
     parser.add_argument("--lr", type=float, default=2e-4)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--judge", action="store_true", help="compare with float64 too")

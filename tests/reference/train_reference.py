@@ -5,7 +5,7 @@
                        [--device cuda] [--precision fp16] [--layout nchw] [--no-mkldnn]
                        [--compile MODE] [--steps N]
 
-The input file holds `images` U8 [n, 112, 112, 3], `labels` I64 [n], `centres` F32 [C, D] and the
+The input file holds `images` U8 [n, H, H, 3], `labels` I64 [n], `centres` F32 [C, D] and the
 backbone's state dict under its own names; with --data, images and labels are those of a folder in
 RecordIO layout. The order of shuffled images and the flips are this trainer's own, drawn from the
 job's seed. The job file is pfc's; a key that this trainer does not follow is refused. Every step
@@ -101,7 +101,7 @@ def margin_loss(embeddings, labels, centres, job):
 class Model(torch.nn.Module):
     """Backbone and class centres; the loss of a batch."""
 
-    def __init__(self, job, tensors, arguments):
+    def __init__(self, job, tensors, arguments, size):
         super().__init__()
         self.job = job
         self.dtype = torch.float64 if arguments.double else torch.float32
@@ -109,7 +109,7 @@ class Model(torch.nn.Module):
                        else torch.channels_last)
         centres = torch.from_numpy(tensors.pop("centres"))
         self.centres = torch.nn.Parameter(centres.to(arguments.device, self.dtype))
-        self.backbone = make_backbone(job["network"], job["embedding_size"])
+        self.backbone = make_backbone(job["network"], job["embedding_size"], height=size, width=size)
         self.backbone.load_state_dict(
             {name: torch.from_numpy(value) for name, value in tensors.items()})
         self.backbone = self.backbone.to(arguments.device, self.dtype)
@@ -131,7 +131,7 @@ class Trainer:
         self.labels = torch.from_numpy(tensors.pop("labels")).to(self.device)
         self.amp = torch_run.AMP[arguments.precision]
         self.scaler = torch.cuda.amp.GradScaler() if arguments.precision == "fp16" else None
-        self.model = Model(job, tensors, arguments)
+        self.model = Model(job, tensors, arguments, self.images.shape[1])
         self.loss = torch_run.compiled(self.model, arguments)
         self.trainable = [p for p in self.model.backbone.parameters() if p.requires_grad]
         self.fused = bool(arguments.compile) and arguments.device == "cuda"
