@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "common/config/arcface_torch_job.h"
@@ -15,7 +14,6 @@
 #include "common/config/json_reader.h"
 #include "common/config/strict_json.h"
 #include "common/error.h"
-#include "common/files/regular_file.h"
 #include "common/one_line.h"
 
 namespace pfc {
@@ -24,11 +22,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLargestFile = 1 << 20;
-
-std::string expect_small(std::string text, const std::filesystem::path& path) {
-  if (text.size() <= kLargestFile) return text;
-  throw InputError(path.string() + ": larger than 1 MiB; expected a job file (JSON)");
-}
 
 /// The path may be a pipe, as in `--config <(make_job)`.
 std::string read_job_text(const std::filesystem::path& path) {
@@ -46,14 +39,20 @@ std::string read_job_text(const std::filesystem::path& path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) throw InputError(path.string() + ": cannot read this job file");
   text.resize(static_cast<std::size_t>(in.gcount()));
-  return expect_small(std::move(text), path);
+  if (text.size() > kLargestFile) {
+    throw InputError(path.string() + ": larger than 1 MiB; expected a job file (JSON)");
+  }
+  return text;
 }
 
 std::optional<std::string> read_base_beside(const std::filesystem::path& path) {
   std::error_code ignored;
   const std::filesystem::path base = path.parent_path() / "base.py";
   if (!std::filesystem::exists(base, ignored)) return std::nullopt;
-  return expect_small(read_text(base, kLargestFile + 1), base);
+  if (!std::filesystem::is_regular_file(base, ignored)) {
+    throw InputError(base.string() + ": not a regular file; expected arcface_torch's base.py");
+  }
+  return read_job_text(base);
 }
 
 /// Parses the value as JSON, or takes it as a plain string: `--set network=r50` needs no quotes.

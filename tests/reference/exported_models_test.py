@@ -232,6 +232,19 @@ class CompetitionLimits(Exported):
         self.assertEqual(self.broken(self.export("onnx"), "--track", "cfat"), ["embedding"])
         self.assertEqual(self.broken(self.export("onnx"), "--track", "glint"), [])
 
+    def test_an_operator_that_cannot_run_is_a_broken_limit(self):
+        self.network("mbf", 112)
+        model = onnx.load(self.export("onnx"))
+        output = model.graph.output[0].name
+        model.graph.node[-1].output[0] = "before"
+        model.graph.node.append(onnx.helper.make_node("Softplus", ["before"], [output], name="last"))
+        onnx.save(model, self.folder / "unknown.onnx")
+        done = subprocess.run([BIN / "pfcctl", "model", "check-onnx", self.folder / "unknown.onnx"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertRegex(done.stdout, r"FAIL embeddings of 32 images +.*operator Softplus is not known")
+        self.assertIn("ok   embedding ", done.stdout)
+
 
 class ModelInfo(Exported):
     def test_operations_are_those_of_pytorchs_convolutions_and_linear_layers(self):

@@ -35,7 +35,7 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   job.sync_bn = true;
   job.num_workers = 1;
   job.max_steps = kGpuTrainingSteps;
-  job.seed = 2;  // no activation is within rounding of the kink of its PReLU
+  job.seed = 5;  // no activation is within rounding of the kink of its PReLU
   job.rec = {data};
   job.output = output;
   job.device = device;

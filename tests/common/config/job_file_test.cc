@@ -67,7 +67,7 @@ TEST_F(ReadJobFile, ReadsAConfigurationOfArcfaceTorch) {
   EXPECT_EQ(read().at("seed"), 5) << "base.py beside it has the defaults";
   std::filesystem::remove(folder_ / "base.py");
   ASSERT_EQ(::mkfifo((folder_ / "base.py").c_str(), 0600), 0);
-  EXPECT_THAT(refusal(), HasSubstr("base.py: not a regular file but a FIFO"));
+  EXPECT_THAT(refusal(), HasSubstr("base.py: not a regular file; expected"));
 }
 
 TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
