@@ -48,6 +48,9 @@ void add_data_synth(CLI::App& data) {
       ->capture_default_str();
   verb->add_option("--size", o.size, "Pixels a side; networks take multiples of 16")
       ->capture_default_str();
+  verb->add_option("--difficulty", o.difficulty,
+                   "0 to 1: more makes people more alike and images of a person more different")
+      ->capture_default_str();
   verb->add_option("--seed", o.seed, "The same seed draws the same data")->capture_default_str();
   verb->add_option("--threads", o.threads, "0: all cores")->capture_default_str();
   verb->add_flag("--force", o.replace, "Replaces a data set that is in --out");

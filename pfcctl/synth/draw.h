@@ -11,7 +11,7 @@
 namespace pfc::synth {
 
 /// The use of a stream of draws. Streams of different purposes are independent.
-enum class Purpose : std::uint32_t { kIdentity = 1, kCapture = 2, kPairs = 3 };
+enum class Purpose : std::uint32_t { kIdentity = 1, kImage = 2, kPairs = 3, kTexture = 4 };
 
 class Draw {
  public:

@@ -1,12 +1,16 @@
 #include "pfcctl/synth/synth.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
 #include <system_error>
+#include <type_traits>
 
 #include "common/error.h"
 #include "common/files/file_error.h"
+#include "common/files/regular_file.h"
 #include "common/ordered_work.h"
 #include "data/images/jpeg_encoder.h"
 #include "data/records/image_record.h"
@@ -14,22 +18,19 @@
 #include "data/records/record_writer.h"
 #include "model/evaluation/verification_bin.h"
 #include "pfcctl/synth/draw.h"
-#include "pfcctl/synth/render/develop.h"
-#include "pfcctl/synth/render/renderer.h"
+#include "pfcctl/synth/face.h"
 
 namespace pfc::synth {
 namespace {
 
-/// Image size at which a camera's blur is given in pixels.
-constexpr float kCameraSize = 112;
-
 using Jpeg = std::vector<std::byte>;
 using Progress = std::function<void(std::int64_t)>;
 
-void check_range(const char* flag, std::int64_t value, std::int64_t low, std::int64_t high) {
-  if (value < low || value > high) {
-    throw InputError(std::string(flag) + " " + std::to_string(value) + ": expected " +
-                     std::to_string(low) + " to " + std::to_string(high));
+template <class Number>
+void check_range(const char* flag, Number value, std::type_identity_t<Number> low,
+                 std::type_identity_t<Number> high) {
+  if (!(value >= low && value <= high)) {  // also refuses NaN
+    throw InputError(fmt::format("{} {}: expected {} to {}", flag, value, low, high));
   }
 }
 
@@ -39,17 +40,10 @@ constexpr std::array<const char*, 5> kFiles{"train.rec", "train.idx", "property"
 
 void check_nothing_is_replaced(const std::filesystem::path& folder) {
   for (const char* name : kFiles) {
-    const std::filesystem::path file = folder / name;
-    std::error_code error;
-    const bool found = std::filesystem::exists(std::filesystem::symlink_status(file, error));
-    if (error && error != std::errc::no_such_file_or_directory) {
-      throw StorageError(file.string() + ": cannot look for it: " + error.message());
-    }
-    if (found) {
-      throw InputError(file.string() +
-                       ": there is a data set already; choose another folder with --out, or give "
-                       "--force to replace it");
-    }
+    if (!something_at(folder / name)) continue;
+    throw InputError((folder / name).string() +
+                     ": there is a data set already; choose another folder with --out, or give "
+                     "--force to replace it");
   }
 }
 
@@ -59,8 +53,8 @@ void write_training_set(const SynthOptions& o, const std::filesystem::path& fold
   RecordWriter writer(folder / "train.rec", folder / "train.idx");
   writer.append(0, encode_record_zero(images, o.identities));
   const auto draw = [&](std::int64_t n) {
-    return draw_jpeg(o.seed, static_cast<std::uint32_t>(n / o.images_per_identity),
-                     static_cast<std::uint32_t>(n % o.images_per_identity), o.size);
+    return draw_jpeg(o, {static_cast<std::uint32_t>(n / o.images_per_identity),
+                         static_cast<std::uint32_t>(n % o.images_per_identity)});
   };
   const auto take = [&](std::int64_t n, const Jpeg& jpeg) {
     writer.append(n + 1, encode_image_record(n / o.images_per_identity,
@@ -86,8 +80,7 @@ void write_validation_set(const SynthOptions& o, const std::filesystem::path& pa
   for (const Pair& pair : pairs) same.push_back(pair.same);
   const auto draw = [&](std::int64_t n) {
     const Pair& pair = pairs[static_cast<std::size_t>(n / 2)];
-    const ImageOf& which = n % 2 == 0 ? pair.a : pair.b;
-    return draw_jpeg(o.seed, which.identity, which.image, o.size);
+    return draw_jpeg(o, n % 2 == 0 ? pair.a : pair.b);
   };
   const auto take = [&](std::int64_t n, Jpeg jpeg) {
     images.push_back(std::move(jpeg));
@@ -107,17 +100,12 @@ void check_options(const SynthOptions& o) {
   check_range("--val-pairs", o.val_pairs, 10, 1'000'000);
   check_range("--size", o.size, 16, 1024);
   check_range("--threads", o.threads, 0, 1024);
+  check_range("--difficulty", o.difficulty, 0, 1);
 }
 
-std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i, int size) {
-  const Identity who = draw_identity(seed, k);
-  Capture capture = draw_capture(seed, k, i, who);
-  const float scale = static_cast<float>(size) / kCameraSize;
-  capture.camera.blur *= scale;
-  capture.camera.motion *= scale;
-  const int drawn = size + size / 2;  // larger, then averaged down for smooth edges
-  const std::vector<std::uint8_t> rgb = develop(render(who, capture, drawn), capture.camera, size);
-  return encode_jpeg(rgb, size, size, capture.camera.jpeg_quality);
+std::vector<std::byte> draw_jpeg(const SynthOptions& o, ImageOf which) {
+  const Face face = draw_face(o.seed, which.identity, which.image, o.size, o.difficulty);
+  return encode_jpeg(face.rgb, o.size, o.size, face.quality);
 }
 
 std::vector<Pair> draw_pairs(const SynthOptions& o) {

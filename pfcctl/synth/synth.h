@@ -6,8 +6,6 @@
 #include <functional>
 #include <vector>
 
-#include "pfcctl/synth/face/identity.h"
-
 namespace pfc::synth {
 
 struct SynthOptions {
@@ -17,21 +15,22 @@ struct SynthOptions {
   std::int64_t val_pairs = 600;  ///< half show one person, half two
   int size = 112;                ///< width and height in pixels; backbones need multiples of 16
   std::uint64_t seed = 1;
-  int threads = 0;       ///< 0: all cores that this process may use
-  bool replace = false;  ///< replace an existing data set in the folder
+  float difficulty = 0.5f;  ///< of recognising identities, 0 to 1
+  int threads = 0;          ///< 0: all cores that this process may use
+  bool replace = false;     ///< replace an existing data set in the folder
 };
 
 /// Throws InputError for an option outside its range.
 void check_options(const SynthOptions& options);
 
-/// Returns image i of identity k as JPEG bytes, `size` x `size` pixels. Pure. Another size gives
-/// the same photograph with different noise.
-std::vector<std::byte> draw_jpeg(std::uint64_t seed, std::uint32_t k, std::uint32_t i, int size);
-
 struct ImageOf {
   std::uint32_t identity, image;
   friend bool operator==(const ImageOf&, const ImageOf&) = default;
 };
+
+/// Returns an image as JPEG bytes. Uses the options' seed, size and difficulty. Pure. Another size
+/// gives the same picture with different noise.
+std::vector<std::byte> draw_jpeg(const SynthOptions& options, ImageOf which);
 
 struct Pair {
   ImageOf a, b;

@@ -1,47 +1,18 @@
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
-#include <cstring>
+#include <limits>
 #include <set>
+#include <vector>
 
 #include "pfcctl/synth/draw.h"
-#include "pfcctl/synth/face/capture.h"
-#include "pfcctl/synth/face/head_shape.h"
-#include "pfcctl/synth/face/identity.h"
-#include "pfcctl/synth/render/develop.h"
-#include "pfcctl/synth/render/renderer.h"
-#include "pfcctl/synth/render/view.h"
+#include "pfcctl/synth/face.h"
 
 namespace pfc::synth {
 namespace {
 
 constexpr std::uint64_t kSeed = 11;
-
-/// Returns a photograph in studio light, in which only the identity varies.
-Capture plain_capture() {
-  Capture c{};
-  c.pose = {.yaw = 0, .pitch = 0, .roll = 0, .distance = 1000, .shift = {}, .scale = 1, .turn = 0};
-  c.expression.eyes_open = 1;
-  c.light = {.direction = normalised({0.3f, -0.4f, 0.85f}),
-             .key = {0.9f, 0.9f, 0.9f},
-             .fill = {0.4f, 0.4f, 0.4f},
-             .fill_direction = {0, 0, 1},
-             .shadow = 0.5f};
-  c.camera.exposure = c.camera.contrast = c.camera.saturation = c.camera.coarseness = 1;
-  c.camera.balance = {1, 1, 1};
-  return c;
-}
-
-double mean_difference(const std::vector<std::uint8_t>& a, const std::vector<std::uint8_t>& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
-  return sum / static_cast<double>(a.size());
-}
-
-std::vector<std::uint8_t> photograph(const Identity& who, const Capture& capture) {
-  return develop(render(who, capture, 112), capture.camera, 112);
-}
 
 TEST(Draw, IsAPureFunctionOfSeedPurposeIdentityAndImage) {
   const auto first = [](std::uint64_t seed, Purpose purpose, std::uint32_t k, std::uint32_t i) {
@@ -50,7 +21,7 @@ TEST(Draw, IsAPureFunctionOfSeedPurposeIdentityAndImage) {
   EXPECT_EQ(first(1, Purpose::kIdentity, 2, 3), first(1, Purpose::kIdentity, 2, 3));
   const std::set<std::uint32_t> words{
       first(1, Purpose::kIdentity, 2, 3), first(2, Purpose::kIdentity, 2, 3),
-      first(1, Purpose::kCapture, 2, 3), first(1, Purpose::kIdentity, 3, 2),
+      first(1, Purpose::kImage, 2, 3), first(1, Purpose::kIdentity, 3, 2),
       first(1, Purpose::kIdentity, 2, 4)};
   EXPECT_EQ(words.size(), 5u);
 }
@@ -69,94 +40,91 @@ TEST(Draw, NormalNumbersHaveTheirMomentsAndStayWithinTheLimit) {
   EXPECT_NEAR(squares / kDraws, 4 * 0.95, 0.15);  // below 4: the tails are clamped
 }
 
-TEST(Identity, IsReproducibleAndUnique) {
-  std::set<float> cheeks;
-  for (std::uint32_t k = 0; k < 200; ++k) {
-    const Identity a = draw_identity(kSeed, k), b = draw_identity(kSeed, k);
-    EXPECT_EQ(std::memcmp(&a.face, &b.face, sizeof(a.face)), 0);
-    cheeks.insert(a.face.cheek);
+using Mean = std::vector<double>;  ///< mean of images, [size, size, 3]
+
+/// Returns the mean of images first .. first + n - 1 of identity k.
+Mean mean_of(std::uint32_t k, std::uint32_t first, std::uint32_t n, int size, float difficulty) {
+  Mean mean(static_cast<std::size_t>(3 * size * size));
+  for (std::uint32_t i = first; i < first + n; ++i) {
+    const std::vector<std::uint8_t> rgb = draw_face(kSeed, k, i, size, difficulty).rgb;
+    for (std::size_t p = 0; p < mean.size(); ++p) mean[p] += rgb[p] / static_cast<double>(n);
   }
-  EXPECT_EQ(cheeks.size(), 200u);
+  return mean;
 }
 
-TEST(Align, MapsLandmarksOfAFrontalFaceNearTheTemplate) {
-  for (std::uint32_t k = 0; k < 20; ++k) {
-    const Identity who = draw_identity(kSeed, k);
-    const Capture capture = plain_capture();
-    const HeadShape shape(who, capture.expression, capture.wear);
-    const View view(capture.pose);
-    std::array<Vec3, 5> points = shape.landmarks();
-    for (Vec3& p : points) p = view.project(p);
-    const ScreenMap screen = align(points, capture.pose, 112);
-    const Vec2 left = screen(points[0].x, points[0].y), right = screen(points[1].x, points[1].y);
-    EXPECT_NEAR(left.x, 38.3f, 4);
-    EXPECT_NEAR(left.y, 51.7f, 4);
-    EXPECT_NEAR(right.x, 73.5f, 4);
-    EXPECT_NEAR(right.y, 51.5f, 4);
+double distance(const Mean& a, const Mean& b) {
+  double sum = 0;
+  for (std::size_t p = 0; p < a.size(); ++p) sum += (a[p] - b[p]) * (a[p] - b[p]);
+  return std::sqrt(sum);
+}
+
+TEST(DrawFace, IsAPureFunctionOfItsArguments) {
+  const auto first = draw_face(kSeed, 3, 5, 32, 0.5f);
+  const auto again = draw_face(kSeed, 3, 5, 32, 0.5f);
+  EXPECT_EQ(first.rgb, again.rgb);
+  EXPECT_EQ(first.quality, again.quality);
+  for (const Face& other : {draw_face(12, 3, 5, 32, 0.5f), draw_face(kSeed, 4, 5, 32, 0.5f),
+                            draw_face(kSeed, 3, 6, 32, 0.5f), draw_face(kSeed, 3, 5, 32, 0.6f)}) {
+    EXPECT_NE(first.rgb, other.rgb);
   }
 }
 
-TEST(Align, ReturnsASimilarityForAnySizeAndRoll) {
-  std::array<Vec3, 5> points{{{38.2946f, 51.6963f, 0},
-                              {73.5318f, 51.5014f, 0},
-                              {56.0252f, 71.7366f, 0},
-                              {41.5493f, 92.3655f, 0},
-                              {70.7299f, 92.2041f, 0}}};
-  const Pose pose = plain_capture().pose;
-  for (Vec3& p : points) p = {-2 * p.y + 7, 2 * p.x - 3, 0};  // a quarter turn, twice as large
-  const ScreenMap screen = align(points, pose, 224);
-  const Vec2 nose = screen(points[2].x, points[2].y);
-  EXPECT_NEAR(nose.x, 2 * 56.0252f, 1e-2);
-  EXPECT_NEAR(nose.y, 2 * 71.7366f, 1e-2);
-  EXPECT_NEAR(screen.scale(), 1, 1e-4);
-}
-
-TEST(Render, IsAPureFunction) {
-  const Identity who = draw_identity(kSeed, 3);
-  const Capture capture = draw_capture(kSeed, 3, 5, who);
-  EXPECT_EQ(photograph(who, capture), photograph(who, capture));
-}
-
-TEST(Render, LightsMostOfTheFaceAndIsFinite) {
-  for (std::uint32_t k = 0; k < 12; ++k) {
-    const Identity who = draw_identity(kSeed, k);
-    const Picture picture = render(who, draw_capture(kSeed, k, k, who), 112);
-    for (const Colour& c : picture.pixels) {
-      ASSERT_TRUE(std::isfinite(c.x) && std::isfinite(c.y) && std::isfinite(c.z)) << k;
-      ASSERT_GE(std::min({c.x, c.y, c.z}), 0) << k;
+/// Includes the largest index of an identity that a data set can have.
+TEST(DrawFace, HalvesOfAPersonsImagesAreMoreAlikeThanTwoPeople) {
+  const std::vector<std::uint32_t> people{0, 1, 2, 3, 1000, 1 << 16, 1 << 24, (1 << 24) + 999'999};
+  std::vector<Mean> one, two;
+  for (const std::uint32_t k : people) {
+    one.push_back(mean_of(k, 0, 40, 32, 0.5f));
+    two.push_back(mean_of(k, 40, 40, 32, 0.5f));
+  }
+  for (std::size_t a = 0; a < people.size(); ++a) {
+    for (std::size_t b = 0; b < people.size(); ++b) {
+      if (a == b) continue;
+      EXPECT_LT(distance(one[a], two[a]), distance(one[a], two[b])) << a << " " << b;
     }
   }
 }
 
-TEST(Render, DistinguishesPeopleInTheSameCapture) {
-  const Capture capture = plain_capture();
-  std::vector<std::vector<std::uint8_t>> faces;
-  for (std::uint32_t k = 0; k < 8; ++k)
-    faces.push_back(photograph(draw_identity(kSeed, k), capture));
-  for (std::size_t a = 0; a < faces.size(); ++a) {
-    for (std::size_t b = 0; b < a; ++b) EXPECT_GT(mean_difference(faces[a], faces[b]), 4);
+TEST(DrawFace, DifficultyMakesPeopleMoreAlikeAndTheirImagesMoreDifferent) {
+  double people = std::numeric_limits<double>::infinity(), images = 0;
+  for (const float difficulty : {0.f, 0.5f, 1.f}) {
+    double between = 0, within = 0;
+    for (std::uint32_t k = 0; k < 8; k += 2) {
+      const Mean one = mean_of(k, 0, 40, 32, difficulty);
+      between += distance(one, mean_of(k + 1, 0, 40, 32, difficulty));
+      for (std::uint32_t i = 0; i < 10; ++i) {
+        within += distance(one, mean_of(k, i, 1, 32, difficulty));
+      }
+    }
+    EXPECT_LT(between, 0.9 * people) << difficulty;
+    EXPECT_GT(within, 1.1 * images) << difficulty;
+    people = between;
+    images = within;
   }
 }
 
-TEST(Render, PoseTurnsTheHead) {
-  const Identity who = draw_identity(kSeed, 1);
-  Capture left = plain_capture(), right = plain_capture();
-  left.pose.yaw = -0.4f;
-  right.pose.yaw = 0.4f;
-  EXPECT_GT(mean_difference(photograph(who, left), photograph(who, right)), 4);
-}
-
-TEST(Develop, ShrinkingKeepsAnEvenGrey) {
-  Picture grey(168);
-  for (Colour& c : grey.pixels) c = {0.2f, 0.2f, 0.2f};
-  Camera camera = plain_capture().camera;
-  camera.blur = 1.3f;
-  camera.motion = 4;
-  camera.coarseness = 1.7f;
-  const std::vector<std::uint8_t> bytes = develop(std::move(grey), camera, 112);
-  ASSERT_EQ(bytes.size(), 112u * 112 * 3);
-  const int expected = static_cast<int>(std::lround(255 * std::pow(0.2, 1 / 2.2)));
-  for (const std::uint8_t b : bytes) ASSERT_NEAR(b, expected, 1);
+/// Pupils and upper lids are the darkest places near the eyes.
+TEST(DrawFace, EyesAreAtThePositionsOfAlignedFaces) {
+  Mean mean(112 * 112 * 3);
+  for (std::uint32_t k = 0; k < 100; ++k) {
+    const Mean one = mean_of(k, 0, 1, 112, 0.5f);
+    for (std::size_t p = 0; p < mean.size(); ++p) mean[p] += one[p];
+  }
+  for (const auto& [eye_x, eye_y] : {std::array{38.3, 51.7}, {73.5, 51.5}}) {
+    double darkest = std::numeric_limits<double>::infinity(), at_x = 0, at_y = 0;
+    for (int y = 46; y <= 62; ++y) {
+      for (int x = static_cast<int>(eye_x) - 8; x <= static_cast<int>(eye_x) + 8; ++x) {
+        const double green = mean[static_cast<std::size_t>(3 * (112 * y + x) + 1)];
+        if (green < darkest) {
+          darkest = green;
+          at_x = x + 0.5;
+          at_y = y + 0.5;
+        }
+      }
+    }
+    EXPECT_NEAR(at_x, eye_x, 2);
+    EXPECT_NEAR(at_y, eye_y, 4.5);
+  }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 #include "common/error.h"
 #include "data/images/decode.h"
@@ -49,7 +51,9 @@ TEST(SyntheticSet, CanBeReadAsATrainingSet) {
 
 TEST(SyntheticSet, ShowsTheSamePeopleInAnotherSize) {
   const auto grey_of = [](int size) {  // averages over 4 x 4 parts of an image
-    const std::vector<std::byte> jpeg = draw_jpeg(5, 1, 0, size);
+    SynthOptions options = kSmall;
+    options.size = size;
+    const std::vector<std::byte> jpeg = draw_jpeg(options, {.identity = 1, .image = 0});
     std::vector<std::uint8_t> rgb(static_cast<std::size_t>(size * size * 3));
     ImageDecoder().decode(jpeg, {.height = size, .width = size}, rgb);
     std::vector<double> parts(16);
@@ -138,6 +142,13 @@ TEST(SyntheticSet, RejectsOptionsOutsideTheirRanges) {
   options = kSmall;
   options.val_identities = 1;
   EXPECT_THROW(check_options(options), InputError);
+  for (const float difficulty : {-0.1f, 1.5f, std::numeric_limits<float>::quiet_NaN()}) {
+    options = kSmall;
+    options.difficulty = difficulty;
+    EXPECT_THAT([&] { check_options(options); },
+                ::testing::ThrowsMessage<InputError>(
+                    fmt::format("--difficulty {}: expected 0 to 1", difficulty)));
+  }
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "x";
   EXPECT_THAT(

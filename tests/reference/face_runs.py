@@ -36,7 +36,7 @@ def run(command, threads, environment=()):
 
 def make_set(options):
     """train.rec, train.idx, property and val.bin, drawn once; the folder."""
-    data = options.folder / f"faces-{options.identities}x{options.images}-{options.size}"
+    data = options.folder / f"faces-2d-{options.identities}x{options.images}-{options.size}"
     if not (data / "val.bin").exists():
         run([options.bin / "pfcctl", "data", "synth", "--identities", options.identities,
              "--images-per-identity", options.images, "--size", options.size,
