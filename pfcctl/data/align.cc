@@ -204,11 +204,7 @@ void add_data_align(CLI::App& data) {
       "Example:\n"
       "  pfcctl data align landmarks.txt --images photographs --out faces");
   verb->callback([o] {
-    Aligned aligned;
-    {
-      Progress progress("aligning", "faces");
-      aligned = align_faces(*o, progress.as_function());
-    }
+    const Aligned aligned = align_faces(*o, Progress("aligning", "faces").as_function());
     tell_damaged(aligned.damaged);
     std::printf("%s: %lld faces, %lld of which were there, %zu damaged ones left out\n",
                 o->out.c_str(), static_cast<long long>(aligned.images),

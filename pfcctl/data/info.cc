@@ -225,11 +225,8 @@ void add_data_info(CLI::App& data) {
   verb->footer("Example:\n  pfcctl data info /data/faces");
   verb->callback([flags] {
     const auto dataset = open_dataset({.rec = flags->data});
-    DataSummary summary;
-    {
-      Progress progress("reading labels", "images");
-      summary = summarise(*dataset, !flags->quick, progress.as_function());
-    }
+    const DataSummary summary =
+        summarise(*dataset, !flags->quick, Progress("reading labels", "images").as_function());
     const std::string text =
         flags->json ? summary_json(*dataset, summary) : summary_text(*dataset, summary);
     std::fputs(text.c_str(), stdout);

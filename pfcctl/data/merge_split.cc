@@ -177,11 +177,7 @@ void add_data_merge(CLI::App& data) {
       "  pfcctl data merge /data/faces /data/more-faces --out /data/all");
   verb->callback([o] {
     const TimePoint start = Clock::now();
-    Packed packed;
-    {
-      Progress progress("merging", "images");
-      packed = merge_datasets(*o, progress.as_function());
-    }
+    const Packed packed = merge_datasets(*o, Progress("merging", "images").as_function());
     tell_written(o->pack.out / "train.rec", packed.images, packed.classes, packed.damaged, start);
   });
 }
@@ -201,11 +197,7 @@ void add_data_split(CLI::App& data) {
       "  pfcctl data split /data/faces --held-out 0.05 --out /data/split");
   verb->callback([o] {
     const TimePoint start = Clock::now();
-    Split split;
-    {
-      Progress progress("splitting", "images");
-      split = split_dataset(*o, progress.as_function());
-    }
+    const Split split = split_dataset(*o, Progress("splitting", "images").as_function());
     tell_written(o->pack.out / "train/train.rec", split.train.images, split.train.classes,
                  split.train.damaged, start);
     tell_written(o->pack.out / "held-out/train.rec", split.held_out.images, split.held_out.classes,

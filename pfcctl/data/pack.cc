@@ -255,11 +255,7 @@ void add_data_pack(CLI::App& data) {
       "  pfcctl data pack photographs --size 112 --out /data/faces");
   verb->callback([o] {
     const TimePoint start = Clock::now();
-    Packed packed;
-    {
-      Progress progress("packing", "images");
-      packed = pack_dataset(*o, progress.as_function());
-    }
+    const Packed packed = pack_dataset(*o, Progress("packing", "images").as_function());
     tell_written(o->out / "train.rec", packed.images, packed.classes, packed.damaged, start,
                  o->size != 0 || o->quality != 0);
   });

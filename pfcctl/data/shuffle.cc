@@ -243,11 +243,8 @@ void add_data_shuffle(CLI::App& data) {
     ShuffleOptions& options = flags->options;
     options.memory = parse_byte_size(flags->memory, "--memory");
     const TimePoint start = Clock::now();
-    Shuffled shuffled;
-    {
-      Progress progress("shuffling", "images");
-      shuffled = shuffle_dataset(options, progress.as_function());
-    }
+    const Shuffled shuffled =
+        shuffle_dataset(options, Progress("shuffling", "images").as_function());
     tell_written(options.out / "train.rec", shuffled.images, shuffled.classes, shuffled.damaged,
                  start);
   });

@@ -19,9 +19,7 @@ struct SynthFlags {
 void run_synth(const SynthFlags& flags) {
   const synth::SynthOptions& o = flags.options;
   const TimePoint start = Clock::now();
-  Progress progress("drawing", "images");
-  synth::write_synthetic_set(
-      o, flags.out, [&](std::int64_t done, std::int64_t all) { progress.show(done, all); });
+  synth::write_synthetic_set(o, flags.out, Progress("drawing", "images").as_function());
   std::printf(
       "%s: %lld images of %lld identities; val.bin: %lld pairs of %lld other identities "
       "(%.1f s)\n",

@@ -254,11 +254,7 @@ void add_data_unpack(CLI::App& data) {
       "  pfcctl data unpack /data/faces --out photographs");
   verb->callback([o] {
     const TimePoint start = Clock::now();
-    Unpacked unpacked;
-    {
-      Progress progress("unpacking", "images");
-      unpacked = unpack_dataset(*o, progress.as_function());
-    }
+    const Unpacked unpacked = unpack_dataset(*o, Progress("unpacking", "images").as_function());
     tell_written(o->out, unpacked.images, unpacked.classes, unpacked.damaged, start);
   });
 }

@@ -218,11 +218,8 @@ void add_data_validate(CLI::App& data) {
       expect_images(*dataset, "validate --fix");
       prepare_folder(fix.in, fix.out, fix.replace);
     }
-    Validation result;
-    {
-      Progress progress("validating", "images");
-      result = validate(*dataset, fix.threads, progress.as_function());
-    }
+    const Validation result =
+        validate(*dataset, fix.threads, Progress("validating", "images").as_function());
     std::fputs((flags->json ? validation_json(result) : validation_text(result)).c_str(), stdout);
     if (!fix.out.empty()) {
       if (result.good.empty()) throw InputError("--fix: no image is good");

@@ -168,11 +168,7 @@ void add_data_draw_pairs(CLI::App& data) {
       "  pfcctl data split faces --held-out 0.1 --out split\n"
       "  pfcctl data draw-pairs split/held-out --out split/train/mine.bin");
   verb->callback([o] {
-    DrawnPairs drawn;
-    {
-      Progress progress("packing", "pairs");
-      drawn = pack_drawn_pairs(*o, progress.as_function());
-    }
+    const DrawnPairs drawn = pack_drawn_pairs(*o, Progress("packing", "pairs").as_function());
     std::printf("%s: %lld pairs of %lld people\n", o->out.c_str(),
                 static_cast<long long>(drawn.pairs), static_cast<long long>(drawn.people));
   });

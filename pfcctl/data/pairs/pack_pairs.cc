@@ -220,11 +220,7 @@ void add_data_pack_pairs(CLI::App& data) {
       "Example:\n"
       "  pfcctl data pack-pairs pairs.txt --images faces --out data/mine.bin");
   verb->callback([o] {
-    PackedPairs packed;
-    {
-      Progress progress("packing", "pairs");
-      packed = pack_pairs(*o, progress.as_function());
-    }
+    const PackedPairs packed = pack_pairs(*o, Progress("packing", "pairs").as_function());
     std::printf("%s: %lld pairs, %lld of one person\n", o->out.c_str(),
                 static_cast<long long>(packed.pairs), static_cast<long long>(packed.same));
   });
