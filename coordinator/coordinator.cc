@@ -6,7 +6,7 @@
 #include "common/counted.h"
 #include "common/one_line.h"
 #include "coordinator/jobs/job_status.h"
-#include "coordinator/report/status.h"
+#include "coordinator/rules/status.h"
 
 namespace pfc {
 namespace {

@@ -5,7 +5,7 @@
 #include "common/one_line.h"
 #include "common/workers/store_keys.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/report/progress_limits.h"
+#include "coordinator/rules/progress/progress_limits.h"
 
 namespace pfc {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "coordinator/cluster_state.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/cluster_state.h"
+#include "coordinator/rules/refusal.h"
 
 namespace pfc {
 

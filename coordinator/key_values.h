@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/refusal.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {

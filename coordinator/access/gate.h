@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "coordinator/access/caller.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/refusal.h"
 #include "security/audit_log.h"
 #include "security/authority.h"
 #include "security/certificate.h"

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "coordinator/access/gate.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/refusal.h"
 
 namespace pfc {
 

@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 #include "coordinator/chaos/fault_target.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/refusal.h"
 
 namespace pfc {
 

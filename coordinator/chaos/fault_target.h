@@ -4,8 +4,8 @@
 #include <string>
 #include <variant>
 
-#include "coordinator/cluster_state.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/cluster_state.h"
+#include "coordinator/rules/refusal.h"
 
 namespace pfc {
 

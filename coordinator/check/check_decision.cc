@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/counted.h"
-#include "coordinator/decisions/end_of_job.h"
-#include "coordinator/decisions/restart.h"
+#include "coordinator/rules/decisions/end_of_job.h"
+#include "coordinator/rules/decisions/restart.h"
 
 namespace pfc {
 namespace {

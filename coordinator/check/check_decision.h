@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "coordinator/decisions/decision.h"
+#include "coordinator/rules/decisions/decision.h"
 
 namespace pfc {
 

@@ -8,7 +8,7 @@
 #include "common/version.h"
 #include "coordinator/check/check_decision.h"
 #include "coordinator/check/judge.h"
-#include "coordinator/health.h"
+#include "coordinator/rules/health.h"
 
 namespace pfc {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "coordinator/cluster_state.h"
+#include "coordinator/rules/cluster_state.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {

@@ -10,8 +10,8 @@
 #include "coordinator/chronicle/history.h"
 #include "coordinator/chronicle/phase_times.h"
 #include "coordinator/chronicle/start_notes.h"
-#include "coordinator/cluster_state.h"
-#include "coordinator/report/job_progress.h"
+#include "coordinator/rules/cluster_state.h"
+#include "coordinator/rules/job_progress.h"
 
 namespace pfc {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "coordinator/chronicle/event_log.h"
-#include "coordinator/cluster_state.h"
+#include "coordinator/rules/cluster_state.h"
 
 namespace pfc {
 

@@ -10,8 +10,8 @@
 
 #include "common/ids.h"
 #include "coordinator/jobs/job.h"
-#include "coordinator/refusal.h"
-#include "coordinator/verdict.h"
+#include "coordinator/rules/refusal.h"
+#include "coordinator/rules/verdict.h"
 
 namespace pfc {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "common/clock.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/refusal.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cluster_state.h"
 #include "coordinator/jobs/job_queue.h"
+#include "coordinator/rules/cluster_state.h"
 #include "proto/journal.pb.h"
 
 namespace pfc {

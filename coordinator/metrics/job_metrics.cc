@@ -4,8 +4,8 @@
 #include <array>
 #include <chrono>
 
-#include "coordinator/decisions/restart.h"
-#include "coordinator/elastic/membership.h"
+#include "coordinator/rules/decisions/restart.h"
+#include "coordinator/rules/elastic/membership.h"
 
 namespace pfc::metrics {
 namespace {

@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "coordinator/cluster_state.h"
-#include "coordinator/decisions/decision.h"
 #include "coordinator/metrics/families.h"
-#include "coordinator/progress/stragglers.h"
-#include "coordinator/report/job_progress.h"
+#include "coordinator/rules/cluster_state.h"
+#include "coordinator/rules/decisions/decision.h"
+#include "coordinator/rules/job_progress.h"
+#include "coordinator/rules/progress/stragglers.h"
 
 namespace pfc::metrics {
 

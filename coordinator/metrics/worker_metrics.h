@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/cluster_state.h"
 #include "coordinator/metrics/families.h"
-#include "coordinator/progress/stragglers.h"
+#include "coordinator/rules/cluster_state.h"
+#include "coordinator/rules/progress/stragglers.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc::metrics {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "coordinator/network/host_addresses.h"
+#include "coordinator/rules/host_addresses.h"
 
 namespace pfc {
 

@@ -5,7 +5,7 @@
 
 #include "common/counted.h"
 #include "coordinator/allocation/hosts.h"
-#include "coordinator/health.h"
+#include "coordinator/rules/health.h"
 
 namespace pfc {
 

@@ -10,7 +10,7 @@
 #include "coordinator/allocation/host_list.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/report/terminal.h"
-#include "coordinator/verdict.h"
+#include "coordinator/rules/verdict.h"
 
 namespace pfc {
 

@@ -22,7 +22,7 @@
 #include "coordinator/allocation/allocation.h"
 #include "coordinator/launch/rivals.h"
 #include "coordinator/program/announcements.h"
-#include "coordinator/report/job_progress.h"
+#include "coordinator/rules/job_progress.h"
 #include "coordinator/web/targets.h"
 #include "proto/check_text.h"
 

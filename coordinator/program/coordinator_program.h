@@ -25,7 +25,7 @@
 #include "coordinator/report/background_output.h"
 #include "coordinator/report/terminal.h"
 #include "coordinator/rpc/service.h"
-#include "coordinator/verdict.h"
+#include "coordinator/rules/verdict.h"
 #include "coordinator/web/http_server.h"
 #include "coordinator/web/last_reading.h"
 #include "coordinator/web/pages.h"

@@ -12,7 +12,7 @@
 
 #include "common/clock.h"
 #include "common/ids.h"
-#include "coordinator/refusal.h"
+#include "coordinator/rules/refusal.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {

@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "coordinator/rendezvous.h"
+#include "coordinator/rules/rendezvous.h"
 
 namespace pfc {
 namespace {

@@ -1,7 +1,7 @@
 // What a cluster keeps from one job to the next.
 #include <gmock/gmock.h>
 
-#include "tests/coordinator/rendezvous_fixture.h"
+#include "tests/coordinator/rules/rendezvous_fixture.h"
 
 namespace pfc {
 namespace {

@@ -5,8 +5,8 @@
 #include <regex>
 
 #include "coordinator/metrics/metrics.h"
-#include "coordinator/rendezvous.h"
-#include "tests/coordinator/rendezvous_fixture.h"
+#include "coordinator/rules/rendezvous.h"
+#include "tests/coordinator/rules/rendezvous_fixture.h"
 #include "tests/coordinator/taken_over.h"
 
 namespace pfc {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "coordinator/verdict.h"
+#include "coordinator/rules/verdict.h"
 #include "tests/coordinator/taken_over.h"
 
 namespace pfc::testing {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/rendezvous.h"
+#include "coordinator/rules/rendezvous.h"
 
 namespace pfc::testing {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/report/progress_limits.h"
-#include "coordinator/report/status.h"
+#include "coordinator/rules/progress/progress_limits.h"
+#include "coordinator/rules/status.h"
 #include "proto/status_json.h"
 
 namespace pfc {

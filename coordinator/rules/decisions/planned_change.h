@@ -1,0 +1,28 @@
+// Planned changes of membership: hosts that join and hosts that are drained. Pure functions.
+#pragma once
+
+#include <optional>
+
+#include "coordinator/rules/decisions/decision.h"
+
+namespace pfc {
+
+/// If the job cannot continue without a host that is being drained, returns the decision to stop
+/// it after a checkpoint. Otherwise returns nothing.
+std::optional<Decision> stop_for_host(const ClusterState& state, const RendezvousConfig& config,
+                                      TimePoint now);
+
+/// Silent hosts without a worker are not a failure, but must register again. Returns nothing if
+/// there are none.
+std::optional<Decision> release_silent(const ClusterState& state, const RendezvousConfig& config,
+                                       TimePoint now);
+
+/// Returns the change for a drained or new host in the current generation. Nothing if there is
+/// none.
+std::optional<Decision> change_members(const ClusterState& state, const RendezvousConfig& config,
+                                       TimePoint now);
+
+/// Lets the workers save and continue in the next generation. REQUIRES: a regroup has begun.
+Decision regroup(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
+
+}  // namespace pfc
