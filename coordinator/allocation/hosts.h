@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "coordinator/allocation/host_list.h"
-#include "coordinator/net/name_lookup.h"
+#include "coordinator/sockets/name_lookup.h"
 
 namespace pfc {
 

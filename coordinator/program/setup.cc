@@ -12,7 +12,7 @@
 #include "common/random_id.h"
 #include "coordinator/allocation/hosts.h"
 #include "coordinator/journal/takeover.h"
-#include "coordinator/net/listener.h"
+#include "coordinator/sockets/listener.h"
 
 namespace pfc {
 namespace {

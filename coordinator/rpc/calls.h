@@ -16,10 +16,10 @@
 
 #include "common/one_line.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/net/newcomers.h"
 #include "coordinator/rpc/admission.h"
 #include "coordinator/rpc/stream_reactor.h"
 #include "coordinator/rpc/unary_reactor.h"
+#include "coordinator/sockets/pending_connections.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
@@ -28,11 +28,9 @@ namespace pfc {
 class Calls {
  public:
   /// Owns none of them; `gate` may be null: then every caller is an admin.
-  Calls(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, Newcomers& newcomers)
-      : loop_(loop),
-        coordinator_(coordinator),
-        newcomers_(newcomers),
-        admission_(coordinator, gate) {}
+  Calls(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate,
+        PendingConnections& pending)
+      : loop_(loop), coordinator_(coordinator), pending_(pending), admission_(coordinator, gate) {}
 
   /// Number of open streams.
   [[nodiscard]] int open_streams() const { return open_streams_; }
@@ -146,7 +144,7 @@ class Calls {
                                       const std::string& request) {
     auto caller = admission_.admit(context, request);
     const auto* const known = std::get_if<Caller>(&caller);
-    if (known != nullptr && known->identity.role != Role::kNobody) newcomers_.known(known->peer);
+    if (known != nullptr && known->identity.role != Role::kNobody) pending_.known(known->peer);
     return caller;
   }
 
@@ -173,7 +171,7 @@ class Calls {
 
   boost::asio::io_context& loop_;
   Coordinator& coordinator_;
-  Newcomers& newcomers_;
+  PendingConnections& pending_;
   Admission admission_;
   std::atomic<int> open_streams_{0};
 };

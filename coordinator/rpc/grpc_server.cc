@@ -38,14 +38,14 @@ void set_arguments(grpc::ServerBuilder& builder) {
 
 GrpcServer::GrpcServer(boost::asio::io_context& loop, const Options& options)
     : gate_(options.gate),
-      newcomers_(
-          loop, options.newcomers, [this](int fd) { serve(fd); },
+      pending_(
+          loop, options.pending, [this](int fd) { serve(fd); },
           [this](const std::string& peer, const std::string& why) {
             refuse(peer, "slow_handshake", why);
           },
           options.stalled),
       filter_(
-          loop, [this](int fd) { newcomers_.add(fd); },
+          loop, [this](int fd) { pending_.add(fd); },
           [this](const std::string& peer) {
             refuse(peer, "plaintext", "the connection was not TLS");
           }),
@@ -94,7 +94,7 @@ void GrpcServer::refuse(const std::string& peer, const char* reason, const std::
 void GrpcServer::close() {
   listener_.close();
   filter_.close();
-  newcomers_.close();
+  pending_.close();
 }
 
 void GrpcServer::shut_down() {

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "coordinator/access/gate.h"
-#include "coordinator/net/listener.h"
-#include "coordinator/net/newcomers.h"
-#include "coordinator/net/tls_filter.h"
+#include "coordinator/sockets/listener.h"
+#include "coordinator/sockets/pending_connections.h"
+#include "coordinator/sockets/tls_filter.h"
 
 namespace pfc {
 
@@ -25,8 +25,8 @@ class GrpcServer {
     std::string address;   ///< address to listen on
     int port = 0;          ///< 0: any free port
     Gate* gate = nullptr;  ///< not owned; null: plaintext
-    Newcomers::Limits newcomers;
-    Newcomers::Stalled stalled = [](const std::string&) {};
+    PendingConnections::Limits pending;
+    PendingConnections::Stalled stalled = [](const std::string&) {};
   };
 
   /// Listens. Throws InputError if the port cannot be used.
@@ -34,7 +34,7 @@ class GrpcServer {
 
   [[nodiscard]] int port() const { return listener_.port(); }
   /// Unauthenticated connections; must be notified when a peer has authenticated.
-  [[nodiscard]] Newcomers& newcomers() { return newcomers_; }
+  [[nodiscard]] PendingConnections& pending() { return pending_; }
 
   /// Starts to serve connections.
   void start(grpc::Service& service);
@@ -50,7 +50,7 @@ class GrpcServer {
   void refuse(const std::string& peer, const char* reason, const std::string& why);
 
   Gate* const gate_;
-  Newcomers newcomers_;
+  PendingConnections pending_;
   TlsFilter filter_;
   Listener listener_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;

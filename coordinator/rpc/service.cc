@@ -33,12 +33,12 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                 GrpcServer::Options{.address = options.address,
                                     .port = options.port,
                                     .gate = options.gate,
-                                    .newcomers = options.newcomers,
+                                    .pending = options.pending,
                                     .stalled =
                                         [&coordinator](const std::string& address) {
                                           coordinator.handshake_stalled(address);
                                         }}),
-        calls_(loop, coordinator, options.gate, server_->newcomers()),
+        calls_(loop, coordinator, options.gate, server_->pending()),
         agents_(loop, coordinator, options.gate, calls_),
         tokens_(coordinator, options.gate,
                 join_host_port(options.reachable.empty() ? options.address : options.reachable,

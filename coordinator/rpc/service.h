@@ -7,7 +7,7 @@
 
 #include "coordinator/access/gate.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/net/newcomers.h"
+#include "coordinator/sockets/pending_connections.h"
 
 namespace pfc {
 
@@ -17,7 +17,7 @@ struct ServiceOptions {
   /// Not owned. Null: plaintext, and every caller may make every call; for loopback only.
   Gate* gate = nullptr;
   std::string reachable = {};  ///< address in join strings; empty: `address`
-  Newcomers::Limits newcomers = {};
+  PendingConnections::Limits pending = {};
 };
 
 /// Handles requests on the event loop, not on gRPC's threads. A request must be for the current

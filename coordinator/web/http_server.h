@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/net/listener.h"
+#include "coordinator/sockets/listener.h"
 #include "coordinator/web/http_request.h"
 #include "coordinator/web/http_security.h"
 

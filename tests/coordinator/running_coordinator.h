@@ -32,7 +32,7 @@ class RunningCoordinator {
   /// Without a job id it is a service.
   explicit RunningCoordinator(std::vector<HostSpec> hosts, RendezvousConfig config = impatient(),
                               int port = 0, const std::string& job_id = "0123456789abcdef",
-                              Gate* gate = nullptr, const Newcomers::Limits& newcomers = {},
+                              Gate* gate = nullptr, const PendingConnections::Limits& pending = {},
                               std::chrono::milliseconds tick = std::chrono::milliseconds{10})
       : terminal_(output_, false),
         coordinator_(loop_,
@@ -42,7 +42,7 @@ class RunningCoordinator {
                       .tick = tick},
                      terminal_, [this](const Verdict& verdict) { verdict_.set_value(verdict); }),
         service_(loop_, coordinator_,
-                 {.address = "127.0.0.1", .port = port, .gate = gate, .newcomers = newcomers}) {
+                 {.address = "127.0.0.1", .port = port, .gate = gate, .pending = pending}) {
     if (!job_id.empty()) {
       coordinator_.add({.id = job_id, .file = "job.json", .json = R"({"network":"r18"})"});
     }

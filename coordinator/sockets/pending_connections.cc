@@ -1,4 +1,4 @@
-#include "coordinator/net/newcomers.h"
+#include "coordinator/sockets/pending_connections.h"
 
 #include <malloc.h>
 #include <netinet/tcp.h>
@@ -71,8 +71,8 @@ std::string seconds_text(std::chrono::milliseconds time) {
 
 }  // namespace
 
-Newcomers::Newcomers(boost::asio::io_context& loop, const Limits& limits, Passed passed,
-                     Refused refused, Stalled stalled)
+PendingConnections::PendingConnections(boost::asio::io_context& loop, const Limits& limits,
+                                       Passed passed, Refused refused, Stalled stalled)
     : loop_(loop),
       limits_(limits),
       passed_(std::move(passed)),
@@ -80,9 +80,9 @@ Newcomers::Newcomers(boost::asio::io_context& loop, const Limits& limits, Passed
       stalled_(std::move(stalled)),
       timer_(loop) {}
 
-Newcomers::~Newcomers() { close(); }
+PendingConnections::~PendingConnections() { close(); }
 
-void Newcomers::close() {
+void PendingConnections::close() {
   timer_.cancel();
   const std::lock_guard lock(mutex_);
   for (const auto& [name, address] : std::exchange(addresses_, {})) {
@@ -92,7 +92,7 @@ void Newcomers::close() {
   inside_ = waiting_ = 0;
 }
 
-void Newcomers::add(int fd) {
+void PendingConnections::add(int fd) {
   const PeerName name = peer_name(fd);
   if (name.port == 0) {
     ::close(fd);
@@ -109,7 +109,7 @@ void Newcomers::add(int fd) {
   let_in();
 }
 
-void Newcomers::known(const std::string& peer) {
+void PendingConnections::known(const std::string& peer) {
   if (inside_ == 0) return;
   const std::string key = connection_key(address_of_peer(peer), peer.substr(peer.rfind(':') + 1));
   const std::lock_guard lock(mutex_);
@@ -119,7 +119,7 @@ void Newcomers::known(const std::string& peer) {
   if (waiting_ > 0) boost::asio::post(loop_, [this] { let_in(); });
 }
 
-Newcomers::Entered::iterator Newcomers::forget(Entered::iterator which) {
+PendingConnections::Entered::iterator PendingConnections::forget(Entered::iterator which) {
   const auto address = addresses_.find(which->second.address);
   address->second.inside -= 1;
   if (address->second.inside == 0 && address->second.waiting.empty()) addresses_.erase(address);
@@ -127,12 +127,12 @@ Newcomers::Entered::iterator Newcomers::forget(Entered::iterator which) {
   return entered_.erase(which);
 }
 
-void Newcomers::let_in() {
+void PendingConnections::let_in() {
   for (const int fd : take_next()) passed_(fd);
   watch();
 }
 
-std::vector<int> Newcomers::take_next() {
+std::vector<int> PendingConnections::take_next() {
   const std::lock_guard lock(mutex_);
   std::vector<int> taken;
   std::size_t without = 0;  // consecutive addresses from which none may enter
@@ -162,7 +162,7 @@ std::vector<int> Newcomers::take_next() {
   return taken;
 }
 
-void Newcomers::watch() {
+void PendingConnections::watch() {
   {
     const std::lock_guard lock(mutex_);
     if (watching_ || (entered_.empty() && waiting_ == 0)) return;
@@ -174,7 +174,7 @@ void Newcomers::watch() {
   });
 }
 
-void Newcomers::look_after() {
+void PendingConnections::look_after() {
   watching_ = false;
   std::vector<Closed> closed;
   std::vector<std::string> stalled;
@@ -192,7 +192,7 @@ void Newcomers::look_after() {
   if (!watching_ && std::exchange(sent_much_, false)) malloc_trim(0);
 }
 
-void Newcomers::sweep(TimePoint now, std::vector<Closed>& closed) {
+void PendingConnections::sweep(TimePoint now, std::vector<Closed>& closed) {
   for (auto each = entered_.begin(); each != entered_.end();) {
     const Inside& inside = each->second;
     const bool has_gone = inode_of(inside.fd) != inside.inode;
@@ -221,7 +221,7 @@ void Newcomers::sweep(TimePoint now, std::vector<Closed>& closed) {
   }
 }
 
-std::vector<std::string> Newcomers::find_stalled() {
+std::vector<std::string> PendingConnections::find_stalled() {
   std::vector<std::string> stalled;
   for (auto& [key, inside] : entered_) {
     if (inside.stalled) continue;
@@ -233,7 +233,7 @@ std::vector<std::string> Newcomers::find_stalled() {
   return stalled;
 }
 
-void Newcomers::expire_waiting(TimePoint now, std::vector<Closed>& closed) {
+void PendingConnections::expire_waiting(TimePoint now, std::vector<Closed>& closed) {
   for (auto address = addresses_.begin(); address != addresses_.end();) {
     auto& queue = address->second.waiting;
     while (!queue.empty() && now - queue.front().since >= limits_.patience) {
@@ -249,7 +249,7 @@ void Newcomers::expire_waiting(TimePoint now, std::vector<Closed>& closed) {
   }
 }
 
-void Newcomers::drop_one(std::vector<Closed>& closed) {
+void PendingConnections::drop_one(std::vector<Closed>& closed) {
   const auto most = std::ranges::max_element(
       addresses_, {}, [](const auto& each) { return each.second.waiting.size(); });
   auto& queue = most->second.waiting;
@@ -260,7 +260,7 @@ void Newcomers::drop_one(std::vector<Closed>& closed) {
   waiting_ -= 1;
 }
 
-void Newcomers::tell(const std::vector<Closed>& closed) {
+void PendingConnections::tell(const std::vector<Closed>& closed) {
   for (const Closed& each : closed) {
     if (each.connection.fd >= 0) ::close(each.connection.fd);
     refused_(each.connection.peer, each.why);

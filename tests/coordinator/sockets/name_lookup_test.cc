@@ -1,4 +1,4 @@
-#include "coordinator/net/name_lookup.h"
+#include "coordinator/sockets/name_lookup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/net/tls_filter.h"
+#include "coordinator/sockets/tls_filter.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

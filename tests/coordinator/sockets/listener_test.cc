@@ -1,4 +1,4 @@
-#include "coordinator/net/listener.h"
+#include "coordinator/sockets/listener.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "coordinator/net/beacon_sender.h"
+#include "coordinator/sockets/beacon_sender.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -1,4 +1,4 @@
-#include "coordinator/net/listener.h"
+#include "coordinator/sockets/listener.h"
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "coordinator/net/name_lookup.h"
+#include "coordinator/sockets/name_lookup.h"
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>

@@ -25,7 +25,7 @@ namespace pfc {
 /// KB. An admitted connection is closed unless it authenticates in time and before it has sent
 /// much.
 /// Used on the event loop only, except for known().
-class Newcomers {
+class PendingConnections {
  public:
   struct Limits {
     std::size_t all = 512;       ///< admitted connections
@@ -46,12 +46,12 @@ class Newcomers {
   /// Called with the address of a peer that sends data but does not acknowledge any.
   using Stalled = std::function<void(const std::string& address)>;
 
-  Newcomers(
+  PendingConnections(
       boost::asio::io_context& loop, const Limits& limits, Passed passed, Refused refused,
       Stalled stalled = [](const std::string&) {});
-  ~Newcomers();
-  Newcomers(const Newcomers&) = delete;
-  Newcomers& operator=(const Newcomers&) = delete;
+  ~PendingConnections();
+  PendingConnections(const PendingConnections&) = delete;
+  PendingConnections& operator=(const PendingConnections&) = delete;
 
   /// Adds a connected socket.
   void add(int fd);

@@ -1,4 +1,4 @@
-#include "coordinator/net/newcomers.h"
+#include "coordinator/sockets/pending_connections.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,13 +22,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// Connections from 127.0.0.1, 127.0.0.2, ... to one listener.
-class NewcomersTest : public ::testing::Test {
+class PendingConnectionsTest : public ::testing::Test {
  protected:
-  ~NewcomersTest() override {
+  ~PendingConnectionsTest() override {
     for (const int fd : inside) close(fd);
   }
 
-  Newcomers newcomers(const Newcomers::Limits& limits) {
+  PendingConnections limited(const PendingConnections::Limits& limits) {
     return {loop, limits, [this](int fd) { inside.push_back(fd); },
             [this](const std::string& peer, const std::string& why) {
               refused.push_back(peer + ": " + why);
@@ -64,39 +64,39 @@ class NewcomersTest : public ::testing::Test {
   std::vector<std::string> refused;
 };
 
-TEST_F(NewcomersTest, AreAdmittedOnlyUpToTheLimit) {
-  auto at_the_door = newcomers({.all = 2, .of_address = 2});
+TEST_F(PendingConnectionsTest, AreAdmittedOnlyUpToTheLimit) {
+  auto connections = limited({.all = 2, .of_address = 2});
   const Connection first = connects();
-  at_the_door.add(first.fd);
-  for (int i = 0; i < 2; ++i) at_the_door.add(connects().fd);
+  connections.add(first.fd);
+  for (int i = 0; i < 2; ++i) connections.add(connects().fd);
   EXPECT_EQ(inside.size(), 2U);
-  at_the_door.known(first.peer);
+  connections.known(first.peer);
   run_until([&] { return inside.size() == 3; });
 }
 
-TEST_F(NewcomersTest, AreLimitedPerAddress) {
-  auto at_the_door = newcomers({.all = 3, .of_address = 1});
-  for (int i = 0; i < 4; ++i) at_the_door.add(connects(1).fd);
+TEST_F(PendingConnectionsTest, AreLimitedPerAddress) {
+  auto connections = limited({.all = 3, .of_address = 1});
+  for (int i = 0; i < 4; ++i) connections.add(connects(1).fd);
   EXPECT_EQ(inside.size(), 1U);
   const int other = connects(2).fd;
-  at_the_door.add(other);
+  connections.add(other);
   EXPECT_THAT(inside, ElementsAre(::testing::_, other));
 }
 
-TEST_F(NewcomersTest, FreeTheirPlaceWhenTheyDisconnect) {
-  auto at_the_door = newcomers({.all = 1});
-  at_the_door.add(connects().fd);
+TEST_F(PendingConnectionsTest, FreeTheirPlaceWhenTheyDisconnect) {
+  auto connections = limited({.all = 1});
+  connections.add(connects().fd);
   const int second = connects().fd;
-  at_the_door.add(second);
+  connections.add(second);
   close(inside.front());  // as gRPC does when the peer has gone
   inside.clear();
   run_until([&] { return !inside.empty(); });
   EXPECT_THAT(inside, ElementsAre(second));
 }
 
-TEST_F(NewcomersTest, AreClosedIfTheyDoNotAuthenticateInTime) {
-  auto at_the_door = newcomers({.all = 1, .patience = 1ms});
-  at_the_door.add(connects().fd);
+TEST_F(PendingConnectionsTest, AreClosedIfTheyDoNotAuthenticateInTime) {
+  auto connections = limited({.all = 1, .patience = 1ms});
+  connections.add(connects().fd);
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused.front(),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("has shown no credential within")));
@@ -104,27 +104,27 @@ TEST_F(NewcomersTest, AreClosedIfTheyDoNotAuthenticateInTime) {
   EXPECT_EQ(read(inside.front(), &byte, 1), 0);  // gRPC notices
 }
 
-TEST_F(NewcomersTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
-  auto at_the_door = newcomers({.bytes = 1'000});
-  at_the_door.add(connects().fd);
+TEST_F(PendingConnectionsTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
+  auto connections = limited({.bytes = 1'000});
+  connections.add(connects().fd);
   boost::asio::write(clients.back(), boost::asio::buffer(std::string(900, 'x')));
   const Connection known = connects();
-  at_the_door.add(known.fd);
-  at_the_door.known(known.peer);
+  connections.add(known.fd);
+  connections.known(known.peer);
   boost::asio::write(clients.back(), boost::asio::buffer(std::string(2'000, 'x')));
-  at_the_door.add(connects().fd);
+  connections.add(connects().fd);
   boost::asio::write(clients.back(), boost::asio::buffer(std::string(1'100, 'x')));
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused,
               ElementsAre(HasSubstr("has sent more than 1000 bytes without showing a credential")));
 }
 
-TEST_F(NewcomersTest, ClosesIdleConnectionsSoonerWhileOthersWait) {
-  auto at_the_door = newcomers({.of_address = 1, .patience = 1h, .contended = 0ms});
-  at_the_door.add(connects(1).fd);
-  at_the_door.add(connects(2).fd);
+TEST_F(PendingConnectionsTest, ClosesIdleConnectionsSoonerWhileOthersWait) {
+  auto connections = limited({.of_address = 1, .patience = 1h, .contended = 0ms});
+  connections.add(connects(1).fd);
+  connections.add(connects(2).fd);
   const int other = connects(1).fd;
-  at_the_door.add(other);
+  connections.add(other);
   run_until([&] { return inside.size() == 3; });
   EXPECT_EQ(inside.back(), other);
   EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"),
@@ -142,15 +142,15 @@ void lose_large_packets(tcp::socket& socket) {
       0);
 }
 
-TEST_F(NewcomersTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
+TEST_F(PendingConnectionsTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
   std::vector<std::string> stalled;
-  Newcomers at_the_door(
+  PendingConnections connections(
       loop, {.patience = 1h}, [](int) {}, [](auto&, auto&) {},
       [&](const std::string& address) { stalled.push_back(address); });
   for (const int address : {1, 2, 3}) {
     const int fd = connects(address).fd;
     inside.push_back(fd);
-    at_the_door.add(fd);
+    connections.add(fd);
     boost::asio::write(clients.back(), boost::asio::buffer(std::string("hello")));
     if (address > 1) lose_large_packets(clients.back());
     ASSERT_EQ(write(fd, std::string(1'000, 'x').data(), 1'000), 1'000);
@@ -159,26 +159,26 @@ TEST_F(NewcomersTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
   EXPECT_THAT(stalled, ::testing::UnorderedElementsAre("127.0.0.2", "127.0.0.3"));
 }
 
-TEST_F(NewcomersTest, AreLeftAloneOnceAuthenticated) {
-  auto at_the_door = newcomers({.all = 1, .patience = 1ms});
+TEST_F(PendingConnectionsTest, AreLeftAloneOnceAuthenticated) {
+  auto connections = limited({.all = 1, .patience = 1ms});
   const Connection known = connects(1);
-  at_the_door.add(known.fd);
-  at_the_door.known(known.peer);
-  at_the_door.add(connects(2).fd);
+  connections.add(known.fd);
+  connections.known(known.peer);
+  connections.add(connects(2).fd);
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused, ElementsAre(HasSubstr("127.0.0.2:")));
 }
 
-TEST_F(NewcomersTest, AreRefusedWhenTooManyWait) {
-  auto at_the_door = newcomers({.all = 1, .waiting = 2});
-  for (int i = 0; i < 3; ++i) at_the_door.add(connects(1).fd);
-  at_the_door.add(connects(2).fd);
+TEST_F(PendingConnectionsTest, AreRefusedWhenTooManyWait) {
+  auto connections = limited({.all = 1, .waiting = 2});
+  for (int i = 0; i < 3; ++i) connections.add(connects(1).fd);
+  connections.add(connects(2).fd);
   EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"), HasSubstr("wait to be let in"))));
 }
 
-TEST_F(NewcomersTest, AreRefusedWhenTheyHaveWaitedForTooLong) {
-  auto at_the_door = newcomers({.all = 0, .patience = 1ms});
-  at_the_door.add(connects().fd);
+TEST_F(PendingConnectionsTest, AreRefusedWhenTheyHaveWaitedForTooLong) {
+  auto connections = limited({.all = 0, .patience = 1ms});
+  connections.add(connects().fd);
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused.front(), HasSubstr("too many connections"));
   EXPECT_TRUE(inside.empty());
