@@ -180,7 +180,7 @@ void Coordinator::forgive_stall() {
       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(gap).count()) +
       " s; nobody is blamed for that time";
   terminal_.note(text, Severity::kWarning);
-  chronicle_.tell(ClusterEvent::Kind::kJob, Severity::kWarning, text);
+  history_.tell(ClusterEvent::Kind::kJob, Severity::kWarning, text);
   postpone(state_, gap);
   if (measurement_) measurement_->postpone(gap);
   if (gap >= options_.coordinator_grace) excused_until_ = now + kAgentEnds;
@@ -189,7 +189,7 @@ void Coordinator::forgive_stall() {
 void Coordinator::advance() {
   while (!over_ && !closed_) {
     if (state_.job.id.empty() && !begin_next_job()) break;
-    chronicle_.observe(state_);
+    history_.observe(state_);
     const Decision decision = decide_now();
     set_reason(decision.reason, !has_own_line(decision));
     if (decision.actions.empty()) return;
@@ -200,7 +200,7 @@ void Coordinator::advance() {
       perform(action);
     }
   }
-  chronicle_.observe(state_);
+  history_.observe(state_);
 }
 
 void Coordinator::set_reason(const std::string& reason, bool tell) {
@@ -255,7 +255,7 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
             std::to_string(run_.config.max_restarts);
   }
   terminal_.note(text);
-  chronicle_.begin_generation(run_.cause.empty() ? text : text + ". The cause: " + run_.cause);
+  history_.begin_generation(run_.cause.empty() ? text : text + ". The cause: " + run_.cause);
   const std::string smaller = why_smaller(state_, run_.config.elastic, Clock::now());
   if (!smaller.empty()) terminal_.note(smaller);
   metrics_.begin_generation();
@@ -296,9 +296,9 @@ void Coordinator::finish_job() {
     for (const std::string& incident : incidents) terminal_.note(incident, Severity::kWarning);
   }
   const Verdict how = run_.check ? end_check() : verdict(state_);
-  chronicle_.tell(ClusterEvent::Kind::kJob,
-                  how.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote,
-                  how.message, how.rank);
+  history_.tell(ClusterEvent::Kind::kJob,
+                how.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote,
+                how.message, how.rank);
   if (options_.is_service) return end_job(how);
   over_ = true;
   if (journal_ != nullptr) journal_->remove();

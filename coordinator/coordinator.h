@@ -15,7 +15,7 @@
 #include "coordinator/allocation/hosts.h"
 #include "coordinator/chaos/fault_requests.h"
 #include "coordinator/check/check_record.h"
-#include "coordinator/chronicle/chronicle.h"
+#include "coordinator/history/history.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/log_requests.h"
 #include "coordinator/join_barrier.h"
@@ -106,7 +106,7 @@ class Coordinator {
   /// Returns the metrics. Their counters are saved in the journal, so they never go back.
   [[nodiscard]] std::string metrics_text();
   /// For the page at /: events and curves, and the job as given (JSON; empty: no job).
-  [[nodiscard]] const Chronicle& chronicle() const { return chronicle_; }
+  [[nodiscard]] const History& history() const { return history_; }
   [[nodiscard]] const std::string& job_json() const { return run_.job.json; }
 
   // The journal (coordinator_takeover.cc).
@@ -330,7 +330,7 @@ class Coordinator {
   std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< recent reports, by job id
   TraceGatherer trace_;
   QuietHosts quiet_hosts_;
-  Chronicle chronicle_;
+  History history_;
   std::optional<NetworkMeasurement> measurement_;  ///< current one; empty: none
   std::vector<std::size_t> measured_;              ///< hosts of the last measurement, as in state_
   std::map<std::string, AgentLink*> agents_;       ///< by host

@@ -200,7 +200,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     const WorkerState* const worker = teller(message.output());
     if (worker == nullptr) return;
     for (const std::string& line : message.output().lines()) {
-      chronicle_.add_output(worker->rank, line);
+      history_.add_output(worker->rank, line);
       terminal_.worker_line(worker->rank, message.output().is_stderr(), line);
     }
   } else if (message.has_started()) {
@@ -262,7 +262,7 @@ void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
         const bool done = std::holds_alternative<proto::InjectFaultReply>(result);
         if (done && !asked) {
           terminal_.note(what, Severity::kWarning);
-          chronicle_.tell(ClusterEvent::Kind::kRequest, Severity::kWarning, what);
+          history_.tell(ClusterEvent::Kind::kRequest, Severity::kWarning, what);
         }
         answer(std::move(result));
       },

@@ -138,8 +138,8 @@ bool Coordinator::begin_next_job() {
     metrics_.begin_job();
   }
   reason_.clear();
-  chronicle_.begin_job();
-  chronicle_.tell(ClusterEvent::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
+  history_.begin_job();
+  history_.tell(ClusterEvent::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
   if (options_.is_service) terminal_.note(title_of(run_.job) + " begins");
   return true;
 }

@@ -181,7 +181,7 @@ void Coordinator::take_over(const JournalValues& saved) {
   if (local != nullptr && !local->agent_id.empty() && local->agent_id != options_.local_agent_id) {
     lose_local_agent(now);
   }
-  chronicle_.take_over(state_);
+  history_.take_over(state_);
   awaited_since_ = now;
 }
 
@@ -255,7 +255,7 @@ void Coordinator::see_takeover(TimePoint now) {
                    : agents + std::to_string(back) + " of " + counted(all, "worker")) +
       " are back after " + takeover_time_text(takeover_seconds_);
   terminal_.note(text);
-  chronicle_.tell(ClusterEvent::Kind::kTakeover, Severity::kNote, text);
+  history_.tell(ClusterEvent::Kind::kTakeover, Severity::kNote, text);
 }
 
 }  // namespace pfc

@@ -114,13 +114,13 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   metrics_.add_progress(worker, kept, now);
   state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
   run_.stragglers.add(worker.rank, worker.progress, kept);
-  chronicle_.add_phases(worker, kept);
+  history_.add_phases(worker, kept);
   // A generation's first report covers no step of its own.
   const bool is_another_step =
       worker.rank == 0 && kept.step() != worker.progress.step() && kept.samples_per_second() > 0;
   worker_progressed(worker, kept, now);
   run_.progress.update(state_, now);
-  if (is_another_step) chronicle_.add_step(run_.progress);
+  if (is_another_step) history_.add_step(run_.progress);
   if (worker.rank == 0) terminal_.progress(progress_line(run_.progress));
 }
 
@@ -130,9 +130,9 @@ void Coordinator::tell_stragglers() {
     if (worker == nullptr) continue;
     terminal_.note(name_of(*worker) + " " + to_text(change),
                    change.begins ? Severity::kWarning : Severity::kNote);
-    chronicle_.tell(ClusterEvent::Kind::kStraggler,
-                    change.begins ? Severity::kWarning : Severity::kNote,
-                    name_of(*worker) + " " + to_text(change), worker->rank);
+    history_.tell(ClusterEvent::Kind::kStraggler,
+                  change.begins ? Severity::kWarning : Severity::kNote,
+                  name_of(*worker) + " " + to_text(change), worker->rank);
   }
 }
 

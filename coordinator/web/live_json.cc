@@ -153,10 +153,10 @@ LiveJson live_phases(const PhaseTimes& phases) {
   return {{"names", phases.names()}, {"of", phases.ranks()}, {"rows", std::move(rows)}};
 }
 
-LiveJson live_curves(const History& history, std::size_t from, bool cut) {
+LiveJson live_curves(const Curve& curve, std::size_t from, bool cut) {
   LiveJson rows = LiveJson::array();
-  for (std::size_t i = from; i < history.points().size(); ++i) {
-    const CurvePoint& point = history.points()[i];
+  for (std::size_t i = from; i < curve.points().size(); ++i) {
+    const CurvePoint& point = curve.points()[i];
     const CurveValue &loss = point.loss, &speed = point.samples_per_second;
     LiveJson row = {point.ms, point.step, point.generation, rounded(loss.mean),
                     rounded(speed.mean, 4)};
@@ -166,7 +166,7 @@ LiveJson live_curves(const History& history, std::size_t from, bool cut) {
     }
     rows.push_back(std::move(row));
   }
-  return {{"begun_ms", history.begun_ms()}, {"cut", cut}, {"from", from}, {"rows", rows}};
+  return {{"begun_ms", curve.begun_ms()}, {"cut", cut}, {"from", from}, {"rows", rows}};
 }
 
 LiveJson live_events(const EventLog& events, std::int64_t after) {

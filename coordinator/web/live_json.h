@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "coordinator/chronicle/chronicle.h"
+#include "coordinator/history/history.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc {
@@ -28,7 +28,7 @@ LiveJson live_phases(const PhaseTimes& phases);
 inline constexpr std::size_t kMostBars = 32;
 /// Returns the points from index `from` on as arrays: milliseconds, step, generation, loss, images
 /// per second; for merged reports also minimum and maximum of both.
-LiveJson live_curves(const History& history, std::size_t from, bool cut);
+LiveJson live_curves(const Curve& curve, std::size_t from, bool cut);
 /// Returns the events with a number above `after`.
 LiveJson live_events(const EventLog& events, std::int64_t after);
 /// Returns the waiting jobs, and the last ended ones.

@@ -18,12 +18,12 @@ void add_member(std::string& object, const std::string& name, const std::string&
 
 std::vector<LiveState::Part> LiveState::parts() const {
   const proto::StatusReply status = coordinator_.status();
-  const Chronicle& chronicle = coordinator_.chronicle();
+  const History& history = coordinator_.history();
   return {{"status", live_text(live_status(status, to_ms(wall_now())))},
-          {"plan", live_text(live_plan(coordinator_.job_json(), chronicle.start_notes()))},
+          {"plan", live_text(live_plan(coordinator_.job_json(), history.start_notes()))},
           {"hosts", live_text(live_hosts(status))},
           {"workers", live_text(live_workers(status))},
-          {"phases", live_text(live_phases(chronicle.phases()))},
+          {"phases", live_text(live_phases(history.phases()))},
           {"queue", live_text(live_queue(coordinator_.queue()))}};
 }
 
@@ -35,19 +35,19 @@ std::string LiveState::changes() {
       add_member(object, now[i].name, now[i].json);
   }
   told_ = std::move(now);
-  const Chronicle& chronicle = coordinator_.chronicle();
-  const History& history = chronicle.history();
-  const auto& points = history.points();
-  const bool is_other = std::exchange(curves_, history.version()) != history.version();
+  const History& history = coordinator_.history();
+  const Curve& curve = history.curve();
+  const auto& points = curve.points();
+  const bool is_other = std::exchange(curves_, curve.version()) != curve.version();
   if (is_other) points_ = 0;
   const std::int64_t reports = points.empty() ? 0 : points.back().reports;
   if (is_other || points_ != points.size() || reports_ != reports) {
     const std::size_t from = points_ == 0 ? 0 : points_ - 1;  // the last one may have grown
-    add_member(object, "curves", live_text(live_curves(history, from, chronicle.is_cut())));
+    add_member(object, "curves", live_text(live_curves(curve, from, history.is_cut())));
   }
   points_ = points.size();
   reports_ = reports;
-  const EventLog& events = chronicle.events();
+  const EventLog& events = history.events();
   if (events_ != events.newest()) {
     add_member(object, "events", live_text(live_events(events, events_)));
   }
@@ -56,11 +56,11 @@ std::string LiveState::changes() {
 }
 
 std::string LiveState::all() {
-  const Chronicle& chronicle = coordinator_.chronicle();
+  const History& history = coordinator_.history();
   std::string object = R"({"whole":true)";
   for (const Part& part : parts()) add_member(object, part.name, part.json);
-  add_member(object, "curves", live_text(live_curves(chronicle.history(), 0, chronicle.is_cut())));
-  add_member(object, "events", live_text(live_events(chronicle.events(), 0)));
+  add_member(object, "curves", live_text(live_curves(history.curve(), 0, history.is_cut())));
+  add_member(object, "events", live_text(live_events(history.events(), 0)));
   return object + "}";
 }
 

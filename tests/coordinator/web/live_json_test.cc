@@ -14,42 +14,42 @@ using ::testing::SizeIs;
 CurveValue one(double value) { return {value, value, value}; }
 
 TEST(LiveCurves, HaveShortRowsForPointsOfOneReport) {
-  History history;
-  history.clear(7);
-  history.add({.ms = 1'000,
-               .step = 5,
-               .generation = 2,
-               .reports = 1,
-               .loss = one(2.123456789),
-               .samples_per_second = one(123.456)});
-  const LiveJson json = live_curves(history, 0, true);
+  Curve curve;
+  curve.clear(7);
+  curve.add({.ms = 1'000,
+             .step = 5,
+             .generation = 2,
+             .reports = 1,
+             .loss = one(2.123456789),
+             .samples_per_second = one(123.456)});
+  const LiveJson json = live_curves(curve, 0, true);
   EXPECT_EQ(json.dump(), R"({"begun_ms":7,"cut":true,"from":0,"rows":[[1000,5,2,2.12346,123.5]]})");
 }
 
 TEST(LiveCurves, HaveTheRangeOfPointsOfSeveralReports) {
-  History history;
-  history.add({.ms = 1,
-               .step = 2,
-               .generation = 1,
-               .reports = 2,
-               .loss = {2, 1, 3},
-               .samples_per_second = {20, 10, 30}});
-  EXPECT_EQ(live_curves(history, 0, false)["rows"][0].dump(), "[1,2,1,2.0,20.0,1.0,3.0,10.0,30.0]");
+  Curve curve;
+  curve.add({.ms = 1,
+             .step = 2,
+             .generation = 1,
+             .reports = 2,
+             .loss = {2, 1, 3},
+             .samples_per_second = {20, 10, 30}});
+  EXPECT_EQ(live_curves(curve, 0, false)["rows"][0].dump(), "[1,2,1,2.0,20.0,1.0,3.0,10.0,30.0]");
 }
 
 TEST(LiveCurves, HaveNullForALossThatIsNotFinite) {
-  History history;
-  history.add({.reports = 1,
-               .loss = one(std::numeric_limits<double>::quiet_NaN()),
-               .samples_per_second = one(std::numeric_limits<double>::infinity())});
-  EXPECT_EQ(live_curves(history, 0, false)["rows"][0].dump(), "[0,0,0,null,null]");
+  Curve curve;
+  curve.add({.reports = 1,
+             .loss = one(std::numeric_limits<double>::quiet_NaN()),
+             .samples_per_second = one(std::numeric_limits<double>::infinity())});
+  EXPECT_EQ(live_curves(curve, 0, false)["rows"][0].dump(), "[0,0,0,null,null]");
 }
 
 TEST(LiveCurves, BeginAtTheRequestedPoint) {
-  History history;
+  Curve curve;
   for (int i = 0; i < 10; ++i)
-    history.add({.step = i, .reports = 1, .loss = {}, .samples_per_second = {}});
-  const LiveJson json = live_curves(history, 8, false);
+    curve.add({.step = i, .reports = 1, .loss = {}, .samples_per_second = {}});
+  const LiveJson json = live_curves(curve, 8, false);
   EXPECT_EQ(json["from"], 8);
   EXPECT_THAT(json["rows"], SizeIs(2));
 }

@@ -30,7 +30,7 @@ struct CurvePoint {
 /// Has at most kMost points. When full, neighbouring points are merged in pairs, and new points
 /// take twice as many reports. So the curve has the same shape for a week as for a minute, and
 /// keeps all peaks.
-class History {
+class Curve {
  public:
   static constexpr std::size_t kMost = 2'000;
 

@@ -1,4 +1,4 @@
-#include "coordinator/chronicle/history.h"
+#include "coordinator/history/curve.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,7 @@ CurvePoint merged(const CurvePoint& earlier, const CurvePoint& later) {
 
 }  // namespace
 
-void History::add(const CurvePoint& report) {
+void Curve::add(const CurvePoint& report) {
   if (!points_.empty() && points_.back().reports < reports_a_point_) {
     points_.back() = merged(points_.back(), report);
     return;
@@ -37,7 +37,7 @@ void History::add(const CurvePoint& report) {
   points_.push_back(report);
 }
 
-void History::halve() {
+void Curve::halve() {
   for (std::size_t i = 0; 2 * i + 1 < points_.size(); ++i) {
     points_[i] = merged(points_[2 * i], points_[2 * i + 1]);
   }
@@ -46,7 +46,7 @@ void History::halve() {
   ++version_;
 }
 
-void History::clear(std::int64_t begun_ms) {
+void Curve::clear(std::int64_t begun_ms) {
   points_.clear();
   reports_a_point_ = 1;
   begun_ms_ = begun_ms;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/chronicle/event_log.h"
+#include "coordinator/history/event_log.h"
 #include "coordinator/rules/cluster_state.h"
 
 namespace pfc {

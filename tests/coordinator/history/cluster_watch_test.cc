@@ -1,4 +1,4 @@
-#include "coordinator/chronicle/cluster_watch.h"
+#include "coordinator/history/cluster_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/chronicle/event_log.h"
+#include "coordinator/history/event_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/chronicle/chronicle.h"
+#include "coordinator/history/history.h"
 
 #include <utility>
 
@@ -11,51 +11,51 @@ CurveValue one(double value) { return {.mean = value, .least = value, .most = va
 
 }  // namespace
 
-void Chronicle::begin_job() {
-  history_.clear(to_ms(wall_now()));
+void History::begin_job() {
+  curve_.clear(to_ms(wall_now()));
   phases_.clear();
   start_notes_.clear();
   cut_ = false;
 }
 
-void Chronicle::begin_generation(const std::string& text) {
+void History::begin_generation(const std::string& text) {
   phases_.clear();
   start_notes_.clear();
   tell(ClusterEvent::Kind::kGeneration, Severity::kNote, text);
 }
 
-void Chronicle::take_over(const ClusterState& state) {
+void History::take_over(const ClusterState& state) {
   static_cast<void>(watch_.update(state));  // ignore earlier events
-  history_.clear(to_ms(wall_now()));
+  curve_.clear(to_ms(wall_now()));
   cut_ = !state.job.id.empty();
   tell(ClusterEvent::Kind::kTakeover, Severity::kWarning,
        "the coordinator was started again, and has taken over from the one before it");
 }
 
-void Chronicle::observe(const ClusterState& state) {
+void History::observe(const ClusterState& state) {
   for (ClusterEvent& event : watch_.update(state)) {
     event.ms = to_ms(wall_now());
     events_.add(std::move(event));
   }
 }
 
-void Chronicle::tell(ClusterEvent::Kind kind, Severity severity, const std::string& text,
-                     std::optional<Rank> rank) {
+void History::tell(ClusterEvent::Kind kind, Severity severity, const std::string& text,
+                   std::optional<Rank> rank) {
   events_.add(
       {.ms = to_ms(wall_now()), .kind = kind, .severity = severity, .rank = rank, .text = text});
 }
 
-void Chronicle::add_phases(const WorkerState& worker, const proto::Progress& report) {
+void History::add_phases(const WorkerState& worker, const proto::Progress& report) {
   phases_.add(worker.rank, worker.progress, report);
 }
 
-void Chronicle::add_step(const JobProgress& progress) {
-  history_.add({.ms = to_ms(wall_now()),
-                .step = progress.step(),
-                .generation = progress.generation(),
-                .reports = 1,
-                .loss = one(progress.loss()),
-                .samples_per_second = one(progress.samples_per_second())});
+void History::add_step(const JobProgress& progress) {
+  curve_.add({.ms = to_ms(wall_now()),
+              .step = progress.step(),
+              .generation = progress.generation(),
+              .reports = 1,
+              .loss = one(progress.loss()),
+              .samples_per_second = one(progress.samples_per_second())});
 }
 
 }  // namespace pfc

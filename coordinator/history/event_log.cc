@@ -1,4 +1,4 @@
-#include "coordinator/chronicle/event_log.h"
+#include "coordinator/history/event_log.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "coordinator/chronicle/start_notes.h"
+#include "coordinator/history/start_notes.h"
 
 #include "common/one_line.h"
 

@@ -1,4 +1,4 @@
-#include "coordinator/chronicle/phase_times.h"
+#include "coordinator/history/phase_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "coordinator/chronicle/cluster_watch.h"
-#include "coordinator/chronicle/event_log.h"
-#include "coordinator/chronicle/history.h"
-#include "coordinator/chronicle/phase_times.h"
-#include "coordinator/chronicle/start_notes.h"
+#include "coordinator/history/cluster_watch.h"
+#include "coordinator/history/curve.h"
+#include "coordinator/history/event_log.h"
+#include "coordinator/history/phase_times.h"
+#include "coordinator/history/start_notes.h"
 #include "coordinator/rules/cluster_state.h"
 #include "coordinator/rules/job_progress.h"
 
@@ -17,7 +17,7 @@ namespace pfc {
 
 /// Uses bounded memory. Not stored in the journal: after a takeover it starts empty, and an event
 /// says so. Used on the event loop only.
-class Chronicle {
+class History {
  public:
   void begin_job();
   void begin_generation(const std::string& text);
@@ -36,7 +36,7 @@ class Chronicle {
   /// Called when rank 0 has completed more steps.
   void add_step(const JobProgress& progress);
 
-  [[nodiscard]] const History& history() const { return history_; }
+  [[nodiscard]] const Curve& curve() const { return curve_; }
   [[nodiscard]] const EventLog& events() const { return events_; }
   [[nodiscard]] const PhaseTimes& phases() const { return phases_; }
   [[nodiscard]] const StartNotes& start_notes() const { return start_notes_; }
@@ -44,7 +44,7 @@ class Chronicle {
   [[nodiscard]] bool is_cut() const { return cut_; }
 
  private:
-  History history_;
+  Curve curve_;
   EventLog events_;
   PhaseTimes phases_;
   StartNotes start_notes_;
