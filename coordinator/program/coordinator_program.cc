@@ -20,9 +20,9 @@
 #include "common/network_address.h"
 #include "common/one_line.h"
 #include "coordinator/allocation/allocation.h"
-#include "coordinator/launch/rivals.h"
 #include "coordinator/program/announcements.h"
 #include "coordinator/rules/job_progress.h"
+#include "coordinator/takeover/rivals.h"
 #include "coordinator/web/targets.h"
 #include "proto/check_text.h"
 

@@ -11,8 +11,8 @@
 #include "common/machine/limits.h"
 #include "common/random_id.h"
 #include "coordinator/allocation/hosts.h"
-#include "coordinator/journal/takeover.h"
 #include "coordinator/sockets/listener.h"
+#include "coordinator/takeover/find_journals.h"
 
 namespace pfc {
 namespace {

@@ -22,7 +22,7 @@ struct FoundJournal {
   bool is_unwanted = false;  ///< --take-over never: delete the file when another job begins
 };
 
-struct Takeover {
+struct FoundJournals {
   std::optional<FoundJournal> found;  ///< journal to resume; empty: none
   /// Other jobs of killed coordinators; their workers may still run. Empty for a service, which
   /// may have many output folders over time.
@@ -30,7 +30,7 @@ struct Takeover {
   std::vector<std::string> notes;  ///< lines to print about unused journals
 };
 
-/// Choice of the user, instead of "auto" (see find_takeover()).
+/// Choice of the user, instead of "auto" (see find_journals()).
 inline constexpr const char* kTakeOverNever = "never";
 
 /// Returns the identity of this command, with the id used for a new start. `job`: null for a
@@ -58,7 +58,8 @@ struct LockWait {
 /// is locked is watched until its coordinator touches it or the lock is released. Throws
 /// InputError if several journals match, none has the id, or the matching one is damaged. Throws
 /// StorageError if the folder cannot be created or a dead coordinator's lock is not released.
-Takeover find_takeover(const std::filesystem::path& folder, const proto::JournalIdentity& wanted,
-                       const std::string& choice, const LockWait& wait = {});
+FoundJournals find_journals(const std::filesystem::path& folder,
+                            const proto::JournalIdentity& wanted, const std::string& choice,
+                            const LockWait& wait = {});
 
 }  // namespace pfc

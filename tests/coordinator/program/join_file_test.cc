@@ -1,4 +1,4 @@
-#include "coordinator/launch/join_file.h"
+#include "coordinator/program/join_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

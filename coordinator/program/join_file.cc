@@ -1,4 +1,4 @@
-#include "coordinator/launch/join_file.h"
+#include "coordinator/program/join_file.h"
 
 #include <boost/asio/post.hpp>
 #include <exception>

@@ -1,4 +1,4 @@
-#include "coordinator/launch/local_agent.h"
+#include "coordinator/program/local_agent.h"
 
 #include <algorithm>
 #include <csignal>

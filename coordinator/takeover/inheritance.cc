@@ -1,4 +1,4 @@
-#include "coordinator/launch/inheritance.h"
+#include "coordinator/takeover/inheritance.h"
 
 #include <utility>
 
@@ -25,18 +25,18 @@ Inheritance::Inheritance(const std::filesystem::path& state_folder,
                          const proto::JournalIdentity& identity, const std::string& choice)
     : folder_(state_folder),
       identity_(identity),
-      takeover_(find_takeover(state_folder, identity, choice, {.tell = print_warning})) {
-  if (!takeover_.found) return;
-  identity_.set_id(takeover_.found->contents.identity.id());
+      journals_(find_journals(state_folder, identity, choice, {.tell = print_warning})) {
+  if (!journals_.found) return;
+  identity_.set_id(journals_.found->contents.identity.id());
   own_ = journal_keys::read<proto::SavedCoordinator>(values(), journal_keys::kOwn);
   agent_ = local_agent_of(own_);
 }
 
 std::vector<std::string> Inheritance::notes() const {
-  std::vector<std::string> notes = takeover_.notes;
+  std::vector<std::string> notes = journals_.notes;
   if (!exists()) return notes;
   notes.push_back("taking over " + id() + " from an earlier coordinator" +
-                  (takeover_.found->contents.torn_bytes > 0
+                  (journals_.found->contents.torn_bytes > 0
                        ? "; the last record of its journal was not complete, and is left out"
                        : ""));
   return notes;
@@ -45,9 +45,9 @@ std::vector<std::string> Inheritance::notes() const {
 std::unique_ptr<Journal> Inheritance::open(std::function<void(const std::string& line)> tell) {
   JournalContents contents{.identity = identity_, .values = {}};
   LockedFile lock;
-  if (takeover_.found) {
-    contents.values = std::move(takeover_.found->contents.values);
-    lock = std::move(takeover_.found->lock);
+  if (journals_.found) {
+    contents.values = std::move(journals_.found->contents.values);
+    lock = std::move(journals_.found->lock);
   }
   return std::make_unique<Journal>(
       Journal::Options{.file = journal_file(folder_, identity_.id()), .tell = std::move(tell)},

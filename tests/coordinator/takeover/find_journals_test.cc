@@ -1,4 +1,4 @@
-#include "coordinator/journal/takeover.h"
+#include "coordinator/takeover/find_journals.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class TakeoverTest : public ::testing::Test {
+class FindJournalsTest : public ::testing::Test {
  protected:
   proto::JournalIdentity command(const std::string& id, const std::string& json = "{}",
                                  const std::string& host = "localhost", int port = 0) {
@@ -41,8 +41,8 @@ class TakeoverTest : public ::testing::Test {
             .file = journal_file(folder.path(), identity.id()), .tell = [](auto&) {}, .touch = 5ms},
         JournalContents{.identity = identity, .values = {{"run", "x"}}}, std::move(lock));
   }
-  Takeover search(const proto::JournalIdentity& wanted, const std::string& choice = "auto") {
-    return find_takeover(folder.path(), wanted, choice);
+  FoundJournals search(const proto::JournalIdentity& wanted, const std::string& choice = "auto") {
+    return find_journals(folder.path(), wanted, choice);
   }
   static std::vector<std::string> ids(const std::vector<FoundJournal>& journals) {
     std::vector<std::string> found;
@@ -57,21 +57,21 @@ class TakeoverTest : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(TakeoverTest, FindsNothingInAnEmptyFolder) { EXPECT_FALSE(search(command("b")).found); }
+TEST_F(FindJournalsTest, FindsNothingInAnEmptyFolder) { EXPECT_FALSE(search(command("b")).found); }
 
-TEST_F(TakeoverTest, FindsTheJournalOfTheSameCommand) {
+TEST_F(FindJournalsTest, FindsTheJournalOfTheSameCommand) {
   coordinator(command("aaaa"));
-  const Takeover takeover = search(command("bbbb"));
-  ASSERT_TRUE(takeover.found);
-  EXPECT_EQ(takeover.found->contents.identity.id(), "aaaa");
-  EXPECT_EQ(takeover.found->contents.values.at("run"), "x");
-  EXPECT_THAT(takeover.notes, IsEmpty());
+  const FoundJournals journals = search(command("bbbb"));
+  ASSERT_TRUE(journals.found);
+  EXPECT_EQ(journals.found->contents.identity.id(), "aaaa");
+  EXPECT_EQ(journals.found->contents.values.at("run"), "x");
+  EXPECT_THAT(journals.notes, IsEmpty());
 }
 
-TEST_F(TakeoverTest, LeavesALivingCoordinatorAlone) {
+TEST_F(FindJournalsTest, LeavesALivingCoordinatorAlone) {
   const auto living = coordinator(command("aaaa"));
   // Without a touch it would wait until the test times out.
-  EXPECT_FALSE(find_takeover(folder.path(), command("bbbb"), "auto", {.untouched = 1h}).found);
+  EXPECT_FALSE(find_journals(folder.path(), command("bbbb"), "auto", {.untouched = 1h}).found);
 }
 
 /// A lock of a failed host that the file server has not released.
@@ -92,7 +92,7 @@ class StaleLock {
   int fd_;
 };
 
-TEST_F(TakeoverTest, WaitsForTheLockOfADeadCoordinatorAndSaysSo) {
+TEST_F(FindJournalsTest, WaitsForTheLockOfADeadCoordinatorAndSaysSo) {
   coordinator(command("aaaa"));
   StaleLock lock(journal_file(folder.path(), "aaaa"));
   std::vector<std::string> told;
@@ -100,40 +100,40 @@ TEST_F(TakeoverTest, WaitsForTheLockOfADeadCoordinatorAndSaysSo) {
     told.push_back(line);
     lock.release();
   };
-  const Takeover takeover =
-      find_takeover(folder.path(), command("bbbb"), "auto",
+  const FoundJournals journals =
+      find_journals(folder.path(), command("bbbb"), "auto",
                     {.untouched = 20ms, .limit = 10min, .tell = server_gives_up});
-  ASSERT_TRUE(takeover.found);
-  EXPECT_EQ(takeover.found->contents.identity.id(), "aaaa");
+  ASSERT_TRUE(journals.found);
+  EXPECT_EQ(journals.found->contents.identity.id(), "aaaa");
   EXPECT_THAT(told, ElementsAre(AllOf(HasSubstr("aaaa.journal: locked, but unchanged"),
                                       HasSubstr("to continue job aaaa"))));
 }
 
-TEST_F(TakeoverTest, FailsIfTheLockOfADeadCoordinatorIsNotReleased) {
+TEST_F(FindJournalsTest, FailsIfTheLockOfADeadCoordinatorIsNotReleased) {
   coordinator(command("aaaa"));
   const StaleLock lock(journal_file(folder.path(), "aaaa"));
   const LockWait brief{.untouched = 0ms, .limit = 0ms};
-  EXPECT_THROW(find_takeover(folder.path(), command("bbbb"), "auto", brief), StorageError);
-  EXPECT_THROW(find_takeover(folder.path(), command("bbbb"), "aa", brief), StorageError);
-  EXPECT_FALSE(find_takeover(folder.path(), command("bbbb"), "never", brief).found);
+  EXPECT_THROW(find_journals(folder.path(), command("bbbb"), "auto", brief), StorageError);
+  EXPECT_THROW(find_journals(folder.path(), command("bbbb"), "aa", brief), StorageError);
+  EXPECT_FALSE(find_journals(folder.path(), command("bbbb"), "never", brief).found);
   make_old("aaaa", 12min);  // its workers have ended
-  EXPECT_FALSE(find_takeover(folder.path(), command("bbbb"), "auto", brief).found);
+  EXPECT_FALSE(find_journals(folder.path(), command("bbbb"), "auto", brief).found);
 }
 
-TEST_F(TakeoverTest, LetsOnlyOneOfTwoTakeOver) {
+TEST_F(FindJournalsTest, LetsOnlyOneOfTwoTakeOver) {
   coordinator(command("aaaa"));
-  Takeover first = search(command("bbbb"));
+  FoundJournals first = search(command("bbbb"));
   ASSERT_TRUE(first.found);
   std::unique_ptr<Journal> journal;
   const auto first_goes_on = [&](const std::string&) {
     journal = open(command("aaaa"), std::move(first.found->lock));
   };
-  EXPECT_FALSE(find_takeover(folder.path(), command("cccc"), "auto",
+  EXPECT_FALSE(find_journals(folder.path(), command("cccc"), "auto",
                              {.untouched = 0ms, .limit = 1h, .tell = first_goes_on})
                    .found);
 }
 
-TEST_F(TakeoverTest, SaysWhyAnotherJobIsNotResumed) {
+TEST_F(FindJournalsTest, SaysWhyAnotherJobIsNotResumed) {
   coordinator(command("aaaa"));
   EXPECT_THAT(
       search(command("bbbb", R"({"lr":1})")).notes,
@@ -144,7 +144,7 @@ TEST_F(TakeoverTest, SaysWhyAnotherJobIsNotResumed) {
               Contains(HasSubstr("its --port was 0, and is 7450 now")));
 }
 
-TEST_F(TakeoverTest, ReturnsJournalsOfOtherJobsAsUnused) {
+TEST_F(FindJournalsTest, ReturnsJournalsOfOtherJobsAsUnused) {
   coordinator(command("aaaa", R"({"lr":1})"));
   const Job elsewhere{.id = "bbbb", .file = "other.json", .json = "{}"};
   coordinator(
@@ -156,28 +156,28 @@ TEST_F(TakeoverTest, ReturnsJournalsOfOtherJobsAsUnused) {
   EXPECT_THAT(ids(search(command("eeee")).unused), ElementsAre("aaaa", "bbbb"));
 }
 
-TEST_F(TakeoverTest, ReturnsAnUnwantedJournalAsUnused) {
+TEST_F(FindJournalsTest, ReturnsAnUnwantedJournalAsUnused) {
   coordinator(command("aaaa"));
-  const Takeover takeover = search(command("bbbb"), "never");
-  EXPECT_THAT(ids(takeover.unused), ElementsAre("aaaa"));
-  EXPECT_TRUE(takeover.unused.front().is_unwanted);
+  const FoundJournals journals = search(command("bbbb"), "never");
+  EXPECT_THAT(ids(journals.unused), ElementsAre("aaaa"));
+  EXPECT_TRUE(journals.unused.front().is_unwanted);
 }
 
-TEST_F(TakeoverTest, ServiceIgnoresJournalsOfSingleJobs) {
+TEST_F(FindJournalsTest, ServiceIgnoresJournalsOfSingleJobs) {
   coordinator(command("aaaa"));
   proto::JournalIdentity service = identity_of({{.name = "localhost"}}, 0, nullptr, {}, 10min);
   service.set_id("bbbb");
   EXPECT_THAT(search(service).unused, IsEmpty());
 }
 
-TEST_F(TakeoverTest, ForgetsAJobWhoseWorkersMustHaveEnded) {
+TEST_F(FindJournalsTest, ForgetsAJobWhoseWorkersMustHaveEnded) {
   coordinator(command("aaaa"));
   make_old("aaaa", 12min);
   EXPECT_FALSE(search(command("bbbb")).found);
   EXPECT_FALSE(std::filesystem::exists(journal_file(folder.path(), "aaaa")));
 }
 
-TEST_F(TakeoverTest, NeverForgetsAService) {
+TEST_F(FindJournalsTest, NeverForgetsAService) {
   proto::JournalIdentity service = identity_of({{.name = "localhost"}}, 0, nullptr, {}, 10min);
   service.set_id("aaaa");
   coordinator(service);
@@ -185,7 +185,7 @@ TEST_F(TakeoverTest, NeverForgetsAService) {
   EXPECT_TRUE(search(service).found);
 }
 
-TEST_F(TakeoverTest, NeedsAChoiceAmongSeveral) {
+TEST_F(FindJournalsTest, NeedsAChoiceAmongSeveral) {
   coordinator(command("aaaa"));
   coordinator(command("bbbb"));
   try {
@@ -198,12 +198,12 @@ TEST_F(TakeoverTest, NeedsAChoiceAmongSeveral) {
   EXPECT_THROW(search(command("cccc"), "dd"), InputError);
 }
 
-TEST_F(TakeoverTest, StartsANewJobWithTakeOverNever) {
+TEST_F(FindJournalsTest, StartsANewJobWithTakeOverNever) {
   coordinator(command("aaaa"));
   EXPECT_FALSE(search(command("bbbb"), "never").found);
 }
 
-TEST_F(TakeoverTest, RefusesADamagedFileOfThisCommandAndSaysWhere) {
+TEST_F(FindJournalsTest, RefusesADamagedFileOfThisCommandAndSaysWhere) {
   {
     const auto journal = coordinator(command("aaaa"));
     journal->put("run", "y");
@@ -219,7 +219,7 @@ TEST_F(TakeoverTest, RefusesADamagedFileOfThisCommandAndSaysWhere) {
   }
 }
 
-TEST_F(TakeoverTest, RejectsAFileWithAnUnreadableIdentity) {
+TEST_F(FindJournalsTest, RejectsAFileWithAnUnreadableIdentity) {
   coordinator(command("aaaa"));
   const auto path = journal_file(folder.path(), "aaaa");
   std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(40) << '!';
@@ -229,7 +229,7 @@ TEST_F(TakeoverTest, RejectsAFileWithAnUnreadableIdentity) {
   EXPECT_THROW(search(command("bbbb")), InputError);
 }
 
-TEST_F(TakeoverTest, DoesNotMistakeAnUnwritableFileForALiveCoordinators) {
+TEST_F(FindJournalsTest, DoesNotMistakeAnUnwritableFileForALiveCoordinators) {
   coordinator(command("aaaa"));
   const auto path = journal_file(folder.path(), "aaaa");
   std::filesystem::rename(path, folder / "elsewhere");

@@ -1,4 +1,4 @@
-#include "coordinator/launch/foreign_process.h"
+#include "coordinator/takeover/foreign_process.h"
 
 #include <poll.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#include "coordinator/launch/rivals.h"
+#include "coordinator/takeover/rivals.h"
 
 #include <chrono>
 #include <csignal>
@@ -7,7 +7,7 @@
 
 #include "common/error.h"
 #include "coordinator/journal/journal_keys.h"
-#include "coordinator/launch/inheritance.h"
+#include "coordinator/takeover/inheritance.h"
 #include "proto/journal.pb.h"
 
 namespace pfc {

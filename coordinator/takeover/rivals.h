@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "coordinator/jobs/job.h"
-#include "coordinator/journal/takeover.h"
+#include "coordinator/takeover/find_journals.h"
 
 namespace pfc {
 

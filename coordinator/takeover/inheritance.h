@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "coordinator/journal/journal.h"
-#include "coordinator/journal/takeover.h"
-#include "coordinator/launch/foreign_process.h"
+#include "coordinator/takeover/find_journals.h"
+#include "coordinator/takeover/foreign_process.h"
 #include "proto/journal.pb.h"
 
 namespace pfc {
@@ -23,11 +23,11 @@ std::optional<ForeignProcess> local_agent_of(const proto::SavedCoordinator& coor
 class Inheritance {
  public:
   /// Searches the state folder for the journal of a coordinator with the same command. `choice`:
-  /// --take-over. Throws as find_takeover() does. Prints a warning while it waits.
+  /// --take-over. Throws as find_journals() does. Prints a warning while it waits.
   Inheritance(const std::filesystem::path& state_folder, const proto::JournalIdentity& identity,
               const std::string& choice);
 
-  [[nodiscard]] bool exists() const { return takeover_.found.has_value(); }
+  [[nodiscard]] bool exists() const { return journals_.found.has_value(); }
   /// Id of the job or service: the inherited one, or that of `identity`.
   [[nodiscard]] const std::string& id() const { return identity_.id(); }
   /// Returns the inherited port if any port is allowed, because agents and workers know it.
@@ -41,20 +41,20 @@ class Inheritance {
   std::optional<ForeignProcess> take_agent() { return std::exchange(agent_, std::nullopt); }
 
   /// Returns the journals of other jobs, which are not resumed. They are locked.
-  std::vector<FoundJournal> take_unused() { return std::exchange(takeover_.unused, {}); }
+  std::vector<FoundJournal> take_unused() { return std::exchange(journals_.unused, {}); }
 
   /// Returns lines to print.
   [[nodiscard]] std::vector<std::string> notes() const;
 
   /// Returns the saved values. REQUIRES: exists(), and open() was not called.
-  [[nodiscard]] const JournalValues& values() const { return takeover_.found->contents.values; }
+  [[nodiscard]] const JournalValues& values() const { return journals_.found->contents.values; }
   /// Opens this coordinator's journal with the inherited values. `tell`: see Journal::Options.
   std::unique_ptr<Journal> open(std::function<void(const std::string& line)> tell);
 
  private:
   const std::filesystem::path folder_;
   proto::JournalIdentity identity_;
-  Takeover takeover_;
+  FoundJournals journals_;
   proto::SavedCoordinator own_;
   std::optional<ForeignProcess> agent_;
 };

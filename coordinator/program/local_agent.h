@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/machine/child_process.h"
-#include "coordinator/launch/foreign_process.h"
+#include "coordinator/takeover/foreign_process.h"
 
 namespace pfc {
 

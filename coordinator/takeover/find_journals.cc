@@ -1,4 +1,4 @@
-#include "coordinator/journal/takeover.h"
+#include "coordinator/takeover/find_journals.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -212,22 +212,23 @@ FoundJournal open_journal(const Left& left, LockedFile lock) {
   return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
 }
 
-/// Adds the journal to `takeover.unused` if it is a job's and its coordinator is dead. Returns
+/// Adds the journal to `journals.unused` if it is a job's and its coordinator is dead. Returns
 /// whether it was added. Ignores unreadable journals.
-bool set_aside(const Left& left, const proto::JournalIdentity& wanted, Takeover& takeover) {
+bool set_aside(const Left& left, const proto::JournalIdentity& wanted, FoundJournals& journals) {
   if (wanted.is_service() || left.identity.is_service()) return false;
   try {
     auto lock = lock_file(left.file, milliseconds{0});
-    if (lock) takeover.unused.push_back(open_journal(left, std::move(*lock)));
+    if (lock) journals.unused.push_back(open_journal(left, std::move(*lock)));
     return lock.has_value();
   } catch (const std::exception&) {
     return false;
   }
 }
 
-/// Returns the matching journals of dead coordinators. Adds the others to `takeover`.
+/// Returns the matching journals of dead coordinators. Adds the others to `journals`.
 std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalIdentity& wanted,
-                             const std::string& choice, const LockWait& wait, Takeover& takeover) {
+                             const std::string& choice, const LockWait& wait,
+                             FoundJournals& journals) {
   std::vector<Left> fitting;
   for (const Left& left : all) {
     const auto differs = difference(left.identity, wanted);
@@ -235,7 +236,7 @@ std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalI
     if (!fits && is_outdated(left)) {
       forget(left);
     } else if (!differs) {
-      set_aside(left, wanted, takeover);
+      set_aside(left, wanted, journals);
     } else if (!lock_file(left.file)) {
       const bool is_wanted = fits && (choice == "auto" || left.identity.id().starts_with(choice)) &&
                              !is_outdated(left);
@@ -245,8 +246,8 @@ std::vector<Left> fitting_of(const std::vector<Left>& all, const proto::JournalI
     } else if (fits) {
       fitting.push_back(left);
     } else {
-      takeover.notes.push_back(not_used(left, *differs));
-      set_aside(left, wanted, takeover);
+      journals.notes.push_back(not_used(left, *differs));
+      set_aside(left, wanted, journals);
     }
   }
   return fitting;
@@ -275,43 +276,43 @@ fs::path journal_file(const fs::path& folder, const std::string& id) {
   return folder / "journals" / (id + ".journal");
 }
 
-Takeover find_takeover(const fs::path& folder, const proto::JournalIdentity& wanted,
-                       const std::string& choice, const LockWait& wait) {
-  Takeover takeover;
-  const fs::path journals = journal_file(folder, "").parent_path();
-  make_private_folder(journals);
-  std::vector<Left> fitting =
-      fitting_of(journals_in(journals, choice, takeover.notes), wanted, choice, wait, takeover);
+FoundJournals find_journals(const fs::path& folder, const proto::JournalIdentity& wanted,
+                            const std::string& choice, const LockWait& wait) {
+  FoundJournals journals;
+  const fs::path journals_folder = journal_file(folder, "").parent_path();
+  make_private_folder(journals_folder);
+  std::vector<Left> fitting = fitting_of(journals_in(journals_folder, choice, journals.notes),
+                                         wanted, choice, wait, journals);
   if (choice == kTakeOverNever) {
     for (const Left& left : fitting) {
-      takeover.notes.push_back(not_used(left, "--take-over never"));
-      if (set_aside(left, wanted, takeover)) {
-        takeover.unused.back().is_unwanted = true;
+      journals.notes.push_back(not_used(left, "--take-over never"));
+      if (set_aside(left, wanted, journals)) {
+        journals.unused.back().is_unwanted = true;
       } else {
         forget(left);
       }
     }
-    return takeover;
+    return journals;
   }
   if (choice != "auto") {
     std::erase_if(fitting,
                   [&](const Left& left) { return !left.identity.id().starts_with(choice); });
     if (fitting.empty()) {
-      throw InputError("--take-over " + choice + ": " + journals.string() +
+      throw InputError("--take-over " + choice + ": " + journals_folder.string() +
                        " has no journal with this id of a coordinator that was this command and "
                        "has ended");
     }
   }
   if (fitting.size() > 1) {
-    throw InputError(journals.string() + ": " + std::to_string(fitting.size()) +
+    throw InputError(journals_folder.string() + ": " + std::to_string(fitting.size()) +
                      " coordinators that were this command have been killed; choose with "
                      "--take-over ID: " +
                      list_of(fitting));
   }
-  if (fitting.empty()) return takeover;
+  if (fitting.empty()) return journals;
   std::optional<LockedFile> lock = lock_file(fitting.front().file);
-  if (lock) takeover.found = open_journal(fitting.front(), std::move(*lock));
-  return takeover;
+  if (lock) journals.found = open_journal(fitting.front(), std::move(*lock));
+  return journals;
 }
 
 }  // namespace pfc
