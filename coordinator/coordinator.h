@@ -14,16 +14,13 @@
 
 #include "coordinator/allocation/hosts.h"
 #include "coordinator/chaos/fault_requests.h"
-#include "coordinator/check/check_record.h"
+#include "coordinator/checks/check_record.h"
 #include "coordinator/history/history.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/log_requests.h"
-#include "coordinator/join_barrier.h"
 #include "coordinator/journal/journal.h"
-#include "coordinator/key_values.h"
 #include "coordinator/metrics/metrics.h"
 #include "coordinator/network/network_measurement.h"
-#include "coordinator/report/terminal.h"
 #include "coordinator/rules/cluster_state.h"
 #include "coordinator/rules/job_progress.h"
 #include "coordinator/rules/progress/stragglers.h"
@@ -31,7 +28,10 @@
 #include "coordinator/rules/refusal.h"
 #include "coordinator/rules/rendezvous.h"
 #include "coordinator/rules/verdict.h"
-#include "coordinator/trace/trace_gatherer.h"
+#include "coordinator/terminal/terminal.h"
+#include "coordinator/traces/trace_gatherer.h"
+#include "coordinator/workers/join_barrier.h"
+#include "coordinator/workers/key_values.h"
 
 namespace pfc {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/version.h"
-#include "coordinator/check/check_decision.h"
+#include "coordinator/checks/check_decision.h"
 #include "coordinator/coordinator.h"
 #include "proto/check_text.h"
 

@@ -9,8 +9,8 @@
 #include "coordinator/access/gate.h"
 #include "coordinator/allocation/host_list.h"
 #include "coordinator/jobs/job.h"
-#include "coordinator/report/terminal.h"
 #include "coordinator/rules/verdict.h"
+#include "coordinator/terminal/terminal.h"
 
 namespace pfc {
 

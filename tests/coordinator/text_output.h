@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "coordinator/report/output.h"
+#include "coordinator/terminal/output.h"
 
 namespace pfc::testing {
 

@@ -1,4 +1,4 @@
-#include "coordinator/key_values.h"
+#include "coordinator/workers/key_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

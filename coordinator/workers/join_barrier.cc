@@ -1,4 +1,4 @@
-#include "coordinator/join_barrier.h"
+#include "coordinator/workers/join_barrier.h"
 
 #include <algorithm>
 #include <utility>

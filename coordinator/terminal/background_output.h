@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "coordinator/report/output.h"
+#include "coordinator/terminal/output.h"
 
 namespace pfc {
 

@@ -1,4 +1,4 @@
-#include "coordinator/check/check_record.h"
+#include "coordinator/checks/check_record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/check/judge.h"
+#include "coordinator/checks/judge.h"
 
 #include <algorithm>
 #include <functional>

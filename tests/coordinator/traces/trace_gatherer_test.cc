@@ -1,4 +1,4 @@
-#include "coordinator/trace/trace_gatherer.h"
+#include "coordinator/traces/trace_gatherer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "common/ids.h"
 #include "common/log.h"
-#include "coordinator/report/output.h"
+#include "coordinator/terminal/output.h"
 
 namespace pfc {
 

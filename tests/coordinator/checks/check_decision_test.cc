@@ -1,4 +1,4 @@
-#include "coordinator/check/check_decision.h"
+#include "coordinator/checks/check_decision.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "coordinator/report/background_output.h"
+#include "coordinator/terminal/background_output.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "coordinator/check/check_decision.h"
+#include "coordinator/checks/check_decision.h"
 
 #include <algorithm>
 #include <utility>

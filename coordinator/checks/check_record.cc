@@ -1,4 +1,4 @@
-#include "coordinator/check/check_record.h"
+#include "coordinator/checks/check_record.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,8 +6,8 @@
 
 #include "common/one_line.h"
 #include "common/version.h"
-#include "coordinator/check/check_decision.h"
-#include "coordinator/check/judge.h"
+#include "coordinator/checks/check_decision.h"
+#include "coordinator/checks/judge.h"
 #include "coordinator/rules/health.h"
 
 namespace pfc {

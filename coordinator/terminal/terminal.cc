@@ -1,4 +1,4 @@
-#include "coordinator/report/terminal.h"
+#include "coordinator/terminal/terminal.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
