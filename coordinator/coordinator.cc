@@ -209,33 +209,38 @@ void Coordinator::set_reason(const std::string& reason, bool tell) {
 }
 
 void Coordinator::perform(const Action& action) {
-  if (const auto* blame = std::get_if<action::Blame>(&action)) {
-    const auto link = agents_.find(blame->incident.host);
-    const bool goes_on = options_.is_service || may_restart(state_, run_.config);
-    if (link != agents_.end() && goes_on) link->second->close(must_register_again());
-  } else if (const auto* start = std::get_if<action::StartGeneration>(&action)) {
-    begin_generation(*start);
-  } else if (std::holds_alternative<action::AskToStop>(action)) {
-    ask_workers_to_stop();
-  } else if (std::holds_alternative<action::Terminate>(action) ||
-             std::holds_alternative<action::Kill>(action)) {
+  const auto must_register = [this](const std::string& host) {
+    const auto link = agents_.find(host);
+    if (link != agents_.end()) link->second->close(must_register_again());
+  };
+  const auto end_workers = [this] {
     run_.joins.clear({.kind = Refusal::Kind::kOldGeneration, .message = "the job is ending"});
     send_desired();
-  } else if (const auto* describe = std::get_if<action::Describe>(&action)) {
-    ask_what_it_does(describe->rank);
-  } else if (std::holds_alternative<action::MeasureNetwork>(action)) {
-    measure_network();
-  } else if (const auto* release = std::get_if<action::ReleaseHosts>(&action)) {
-    for (const std::string& host : release->hosts) {
-      const auto link = agents_.find(host);
-      if (link != agents_.end()) link->second->close(must_register_again());
-    }
-  } else if (const auto* stop = std::get_if<action::StopForHost>(&action)) {
-    terminal_.note(stop->request.reason + ": the workers write a checkpoint and end",
-                   Severity::kWarning);
-  } else if (std::holds_alternative<action::Finish>(action)) {
-    finish_job();
-  }
+  };
+  std::visit(
+      Overloaded{
+          [&](const action::Blame& a) {
+            const bool goes_on = options_.is_service || may_restart(state_, run_.config);
+            if (goes_on) must_register(a.incident.host);
+          },
+          [&](const action::StartGeneration& a) { begin_generation(a); },
+          [&](const action::AskToStop&) { ask_workers_to_stop(); },
+          [&](const action::Terminate&) { end_workers(); },
+          [&](const action::Kill&) { end_workers(); },
+          [&](const action::Describe& a) { ask_what_it_does(a.rank); },
+          [&](const action::MeasureNetwork&) { measure_network(); },
+          [&](const action::ReleaseHosts& a) { std::ranges::for_each(a.hosts, must_register); },
+          [&](const action::StopForHost& a) {
+            terminal_.note(a.request.reason + ": the workers write a checkpoint and end",
+                           Severity::kWarning);
+          },
+          [&](const action::Finish&) { finish_job(); },
+          // These change the state only.
+          [](const action::Count&) {},
+          [](const action::ChangeBlame&) {},
+          [](const action::BeginRegroup&) {},
+      },
+      action);
 }
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {

@@ -115,14 +115,6 @@ void release(ClusterState& state, const action::ReleaseHosts& hosts) {
   for (const std::string& name : hosts.hosts) find_host(state, name)->registered = false;
 }
 
-/// Calls the handler that accepts the action.
-template <typename... Handlers>
-struct Overloaded : Handlers... {
-  using Handlers::operator()...;
-};
-template <typename... Handlers>
-Overloaded(Handlers...) -> Overloaded<Handlers...>;
-
 }  // namespace
 
 void apply(ClusterState& state, const Action& action, TimePoint now) {

@@ -83,6 +83,14 @@ using Action = std::variant<action::Blame, action::StartGeneration, action::AskT
                             action::Count, action::ChangeBlame, action::ReleaseHosts,
                             action::BeginRegroup, action::StopForHost, action::Describe>;
 
+/// Handlers for std::visit, one for each kind of action: a missing one does not compile.
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
 struct Decision {
   std::string reason;           ///< for the user; changes only with the situation
   std::vector<Action> actions;  ///< in order; empty: wait for `reason`
