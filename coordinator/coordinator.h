@@ -12,58 +12,22 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/allocation/hosts.h"
 #include "coordinator/chaos/fault_requests.h"
 #include "coordinator/checks/check_record.h"
-#include "coordinator/history/history.h"
+#include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/log_requests.h"
 #include "coordinator/journal/journal.h"
-#include "coordinator/metrics/metrics.h"
 #include "coordinator/network/network_measurement.h"
-#include "coordinator/rules/cluster_state.h"
-#include "coordinator/rules/job_progress.h"
 #include "coordinator/rules/progress/stragglers.h"
 #include "coordinator/rules/quiet_hosts.h"
-#include "coordinator/rules/refusal.h"
 #include "coordinator/rules/rendezvous.h"
 #include "coordinator/rules/verdict.h"
-#include "coordinator/terminal/terminal.h"
 #include "coordinator/traces/trace_gatherer.h"
 #include "coordinator/workers/join_barrier.h"
 #include "coordinator/workers/key_values.h"
 
 namespace pfc {
-
-/// An open stream to an agent or worker. Owned by the service, which calls agent_link_closed() or
-/// worker_link_closed() before destroying it.
-template <typename Command>
-class CommandLink {
- public:
-  virtual void send(Command command) = 0;
-  virtual void close(const Refusal& why) = 0;
-
- protected:
-  ~CommandLink() = default;
-};
-using AgentLink = CommandLink<proto::AgentCommand>;
-using WorkerLink = CommandLink<proto::WorkerCommand>;
-
-/// Workers wait this much longer for each other than the coordinator, because its message names
-/// the missing ones.
-inline constexpr std::chrono::milliseconds kJoinSlack{10'000};
-
-struct CoordinatorOptions {
-  std::vector<HostSpec> hosts;
-  /// Waits for jobs, and runs each when all hosts are registered. Otherwise ends with its job.
-  bool is_service = false;
-  std::string local_agent_id = {};  ///< of the agent that it starts; empty: none
-  RendezvousConfig rendezvous;      ///< for every job, except the device
-  NetworkWish network = {};         ///< restricts the workers' addresses
-  std::chrono::milliseconds collective_timeout{300'000};  ///< sent to the workers
-  std::chrono::milliseconds coordinator_grace{600'000};   ///< sent to the agents
-  std::chrono::milliseconds tick{100};                    ///< decide() is asked at least so often
-};
 
 /// Used on the event loop only, by one thread, so there are no locks.
 class Coordinator {
@@ -100,14 +64,16 @@ class Coordinator {
 
   /// Returns the job and generation that requests must belong to.
   [[nodiscard]] Fence fence() const {
-    return {.job_id = state_.job.id, .generation = state_.job.current.number, .cause = run_.cause};
+    return {.job_id = cluster_.state.job.id,
+            .generation = cluster_.state.job.current.number,
+            .cause = cluster_.run.cause};
   }
   [[nodiscard]] proto::StatusReply status() const;
   /// Returns the metrics. Their counters are saved in the journal, so they never go back.
   [[nodiscard]] std::string metrics_text();
   /// For the page at /: events and curves, and the job as given (JSON; empty: no job).
-  [[nodiscard]] const History& history() const { return history_; }
-  [[nodiscard]] const std::string& job_json() const { return run_.job.json; }
+  [[nodiscard]] const History& history() const { return cluster_.history; }
+  [[nodiscard]] const std::string& job_json() const { return cluster_.run.job.json; }
 
   // The journal (coordinator_takeover.cc).
 
@@ -156,7 +122,7 @@ class Coordinator {
                   const Answer<proto::SendTraceReply>& answer);
 
   /// See pfc::staying_agents().
-  [[nodiscard]] std::string staying_agents() const { return pfc::staying_agents(state_); }
+  [[nodiscard]] std::string staying_agents() const { return pfc::staying_agents(cluster_.state); }
 
   /// Records an agent that was refused before it could register, for checks. Thread-safe.
   void agent_was_refused(const std::string& host, const std::string& why);
@@ -204,20 +170,6 @@ class Coordinator {
                   const Patience& patience);
 
  private:
-  /// Data of the running job, besides its state. The next job replaces it.
-  struct Run {
-    Job job;
-    RendezvousConfig config;
-    JobProgress progress;
-    Stragglers stragglers;  ///< of the current generation
-    JoinBarrier joins;
-    KeyValues values;
-    std::map<Rank, WorkerLink*> workers;
-    std::string cause;  ///< of the last restart
-    WallTime started;
-    std::optional<CheckRecord> check;  ///< empty: not a check
-  };
-
   /// Returns the job's state for users.
   [[nodiscard]] std::string shown_state() const;
   void tick();
@@ -265,12 +217,11 @@ class Coordinator {
   void end_service();
   /// Releases the agents that end with the job.
   void release_once_agents();
-  void tell_to_end(AgentLink& agent) const;
   void stop_running(const std::string& reason, bool urgent);
   void tell_waiting_jobs();
   /// Returns the id of the only job with this prefix.
   [[nodiscard]] std::variant<std::string, Refusal> find_job(const std::string& begin) const;
-  void ask_for_log(const std::string& job_id, const std::string& host, AgentLink& agent,
+  void ask_for_log(const std::string& job_id, const std::string& host,
                    const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
   /// Returns whether the job waits in the queue or for its hosts.
   [[nodiscard]] bool has_no_worker_yet(const std::string& job_id) const;
@@ -316,12 +267,12 @@ class Coordinator {
   void see_measurement();
 
   boost::asio::steady_timer timer_;
-  const CoordinatorOptions options_;
-  Terminal& terminal_;
   const Finished finished_;
-  Metrics metrics_;
-  ClusterState state_;
-  Run run_;
+  Cluster cluster_;
+  Stragglers stragglers_;  ///< of the current generation
+  JoinBarrier joins_;
+  KeyValues values_;
+  std::optional<CheckRecord> check_;  ///< empty: no check is running
   JobQueue queue_;
   LogRequests log_requests_;
   FaultRequests fault_requests_;
@@ -330,11 +281,8 @@ class Coordinator {
   std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< recent reports, by job id
   TraceGatherer trace_;
   QuietHosts quiet_hosts_;
-  History history_;
   std::optional<NetworkMeasurement> measurement_;  ///< current one; empty: none
-  std::vector<std::size_t> measured_;              ///< hosts of the last measurement, as in state_
-  std::map<std::string, AgentLink*> agents_;       ///< by host
-  std::string reason_;                             ///< of the last decision
+  std::vector<std::size_t> measured_;  ///< hosts of the last measurement, as in cluster_.state
   TimePoint last_tick_;
   std::string shown_metrics_;  ///< last result of metrics_text()
   TimePoint metrics_shown_at_;
@@ -351,8 +299,6 @@ class Coordinator {
   TimePoint excused_until_;                 ///< until then the local agent may have given up
   std::string ending_;                      ///< who asked the service to end; empty: not ending
   bool was_forced_ = false;                 ///< a job has failed since then
-  bool over_ = false;                       ///< finished_ was called
-  bool closed_ = false;
 };
 
 }  // namespace pfc

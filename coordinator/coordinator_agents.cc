@@ -32,9 +32,10 @@ std::string first_label(const std::string& host) { return host.substr(0, host.fi
 
 void Coordinator::note_refused_agent(const std::string& host, const std::string& why) {
   if (refused_agents_.add(host, why, Clock::now())) {
-    terminal_.note("an agent was refused: " + one_line(why, kLongestRefusal), Severity::kWarning);
+    cluster_.terminal.note("an agent was refused: " + one_line(why, kLongestRefusal),
+                           Severity::kWarning);
   }
-  state_.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
+  cluster_.state.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
 }
 
 void Coordinator::handshake_stalled(const std::string& address) {
@@ -44,18 +45,18 @@ void Coordinator::handshake_stalled(const std::string& address) {
 
 void Coordinator::warn_of_threads(const HostState& host, int threads_asked_for) {
   const std::string text = oversubscription(threads_asked_for, host.slots, host.cores);
-  if (!text.empty()) terminal_.note("host " + host.name + ": " + text, Severity::kWarning);
+  if (!text.empty()) cluster_.terminal.note("host " + host.name + ": " + text, Severity::kWarning);
 }
 
 HostState* Coordinator::match_host(const std::string& given, const std::string& peer) {
   const std::string name = lower_case(plain_address(given));  // ignoring case: RFC 4343
-  for (HostState& host : state_.hosts) {
+  for (HostState& host : cluster_.state.hosts) {
     if (lower_case(host.name) == name) return &host;
   }
-  if (HostState* host = find_host(state_, peer)) return host;
+  if (HostState* host = find_host(cluster_.state, peer)) return host;
   // A short name matches a long one if it is unique.
   HostState* found = nullptr;
-  for (HostState& host : state_.hosts) {
+  for (HostState& host : cluster_.state.hosts) {
     if (std::isdigit(static_cast<unsigned char>(host.name.front())) != 0) continue;
     const std::string listed = lower_case(host.name);
     if (listed != first_label(name) && first_label(listed) != name) continue;
@@ -72,19 +73,19 @@ std::optional<std::string> Coordinator::listed_host(const std::string& given,
 }
 
 std::optional<std::string> Coordinator::host_of_agent(const std::string& agent_id) const {
-  const auto host = std::ranges::find(state_.hosts, agent_id, &HostState::agent_id);
-  return host == state_.hosts.end() ? std::nullopt : std::optional(host->name);
+  const auto host = std::ranges::find(cluster_.state.hosts, agent_id, &HostState::agent_id);
+  return host == cluster_.state.hosts.end() ? std::nullopt : std::optional(host->name);
 }
 
 std::optional<std::string> Coordinator::host_of_rank(Rank rank) const {
-  const auto& workers = state_.job.current.workers;
+  const auto& workers = cluster_.state.job.current.workers;
   const auto number = static_cast<std::size_t>(rank);
   return number < workers.size() ? std::optional(workers[number].host) : std::nullopt;
 }
 
 std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
-  if (closed_) return going_away();
+  if (cluster_.closed) return going_away();
   const auto refuse = [&](std::string message) {
     note_refused_agent(registration.host(), message);
     return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
@@ -109,8 +110,8 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
                   " in the coordinator's --hosts, but so does " + known->second +
                   ", which has registered; write the full names in --hosts");
   }
-  const bool is_own = host->local && !options_.local_agent_id.empty();
-  if (is_own && registration.agent_id() != options_.local_agent_id) {
+  const bool is_own = host->local && !cluster_.options.local_agent_id.empty();
+  if (is_own && registration.agent_id() != cluster_.options.local_agent_id) {
     return refuse("host " + host->name +
                   " is the coordinator's own, which has started its agent "
                   "itself: none is needed here");
@@ -124,24 +125,26 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     refused_agents_.forget(host->name);
     refused_agents_.forget(registration.host());
     refused_agents_.forget(peer);
-    state_.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
+    cluster_.state.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
   }
-  agents_[host->name] = &link;
+  cluster_.links.add_agent(host->name, link);
   own_names_[host->name] = own_name;
   host->peer = peer;
   // This machine's address is set when all hosts are registered; its agent may come back later.
   if (!host->local || host->address.empty()) host->address = peer;
   const bool count_gpus = host->slots == 0;
-  host_registered(*host, registration, state_.job.device, Clock::now());
-  if (count_gpus) terminal_.note(slots_text(*host, state_.job.device));
+  host_registered(*host, registration, cluster_.state.job.device, Clock::now());
+  if (count_gpus) cluster_.terminal.note(slots_text(*host, cluster_.state.job.device));
   if (is_new) warn_of_threads(*host, registration.threads_asked_for());
   save_soon();
   proto::AgentCommand welcome;
-  welcome.set_job_id(state_.job.id);
   welcome.mutable_registered()->set_host(host->name);
-  welcome.mutable_registered()->set_coordinator_grace_ms(options_.coordinator_grace.count());
-  link.send(std::move(welcome));
-  const auto present = [this] { return std::pair(state_.job.id, state_.job.current.number); };
+  welcome.mutable_registered()->set_coordinator_grace_ms(
+      cluster_.options.coordinator_grace.count());
+  cluster_.links.send(host->name, std::move(welcome));
+  const auto present = [this] {
+    return std::pair(cluster_.state.job.id, cluster_.state.job.current.number);
+  };
   const auto before = present();
   advance();  // a job or generation may have waited for this host
   if (present() == before) send_desired(host->name);
@@ -159,33 +162,30 @@ std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::st
   const std::string taken_over = "another pfc-agent was started on host " + host.name +
                                  " later, and has taken it over from this one";
   if (std::ranges::count(host.former_agents, agent_id) > 0) return refuse(taken_over);
-  const auto old = agents_.find(host.name);
   const bool is_another = !host.agent_id.empty() && host.agent_id != agent_id;
   const bool replaces = host.registered && is_another;
-  if (replaces && old != agents_.end() && peer != host.peer) {
+  if (replaces && cluster_.links.has_agent(host.name) && peer != host.peer) {
     return refuse("host " + host.name + " has an agent already, which connects from " + host.peer +
                   ", and this one from " + peer +
                   ": end that one, or give each a --host of its own");
   }
-  if (old != agents_.end()) {
-    old->second->close(replaces ? refuse(taken_over)
-                                : Refusal{.kind = Refusal::Kind::kUnavailable,
-                                          .message = "it has connected again"});
-  }
+  cluster_.links.close_agent(host.name, replaces ? refuse(taken_over)
+                                                 : Refusal{.kind = Refusal::Kind::kUnavailable,
+                                                           .message = "it has connected again"});
   if (is_another) agent_left_behind(host, host.agent_id);
   if (!replaces) return {};
-  terminal_.note("host " + host.name + ": another pfc-agent has taken over");
-  agent_replaced(state_, host, Clock::now());
+  cluster_.terminal.note("host " + host.name + ": another pfc-agent has taken over");
+  agent_replaced(cluster_.state, host, Clock::now());
   save_now();  // before the agent is asked for new processes
-  run_.joins.members_changed(state_);
+  joins_.members_changed(cluster_.state);
   return {};
 }
 
 void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
-  HostState* const known = find_host(state_, host);
+  HostState* const known = find_host(cluster_.state, host);
   if (known == nullptr) return;
   known->last_heard = Clock::now();
-  if (!closed_) worker_event(*known, message);
+  if (!cluster_.closed) worker_event(*known, message);
 }
 
 void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
@@ -194,14 +194,14 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
   if (message.has_network()) return network_said(host.name, message.network());
   // Reports about processes that are no longer wanted are ignored.
   const auto teller = [&](const auto& event) {
-    return find_worker(state_, host, event.slot(), event.incarnation());
+    return find_worker(cluster_.state, host, event.slot(), event.incarnation());
   };
   if (message.has_output()) {
     const WorkerState* const worker = teller(message.output());
     if (worker == nullptr) return;
     for (const std::string& line : message.output().lines()) {
-      history_.add_output(worker->rank, line);
-      terminal_.worker_line(worker->rank, message.output().is_stderr(), line);
+      cluster_.history.add_output(worker->rank, line);
+      cluster_.terminal.worker_line(worker->rank, message.output().is_stderr(), line);
     }
   } else if (message.has_started()) {
     WorkerState* const worker = teller(message.started());
@@ -221,37 +221,39 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
 
 // If no worker runs there is nothing to save, and the host counts as not registered.
 void Coordinator::agent_leaves(const std::string& host, const proto::HostLeaving& leaving) {
-  HostState& known = *find_host(state_, host);
+  HostState& known = *find_host(cluster_.state, host);
   if (known.workers > 0) return drain(host, leaving);
   if (!std::exchange(known.registered, false)) return;
-  terminal_.note("host " + host + " is leaving (" + one_line(leaving.reason(), 64) +
-                 "), where no worker runs");
+  cluster_.terminal.note("host " + host + " is leaving (" + one_line(leaving.reason(), 64) +
+                         "), where no worker runs");
   save_now();
   send_desired(host);  // the agent waits for it
-  if (!state_.job.id.empty()) advance();
+  if (!cluster_.state.job.id.empty()) advance();
 }
 
-bool Coordinator::has_host(const std::string& name) { return find_host(state_, name) != nullptr; }
+bool Coordinator::has_host(const std::string& name) {
+  return find_host(cluster_.state, name) != nullptr;
+}
 
 void Coordinator::drain(const std::string& host, const proto::HostLeaving& leaving) {
-  HostState* const known = find_host(state_, host);
-  if (closed_ || known == nullptr) return;
+  HostState* const known = find_host(cluster_.state, host);
+  if (cluster_.closed || known == nullptr) return;
   constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
   const std::chrono::milliseconds within{std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)};
   host_leaves(*known, one_line(leaving.reason(), 64), within, Clock::now());
   save_now();
-  if (!state_.job.id.empty()) advance();
+  if (!cluster_.state.job.id.empty()) advance();
 }
 
 void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
                                const Answer<proto::InjectFaultReply>& answer) {
-  if (closed_) return answer(going_away());
+  if (cluster_.closed) return answer(going_away());
   const auto found =
-      fault_target(state_, request, options_.is_service || options_.local_agent_id.empty());
+      fault_target(cluster_.state, request,
+                   cluster_.options.is_service || cluster_.options.local_agent_id.empty());
   if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
   const auto& target = std::get<FaultTarget>(found);
-  const auto link = agents_.find(target.host);
-  if (link == agents_.end()) {
+  if (!cluster_.links.has_agent(target.host)) {
     return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
                           .message = "host " + target.host + " has no agent that is connected"});
   }
@@ -261,18 +263,17 @@ void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
       [this, answer, what, asked = request.only_ask()](auto result) {
         const bool done = std::holds_alternative<proto::InjectFaultReply>(result);
         if (done && !asked) {
-          terminal_.note(what, Severity::kWarning);
-          history_.tell(ClusterEvent::Kind::kRequest, Severity::kWarning, what);
+          cluster_.terminal.note(what, Severity::kWarning);
+          cluster_.history.tell(ClusterEvent::Kind::kRequest, Severity::kWarning, what);
         }
         answer(std::move(result));
       },
       Clock::now());
   if (number == 0) return;
   proto::AgentCommand command;
-  command.set_job_id(state_.job.id);
   *command.mutable_fault() = target.fault;
   command.mutable_fault()->set_request(number);
-  link->second->send(std::move(command));
+  cluster_.links.send(target.host, std::move(command));
 }
 
 void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
@@ -281,18 +282,19 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
   if (exited.coordinator_lost() && !worker.exit && may_have_saved) {
     // The agent ended it after --coordinator-grace, which is not a failure.
     worker.exit = ProcessExit{.code = exited.code(), .signal = exited.signal()};
-    generation_lost(state_);
+    generation_lost(cluster_.state);
     return advance();
   }
   if (!exited.not_started().empty()) {
-    worker_not_started(state_, worker, exited.not_started(), Clock::now());
+    worker_not_started(cluster_.state, worker, exited.not_started(), Clock::now());
     return advance();
   }
   const ProcessExit exit{.code = exited.code(), .signal = exited.signal()};
   const std::string name = name_of(worker);
-  if (worker_exited(state_, worker, exit,
+  if (worker_exited(cluster_.state, worker, exit,
                     {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now())) {
-    terminal_.note(name + ": " + describe(exit) + "; it is replaced too", Severity::kWarning);
+    cluster_.terminal.note(name + ": " + describe(exit) + "; it is replaced too",
+                           Severity::kWarning);
     save_now();  // before the agent is asked for the new process
     send_desired(worker.host);
   }
@@ -301,17 +303,15 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
 
 void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
   // The host keeps its lease until it is silent for too long: its agent may reconnect.
-  const auto found = agents_.find(host);
-  if (found == agents_.end() || found->second != &link) return;
-  agents_.erase(found);
-  log_requests_.host_gone(host);
+  if (cluster_.links.remove_agent(host, link)) log_requests_.host_gone(host);
 }
 
 bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
   const bool has_given_up = !exit || Clock::now() < excused_until_;
-  if (has_given_up && !over_ && !closed_ && !state_.job.id.empty() && !state_.job.stop) {
-    terminal_.note("this host's pfc-agent has ended with its workers, and is started again",
-                   Severity::kWarning);
+  if (has_given_up && !cluster_.over && !cluster_.closed && !cluster_.state.job.id.empty() &&
+      !cluster_.state.job.stop) {
+    cluster_.terminal.note("this host's pfc-agent has ended with its workers, and is started again",
+                           Severity::kWarning);
     lose_local_agent(Clock::now());
     save_now();
     advance();
@@ -320,20 +320,20 @@ bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
   const bool told = exit && exit->signal == 0 && exit->code != 0;
   local_agent_failed("pfc-agent " + (exit ? describe(*exit) : "has ended") +
                          (told ? "; its own line says why" : ""),
-                     state_.job.current.number == 0);
+                     cluster_.state.job.current.number == 0);
   return false;
 }
 
 void Coordinator::local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
 
 void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
-  if (over_) return;  // ends with the coordinator
+  if (cluster_.over) return;  // ends with the coordinator
   save_soon();
-  for (HostState& host : state_.hosts) {
+  for (HostState& host : cluster_.state.hosts) {
     if (!host.local) continue;
-    if (!lose_agent_for_good(state_, host, run_.config.elastic, one_line(what), at_start,
-                             Clock::now())) {
-      terminal_.note("host " + host.name + ": " + one_line(what), Severity::kWarning);
+    if (!lose_agent_for_good(cluster_.state, host, cluster_.run.config.elastic, one_line(what),
+                             at_start, Clock::now())) {
+      cluster_.terminal.note("host " + host.name + ": " + one_line(what), Severity::kWarning);
     }
   }
   advance();

@@ -20,43 +20,43 @@ constexpr std::chrono::milliseconds kGatherOfService{20'000};
 
 /// Measures the network again, as part of the check.
 void Coordinator::begin_check() {
-  run_.check.emplace();
-  state_.network = {};
+  check_.emplace();
+  cluster_.state.network = {};
   measurement_.reset();
   measured_.clear();
 }
 
 Decision Coordinator::decide_now() const {
-  if (!run_.check) return decide(state_, run_.config, Clock::now());
-  CheckLimits limits{.gather = run_.config.limits.start};
-  if (options_.is_service) limits.gather = std::min(limits.gather, kGatherOfService);
-  return decide_check(state_, run_.config, limits, Clock::now());
+  if (!check_) return decide(cluster_.state, cluster_.run.config, Clock::now());
+  CheckLimits limits{.gather = cluster_.run.config.limits.start};
+  if (cluster_.options.is_service) limits.gather = std::min(limits.gather, kGatherOfService);
+  return decide_check(cluster_.state, cluster_.run.config, limits, Clock::now());
 }
 
 void Coordinator::note_check(const Action& action) {
-  if (!run_.check) return;
-  run_.check->note(state_);
+  if (!check_) return;
+  check_->note(cluster_.state);
   const bool leaves_some = std::holds_alternative<action::StartGeneration>(action) ||
                            std::holds_alternative<action::Terminate>(action);
-  if (!leaves_some || state_.job.stop) return;
-  const double seconds = seconds_since(state_.job.current.started_at);
-  for (const WorkerState& worker : state_.job.current.workers) {
+  if (!leaves_some || cluster_.state.job.stop) return;
+  const double seconds = seconds_since(cluster_.state.job.current.started_at);
+  for (const WorkerState& worker : cluster_.state.job.current.workers) {
     if (worker.exit || worker.paused || worker.report) continue;
-    run_.check->note_late(worker, seconds, agents_.contains(worker.host));
+    check_->note_late(worker, seconds, cluster_.links.has_agent(worker.host));
   }
 }
 
 proto::CheckPart Coordinator::part_of_check() const {
-  if (!run_.check) return proto::CHECK_PART_NONE;
-  return state_.job.current.number == kCheckAlone ? proto::CHECK_PART_ALONE
-                                                  : proto::CHECK_PART_TOGETHER;
+  if (!check_) return proto::CHECK_PART_NONE;
+  return cluster_.state.job.current.number == kCheckAlone ? proto::CHECK_PART_ALONE
+                                                          : proto::CHECK_PART_TOGETHER;
 }
 
 /// Refuses a worker of another version. One without a version would train in a check.
 std::optional<Refusal> Coordinator::wrong_version(const proto::JoinRequest& request,
                                                   const WorkerState& worker) const {
   const std::string& theirs = request.version();
-  if (theirs == version() || (theirs.empty() && !run_.check)) return {};
+  if (theirs == version() || (theirs.empty() && !check_)) return {};
   return Refusal{.kind = Refusal::Kind::kInvalid,
                  .message = "host " + worker.host + " has pfc-worker " +
                             (theirs.empty() ? "of an older version" : theirs) +
@@ -79,19 +79,20 @@ void note_stop(proto::CheckReport& report, const std::string& reason) {
 }  // namespace
 
 Verdict Coordinator::end_check() {
-  run_.check->note(state_);
-  proto::CheckReport report = run_.check->report(state_, refused_agents_, Clock::now());
-  report.set_job_file(run_.job.file == "check" ? ""
-                                               : run_.job.file.substr(sizeof("check of ") - 1));
-  if (state_.job.stop) note_stop(report, state_.job.stop->reason);
+  check_->note(cluster_.state);
+  proto::CheckReport report = check_->report(cluster_.state, refused_agents_, Clock::now());
+  report.set_job_file(cluster_.run.job.file == "check"
+                          ? ""
+                          : cluster_.run.job.file.substr(sizeof("check of ") - 1));
+  if (cluster_.state.job.stop) note_stop(report, cluster_.state.job.stop->reason);
   Verdict verdict{.kind = Verdict::Kind::kCompleted, .rank = {}, .message = check_sentence(report)};
-  if (state_.job.stop) {
+  if (cluster_.state.job.stop) {
     verdict.kind = Verdict::Kind::kStopped;
-    verdict.message = "check stopped by " + state_.job.stop->reason;
+    verdict.message = "check stopped by " + cluster_.state.job.stop->reason;
   } else if (!is_good(report)) {
     verdict.kind = Verdict::Kind::kFailed;
   }
-  checks_.emplace_back(run_.job.id, std::move(report));
+  checks_.emplace_back(cluster_.run.job.id, std::move(report));
   while (checks_.size() > kMostKept) checks_.pop_front();
   return verdict;
 }
@@ -103,8 +104,8 @@ const proto::CheckReport* Coordinator::last_check() const {
 void Coordinator::check_result(const proto::CheckResultRequest& request,
                                const Answer<proto::CheckResultReply>& answer) const {
   proto::CheckResultReply reply;
-  if (run_.check && request.job() == state_.job.id) {
-    reply.set_reason(reason_);
+  if (check_ && request.job() == cluster_.state.job.id) {
+    reply.set_reason(cluster_.reason);
     return answer(std::move(reply));
   }
   const auto found =
@@ -130,13 +131,13 @@ void Coordinator::report_check(const proto::ReportCheckRequest& request,
   using std::chrono::duration_cast, std::chrono::microseconds, std::chrono::system_clock;
   proto::ReportCheckReply reply;
   reply.set_wall_us(duration_cast<microseconds>(system_clock::now().time_since_epoch()).count());
-  WorkerState* const worker = find_worker(state_, request.worker());
-  if (worker == nullptr || !run_.check) {
+  WorkerState* const worker = find_worker(cluster_.state, request.worker());
+  if (worker == nullptr || !check_) {
     return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
                           .message = "this worker is of no check that runs"});
   }
   worker->last_heard = Clock::now();
-  run_.check->add(*worker, request);
+  check_->add(*worker, request);
   answer(std::move(reply));
 }
 

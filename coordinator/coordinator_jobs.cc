@@ -49,21 +49,21 @@ std::optional<Refusal> Coordinator::add(Job job) {
 
 void Coordinator::submit(const proto::SubmitRequest& request, const std::string& submitter,
                          const Answer<proto::SubmitReply>& answer) {
-  if (closed_ || !ending_.empty()) return answer(going_away());
+  if (cluster_.closed || !ending_.empty()) return answer(going_away());
   const auto refuse = [&](Refusal why) {
     refused_jobs_ += 1;
-    if (!request.check()) metrics_.count_job("refused");
+    if (!request.check()) cluster_.metrics.count_job("refused");
     answer(std::move(why));
   };
-  if (!options_.is_service) {
+  if (!cluster_.options.is_service) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
                    .message = "this coordinator ends with its job; start one without --config, "
                               "which takes jobs one after another"});
   }
-  const bool is_idle = state_.job.id.empty() && queue_.waiting().empty();
+  const bool is_idle = cluster_.state.job.id.empty() && queue_.waiting().empty();
   if (request.check() && !is_idle) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
-                   .message = run_.check
+                   .message = check_
                                   ? "a check runs here, and two would measure each other; wait for "
                                     "it, or end it with pfcctl stop"
                                   : "a job runs or waits here, and a check would disturb it and "
@@ -72,7 +72,7 @@ void Coordinator::submit(const proto::SubmitRequest& request, const std::string&
   proto::SubmitReply reply;
   std::string title;
   try {
-    Job job = submitted_job(request, workers_of_hosts(state_));
+    Job job = submitted_job(request, workers_of_hosts(cluster_.state));
     if (request.check()) become_check(job, request.without_job());
     job.submitter = submitter;
     reply.set_job_id(job.id);
@@ -82,17 +82,17 @@ void Coordinator::submit(const proto::SubmitRequest& request, const std::string&
   } catch (const InputError& error) {
     return refuse({.kind = Refusal::Kind::kInvalid, .message = error.what()});
   }
-  const auto before = std::ssize(queue_.waiting()) - (state_.job.id.empty() ? 1 : 0);
+  const auto before = std::ssize(queue_.waiting()) - (cluster_.state.job.id.empty() ? 1 : 0);
   reply.set_before(static_cast<int>(before));
-  terminal_.note(title + " was submitted" +
-                 (before == 0 ? "" : "; before it: " + counted(before, "job")));
+  cluster_.terminal.note(title + " was submitted" +
+                         (before == 0 ? "" : "; before it: " + counted(before, "job")));
   save_now();  // the reply promises that the job is saved
   answer(std::move(reply));
   advance();
 }
 
 bool Coordinator::may_begin_job() {
-  if (!options_.is_service) return true;
+  if (!cluster_.options.is_service) return true;
   if (!queue_.waiting().empty() && queue_.waiting().front().check) return true;
   if (queue_.waiting().empty()) {
     set_reason("no job waits", false);
@@ -108,12 +108,12 @@ bool Coordinator::may_begin_job() {
 
 std::string Coordinator::awaited_hosts() const {
   std::vector<std::string> silent, leaving;
-  for (const HostState& host : state_.hosts) {
-    const bool is_own = host.local && !options_.local_agent_id.empty();
+  for (const HostState& host : cluster_.state.hosts) {
+    const bool is_own = host.local && !cluster_.options.local_agent_id.empty();
     if (host.leaving) {
       leaving.push_back("host " + host.name + ", which was drained: start " +
                         (is_own ? "this service" : "its pfc-agent") + " again");
-    } else if (!host.registered || !agents_.contains(host.name)) {
+    } else if (!host.registered || !cluster_.links.has_agent(host.name)) {
       silent.push_back(host.name);
     }
   }
@@ -130,65 +130,69 @@ bool Coordinator::begin_next_job() {
   if (!may_begin_job()) return false;
   std::optional<Job> job = queue_.take();
   if (!job) return false;
-  run_ = {.job = std::move(*job), .config = options_.rendezvous, .started = wall_now()};
-  begin_job(state_, run_.job.id, run_.job.device, Clock::now());
-  if (run_.job.check) {
+  cluster_.run = {
+      .job = std::move(*job), .config = cluster_.options.rendezvous, .started = wall_now()};
+  begin_job(cluster_.state, cluster_.run.job.id, cluster_.run.job.device, Clock::now());
+  if (cluster_.run.job.check) {
     begin_check();
   } else {
-    metrics_.begin_job();
+    cluster_.metrics.begin_job();
   }
-  reason_.clear();
-  history_.begin_job();
-  history_.tell(ClusterEvent::Kind::kJob, Severity::kNote, title_of(run_.job) + " begins");
-  if (options_.is_service) terminal_.note(title_of(run_.job) + " begins");
+  cluster_.reason.clear();
+  cluster_.history.begin_job();
+  cluster_.history.tell(ClusterEvent::Kind::kJob, Severity::kNote,
+                        title_of(cluster_.run.job) + " begins");
+  if (cluster_.options.is_service) cluster_.terminal.note(title_of(cluster_.run.job) + " begins");
   return true;
 }
 
 void Coordinator::end_job(const Verdict& verdict) {
-  terminal_.note(title_of(run_.job) + ": " + verdict.message,
-                 verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
+  cluster_.terminal.note(
+      title_of(cluster_.run.job) + ": " + verdict.message,
+      verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
   was_forced_ = !ending_.empty() && verdict.kind == Verdict::Kind::kFailed;
-  EndedJob ended = ended_job(run_.job, verdict.kind, verdict.message);
-  ended.started = run_.started;
-  ended.workers = static_cast<int>(state_.job.current.workers.size());
-  for (const HostState& host : state_.hosts) ended.first_ranks.push_back(host.first_rank);
+  EndedJob ended = ended_job(cluster_.run.job, verdict.kind, verdict.message);
+  ended.started = cluster_.run.started;
+  ended.workers = static_cast<int>(cluster_.state.job.current.workers.size());
+  for (const HostState& host : cluster_.state.hosts) ended.first_ranks.push_back(host.first_rank);
   queue_.remember(std::move(ended));
   const Refusal over{.kind = Refusal::Kind::kOldGeneration, .message = "the job has ended"};
-  run_.joins.clear(over);
-  run_.values.clear(over);
+  joins_.clear(over);
+  values_.clear(over);
   trace_.end(over.message);
-  for (const auto& [rank, link] : std::exchange(run_.workers, {})) link->close(over);
-  const bool was_check = run_.job.check;
-  if (!was_check) metrics_.count_job(name_of(verdict.kind));
-  run_ = {.config = options_.rendezvous};
-  pfc::end_job(state_, Clock::now());
+  cluster_.links.close_workers(over);
+  stragglers_ = {};
+  check_.reset();
+  const bool was_check = cluster_.run.job.check;
+  if (!was_check) cluster_.metrics.count_job(name_of(verdict.kind));
+  cluster_.run = {.config = cluster_.options.rendezvous};
+  pfc::end_job(cluster_.state, Clock::now());
   save_now();  // agents forget the job now
   send_desired();
   if (!was_check) release_once_agents();
 }
 
 void Coordinator::release_once_agents() {
-  for (HostState& host : state_.hosts) {
-    const bool is_own = host.local && !options_.local_agent_id.empty();
+  for (HostState& host : cluster_.state.hosts) {
+    const bool is_own = host.local && !cluster_.options.local_agent_id.empty();
     if (!host.registered || !host.once || is_own) continue;
     host.registered = false;
-    if (const auto link = agents_.find(host.name); link != agents_.end())
-      tell_to_end(*link->second);
+    cluster_.links.end_agent(host.name);
   }
 }
 
 void Coordinator::stop_running(const std::string& reason, bool urgent) {
-  std::optional<StopRequest>& stop = state_.job.stop;
+  std::optional<StopRequest>& stop = cluster_.state.job.stop;
   if (!stop) stop = StopRequest{.reason = one_line(reason), .urgent = urgent, .at = Clock::now()};
   stop->urgent = stop->urgent || urgent;
 }
 
 void Coordinator::stop(const std::string& reason, bool urgent) {
-  if (options_.is_service && ending_.empty()) {
+  if (cluster_.options.is_service && ending_.empty()) {
     ending_ = one_line(reason);
     tell_waiting_jobs();
   }
-  if (!state_.job.id.empty()) stop_running(reason, urgent);
+  if (!cluster_.state.job.id.empty()) stop_running(reason, urgent);
   save_now();
   advance();
 }
@@ -201,14 +205,15 @@ void Coordinator::tell_waiting_jobs() {
     titles += (titles.empty() ? "" : ", ") + title_of(job);
   }
   if (count > kShownJobs) titles += ", ...";
-  terminal_.note("the service ends; " + counted(count, "job") + (count == 1 ? " stays" : " stay") +
-                     " in the queue, which the same command continues: " + titles,
-                 Severity::kWarning);
+  cluster_.terminal.note("the service ends; " + counted(count, "job") +
+                             (count == 1 ? " stays" : " stay") +
+                             " in the queue, which the same command continues: " + titles,
+                         Severity::kWarning);
 }
 
 void Coordinator::end_service() {
-  over_ = true;
-  terminal_.clear_progress();
+  cluster_.over = true;
+  cluster_.terminal.clear_progress();
   if (journal_ != nullptr && queue_.waiting().empty()) journal_->remove();
   finished_({.kind = was_forced_ ? Verdict::Kind::kFailed : Verdict::Kind::kStopped,
              .rank = {},
@@ -219,8 +224,9 @@ void Coordinator::end_service() {
 void Coordinator::stop_job(const proto::StopRequest& request,
                            const Answer<proto::StopReply>& answer) {
   Refusal why;
-  const bool may_mean_it = !request.job().empty() && state_.job.id.starts_with(request.job());
-  if (!options_.is_service && !may_mean_it && !of_this_job(request.job(), fence(), why)) {
+  const bool may_mean_it =
+      !request.job().empty() && cluster_.state.job.id.starts_with(request.job());
+  if (!cluster_.options.is_service && !may_mean_it && !of_this_job(request.job(), fence(), why)) {
     return answer(why);
   }
   const auto found = find_job(request.job());
@@ -228,14 +234,14 @@ void Coordinator::stop_job(const proto::StopRequest& request,
   const std::string id = std::get<std::string>(found);
   proto::StopReply reply;
   reply.set_job_id(id);
-  if (id == state_.job.id) {
+  if (id == cluster_.state.job.id) {
     stop_running(request.reason(), request.urgent());
   } else if (const auto job = queue_.take(id)) {
     reply.set_was_waiting(true);
-    if (!job->check) metrics_.count_job("stopped");
+    if (!job->check) cluster_.metrics.count_job("stopped");
     queue_.remember(ended_job(*job, Verdict::Kind::kStopped,
                               "taken out of the queue by " + one_line(request.reason(), 100)));
-    terminal_.note(title_of(*job) + ": taken out of the queue");
+    cluster_.terminal.note(title_of(*job) + ": taken out of the queue");
   } else {
     return answer(
         Refusal{.kind = Refusal::Kind::kInvalid, .message = "job " + id + " has ended already"});
@@ -250,11 +256,12 @@ std::variant<std::string, Refusal> Coordinator::find_job(const std::string& begi
   const auto look = [&](const std::string& id) {
     if (!id.empty() && id.starts_with(begin)) ids.push_back(id);
   };
-  look(state_.job.id);
+  look(cluster_.state.job.id);
   for (const Job& job : queue_.waiting()) look(job.id);
   for (const EndedJob& job : queue_.ended()) look(job.id);
   if (!begin.empty() && ids.size() == 1) return ids.front();
-  std::string what = state_.job.id.empty() ? "no job runs, and none was named" : "no job was named";
+  std::string what =
+      cluster_.state.job.id.empty() ? "no job runs, and none was named" : "no job was named";
   if (!begin.empty()) {
     what = ids.empty() ? "no job has an id that begins"
                        : std::to_string(ids.size()) + " jobs have an id that begins";
@@ -268,7 +275,7 @@ std::optional<std::string> Coordinator::submitter_of(const std::string& begin) c
   const auto found = find_job(begin.empty() ? last_job() : begin);
   const auto* const id = std::get_if<std::string>(&found);
   if (id == nullptr) return {};
-  if (*id == state_.job.id) return run_.job.submitter;
+  if (*id == cluster_.state.job.id) return cluster_.run.job.submitter;
   const auto waiting = std::ranges::find(queue_.waiting(), *id, &Job::id);
   if (waiting != queue_.waiting().end()) return waiting->submitter;
   return std::ranges::find(queue_.ended(), *id, &EndedJob::id)->submitter;
@@ -277,10 +284,10 @@ std::optional<std::string> Coordinator::submitter_of(const std::string& begin) c
 proto::QueueReply Coordinator::queue() const {
   proto::QueueReply reply;
   for (const EndedJob& job : queue_.ended()) *reply.add_jobs() = status_of(job);
-  if (state_.job.id.empty()) {
-    reply.set_reason(reason_);
+  if (cluster_.state.job.id.empty()) {
+    reply.set_reason(cluster_.reason);
   } else {
-    *reply.add_jobs() = status_of_running(run_.job, run_.started, reason_);
+    *reply.add_jobs() = status_of_running(cluster_.run.job, cluster_.run.started, cluster_.reason);
   }
   for (const Job& job : queue_.waiting()) *reply.add_jobs() = status_of_waiting(job);
   reply.set_refused(refused_jobs_);
@@ -288,29 +295,29 @@ proto::QueueReply Coordinator::queue() const {
 }
 
 bool Coordinator::has_no_worker_yet(const std::string& job_id) const {
-  if (job_id == state_.job.id) return state_.job.current.workers.empty();
+  if (job_id == cluster_.state.job.id) return cluster_.state.job.current.workers.empty();
   return std::ranges::find(queue_.waiting(), job_id, &Job::id) != queue_.waiting().end();
 }
 
 std::string Coordinator::host_of(const std::string& job_id, Rank rank) {
-  if (job_id == state_.job.id) {
-    const WorkerState* const worker = find_worker(state_, rank);
+  if (job_id == cluster_.state.job.id) {
+    const WorkerState* const worker = find_worker(cluster_.state, rank);
     return worker == nullptr ? "" : worker->host;
   }
   const auto job = std::ranges::find(queue_.ended(), job_id, &EndedJob::id);
   if (job == queue_.ended().end() || rank < 0 || rank >= job->workers) return {};
   const auto after = std::ranges::upper_bound(job->first_ranks, rank);
-  return state_.hosts.at(after - job->first_ranks.begin() - 1).name;
+  return cluster_.state.hosts.at(after - job->first_ranks.begin() - 1).name;
 }
 
 std::string Coordinator::last_job() const {
-  if (!state_.job.id.empty() || queue_.ended().empty()) return state_.job.id;
+  if (!cluster_.state.job.id.empty() || queue_.ended().empty()) return cluster_.state.job.id;
   return queue_.ended().back().id;
 }
 
 void Coordinator::read_log(const proto::LogsRequest& request,
                            const Answer<proto::LogsReply>& answer) {
-  if (closed_) return answer(going_away());
+  if (cluster_.closed) return answer(going_away());
   const auto found = find_job(request.job().empty() ? last_job() : request.job());
   if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
   const std::string id = std::get<std::string>(found);
@@ -327,8 +334,7 @@ void Coordinator::read_log(const proto::LogsRequest& request,
         .message = "job " + id + " was taken out of the queue and never ran; it has no log"});
   }
   const std::string host = host_of(id, request.rank());
-  const auto link = agents_.find(host);
-  if (link != agents_.end()) return ask_for_log(id, host, *link->second, request, answer);
+  if (cluster_.links.has_agent(host)) return ask_for_log(id, host, request, answer);
   answer(Refusal{.kind = Refusal::Kind::kInvalid,
                  .message = host.empty()
                                 ? "job " + id + " has no rank " + std::to_string(request.rank())
@@ -337,10 +343,10 @@ void Coordinator::read_log(const proto::LogsRequest& request,
                                       "connected"});
 }
 
-void Coordinator::ask_for_log(const std::string& job_id, const std::string& host, AgentLink& agent,
+void Coordinator::ask_for_log(const std::string& job_id, const std::string& host,
                               const proto::LogsRequest& request,
                               const Answer<proto::LogsReply>& answer) {
-  const bool over = job_id != state_.job.id;
+  const bool over = job_id != cluster_.state.job.id;
   const std::int64_t number = log_requests_.wait(
       host,
       [answer, job_id, over](std::variant<proto::LogsReply, Refusal> result) {
@@ -353,14 +359,13 @@ void Coordinator::ask_for_log(const std::string& job_id, const std::string& host
       Clock::now());
   if (number == 0) return;
   proto::AgentCommand command;
-  command.set_job_id(state_.job.id);
   proto::ReadLog* const read = command.mutable_read_log();
   read->set_request(number);
   read->set_job_id(job_id);
   read->set_rank(request.rank());
   *read->mutable_from() = request.from();
   read->set_bytes(LogRequests::kLongestChunk);
-  agent.send(std::move(command));
+  cluster_.links.send(host, std::move(command));
 }
 
 }  // namespace pfc

@@ -10,9 +10,9 @@ void Coordinator::measure_network() {
   set_local_address();
   std::vector<NetworkHost> hosts;
   measured_.clear();
-  for (std::size_t i = 0; i < state_.hosts.size(); ++i) {
-    const HostState& host = state_.hosts[i];
-    if (state_.network.agents[i].empty()) continue;
+  for (std::size_t i = 0; i < cluster_.state.hosts.size(); ++i) {
+    const HostState& host = cluster_.state.hosts[i];
+    if (cluster_.state.network.agents[i].empty()) continue;
     measured_.push_back(i);
     hosts.push_back({.name = host.name,
                      .addresses = host.addresses,
@@ -21,22 +21,18 @@ void Coordinator::measure_network() {
   }
   const auto send = [this](int host, const proto::NetworkStep& step) {
     const std::size_t place = measured_.at(static_cast<std::size_t>(host));
-    const auto link = agents_.find(state_.hosts[place].name);
-    if (link == agents_.end()) return;  // repeated when the agent reconnects
-    proto::AgentCommand command;
-    command.set_job_id(state_.job.id);
+    proto::AgentCommand command;  // repeated when the agent reconnects
     *command.mutable_network() = step;
-    link->second->send(std::move(command));
+    cluster_.links.send(cluster_.state.hosts[place].name, std::move(command));
   };
-  const auto pairs =
-      run_.check ? NetworkMeasurement::Pairs::kAll : NetworkMeasurement::Pairs::kSome;
-  measurement_.emplace(std::move(hosts), options_.network, send, Clock::now(), pairs);
+  const auto pairs = check_ ? NetworkMeasurement::Pairs::kAll : NetworkMeasurement::Pairs::kSome;
+  measurement_.emplace(std::move(hosts), cluster_.options.network, send, Clock::now(), pairs);
   see_measurement();
 }
 
 std::optional<int> Coordinator::measured_number(const std::string& host) const {
-  const auto place =
-      std::ranges::find_if(measured_, [&](std::size_t i) { return state_.hosts[i].name == host; });
+  const auto place = std::ranges::find_if(
+      measured_, [&](std::size_t i) { return cluster_.state.hosts[i].name == host; });
   if (place == measured_.end()) return {};
   return static_cast<int>(place - measured_.begin());
 }
@@ -56,23 +52,23 @@ void Coordinator::see_measurement() {
   if (!measurement_->choice()) return;
   const NetworkChoice choice = *measurement_->choice();
   const std::vector<NetworkHost> measured = measurement_->hosts();
-  if (run_.check) run_.check->set_pairs(measurement_->pairs());
+  if (check_) check_->set_pairs(measurement_->pairs());
   measurement_.reset();
-  state_.network.ended_at = Clock::now();
-  state_.network.failed = choice.address.empty();
-  state_.network.text = choice.text;
-  state_.network.apart.clear();
+  cluster_.state.network.ended_at = Clock::now();
+  cluster_.state.network.failed = choice.address.empty();
+  cluster_.state.network.text = choice.text;
+  cluster_.state.network.apart.clear();
   for (const int host : choice.apart) {
-    state_.network.apart.push_back(measured.at(static_cast<std::size_t>(host)).name);
+    cluster_.state.network.apart.push_back(measured.at(static_cast<std::size_t>(host)).name);
   }
-  if (state_.network.failed) return;
-  terminal_.note(choice.text);
+  if (cluster_.state.network.failed) return;
+  cluster_.terminal.note(choice.text);
   for (std::size_t host = 0; host < choice.address.size(); ++host) {
-    HostState& known = state_.hosts[measured_[host]];
+    HostState& known = cluster_.state.hosts[measured_[host]];
     HostAddress address = measured[host].addresses[static_cast<std::size_t>(choice.address[host])];
     const std::string before = peer_address(known);
     known.chosen = std::move(address);
-    if (known.workers > 0 && peer_address(known) != before) state_.network.changed = true;
+    if (known.workers > 0 && peer_address(known) != before) cluster_.state.network.changed = true;
   }
 }
 

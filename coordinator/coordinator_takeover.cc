@@ -70,12 +70,12 @@ void Coordinator::save_if_due(TimePoint now) {
 }
 
 void Coordinator::save(bool with_progress) {
-  if (journal_ == nullptr || over_) return;
+  if (journal_ == nullptr || cluster_.over) return;
   {
     const Journal::Change change(*journal_);
     own_.set_refused_jobs(refused_jobs_);
     journal_->put(kOwn, own_.SerializeAsString());
-    for (const HostState& host : state_.hosts) {
+    for (const HostState& host : cluster_.state.hosts) {
       journal_->put(kHost + host.name, to_saved(host).SerializeAsString());
     }
     save_job();
@@ -89,16 +89,17 @@ void Coordinator::save(bool with_progress) {
 
 void Coordinator::save_job() {
   std::set<std::string> workers, progress;
-  if (state_.job.id.empty() || run_.job.check) {  // a check is not resumed
+  if (cluster_.state.job.id.empty() || cluster_.run.job.check) {  // a check is not resumed
     journal_->erase(kRun);
     journal_->erase(kJob);
   } else {
     save_run();
-    if (saved_job_ != run_.job.id) journal_->put(kJob, to_saved(run_.job).SerializeAsString());
+    if (saved_job_ != cluster_.run.job.id)
+      journal_->put(kJob, to_saved(cluster_.run.job).SerializeAsString());
   }
-  saved_job_ = run_.job.check ? "" : state_.job.id;
-  for (const WorkerState& worker : state_.job.current.workers) {
-    if (run_.job.check) break;
+  saved_job_ = cluster_.run.job.check ? "" : cluster_.state.job.id;
+  for (const WorkerState& worker : cluster_.state.job.current.workers) {
+    if (cluster_.run.job.check) break;
     const std::string key = journal_key(kWorker, worker.rank);
     journal_->put(key, to_saved(worker).SerializeAsString());
     workers.insert(key);
@@ -109,15 +110,15 @@ void Coordinator::save_job() {
 }
 
 void Coordinator::save_run() {
-  auto run = to_saved_run(state_, run_.cause, Clock::now(), wall_now());
-  run.set_counted_generation(run_.progress.generation());
-  run.set_images_seen(run_.progress.images_seen());
-  run.set_images_lost(run_.progress.images_lost());
+  auto run = to_saved_run(cluster_.state, cluster_.run.cause, Clock::now(), wall_now());
+  run.set_counted_generation(cluster_.run.progress.generation());
+  run.set_images_seen(cluster_.run.progress.images_seen());
+  run.set_images_lost(cluster_.run.progress.images_lost());
   journal_->put(kRun, run.SerializeAsString());
 }
 
 void Coordinator::save_worker(const WorkerState& worker) {
-  if (journal_ == nullptr || over_ || run_.job.check) return;
+  if (journal_ == nullptr || cluster_.over || cluster_.run.job.check) return;
   save_soon();  // for other changes of the worker
   {
     const Journal::Change change(*journal_);
@@ -147,9 +148,9 @@ void Coordinator::save_queue() {
 void Coordinator::save_progress() {
   progress_saved_ = Clock::now();
   // Labels are a map, whose order protobuf does not define, so equal metrics may differ as text.
-  journal_->put(kMetrics, metrics_.saved().SerializeAsString());
-  for (const WorkerState& worker : state_.job.current.workers) {
-    if (run_.job.check) break;
+  journal_->put(kMetrics, cluster_.metrics.saved().SerializeAsString());
+  for (const WorkerState& worker : cluster_.state.job.current.workers) {
+    if (cluster_.run.job.check) break;
     journal_->put(journal_key(kProgress, worker.rank), worker.progress.SerializeAsString());
   }
   progress_took_ = Clock::now() - progress_saved_;
@@ -164,9 +165,9 @@ void Coordinator::take_over(const JournalValues& saved) {
   own_.set_taken_over_ms(to_ms(wall_now()));
   refused_jobs_ = own_.refused_jobs();
   // Agents and workers have as much time as hosts have to register.
-  const HealthLimits& limits = options_.rendezvous.limits;
+  const HealthLimits& limits = cluster_.options.rendezvous.limits;
   const TimePoint heard = now + std::max(limits.start - limits.silence, milliseconds{0});
-  for (HostState& host : state_.hosts) {
+  for (HostState& host : cluster_.state.hosts) {
     restore(host, read<proto::SavedHost>(saved, kHost + host.name), heard);
   }
   const auto queue = read<proto::SavedQueue>(saved, kQueue);  // lives as long as the loop
@@ -175,56 +176,58 @@ void Coordinator::take_over(const JournalValues& saved) {
     if (!job.id().empty()) static_cast<void>(queue_.add(job_from(job)));
   }
   restore(queue_, read<proto::SavedEndedJobs>(saved, kEnded));
-  metrics_.restore(read<proto::SavedMetrics>(saved, kMetrics), now);
+  cluster_.metrics.restore(read<proto::SavedMetrics>(saved, kMetrics), now);
   if (saved.contains(kRun)) take_over_job(saved, heard);
   const HostState* const local = find_local_host();
-  if (local != nullptr && !local->agent_id.empty() && local->agent_id != options_.local_agent_id) {
+  if (local != nullptr && !local->agent_id.empty() &&
+      local->agent_id != cluster_.options.local_agent_id) {
     lose_local_agent(now);
   }
-  history_.take_over(state_);
+  cluster_.history.take_over(cluster_.state);
   awaited_since_ = now;
 }
 
 const HostState* Coordinator::find_local_host() const {
-  const auto local = std::ranges::find(state_.hosts, true, &HostState::local);
-  if (local == state_.hosts.end() || options_.local_agent_id.empty()) return nullptr;
+  const auto local = std::ranges::find(cluster_.state.hosts, true, &HostState::local);
+  if (local == cluster_.state.hosts.end() || cluster_.options.local_agent_id.empty())
+    return nullptr;
   return &*local;
 }
 
 void Coordinator::take_over_job(const JournalValues& saved, TimePoint heard) {
   const TimePoint now = Clock::now();
   const auto run = read<proto::SavedRun>(saved, kRun);
-  run_ = {.job = job_from(read<proto::SavedJob>(saved, kJob)),
-          .config = options_.rendezvous,
-          .cause = run.cause(),
-          .started = from_ms(run.started_ms())};
-  restore(state_, run, now, wall_now());
-  state_.job.device = run_.job.device;
+  cluster_.run = {.job = job_from(read<proto::SavedJob>(saved, kJob)),
+                  .config = cluster_.options.rendezvous,
+                  .cause = run.cause(),
+                  .started = from_ms(run.started_ms())};
+  restore(cluster_.state, run, now, wall_now());
+  cluster_.state.job.device = cluster_.run.job.device;
   std::vector<WorkerState> workers;
   for (Rank rank = 0; rank < run.workers(); ++rank) {
     const auto worker = read<proto::SavedWorker>(saved, journal_key(kWorker, rank));
     workers.push_back(worker_from(worker, heard));
     workers.back().progress = read<proto::Progress>(saved, journal_key(kProgress, rank));
   }
-  restore(state_.job.current, std::move(workers));
-  run_.progress.count_on(run.counted_generation(), run.images_seen(), run.images_lost());
-  run_.progress.update(state_, now);
+  restore(cluster_.state.job.current, std::move(workers));
+  cluster_.run.progress.count_on(run.counted_generation(), run.images_seen(), run.images_lost());
+  cluster_.run.progress.update(cluster_.state, now);
 }
 
 void Coordinator::lose_local_agent(TimePoint now) {
-  for (HostState& host : state_.hosts) {
+  for (HostState& host : cluster_.state.hosts) {
     if (!host.local) continue;
     host.registered = false;
     host.last_heard = now;
-    for (WorkerState& worker : state_.job.current.workers) {
+    for (WorkerState& worker : cluster_.state.job.current.workers) {
       if (worker.host == host.name && !worker.exit) worker.exit = ProcessExit{.signal = SIGKILL};
     }
   }
-  if (state_.job.current.number > 0) generation_lost(state_);
+  if (cluster_.state.job.current.number > 0) generation_lost(cluster_.state);
 }
 
 void Coordinator::catch_up(const WorkerState& worker, Generation left) {
-  GenerationState& current = state_.job.current;
+  GenerationState& current = cluster_.state.job.current;
   const bool is_known = left < current.number || (left == current.number && worker.joined);
   if (is_known || left > current.number + kMostUnknown) return;
   current.number = left;
@@ -235,27 +238,28 @@ void Coordinator::catch_up(const WorkerState& worker, Generation left) {
 void Coordinator::see_takeover(TimePoint now) {
   if (!awaited_since_ || takeover_seconds_ >= 0) return;
   // Hosts that were lost before are not awaited.
-  const bool has_agents = std::ranges::all_of(state_.hosts, [&](const HostState& host) {
-    return !host.registered || agents_.contains(host.name);
+  const bool has_agents = std::ranges::all_of(cluster_.state.hosts, [&](const HostState& host) {
+    return !host.registered || cluster_.links.has_agent(host.name);
   });
   const bool has_workers =
-      std::ranges::all_of(state_.job.current.workers, [&](const WorkerState& worker) {
-        return worker.report || worker.exit || run_.workers.contains(worker.rank);
+      std::ranges::all_of(cluster_.state.job.current.workers, [&](const WorkerState& worker) {
+        return worker.report || worker.exit || cluster_.links.has_worker(worker.rank);
       });
   if (!has_agents || !has_workers) return;
   takeover_seconds_ = seconds_since(*awaited_since_, now);
-  const std::string agents = counted(std::ssize(agents_), "agent") + " and ";
-  const auto all = std::ssize(state_.job.current.workers);
+  const std::string agents =
+      counted(static_cast<std::ptrdiff_t>(cluster_.links.agent_count()), "agent") + " and ";
+  const auto all = std::ssize(cluster_.state.job.current.workers);
   const auto back =
-      all - std::ranges::count_if(state_.job.current.workers, [&](const auto& worker) {
-        return worker.exit && !run_.workers.contains(worker.rank);
+      all - std::ranges::count_if(cluster_.state.job.current.workers, [&](const auto& worker) {
+        return worker.exit && !cluster_.links.has_worker(worker.rank);
       });
   const std::string text =
       (back == all ? "all " + agents + counted(all, "worker")
                    : agents + std::to_string(back) + " of " + counted(all, "worker")) +
       " are back after " + takeover_time_text(takeover_seconds_);
-  terminal_.note(text);
-  history_.tell(ClusterEvent::Kind::kTakeover, Severity::kNote, text);
+  cluster_.terminal.note(text);
+  cluster_.history.tell(ClusterEvent::Kind::kTakeover, Severity::kNote, text);
 }
 
 }  // namespace pfc

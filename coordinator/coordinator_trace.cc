@@ -30,17 +30,18 @@ TraceWish wish_of(const std::vector<WorkerState>& workers, std::int64_t steps, T
 
 void Coordinator::start_trace(const proto::StartTraceRequest& request,
                               const Answer<proto::StartTraceReply>& answer) {
-  if (closed_) return answer(going_away());
+  if (cluster_.closed) return answer(going_away());
   if (request.steps() < 1 || request.steps() > TraceGatherer::kMostSteps) {
     return answer(Refusal{.message = "found " + std::to_string(request.steps()) +
                                      " steps, expected 1 to " +
                                      std::to_string(TraceGatherer::kMostSteps)});
   }
-  const std::vector<WorkerState>& workers = state_.job.current.workers;
-  if (state_.job.id.empty()) return answer(not_now("no job runs: there is nothing to trace"));
-  if (run_.check) return answer(not_now("the job that runs is a check, which trains nothing"));
+  const std::vector<WorkerState>& workers = cluster_.state.job.current.workers;
+  if (cluster_.state.job.id.empty())
+    return answer(not_now("no job runs: there is nothing to trace"));
+  if (check_) return answer(not_now("the job that runs is a check, which trains nothing"));
   if (workers.empty() || !std::ranges::all_of(workers, &WorkerState::training)) {
-    return answer(not_now("the job does not train now (" + reason_ +
+    return answer(not_now("the job does not train now (" + cluster_.reason +
                           "): ask again when pfcctl status says that it does"));
   }
   const TimePoint now = Clock::now();
@@ -62,33 +63,33 @@ void Coordinator::start_trace(const proto::StartTraceRequest& request,
   reply.set_trace(trace_.id());
   reply.set_first_step(steps->first);
   reply.set_last_step(steps->last);
-  reply.set_job_id(state_.job.id);
+  reply.set_job_id(cluster_.state.job.id);
   reply.set_workers(static_cast<int>(workers.size()));
   answer(std::move(reply));
 }
 
 void Coordinator::begin_trace(const TraceSteps& steps, TimePoint now) {
   std::vector<TraceGatherer::Worker> workers;
-  for (const WorkerState& worker : state_.job.current.workers) {
+  for (const WorkerState& worker : cluster_.state.job.current.workers) {
     workers.push_back({.rank = worker.rank, .host = worker.host, .slot = worker.slot});
   }
   // Differs from the ids of an earlier coordinator's traces.
   const WallTime wall = std::chrono::system_clock::now();
   const std::int64_t id = std::max(to_ms(wall), trace_.id() + 1);
   trace_.begin(id, steps, workers, now, wall);
-  for (const auto& [rank, link] : run_.workers) {
-    const auto order = trace_.order(rank);
+  for (const WorkerState& worker : cluster_.state.job.current.workers) {
+    const auto order = trace_.order(worker.rank);
     if (!order) continue;
     proto::WorkerCommand command;
     *command.mutable_trace() = *order;
-    command.set_stop(state_.job.current.stop_sent);
-    link->send(std::move(command));
+    command.set_stop(cluster_.state.job.current.stop_sent);
+    cluster_.links.send(worker.rank, command);
   }
 }
 
 void Coordinator::read_trace(const proto::ReadTraceRequest& request,
                              Answer<proto::ReadTraceReply> answer, const Patience& patience) {
-  if (closed_) return answer(going_away());
+  if (cluster_.closed) return answer(going_away());
   trace_.read(request, std::move(answer), patience, step_for_readers(), Clock::now());
 }
 
@@ -99,7 +100,7 @@ void Coordinator::send_trace(const proto::SendTraceRequest& request,
 
 std::int64_t Coordinator::step_for_readers() const {
   std::int64_t step = 0;
-  for (const WorkerState& worker : state_.job.current.workers) {
+  for (const WorkerState& worker : cluster_.state.job.current.workers) {
     step = std::max(step, worker.progress.step());
   }
   return step;
@@ -108,7 +109,7 @@ std::int64_t Coordinator::step_for_readers() const {
 /// A worker reports its end after it has sent its spans.
 void Coordinator::see_trace(TimePoint now) {
   if (trace_.goes_on()) {
-    for (const WorkerState& worker : state_.job.current.workers) {
+    for (const WorkerState& worker : cluster_.state.job.current.workers) {
       if (worker.exit || worker.report || worker.left || worker.paused) {
         trace_.lose(worker.rank, "the worker has ended before it had sent all of it");
       }

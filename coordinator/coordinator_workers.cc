@@ -43,21 +43,22 @@ Refusal unknown_worker(const proto::WorkerId& id) {
 
 void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer,
                        const Patience& patience) {
-  if (closed_) return answer(going_away());
-  WorkerState* const worker = find_worker(state_, request.worker());
+  if (cluster_.closed) return answer(going_away());
+  WorkerState* const worker = find_worker(cluster_.state, request.worker());
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
   if (auto refusal = wrong_version(request, *worker)) return answer(*refusal);
   const TimePoint now = Clock::now();
   worker->last_heard = now;
   catch_up(*worker, request.left_generation());
-  run_.joins.wait(
-      state_,
+  joins_.wait(
+      cluster_.state,
       {.host = worker->host,
        .slot = worker->slot,
        .incarnation = worker->incarnation,
        .left = request.left_generation(),
        .since = now,
-       .deadline = patience_of(patience, request.timeout_ms(), run_.config.limits, now).deadline(),
+       .deadline =
+           patience_of(patience, request.timeout_ms(), cluster_.run.config.limits, now).deadline(),
        .answer = std::move(answer)});
   complete_join();
   advance();
@@ -66,24 +67,22 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
 void Coordinator::complete_join() {
   const proto::CheckPart part = part_of_check();
   const bool alone = part == proto::CHECK_PART_ALONE;
-  if (state_.job.current.workers.empty() || (!alone && !all_joined(state_))) return;
-  if (state_.job.current.lost) return;  // the next generation begins
-  if (!run_.joins.complete(state_, run_.job.json, part) || alone) return;
+  if (cluster_.state.job.current.workers.empty() || (!alone && !all_joined(cluster_.state))) return;
+  if (cluster_.state.job.current.lost) return;  // the next generation begins
+  if (!joins_.complete(cluster_.state, cluster_.run.job.json, part) || alone) return;
   // A worker that did not get its reply joins again, which does not concern the others.
-  if (std::exchange(state_.job.current.begun, true)) return;
+  if (std::exchange(cluster_.state.job.current.begun, true)) return;
   // Workers send heartbeats and continue only after the last one has joined.
   const TimePoint now = Clock::now();
-  for (WorkerState& each : state_.job.current.workers) each.last_heard = each.last_moved = now;
+  for (WorkerState& each : cluster_.state.job.current.workers)
+    each.last_heard = each.last_moved = now;
 }
 
 bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
-  if (closed_ || find_worker(state_, rank) == nullptr) return false;
-  if (const auto old = run_.workers.find(rank); old != run_.workers.end()) {
-    old->second->close({.kind = Refusal::Kind::kUnavailable, .message = "replaced"});
-  }
-  run_.workers[rank] = &link;
+  if (cluster_.closed || find_worker(cluster_.state, rank) == nullptr) return false;
+  cluster_.links.add_worker(rank, link);
   proto::WorkerCommand hello;
-  hello.set_stop(state_.job.current.stop_sent);
+  hello.set_stop(cluster_.state.job.current.stop_sent);
   // The worker may have lost the connection before the order arrived.
   if (const auto order = trace_.order(rank)) *hello.mutable_trace() = *order;
   link.send(hello);
@@ -91,61 +90,60 @@ bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
 }
 
 void Coordinator::worker_said(const proto::WorkerMessage& message) {
-  WorkerState* worker = find_worker(state_, message.rank());
+  WorkerState* worker = find_worker(cluster_.state, message.rank());
   if (worker == nullptr) return;
   const TimePoint now = Clock::now();
   worker->last_heard = now;
   if (!message.has_progress()) return;
-  const TimePoint saved = state_.job.saved.at;
+  const TimePoint saved = cluster_.state.job.saved.at;
   note_progress(*worker, message.progress(), now);
-  if (state_.job.saved.at != saved) advance();  // a host may wait for it
+  if (cluster_.state.job.saved.at != saved) advance();  // a host may wait for it
 }
 
 void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
                                 TimePoint now) {
   if (worker.report) return;  // already ended; its last progress is known
   const proto::Progress kept = limited(progress);
-  if (worker.rank == 0 && kept.most_workers() > 0) state_.job.most_workers = kept.most_workers();
-  if (worker.rank == 0 && kept.least_workers() > 0) state_.job.least_workers = kept.least_workers();
-  if (worker.rank == 0) checkpoint_reported(state_, worker, kept);
+  if (worker.rank == 0 && kept.most_workers() > 0)
+    cluster_.state.job.most_workers = kept.most_workers();
+  if (worker.rank == 0 && kept.least_workers() > 0)
+    cluster_.state.job.least_workers = kept.least_workers();
+  if (worker.rank == 0) checkpoint_reported(cluster_.state, worker, kept);
   if (kept.starting()) return worker_progressed(worker, kept, now);
-  if (worker.rank == 0) state_saved(state_, kept.saved_step(), now);
+  if (worker.rank == 0) state_saved(cluster_.state, kept.saved_step(), now);
   if (!worker.training) save_soon();
-  metrics_.add_progress(worker, kept, now);
-  state_.job.current.pace.add(kept, kept.step() > worker.progress.step());
-  run_.stragglers.add(worker.rank, worker.progress, kept);
-  history_.add_phases(worker, kept);
+  cluster_.metrics.add_progress(worker, kept, now);
+  cluster_.state.job.current.pace.add(kept, kept.step() > worker.progress.step());
+  stragglers_.add(worker.rank, worker.progress, kept);
+  cluster_.history.add_phases(worker, kept);
   // A generation's first report covers no step of its own.
   const bool is_another_step =
       worker.rank == 0 && kept.step() != worker.progress.step() && kept.samples_per_second() > 0;
   worker_progressed(worker, kept, now);
-  run_.progress.update(state_, now);
-  if (is_another_step) history_.add_step(run_.progress);
-  if (worker.rank == 0) terminal_.progress(progress_line(run_.progress));
+  cluster_.run.progress.update(cluster_.state, now);
+  if (is_another_step) cluster_.history.add_step(cluster_.run.progress);
+  if (worker.rank == 0) cluster_.terminal.progress(progress_line(cluster_.run.progress));
 }
 
 void Coordinator::tell_stragglers() {
-  for (const Stragglers::Change& change : run_.stragglers.update()) {
-    const WorkerState* const worker = find_worker(state_, change.rank);
+  for (const Stragglers::Change& change : stragglers_.update()) {
+    const WorkerState* const worker = find_worker(cluster_.state, change.rank);
     if (worker == nullptr) continue;
-    terminal_.note(name_of(*worker) + " " + to_text(change),
-                   change.begins ? Severity::kWarning : Severity::kNote);
-    history_.tell(ClusterEvent::Kind::kStraggler,
-                  change.begins ? Severity::kWarning : Severity::kNote,
-                  name_of(*worker) + " " + to_text(change), worker->rank);
+    cluster_.terminal.note(name_of(*worker) + " " + to_text(change),
+                           change.begins ? Severity::kWarning : Severity::kNote);
+    cluster_.history.tell(ClusterEvent::Kind::kStraggler,
+                          change.begins ? Severity::kWarning : Severity::kNote,
+                          name_of(*worker) + " " + to_text(change), worker->rank);
   }
 }
 
 // If the agent is not connected, the worker is blamed without a description.
 void Coordinator::ask_what_it_does(Rank rank) {
-  const WorkerState& worker = *find_worker(state_, rank);
-  const auto link = agents_.find(worker.host);
-  if (link == agents_.end()) return;
+  const WorkerState& worker = *find_worker(cluster_.state, rank);
   proto::AgentCommand command;
-  command.set_job_id(state_.job.id);
   command.mutable_describe()->set_slot(worker.slot);
   command.mutable_describe()->set_incarnation(worker.incarnation);
-  link->second->send(std::move(command));
+  cluster_.links.send(worker.host, std::move(command));
 }
 
 void Coordinator::worker_described(WorkerState& worker, const std::string& text) {
@@ -156,38 +154,38 @@ void Coordinator::worker_described(WorkerState& worker, const std::string& text)
 }
 
 void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
-  const auto found = run_.workers.find(rank);
-  if (found != run_.workers.end() && found->second == &link) run_.workers.erase(found);
+  cluster_.links.remove_worker(rank, link);
 }
 
 void Coordinator::finish(const proto::FinishRequest& request,
                          const Answer<proto::FinishReply>& answer) {
-  WorkerState* const worker = find_worker(state_, request.worker());
+  WorkerState* const worker = find_worker(cluster_.state, request.worker());
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->last_heard = now;
   catch_up(*worker, request.left_generation());
   // A generation lost with an earlier coordinator has also ended for its workers.
-  const bool is_late =
-      state_.job.current.lost ||
-      (request.left_generation() > 0 && request.left_generation() < state_.job.current.number);
-  if (is_late && request.outcome() != proto::OUTCOME_BAD_INPUT && !state_.job.terminated_at) {
+  const bool is_late = cluster_.state.job.current.lost ||
+                       (request.left_generation() > 0 &&
+                        request.left_generation() < cluster_.state.job.current.number);
+  if (is_late && request.outcome() != proto::OUTCOME_BAD_INPUT &&
+      !cluster_.state.job.terminated_at) {
     return answer(finish_late(*worker, request));
   }
   if (request.has_progress() && !is_late) note_progress(*worker, request.progress(), now);
   proto::FinishReply reply;
   const bool has_looked = part_of_check() == proto::CHECK_PART_ALONE &&
-                          request.outcome() == proto::OUTCOME_COMPLETED && !state_.job.stop;
-  const bool pauses =
-      has_looked || (request.outcome() == proto::OUTCOME_STOPPED && may_pause(state_, *worker));
+                          request.outcome() == proto::OUTCOME_COMPLETED && !cluster_.state.job.stop;
+  const bool pauses = has_looked || (request.outcome() == proto::OUTCOME_STOPPED &&
+                                     may_pause(cluster_.state, *worker));
   reply.set_join_again(pauses || (request.outcome() == proto::OUTCOME_COMM_FAILED &&
-                                  may_restart(state_, run_.config)));
+                                  may_restart(cluster_.state, cluster_.run.config)));
   if (pauses) {
     worker_paused(*worker);
   } else if (reply.join_again()) {
-    worker_left(state_, *worker, request.message(), now);
+    worker_left(cluster_.state, *worker, request.message(), now);
   } else {
-    worker_reported(state_, *worker, request.outcome(), request.message(), now);
+    worker_reported(cluster_.state, *worker, request.outcome(), request.message(), now);
   }
   // The worker reports its end only once, and exits after the reply.
   save_worker(*worker);
@@ -203,15 +201,16 @@ proto::FinishReply Coordinator::finish_late(const WorkerState& worker,
   proto::FinishReply reply;
   reply.set_join_again(request.outcome() != proto::OUTCOME_FAILED);
   if (!reply.join_again()) {
-    terminal_.note(name_of(worker) + ": " + one_line(request.message()), Severity::kWarning);
+    cluster_.terminal.note(name_of(worker) + ": " + one_line(request.message()),
+                           Severity::kWarning);
   }
   return reply;
 }
 
 void Coordinator::set_value(const proto::SetValueRequest& request,
                             const Answer<proto::SetValueReply>& answer) {
-  if (closed_) return answer(going_away());
-  if (run_.values.set(request.key(), request.value())) return answer(proto::SetValueReply());
+  if (cluster_.closed) return answer(going_away());
+  if (values_.set(request.key(), request.value())) return answer(proto::SetValueReply());
   answer(Refusal{.kind = Refusal::Kind::kInvalid,
                  .message = "key or value too large: keys are at most " +
                             std::to_string(KeyValues::kMaxKey) + " bytes, all together " +
@@ -220,34 +219,35 @@ void Coordinator::set_value(const proto::SetValueRequest& request,
 
 void Coordinator::get_value(const proto::GetValueRequest& request,
                             const Answer<proto::GetValueReply>& answer, const Patience& patience) {
-  if (closed_) return answer(going_away());
-  const HealthLimits& limits = run_.config.limits;
-  if (const WorkerState* const worker = worker_of_key(state_, request.key())) {
+  if (cluster_.closed) return answer(going_away());
+  const HealthLimits& limits = cluster_.run.config.limits;
+  if (const WorkerState* const worker = worker_of_key(cluster_.state, request.key())) {
     proto::GetValueReply reply;
     reply.set_value(doing(*worker, Clock::now()));
     return answer(std::move(reply));
   }
-  run_.values.get(request.key(), patience_of(patience, request.timeout_ms(), limits, Clock::now()),
-                  [answer](std::variant<std::string, Refusal> result) {
-                    if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
-                    proto::GetValueReply reply;
-                    reply.set_value(std::get<std::string>(std::move(result)));
-                    answer(std::move(reply));
-                  });
+  values_.get(request.key(), patience_of(patience, request.timeout_ms(), limits, Clock::now()),
+              [answer](std::variant<std::string, Refusal> result) {
+                if (auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
+                proto::GetValueReply reply;
+                reply.set_value(std::get<std::string>(std::move(result)));
+                answer(std::move(reply));
+              });
 }
 
 void Coordinator::get_values(const proto::GetValuesRequest& request,
                              Answer<proto::GetValuesReply> answer, const Patience& patience) {
-  if (closed_) return answer(going_away());
-  Patience least = patience_of(patience, request.timeout_ms(), run_.config.limits, Clock::now());
-  const auto workers = static_cast<std::int64_t>(state_.job.current.workers.size());
+  if (cluster_.closed) return answer(going_away());
+  Patience least =
+      patience_of(patience, request.timeout_ms(), cluster_.run.config.limits, Clock::now());
+  const auto workers = static_cast<std::int64_t>(cluster_.state.job.current.workers.size());
   if (request.count() > workers) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
                           .message = "found " + std::to_string(request.count()) +
                                      " keys, expected at most one for each of the " +
                                      std::to_string(workers) + " workers"});
   }
-  run_.values.get_all(request.prefix(), request.count(), std::move(least), std::move(answer));
+  values_.get_all(request.prefix(), request.count(), std::move(least), std::move(answer));
 }
 
 }  // namespace pfc

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "coordinator/jobs/job.h"
+#include "coordinator/cluster/job.h"
 #include "coordinator/rules/refusal.h"
 #include "coordinator/rules/verdict.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "coordinator/jobs/job.h"
+#include "coordinator/cluster/job.h"
 #include "coordinator/jobs/job_queue.h"
 #include "proto/coordinator.pb.h"
 

@@ -8,7 +8,7 @@
 #include "common/coordinator_file.h"
 #include "coordinator/access/gate.h"
 #include "coordinator/allocation/host_list.h"
-#include "coordinator/jobs/job.h"
+#include "coordinator/cluster/job.h"
 #include "coordinator/rules/verdict.h"
 #include "coordinator/terminal/terminal.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "coordinator/allocation/host_list.h"
+#include "coordinator/cluster/job.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/jobs/job.h"
 #include "coordinator/program/options.h"
 #include "proto/journal.pb.h"
 

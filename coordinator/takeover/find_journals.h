@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "coordinator/allocation/hosts.h"
-#include "coordinator/jobs/job.h"
+#include "coordinator/cluster/job.h"
 #include "coordinator/journal/journal.h"
 
 namespace pfc {

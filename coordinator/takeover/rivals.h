@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/jobs/job.h"
+#include "coordinator/cluster/job.h"
 #include "coordinator/takeover/find_journals.h"
 
 namespace pfc {

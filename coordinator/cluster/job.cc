@@ -1,4 +1,4 @@
-#include "coordinator/jobs/job.h"
+#include "coordinator/cluster/job.h"
 
 #include <nlohmann/json.hpp>
 
