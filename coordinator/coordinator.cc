@@ -80,7 +80,7 @@ void Coordinator::close() {
   values_.clear(going_away());
   log_requests_.clear(going_away());
   fault_requests_.clear(going_away());
-  trace_.end("the coordinator has ended");
+  traces_.end("the coordinator has ended");
   cluster_.links.close();
 }
 
@@ -104,7 +104,8 @@ proto::StatusReply Coordinator::status() const {
 }
 
 std::string Coordinator::shown_state() const {
-  return check_ ? "checking" : state_name(cluster_.state, cluster_.run.config, cluster_.over);
+  return cluster_.run.job.check ? "checking"
+                                : state_name(cluster_.state, cluster_.run.config, cluster_.over);
 }
 
 // Saves the counters before showing them, so that the next coordinator's counters never go back.
@@ -144,8 +145,8 @@ void Coordinator::tick() {
   }
   tell_stragglers();
   values_.expire(Clock::now());
-  see_measurement();
-  see_trace(Clock::now());
+  network_.update();
+  traces_.expire(Clock::now());
   joins_.expire(cluster_.state, Clock::now());
   log_requests_.expire(Clock::now());
   fault_requests_.expire(Clock::now());
@@ -175,7 +176,7 @@ void Coordinator::forgive_stall() {
   cluster_.terminal.note(text, Severity::kWarning);
   cluster_.history.tell(ClusterEvent::Kind::kJob, Severity::kWarning, text);
   postpone(cluster_.state, gap);
-  if (measurement_) measurement_->postpone(gap);
+  network_.postpone(gap);
   if (gap >= cluster_.options.coordinator_grace) excused_until_ = now + kAgentEnds;
 }
 
@@ -183,17 +184,22 @@ void Coordinator::advance() {
   while (!cluster_.over && !cluster_.closed) {
     if (cluster_.state.job.id.empty() && !begin_next_job()) break;
     cluster_.history.observe(cluster_.state);
-    const Decision decision = decide_now();
+    const Decision decision = decide_now(Clock::now());
     set_reason(decision.reason, !has_own_line(decision));
     if (decision.actions.empty()) return;
     save_soon();
     for (const Action& action : decision.actions) {
-      note_check(action);
+      checks_.note(action);
       apply(cluster_.state, action, Clock::now());
       perform(action);
     }
   }
   cluster_.history.observe(cluster_.state);
+}
+
+Decision Coordinator::decide_now(TimePoint now) const {
+  return cluster_.run.job.check ? checks_.decide(now)
+                                : decide(cluster_.state, cluster_.run.config, now);
 }
 
 void Coordinator::set_reason(const std::string& reason, bool tell) {
@@ -221,7 +227,7 @@ void Coordinator::perform(const Action& action) {
           [&](const action::Terminate&) { end_workers(); },
           [&](const action::Kill&) { end_workers(); },
           [&](const action::Describe& a) { ask_what_it_does(a.rank); },
-          [&](const action::MeasureNetwork&) { measure_network(); },
+          [&](const action::MeasureNetwork&) { network_.measure(); },
           [&](const action::ReleaseHosts& a) { std::ranges::for_each(a.hosts, must_register); },
           [&](const action::StopForHost& a) {
             cluster_.terminal.note(a.request.reason + ": the workers write a checkpoint and end",
@@ -263,38 +269,28 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
   const Refusal over{.kind = Refusal::Kind::kOldGeneration,
                      .message = "a new generation has begun, because of " + cluster_.run.cause};
   values_.clear(over);
-  trace_.end(over.message);
+  traces_.end(over.message);
   stragglers_ = {};
   proto::WorkerCommand command;
   command.set_superseded(true);
   command.set_why(cluster_.run.cause);
   cluster_.links.send_to_workers(command);
   cluster_.links.close_workers(over);
-  set_local_address();
+  network_.set_local_address();
   send_desired();
   joins_.members_changed(cluster_.state);  // workers of the last generation may wait for this one
   complete_join();
-}
-
-/// This machine's agent connects through the loopback interface, which peers cannot reach.
-void Coordinator::set_local_address() {
-  const auto local = std::find_if(cluster_.state.hosts.begin(), cluster_.state.hosts.end(),
-                                  [](const HostState& host) { return host.local; });
-  const auto remote = std::find_if(cluster_.state.hosts.begin(), cluster_.state.hosts.end(),
-                                   [](const HostState& host) { return !host.local; });
-  if (local == cluster_.state.hosts.end() || remote == cluster_.state.hosts.end()) return;
-  local->address = address_towards(remote->address);  // numeric, so no name is resolved
 }
 
 void Coordinator::finish_job() {
   cluster_.terminal.clear_progress();
   // Workers report failures here and do not print them. The verdict is one of these lines.
   const std::vector<std::string> incidents = incident_lines(cluster_.state.job.current);
-  if (incidents.size() > 1 && !check_) {
+  if (incidents.size() > 1 && !cluster_.run.job.check) {
     for (const std::string& incident : incidents)
       cluster_.terminal.note(incident, Severity::kWarning);
   }
-  const Verdict how = check_ ? end_check() : verdict(cluster_.state);
+  const Verdict how = cluster_.run.job.check ? checks_.end() : verdict(cluster_.state);
   cluster_.history.tell(ClusterEvent::Kind::kJob,
                         how.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote,
                         how.message, how.rank);

@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "coordinator/chaos/fault_requests.h"
-#include "coordinator/checks/check_record.h"
+#include "coordinator/checks/checks.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/job_queue.h"
 #include "coordinator/jobs/log_requests.h"
 #include "coordinator/journal/journal.h"
-#include "coordinator/network/network_measurement.h"
+#include "coordinator/network/network_watch.h"
 #include "coordinator/rules/progress/stragglers.h"
 #include "coordinator/rules/quiet_hosts.h"
 #include "coordinator/rules/rendezvous.h"
 #include "coordinator/rules/verdict.h"
-#include "coordinator/traces/trace_gatherer.h"
+#include "coordinator/traces/traces.h"
 #include "coordinator/workers/join_barrier.h"
 #include "coordinator/workers/key_values.h"
 
@@ -101,25 +101,9 @@ class Coordinator {
   [[nodiscard]] std::string last_job() const;
   void read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
 
-  // Checks (coordinator_check.cc, docs/check.md).
-
-  /// Answers with the check's report, or what it waits for. Only recent checks are kept.
-  void check_result(const proto::CheckResultRequest& request,
-                    const Answer<proto::CheckResultReply>& answer) const;
-  /// Report of the last ended check; null if there is none.
-  [[nodiscard]] const proto::CheckReport* last_check() const;
-  void report_check(const proto::ReportCheckRequest& request,
-                    const Answer<proto::ReportCheckReply>& answer);
-
-  // Traces (coordinator_trace.cc, docs/trace.md).
-
-  /// Orders the workers of the running job to record some steps.
-  void start_trace(const proto::StartTraceRequest& request,
-                   const Answer<proto::StartTraceReply>& answer);
-  void read_trace(const proto::ReadTraceRequest& request, Answer<proto::ReadTraceReply> answer,
-                  const Patience& patience);
-  void send_trace(const proto::SendTraceRequest& request,
-                  const Answer<proto::SendTraceReply>& answer);
+  // The coordinator's parts.
+  [[nodiscard]] Checks& checks() { return checks_; }
+  [[nodiscard]] Traces& traces() { return traces_; }
 
   /// See pfc::staying_agents().
   [[nodiscard]] std::string staying_agents() const { return pfc::staying_agents(cluster_.state); }
@@ -198,12 +182,7 @@ class Coordinator {
   void see_takeover(TimePoint now);
   void forgive_stall();
   void release_silent_hosts();
-  void begin_check();
-  [[nodiscard]] Decision decide_now() const;
-  /// Records findings of a check before the action is executed.
-  void note_check(const Action& action);
-  [[nodiscard]] proto::CheckPart part_of_check() const;
-  [[nodiscard]] Verdict end_check();
+  [[nodiscard]] Decision decide_now(TimePoint now) const;
   /// Returns why a worker of another version may not join; nothing if it may.
   [[nodiscard]] std::optional<Refusal> wrong_version(const proto::JoinRequest& request,
                                                      const WorkerState& worker) const;
@@ -238,9 +217,6 @@ class Coordinator {
   void ask_what_it_does(Rank rank);
   void worker_described(WorkerState& worker, const std::string& text);
   void tell_stragglers();
-  void begin_trace(const TraceSteps& steps, TimePoint now);
-  void see_trace(TimePoint now);
-  [[nodiscard]] std::int64_t step_for_readers() const;
   void note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now);
   /// Handles the end of a worker's work in an earlier generation.
   proto::FinishReply finish_late(const WorkerState& worker, const proto::FinishRequest& request);
@@ -253,18 +229,7 @@ class Coordinator {
                                        const std::string& peer);
   [[nodiscard]] HostState* match_host(const std::string& given, const std::string& peer);
   void warn_of_threads(const HostState& host, int threads_asked_for);
-  /// Prints a warning if RefusedAgents::add() returns true.
-  void note_refused_agent(const std::string& host, const std::string& why);
   void local_agent_failed(const std::string& what, bool at_start);
-  void set_local_address();
-
-  // The network between the hosts (coordinator_network.cc).
-  void measure_network();
-  void network_said(const std::string& host, const proto::NetworkReport& report);
-  /// Returns the host's index in the last measurement; nothing if it took no part.
-  [[nodiscard]] std::optional<int> measured_number(const std::string& host) const;
-  /// Applies the result of the measurement, when there is one.
-  void see_measurement();
 
   boost::asio::steady_timer timer_;
   const Finished finished_;
@@ -272,17 +237,14 @@ class Coordinator {
   Stragglers stragglers_;  ///< of the current generation
   JoinBarrier joins_;
   KeyValues values_;
-  std::optional<CheckRecord> check_;  ///< empty: no check is running
   JobQueue queue_;
   LogRequests log_requests_;
   FaultRequests fault_requests_;
-  RefusedAgents refused_agents_;
   std::map<std::string, std::string> own_names_;  ///< host in --hosts -> name that its agent gave
-  std::deque<std::pair<std::string, proto::CheckReport>> checks_;  ///< recent reports, by job id
-  TraceGatherer trace_;
+  Checks checks_{cluster_};
+  Traces traces_{cluster_};
+  NetworkWatch network_{cluster_, [this](auto pairs) { checks_.set_pairs(std::move(pairs)); }};
   QuietHosts quiet_hosts_;
-  std::optional<NetworkMeasurement> measurement_;  ///< current one; empty: none
-  std::vector<std::size_t> measured_;  ///< hosts of the last measurement, as in cluster_.state
   TimePoint last_tick_;
   std::string shown_metrics_;  ///< last result of metrics_text()
   TimePoint metrics_shown_at_;

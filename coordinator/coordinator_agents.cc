@@ -1,5 +1,6 @@
 // The coordinator's part for agents.
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <cctype>
 #include <csignal>
 #include <utility>
@@ -15,8 +16,6 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kLongestRefusal = 300;
-
 /// Returns the number of workers of a host without a given number, and the reason.
 std::string slots_text(const HostState& host, DeviceChoice device) {
   const std::string why = device == DeviceChoice::kCpu ? "device \"cpu\""
@@ -30,16 +29,12 @@ std::string first_label(const std::string& host) { return host.substr(0, host.fi
 
 }  // namespace
 
-void Coordinator::note_refused_agent(const std::string& host, const std::string& why) {
-  if (refused_agents_.add(host, why, Clock::now())) {
-    cluster_.terminal.note("an agent was refused: " + one_line(why, kLongestRefusal),
-                           Severity::kWarning);
-  }
-  cluster_.state.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
+void Coordinator::agent_was_refused(const std::string& host, const std::string& why) {
+  boost::asio::post(timer_.get_executor(), [this, host, why] { checks_.agent_refused(host, why); });
 }
 
 void Coordinator::handshake_stalled(const std::string& address) {
-  note_refused_agent(
+  checks_.agent_refused(
       address, address + ": TCP connects, but the TLS handshake does not reach it; " + kMtuAdvice);
 }
 
@@ -87,7 +82,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
   if (cluster_.closed) return going_away();
   const auto refuse = [&](std::string message) {
-    note_refused_agent(registration.host(), message);
+    checks_.agent_refused(registration.host(), message);
     return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
   };
   if (registration.version() != version()) {
@@ -117,16 +112,11 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
                   "itself: none is needed here");
   }
   if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) {
-    note_refused_agent(host->name, refusal->message);
+    checks_.agent_refused(host->name, refusal->message);
     return *refusal;
   }
   const bool is_new = !host->registered || host->agent_id != registration.agent_id();
-  if (is_new) {
-    refused_agents_.forget(host->name);
-    refused_agents_.forget(registration.host());
-    refused_agents_.forget(peer);
-    cluster_.state.refused_agent = one_line(refused_agents_.newest(), kLongestRefusal);
-  }
+  if (is_new) checks_.agent_admitted({host->name, registration.host(), peer});
   cluster_.links.add_agent(host->name, link);
   own_names_[host->name] = own_name;
   host->peer = peer;
@@ -148,9 +138,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   const auto before = present();
   advance();  // a job or generation may have waited for this host
   if (present() == before) send_desired(host->name);
-  if (const auto number = measured_number(host->name); measurement_ && number) {
-    measurement_->repeat(*number);
-  }
+  network_.repeat(host->name);
   return Registered{.host = host->name};
 }
 
@@ -191,7 +179,7 @@ void Coordinator::agent_said(const std::string& host, const proto::AgentMessage&
 void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
   if (message.has_log_chunk()) return log_requests_.answered(host.name, message.log_chunk());
   if (message.has_fault()) return fault_requests_.answered(host.name, message.fault());
-  if (message.has_network()) return network_said(host.name, message.network());
+  if (message.has_network()) return network_.said(host.name, message.network());
   // Reports about processes that are no longer wanted are ignored.
   const auto teller = [&](const auto& event) {
     return find_worker(cluster_.state, host, event.slot(), event.incarnation());

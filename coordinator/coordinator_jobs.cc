@@ -63,7 +63,7 @@ void Coordinator::submit(const proto::SubmitRequest& request, const std::string&
   const bool is_idle = cluster_.state.job.id.empty() && queue_.waiting().empty();
   if (request.check() && !is_idle) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
-                   .message = check_
+                   .message = cluster_.run.job.check
                                   ? "a check runs here, and two would measure each other; wait for "
                                     "it, or end it with pfcctl stop"
                                   : "a job runs or waits here, and a check would disturb it and "
@@ -134,7 +134,8 @@ bool Coordinator::begin_next_job() {
       .job = std::move(*job), .config = cluster_.options.rendezvous, .started = wall_now()};
   begin_job(cluster_.state, cluster_.run.job.id, cluster_.run.job.device, Clock::now());
   if (cluster_.run.job.check) {
-    begin_check();
+    checks_.begin();
+    network_.clear();  // measured again, as part of the check
   } else {
     cluster_.metrics.begin_job();
   }
@@ -159,10 +160,9 @@ void Coordinator::end_job(const Verdict& verdict) {
   const Refusal over{.kind = Refusal::Kind::kOldGeneration, .message = "the job has ended"};
   joins_.clear(over);
   values_.clear(over);
-  trace_.end(over.message);
+  traces_.end(over.message);
   cluster_.links.close_workers(over);
   stragglers_ = {};
-  check_.reset();
   const bool was_check = cluster_.run.job.check;
   if (!was_check) cluster_.metrics.count_job(name_of(verdict.kind));
   cluster_.run = {.config = cluster_.options.rendezvous};

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/one_line.h"
+#include "common/version.h"
 #include "common/workers/store_keys.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/rules/progress/progress_limits.h"
@@ -64,8 +65,19 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
   advance();
 }
 
+/// Refuses a worker of another version. One without a version would train in a check.
+std::optional<Refusal> Coordinator::wrong_version(const proto::JoinRequest& request,
+                                                  const WorkerState& worker) const {
+  const std::string& theirs = request.version();
+  if (theirs == version() || (theirs.empty() && !cluster_.run.job.check)) return {};
+  return Refusal{.kind = Refusal::Kind::kInvalid,
+                 .message = "host " + worker.host + " has pfc-worker " +
+                            (theirs.empty() ? "of an older version" : theirs) +
+                            ", the coordinator " + version() + ": install the same version"};
+}
+
 void Coordinator::complete_join() {
-  const proto::CheckPart part = part_of_check();
+  const proto::CheckPart part = checks_.part();
   const bool alone = part == proto::CHECK_PART_ALONE;
   if (cluster_.state.job.current.workers.empty() || (!alone && !all_joined(cluster_.state))) return;
   if (cluster_.state.job.current.lost) return;  // the next generation begins
@@ -84,7 +96,7 @@ bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
   proto::WorkerCommand hello;
   hello.set_stop(cluster_.state.job.current.stop_sent);
   // The worker may have lost the connection before the order arrived.
-  if (const auto order = trace_.order(rank)) *hello.mutable_trace() = *order;
+  if (const auto order = traces_.order(rank)) *hello.mutable_trace() = *order;
   link.send(hello);
   return true;
 }
@@ -174,7 +186,7 @@ void Coordinator::finish(const proto::FinishRequest& request,
   }
   if (request.has_progress() && !is_late) note_progress(*worker, request.progress(), now);
   proto::FinishReply reply;
-  const bool has_looked = part_of_check() == proto::CHECK_PART_ALONE &&
+  const bool has_looked = checks_.part() == proto::CHECK_PART_ALONE &&
                           request.outcome() == proto::OUTCOME_COMPLETED && !cluster_.state.job.stop;
   const bool pauses = has_looked || (request.outcome() == proto::OUTCOME_STOPPED &&
                                      may_pause(cluster_.state, *worker));

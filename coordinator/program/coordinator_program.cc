@@ -288,7 +288,7 @@ void CoordinatorProgram::start_local_agent() {
 }
 
 void CoordinatorProgram::print_check() {
-  const proto::CheckReport* const report = coordinator_.last_check();
+  const proto::CheckReport* const report = coordinator_.checks().last();
   if (report == nullptr) return;
   console_.output.write_result(options_.json ? json_text(check_json(*report))
                                              : check_text(*report));

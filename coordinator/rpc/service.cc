@@ -114,7 +114,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                         proto::ReportCheckReply* reply) override {
     return calls_.handle<proto::ReportCheckReply>(
         context, request, reply,
-        [this, request](auto answer) { coordinator_.report_check(*request, answer); });
+        [this, request](auto answer) { coordinator_.checks().report(*request, answer); });
   }
 
   grpc::ServerUnaryReactor* CheckResult(grpc::CallbackServerContext* context,
@@ -122,7 +122,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                         proto::CheckResultReply* reply) override {
     return calls_.handle<proto::CheckResultReply>(
         context, request, reply,
-        [this, request](auto answer) { coordinator_.check_result(*request, answer); });
+        [this, request](auto answer) { coordinator_.checks().result(*request, answer); });
   }
 
   grpc::ServerUnaryReactor* SetValue(grpc::CallbackServerContext* context,
@@ -230,7 +230,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                       proto::SendTraceReply* reply) override {
     return calls_.handle<proto::SendTraceReply>(
         context, request, reply,
-        [this, request](auto answer) { coordinator_.send_trace(*request, answer); });
+        [this, request](auto answer) { coordinator_.traces().send(*request, answer); });
   }
 
   grpc::ServerUnaryReactor* StartTrace(grpc::CallbackServerContext* context,
@@ -240,7 +240,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         context, request, reply,
         [this, request](const Answer<proto::StartTraceReply>& answer, const Caller& caller) {
           const std::string steps = counted(request->steps(), "step");
-          coordinator_.start_trace(
+          coordinator_.traces().start(
               *request, noted<proto::StartTraceReply>(
                             gate_, caller, "trace", "trace of " + steps, answer,
                             [steps](const proto::StartTraceReply& begun) {
@@ -255,7 +255,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                       proto::ReadTraceReply* reply) override {
     return calls_.handle<proto::ReadTraceReply>(
         context, request, reply, [this, request](auto answer, const Patience& patience) {
-          coordinator_.read_trace(*request, std::move(answer), patience);
+          coordinator_.traces().read(*request, std::move(answer), patience);
         });
   }
 

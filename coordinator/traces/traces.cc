@@ -1,9 +1,7 @@
-// The coordinator's part for traces: orders workers to record steps, and passes on their spans
-// (docs/trace.md).
+#include "coordinator/traces/traces.h"
+
 #include <algorithm>
 #include <utility>
-
-#include "coordinator/coordinator.h"
 
 namespace pfc {
 namespace {
@@ -28,8 +26,8 @@ TraceWish wish_of(const std::vector<WorkerState>& workers, std::int64_t steps, T
 
 }  // namespace
 
-void Coordinator::start_trace(const proto::StartTraceRequest& request,
-                              const Answer<proto::StartTraceReply>& answer) {
+void Traces::start(const proto::StartTraceRequest& request,
+                   const Answer<proto::StartTraceReply>& answer) {
   if (cluster_.closed) return answer(going_away());
   if (request.steps() < 1 || request.steps() > TraceGatherer::kMostSteps) {
     return answer(Refusal{.message = "found " + std::to_string(request.steps()) +
@@ -39,16 +37,17 @@ void Coordinator::start_trace(const proto::StartTraceRequest& request,
   const std::vector<WorkerState>& workers = cluster_.state.job.current.workers;
   if (cluster_.state.job.id.empty())
     return answer(not_now("no job runs: there is nothing to trace"));
-  if (check_) return answer(not_now("the job that runs is a check, which trains nothing"));
+  if (cluster_.run.job.check)
+    return answer(not_now("the job that runs is a check, which trains nothing"));
   if (workers.empty() || !std::ranges::all_of(workers, &WorkerState::training)) {
     return answer(not_now("the job does not train now (" + cluster_.reason +
                           "): ask again when pfcctl status says that it does"));
   }
   const TimePoint now = Clock::now();
   // An interrupted trace without a reader may be replaced.
-  if (trace_.goes_on() && trace_.is_read(now)) {
-    return answer(not_now("a trace of steps " + std::to_string(trace_.steps().first) + " to " +
-                          std::to_string(trace_.steps().last) +
+  if (gatherer_.goes_on() && gatherer_.is_read(now)) {
+    return answer(not_now("a trace of steps " + std::to_string(gatherer_.steps().first) + " to " +
+                          std::to_string(gatherer_.steps().last) +
                           " is being taken: ask again when it is done"));
   }
   const TraceWish wish = wish_of(workers, request.steps(), now);
@@ -58,9 +57,9 @@ void Coordinator::start_trace(const proto::StartTraceRequest& request,
                           std::to_string(wish.total_steps) +
                           ": it ends before all workers could begin to record"));
   }
-  begin_trace(*steps, now);
+  begin(*steps, now);
   proto::StartTraceReply reply;
-  reply.set_trace(trace_.id());
+  reply.set_trace(gatherer_.id());
   reply.set_first_step(steps->first);
   reply.set_last_step(steps->last);
   reply.set_job_id(cluster_.state.job.id);
@@ -68,17 +67,17 @@ void Coordinator::start_trace(const proto::StartTraceRequest& request,
   answer(std::move(reply));
 }
 
-void Coordinator::begin_trace(const TraceSteps& steps, TimePoint now) {
+void Traces::begin(const TraceSteps& steps, TimePoint now) {
   std::vector<TraceGatherer::Worker> workers;
   for (const WorkerState& worker : cluster_.state.job.current.workers) {
     workers.push_back({.rank = worker.rank, .host = worker.host, .slot = worker.slot});
   }
   // Differs from the ids of an earlier coordinator's traces.
   const WallTime wall = std::chrono::system_clock::now();
-  const std::int64_t id = std::max(to_ms(wall), trace_.id() + 1);
-  trace_.begin(id, steps, workers, now, wall);
+  const std::int64_t id = std::max(to_ms(wall), gatherer_.id() + 1);
+  gatherer_.begin(id, steps, workers, now, wall);
   for (const WorkerState& worker : cluster_.state.job.current.workers) {
-    const auto order = trace_.order(worker.rank);
+    const auto order = gatherer_.order(worker.rank);
     if (!order) continue;
     proto::WorkerCommand command;
     *command.mutable_trace() = *order;
@@ -87,18 +86,18 @@ void Coordinator::begin_trace(const TraceSteps& steps, TimePoint now) {
   }
 }
 
-void Coordinator::read_trace(const proto::ReadTraceRequest& request,
-                             Answer<proto::ReadTraceReply> answer, const Patience& patience) {
+void Traces::read(const proto::ReadTraceRequest& request, Answer<proto::ReadTraceReply> answer,
+                  const Patience& patience) {
   if (cluster_.closed) return answer(going_away());
-  trace_.read(request, std::move(answer), patience, step_for_readers(), Clock::now());
+  gatherer_.read(request, std::move(answer), patience, step_for_readers(), Clock::now());
 }
 
-void Coordinator::send_trace(const proto::SendTraceRequest& request,
-                             const Answer<proto::SendTraceReply>& answer) {
-  answer(trace_.add(request, Clock::now()));
+void Traces::send(const proto::SendTraceRequest& request,
+                  const Answer<proto::SendTraceReply>& answer) {
+  answer(gatherer_.add(request, Clock::now()));
 }
 
-std::int64_t Coordinator::step_for_readers() const {
+std::int64_t Traces::step_for_readers() const {
   std::int64_t step = 0;
   for (const WorkerState& worker : cluster_.state.job.current.workers) {
     step = std::max(step, worker.progress.step());
@@ -107,15 +106,15 @@ std::int64_t Coordinator::step_for_readers() const {
 }
 
 /// A worker reports its end after it has sent its spans.
-void Coordinator::see_trace(TimePoint now) {
-  if (trace_.goes_on()) {
+void Traces::expire(TimePoint now) {
+  if (gatherer_.goes_on()) {
     for (const WorkerState& worker : cluster_.state.job.current.workers) {
       if (worker.exit || worker.report || worker.left || worker.paused) {
-        trace_.lose(worker.rank, "the worker has ended before it had sent all of it");
+        gatherer_.lose(worker.rank, "the worker has ended before it had sent all of it");
       }
     }
   }
-  trace_.expire(step_for_readers(), now);
+  gatherer_.expire(step_for_readers(), now);
 }
 
 }  // namespace pfc

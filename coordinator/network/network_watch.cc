@@ -1,12 +1,13 @@
-// The coordinator's part for the network between its hosts.
+#include "coordinator/network/network_watch.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/coordinator.h"
+#include "common/network_address.h"
 
 namespace pfc {
 
-void Coordinator::measure_network() {
+void NetworkWatch::measure() {
   set_local_address();
   std::vector<NetworkHost> hosts;
   measured_.clear();
@@ -25,51 +26,76 @@ void Coordinator::measure_network() {
     *command.mutable_network() = step;
     cluster_.links.send(cluster_.state.hosts[place].name, std::move(command));
   };
-  const auto pairs = check_ ? NetworkMeasurement::Pairs::kAll : NetworkMeasurement::Pairs::kSome;
+  const auto pairs =
+      cluster_.run.job.check ? NetworkMeasurement::Pairs::kAll : NetworkMeasurement::Pairs::kSome;
   measurement_.emplace(std::move(hosts), cluster_.options.network, send, Clock::now(), pairs);
-  see_measurement();
+  update();
 }
 
-std::optional<int> Coordinator::measured_number(const std::string& host) const {
+std::optional<int> NetworkWatch::measured_number(const std::string& host) const {
   const auto place = std::ranges::find_if(
       measured_, [&](std::size_t i) { return cluster_.state.hosts[i].name == host; });
   if (place == measured_.end()) return {};
   return static_cast<int>(place - measured_.begin());
 }
 
-void Coordinator::network_said(const std::string& host, const proto::NetworkReport& report) {
+void NetworkWatch::said(const std::string& host, const proto::NetworkReport& report) {
   if (!measurement_) return;
   const auto number = measured_number(host);
   if (!number) return;
   measurement_->said(*number, report);
-  see_measurement();
-  advance();
+  update();
+  cluster_.advance();
 }
 
-void Coordinator::see_measurement() {
+void NetworkWatch::clear() {
+  cluster_.state.network = {};
+  measurement_.reset();
+  measured_.clear();
+}
+
+void NetworkWatch::repeat(const std::string& host) {
+  const auto number = measured_number(host);
+  if (measurement_ && number) measurement_->repeat(*number);
+}
+
+void NetworkWatch::postpone(Clock::duration gap) {
+  if (measurement_) measurement_->postpone(gap);
+}
+
+void NetworkWatch::update() {
   if (!measurement_) return;
   measurement_->expire(Clock::now());
   if (!measurement_->choice()) return;
   const NetworkChoice choice = *measurement_->choice();
   const std::vector<NetworkHost> measured = measurement_->hosts();
-  if (check_) check_->set_pairs(measurement_->pairs());
+  if (cluster_.run.job.check) pairs_(measurement_->pairs());
   measurement_.reset();
-  cluster_.state.network.ended_at = Clock::now();
-  cluster_.state.network.failed = choice.address.empty();
-  cluster_.state.network.text = choice.text;
-  cluster_.state.network.apart.clear();
+  NetworkState& network = cluster_.state.network;
+  network.ended_at = Clock::now();
+  network.failed = choice.address.empty();
+  network.text = choice.text;
+  network.apart.clear();
   for (const int host : choice.apart) {
-    cluster_.state.network.apart.push_back(measured.at(static_cast<std::size_t>(host)).name);
+    network.apart.push_back(measured.at(static_cast<std::size_t>(host)).name);
   }
-  if (cluster_.state.network.failed) return;
+  if (network.failed) return;
   cluster_.terminal.note(choice.text);
   for (std::size_t host = 0; host < choice.address.size(); ++host) {
     HostState& known = cluster_.state.hosts[measured_[host]];
     HostAddress address = measured[host].addresses[static_cast<std::size_t>(choice.address[host])];
     const std::string before = peer_address(known);
     known.chosen = std::move(address);
-    if (known.workers > 0 && peer_address(known) != before) cluster_.state.network.changed = true;
+    if (known.workers > 0 && peer_address(known) != before) network.changed = true;
   }
+}
+
+void NetworkWatch::set_local_address() {
+  std::vector<HostState>& hosts = cluster_.state.hosts;
+  const auto local = std::ranges::find(hosts, true, &HostState::local);
+  const auto remote = std::ranges::find(hosts, false, &HostState::local);
+  if (local == hosts.end() || remote == hosts.end()) return;
+  local->address = address_towards(remote->address);  // numeric, so no name is resolved
 }
 
 }  // namespace pfc
