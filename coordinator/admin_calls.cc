@@ -8,7 +8,7 @@ namespace pfc {
 void AdminCalls::stop(const Caller& caller, const proto::StopRequest& request,
                       const Answer<proto::StopReply>& answer) {
   const std::string reason = request.reason();
-  coordinator_.stop_job(
+  coordinator_.jobs().stop(
       request, noted<proto::StopReply>(gate_, caller, "stop", "stop of job " + request.job(),
                                        answer, [reason](const proto::StopReply& stopped) {
                                          return "job " + stopped.job_id() + ": " + reason;

@@ -78,7 +78,7 @@ void Coordinator::close() {
   timer_.cancel();
   joins_.clear(going_away());
   values_.clear(going_away());
-  log_requests_.clear(going_away());
+  jobs_.log_requests().clear(going_away());
   fault_requests_.clear(going_away());
   traces_.end("the coordinator has ended");
   cluster_.links.close();
@@ -96,7 +96,7 @@ proto::StatusReply Coordinator::status() const {
   status.set_job_name(shown_name(cluster_.run.job));
   status.set_output(cluster_.run.job.output);
   status.set_state(shown_state());
-  status.set_jobs_waiting(static_cast<int>(queue_.waiting().size()));
+  status.set_jobs_waiting(static_cast<int>(jobs_.queue().waiting().size()));
   status.set_takeovers(own_.takeovers());
   status.set_taken_over_ms(own_.taken_over_ms());
   status.set_takeover_seconds(takeover_seconds_);
@@ -120,7 +120,7 @@ std::string Coordinator::metrics_text() {
 }
 
 std::string Coordinator::current_metrics() {
-  cluster_.metrics.set_waiting_jobs(queue_.waiting().size());
+  cluster_.metrics.set_waiting_jobs(jobs_.queue().waiting().size());
   cluster_.metrics.set_journal(own_.takeovers(), journal_ == nullptr ? 0 : journal_->failures());
   const TimePoint now = Clock::now();
   save(true);
@@ -148,7 +148,7 @@ void Coordinator::tick() {
   network_.update();
   traces_.expire(Clock::now());
   joins_.expire(cluster_.state, Clock::now());
-  log_requests_.expire(Clock::now());
+  jobs_.log_requests().expire(Clock::now());
   fault_requests_.expire(Clock::now());
   if (cluster_.state.job.id.empty()) release_silent_hosts();
   see_takeover(Clock::now());
@@ -195,6 +195,30 @@ void Coordinator::advance() {
     }
   }
   cluster_.history.observe(cluster_.state);
+}
+
+bool Coordinator::begin_next_job() {
+  if (!jobs_.ending().empty()) {
+    end_service();
+    return false;
+  }
+  std::optional<Job> job = jobs_.take_next();
+  if (!job) return false;
+  cluster_.run = {
+      .job = std::move(*job), .config = cluster_.options.rendezvous, .started = wall_now()};
+  begin_job(cluster_.state, cluster_.run.job.id, cluster_.run.job.device, Clock::now());
+  if (cluster_.run.job.check) {
+    checks_.begin();
+    network_.clear();  // measured again, as part of the check
+  } else {
+    cluster_.metrics.begin_job();
+  }
+  cluster_.reason.clear();
+  cluster_.history.begin_job();
+  cluster_.history.tell(ClusterEvent::Kind::kJob, Severity::kNote,
+                        title_of(cluster_.run.job) + " begins");
+  if (cluster_.options.is_service) cluster_.terminal.note(title_of(cluster_.run.job) + " begins");
+  return true;
 }
 
 Decision Coordinator::decide_now(TimePoint now) const {
@@ -298,6 +322,42 @@ void Coordinator::finish_job() {
   cluster_.over = true;
   if (journal_ != nullptr) journal_->remove();
   finished_(how);
+}
+
+void Coordinator::end_job(const Verdict& verdict) {
+  cluster_.terminal.note(
+      title_of(cluster_.run.job) + ": " + verdict.message,
+      verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
+  jobs_.remember(verdict);
+  const Refusal over{.kind = Refusal::Kind::kOldGeneration, .message = "the job has ended"};
+  joins_.clear(over);
+  values_.clear(over);
+  traces_.end(over.message);
+  cluster_.links.close_workers(over);
+  stragglers_ = {};
+  const bool was_check = cluster_.run.job.check;
+  if (!was_check) cluster_.metrics.count_job(name_of(verdict.kind));
+  cluster_.run = {.config = cluster_.options.rendezvous};
+  pfc::end_job(cluster_.state, Clock::now());
+  save_now();  // agents forget the job now
+  send_desired();
+  if (!was_check) release_once_agents();
+}
+
+void Coordinator::release_once_agents() {
+  for (HostState& host : cluster_.state.hosts) {
+    const bool is_own = host.local && !cluster_.options.local_agent_id.empty();
+    if (!host.registered || !host.once || is_own) continue;
+    host.registered = false;
+    cluster_.links.end_agent(host.name);
+  }
+}
+
+void Coordinator::end_service() {
+  cluster_.over = true;
+  cluster_.terminal.clear_progress();
+  if (journal_ != nullptr && jobs_.queue().waiting().empty()) journal_->remove();
+  finished_(jobs_.end_of_service());
 }
 
 void Coordinator::send_desired() {

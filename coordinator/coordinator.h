@@ -15,8 +15,7 @@
 #include "coordinator/chaos/fault_requests.h"
 #include "coordinator/checks/checks.h"
 #include "coordinator/cluster/cluster.h"
-#include "coordinator/jobs/job_queue.h"
-#include "coordinator/jobs/log_requests.h"
+#include "coordinator/jobs/jobs.h"
 #include "coordinator/journal/journal.h"
 #include "coordinator/network/network_watch.h"
 #include "coordinator/rules/progress/stragglers.h"
@@ -48,7 +47,7 @@ class Coordinator {
   /// Ends the job and the coordinator. Workers first write a checkpoint; if `urgent`, they have
   /// only RendezvousConfig::terminate for it. `reason` names the requester: "SIGINT". A second
   /// call can make it urgent. Waiting jobs of a service are lost.
-  void stop(const std::string& reason, bool urgent);
+  void stop(const std::string& reason, bool urgent) { jobs_.stop_all(reason, urgent); }
   /// Drains a host. The workers write a checkpoint within the given time, at most
   /// RendezvousConfig::stop. Then the job continues without the host if ElasticConfig::min_workers
   /// allows it; otherwise it ends. The host is used again when another agent registers. A
@@ -63,11 +62,7 @@ class Coordinator {
   void close();
 
   /// Returns the job and generation that requests must belong to.
-  [[nodiscard]] Fence fence() const {
-    return {.job_id = cluster_.state.job.id,
-            .generation = cluster_.state.job.current.number,
-            .cause = cluster_.run.cause};
-  }
+  [[nodiscard]] Fence fence() const { return cluster_.fence(); }
   [[nodiscard]] proto::StatusReply status() const;
   /// Returns the metrics. Their counters are saved in the journal, so they never go back.
   [[nodiscard]] std::string metrics_text();
@@ -85,23 +80,8 @@ class Coordinator {
   /// not own the journal.
   void keep(Journal& journal, const proto::SavedCoordinator& own);
 
-  // Requests about jobs (coordinator_jobs.cc). A job is named by its id or a prefix of it.
-
-  /// Appends a checked job to the queue.
-  std::optional<Refusal> add(Job job);
-  /// `submitter`: see Job::submitter.
-  void submit(const proto::SubmitRequest& request, const std::string& submitter,
-              const Answer<proto::SubmitReply>& answer);
-  /// Returns Job::submitter of the job whose id begins with `begin`; an empty `begin` means
-  /// last_job(). Returns nothing if there is no such job.
-  [[nodiscard]] std::optional<std::string> submitter_of(const std::string& begin) const;
-  void stop_job(const proto::StopRequest& request, const Answer<proto::StopReply>& answer);
-  [[nodiscard]] proto::QueueReply queue() const;
-  /// Returns the running job, or else the last one that has ended; empty if there was none.
-  [[nodiscard]] std::string last_job() const;
-  void read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
-
   // The coordinator's parts.
+  [[nodiscard]] Jobs& jobs() { return jobs_; }
   [[nodiscard]] Checks& checks() { return checks_; }
   [[nodiscard]] Traces& traces() { return traces_; }
 
@@ -190,22 +170,10 @@ class Coordinator {
   void set_reason(const std::string& reason, bool tell);
   /// Begins the next job if possible. Otherwise sets the reason.
   bool begin_next_job();
-  [[nodiscard]] bool may_begin_job();
-  [[nodiscard]] std::string awaited_hosts() const;  ///< empty: the next job can begin
   void end_job(const Verdict& verdict);
   void end_service();
   /// Releases the agents that end with the job.
   void release_once_agents();
-  void stop_running(const std::string& reason, bool urgent);
-  void tell_waiting_jobs();
-  /// Returns the id of the only job with this prefix.
-  [[nodiscard]] std::variant<std::string, Refusal> find_job(const std::string& begin) const;
-  void ask_for_log(const std::string& job_id, const std::string& host,
-                   const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer);
-  /// Returns whether the job waits in the queue or for its hosts.
-  [[nodiscard]] bool has_no_worker_yet(const std::string& job_id) const;
-  /// Returns the host on which this rank runs or ran; empty if the job has no such rank.
-  [[nodiscard]] std::string host_of(const std::string& job_id, Rank rank);
   void perform(const Action& action);
   void complete_join();  ///< answers the joins if all workers of the generation have joined
   void begin_generation(const action::StartGeneration& start);
@@ -237,8 +205,7 @@ class Coordinator {
   Stragglers stragglers_;  ///< of the current generation
   JoinBarrier joins_;
   KeyValues values_;
-  JobQueue queue_;
-  LogRequests log_requests_;
+  Jobs jobs_{cluster_};
   FaultRequests fault_requests_;
   std::map<std::string, std::string> own_names_;  ///< host in --hosts -> name that its agent gave
   Checks checks_{cluster_};
@@ -248,7 +215,6 @@ class Coordinator {
   TimePoint last_tick_;
   std::string shown_metrics_;  ///< last result of metrics_text()
   TimePoint metrics_shown_at_;
-  std::int64_t refused_jobs_ = 0;
   Journal* journal_ = nullptr;              ///< null: no journal
   proto::SavedCoordinator own_;             ///< set by keep(), and the takeovers
   bool unsaved_ = false;                    ///< changed since the last save()
@@ -259,8 +225,6 @@ class Coordinator {
   std::optional<TimePoint> awaited_since_;  ///< when the wait for agents and workers began
   double takeover_seconds_ = -1;            ///< until all were back; negative: not yet
   TimePoint excused_until_;                 ///< until then the local agent may have given up
-  std::string ending_;                      ///< who asked the service to end; empty: not ending
-  bool was_forced_ = false;                 ///< a job has failed since then
 };
 
 }  // namespace pfc

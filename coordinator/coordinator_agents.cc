@@ -177,7 +177,7 @@ void Coordinator::agent_said(const std::string& host, const proto::AgentMessage&
 }
 
 void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
-  if (message.has_log_chunk()) return log_requests_.answered(host.name, message.log_chunk());
+  if (message.has_log_chunk()) return jobs_.log_requests().answered(host.name, message.log_chunk());
   if (message.has_fault()) return fault_requests_.answered(host.name, message.fault());
   if (message.has_network()) return network_.said(host.name, message.network());
   // Reports about processes that are no longer wanted are ignored.
@@ -291,7 +291,7 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
 
 void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
   // The host keeps its lease until it is silent for too long: its agent may reconnect.
-  if (cluster_.links.remove_agent(host, link)) log_requests_.host_gone(host);
+  if (cluster_.links.remove_agent(host, link)) jobs_.log_requests().host_gone(host);
 }
 
 bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {

@@ -73,7 +73,7 @@ void Coordinator::save(bool with_progress) {
   if (journal_ == nullptr || cluster_.over) return;
   {
     const Journal::Change change(*journal_);
-    own_.set_refused_jobs(refused_jobs_);
+    own_.set_refused_jobs(jobs_.refused());
     journal_->put(kOwn, own_.SerializeAsString());
     for (const HostState& host : cluster_.state.hosts) {
       journal_->put(kHost + host.name, to_saved(host).SerializeAsString());
@@ -131,7 +131,7 @@ void Coordinator::save_worker(const WorkerState& worker) {
 void Coordinator::save_queue() {
   proto::SavedQueue queue;
   std::set<std::string> waiting, keys;
-  for (const Job& job : queue_.waiting()) {
+  for (const Job& job : jobs_.queue().waiting()) {
     queue.add_ids(job.id);
     waiting.insert(job.id);
     keys.insert(kQueued + job.id);
@@ -142,7 +142,7 @@ void Coordinator::save_queue() {
   queued_ = std::move(waiting);
   journal_->keep_only(kQueued, keys);
   journal_->put(kQueue, queue.SerializeAsString());
-  journal_->put(kEnded, to_saved(queue_.ended()).SerializeAsString());
+  journal_->put(kEnded, to_saved(jobs_.queue().ended()).SerializeAsString());
 }
 
 void Coordinator::save_progress() {
@@ -163,7 +163,7 @@ void Coordinator::take_over(const JournalValues& saved) {
   own_ = read<proto::SavedCoordinator>(saved, kOwn);
   own_.set_takeovers(own_.takeovers() + 1);
   own_.set_taken_over_ms(to_ms(wall_now()));
-  refused_jobs_ = own_.refused_jobs();
+  jobs_.set_refused(own_.refused_jobs());
   // Agents and workers have as much time as hosts have to register.
   const HealthLimits& limits = cluster_.options.rendezvous.limits;
   const TimePoint heard = now + std::max(limits.start - limits.silence, milliseconds{0});
@@ -173,9 +173,9 @@ void Coordinator::take_over(const JournalValues& saved) {
   const auto queue = read<proto::SavedQueue>(saved, kQueue);  // lives as long as the loop
   for (const std::string& id : queue.ids()) {
     const auto job = read<proto::SavedJob>(saved, kQueued + id);
-    if (!job.id().empty()) static_cast<void>(queue_.add(job_from(job)));
+    if (!job.id().empty()) static_cast<void>(jobs_.queue().add(job_from(job)));
   }
-  restore(queue_, read<proto::SavedEndedJobs>(saved, kEnded));
+  restore(jobs_.queue(), read<proto::SavedEndedJobs>(saved, kEnded));
   cluster_.metrics.restore(read<proto::SavedMetrics>(saved, kMetrics), now);
   if (saved.contains(kRun)) take_over_job(saved, heard);
   const HostState* const local = find_local_host();

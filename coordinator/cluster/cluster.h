@@ -62,6 +62,11 @@ struct Cluster {
   std::string reason = {};  ///< of the last decision
   bool over = false;        ///< the job or service has ended
   bool closed = false;      ///< the coordinator accepts nothing anymore
+
+  /// Returns the job and generation that requests must belong to.
+  [[nodiscard]] Fence fence() const {
+    return {.job_id = state.job.id, .generation = state.job.current.number, .cause = run.cause};
+  }
 };
 
 }  // namespace pfc

@@ -209,7 +209,7 @@ void CoordinatorProgram::warn(const std::string& line) {
 void CoordinatorProgram::begin_journal() {
   if (options_.check) {  // a check has no journal
     setup_.job->id = inheritance_.id();
-    coordinator_.add(std::move(*setup_.job));
+    coordinator_.jobs().add(std::move(*setup_.job));
     return;
   }
   if (inheritance_.has_agent()) {
@@ -220,9 +220,9 @@ void CoordinatorProgram::begin_journal() {
   journal_ = inheritance_.open(
       [this](const std::string& line) { asio::post(loop_, [this, line] { warn(line); }); });
   // The earlier coordinator may have been killed before it saved its job.
-  if (setup_.job && coordinator_.queue().jobs().empty()) {
+  if (setup_.job && coordinator_.jobs().list().jobs().empty()) {
     setup_.job->id = inheritance_.id();
-    coordinator_.add(std::move(*setup_.job));
+    coordinator_.jobs().add(std::move(*setup_.job));
   }
   coordinator_.keep(*journal_, own);
 }

@@ -24,7 +24,7 @@ bool Admission::fits_job(const Caller& caller, const std::string& request, const
 bool Admission::fits_submitter(const Caller& caller, const std::string& request,
                                const std::string& job, Refusal& why) {
   if (caller.identity.role != Role::kSubmitter) return true;
-  const auto submitter = coordinator_.submitter_of(job);
+  const auto submitter = coordinator_.jobs().submitter_of(job);
   if (!submitter || *submitter == caller.serial) return true;  // unknown jobs are refused later
   why = gate_->refuse(caller, request, "not_own_job",
                       "this job was submitted with another credential; name one of your own, or "

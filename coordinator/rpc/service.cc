@@ -202,7 +202,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
         [this, request](const Answer<Reply>& answer, const Caller& caller) {
           const std::string file = request->file();
           const bool is_admin = caller.identity.role == Role::kAdmin;
-          coordinator_.submit(
+          coordinator_.jobs().submit(
               *request, is_admin ? "" : caller.serial,
               noted<Reply>(gate_, caller, "submit", "submission of " + file, answer,
                            [file](const Reply& to) { return "job " + to.job_id() + ": " + file; }));
@@ -214,15 +214,16 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                   proto::QueueReply* reply) override {
     return calls_.handle<proto::QueueReply>(
         context, request, reply,
-        [this](auto answer, const Caller&) { answer(coordinator_.queue()); });
+        [this](auto answer, const Caller&) { answer(coordinator_.jobs().list()); });
   }
 
   grpc::ServerUnaryReactor* Logs(grpc::CallbackServerContext* context,
                                  const proto::LogsRequest* request,
                                  proto::LogsReply* reply) override {
-    return calls_.handle<proto::LogsReply>(
-        context, request, reply,
-        [this, request](auto answer, const Caller&) { coordinator_.read_log(*request, answer); });
+    return calls_.handle<proto::LogsReply>(context, request, reply,
+                                           [this, request](auto answer, const Caller&) {
+                                             coordinator_.jobs().read_log(*request, answer);
+                                           });
   }
 
   grpc::ServerUnaryReactor* SendTrace(grpc::CallbackServerContext* context,

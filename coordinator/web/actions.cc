@@ -142,12 +142,12 @@ void Actions::log(const HttpRequest& request, const HttpAnswer& answer) {
                 {"part", reply.next().part()}, {"offset", reply.next().offset()},
                 {"skipped", reply.skipped()},  {"over", reply.over()}};
   });
-  if (asked.job().empty() && coordinator_.last_job().empty()) {
+  if (asked.job().empty() && coordinator_.jobs().last().empty()) {
     proto::LogsReply nothing;
     *nothing.mutable_next() = asked.from();
     return tell(std::move(nothing));
   }
-  coordinator_.read_log(asked, tell);
+  coordinator_.jobs().read_log(asked, tell);
 }
 
 void Actions::stop(const HttpRequest& request, const HttpAnswer& answer) {

@@ -24,7 +24,7 @@ std::vector<LiveState::Part> LiveState::parts() const {
           {"hosts", live_text(live_hosts(status))},
           {"workers", live_text(live_workers(status))},
           {"phases", live_text(live_phases(history.phases()))},
-          {"queue", live_text(live_queue(coordinator_.queue()))}};
+          {"queue", live_text(live_queue(coordinator_.jobs().list()))}};
 }
 
 std::string LiveState::changes() {

@@ -44,7 +44,7 @@ class RunningCoordinator {
         service_(loop_, coordinator_,
                  {.address = "127.0.0.1", .port = port, .gate = gate, .pending = pending}) {
     if (!job_id.empty()) {
-      coordinator_.add({.id = job_id, .file = "job.json", .json = R"({"network":"r18"})"});
+      coordinator_.jobs().add({.id = job_id, .file = "job.json", .json = R"({"network":"r18"})"});
     }
     coordinator_.start(address());
     thread_ = std::thread([this] { loop_.run(); });

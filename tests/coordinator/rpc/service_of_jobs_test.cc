@@ -191,7 +191,7 @@ TEST(Metrics, AreWrittenToTheJournalAtMostOnceIn100Ms) {
       const std::string first = of.metrics_text();
       const TimePoint shown = Clock::now();
       const std::uint64_t written = journal.file_bytes();
-      static_cast<void>(of.add({.id = random_id(), .json = "{}"}));
+      static_cast<void>(of.jobs().add({.id = random_id(), .json = "{}"}));
       const std::string second = of.metrics_text();
       const std::uint64_t after = journal.file_bytes();
       if (Clock::now() - shown >= std::chrono::milliseconds{90}) continue;

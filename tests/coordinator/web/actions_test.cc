@@ -27,7 +27,7 @@ constexpr const char* kJob = "0123456789abcdef";
 class ActionsOfThePage : public ::testing::Test {
  protected:
   ActionsOfThePage() {
-    coordinator.add({.id = kJob, .file = "job.json", .json = R"({"network":"r18"})"});
+    coordinator.jobs().add({.id = kJob, .file = "job.json", .json = R"({"network":"r18"})"});
     coordinator.start("127.0.0.1:1");
   }
 

@@ -1,4 +1,5 @@
-// The coordinator's part for jobs: the queue, their begin and end, and their logs.
+#include "coordinator/jobs/jobs.h"
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ranges>
@@ -8,7 +9,6 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/one_line.h"
-#include "coordinator/coordinator.h"
 #include "coordinator/jobs/job_status.h"
 
 namespace pfc {
@@ -42,16 +42,16 @@ int workers_of_hosts(const ClusterState& state) {
 
 }  // namespace
 
-std::optional<Refusal> Coordinator::add(Job job) {
-  save_soon();
+std::optional<Refusal> Jobs::add(Job job) {
+  cluster_.save_soon();
   return queue_.add(std::move(job));
 }
 
-void Coordinator::submit(const proto::SubmitRequest& request, const std::string& submitter,
-                         const Answer<proto::SubmitReply>& answer) {
+void Jobs::submit(const proto::SubmitRequest& request, const std::string& submitter,
+                  const Answer<proto::SubmitReply>& answer) {
   if (cluster_.closed || !ending_.empty()) return answer(going_away());
   const auto refuse = [&](Refusal why) {
-    refused_jobs_ += 1;
+    refused_ += 1;
     if (!request.check()) cluster_.metrics.count_job("refused");
     answer(std::move(why));
   };
@@ -86,27 +86,44 @@ void Coordinator::submit(const proto::SubmitRequest& request, const std::string&
   reply.set_before(static_cast<int>(before));
   cluster_.terminal.note(title + " was submitted" +
                          (before == 0 ? "" : "; before it: " + counted(before, "job")));
-  save_now();  // the reply promises that the job is saved
+  cluster_.save_now();  // the reply promises that the job is saved
   answer(std::move(reply));
-  advance();
+  cluster_.advance();
 }
 
-bool Coordinator::may_begin_job() {
-  if (!cluster_.options.is_service) return true;
-  if (!queue_.waiting().empty() && queue_.waiting().front().check) return true;
-  if (queue_.waiting().empty()) {
-    set_reason("no job waits", false);
-    return false;
+std::optional<Job> Jobs::take_next() {
+  const bool is_check = !queue_.waiting().empty() && queue_.waiting().front().check;
+  if (cluster_.options.is_service && !is_check) {
+    if (queue_.waiting().empty()) {
+      cluster_.reason = "no job waits";
+      return {};
+    }
+    if (const std::string awaited = awaited_hosts(); !awaited.empty()) {
+      cluster_.reason =
+          counted(std::ssize(queue_.waiting()), "job") + " and the coordinator wait for " + awaited;
+      return {};
+    }
   }
-  const std::string awaited = awaited_hosts();
-  if (awaited.empty()) return true;
-  set_reason(
-      counted(std::ssize(queue_.waiting()), "job") + " and the coordinator wait for " + awaited,
-      false);
-  return false;
+  return queue_.take();
 }
 
-std::string Coordinator::awaited_hosts() const {
+void Jobs::remember(const Verdict& verdict) {
+  was_forced_ = !ending_.empty() && verdict.kind == Verdict::Kind::kFailed;
+  EndedJob ended = ended_job(cluster_.run.job, verdict.kind, verdict.message);
+  ended.started = cluster_.run.started;
+  ended.workers = static_cast<int>(cluster_.state.job.current.workers.size());
+  for (const HostState& host : cluster_.state.hosts) ended.first_ranks.push_back(host.first_rank);
+  queue_.remember(std::move(ended));
+}
+
+Verdict Jobs::end_of_service() const {
+  return {.kind = was_forced_ ? Verdict::Kind::kFailed : Verdict::Kind::kStopped,
+          .rank = {},
+          .message =
+              "service ended by " + ending_ + (was_forced_ ? ", and its last job has failed" : "")};
+}
+
+std::string Jobs::awaited_hosts() const {
   std::vector<std::string> silent, leaving;
   for (const HostState& host : cluster_.state.hosts) {
     const bool is_own = host.local && !cluster_.options.local_agent_id.empty();
@@ -122,82 +139,23 @@ std::string Coordinator::awaited_hosts() const {
   return text + (text.empty() ? "" : ", and for ") + listed(leaving);
 }
 
-bool Coordinator::begin_next_job() {
-  if (!ending_.empty()) {
-    end_service();
-    return false;
-  }
-  if (!may_begin_job()) return false;
-  std::optional<Job> job = queue_.take();
-  if (!job) return false;
-  cluster_.run = {
-      .job = std::move(*job), .config = cluster_.options.rendezvous, .started = wall_now()};
-  begin_job(cluster_.state, cluster_.run.job.id, cluster_.run.job.device, Clock::now());
-  if (cluster_.run.job.check) {
-    checks_.begin();
-    network_.clear();  // measured again, as part of the check
-  } else {
-    cluster_.metrics.begin_job();
-  }
-  cluster_.reason.clear();
-  cluster_.history.begin_job();
-  cluster_.history.tell(ClusterEvent::Kind::kJob, Severity::kNote,
-                        title_of(cluster_.run.job) + " begins");
-  if (cluster_.options.is_service) cluster_.terminal.note(title_of(cluster_.run.job) + " begins");
-  return true;
-}
-
-void Coordinator::end_job(const Verdict& verdict) {
-  cluster_.terminal.note(
-      title_of(cluster_.run.job) + ": " + verdict.message,
-      verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
-  was_forced_ = !ending_.empty() && verdict.kind == Verdict::Kind::kFailed;
-  EndedJob ended = ended_job(cluster_.run.job, verdict.kind, verdict.message);
-  ended.started = cluster_.run.started;
-  ended.workers = static_cast<int>(cluster_.state.job.current.workers.size());
-  for (const HostState& host : cluster_.state.hosts) ended.first_ranks.push_back(host.first_rank);
-  queue_.remember(std::move(ended));
-  const Refusal over{.kind = Refusal::Kind::kOldGeneration, .message = "the job has ended"};
-  joins_.clear(over);
-  values_.clear(over);
-  traces_.end(over.message);
-  cluster_.links.close_workers(over);
-  stragglers_ = {};
-  const bool was_check = cluster_.run.job.check;
-  if (!was_check) cluster_.metrics.count_job(name_of(verdict.kind));
-  cluster_.run = {.config = cluster_.options.rendezvous};
-  pfc::end_job(cluster_.state, Clock::now());
-  save_now();  // agents forget the job now
-  send_desired();
-  if (!was_check) release_once_agents();
-}
-
-void Coordinator::release_once_agents() {
-  for (HostState& host : cluster_.state.hosts) {
-    const bool is_own = host.local && !cluster_.options.local_agent_id.empty();
-    if (!host.registered || !host.once || is_own) continue;
-    host.registered = false;
-    cluster_.links.end_agent(host.name);
-  }
-}
-
-void Coordinator::stop_running(const std::string& reason, bool urgent) {
+void Jobs::stop_running(const std::string& reason, bool urgent) {
   std::optional<StopRequest>& stop = cluster_.state.job.stop;
   if (!stop) stop = StopRequest{.reason = one_line(reason), .urgent = urgent, .at = Clock::now()};
   stop->urgent = stop->urgent || urgent;
 }
 
-void Coordinator::stop(const std::string& reason, bool urgent) {
+void Jobs::stop_all(const std::string& reason, bool urgent) {
   if (cluster_.options.is_service && ending_.empty()) {
     ending_ = one_line(reason);
-    tell_waiting_jobs();
+    tell_waiting();
   }
   if (!cluster_.state.job.id.empty()) stop_running(reason, urgent);
-  save_now();
-  advance();
+  cluster_.save_now();
+  cluster_.advance();
 }
 
-void Coordinator::tell_waiting_jobs() {
+void Jobs::tell_waiting() {
   const auto count = std::ssize(queue_.waiting());
   if (count == 0) return;
   std::string titles;
@@ -211,25 +169,15 @@ void Coordinator::tell_waiting_jobs() {
                          Severity::kWarning);
 }
 
-void Coordinator::end_service() {
-  cluster_.over = true;
-  cluster_.terminal.clear_progress();
-  if (journal_ != nullptr && queue_.waiting().empty()) journal_->remove();
-  finished_({.kind = was_forced_ ? Verdict::Kind::kFailed : Verdict::Kind::kStopped,
-             .rank = {},
-             .message = "service ended by " + ending_ +
-                        (was_forced_ ? ", and its last job has failed" : "")});
-}
-
-void Coordinator::stop_job(const proto::StopRequest& request,
-                           const Answer<proto::StopReply>& answer) {
+void Jobs::stop(const proto::StopRequest& request, const Answer<proto::StopReply>& answer) {
   Refusal why;
   const bool may_mean_it =
       !request.job().empty() && cluster_.state.job.id.starts_with(request.job());
-  if (!cluster_.options.is_service && !may_mean_it && !of_this_job(request.job(), fence(), why)) {
+  if (!cluster_.options.is_service && !may_mean_it &&
+      !of_this_job(request.job(), cluster_.fence(), why)) {
     return answer(why);
   }
-  const auto found = find_job(request.job());
+  const auto found = find(request.job());
   if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
   const std::string id = std::get<std::string>(found);
   proto::StopReply reply;
@@ -246,12 +194,12 @@ void Coordinator::stop_job(const proto::StopRequest& request,
     return answer(
         Refusal{.kind = Refusal::Kind::kInvalid, .message = "job " + id + " has ended already"});
   }
-  save_now();
+  cluster_.save_now();
   answer(std::move(reply));
-  advance();
+  cluster_.advance();
 }
 
-std::variant<std::string, Refusal> Coordinator::find_job(const std::string& begin) const {
+std::variant<std::string, Refusal> Jobs::find(const std::string& begin) const {
   std::vector<std::string> ids;
   const auto look = [&](const std::string& id) {
     if (!id.empty() && id.starts_with(begin)) ids.push_back(id);
@@ -271,8 +219,8 @@ std::variant<std::string, Refusal> Coordinator::find_job(const std::string& begi
                  .message = what + "; pfcctl queue lists the jobs"};
 }
 
-std::optional<std::string> Coordinator::submitter_of(const std::string& begin) const {
-  const auto found = find_job(begin.empty() ? last_job() : begin);
+std::optional<std::string> Jobs::submitter_of(const std::string& begin) const {
+  const auto found = find(begin.empty() ? last() : begin);
   const auto* const id = std::get_if<std::string>(&found);
   if (id == nullptr) return {};
   if (*id == cluster_.state.job.id) return cluster_.run.job.submitter;
@@ -281,7 +229,7 @@ std::optional<std::string> Coordinator::submitter_of(const std::string& begin) c
   return std::ranges::find(queue_.ended(), *id, &EndedJob::id)->submitter;
 }
 
-proto::QueueReply Coordinator::queue() const {
+proto::QueueReply Jobs::list() const {
   proto::QueueReply reply;
   for (const EndedJob& job : queue_.ended()) *reply.add_jobs() = status_of(job);
   if (cluster_.state.job.id.empty()) {
@@ -290,16 +238,16 @@ proto::QueueReply Coordinator::queue() const {
     *reply.add_jobs() = status_of_running(cluster_.run.job, cluster_.run.started, cluster_.reason);
   }
   for (const Job& job : queue_.waiting()) *reply.add_jobs() = status_of_waiting(job);
-  reply.set_refused(refused_jobs_);
+  reply.set_refused(refused_);
   return reply;
 }
 
-bool Coordinator::has_no_worker_yet(const std::string& job_id) const {
+bool Jobs::has_no_worker_yet(const std::string& job_id) const {
   if (job_id == cluster_.state.job.id) return cluster_.state.job.current.workers.empty();
   return std::ranges::find(queue_.waiting(), job_id, &Job::id) != queue_.waiting().end();
 }
 
-std::string Coordinator::host_of(const std::string& job_id, Rank rank) {
+std::string Jobs::host_of(const std::string& job_id, Rank rank) {
   if (job_id == cluster_.state.job.id) {
     const WorkerState* const worker = find_worker(cluster_.state, rank);
     return worker == nullptr ? "" : worker->host;
@@ -310,15 +258,14 @@ std::string Coordinator::host_of(const std::string& job_id, Rank rank) {
   return cluster_.state.hosts.at(after - job->first_ranks.begin() - 1).name;
 }
 
-std::string Coordinator::last_job() const {
+std::string Jobs::last() const {
   if (!cluster_.state.job.id.empty() || queue_.ended().empty()) return cluster_.state.job.id;
   return queue_.ended().back().id;
 }
 
-void Coordinator::read_log(const proto::LogsRequest& request,
-                           const Answer<proto::LogsReply>& answer) {
+void Jobs::read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer) {
   if (cluster_.closed) return answer(going_away());
-  const auto found = find_job(request.job().empty() ? last_job() : request.job());
+  const auto found = find(request.job().empty() ? last() : request.job());
   if (const auto* refusal = std::get_if<Refusal>(&found)) return answer(*refusal);
   const std::string id = std::get<std::string>(found);
   if (has_no_worker_yet(id)) {
@@ -343,9 +290,8 @@ void Coordinator::read_log(const proto::LogsRequest& request,
                                       "connected"});
 }
 
-void Coordinator::ask_for_log(const std::string& job_id, const std::string& host,
-                              const proto::LogsRequest& request,
-                              const Answer<proto::LogsReply>& answer) {
+void Jobs::ask_for_log(const std::string& job_id, const std::string& host,
+                       const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer) {
   const bool over = job_id != cluster_.state.job.id;
   const std::int64_t number = log_requests_.wait(
       host,
