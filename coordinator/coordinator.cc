@@ -44,8 +44,8 @@ Coordinator::Coordinator(boost::asio::io_context& loop, CoordinatorOptions optio
       cluster_{.options = std::move(options),
                .terminal = terminal,
                .advance = [this] { advance(); },
-               .save_soon = [this] { save_soon(); },
-               .save_now = [this] { save_now(); }} {
+               .save_soon = [this] { takeover_.save_soon(); },
+               .save_now = [this] { takeover_.save_now(); }} {
   for (const HostSpec& host : cluster_.options.hosts) {
     cluster_.state.hosts.push_back({.name = host.name,
                                     .slots = host.slots,
@@ -97,9 +97,7 @@ proto::StatusReply Coordinator::status() const {
   status.set_output(cluster_.run.job.output);
   status.set_state(shown_state());
   status.set_jobs_waiting(static_cast<int>(jobs_.queue().waiting().size()));
-  status.set_takeovers(own_.takeovers());
-  status.set_taken_over_ms(own_.taken_over_ms());
-  status.set_takeover_seconds(takeover_seconds_);
+  takeover_.add_to(status);
   return status;
 }
 
@@ -121,9 +119,9 @@ std::string Coordinator::metrics_text() {
 
 std::string Coordinator::current_metrics() {
   cluster_.metrics.set_waiting_jobs(jobs_.queue().waiting().size());
-  cluster_.metrics.set_journal(own_.takeovers(), journal_ == nullptr ? 0 : journal_->failures());
+  cluster_.metrics.set_journal(takeover_.takeovers(), takeover_.failed_writes());
   const TimePoint now = Clock::now();
-  save(true);
+  takeover_.save_with_progress();
   cluster_.metrics.set_dropped_lines(cluster_.terminal.dropped_lines());
   return cluster_.metrics.text({.state = cluster_.state,
                                 .config = cluster_.run.config,
@@ -151,9 +149,9 @@ void Coordinator::tick() {
   jobs_.log_requests().expire(Clock::now());
   fault_requests_.expire(Clock::now());
   if (cluster_.state.job.id.empty()) release_silent_hosts();
-  see_takeover(Clock::now());
+  takeover_.update(Clock::now());
   advance();
-  save_if_due(Clock::now());
+  takeover_.save_if_due(Clock::now());
 }
 
 /// The next job waits until these hosts are back.
@@ -187,7 +185,7 @@ void Coordinator::advance() {
     const Decision decision = decide_now(Clock::now());
     set_reason(decision.reason, !has_own_line(decision));
     if (decision.actions.empty()) return;
-    save_soon();
+    takeover_.save_soon();
     for (const Action& action : decision.actions) {
       checks_.note(action);
       apply(cluster_.state, action, Clock::now());
@@ -268,7 +266,7 @@ void Coordinator::perform(const Action& action) {
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {
   cluster_.run.cause = start.cause ? start.cause->text() : start.why;
-  save_now();  // before the number is sent to anyone
+  takeover_.save_now();  // before the number is sent to anyone
   const auto fresh = std::ranges::count(start.members, 0, &Member::survivor);
   std::string text = "generation " + std::to_string(cluster_.state.job.current.number) +
                      ": starting " + counted(fresh, "worker");
@@ -320,7 +318,7 @@ void Coordinator::finish_job() {
                         how.message, how.rank);
   if (cluster_.options.is_service) return end_job(how);
   cluster_.over = true;
-  if (journal_ != nullptr) journal_->remove();
+  takeover_.remove_journal();
   finished_(how);
 }
 
@@ -339,7 +337,7 @@ void Coordinator::end_job(const Verdict& verdict) {
   if (!was_check) cluster_.metrics.count_job(name_of(verdict.kind));
   cluster_.run = {.config = cluster_.options.rendezvous};
   pfc::end_job(cluster_.state, Clock::now());
-  save_now();  // agents forget the job now
+  takeover_.save_now();  // agents forget the job now
   send_desired();
   if (!was_check) release_once_agents();
 }
@@ -356,7 +354,7 @@ void Coordinator::release_once_agents() {
 void Coordinator::end_service() {
   cluster_.over = true;
   cluster_.terminal.clear_progress();
-  if (journal_ != nullptr && jobs_.queue().waiting().empty()) journal_->remove();
+  if (jobs_.queue().waiting().empty()) takeover_.remove_journal();
   finished_(jobs_.end_of_service());
 }
 

@@ -16,12 +16,12 @@
 #include "coordinator/checks/checks.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/jobs.h"
-#include "coordinator/journal/journal.h"
 #include "coordinator/network/network_watch.h"
 #include "coordinator/rules/progress/stragglers.h"
 #include "coordinator/rules/quiet_hosts.h"
 #include "coordinator/rules/rendezvous.h"
 #include "coordinator/rules/verdict.h"
+#include "coordinator/takeover/takeover.h"
 #include "coordinator/traces/traces.h"
 #include "coordinator/workers/join_barrier.h"
 #include "coordinator/workers/key_values.h"
@@ -70,20 +70,11 @@ class Coordinator {
   [[nodiscard]] const History& history() const { return cluster_.history; }
   [[nodiscard]] const std::string& job_json() const { return cluster_.run.job.json; }
 
-  // The journal (coordinator_takeover.cc).
-
-  /// Continues from the journal of a killed coordinator. Agents and workers have
-  /// HealthLimits::start to come back before their silence counts. REQUIRES: called before keep()
-  /// and start(), and no job was added.
-  void take_over(const JournalValues& saved);
-  /// Saves from now on what a successor needs. `own`: the ports, and the local agent, if any. Does
-  /// not own the journal.
-  void keep(Journal& journal, const proto::SavedCoordinator& own);
-
   // The coordinator's parts.
   [[nodiscard]] Jobs& jobs() { return jobs_; }
   [[nodiscard]] Checks& checks() { return checks_; }
   [[nodiscard]] Traces& traces() { return traces_; }
+  [[nodiscard]] Takeover& takeover() { return takeover_; }
 
   /// See pfc::staying_agents().
   [[nodiscard]] std::string staying_agents() const { return pfc::staying_agents(cluster_.state); }
@@ -110,9 +101,6 @@ class Coordinator {
   [[nodiscard]] std::optional<std::string> host_of_rank(Rank rank) const;
   void agent_said(const std::string& host, const proto::AgentMessage& message);
   void agent_link_closed(const std::string& host, AgentLink& link);
-  /// Records that the local agent runs as process `pid`, so that a successor can take it over.
-  /// `serial`: of its certificate; empty in plaintext.
-  void local_agent_runs(pid_t pid, const std::string& serial);
   /// Called when the local agent has ended. `exit`: empty if another coordinator started it,
   /// because its status is then unknown. Returns whether the job continues after a restart of the
   /// agent: the agent ended because it was without a coordinator for too long.
@@ -138,28 +126,6 @@ class Coordinator {
   [[nodiscard]] std::string shown_state() const;
   void tick();
   std::string current_metrics();
-  /// Schedules a save of the changed state.
-  void save_soon() { unsaved_ = true; }
-  /// Saves, and waits until it is in the file, up to a timeout.
-  void save_now();
-  void save(bool with_progress);
-  void save_job();
-  void save_run();
-  void save_worker(const WorkerState& worker);  ///< and waits
-  void save_queue();
-  /// Called while a Journal::Change is open.
-  void save_progress();
-  void save_if_due(TimePoint now);
-  void take_over_job(const JournalValues& saved, TimePoint heard);
-  /// Returns the host whose agent the coordinator starts; null if there is none.
-  [[nodiscard]] const HostState* find_local_host() const;
-  /// Records that the local agent and its workers ended with the earlier coordinator.
-  void lose_local_agent(TimePoint now);
-  /// Handles a worker of a generation that the inherited journal does not contain. That
-  /// generation's number is not used again.
-  void catch_up(const WorkerState& worker, Generation left);
-  /// Reports when all agents and workers are back.
-  void see_takeover(TimePoint now);
   void forgive_stall();
   void release_silent_hosts();
   [[nodiscard]] Decision decide_now(TimePoint now) const;
@@ -206,6 +172,7 @@ class Coordinator {
   JoinBarrier joins_;
   KeyValues values_;
   Jobs jobs_{cluster_};
+  Takeover takeover_{cluster_, jobs_};
   FaultRequests fault_requests_;
   std::map<std::string, std::string> own_names_;  ///< host in --hosts -> name that its agent gave
   Checks checks_{cluster_};
@@ -215,16 +182,7 @@ class Coordinator {
   TimePoint last_tick_;
   std::string shown_metrics_;  ///< last result of metrics_text()
   TimePoint metrics_shown_at_;
-  Journal* journal_ = nullptr;              ///< null: no journal
-  proto::SavedCoordinator own_;             ///< set by keep(), and the takeovers
-  bool unsaved_ = false;                    ///< changed since the last save()
-  TimePoint progress_saved_;                ///< last save of the progress
-  Clock::duration progress_took_{};         ///< duration of that save
-  std::set<std::string> queued_;            ///< jobs of the queue that are in the journal
-  std::string saved_job_;                   ///< job whose configuration is in the journal
-  std::optional<TimePoint> awaited_since_;  ///< when the wait for agents and workers began
-  double takeover_seconds_ = -1;            ///< until all were back; negative: not yet
-  TimePoint excused_until_;                 ///< until then the local agent may have given up
+  TimePoint excused_until_;  ///< until then the local agent may have given up
 };
 
 }  // namespace pfc

@@ -126,7 +126,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   host_registered(*host, registration, cluster_.state.job.device, Clock::now());
   if (count_gpus) cluster_.terminal.note(slots_text(*host, cluster_.state.job.device));
   if (is_new) warn_of_threads(*host, registration.threads_asked_for());
-  save_soon();
+  takeover_.save_soon();
   proto::AgentCommand welcome;
   welcome.mutable_registered()->set_host(host->name);
   welcome.mutable_registered()->set_coordinator_grace_ms(
@@ -164,7 +164,7 @@ std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::st
   if (!replaces) return {};
   cluster_.terminal.note("host " + host.name + ": another pfc-agent has taken over");
   agent_replaced(cluster_.state, host, Clock::now());
-  save_now();  // before the agent is asked for new processes
+  takeover_.save_now();  // before the agent is asked for new processes
   joins_.members_changed(cluster_.state);
   return {};
 }
@@ -195,7 +195,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     WorkerState* const worker = teller(message.started());
     if (worker == nullptr) return;
     worker->pid = static_cast<pid_t>(message.started().pid());
-    save_soon();
+    takeover_.save_soon();
   } else if (message.has_described()) {
     WorkerState* const worker = teller(message.described());
     if (worker != nullptr) worker_described(*worker, message.described().text());
@@ -214,7 +214,7 @@ void Coordinator::agent_leaves(const std::string& host, const proto::HostLeaving
   if (!std::exchange(known.registered, false)) return;
   cluster_.terminal.note("host " + host + " is leaving (" + one_line(leaving.reason(), 64) +
                          "), where no worker runs");
-  save_now();
+  takeover_.save_now();
   send_desired(host);  // the agent waits for it
   if (!cluster_.state.job.id.empty()) advance();
 }
@@ -229,7 +229,7 @@ void Coordinator::drain(const std::string& host, const proto::HostLeaving& leavi
   constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
   const std::chrono::milliseconds within{std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)};
   host_leaves(*known, one_line(leaving.reason(), 64), within, Clock::now());
-  save_now();
+  takeover_.save_now();
   if (!cluster_.state.job.id.empty()) advance();
 }
 
@@ -265,7 +265,7 @@ void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
 }
 
 void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
-  save_soon();
+  takeover_.save_soon();
   const bool may_have_saved = !worker.report || worker.report->outcome == proto::OUTCOME_STOPPED;
   if (exited.coordinator_lost() && !worker.exit && may_have_saved) {
     // The agent ended it after --coordinator-grace, which is not a failure.
@@ -283,7 +283,7 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
                     {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now())) {
     cluster_.terminal.note(name + ": " + describe(exit) + "; it is replaced too",
                            Severity::kWarning);
-    save_now();  // before the agent is asked for the new process
+    takeover_.save_now();  // before the agent is asked for the new process
     send_desired(worker.host);
   }
   advance();
@@ -300,8 +300,8 @@ bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
       !cluster_.state.job.stop) {
     cluster_.terminal.note("this host's pfc-agent has ended with its workers, and is started again",
                            Severity::kWarning);
-    lose_local_agent(Clock::now());
-    save_now();
+    takeover_.lose_local_agent(Clock::now());
+    takeover_.save_now();
     advance();
     return true;
   }
@@ -316,7 +316,7 @@ void Coordinator::local_agent_not_started(const std::string& why) { local_agent_
 
 void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
   if (cluster_.over) return;  // ends with the coordinator
-  save_soon();
+  takeover_.save_soon();
   for (HostState& host : cluster_.state.hosts) {
     if (!host.local) continue;
     if (!lose_agent_for_good(cluster_.state, host, cluster_.run.config.elastic, one_line(what),

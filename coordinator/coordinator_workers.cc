@@ -50,7 +50,7 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
   if (auto refusal = wrong_version(request, *worker)) return answer(*refusal);
   const TimePoint now = Clock::now();
   worker->last_heard = now;
-  catch_up(*worker, request.left_generation());
+  takeover_.catch_up(*worker, request.left_generation());
   joins_.wait(
       cluster_.state,
       {.host = worker->host,
@@ -123,7 +123,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   if (worker.rank == 0) checkpoint_reported(cluster_.state, worker, kept);
   if (kept.starting()) return worker_progressed(worker, kept, now);
   if (worker.rank == 0) state_saved(cluster_.state, kept.saved_step(), now);
-  if (!worker.training) save_soon();
+  if (!worker.training) takeover_.save_soon();
   cluster_.metrics.add_progress(worker, kept, now);
   cluster_.state.job.current.pace.add(kept, kept.step() > worker.progress.step());
   stragglers_.add(worker.rank, worker.progress, kept);
@@ -175,7 +175,7 @@ void Coordinator::finish(const proto::FinishRequest& request,
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
   worker->last_heard = now;
-  catch_up(*worker, request.left_generation());
+  takeover_.catch_up(*worker, request.left_generation());
   // A generation lost with an earlier coordinator has also ended for its workers.
   const bool is_late = cluster_.state.job.current.lost ||
                        (request.left_generation() > 0 &&
@@ -200,7 +200,7 @@ void Coordinator::finish(const proto::FinishRequest& request,
     worker_reported(cluster_.state, *worker, request.outcome(), request.message(), now);
   }
   // The worker reports its end only once, and exits after the reply.
-  save_worker(*worker);
+  takeover_.save_worker(*worker);
   answer(std::move(reply));
   advance();
 }

@@ -216,7 +216,7 @@ void CoordinatorProgram::begin_journal() {
     gate_.accept_local_agent(setup_.own_host, inheritance_.agent_serial());
   }
   const proto::SavedCoordinator own = own_record();
-  if (inheritance_.exists()) coordinator_.take_over(inheritance_.values());
+  if (inheritance_.exists()) coordinator_.takeover().begin(inheritance_.values());
   journal_ = inheritance_.open(
       [this](const std::string& line) { asio::post(loop_, [this, line] { warn(line); }); });
   // The earlier coordinator may have been killed before it saved its job.
@@ -224,7 +224,7 @@ void CoordinatorProgram::begin_journal() {
     setup_.job->id = inheritance_.id();
     coordinator_.jobs().add(std::move(*setup_.job));
   }
-  coordinator_.keep(*journal_, own);
+  coordinator_.takeover().keep(*journal_, own);
 }
 
 proto::SavedCoordinator CoordinatorProgram::own_record() const {
@@ -276,7 +276,7 @@ void CoordinatorProgram::start_local_agent() {
                              .coordinator_grace = setup_.coordinator.coordinator_grace};
   starting.credential = [this, host] { return to_text(gate_.credential_for_local_agent(host)); };
   const auto started = [this, host](pid_t pid) {
-    coordinator_.local_agent_runs(pid, gate_.serial_of_local_agent(host));
+    coordinator_.takeover().local_agent_runs(pid, gate_.serial_of_local_agent(host));
   };
   const auto ended = [this](const auto& exit) { return coordinator_.local_agent_ended(exit); };
   try {

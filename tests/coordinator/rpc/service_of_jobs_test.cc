@@ -186,7 +186,7 @@ TEST(Metrics, AreWrittenToTheJournalAtMostOnceIn100Ms) {
   Journal journal({.file = folder / "journal", .tell = [](const std::string&) {}}, {});
   RunningCoordinator coordinator({{.name = "a", .slots = 1}}, testing::impatient(), 0, "");
   coordinator.on_loop([&](auto&, Coordinator& of) {
-    of.keep(journal, {});
+    of.takeover().keep(journal, {});
     for (bool is_over = false; !is_over;) {  // again if this thread was suspended meanwhile
       const std::string first = of.metrics_text();
       const TimePoint shown = Clock::now();

@@ -1,12 +1,11 @@
-// The coordinator's journal: saving its state, and taking over from a killed coordinator.
+#include "coordinator/takeover/takeover.h"
+
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <utility>
 
 #include "common/counted.h"
-#include "coordinator/coordinator.h"
-#include "coordinator/jobs/job_status.h"
 #include "coordinator/journal/journal_keys.h"
 #include "coordinator/journal/saved_state.h"
 
@@ -38,7 +37,7 @@ std::string takeover_time_text(double seconds) {
 
 // Saving.
 
-void Coordinator::keep(Journal& journal, const proto::SavedCoordinator& own) {
+void Takeover::keep(Journal& journal, const proto::SavedCoordinator& own) {
   journal_ = &journal;
   const std::int64_t pid = own_.local_agent_pid();
   const int takeovers = own_.takeovers();
@@ -51,25 +50,25 @@ void Coordinator::keep(Journal& journal, const proto::SavedCoordinator& own) {
   save_now();
 }
 
-void Coordinator::local_agent_runs(pid_t pid, const std::string& serial) {
+void Takeover::local_agent_runs(pid_t pid, const std::string& serial) {
   own_.set_local_agent_pid(pid);
   own_.set_local_agent_serial(serial);
   save_now();
 }
 
-void Coordinator::save_now() {
+void Takeover::save_now() {
   if (journal_ == nullptr) return;
   save(false);
   journal_->settle(kWriteLimit);
 }
 
-void Coordinator::save_if_due(TimePoint now) {
+void Takeover::save_if_due(TimePoint now) {
   const bool is_due = now - progress_saved_ >=
                       std::max<Clock::duration>(kProgressPause, kProgressPart * progress_took_);
   if (journal_ != nullptr && (unsaved_ || is_due)) save(is_due);
 }
 
-void Coordinator::save(bool with_progress) {
+void Takeover::save(bool with_progress) {
   if (journal_ == nullptr || cluster_.over) return;
   {
     const Journal::Change change(*journal_);
@@ -87,7 +86,7 @@ void Coordinator::save(bool with_progress) {
   if (with_progress) journal_->settle(kWriteLimit);
 }
 
-void Coordinator::save_job() {
+void Takeover::save_job() {
   std::set<std::string> workers, progress;
   if (cluster_.state.job.id.empty() || cluster_.run.job.check) {  // a check is not resumed
     journal_->erase(kRun);
@@ -109,7 +108,7 @@ void Coordinator::save_job() {
   journal_->keep_only(kProgress, progress);
 }
 
-void Coordinator::save_run() {
+void Takeover::save_run() {
   auto run = to_saved_run(cluster_.state, cluster_.run.cause, Clock::now(), wall_now());
   run.set_counted_generation(cluster_.run.progress.generation());
   run.set_images_seen(cluster_.run.progress.images_seen());
@@ -117,7 +116,7 @@ void Coordinator::save_run() {
   journal_->put(kRun, run.SerializeAsString());
 }
 
-void Coordinator::save_worker(const WorkerState& worker) {
+void Takeover::save_worker(const WorkerState& worker) {
   if (journal_ == nullptr || cluster_.over || cluster_.run.job.check) return;
   save_soon();  // for other changes of the worker
   {
@@ -128,7 +127,7 @@ void Coordinator::save_worker(const WorkerState& worker) {
   journal_->settle(kWriteLimit);
 }
 
-void Coordinator::save_queue() {
+void Takeover::save_queue() {
   proto::SavedQueue queue;
   std::set<std::string> waiting, keys;
   for (const Job& job : jobs_.queue().waiting()) {
@@ -145,7 +144,7 @@ void Coordinator::save_queue() {
   journal_->put(kEnded, to_saved(jobs_.queue().ended()).SerializeAsString());
 }
 
-void Coordinator::save_progress() {
+void Takeover::save_progress() {
   progress_saved_ = Clock::now();
   // Labels are a map, whose order protobuf does not define, so equal metrics may differ as text.
   journal_->put(kMetrics, cluster_.metrics.saved().SerializeAsString());
@@ -156,9 +155,19 @@ void Coordinator::save_progress() {
   progress_took_ = Clock::now() - progress_saved_;
 }
 
+void Takeover::remove_journal() {
+  if (journal_ != nullptr) journal_->remove();
+}
+
+void Takeover::add_to(proto::StatusReply& status) const {
+  status.set_takeovers(own_.takeovers());
+  status.set_taken_over_ms(own_.taken_over_ms());
+  status.set_takeover_seconds(seconds_);
+}
+
 // Taking over.
 
-void Coordinator::take_over(const JournalValues& saved) {
+void Takeover::begin(const JournalValues& saved) {
   const TimePoint now = Clock::now();
   own_ = read<proto::SavedCoordinator>(saved, kOwn);
   own_.set_takeovers(own_.takeovers() + 1);
@@ -177,24 +186,18 @@ void Coordinator::take_over(const JournalValues& saved) {
   }
   restore(jobs_.queue(), read<proto::SavedEndedJobs>(saved, kEnded));
   cluster_.metrics.restore(read<proto::SavedMetrics>(saved, kMetrics), now);
-  if (saved.contains(kRun)) take_over_job(saved, heard);
-  const HostState* const local = find_local_host();
-  if (local != nullptr && !local->agent_id.empty() &&
-      local->agent_id != cluster_.options.local_agent_id) {
+  if (saved.contains(kRun)) begin_job(saved, heard);
+  const std::string& agent = cluster_.options.local_agent_id;
+  const auto local = std::ranges::find(cluster_.state.hosts, true, &HostState::local);
+  if (!agent.empty() && local != cluster_.state.hosts.end() && !local->agent_id.empty() &&
+      local->agent_id != agent) {
     lose_local_agent(now);
   }
   cluster_.history.take_over(cluster_.state);
   awaited_since_ = now;
 }
 
-const HostState* Coordinator::find_local_host() const {
-  const auto local = std::ranges::find(cluster_.state.hosts, true, &HostState::local);
-  if (local == cluster_.state.hosts.end() || cluster_.options.local_agent_id.empty())
-    return nullptr;
-  return &*local;
-}
-
-void Coordinator::take_over_job(const JournalValues& saved, TimePoint heard) {
+void Takeover::begin_job(const JournalValues& saved, TimePoint heard) {
   const TimePoint now = Clock::now();
   const auto run = read<proto::SavedRun>(saved, kRun);
   cluster_.run = {.job = job_from(read<proto::SavedJob>(saved, kJob)),
@@ -214,7 +217,7 @@ void Coordinator::take_over_job(const JournalValues& saved, TimePoint heard) {
   cluster_.run.progress.update(cluster_.state, now);
 }
 
-void Coordinator::lose_local_agent(TimePoint now) {
+void Takeover::lose_local_agent(TimePoint now) {
   for (HostState& host : cluster_.state.hosts) {
     if (!host.local) continue;
     host.registered = false;
@@ -226,7 +229,7 @@ void Coordinator::lose_local_agent(TimePoint now) {
   if (cluster_.state.job.current.number > 0) generation_lost(cluster_.state);
 }
 
-void Coordinator::catch_up(const WorkerState& worker, Generation left) {
+void Takeover::catch_up(const WorkerState& worker, Generation left) {
   GenerationState& current = cluster_.state.job.current;
   const bool is_known = left < current.number || (left == current.number && worker.joined);
   if (is_known || left > current.number + kMostUnknown) return;
@@ -235,8 +238,8 @@ void Coordinator::catch_up(const WorkerState& worker, Generation left) {
   save_now();
 }
 
-void Coordinator::see_takeover(TimePoint now) {
-  if (!awaited_since_ || takeover_seconds_ >= 0) return;
+void Takeover::update(TimePoint now) {
+  if (!awaited_since_ || seconds_ >= 0) return;
   // Hosts that were lost before are not awaited.
   const bool has_agents = std::ranges::all_of(cluster_.state.hosts, [&](const HostState& host) {
     return !host.registered || cluster_.links.has_agent(host.name);
@@ -246,7 +249,7 @@ void Coordinator::see_takeover(TimePoint now) {
         return worker.report || worker.exit || cluster_.links.has_worker(worker.rank);
       });
   if (!has_agents || !has_workers) return;
-  takeover_seconds_ = seconds_since(*awaited_since_, now);
+  seconds_ = seconds_since(*awaited_since_, now);
   const std::string agents =
       counted(static_cast<std::ptrdiff_t>(cluster_.links.agent_count()), "agent") + " and ";
   const auto all = std::ssize(cluster_.state.job.current.workers);
@@ -257,7 +260,7 @@ void Coordinator::see_takeover(TimePoint now) {
   const std::string text =
       (back == all ? "all " + agents + counted(all, "worker")
                    : agents + std::to_string(back) + " of " + counted(all, "worker")) +
-      " are back after " + takeover_time_text(takeover_seconds_);
+      " are back after " + takeover_time_text(seconds_);
   cluster_.terminal.note(text);
   cluster_.history.tell(ClusterEvent::Kind::kTakeover, Severity::kNote, text);
 }
