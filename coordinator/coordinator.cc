@@ -76,8 +76,7 @@ void Coordinator::hosts_looked_up(const std::vector<std::string>& names,
 void Coordinator::close() {
   cluster_.closed = true;
   timer_.cancel();
-  joins_.clear(going_away());
-  values_.clear(going_away());
+  workers_.clear(going_away());
   jobs_.log_requests().clear(going_away());
   fault_requests_.clear(going_away());
   traces_.end("the coordinator has ended");
@@ -89,8 +88,8 @@ proto::StatusReply Coordinator::status() const {
       make_status(cluster_.state, cluster_.run.config, cluster_.run.progress, cluster_.reason,
                   cluster_.over, Clock::now());
   for (proto::WorkerStatus& worker : *status.mutable_workers()) {
-    worker.set_slowness(stragglers_.slowness(worker.rank()));
-    worker.set_own_step_seconds(stragglers_.own_seconds(worker.rank()));
+    worker.set_slowness(workers_.stragglers().slowness(worker.rank()));
+    worker.set_own_step_seconds(workers_.stragglers().own_seconds(worker.rank()));
   }
   status.set_job_file(cluster_.run.job.file);
   status.set_job_name(shown_name(cluster_.run.job));
@@ -126,7 +125,7 @@ std::string Coordinator::current_metrics() {
   return cluster_.metrics.text({.state = cluster_.state,
                                 .config = cluster_.run.config,
                                 .progress = cluster_.run.progress,
-                                .stragglers = stragglers_,
+                                .stragglers = workers_.stragglers(),
                                 .state_name = shown_state(),
                                 .now = now});
 }
@@ -141,11 +140,9 @@ void Coordinator::tick() {
   for (const std::string& line : quiet_hosts_.update(cluster_.state, lost_after, Clock::now())) {
     cluster_.terminal.note(line, Severity::kWarning);
   }
-  tell_stragglers();
-  values_.expire(Clock::now());
+  workers_.expire(Clock::now());
   network_.update();
   traces_.expire(Clock::now());
-  joins_.expire(cluster_.state, Clock::now());
   jobs_.log_requests().expire(Clock::now());
   fault_requests_.expire(Clock::now());
   if (cluster_.state.job.id.empty()) release_silent_hosts();
@@ -234,7 +231,7 @@ void Coordinator::perform(const Action& action) {
     cluster_.links.close_agent(host, must_register_again());
   };
   const auto end_workers = [this] {
-    joins_.clear({.kind = Refusal::Kind::kOldGeneration, .message = "the job is ending"});
+    workers_.refuse_joins({.kind = Refusal::Kind::kOldGeneration, .message = "the job is ending"});
     send_desired();
   };
   std::visit(
@@ -245,10 +242,10 @@ void Coordinator::perform(const Action& action) {
             if (goes_on) must_register(a.incident.host);
           },
           [&](const action::StartGeneration& a) { begin_generation(a); },
-          [&](const action::AskToStop&) { ask_workers_to_stop(); },
+          [&](const action::AskToStop&) { workers_.ask_to_stop(); },
           [&](const action::Terminate&) { end_workers(); },
           [&](const action::Kill&) { end_workers(); },
-          [&](const action::Describe& a) { ask_what_it_does(a.rank); },
+          [&](const action::Describe& a) { workers_.ask_for_description(a.rank); },
           [&](const action::MeasureNetwork&) { network_.measure(); },
           [&](const action::ReleaseHosts& a) { std::ranges::for_each(a.hosts, must_register); },
           [&](const action::StopForHost& a) {
@@ -290,18 +287,12 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
   if (start.cause) cluster_.metrics.count_restart(*start.cause);
   const Refusal over{.kind = Refusal::Kind::kOldGeneration,
                      .message = "a new generation has begun, because of " + cluster_.run.cause};
-  values_.clear(over);
   traces_.end(over.message);
-  stragglers_ = {};
-  proto::WorkerCommand command;
-  command.set_superseded(true);
-  command.set_why(cluster_.run.cause);
-  cluster_.links.send_to_workers(command);
-  cluster_.links.close_workers(over);
+  workers_.end_generation(over);
   network_.set_local_address();
   send_desired();
-  joins_.members_changed(cluster_.state);  // workers of the last generation may wait for this one
-  complete_join();
+  workers_.members_changed();  // workers of the last generation may wait for this one
+  workers_.complete_join();
 }
 
 void Coordinator::finish_job() {
@@ -328,11 +319,9 @@ void Coordinator::end_job(const Verdict& verdict) {
       verdict.kind == Verdict::Kind::kFailed ? Severity::kError : Severity::kNote);
   jobs_.remember(verdict);
   const Refusal over{.kind = Refusal::Kind::kOldGeneration, .message = "the job has ended"};
-  joins_.clear(over);
-  values_.clear(over);
+  workers_.clear(over);
   traces_.end(over.message);
   cluster_.links.close_workers(over);
-  stragglers_ = {};
   const bool was_check = cluster_.run.job.check;
   if (!was_check) cluster_.metrics.count_job(name_of(verdict.kind));
   cluster_.run = {.config = cluster_.options.rendezvous};
@@ -385,12 +374,6 @@ void Coordinator::send_desired(const std::string& host) {
   desired->set_join_timeout_ms(patience.count());
   desired->set_collective_timeout_ms(cluster_.options.collective_timeout.count());
   cluster_.links.send(host, std::move(command));
-}
-
-void Coordinator::ask_workers_to_stop() {
-  proto::WorkerCommand command;
-  command.set_stop(true);
-  cluster_.links.send_to_workers(command);
 }
 
 }  // namespace pfc

@@ -17,14 +17,12 @@
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/jobs.h"
 #include "coordinator/network/network_watch.h"
-#include "coordinator/rules/progress/stragglers.h"
 #include "coordinator/rules/quiet_hosts.h"
 #include "coordinator/rules/rendezvous.h"
 #include "coordinator/rules/verdict.h"
 #include "coordinator/takeover/takeover.h"
 #include "coordinator/traces/traces.h"
-#include "coordinator/workers/join_barrier.h"
-#include "coordinator/workers/key_values.h"
+#include "coordinator/workers/workers.h"
 
 namespace pfc {
 
@@ -74,6 +72,7 @@ class Coordinator {
   [[nodiscard]] Jobs& jobs() { return jobs_; }
   [[nodiscard]] Checks& checks() { return checks_; }
   [[nodiscard]] Traces& traces() { return traces_; }
+  [[nodiscard]] Workers& workers() { return workers_; }
   [[nodiscard]] Takeover& takeover() { return takeover_; }
 
   /// See pfc::staying_agents().
@@ -108,19 +107,6 @@ class Coordinator {
   /// Called when the local agent could not be started.
   void local_agent_not_started(const std::string& why);
 
-  // Reports of workers.
-  void join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer,
-            const Patience& patience);
-  bool attach_worker(Rank rank, WorkerLink& link);  ///< returns false if there is no such rank
-  void worker_said(const proto::WorkerMessage& message);
-  void worker_link_closed(Rank rank, WorkerLink& link);
-  void finish(const proto::FinishRequest& request, const Answer<proto::FinishReply>& answer);
-  void set_value(const proto::SetValueRequest& request, const Answer<proto::SetValueReply>& answer);
-  void get_value(const proto::GetValueRequest& request, const Answer<proto::GetValueReply>& answer,
-                 const Patience& patience);
-  void get_values(const proto::GetValuesRequest& request, Answer<proto::GetValuesReply> answer,
-                  const Patience& patience);
-
  private:
   /// Returns the job's state for users.
   [[nodiscard]] std::string shown_state() const;
@@ -129,9 +115,6 @@ class Coordinator {
   void forgive_stall();
   void release_silent_hosts();
   [[nodiscard]] Decision decide_now(TimePoint now) const;
-  /// Returns why a worker of another version may not join; nothing if it may.
-  [[nodiscard]] std::optional<Refusal> wrong_version(const proto::JoinRequest& request,
-                                                     const WorkerState& worker) const;
   void advance();  ///< calls decide() and acts, until there is nothing to do
   void set_reason(const std::string& reason, bool tell);
   /// Begins the next job if possible. Otherwise sets the reason.
@@ -141,19 +124,11 @@ class Coordinator {
   /// Releases the agents that end with the job.
   void release_once_agents();
   void perform(const Action& action);
-  void complete_join();  ///< answers the joins if all workers of the generation have joined
   void begin_generation(const action::StartGeneration& start);
   void finish_job();
   /// Sends the host's agent its desired slots.
   void send_desired(const std::string& host);
   void send_desired();  ///< to all agents
-  void ask_workers_to_stop();
-  void ask_what_it_does(Rank rank);
-  void worker_described(WorkerState& worker, const std::string& text);
-  void tell_stragglers();
-  void note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now);
-  /// Handles the end of a worker's work in an earlier generation.
-  proto::FinishReply finish_late(const WorkerState& worker, const proto::FinishRequest& request);
   void worker_event(const HostState& host, const proto::AgentMessage& message);
   /// Handles an agent whose host is drained.
   void agent_leaves(const std::string& host, const proto::HostLeaving& leaving);
@@ -168,15 +143,13 @@ class Coordinator {
   boost::asio::steady_timer timer_;
   const Finished finished_;
   Cluster cluster_;
-  Stragglers stragglers_;  ///< of the current generation
-  JoinBarrier joins_;
-  KeyValues values_;
   Jobs jobs_{cluster_};
   Takeover takeover_{cluster_, jobs_};
   FaultRequests fault_requests_;
   std::map<std::string, std::string> own_names_;  ///< host in --hosts -> name that its agent gave
   Checks checks_{cluster_};
   Traces traces_{cluster_};
+  Workers workers_{cluster_, takeover_, checks_, traces_};
   NetworkWatch network_{cluster_, [this](auto pairs) { checks_.set_pairs(std::move(pairs)); }};
   QuietHosts quiet_hosts_;
   TimePoint last_tick_;

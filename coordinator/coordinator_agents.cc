@@ -165,7 +165,7 @@ std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::st
   cluster_.terminal.note("host " + host.name + ": another pfc-agent has taken over");
   agent_replaced(cluster_.state, host, Clock::now());
   takeover_.save_now();  // before the agent is asked for new processes
-  joins_.members_changed(cluster_.state);
+  workers_.members_changed();
   return {};
 }
 
@@ -198,7 +198,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     takeover_.save_soon();
   } else if (message.has_described()) {
     WorkerState* const worker = teller(message.described());
-    if (worker != nullptr) worker_described(*worker, message.described().text());
+    if (worker != nullptr) workers_.described(*worker, message.described().text());
   } else if (message.has_leaving()) {
     agent_leaves(host.name, message.leaving());
   } else if (message.has_exited()) {

@@ -88,7 +88,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
           worker_said(*session, message, link);
         },
         [this, session](WorkerLink& link) {
-          if (session->rank) coordinator_.worker_link_closed(*session->rank, link);
+          if (session->rank) coordinator_.workers().link_closed(*session->rank, link);
         });
   }
 
@@ -97,7 +97,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                  proto::JoinReply* reply) override {
     return calls_.handle<proto::JoinReply>(
         context, request, reply, [this, request](auto answer, const Patience& patience) {
-          coordinator_.join(*request, std::move(answer), patience);
+          coordinator_.workers().join(*request, std::move(answer), patience);
         });
   }
 
@@ -105,7 +105,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                    const proto::FinishRequest* request,
                                    proto::FinishReply* reply) override {
     return calls_.handle<proto::FinishReply>(context, request, reply, [this, request](auto answer) {
-      coordinator_.finish(*request, std::move(answer));
+      coordinator_.workers().finish(*request, std::move(answer));
     });
   }
 
@@ -129,8 +129,9 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                      const proto::SetValueRequest* request,
                                      proto::SetValueReply* reply) override {
     return calls_.handle<proto::SetValueReply>(
-        context, request, reply,
-        [this, request](auto answer) { coordinator_.set_value(*request, std::move(answer)); });
+        context, request, reply, [this, request](auto answer) {
+          coordinator_.workers().set_value(*request, std::move(answer));
+        });
   }
 
   grpc::ServerUnaryReactor* GetValue(grpc::CallbackServerContext* context,
@@ -138,7 +139,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                      proto::GetValueReply* reply) override {
     return calls_.handle<proto::GetValueReply>(
         context, request, reply, [this, request](auto answer, const Patience& patience) {
-          coordinator_.get_value(*request, std::move(answer), patience);
+          coordinator_.workers().get_value(*request, std::move(answer), patience);
         });
   }
 
@@ -147,7 +148,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                       proto::GetValuesReply* reply) override {
     return calls_.handle<proto::GetValuesReply>(
         context, request, reply, [this, request](auto answer, const Patience& patience) {
-          coordinator_.get_values(*request, std::move(answer), patience);
+          coordinator_.workers().get_values(*request, std::move(answer), patience);
         });
   }
 
@@ -310,7 +311,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
       return link.close(why);
     }
     if (!session.rank) {
-      if (!coordinator_.attach_worker(message.rank(), link)) {
+      if (!coordinator_.workers().attach(message.rank(), link)) {
         return link.close({.message = "there is no rank " + std::to_string(message.rank())});
       }
       session.rank = message.rank();
@@ -320,7 +321,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                          .message = "the stream is of rank " + std::to_string(*session.rank) +
                                     ", and its message of rank " + std::to_string(message.rank())});
     }
-    coordinator_.worker_said(message);
+    coordinator_.workers().said(message);
   }
 
   /// The new certificate may invalidate the one of an open stream.

@@ -1,11 +1,12 @@
-// The coordinator's part for workers.
+#include "coordinator/workers/workers.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "common/one_line.h"
 #include "common/version.h"
 #include "common/workers/store_keys.h"
-#include "coordinator/coordinator.h"
+#include "coordinator/rules/decisions/restart.h"
 #include "coordinator/rules/progress/progress_limits.h"
 
 namespace pfc {
@@ -42,8 +43,8 @@ Refusal unknown_worker(const proto::WorkerId& id) {
 
 }  // namespace
 
-void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer,
-                       const Patience& patience) {
+void Workers::join(const proto::JoinRequest& request, Answer<proto::JoinReply> answer,
+                   const Patience& patience) {
   if (cluster_.closed) return answer(going_away());
   WorkerState* const worker = find_worker(cluster_.state, request.worker());
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
@@ -62,12 +63,12 @@ void Coordinator::join(const proto::JoinRequest& request, Answer<proto::JoinRepl
            patience_of(patience, request.timeout_ms(), cluster_.run.config.limits, now).deadline(),
        .answer = std::move(answer)});
   complete_join();
-  advance();
+  cluster_.advance();
 }
 
 /// Refuses a worker of another version. One without a version would train in a check.
-std::optional<Refusal> Coordinator::wrong_version(const proto::JoinRequest& request,
-                                                  const WorkerState& worker) const {
+std::optional<Refusal> Workers::wrong_version(const proto::JoinRequest& request,
+                                              const WorkerState& worker) const {
   const std::string& theirs = request.version();
   if (theirs == version() || (theirs.empty() && !cluster_.run.job.check)) return {};
   return Refusal{.kind = Refusal::Kind::kInvalid,
@@ -76,7 +77,7 @@ std::optional<Refusal> Coordinator::wrong_version(const proto::JoinRequest& requ
                             ", the coordinator " + version() + ": install the same version"};
 }
 
-void Coordinator::complete_join() {
+void Workers::complete_join() {
   const proto::CheckPart part = checks_.part();
   const bool alone = part == proto::CHECK_PART_ALONE;
   if (cluster_.state.job.current.workers.empty() || (!alone && !all_joined(cluster_.state))) return;
@@ -90,7 +91,7 @@ void Coordinator::complete_join() {
     each.last_heard = each.last_moved = now;
 }
 
-bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
+bool Workers::attach(Rank rank, WorkerLink& link) {
   if (cluster_.closed || find_worker(cluster_.state, rank) == nullptr) return false;
   cluster_.links.add_worker(rank, link);
   proto::WorkerCommand hello;
@@ -101,7 +102,7 @@ bool Coordinator::attach_worker(Rank rank, WorkerLink& link) {
   return true;
 }
 
-void Coordinator::worker_said(const proto::WorkerMessage& message) {
+void Workers::said(const proto::WorkerMessage& message) {
   WorkerState* worker = find_worker(cluster_.state, message.rank());
   if (worker == nullptr) return;
   const TimePoint now = Clock::now();
@@ -109,11 +110,10 @@ void Coordinator::worker_said(const proto::WorkerMessage& message) {
   if (!message.has_progress()) return;
   const TimePoint saved = cluster_.state.job.saved.at;
   note_progress(*worker, message.progress(), now);
-  if (cluster_.state.job.saved.at != saved) advance();  // a host may wait for it
+  if (cluster_.state.job.saved.at != saved) cluster_.advance();  // a host may wait for it
 }
 
-void Coordinator::note_progress(WorkerState& worker, const proto::Progress& progress,
-                                TimePoint now) {
+void Workers::note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now) {
   if (worker.report) return;  // already ended; its last progress is known
   const proto::Progress kept = limited(progress);
   if (worker.rank == 0 && kept.most_workers() > 0)
@@ -137,7 +137,7 @@ void Coordinator::note_progress(WorkerState& worker, const proto::Progress& prog
   if (worker.rank == 0) cluster_.terminal.progress(progress_line(cluster_.run.progress));
 }
 
-void Coordinator::tell_stragglers() {
+void Workers::tell_stragglers() {
   for (const Stragglers::Change& change : stragglers_.update()) {
     const WorkerState* const worker = find_worker(cluster_.state, change.rank);
     if (worker == nullptr) continue;
@@ -149,8 +149,7 @@ void Coordinator::tell_stragglers() {
   }
 }
 
-// If the agent is not connected, the worker is blamed without a description.
-void Coordinator::ask_what_it_does(Rank rank) {
+void Workers::ask_for_description(Rank rank) const {
   const WorkerState& worker = *find_worker(cluster_.state, rank);
   proto::AgentCommand command;
   command.mutable_describe()->set_slot(worker.slot);
@@ -158,19 +157,15 @@ void Coordinator::ask_what_it_does(Rank rank) {
   cluster_.links.send(worker.host, std::move(command));
 }
 
-void Coordinator::worker_described(WorkerState& worker, const std::string& text) {
+void Workers::described(WorkerState& worker, const std::string& text) {
   if (!worker.description) return;  // it has moved since
   worker.description->answered = true;
   worker.description->text = one_line(text, kLongestDescription);
-  advance();
+  cluster_.advance();
 }
 
-void Coordinator::worker_link_closed(Rank rank, WorkerLink& link) {
-  cluster_.links.remove_worker(rank, link);
-}
-
-void Coordinator::finish(const proto::FinishRequest& request,
-                         const Answer<proto::FinishReply>& answer) {
+void Workers::finish(const proto::FinishRequest& request,
+                     const Answer<proto::FinishReply>& answer) {
   WorkerState* const worker = find_worker(cluster_.state, request.worker());
   if (worker == nullptr) return answer(unknown_worker(request.worker()));
   const TimePoint now = Clock::now();
@@ -202,14 +197,14 @@ void Coordinator::finish(const proto::FinishRequest& request,
   // The worker reports its end only once, and exits after the reply.
   takeover_.save_worker(*worker);
   answer(std::move(reply));
-  advance();
+  cluster_.advance();
 }
 
 // The cause of that generation's end is known, and the worker belongs to the next one, even if it
 // has completed its work: its peers have not, and it takes part in what they repeat. A worker that
 // failed by itself ends and is replaced.
-proto::FinishReply Coordinator::finish_late(const WorkerState& worker,
-                                            const proto::FinishRequest& request) {
+proto::FinishReply Workers::finish_late(const WorkerState& worker,
+                                        const proto::FinishRequest& request) {
   proto::FinishReply reply;
   reply.set_join_again(request.outcome() != proto::OUTCOME_FAILED);
   if (!reply.join_again()) {
@@ -219,8 +214,8 @@ proto::FinishReply Coordinator::finish_late(const WorkerState& worker,
   return reply;
 }
 
-void Coordinator::set_value(const proto::SetValueRequest& request,
-                            const Answer<proto::SetValueReply>& answer) {
+void Workers::set_value(const proto::SetValueRequest& request,
+                        const Answer<proto::SetValueReply>& answer) {
   if (cluster_.closed) return answer(going_away());
   if (values_.set(request.key(), request.value())) return answer(proto::SetValueReply());
   answer(Refusal{.kind = Refusal::Kind::kInvalid,
@@ -229,8 +224,8 @@ void Coordinator::set_value(const proto::SetValueRequest& request,
                             std::to_string(KeyValues::kMaxBytes)});
 }
 
-void Coordinator::get_value(const proto::GetValueRequest& request,
-                            const Answer<proto::GetValueReply>& answer, const Patience& patience) {
+void Workers::get_value(const proto::GetValueRequest& request,
+                        const Answer<proto::GetValueReply>& answer, const Patience& patience) {
   if (cluster_.closed) return answer(going_away());
   const HealthLimits& limits = cluster_.run.config.limits;
   if (const WorkerState* const worker = worker_of_key(cluster_.state, request.key())) {
@@ -247,8 +242,8 @@ void Coordinator::get_value(const proto::GetValueRequest& request,
               });
 }
 
-void Coordinator::get_values(const proto::GetValuesRequest& request,
-                             Answer<proto::GetValuesReply> answer, const Patience& patience) {
+void Workers::get_values(const proto::GetValuesRequest& request,
+                         Answer<proto::GetValuesReply> answer, const Patience& patience) {
   if (cluster_.closed) return answer(going_away());
   Patience least =
       patience_of(patience, request.timeout_ms(), cluster_.run.config.limits, Clock::now());
@@ -260,6 +255,34 @@ void Coordinator::get_values(const proto::GetValuesRequest& request,
                                      std::to_string(workers) + " workers"});
   }
   values_.get_all(request.prefix(), request.count(), std::move(least), std::move(answer));
+}
+
+void Workers::end_generation(const Refusal& why) {
+  values_.clear(why);
+  stragglers_ = {};
+  proto::WorkerCommand command;
+  command.set_superseded(true);
+  command.set_why(cluster_.run.cause);
+  cluster_.links.send_to_workers(command);
+  cluster_.links.close_workers(why);
+}
+
+void Workers::ask_to_stop() const {
+  proto::WorkerCommand command;
+  command.set_stop(true);
+  cluster_.links.send_to_workers(command);
+}
+
+void Workers::clear(const Refusal& why) {
+  joins_.clear(why);
+  values_.clear(why);
+  stragglers_ = {};
+}
+
+void Workers::expire(TimePoint now) {
+  tell_stragglers();
+  values_.expire(now);
+  joins_.expire(cluster_.state, now);
 }
 
 }  // namespace pfc
