@@ -23,13 +23,13 @@ void AdminCalls::drain(const Caller& caller, const proto::DrainRequest& request,
                                [host](const proto::DrainReply&) { return host; });
   // gRPC frees the request with the answer, and the drain may end this server.
   const proto::DrainRequest asked = request;
-  if (!coordinator_.has_host(asked.host())) {
+  if (!coordinator_.agents().has_host(asked.host())) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
                           .message = "there is no host " + one_line(asked.host(), 64) +
                                      "; expected one that pfcctl status lists"});
   }
   answer(proto::DrainReply());
-  coordinator_.drain(asked.host(), asked.leaving());
+  coordinator_.agents().drain(asked.host(), asked.leaving());
 }
 
 }  // namespace pfc

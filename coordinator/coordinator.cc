@@ -1,12 +1,14 @@
 #include "coordinator/coordinator.h"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "common/counted.h"
 #include "common/one_line.h"
 #include "coordinator/jobs/job_status.h"
 #include "coordinator/rules/status.h"
+#include "security/first_contact.h"
 
 namespace pfc {
 namespace {
@@ -28,11 +30,6 @@ bool has_own_line(const Decision& decision) {
            std::holds_alternative<action::StopForHost>(action) ||
            std::holds_alternative<action::Finish>(action);
   });
-}
-
-Refusal must_register_again() {
-  return {.kind = Refusal::Kind::kUnavailable,
-          .message = "it was silent for too long and must register again"};
 }
 
 }  // namespace
@@ -78,9 +75,18 @@ void Coordinator::close() {
   timer_.cancel();
   workers_.clear(going_away());
   jobs_.log_requests().clear(going_away());
-  fault_requests_.clear(going_away());
+  agents_.fault_requests().clear(going_away());
   traces_.end("the coordinator has ended");
   cluster_.links.close();
+}
+
+void Coordinator::agent_was_refused(const std::string& host, const std::string& why) {
+  boost::asio::post(timer_.get_executor(), [this, host, why] { checks_.agent_refused(host, why); });
+}
+
+void Coordinator::handshake_stalled(const std::string& address) {
+  checks_.agent_refused(
+      address, address + ": TCP connects, but the TLS handshake does not reach it; " + kMtuAdvice);
 }
 
 proto::StatusReply Coordinator::status() const {
@@ -144,19 +150,11 @@ void Coordinator::tick() {
   network_.update();
   traces_.expire(Clock::now());
   jobs_.log_requests().expire(Clock::now());
-  fault_requests_.expire(Clock::now());
-  if (cluster_.state.job.id.empty()) release_silent_hosts();
+  agents_.fault_requests().expire(Clock::now());
+  if (cluster_.state.job.id.empty()) agents_.release_silent(Clock::now());
   takeover_.update(Clock::now());
   advance();
   takeover_.save_if_due(Clock::now());
-}
-
-/// The next job waits until these hosts are back.
-void Coordinator::release_silent_hosts() {
-  const auto silence = cluster_.options.rendezvous.limits.silence;
-  for (const std::string& host : pfc::release_silent_hosts(cluster_.state, silence, Clock::now())) {
-    cluster_.links.close_agent(host, must_register_again());
-  }
 }
 
 /// Time during which this process or its machine was suspended does not count as silence.
@@ -172,7 +170,7 @@ void Coordinator::forgive_stall() {
   cluster_.history.tell(ClusterEvent::Kind::kJob, Severity::kWarning, text);
   postpone(cluster_.state, gap);
   network_.postpone(gap);
-  if (gap >= cluster_.options.coordinator_grace) excused_until_ = now + kAgentEnds;
+  if (gap >= cluster_.options.coordinator_grace) agents_.excuse_local_agent(now + kAgentEnds);
 }
 
 void Coordinator::advance() {
@@ -227,12 +225,10 @@ void Coordinator::set_reason(const std::string& reason, bool tell) {
 }
 
 void Coordinator::perform(const Action& action) {
-  const auto must_register = [this](const std::string& host) {
-    cluster_.links.close_agent(host, must_register_again());
-  };
+  const auto must_register = [this](const std::string& host) { agents_.must_register_again(host); };
   const auto end_workers = [this] {
     workers_.refuse_joins({.kind = Refusal::Kind::kOldGeneration, .message = "the job is ending"});
-    send_desired();
+    agents_.send_desired();
   };
   std::visit(
       Overloaded{
@@ -290,7 +286,7 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
   traces_.end(over.message);
   workers_.end_generation(over);
   network_.set_local_address();
-  send_desired();
+  agents_.send_desired();
   workers_.members_changed();  // workers of the last generation may wait for this one
   workers_.complete_join();
 }
@@ -327,17 +323,8 @@ void Coordinator::end_job(const Verdict& verdict) {
   cluster_.run = {.config = cluster_.options.rendezvous};
   pfc::end_job(cluster_.state, Clock::now());
   takeover_.save_now();  // agents forget the job now
-  send_desired();
-  if (!was_check) release_once_agents();
-}
-
-void Coordinator::release_once_agents() {
-  for (HostState& host : cluster_.state.hosts) {
-    const bool is_own = host.local && !cluster_.options.local_agent_id.empty();
-    if (!host.registered || !host.once || is_own) continue;
-    host.registered = false;
-    cluster_.links.end_agent(host.name);
-  }
+  agents_.send_desired();
+  if (!was_check) agents_.release_once();
 }
 
 void Coordinator::end_service() {
@@ -345,35 +332,6 @@ void Coordinator::end_service() {
   cluster_.terminal.clear_progress();
   if (jobs_.queue().waiting().empty()) takeover_.remove_journal();
   finished_(jobs_.end_of_service());
-}
-
-void Coordinator::send_desired() {
-  for (const HostState& host : cluster_.state.hosts) send_desired(host.name);
-}
-
-void Coordinator::send_desired(const std::string& host) {
-  // If the agent is not connected, this is sent when it reconnects.
-  proto::AgentCommand command;
-  // Without a job there is nothing to add.
-  if (cluster_.state.job.id.empty()) return cluster_.links.send(host, std::move(command));
-  proto::DesiredSlots* const desired = command.mutable_desired();
-  for (const WorkerState& worker : cluster_.state.job.current.workers) {
-    if (worker.host != host) continue;
-    proto::DesiredSlots::Slot* slot = desired->add_slots();
-    slot->set_slot(worker.slot);
-    slot->set_incarnation(worker.incarnation);
-    slot->set_rank(worker.rank);
-    desired->set_places(find_host(cluster_.state, host)->slots);
-    // An ended worker stays ended, even for an agent that was restarted since.
-    slot->set_wish(worker.exit || cluster_.state.job.killed_at ? proto::DesiredSlots::KILL
-                   : cluster_.state.job.terminated_at          ? proto::DesiredSlots::TERMINATE
-                                                               : proto::DesiredSlots::RUN);
-  }
-  // Longer than the coordinator's limit, whose message names the missing workers.
-  const milliseconds patience = cluster_.run.config.limits.start + kJoinSlack;
-  desired->set_join_timeout_ms(patience.count());
-  desired->set_collective_timeout_ms(cluster_.options.collective_timeout.count());
-  cluster_.links.send(host, std::move(command));
 }
 
 }  // namespace pfc

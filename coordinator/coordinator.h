@@ -4,15 +4,11 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <deque>
 #include <functional>
-#include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "coordinator/chaos/fault_requests.h"
+#include "coordinator/agents/agents.h"
 #include "coordinator/checks/checks.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/jobs.h"
@@ -46,16 +42,6 @@ class Coordinator {
   /// only RendezvousConfig::terminate for it. `reason` names the requester: "SIGINT". A second
   /// call can make it urgent. Waiting jobs of a service are lost.
   void stop(const std::string& reason, bool urgent) { jobs_.stop_all(reason, urgent); }
-  /// Drains a host. The workers write a checkpoint within the given time, at most
-  /// RendezvousConfig::stop. Then the job continues without the host if ElasticConfig::min_workers
-  /// allows it; otherwise it ends. The host is used again when another agent registers. A
-  /// service's next job waits for that; if the service starts that agent itself, until the service
-  /// is restarted.
-  void drain(const std::string& host, const proto::HostLeaving& leaving);
-  [[nodiscard]] bool has_host(const std::string& name);
-  /// Asks a host's agent to inject a fault. Answers when the agent has replied.
-  void inject_fault(const proto::InjectFaultRequest& request,
-                    const Answer<proto::InjectFaultReply>& answer);
   /// Refuses all waiting requests, closes all links, and accepts nothing afterwards.
   void close();
 
@@ -70,8 +56,11 @@ class Coordinator {
 
   // The coordinator's parts.
   [[nodiscard]] Jobs& jobs() { return jobs_; }
+  [[nodiscard]] const Jobs& jobs() const { return jobs_; }
   [[nodiscard]] Checks& checks() { return checks_; }
   [[nodiscard]] Traces& traces() { return traces_; }
+  [[nodiscard]] Agents& agents() { return agents_; }
+  [[nodiscard]] const Agents& agents() const { return agents_; }
   [[nodiscard]] Workers& workers() { return workers_; }
   [[nodiscard]] Takeover& takeover() { return takeover_; }
 
@@ -84,36 +73,12 @@ class Coordinator {
   /// loop.
   void handshake_stalled(const std::string& address);
 
-  // Reports of agents (coordinator_agents.cc). `peer` is the address of the connection.
-  struct Registered {
-    std::string host;  ///< name in --hosts
-  };
-  std::variant<Registered, Refusal> register_agent(const proto::AgentRegistration& registration,
-                                                   const std::string& peer, AgentLink& link);
-  /// Returns the name in --hosts of a host that calls itself `given` and connects from `peer`;
-  /// nothing if it is not listed.
-  [[nodiscard]] std::optional<std::string> listed_host(const std::string& given,
-                                                       const std::string& peer);
-  /// Returns the host whose agent has this id; nothing if there is none.
-  [[nodiscard]] std::optional<std::string> host_of_agent(const std::string& agent_id) const;
-  /// Returns the host of this rank's worker; nothing if there is none now.
-  [[nodiscard]] std::optional<std::string> host_of_rank(Rank rank) const;
-  void agent_said(const std::string& host, const proto::AgentMessage& message);
-  void agent_link_closed(const std::string& host, AgentLink& link);
-  /// Called when the local agent has ended. `exit`: empty if another coordinator started it,
-  /// because its status is then unknown. Returns whether the job continues after a restart of the
-  /// agent: the agent ended because it was without a coordinator for too long.
-  bool local_agent_ended(const std::optional<ProcessExit>& exit);
-  /// Called when the local agent could not be started.
-  void local_agent_not_started(const std::string& why);
-
  private:
   /// Returns the job's state for users.
   [[nodiscard]] std::string shown_state() const;
   void tick();
   std::string current_metrics();
   void forgive_stall();
-  void release_silent_hosts();
   [[nodiscard]] Decision decide_now(TimePoint now) const;
   void advance();  ///< calls decide() and acts, until there is nothing to do
   void set_reason(const std::string& reason, bool tell);
@@ -121,41 +86,24 @@ class Coordinator {
   bool begin_next_job();
   void end_job(const Verdict& verdict);
   void end_service();
-  /// Releases the agents that end with the job.
-  void release_once_agents();
   void perform(const Action& action);
   void begin_generation(const action::StartGeneration& start);
   void finish_job();
-  /// Sends the host's agent its desired slots.
-  void send_desired(const std::string& host);
-  void send_desired();  ///< to all agents
-  void worker_event(const HostState& host, const proto::AgentMessage& message);
-  /// Handles an agent whose host is drained.
-  void agent_leaves(const std::string& host, const proto::HostLeaving& leaving);
-  void worker_ended(WorkerState& worker, const proto::WorkerExited& exited);
-  /// Called when another agent claims the host. Ends the stream of the current agent, or refuses.
-  std::optional<Refusal> replace_agent(HostState& host, const std::string& agent_id,
-                                       const std::string& peer);
-  [[nodiscard]] HostState* match_host(const std::string& given, const std::string& peer);
-  void warn_of_threads(const HostState& host, int threads_asked_for);
-  void local_agent_failed(const std::string& what, bool at_start);
 
   boost::asio::steady_timer timer_;
   const Finished finished_;
   Cluster cluster_;
   Jobs jobs_{cluster_};
   Takeover takeover_{cluster_, jobs_};
-  FaultRequests fault_requests_;
-  std::map<std::string, std::string> own_names_;  ///< host in --hosts -> name that its agent gave
   Checks checks_{cluster_};
   Traces traces_{cluster_};
   Workers workers_{cluster_, takeover_, checks_, traces_};
   NetworkWatch network_{cluster_, [this](auto pairs) { checks_.set_pairs(std::move(pairs)); }};
+  Agents agents_{cluster_, jobs_, takeover_, checks_, network_, workers_};
   QuietHosts quiet_hosts_;
   TimePoint last_tick_;
   std::string shown_metrics_;  ///< last result of metrics_text()
   TimePoint metrics_shown_at_;
-  TimePoint excused_until_;  ///< until then the local agent may have given up
 };
 
 }  // namespace pfc

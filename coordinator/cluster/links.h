@@ -12,7 +12,7 @@
 namespace pfc {
 
 /// An open stream to an agent or worker. Owned by the service, which calls
-/// Coordinator::agent_link_closed() or Workers::link_closed() before destroying it.
+/// Agents::link_closed() or Workers::link_closed() before destroying it.
 template <typename Command>
 class CommandLink {
  public:

@@ -278,12 +278,14 @@ void CoordinatorProgram::start_local_agent() {
   const auto started = [this, host](pid_t pid) {
     coordinator_.takeover().local_agent_runs(pid, gate_.serial_of_local_agent(host));
   };
-  const auto ended = [this](const auto& exit) { return coordinator_.local_agent_ended(exit); };
+  const auto ended = [this](const auto& exit) {
+    return coordinator_.agents().local_agent_ended(exit);
+  };
   try {
     agent_.emplace(loop_, std::move(starting),
                    LocalAgent::Handler{.started = started, .ended = ended}, std::move(living));
   } catch (const std::exception& error) {
-    coordinator_.local_agent_not_started(text_of(error));
+    coordinator_.agents().local_agent_not_started(text_of(error));
   }
 }
 

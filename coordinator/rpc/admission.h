@@ -40,9 +40,10 @@ class Admission {
       if (!fits_job(caller, name, request.job_id(), why)) return false;
     }
     if constexpr (requires { request.worker().agent_id(); }) {
-      return fits_host(caller, name, coordinator_.host_of_agent(request.worker().agent_id()), why);
+      return fits_host(caller, name,
+                       coordinator_.agents().host_of_agent(request.worker().agent_id()), why);
     } else if constexpr (requires { request.rank(); }) {
-      return fits_host(caller, name, coordinator_.host_of_rank(request.rank()), why);
+      return fits_host(caller, name, coordinator_.agents().host_of_rank(request.rank()), why);
     } else {
       return true;
     }

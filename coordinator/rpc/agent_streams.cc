@@ -32,7 +32,7 @@ AgentStreams::Reactor* AgentStreams::attach(const grpc::CallbackServerContext& c
       },
       [this, session](AgentLink& link) {
         links_.erase(&link);
-        if (session->host) coordinator_.agent_link_closed(*session->host, link);
+        if (session->host) coordinator_.agents().link_closed(*session->host, link);
       },
       [this, session](proto::AgentCommand& command) { add_certificate(*session, command); });
 }
@@ -43,7 +43,7 @@ void AgentStreams::heard(Session& session, const proto::AgentMessage& message, A
     register_agent(message, session, link);
   } else if (is_of_any_job(message) || calls_.current(message, why)) {
     // Reports on workers of other jobs are dropped.
-    coordinator_.agent_said(*session.host, message);
+    coordinator_.agents().said(*session.host, message);
   }
 }
 
@@ -117,10 +117,9 @@ void AgentStreams::register_agent(const proto::AgentMessage& message, Session& s
   session.certificate_request = registration.worker_certificate_request();
   // Set before the coordinator knows the link, so that the link's end is always reported.
   const std::string peer = address_of_peer(caller.peer);
-  session.host = coordinator_.listed_host(registration.host(), peer);
+  session.host = coordinator_.agents().listed_host(registration.host(), peer);
   links_[&link] = caller;
-  const auto result = coordinator_.register_agent(registration, peer, link);
-  if (const auto* refusal = std::get_if<Refusal>(&result)) {
+  if (const auto refusal = coordinator_.agents().add(registration, peer, link)) {
     if (gate_ != nullptr) {
       static_cast<void>(gate_->refuse(caller, "register", "not_wanted", refusal->message));
     }

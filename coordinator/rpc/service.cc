@@ -176,8 +176,8 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
                                 [this, request](const Answer<Reply>& answer, const Caller& caller) {
                                   const std::string what = proto::FaultKind_Name(request->kind());
                                   if (request->only_ask())
-                                    return coordinator_.inject_fault(*request, answer);
-                                  coordinator_.inject_fault(
+                                    return coordinator_.agents().inject_fault(*request, answer);
+                                  coordinator_.agents().inject_fault(
                                       *request, noted<Reply>(gate_, caller, "chaos", what, answer,
                                                              [what](const Reply& done) {
                                                                return what + ": " + done.target();

@@ -50,7 +50,7 @@ void TokenCalls::exchange(const Caller& caller, const proto::ExchangeTokenReques
   if (gate_ == nullptr) return answer(without_tokens());
   const std::string address = address_of_peer(caller.peer);
   if (!exchanges_.may_call(address)) return answer(Admission::too_many("exchanges of tokens"));
-  const auto host = coordinator_.listed_host(request.host(), address);
+  const auto host = coordinator_.agents().listed_host(request.host(), address);
   if (!host) {
     const Refusal refusal =
         gate_->refuse(caller, "exchange_token", "unknown_host",
@@ -86,7 +86,7 @@ void TokenCalls::create(const Caller& caller, const proto::CreateTokenRequest& r
   TokenStore::Request wanted{.role = role,
                              .lifetime = std::chrono::seconds{request.lifetime_seconds()}};
   for (const std::string& each : request.hosts()) {
-    const auto host = coordinator_.listed_host(each, "");
+    const auto host = coordinator_.agents().listed_host(each, "");
     if (!host) return answer(unknown_host(each));
     wanted.hosts.push_back(*host);
   }

@@ -62,12 +62,12 @@ TEST(ServiceOfTwoHosts, MatchesHostsIgnoringCaseAndByUniqueShortName) {
                                   {.name = "w.3.foo.net", .slots = 1},
                                   {.name = "x", .slots = 1}});
   coordinator.on_loop([](auto&, Coordinator& of) {
-    EXPECT_EQ(of.listed_host("NODE-A", ""), "node-a");
-    EXPECT_EQ(of.listed_host("Node-A.foo.net", ""), "node-a");
-    EXPECT_EQ(of.listed_host("w.3.FOO.net", ""), "w.3.foo.net");
-    EXPECT_EQ(of.listed_host("w", ""), std::nullopt) << "two have this short name";
-    EXPECT_EQ(of.listed_host("w.4.foo.net", ""), std::nullopt);
-    EXPECT_EQ(of.listed_host("x.foo.net", ""), "x");
+    EXPECT_EQ(of.agents().listed_host("NODE-A", ""), "node-a");
+    EXPECT_EQ(of.agents().listed_host("Node-A.foo.net", ""), "node-a");
+    EXPECT_EQ(of.agents().listed_host("w.3.FOO.net", ""), "w.3.foo.net");
+    EXPECT_EQ(of.agents().listed_host("w", ""), std::nullopt) << "two have this short name";
+    EXPECT_EQ(of.agents().listed_host("w.4.foo.net", ""), std::nullopt);
+    EXPECT_EQ(of.agents().listed_host("x.foo.net", ""), "x");
   });
 }
 

@@ -1,6 +1,6 @@
-// The coordinator's part for agents.
+#include "coordinator/agents/agents.h"
+
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <cctype>
 #include <csignal>
 #include <utility>
@@ -10,8 +10,6 @@
 #include "common/network_address.h"
 #include "common/one_line.h"
 #include "common/version.h"
-#include "coordinator/coordinator.h"
-#include "security/first_contact.h"
 
 namespace pfc {
 namespace {
@@ -25,25 +23,16 @@ std::string slots_text(const HostState& host, DeviceChoice device) {
 }
 
 /// Returns the first label of a host name: "w" of "w.foo.net".
-std::string first_label(const std::string& host) { return host.substr(0, host.find('.')); }
+std::string short_name(const std::string& host) { return host.substr(0, host.find('.')); }
 
 }  // namespace
 
-void Coordinator::agent_was_refused(const std::string& host, const std::string& why) {
-  boost::asio::post(timer_.get_executor(), [this, host, why] { checks_.agent_refused(host, why); });
-}
-
-void Coordinator::handshake_stalled(const std::string& address) {
-  checks_.agent_refused(
-      address, address + ": TCP connects, but the TLS handshake does not reach it; " + kMtuAdvice);
-}
-
-void Coordinator::warn_of_threads(const HostState& host, int threads_asked_for) {
+void Agents::warn_of_threads(const HostState& host, int threads_asked_for) {
   const std::string text = oversubscription(threads_asked_for, host.slots, host.cores);
   if (!text.empty()) cluster_.terminal.note("host " + host.name + ": " + text, Severity::kWarning);
 }
 
-HostState* Coordinator::match_host(const std::string& given, const std::string& peer) {
+HostState* Agents::match(const std::string& given, const std::string& peer) const {
   const std::string name = lower_case(plain_address(given));  // ignoring case: RFC 4343
   for (HostState& host : cluster_.state.hosts) {
     if (lower_case(host.name) == name) return &host;
@@ -54,32 +43,32 @@ HostState* Coordinator::match_host(const std::string& given, const std::string& 
   for (HostState& host : cluster_.state.hosts) {
     if (std::isdigit(static_cast<unsigned char>(host.name.front())) != 0) continue;
     const std::string listed = lower_case(host.name);
-    if (listed != first_label(name) && first_label(listed) != name) continue;
+    if (listed != short_name(name) && short_name(listed) != name) continue;
     if (found != nullptr) return nullptr;
     found = &host;
   }
   return found;
 }
 
-std::optional<std::string> Coordinator::listed_host(const std::string& given,
-                                                    const std::string& peer) {
-  const HostState* const host = match_host(given, peer);
+std::optional<std::string> Agents::listed_host(const std::string& given,
+                                               const std::string& peer) const {
+  const HostState* const host = match(given, peer);
   return host == nullptr ? std::nullopt : std::optional(host->name);
 }
 
-std::optional<std::string> Coordinator::host_of_agent(const std::string& agent_id) const {
+std::optional<std::string> Agents::host_of_agent(const std::string& agent_id) const {
   const auto host = std::ranges::find(cluster_.state.hosts, agent_id, &HostState::agent_id);
   return host == cluster_.state.hosts.end() ? std::nullopt : std::optional(host->name);
 }
 
-std::optional<std::string> Coordinator::host_of_rank(Rank rank) const {
+std::optional<std::string> Agents::host_of_rank(Rank rank) const {
   const auto& workers = cluster_.state.job.current.workers;
   const auto number = static_cast<std::size_t>(rank);
   return number < workers.size() ? std::optional(workers[number].host) : std::nullopt;
 }
 
-std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
-    const proto::AgentRegistration& registration, const std::string& peer, AgentLink& link) {
+std::optional<Refusal> Agents::add(const proto::AgentRegistration& registration,
+                                   const std::string& peer, AgentLink& link) {
   if (cluster_.closed) return going_away();
   const auto refuse = [&](std::string message) {
     checks_.agent_refused(registration.host(), message);
@@ -89,7 +78,7 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     return refuse("host " + registration.host() + " runs pfc " + registration.version() +
                   ", the coordinator " + version() + ": install the same version");
   }
-  HostState* const host = match_host(registration.host(), peer);
+  HostState* const host = match(registration.host(), peer);
   if (host == nullptr) {
     return refuse(
         "host " + registration.host() + " (" + peer +
@@ -100,18 +89,17 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
   const auto known = own_names_.find(host->name);
   if (host->registered && known != own_names_.end() && known->second != own_name &&
       host->agent_id != registration.agent_id() && lower_case(host->name) != own_name &&
-      lower_case(host->name) == first_label(own_name)) {
+      lower_case(host->name) == short_name(own_name)) {
     return refuse("host " + own_name + " (" + peer + ") matches " + host->name +
                   " in the coordinator's --hosts, but so does " + known->second +
                   ", which has registered; write the full names in --hosts");
   }
-  const bool is_own = host->local && !cluster_.options.local_agent_id.empty();
-  if (is_own && registration.agent_id() != cluster_.options.local_agent_id) {
+  if (is_own(*host) && registration.agent_id() != cluster_.options.local_agent_id) {
     return refuse("host " + host->name +
                   " is the coordinator's own, which has started its agent "
                   "itself: none is needed here");
   }
-  if (auto refusal = replace_agent(*host, registration.agent_id(), peer)) {
+  if (auto refusal = replace(*host, registration.agent_id(), peer)) {
     checks_.agent_refused(host->name, refusal->message);
     return *refusal;
   }
@@ -136,14 +124,14 @@ std::variant<Coordinator::Registered, Refusal> Coordinator::register_agent(
     return std::pair(cluster_.state.job.id, cluster_.state.job.current.number);
   };
   const auto before = present();
-  advance();  // a job or generation may have waited for this host
+  cluster_.advance();  // a job or generation may have waited for this host
   if (present() == before) send_desired(host->name);
   network_.repeat(host->name);
-  return Registered{.host = host->name};
+  return {};
 }
 
-std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::string& agent_id,
-                                                  const std::string& peer) {
+std::optional<Refusal> Agents::replace(HostState& host, const std::string& agent_id,
+                                       const std::string& peer) {
   const auto refuse = [](std::string message) {
     return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
   };
@@ -169,14 +157,14 @@ std::optional<Refusal> Coordinator::replace_agent(HostState& host, const std::st
   return {};
 }
 
-void Coordinator::agent_said(const std::string& host, const proto::AgentMessage& message) {
+void Agents::said(const std::string& host, const proto::AgentMessage& message) {
   HostState* const known = find_host(cluster_.state, host);
   if (known == nullptr) return;
   known->last_heard = Clock::now();
   if (!cluster_.closed) worker_event(*known, message);
 }
 
-void Coordinator::worker_event(const HostState& host, const proto::AgentMessage& message) {
+void Agents::worker_event(const HostState& host, const proto::AgentMessage& message) {
   if (message.has_log_chunk()) return jobs_.log_requests().answered(host.name, message.log_chunk());
   if (message.has_fault()) return fault_requests_.answered(host.name, message.fault());
   if (message.has_network()) return network_.said(host.name, message.network());
@@ -200,7 +188,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
     WorkerState* const worker = teller(message.described());
     if (worker != nullptr) workers_.described(*worker, message.described().text());
   } else if (message.has_leaving()) {
-    agent_leaves(host.name, message.leaving());
+    leaves(host.name, message.leaving());
   } else if (message.has_exited()) {
     WorkerState* const worker = teller(message.exited());
     if (worker != nullptr) worker_ended(*worker, message.exited());
@@ -208,7 +196,7 @@ void Coordinator::worker_event(const HostState& host, const proto::AgentMessage&
 }
 
 // If no worker runs there is nothing to save, and the host counts as not registered.
-void Coordinator::agent_leaves(const std::string& host, const proto::HostLeaving& leaving) {
+void Agents::leaves(const std::string& host, const proto::HostLeaving& leaving) {
   HostState& known = *find_host(cluster_.state, host);
   if (known.workers > 0) return drain(host, leaving);
   if (!std::exchange(known.registered, false)) return;
@@ -216,25 +204,25 @@ void Coordinator::agent_leaves(const std::string& host, const proto::HostLeaving
                          "), where no worker runs");
   takeover_.save_now();
   send_desired(host);  // the agent waits for it
-  if (!cluster_.state.job.id.empty()) advance();
+  if (!cluster_.state.job.id.empty()) cluster_.advance();
 }
 
-bool Coordinator::has_host(const std::string& name) {
+bool Agents::has_host(const std::string& name) const {
   return find_host(cluster_.state, name) != nullptr;
 }
 
-void Coordinator::drain(const std::string& host, const proto::HostLeaving& leaving) {
+void Agents::drain(const std::string& host, const proto::HostLeaving& leaving) {
   HostState* const known = find_host(cluster_.state, host);
   if (cluster_.closed || known == nullptr) return;
   constexpr std::int64_t kLongest = std::int64_t{365} * 24 * 3600 * 1000;
   const std::chrono::milliseconds within{std::clamp<std::int64_t>(leaving.grace_ms(), 0, kLongest)};
   host_leaves(*known, one_line(leaving.reason(), 64), within, Clock::now());
   takeover_.save_now();
-  if (!cluster_.state.job.id.empty()) advance();
+  if (!cluster_.state.job.id.empty()) cluster_.advance();
 }
 
-void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
-                               const Answer<proto::InjectFaultReply>& answer) {
+void Agents::inject_fault(const proto::InjectFaultRequest& request,
+                          const Answer<proto::InjectFaultReply>& answer) {
   if (cluster_.closed) return answer(going_away());
   const auto found =
       fault_target(cluster_.state, request,
@@ -264,18 +252,18 @@ void Coordinator::inject_fault(const proto::InjectFaultRequest& request,
   cluster_.links.send(target.host, std::move(command));
 }
 
-void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
+void Agents::worker_ended(WorkerState& worker, const proto::WorkerExited& exited) {
   takeover_.save_soon();
   const bool may_have_saved = !worker.report || worker.report->outcome == proto::OUTCOME_STOPPED;
   if (exited.coordinator_lost() && !worker.exit && may_have_saved) {
     // The agent ended it after --coordinator-grace, which is not a failure.
     worker.exit = ProcessExit{.code = exited.code(), .signal = exited.signal()};
     generation_lost(cluster_.state);
-    return advance();
+    return cluster_.advance();
   }
   if (!exited.not_started().empty()) {
     worker_not_started(cluster_.state, worker, exited.not_started(), Clock::now());
-    return advance();
+    return cluster_.advance();
   }
   const ProcessExit exit{.code = exited.code(), .signal = exited.signal()};
   const std::string name = name_of(worker);
@@ -286,15 +274,15 @@ void Coordinator::worker_ended(WorkerState& worker, const proto::WorkerExited& e
     takeover_.save_now();  // before the agent is asked for the new process
     send_desired(worker.host);
   }
-  advance();
+  cluster_.advance();
 }
 
-void Coordinator::agent_link_closed(const std::string& host, AgentLink& link) {
+void Agents::link_closed(const std::string& host, AgentLink& link) {
   // The host keeps its lease until it is silent for too long: its agent may reconnect.
   if (cluster_.links.remove_agent(host, link)) jobs_.log_requests().host_gone(host);
 }
 
-bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
+bool Agents::local_agent_ended(const std::optional<ProcessExit>& exit) {
   const bool has_given_up = !exit || Clock::now() < excused_until_;
   if (has_given_up && !cluster_.over && !cluster_.closed && !cluster_.state.job.id.empty() &&
       !cluster_.state.job.stop) {
@@ -302,7 +290,7 @@ bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
                            Severity::kWarning);
     takeover_.lose_local_agent(Clock::now());
     takeover_.save_now();
-    advance();
+    cluster_.advance();
     return true;
   }
   const bool told = exit && exit->signal == 0 && exit->code != 0;
@@ -312,9 +300,7 @@ bool Coordinator::local_agent_ended(const std::optional<ProcessExit>& exit) {
   return false;
 }
 
-void Coordinator::local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
-
-void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
+void Agents::local_agent_failed(const std::string& what, bool at_start) {
   if (cluster_.over) return;  // ends with the coordinator
   takeover_.save_soon();
   for (HostState& host : cluster_.state.hosts) {
@@ -324,7 +310,56 @@ void Coordinator::local_agent_failed(const std::string& what, bool at_start) {
       cluster_.terminal.note("host " + host.name + ": " + one_line(what), Severity::kWarning);
     }
   }
-  advance();
+  cluster_.advance();
+}
+
+void Agents::send_desired() const {
+  for (const HostState& host : cluster_.state.hosts) send_desired(host.name);
+}
+
+void Agents::send_desired(const std::string& host) const {
+  proto::AgentCommand command;
+  // Without a job there is nothing to add.
+  if (cluster_.state.job.id.empty()) return cluster_.links.send(host, std::move(command));
+  proto::DesiredSlots* const desired = command.mutable_desired();
+  for (const WorkerState& worker : cluster_.state.job.current.workers) {
+    if (worker.host != host) continue;
+    proto::DesiredSlots::Slot* slot = desired->add_slots();
+    slot->set_slot(worker.slot);
+    slot->set_incarnation(worker.incarnation);
+    slot->set_rank(worker.rank);
+    desired->set_places(find_host(cluster_.state, host)->slots);
+    // An ended worker stays ended, even for an agent that was restarted since.
+    slot->set_wish(worker.exit || cluster_.state.job.killed_at ? proto::DesiredSlots::KILL
+                   : cluster_.state.job.terminated_at          ? proto::DesiredSlots::TERMINATE
+                                                               : proto::DesiredSlots::RUN);
+  }
+  // Longer than the coordinator's limit, whose message names the missing workers.
+  const std::chrono::milliseconds patience = cluster_.run.config.limits.start + kJoinSlack;
+  desired->set_join_timeout_ms(patience.count());
+  desired->set_collective_timeout_ms(cluster_.options.collective_timeout.count());
+  cluster_.links.send(host, std::move(command));
+}
+
+void Agents::must_register_again(const std::string& host) const {
+  cluster_.links.close_agent(host,
+                             {.kind = Refusal::Kind::kUnavailable,
+                              .message = "it was silent for too long and must register again"});
+}
+
+void Agents::release_silent(TimePoint now) {
+  const auto silence = cluster_.options.rendezvous.limits.silence;
+  for (const std::string& host : release_silent_hosts(cluster_.state, silence, now)) {
+    must_register_again(host);
+  }
+}
+
+void Agents::release_once() {
+  for (HostState& host : cluster_.state.hosts) {
+    if (!host.registered || !host.once || is_own(host)) continue;
+    host.registered = false;
+    cluster_.links.end_agent(host.name);
+  }
 }
 
 }  // namespace pfc
