@@ -133,8 +133,8 @@ std::uint8_t with_noise(float value, float deviation, std::uint32_t word) {
 Face draw_face(std::uint64_t seed, std::uint32_t k, std::uint32_t i, int size, float difficulty) {
   Draws d{.identity = Draw(seed, Purpose::kIdentity, k),
           .image = Draw(seed, Purpose::kImage, k, i),
-          .spread = 1 - 0.8f * difficulty,
-          .vary = 1 + 0.8f * difficulty};
+          .spread = 1 - 0.9f * difficulty,
+          .vary = 1 + 0.9f * difficulty};
   const float pixel = kSide / static_cast<float>(size);
   Painter painter(seed, d, pixel);
   Face face{.rgb = {}, .quality = static_cast<int>(d.image.uniform(60, 96))};
