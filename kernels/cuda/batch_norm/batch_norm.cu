@@ -16,7 +16,7 @@ LaunchShape merge_shape(std::int64_t channels) {
 }
 
 /// Adds values over the threads along y, in a fixed order. The sums are valid where threadIdx.y is
-/// 0. REQUIRES: all threads of the block call it.
+/// 0. REQUIRES: all threads of the block call it, once.
 template <int Kinds>
 __device__ __forceinline__ void sum_over_y(double (&values)[Kinds]) {
   __shared__ double shared[Kinds][kMergeRows][kWarp];
@@ -35,37 +35,38 @@ __device__ __forceinline__ void sum_over_y(double (&values)[Kinds]) {
   }
 }
 
-__global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
-                                     unsigned rows_at_once, const double* __restrict__ partial,
-                                     float* mean, float* variance) {
+__global__ void __launch_bounds__(kWarp* kMergeRows)
+    merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
+                         unsigned rows_at_once, const double* __restrict__ partial, float* mean,
+                         float* variance) {
   const std::int64_t channel = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const bool active = channel < channels;
   const std::int64_t behind = std::int64_t{blocks} * channels;
   const double shift = active ? partial[channel] : 0;
-  double sums[4] = {};  // of n, n d, n d^2 and m2; d is a block's mean minus the shift
+  double sums[3] = {};  // of n d, n d^2 and m2; d is a block's mean minus the shift
   if (active) {
 #pragma unroll 4
     for (std::int64_t block = threadIdx.y; block < blocks; block += kMergeRows) {
       const std::int64_t from = block * channels + channel;
       const auto n = static_cast<double>(rows_of_block(rows, block, blocks, rows_at_once));
       const double d = n == 0 ? 0 : partial[from] - shift;
-      sums[0] += n;
-      sums[1] += n * d;
-      sums[2] += n * d * d;
-      sums[3] += n == 0 ? 0 : partial[from + behind];
+      sums[0] += n * d;
+      sums[1] += n * d * d;
+      sums[2] += n == 0 ? 0 : partial[from + behind];
     }
   }
   sum_over_y(sums);
   if (!active || threadIdx.y != 0) return;
-  const double d = sums[1] / sums[0];
+  const double d = sums[0] / static_cast<double>(rows);
   mean[channel] = static_cast<float>(shift + d);
-  const double biased = (sums[2] + sums[3]) / sums[0] - d * d;
+  const double biased = (sums[1] + sums[2]) / static_cast<double>(rows) - d * d;
   variance[channel] = biased > 0 ? static_cast<float>(biased) : 0.f;
 }
 
-__global__ void merge_sums_kernel(std::int64_t channels, unsigned blocks,
-                                  const double* __restrict__ partial, const float* variance,
-                                  float eps, float* sum_dz, float* sum_dz_xhat, float* dslope) {
+__global__ void __launch_bounds__(kWarp* kMergeRows)
+    merge_sums_kernel(std::int64_t channels, unsigned blocks, const double* __restrict__ partial,
+                      const float* variance, float eps, float* sum_dz, float* sum_dz_xhat,
+                      float* dslope) {
   const std::int64_t channel = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const bool active = channel < channels;
   const std::int64_t behind = std::int64_t{blocks} * channels;

@@ -17,7 +17,7 @@
 namespace pfc {
 namespace {
 
-constexpr const char* kFirstLine = "pfc convolution algorithms 1";
+constexpr const char* kFirstLine = "pfc convolution algorithms 2";
 constexpr std::uintmax_t kMostBytes = 1 << 20;  // a few networks have a few hundred lines
 constexpr int kMostAlgorithms = 64, kMostMaths = 8;
 

@@ -124,6 +124,7 @@ __global__ void __launch_bounds__(kThreads)
                    [&](std::int64_t i, const Pack<float>& g, Pack<float>& w, Pack<float>& v) {
                      Pack<float> second{};
                      if constexpr (Rule::kSecond) second = row.load_second(i);
+                     Pack<float> kept;
                      Pack<Weight> new_weight;
                      Pack<State> new_momentum, new_second;
 #pragma unroll
@@ -135,9 +136,9 @@ __global__ void __launch_bounds__(kThreads)
                        new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
                        new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
                        new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
-                       const float kept = to_float(new_weight.x[k]);
-                       squares += i + k < d ? kept * kept : 0.f;
+                       kept.x[k] = i + k < d ? to_float(new_weight.x[k]) : 0.f;
                      }
+                     squares += sum_of_squares(kept);
                      store_numbers(row.weight, i, d, row.packs, new_weight);
                      store_numbers(row.momentum, i, d, row.packs, new_momentum);
                      if constexpr (Rule::kSecond)
@@ -185,6 +186,7 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
     Pack<float> w, v, second{};
     row.load(i, w, v);
     if constexpr (Row::kSecond) second = row.load_second(i);
+    Pack<float> kept;
     Pack<Weight> new_weight;
     Pack<State> new_momentum, new_second;
 #pragma unroll
@@ -193,9 +195,9 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
       new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
       new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
       new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
-      const float kept = to_float(new_weight.x[k]);
-      squares += i + k < d ? kept * kept : 0.f;
+      kept.x[k] = i + k < d ? to_float(new_weight.x[k]) : 0.f;
     }
+    squares += sum_of_squares(kept);
     store_numbers(row.weight, i, d, row.packs, new_weight);
     store_numbers(row.momentum, i, d, row.packs, new_momentum);
     if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);

@@ -25,24 +25,24 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 ///
 /// A tile that fits into the L2 cache saves memory traffic: each class's bytes would be written
 /// once and read twice. But every tile takes time in which its nine kernels start and end: 45 us
-/// on an H200, measured with tiles of 2048 and 4224 classes. So a GPU with fast memory uses large
-/// tiles (N = 1024, D = 512, a million classes on an H200: 24.3 ms with 4224 classes in a tile,
-/// 15.9 ms with 67584).
+/// on an H200, measured with tiles of 2048 and 4224 classes. So a GPU with fast memory or a small
+/// cache uses large tiles (docs/benchmarks/nvidia-h200.md).
 std::int64_t classes_of_tile(const MarginPlanOptions& o, std::int64_t class_bytes) {
   constexpr double kTileSeconds = 45e-6, kTimesMoved = 3;
   constexpr std::int64_t kLargeTileBytes = std::int64_t{512} << 20;
+  const std::int64_t cache = o.gpu.l2_bytes * 3 / 4;
   const auto fitting = [&](std::int64_t bytes) {
     return std::max(bytes / class_bytes / kClassGranule * kClassGranule, kClassGranule);
   };
-  const std::int64_t cached = fitting(o.gpu.l2_bytes * 3 / 4), large = fitting(kLargeTileBytes);
+  const std::int64_t cached = fitting(cache), large = fitting(kLargeTileBytes);
   const auto bandwidth = static_cast<double>(o.gpu.memory_bandwidth);
-  const auto seconds_of_starts = [&](std::int64_t tile) {
+  const auto start_seconds = [&](std::int64_t tile) {  // of one class's part of a tile
     return kTileSeconds / static_cast<double>(tile);
   };
-  const bool cache_saves =
-      bandwidth == 0 || seconds_of_starts(cached) - seconds_of_starts(large) <
-                            kTimesMoved * static_cast<double>(class_bytes) / bandwidth;
-  return std::min(cache_saves ? cached : large,
+  const bool cache_saves = cached * class_bytes <= cache &&
+                           start_seconds(cached) - start_seconds(large) <
+                               kTimesMoved * static_cast<double>(class_bytes) / bandwidth;
+  return std::min(bandwidth == 0 || cache_saves ? cached : large,
                   MarginPlan::padded_classes(std::max(o.classes, std::int64_t{1})));
 }
 

@@ -2,7 +2,7 @@
 // compute stream; only combine() waits. The result is bit-identical every time on one kind of GPU:
 // sums have a fixed order, and no floats are added atomically.
 //
-// The active classes are divided into tiles that fit the L2 cache (margin_plan.h). For each tile,
+// The active classes are divided into tiles (margin_plan.h). For each tile,
 // forward() gathers the rows (unless they are contiguous and of the products' type), cuBLASLt
 // multiplies them with the normalised embeddings, and one pass reduces these products to a maximum
 // and a sum for each sample. backward() recomputes the products or uses kept ones, converts them

@@ -179,7 +179,7 @@ void make_factors(const CudaDevice& device, const ProductTile& tile, const float
                   const float* factor, const Tensor& out) {
   const std::int64_t classes = out.shape[0];
   const unsigned columns = blocks_for(tile.samples, std::int64_t{kWarp} * kPack);
-  constexpr unsigned kBlocksEach = 5;  // as many as run at once
+  constexpr unsigned kBlocksEach = 5;  // as many as run at once on sm_90
   const auto most = static_cast<unsigned>(device.properties.multiProcessorCount) * kBlocksEach;
   const unsigned rows = std::min(blocks_for(classes, kWarps), std::max(most / columns, 1u));
   const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};

@@ -15,6 +15,7 @@
 
 namespace pfc {
 
+/// Returns the sizes that the runtime knows.
 GpuSizes gpu_sizes(const cudaDeviceProp& properties, int index);
 
 /// Used only by the worker's training thread; other threads may wait for its events.

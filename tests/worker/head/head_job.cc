@@ -32,6 +32,7 @@ class RankRun {
 
   void run(std::mutex& mutex, HeadOutcome<float>& outcome) {
     for (std::size_t i = 0; i < job_.micro_batches.size(); ++i) {
+      if (job_.resumes) head_->state_changed();
       const HeadResult result = run_micro_batch(static_cast<std::int64_t>(i));
       const std::lock_guard lock(mutex);
       if (comm_.rank() == 0) outcome.losses[i] = result.loss;

@@ -118,6 +118,21 @@ std::string device_and_sizes_name(
          "C" + std::to_string(size.classes);
 }
 
+TEST_P(HeadOfAnySize, GivesTheSameBitsAfterItsStateWasRead) {
+  for (const double rate : {1.0, 0.4}) {
+    HeadJob j = job();
+    j.options.sample_rate = rate;
+    j.options.momentum = 0.9;
+    for (int i = 0; i < 3; ++i) j.micro_batches.push_back(j.micro_batches.front());
+    const HeadOutcome<float> whole = run_head(j, 1, 2);
+    j.resumes = true;
+    const HeadOutcome<float> parts = run_head(j, 1, 2);
+    EXPECT_EQ(parts.losses, whole.losses);
+    EXPECT_EQ(parts.d_embeddings, whole.d_embeddings);
+    EXPECT_EQ(parts.centres, whole.centres);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, HeadOfAnySize,
                          ::testing::Combine(::testing::ValuesIn(head_devices()),
                                             ::testing::ValuesIn(kSizes)),

@@ -147,10 +147,10 @@ TEST_F(ConvolutionAlgorithms, AreStoredSeparatelyForEachGpuCudnnAndDriver) {
 }
 
 TEST_F(ConvolutionAlgorithms, AreChosenAgainAfterTheFileWasDamaged) {
-  for (const char* const damage : {"", "something else\n", "pfc convolution algorithms 1\na 3x3\t1",
-                                   "pfc convolution algorithms 1\na 3x3\t1 2 3\n",
-                                   "pfc convolution algorithms 1\na 3x3\t99999 0\n",
-                                   "pfc convolution algorithms 1\n\t1 2\n"}) {
+  for (const char* const damage : {"", "something else\n", "pfc convolution algorithms 2\na 3x3\t1",
+                                   "pfc convolution algorithms 2\na 3x3\t1 2 3\n",
+                                   "pfc convolution algorithms 2\na 3x3\t99999 0\n",
+                                   "pfc convolution algorithms 2\n\t1 2\n"}) {
     opened().keep("a 3x3", {.algorithm = 1, .math = 1});
     std::ofstream(the_file()) << damage;
     EXPECT_EQ(opened().find("a 3x3"), std::nullopt) << damage;

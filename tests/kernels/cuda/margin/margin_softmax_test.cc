@@ -107,8 +107,9 @@ TEST(MarginPlan, FitsATileIntoTheCacheOfAGpuWithSlowMemory) {
   EXPECT_EQ(plan.slots, 64);
   EXPECT_LE(plan.tile * (1024 * 6 + 512 * 6), rtx4090.gpu.l2_bytes * 3 / 4);
   MarginPlanOptions other = rtx4090;
-  other.samples = 65536;  // no tile fits the cache, so the plan uses the smallest one
-  other.gpu.memory_bandwidth = 0;
+  other.samples = 131072;  // no tile fits the cache
+  EXPECT_EQ(MarginPlan(other).tile, (512 << 20) / (131072 * 6 + 512 * 6) / 128 * 128);
+  other.gpu.memory_bandwidth = 0;  // unknown
   EXPECT_EQ(MarginPlan(other).tile, 128);
   other.samples = 9;
   other.dimension = 3;
