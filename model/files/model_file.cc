@@ -129,6 +129,7 @@ ModelFile read_model(const std::filesystem::path& path) {
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const ModelFile& model, std::int64_t batch) {
   BackboneOptions options = model.options;
   options.batch = batch;
+  options.random_weights = false;
   std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
   import_state_dict(ops, *backbone, model.weights.state_dict);
   return backbone;

@@ -53,7 +53,8 @@ struct BackboneOptions {
   std::int64_t height = 112, width = 112;
   float dropout = 0.f;
   std::uint64_t seed = 0;
-  bool training = true;  ///< false: no gradients, and activations need less memory
+  bool random_weights = true;  ///< false: weights are undefined until the caller sets them
+  bool training = true;        ///< false: no gradients, and activations need less memory
   /// Not null: batch norms compute their statistics over all its workers. Borrowed.
   Comm* sync_bn = nullptr;
   int rank = 0;  ///< selects dropout's mask

@@ -354,9 +354,12 @@ void NetworkBuilder::bind_parameters() {
       place.offset -= n.first_trained();
       p.variable->gradient = parameter_view(place, n.gradients());
     }
-    values.resize(static_cast<std::size_t>(parameter.count));
-    fill_initial(p.initial, options_.seed, number++, values);
-    ops_.copy_to_device(p.variable->data, values.data());
+    if (options_.random_weights || p.initial.kind == Initial::Kind::kConstant) {
+      values.resize(static_cast<std::size_t>(parameter.count));
+      fill_initial(p.initial, options_.seed, number, values);
+      ops_.copy_to_device(p.variable->data, values.data());
+    }
+    ++number;
   }
   if (n.operands_ && n.constants_.count > 0) {
     ops_.convert(n.constants_.flat(), n.operands_of_constants());

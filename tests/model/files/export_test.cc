@@ -55,6 +55,7 @@ class Export : public ::testing::Test {
                                   .embedding_size = 24,
                                   .height = kSide,
                                   .width = kSide,
+                                  .random_weights = false,
                                   .training = false};
     ModelFile model{.weights = {.state_dict = NamedTensors("random"), .others = NamedTensors()},
                     .options = options};
