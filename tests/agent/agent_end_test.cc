@@ -55,7 +55,11 @@ TEST_F(AgentOfAHost, EndsWithTheJobWhenDrainedAndStartsNoWorkerOfTheNextJob) {
   staying.stays = true;
   staying.leave_grace = 20s;
   RunningAgent agent(staying);
-  const auto started = [&] { return std::filesystem::exists(folder / "jobs"); };
+  const auto started = [&] {
+    std::error_code none;
+    const std::uintmax_t bytes = std::filesystem::file_size(folder / "jobs", none);
+    return !none && bytes > 0;
+  };
   wait_until([&] { return started() && coordinator.status().workers_size() == 1; });
   agent.leave();
   EXPECT_EQ(agent.problem(), "");

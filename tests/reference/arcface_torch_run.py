@@ -106,6 +106,8 @@ def replace_cuda():
     begin, parallel = torch.distributed.init_process_group, torch.nn.parallel.DistributedDataParallel
     torch.distributed.init_process_group = lambda *_, **__: begin("gloo")
     parallel.register_comm_hook = lambda *_: None
+    # partial_fc_v2.py limits a sample's probability to 1e-30 in the loss that it reports, not in the gradient.
+    torch.Tensor.clamp_min_ = lambda self, _: self
     torch.nn.parallel.DistributedDataParallel = lambda module, device_ids, **keys: parallel(module, **keys)
     torch.nn.BatchNorm2d = synced(torch.nn.BatchNorm2d, (0, 2, 3))
     torch.nn.BatchNorm1d = synced(torch.nn.BatchNorm1d, (0,))

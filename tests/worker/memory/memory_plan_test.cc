@@ -197,8 +197,9 @@ TEST_F(MemoryPlanTest, CountsGpuBuffersAtTheirAllocatedSize) {
   EXPECT_EQ(reserved_bytes(plan()) % gpu_allocation(1), 0u);
 }
 
-TEST_F(MemoryPlanTest, SizesHeadBuffersForTheGpusCache) {
+TEST_F(MemoryPlanTest, SizesHeadBuffersForTheCacheOfAGpuWithSlowMemory) {
   planned_.gpu = true;
+  planned_.gpu_sizes.memory_bandwidth /= 10;
   EXPECT_LT(changed("head buffers", [](PlannedJob& p) { p.gpu_sizes.l2_bytes /= 8; }),
             plan().part("head buffers").bytes);
 }
