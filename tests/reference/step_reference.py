@@ -48,16 +48,23 @@ class Dropout(torch.nn.Module):
         return x * kept.transpose(1, 2).reshape(x.shape) / (1 - float(self.probability))
 
 
+def by_cudnn(module):
+    """pfc has kernels of its own for depthwise convolutions, and cuBLASLt for matrix products."""
+    return isinstance(module, torch.nn.Conv2d) and module.groups == 1 and (
+        module.kernel_size != (1, 1) or module.stride != (1, 1))
+
+
 class GradScaler:
     """torch.cuda.amp.GradScaler as arcface_torch uses it, which this PyTorch has only on GPUs: one
     scale over one optimizer of backbone and centres. For short jobs: the scale does not grow.
 
     Gradients are float64 here, so pfc says which updates have overflowed. It must be right where the
-    largest gradient of an activation, times the scale, is not within a factor of 2 of the largest
-    number of fp16; it keeps the gradients of weights in float32, which do not overflow."""
+    largest gradient that has fp16 in between, times the scale, is not within a factor of 2 of the
+    largest number of fp16: those of activations, and of the weights of cuDNN's convolutions."""
 
     def __init__(self, backbone):
         self.scale, self.largest = 65536.0, 0.0
+        self.convolutions = [module for module in backbone.modules() if by_cudnn(module)]
         for module in backbone.modules():
             if not list(module.children()):
                 module.register_forward_hook(self.watch)
@@ -67,6 +74,11 @@ class GradScaler:
 
     def see(self, gradient):
         self.largest = max(self.largest, gradient.abs().max().item())
+
+    def see_weights(self):
+        """Must be called before gradients are clipped."""
+        for module in self.convolutions:
+            self.see(module.weight.grad)
 
     def step(self, optimizer, overflowed):
         largest, self.largest = self.largest * self.scale, 0.0
@@ -152,6 +164,8 @@ class Trainer:
         rate = learning_rate(self.job["lr"], step, self.total, self.warm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        if self.scaler:
+            self.scaler.see_weights()
         norm = torch.nn.utils.clip_grad_norm_(self.trainable, self.job["clip_norm"] or math.inf)
         found = {"step": step, "loss": loss, "lr": rate, "gradient_norm": norm.item()}
         if self.scaler is None:
