@@ -200,7 +200,7 @@ TEST_F(MemoryPlanTest, CountsGpuBuffersAtTheirAllocatedSize) {
 TEST_F(MemoryPlanTest, SizesHeadBuffersForTheCacheOfAGpuWithSlowMemory) {
   planned_.gpu = true;
   planned_.gpu_sizes.memory_bandwidth /= 10;
-  EXPECT_LT(changed("head buffers", [](PlannedJob& p) { p.gpu_sizes.l2_bytes /= 8; }),
+  EXPECT_LT(changed("head buffers", [](PlannedJob& p) { p.gpu_sizes.l2_bytes /= 2; }),
             plan().part("head buffers").bytes);
 }
 
