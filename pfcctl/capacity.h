@@ -41,7 +41,7 @@ void decide_precision(const CapacityFlags& flags, JobConfig& job);
 std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const PlannedJob& planned);
 
 struct Capacity {
-  CostedCluster cluster;
+  ClusterModel cluster;
   StepCost step;
   std::string network;           ///< as given on the command line
   std::string measured;          ///< the run that corrected the plan

@@ -35,7 +35,7 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   job.sync_bn = true;
   job.num_workers = 1;
   job.max_steps = kGpuTrainingSteps;
-  job.seed = 2;  // no activation is within rounding of the kink of its PReLU
+  job.seed = 17;  // no activation is within rounding of the kink of its PReLU
   job.rec = {data};
   job.output = output;
   job.device = device;
@@ -118,8 +118,7 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
     }
     // The steps move the weights by less than a hundredth, so they differ less.
     expect_near(gpus[rank].weights, cpus[rank].weights, on_emulated_gpu() ? 1e-5 : 1e-4);
-    // Centres are short, and their gradients are divided by their lengths.
-    expect_near(gpus[rank].centres, cpus[rank].centres, on_emulated_gpu() ? 5e-5 : 5e-4);
+    expect_near(gpus[rank].centres, cpus[rank].centres, on_emulated_gpu() ? 1e-5 : 1e-4);
     EXPECT_EQ(gpus[rank].weights, gpus[0].weights);
     EXPECT_EQ(gpus[rank].losses, gpus[0].losses);
   }

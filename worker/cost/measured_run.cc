@@ -92,12 +92,12 @@ PlannedJob job_of(const Run& run, PlannedJob planned) {
 }  // namespace
 
 Corrections corrections_of_run(const std::filesystem::path& output, const PlannedJob& planned,
-                               const CostedCluster& cluster) {
+                               const ClusterModel& cluster) {
   const std::filesystem::path file = output / "metrics.jsonl";
   const Run run = read_run(file);
   try {
     const PlannedJob was = job_of(run, planned);
-    CostedCluster its = cluster;
+    ClusterModel its = cluster;
     its.workers = was.world_size;
     its.workers_of_host = std::min(was.world_size, cluster.workers_of_host);
     const std::int64_t pixels = was.data.height * was.data.width;

@@ -12,6 +12,6 @@ namespace pfc {
 /// those of `cluster`, with as many workers per host as possible. Uses the median of each phase
 /// after the first steps. Throws InputError that names the file, and the key or what is missing.
 Corrections corrections_of_run(const std::filesystem::path& output, const PlannedJob& planned,
-                               const CostedCluster& cluster);
+                               const ClusterModel& cluster);
 
 }  // namespace pfc

@@ -13,7 +13,7 @@ constexpr double kPixels = 112.0 * 112.0;  // image size for MachineProfile::dec
 constexpr double kBuckets = 16;            // number of gradient buckets (gradients/grad_reducer.h)
 
 /// Returns the factor by which an op is slower because the workers of a host share its cores.
-double sharing(const CostedCluster& c) { return c.machine.gpu ? 1 : c.workers_of_host; }
+double sharing(const ClusterModel& c) { return c.machine.gpu ? 1 : c.workers_of_host; }
 
 double seconds_for(const OpWorks& works, const MachineProfile& machine) {
   double sum = 0;
@@ -25,7 +25,7 @@ double seconds_for(const OpWorks& works, const MachineProfile& machine) {
 /// Each worker sends (W - 1) / W of it once, or twice in an all-reduce, which is the minimum.
 class Collectives {
  public:
-  explicit Collectives(const CostedCluster& c) : c_(c) {}
+  explicit Collectives(const ClusterModel& c) : c_(c) {}
 
   [[nodiscard]] double seconds(CollectiveKind kind, double bytes) const {
     if (c_.workers == 1) return 0;
@@ -53,7 +53,7 @@ class Collectives {
     return std::max(within, out * c_.network.per_byte);
   }
 
-  const CostedCluster& c_;
+  const ClusterModel& c_;
 };
 
 constexpr std::array kCommunication{"all_gather", "reduce_scatter", "gradient_wait"};
@@ -96,7 +96,7 @@ Bottleneck bottleneck_of(const StepCost& step) {
 }
 
 StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pixels,
-                      const CostedCluster& c, const Corrections& corrections) {
+                      const ClusterModel& c, const Corrections& corrections) {
   const MachineProfile& machine = c.machine;
   const Collectives collectives(c);
   const double shared = sharing(c);

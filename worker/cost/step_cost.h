@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// The machines of a job, all equal.
-struct CostedCluster {
+/// The machines of a job as the cost model sees them, all equal.
+struct ClusterModel {
   MachineProfile machine;
   int workers = 1;
   int workers_of_host = 1;
@@ -48,7 +48,7 @@ using Corrections = std::map<std::string, double>;
 
 /// Predicts a step with `batch` images of `pixels` pixels each per worker. Pure.
 StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pixels,
-                      const CostedCluster& cluster, const Corrections& corrections = {});
+                      const ClusterModel& cluster, const Corrections& corrections = {});
 
 /// Compares a short run with the model: measured over predicted time for each phase that took more
 /// than a thousandth of the step in both. The phases of communication share one factor, because

@@ -26,7 +26,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 /// A tile that fits into the L2 cache saves memory traffic: each class's bytes would be written
 /// once and read twice. But every tile takes time in which its nine kernels start and end: 45 us
 /// on an H200, measured with tiles of 2048 and 4224 classes. So a GPU with fast memory or a small
-/// cache uses large tiles (docs/benchmarks/nvidia-h200.md).
+/// cache uses large tiles (docs/benchmarks/h200.md).
 std::int64_t classes_of_tile(const MarginPlanOptions& o, std::int64_t class_bytes) {
   constexpr double kTileSeconds = 45e-6, kTimesMoved = 3;
   constexpr std::int64_t kLargeTileBytes = std::int64_t{512} << 20;

@@ -41,7 +41,8 @@ constexpr unsigned kColumns = kWarp * kLaneSamples;
 constexpr int kFoldBlocks = 4;  // per multiprocessor, as MarginPlan assumes
 
 /// The largest logit so far of each of a lane's samples, and the sum of exp(logit - largest).
-/// Starts from a finite number: -infinity - max must be -infinity, not NaN.
+/// Starts from a finite number: -infinity - max must be -infinity, not NaN. A lane adds at most a
+/// few hundred terms of a tile in float32; the sums of warps, blocks and tiles are float64.
 struct LaneStatistics {
   float max[kLaneSamples] = {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX};
   float sum[kLaneSamples] = {0, 0, 0, 0};

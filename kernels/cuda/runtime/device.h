@@ -15,7 +15,7 @@
 
 namespace pfc {
 
-/// Returns the sizes that the runtime knows.
+/// Returns a GPU's sizes as CUDA's runtime reports them. Throws DeviceError.
 GpuSizes gpu_sizes(const cudaDeviceProp& properties, int index);
 
 /// Used only by the worker's training thread; other threads may wait for its events.

@@ -73,11 +73,11 @@ Appetite appetite_of(const Flags& flags, const JobConfig& job, const Dataset& da
   const CapacityFlags capacity = capacity_of(flags);
   const MachineProfile machine = machine_of(capacity, planned).value();
   planned.gpu = machine.gpu;
-  CostedCluster cluster{.machine = machine,
-                        .workers = flags.workers,
-                        .workers_of_host = on_host,
-                        .network = {},
-                        .decoding_threads = job.num_workers};
+  ClusterModel cluster{.machine = machine,
+                       .workers = flags.workers,
+                       .workers_of_host = on_host,
+                       .network = {},
+                       .decoding_threads = job.num_workers};
   if (!capacity.network.empty()) cluster.network = parse_network(capacity.network);
   if (cluster.hosts() > 1 && capacity.network.empty()) {
     throw InputError("--network: what joins the hosts is needed where there are several");

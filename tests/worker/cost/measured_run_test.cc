@@ -46,8 +46,7 @@ class MeasuredRun : public ::testing::Test {
 
   TemporaryFolder folder_;
   PlannedJob planned_{.job = {.network = "r50", .batch_size = 8, .num_classes = 5000}};
-  CostedCluster cluster_{
-      .machine = {.cores = 1, .ops = {}, .head = {.overhead = 0.5}, .local = {}}};
+  ClusterModel cluster_{.machine = {.cores = 1, .ops = {}, .head = {.overhead = 0.5}, .local = {}}};
 };
 
 TEST_F(MeasuredRun, ComparesTheMedianOfItsLaterStepsWithItsOwnPlan) {

@@ -13,8 +13,8 @@ StepWork work() {
           .head = {.flops = 0.5}};
 }
 
-CostedCluster cluster(bool gpu, int workers = 1, int workers_of_host = 1) {
-  CostedCluster c{
+ClusterModel cluster(bool gpu, int workers = 1, int workers_of_host = 1) {
+  ClusterModel c{
       .machine = {.gpu = gpu, .cores = 4, .ops = {}, .head = {.per_flop = 1}, .local = {}},
       .workers = workers,
       .workers_of_host = workers_of_host};
@@ -48,7 +48,7 @@ TEST(StepCost, DividesACpuBetweenTheWorkersOfItsHost) {
 TEST(StepCost, OverlapsGradientsWithTheBackwardPass) {
   StepWork w = work();
   w.gradients = 1.6;
-  CostedCluster c = cluster(true, 2, 2);
+  ClusterModel c = cluster(true, 2, 2);
   c.machine.local = {.latency = 0, .per_byte = 1};
   // Each sends half of it twice: 1.6 s, of which all but the last of 16 buckets is hidden.
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.1, 1e-12);
@@ -62,7 +62,7 @@ TEST(StepCost, OverlapsGradientsWithTheBackwardPass) {
 TEST(StepCost, WaitsForTheSlowerOfHostAndNetwork) {
   StepWork w = work();
   w.embeddings = 8;
-  CostedCluster c = cluster(true, 8, 4);
+  ClusterModel c = cluster(true, 8, 4);
   c.machine.local = {.latency = 0, .per_byte = 0.01};
   c.network = {.latency = 0.5, .per_byte = 1};
   EXPECT_EQ(c.hosts(), 2);
@@ -72,7 +72,7 @@ TEST(StepCost, WaitsForTheSlowerOfHostAndNetwork) {
 }
 
 TEST(StepCost, WaitsForDataThatTakeLongerThanTheStep) {
-  CostedCluster c = cluster(true);
+  ClusterModel c = cluster(true);
   c.machine.decode_seconds = 1;
   c.decoding_threads = 2;
   const StepCost cost = predict_step(work(), 10, 112 * 112, c);
@@ -82,7 +82,7 @@ TEST(StepCost, WaitsForDataThatTakeLongerThanTheStep) {
 }
 
 TEST(StepCost, CountsInputsAgainstTheComputationOnACpu) {
-  CostedCluster c = cluster(false);
+  ClusterModel c = cluster(false);
   c.machine.decode_seconds = 0.1;
   const StepCost cost = predict_step(work(), 10, 112 * 112, c);
   EXPECT_NEAR(cost.seconds(), 3.75 + 10 * 0.1 / 4, 1e-12);
@@ -93,7 +93,7 @@ TEST(Corrections, AdjustAPredictionToTheMeasurement) {
   StepWork w = work();
   w.embeddings = 1;
   w.gradients = 1;
-  CostedCluster c = cluster(false, 2, 2);
+  ClusterModel c = cluster(false, 2, 2);
   c.machine.local = {.latency = 0, .per_byte = 0.1};
   const StepCost said = predict_step(w, 8, 1, c);
   const StepCost was{.phases = {{"forward", 3},
