@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "common/config/config.h"
+#include "common/config/choices.h"
 #include "kernels/margin/margin_softmax.h"
 #include "kernels/ops.h"
 

@@ -9,30 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/config/choices.h"
+
 namespace pfc {
-
-/// kAuto: the fastest precision of all workers' devices (worker/start/precision.h).
-enum class Precision { kFp32, kBf16, kFp16, kAuto };
-enum class MarginGradient { kExact, kStraightThrough };
-enum class OptimizerKind { kSgd, kAdamW };
-enum class ScheduleKind { kPolynomial, kMultistep };
-/// How the learning rate scales with the number of workers (worker/schedule/lr_schedule.h).
-enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
-enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
-/// Where class centres start that no file gives (worker/initial/mean_centres.h).
-enum class InitialCentres { kRandom, kMean };
-enum class DeviceChoice { kAuto, kCpu, kCuda };
-/// Several data sets: one softmax over all classes, or one per set over its own classes.
-enum class Heads { kOne, kSeparate };
-/// Order in which training reads images (data/reading/read_options.h).
-enum class ReadKind { kRandom, kSequential };
-
-/// target logit = s * (cos(m1 * theta + m2) - m3).
-struct Margin {
-  double m1 = 1.0;
-  double m2 = 0.5;
-  double m3 = 0.0;
-};
 
 struct LrSchedule {
   ScheduleKind kind = ScheduleKind::kPolynomial;

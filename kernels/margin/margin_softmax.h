@@ -18,7 +18,7 @@
 #include <memory>
 #include <span>
 
-#include "common/config/config.h"
+#include "common/config/choices.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/math/row_statistics.h"
 #include "kernels/ops.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "common/config/config.h"
+#include "common/config/choices.h"
 #include "kernels/math/missed_updates.h"
 
 namespace pfc {

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "common/config/config.h"
+#include "common/config/choices.h"
 #include "kernels/math/host_device.h"
 
 namespace pfc {

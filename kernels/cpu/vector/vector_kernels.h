@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "common/config/config.h"
+#include "common/config/choices.h"
 #include "kernels/math/bfloat16.h"
 #include "kernels/math/missed_updates.h"
 #include "kernels/math/optimizer.h"

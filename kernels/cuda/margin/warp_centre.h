@@ -4,7 +4,7 @@
 #include <cfloat>
 #include <type_traits>
 
-#include "common/config/config.h"
+#include "common/config/choices.h"
 #include "kernels/cuda/margin/centre_table_view.h"
 #include "kernels/cuda/primitives/numbers.h"
 #include "kernels/cuda/primitives/warps.h"
