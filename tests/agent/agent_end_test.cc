@@ -1,4 +1,4 @@
-// How an agent ends with its workers. The coordinator runs in this process too.
+// Tests how an agent ends with its workers. The coordinator runs in this process too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

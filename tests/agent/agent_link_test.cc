@@ -134,7 +134,7 @@ class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<
 // The coordinator ends a job if a host is silent for 20 s. That is long enough for a slow machine,
 // but shorter than gRPC's own pauses between DNS queries and between connections, which grow to
 // minutes.
-TEST_P(LinkOfAnAgent, MayBeCutForThreeSeconds) {
+TEST_P(LinkOfAnAgent, MayBeClosedForThreeSeconds) {
   RunningAgent agent(over_the_relay());
   is_cut_for(3s, testing::Relay::Link::kCut);
   EXPECT_EQ(coordinator.status().state(), "starting") << coordinator.status().reason();

@@ -1,4 +1,4 @@
-// How an agent starts workers and reports on them. The coordinator runs in this process too.
+// Tests how an agent starts workers and reports on them. The coordinator runs in this process too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST_F(AgentOfAHost, StartsAWorkerForEachSlotWithItsShareOfTheCores) {
   }
 }
 
-TEST_F(AgentOfAHost, StartsEachWorkerOnCoresOfItsOwn) {
+TEST_F(AgentOfAHost, BindsEachWorkerToItsOwnCores) {
   const std::vector<std::vector<int>> cores = Topology::here().cores();
   if (cores.size() < 2) GTEST_SKIP() << "this machine has one core";
   workers_do("sed -n 's/^Cpus_allowed_list:\\s*/may use /p' /proc/self/status; exit 3");
@@ -61,7 +61,7 @@ TEST_F(AgentOfAHost, StartsEachWorkerOnCoresOfItsOwn) {
   }
 }
 
-TEST_F(AgentOfAHost, LetsWaitingThreadsSleepSoonUnlessTheEnvironmentSaysOtherwise) {
+TEST_F(AgentOfAHost, SetsWaitingThreadsToSleepSoonUnlessTheEnvironmentOverridesIt) {
   workers_do("echo spin=$GOMP_SPINCOUNT policy=$OMP_WAIT_POLICY; exit 3");
   const auto started_with = [&](const char* spin_count, const char* policy) {
     for (const auto& [name, value] :

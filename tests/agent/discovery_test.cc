@@ -77,7 +77,7 @@ TEST(Discover, ReportsThatItWaitsAndEndsAtItsTimeout) {
               .limit = 2s,
               .patience = 20ms,
               .notice = [&](const auto& line) { told.push_back(line); }});
-    ADD_FAILURE() << "somebody else's beacon was taken";
+    ADD_FAILURE() << "accepted a beacon with another token";
   } catch (const CommError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("no coordinator with this token"));
   }

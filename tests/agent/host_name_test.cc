@@ -20,24 +20,24 @@ class ScheduledHostName : public ::testing::Test {
   void TearDown() override { SetUp(); }
 };
 
-TEST_F(ScheduledHostName, IsSlurmsNameOfTheNode) {
+TEST_F(ScheduledHostName, IsTheNodeNameOfSlurm) {
   setenv("SLURMD_NODENAME", "n01", 1);
   setenv("PMIX_HOSTNAME", "other", 1);
   EXPECT_EQ(scheduled_host_name(), "n01");
 }
 
-TEST_F(ScheduledHostName, IsMpirunsNameOfTheHost) {
+TEST_F(ScheduledHostName, IsTheHostNameOfMpirun) {
   setenv("PMIX_HOSTNAME", "n02", 1);
   EXPECT_EQ(scheduled_host_name(), "n02");
 }
 
-TEST_F(ScheduledHostName, IsThePodsOfAnIndexedJob) {
+TEST_F(ScheduledHostName, IsThePodNameInAnIndexedJob) {
   setenv("PFC_KUBERNETES_JOB", "agents", 1);
   setenv("JOB_COMPLETION_INDEX", "3", 1);
   EXPECT_EQ(scheduled_host_name(), "agents-3");
 }
 
-TEST_F(ScheduledHostName, IsTheHostsOwnWithoutAScheduler) {
+TEST_F(ScheduledHostName, IsTheHostsOwnNameWithoutAScheduler) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   setenv("PFC_KUBERNETES_JOB", "agents", 1);  // another kind of pod

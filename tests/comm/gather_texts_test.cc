@@ -17,7 +17,7 @@ TEST(GatherTexts, ReturnsAllTextsByRankOnEveryWorker) {
   });
 }
 
-TEST(GatherTexts, AcceptsOnlyEmptyTexts) {
+TEST(GatherTexts, WorksIfAllTextsAreEmpty) {
   testing::run_ranks(2,
                      [](Comm& comm) { EXPECT_THAT(gather_texts(comm, ""), ElementsAre("", "")); });
 }

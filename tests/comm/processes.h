@@ -42,7 +42,7 @@ inline void on_processes(int world_size, const std::function<void(int rank)>& wo
     ASSERT_EQ(waitpid(children[static_cast<std::size_t>(rank)], &status, 0),
               children[static_cast<std::size_t>(rank)]);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        << "rank " << rank << " has failed, status " << status;
+        << "rank " << rank << " failed with status " << status;
   }
 }
 

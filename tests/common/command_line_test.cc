@@ -85,7 +85,7 @@ TEST_F(CommandLine, SuggestsTheNearestCommand) {
 
 TEST_F(CommandLine, SuggestsCommandsByTheirNamesInOtherPrograms) {
   EXPECT_THAT(refusal({"ps"}, true), StartsWith("unknown command ps; did you mean status?"));
-  EXPECT_THAT(refusal({"cancel"}, true), ::testing::Not(HasSubstr("stop"))) << "there is none";
+  EXPECT_THAT(refusal({"cancel"}, true), ::testing::Not(HasSubstr("stop"))) << "it has no stop";
 }
 
 TEST_F(CommandLine, HelpShowsDurations) {

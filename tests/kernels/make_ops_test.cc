@@ -44,7 +44,7 @@ TEST(MakeOps, UsesBf16OnACpuWithInstructionsForIt) {
   }
 }
 
-TEST(Precisions, AreThoseWithInstructionsOnTheDevice) {
+TEST(Precisions, AreSupportedByInstructionsOfTheDevice) {
   using enum Precision;
   using All = std::vector<Precision>;
   EXPECT_EQ(precisions_of_cpu(true), (All{kBf16, kFp32}));
@@ -55,7 +55,7 @@ TEST(Precisions, AreThoseWithInstructionsOnTheDevice) {
   EXPECT_EQ(precisions_of(DeviceChoice::kCpu, 0), precisions_of_cpu(cpu_has_bfloat16()));
 }
 
-TEST(Precisions, FastestOfAllIsOneThatEveryDeviceHas) {
+TEST(Precisions, FastestOfSeveralIsSupportedByEveryDevice) {
   using All = std::vector<std::vector<Precision>>;
   EXPECT_EQ(fastest_of_all(All{precisions_of_cpu(true), precisions_of_cpu(true)}),
             Precision::kBf16);

@@ -106,7 +106,7 @@ TEST_P(ResumedUpdate, ContinuesTheUpdateNumberOfTheCheckpoint) {
     EXPECT_LT(error(kUpdatesBefore + 1, centres, of_centres(session)), 1e-4);
     if (GetParam().by_images != kUpdatesBefore + 1) {
       EXPECT_GT(error(GetParam().by_images, backbone, of_backbone(session)), 0.01)
-          << "rank " << rank << ": the equations do not tell one number from the other";
+          << "rank " << rank << ": both update numbers give the same result";
     }
     session.host_comm().barrier();
   });

@@ -99,9 +99,9 @@ TEST_F(TwoWorkers, DoNotContinueFromAnOlderStateThanTheJobHasSaved) {
   testing::with_sessions(job_, kTwoWorkers, use, {}, {}, /*checkpoint_step=*/2);
   try {
     testing::with_sessions(job_, kTwoWorkers, use, {}, {}, /*checkpoint_step=*/3);
-    FAIL() << "it has begun below step 3";
+    FAIL() << "the job started below step 3";
   } catch (const InputError& error) {
-    FAIL() << error.what() << ": this would end the job for good";
+    FAIL() << error.what() << ": an InputError would end the job permanently";
   } catch (const std::runtime_error& error) {
     EXPECT_NE(
         std::string(error.what())

@@ -227,14 +227,14 @@ TEST(PartitionOfAHost, CutsAddressesOffUntilItEnds) {
       const Partition partition({"10.9.8.7", "fd00::7", "127.0.0.1", "no address"}, 10min);
       EXPECT_EQ(way_to("10.9.8.7"), EHOSTUNREACH);
       EXPECT_EQ(way_to("fd00::7"), EHOSTUNREACH);
-      EXPECT_EQ(way_to("10.9.8.8"), ENETUNREACH) << "others are not touched";
+      EXPECT_EQ(way_to("10.9.8.8"), ENETUNREACH) << "other addresses are not affected";
     }
     EXPECT_EQ(way_to("10.9.8.7"), ENETUNREACH);
     EXPECT_EQ(way_to("fd00::7"), ENETUNREACH);
   });
 }
 
-TEST(PartitionOfAHost, EndsAfterItsTimeAlsoWhenTheAgentIsKilled) {
+TEST(PartitionOfAHost, EndsOnTimeEvenIfTheAgentIsKilled) {
   in_a_network_of_its_own([] {
     const pid_t agent = fork();
     if (agent == 0) {

@@ -51,7 +51,7 @@ class Logs : public ::testing::Test {
   std::vector<std::string> warnings;  // guarded by mutex, until the logs are gone
 };
 
-TEST_F(Logs, AreAFileForEachRankOfAJob) {
+TEST_F(Logs, HaveOneFilePerRankOfAJob) {
   const auto writer = logs();
   writer->add("job1", 0, "a\n");
   writer->add("job1", 3, "b\n");
@@ -102,7 +102,7 @@ TEST_F(Logs, RemovesNoFolderWithForeignFiles) {
   EXPECT_THAT(jobs(), UnorderedElementsAre("photos", "job0", "empty", "job1", "job2", "job4"));
   EXPECT_TRUE(fs::exists(home / "photos/2026/face.jpg"));
   EXPECT_TRUE(fs::exists(home / "job0/rank-0.log"));
-  EXPECT_TRUE(fs::exists(home / "job1/rank-0.log")) << "all of it stays, or nothing";
+  EXPECT_TRUE(fs::exists(home / "job1/rank-0.log")) << "a folder is never removed in part";
 }
 
 TEST_F(Logs, AreKeptWhileAnotherAgentWritesThem) {

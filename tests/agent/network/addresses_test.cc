@@ -10,7 +10,7 @@ namespace {
 
 TEST(NetworkAddresses, HaveAnInterfaceAPrefixAndAnMtu) {
   const auto addresses = network_addresses();
-  ASSERT_FALSE(addresses.empty()) << "loopback where there is nothing else";
+  ASSERT_FALSE(addresses.empty()) << "expected at least the loopback address";
   for (const proto::NetworkAddress& each : addresses) {
     EXPECT_FALSE(each.interface().empty());
     EXPECT_GT(each.prefix(), 0) << each.address();

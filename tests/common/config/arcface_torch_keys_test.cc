@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// configs/base.py, and what the configurations for each data set add to it.
+// The keys of configs/base.py, and those that the configurations of the data sets add.
 const char* const kBase = R"({"margin_list": [1.0, 0.5, 0.0], "network": "r50", "resume": false,
     "save_all_states": false, "output": "ms1mv3_arcface_r50", "embedding_size": 512,
     "sample_rate": 1, "interclass_filtering_threshold": 0, "fp16": false, "batch_size": 128,
@@ -32,7 +32,7 @@ const char* const kBase = R"({"margin_list": [1.0, 0.5, 0.0], "network": "r50", 
     "num_classes": 93431, "num_image": 5179510, "num_epoch": 20, "warmup_epoch": 0,
     "val_targets": ["lfw", "cfp_fp", "agedb_30"]})";
 
-TEST(ArcfaceTorchKeys, LetAJobHaveEveryKeyOfTheBaseConfiguration) {
+TEST(ArcfaceTorchKeys, AcceptEveryKeyOfTheBaseConfiguration) {
   const JobConfig job = parse_job(json::parse(kBase), "job.json");
   EXPECT_EQ(job.num_classes, 93431);
   EXPECT_THAT(ignored_key_warnings(json::parse(kBase)),
@@ -46,11 +46,11 @@ TEST(ArcfaceTorchKeys, GiveOneWarningForEachReason) {
                           HasSubstr("dali is ignored: images are decoded")));
 }
 
-TEST(ArcfaceTorchKeys, GiveNoWarningForWhatIsOff) {
+TEST(ArcfaceTorchKeys, GiveNoWarningIfTheyAreOff) {
   EXPECT_THAT(ignored_key_warnings(json::parse(R"({"dali": false, "wandb_key": ""})")), IsEmpty());
 }
 
-TEST(ArcfaceTorchKeys, AskForItsAugmentationsByDaliAug) {
+TEST(ArcfaceTorchKeys, DaliAugSelectsItsAugmentations) {
   const JobConfig job = parse_job(json::parse(R"({"dali_aug": true})"), "job.json");
   EXPECT_EQ(
       job.augment,
@@ -62,7 +62,7 @@ TEST(ArcfaceTorchKeys, AskForItsAugmentationsByDaliAug) {
   EXPECT_THAT(error, HasSubstr("augment: expected none, since \"dali_aug\" is true; keep one"));
 }
 
-TEST(ArcfaceTorchKeys, NeverAreAnUnknownKeyInAnOverride) {
+TEST(ArcfaceTorchKeys, AreKnownInOverrides) {
   json job = json::object();
   for (const ArcfaceTorchKey& each : arcface_torch_keys()) {
     apply_overrides(job, std::vector{std::string(each.key) + "=true"});

@@ -1,4 +1,4 @@
-// docs/configuration.md and docs/exit-codes.md say the same as the code.
+// Compares docs/configuration.md and docs/exit-codes.md with the code.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::string without_ticks(std::string cell) {
                                     : cell.substr(first, cell.find_last_not_of(' ') - first + 1);
 }
 
-/// The rows of a page's tables that have so many columns.
+/// Returns the rows of a page's tables that have this many columns.
 std::vector<std::vector<std::string>> table_rows(const std::string& page, std::size_t columns) {
   std::ifstream in(PFC_SOURCE_DIR "/docs/" + page);
   std::vector<std::vector<std::string>> rows;
@@ -45,7 +45,7 @@ std::vector<std::vector<std::string>> table_rows(const std::string& page, std::s
   return rows;
 }
 
-/// The rows of the keys' table: | `key` | type | `default` | meaning |
+/// Returns the rows of the table of keys: | `key` | type | `default` | meaning |
 std::map<std::string, Row> documented() {
   std::map<std::string, Row> rows;
   for (const auto& cells : table_rows("configuration.md", 4)) {
@@ -54,7 +54,7 @@ std::map<std::string, Row> documented() {
   return rows;
 }
 
-/// What the page says of each key of arcface_torch: | `key`, `key` | its default | here |
+/// Returns the meanings of arcface_torch's keys: | `key`, `key` | its default | here |
 std::map<std::string, std::string> migration() {
   std::map<std::string, std::string> meanings;
   for (const auto& cells : table_rows("configuration.md", 3)) {
@@ -77,7 +77,7 @@ TEST(ConfigurationPage, ListsEveryKeyOfTheParserAndNoOther) {
 TEST(ConfigurationPage, GivesTheDefaultsOfJobConfig) {
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, row] : documented()) {
-    // Short ways to write other keys, and what the default is a short way to write of.
+    // Keys that abbreviate other keys, and the value that each default stands for.
     const bool is_short = key == "fp16" || key == "dali_aug";
     const json expected = is_short ? json(false) : key == "augment" ? json(true) : defaults[key];
     EXPECT_EQ(json::parse(row.standard), expected) << key;
@@ -86,7 +86,7 @@ TEST(ConfigurationPage, GivesTheDefaultsOfJobConfig) {
   EXPECT_EQ(Augmentation{.flip = true}, JobConfig{}.augment);
 }
 
-TEST(ConfigurationPage, GivesTheTypesThatTheParserTakes) {
+TEST(ConfigurationPage, GivesTheTypesThatTheParserAccepts) {
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, row] : documented()) {
     if (key == "fp16" || key == "dali_aug" || key == "lr_schedule") continue;
@@ -105,7 +105,7 @@ TEST(ConfigurationPage, GivesTheTypesThatTheParserTakes) {
   }
 }
 
-TEST(MigrationTable, HasOnlyKeysThatAJobMayHave) {
+TEST(MigrationTable, ListsOnlyKeysThatAJobAccepts) {
   std::vector<std::string> known = job_keys();
   for (const ArcfaceTorchKey& each : arcface_torch_keys()) known.emplace_back(each.key);
   EXPECT_GT(migration().size(), 30u);

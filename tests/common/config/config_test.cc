@@ -26,17 +26,17 @@ std::string refusal(const char* text) {
   return testing::message_of<InputError>([&] { parse(text); });
 }
 
-TEST(ParseJob, FillsWhatIsNotGivenWithDefaults) {
+TEST(ParseJob, UsesDefaultsForMissingKeys) {
   const JobConfig job = parse("{}");
   EXPECT_EQ(job.network, "r50");
   EXPECT_EQ(job.embedding_size, 512);
   EXPECT_EQ(job.sample_rate, 1.0);
   EXPECT_EQ(job.margin.m2, 0.5);
-  EXPECT_EQ(job.margin_gradient, MarginGradient::kStraightThrough);  // as arcface_torch
+  EXPECT_EQ(job.margin_gradient, MarginGradient::kStraightThrough);  // as in arcface_torch
   EXPECT_EQ(job.seed, 2048u);
 }
 
-TEST(ParseJob, TakesAWholeJob) {
+TEST(ParseJob, ReadsAllKindsOfKeys) {
   const JobConfig job = parse(R"({"network": "mbf", "embedding_size": 128,
       "margin_list": [1, 0, 0.4], "margin_gradient": "exact", "sample_rate": 0.1,
       "precision": "bf16", "optimizer": "adamw", "lr": 1e-3, "num_epoch": 2.5, "rec": "/data/x",
@@ -59,10 +59,10 @@ TEST(ParseJob, TakesAWholeJob) {
   EXPECT_EQ(job.lr_schedule.gamma, 0.1);
 }
 
-TEST(ParseJob, TakesAugmentationsAsAnObject) {
+TEST(ParseJob, AcceptsAugmentationsAsAnObject) {
   const JobConfig job = parse(R"({"augment": {"blur": 0.25, "cut_out": 1}})");
   EXPECT_EQ(job.augment, (Augmentation{.flip = true, .blur = 0.25, .cut_out = 1}));
-  EXPECT_EQ(parse_job(to_json(job), "job.json").augment, job.augment) << "as a worker gets it";
+  EXPECT_EQ(parse_job(to_json(job), "job.json").augment, job.augment) << "as workers receive it";
   EXPECT_EQ(parse(R"({"augment": false})").augment, Augmentation{.flip = false});
   EXPECT_THAT(refusal(R"({"augment": {"blurr": 0.1}})"),
               HasSubstr("augment: unknown key \"blurr\""));
@@ -71,7 +71,7 @@ TEST(ParseJob, TakesAugmentationsAsAnObject) {
   EXPECT_THAT(refusal(R"({"augment": 0.5})"), HasSubstr("augment"));
 }
 
-TEST(ParseJob, TakesTheScheduleAsANameOrAnObject) {
+TEST(ParseJob, AcceptsTheScheduleAsANameOrAnObject) {
   EXPECT_EQ(parse(R"({"lr_schedule": "polynomial"})").lr_schedule.power, 1.0);
   EXPECT_EQ(parse(R"({"lr_schedule": {"name": "polynomial", "power": 2}})").lr_schedule.power, 2.0);
   EXPECT_THAT(refusal(R"({"lr_schedule": "multistep"})"), HasSubstr(R"("epochs": [10, 18])"));
@@ -84,7 +84,7 @@ TEST(ParseJob, TakesTheScheduleAsANameOrAnObject) {
               HasSubstr(R"(job.json: lr_schedule: unknown key "powr"; did you mean "power"?)"));
 }
 
-TEST(ParseJob, TakesFp16AsThePrecision) {
+TEST(ParseJob, AcceptsFp16AsThePrecision) {
   EXPECT_EQ(parse(R"({"fp16": true})").precision, Precision::kFp16);
   EXPECT_EQ(parse(R"({"fp16": false})").precision, Precision::kFp32);
   EXPECT_EQ(parse(R"({"fp16": false, "precision": "bf16"})").precision, Precision::kBf16);
@@ -107,7 +107,7 @@ TEST(ParseJob, SuggestsOurKeyForAKeyOfAnotherProgram) {
   }
 }
 
-TEST(ParseJob, TakesNullAsAKeyThatIsLeftOut) {
+TEST(ParseJob, TreatsNullAsAMissingKey) {
   nlohmann::json job = to_json(JobConfig{});
   for (auto& [key, value] : job.items()) value = nullptr;
   job["fp16"] = nullptr;
@@ -116,12 +116,12 @@ TEST(ParseJob, TakesNullAsAKeyThatIsLeftOut) {
             Precision::kFp16);
 }
 
-TEST(ParseJob, RefusesAnOutputWithoutAName) {
+TEST(ParseJob, RejectsAnEmptyOutput) {
   EXPECT_EQ(refusal(R"({"output": ""})"),
             R"(job.json: output: expected the path of a folder, found "" (string))");
 }
 
-TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
+TEST(ParseJob, ReportsWhatWasFoundAndExpectedForAWrongType) {
   EXPECT_EQ(refusal(R"({"batch_size": "128"})"),
             R"(job.json: batch_size: expected an integer from 1 to 1048576, found "128" (string))");
   EXPECT_EQ(refusal(R"({"batch_size": 12.5})"),
@@ -140,7 +140,7 @@ TEST(ParseJob, SaysWhatWasFoundAndExpectedForAWrongType) {
   EXPECT_THAT(refusal("[1]"), HasSubstr("found an array of 1"));
 }
 
-TEST(ParseJob, RefusesValuesOutOfRange) {
+TEST(ParseJob, RejectsValuesOutOfRange) {
   for (const char* job :
        {R"({"sample_rate": 1.01})",
         R"({"sample_rate": -0.1})",
@@ -191,7 +191,7 @@ TEST(ParseJob, RefusesValuesOutOfRange) {
   EXPECT_EQ(parse(R"({"sample_rate": 1})").sample_rate, 1.0);
 }
 
-TEST(ParseJob, RefusesABatchOfOneImageUnlessWorkersShareTheirStatistics) {
+TEST(ParseJob, RejectsABatchOfOneImageUnlessWorkersShareStatistics) {
   EXPECT_THAT(refusal(R"({"batch_size": 1})"),
               ::testing::StartsWith("job.json: batch_size: expected 2 or more, found 1: the last "
                                     "batch norm would see 1 sample"));
@@ -203,7 +203,7 @@ TEST(ParseJob, RefusesABatchOfOneImageUnlessWorkersShareTheirStatistics) {
   EXPECT_EQ(batch_norm_samples({.batch_size = 8}, 3), 8);
 }
 
-TEST(ParseJob, TakesTheSizeOfEmbeddingsFromTheDataWhereThereIsNoNetwork) {
+TEST(ParseJob, LeavesTheEmbeddingSizeToTheDataWithoutANetwork) {
   EXPECT_EQ(parse(R"({"network": "none"})").embedding_size, 0);
   EXPECT_EQ(parse(R"({"network": "none", "embedding_size": null})").embedding_size, 0);
   EXPECT_EQ(parse(R"({"network": "none", "embedding_size": 128})").embedding_size, 128);
@@ -216,7 +216,7 @@ TEST(ParseJob, ReadsBackAJobWithoutANetwork) {
   EXPECT_EQ(to_json(parse_job(to_json(job), "job.json")), to_json(job));
 }
 
-TEST(ParseJob, RefusesKeysOfImagesWhereThereIsNoNetwork) {
+TEST(ParseJob, RejectsKeysOfImagesWithoutANetwork) {
   EXPECT_THAT(refusal(R"({"network": "none", "export": ["pt"]})"),
               HasSubstr("job.json: export: found formats of a model, but network \"none\""));
   EXPECT_EQ(refusal(R"({"export": ["onnx", "ptt"]})"),
@@ -234,7 +234,7 @@ TEST(ParseJob, RefusesKeysOfImagesWhereThereIsNoNetwork) {
   }
 }
 
-TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
+TEST(ParseJob, WritesErrorsOnOneLineForAnyValue) {
   const std::string error = refusal(R"({"network": "a\nb\u0000c"})");
   EXPECT_EQ(error.find('\n'), std::string::npos);
   EXPECT_THAT(refusal(("{\"network\": \"" + std::string(5000, 'x') + "\"}").c_str()),
@@ -243,7 +243,7 @@ TEST(ParseJob, KeepsItsErrorOnOneLineWhateverTheValue) {
               ::testing::SizeIs(::testing::Lt(250u)));
 }
 
-TEST(ParseJob, RefusesPathsThatTheSystemWouldCutShort) {
+TEST(ParseJob, RejectsPathsThatTheSystemWouldTruncate) {
   EXPECT_EQ(
       refusal(R"({"rec": "data\u0000set"})"),
       R"(job.json: rec: expected a path (at most 4095 bytes, without NUL), or an array of them, found )"
@@ -251,7 +251,7 @@ TEST(ParseJob, RefusesPathsThatTheSystemWouldCutShort) {
   EXPECT_THAT(refusal(R"({"val_targets": ["lfw\u0000"]})"), HasSubstr("val_targets: expected"));
 }
 
-TEST(ParseJob, NamesTheOverrideThatHasSetAWrongValue) {
+TEST(ParseJob, NamesTheOverrideThatSetAWrongValue) {
   const auto refusal_of = [](json job, const std::vector<std::string>& overrides) {
     return testing::message_of<InputError>([&] {
       apply_overrides(job, overrides);
@@ -270,7 +270,7 @@ TEST(ParseJob, NamesTheOverrideThatHasSetAWrongValue) {
             "3.0 (number)");
 }
 
-TEST(ParseJob, TakesOneDataSetOrSeveral) {
+TEST(ParseJob, AcceptsOneOrSeveralDataSets) {
   EXPECT_THAT(parse_job(json::parse(R"({"rec": "/a"})"), "job.json").rec, ::testing::SizeIs(1));
   EXPECT_THAT(parse_job(json::parse(R"({"rec": ["/a", "/b"]})"), "job.json").rec,
               ::testing::ElementsAre("/a", "/b"));

@@ -44,12 +44,12 @@ class ReadJobFile : public ::testing::Test {
   std::filesystem::path folder_, path_;
 };
 
-TEST_F(ReadJobFile, GivesTheObjectAsWritten) {
+TEST_F(ReadJobFile, ReturnsTheObjectAsWritten) {
   write(R"({"network": "mbf", "lr": 0.02})");
   EXPECT_EQ(read(), json({{"network", "mbf"}, {"lr", 0.02}}));
 }
 
-TEST_F(ReadJobFile, NamesAFileThatIsNotThere) {
+TEST_F(ReadJobFile, NamesAMissingFile) {
   EXPECT_EQ(
       refusal(),
       path_.string() + ": cannot open this job file: No such file or directory; check the path");
@@ -64,13 +64,13 @@ TEST_F(ReadJobFile, ReadsAConfigurationOfArcfaceTorch) {
   EXPECT_EQ(read({"seed=7"}).at("seed"), 7);
   EXPECT_EQ(read().at("seed"), 2048);
   std::ofstream(folder_ / "base.py") << "config = EasyDict()\nconfig.seed = 5\n";
-  EXPECT_EQ(read().at("seed"), 5) << "base.py beside it has the defaults";
+  EXPECT_EQ(read().at("seed"), 5) << "base.py in the same folder has the defaults";
   std::filesystem::remove(folder_ / "base.py");
   ASSERT_EQ(::mkfifo((folder_ / "base.py").c_str(), 0600), 0);
   EXPECT_THAT(refusal(), HasSubstr("base.py: not a regular file; expected"));
 }
 
-TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
+TEST_F(ReadJobFile, ReportsLineAndColumnOfASyntaxError) {
   write("{\n  \"lr\": 0.1,\n  \"seed\" 3\n}\n");
   EXPECT_THAT(refusal(), StartsWith(path_.string() + ":3:10: not valid JSON: syntax error"));
   EXPECT_THAT(refusal(), HasSubstr("expected ':'"));
@@ -80,7 +80,7 @@ TEST_F(ReadJobFile, GivesLineAndColumnOfASyntaxError) {
   EXPECT_THAT(refusal(), StartsWith(path_.string() + ":3:1: "));
 }
 
-TEST_F(ReadJobFile, NamesTheNumberThatIsTooLargeToBeOne) {
+TEST_F(ReadJobFile, NamesANumberThatIsOutOfRange) {
   write(R"({"batch_size": 8, "lr": 1e999})");
   EXPECT_EQ(refusal(),
             path_.string() + ": lr: expected a number of at most 1.7e308 in size, found 1e999");
@@ -92,19 +92,19 @@ TEST_F(ReadJobFile, NamesTheNumberThatIsTooLargeToBeOne) {
             "size, found 1e400");
 }
 
-TEST_F(ReadJobFile, RefusesAKeyGivenTwice) {
+TEST_F(ReadJobFile, RejectsADuplicateKey) {
   write(R"({"lr": 0.1, "lr_schedule": {"name": "polynomial"}, "lr": 0.2})");
   EXPECT_EQ(refusal(), path_.string() + ": key \"lr\" is given twice");
 }
 
-TEST_F(ReadJobFile, IsBoundedInSizeAndDepth) {
+TEST_F(ReadJobFile, LimitsSizeAndDepth) {
   write(std::string(200'000, '['));
   EXPECT_THAT(refusal(), HasSubstr("arrays and objects are nested more than 16 deep"));
   write(std::string((1 << 20) + 1, ' '));
   EXPECT_THAT(refusal(), HasSubstr("larger than 1 MiB"));
 }
 
-TEST_F(ReadJobFile, RefusesAnythingButAnObject) {
+TEST_F(ReadJobFile, RejectsAnythingButAnObject) {
   write("[1, 2]");
   EXPECT_THAT(refusal(), HasSubstr("expected a JSON object"));
 }
@@ -139,7 +139,7 @@ TEST_F(ReadJobFile, ChangesTheScheduleByItsNameAndParts) {
   EXPECT_EQ(config.lr_schedule.epochs, (std::vector<std::int64_t>{3, 5}));
 }
 
-TEST_F(ReadJobFile, NamesTheOverrideThatIsWrong) {
+TEST_F(ReadJobFile, NamesAWrongOverride) {
   write(R"({"lr_schedule": "polynomial"})");
   EXPECT_THAT(refusal({"lr"}), StartsWith("--set lr: expected key=value"));
   EXPECT_THAT(refusal({"=3"}), StartsWith("--set =3: expected key=value"));
@@ -151,7 +151,7 @@ TEST_F(ReadJobFile, NamesTheOverrideThatIsWrong) {
   EXPECT_THAT(refusal({"seed={\"a\": 1, \"a\": 2}"}), HasSubstr("is given twice"));
 }
 
-TEST_F(ReadJobFile, RefusesAnOverrideThatIsNotText) {
+TEST_F(ReadJobFile, RejectsAnOverrideThatIsNotText) {
   write("{}");
   EXPECT_EQ(refusal({"notes=caf\xe9"}), "--set notes=caf\xe9: not UTF-8, which a job must be");
   EXPECT_THAT(refusal({""}), StartsWith("--set '': expected key=value"));

@@ -47,7 +47,7 @@ std::string pattern_refusal(const std::string& pattern) {
   }
 }
 
-TEST(NamePattern, ThatMatchesNothingIsRefusedWithNearNames) {
+TEST(NamePattern, RejectsAPatternWithoutAMatchAndSuggestsNearNames) {
   EXPECT_EQ(pattern_refusal("layer1.*"), "");
   EXPECT_EQ(pattern_refusal("layr1.*"),
             "freeze: \"layr1.*\" matches no tensor, did you mean \"layer1\"?; names begin with "
@@ -62,7 +62,7 @@ JobConfig job_with_rules(const std::string& keys) {
   return parse_job(to_json(job), "job.json");  // as a worker gets it
 }
 
-TEST(ParameterRules, LaterOnesReplaceWhatEarlierOnesSay) {
+TEST(ParameterRules, LaterRulesOverrideEarlierOnes) {
   const JobConfig job =
       job_with_rules(R"({"weight_decay": 0.5, "no_decay_on_norms": true, "parameters": [
       {"names": "*", "lr": 0.25}, {"names": "layer4.*", "weight_decay": 0.125, "lr": null},
@@ -79,7 +79,7 @@ TEST(ParameterRules, LaterOnesReplaceWhatEarlierOnesSay) {
   expect(kCentresName, false, 2, 0);
 }
 
-TEST(ParameterRules, RefusesUnknownNames) {
+TEST(ParameterRules, RejectUnknownNames) {
   const std::vector<std::string> names = {"conv1.weight"};
   EXPECT_NO_THROW(
       check_parameter_rules(job_with_rules(R"({"parameters": [{"names": "centres"}]})"), names));
@@ -88,7 +88,7 @@ TEST(ParameterRules, RefusesUnknownNames) {
       InputError);
 }
 
-TEST(ParameterRules, RefusesWhatIsNoRule) {
+TEST(ParameterRules, RejectMalformedRules) {
   for (const char* rules : {R"({"names": "fc.*"})", R"(["fc.*"])", R"([{"name": "fc.*"}])",
                             R"([{"names": "fc.*", "lr": -1}])", R"([{"names": 1}])"}) {
     EXPECT_THROW(job_with_rules(std::string(R"({"parameters": )") + rules + "}"), InputError)

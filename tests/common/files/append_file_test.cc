@@ -22,7 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-TEST(AppendFile, KeepsWhatIsThere) {
+TEST(AppendFile, KeepsExistingContent) {
   const TemporaryFolder folder;
   AppendFile(folder / "log").write_line("one");
   AppendFile(folder / "log").write_line("two");
@@ -30,7 +30,7 @@ TEST(AppendFile, KeepsWhatIsThere) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "one\ntwo\n");
 }
 
-TEST(AppendFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
+TEST(AppendFile, RejectsFifosAndDevicesWithoutWaiting) {
   const TemporaryFolder folder;
   const auto refusal = [&](const char* name) {
     return message_of<StorageError>([&] { AppendFile log(folder / name); });
@@ -45,7 +45,7 @@ TEST(AppendFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
   EXPECT_THAT(refusal("folder"), HasSubstr("folder: not a regular file but a folder; "));
 }
 
-TEST(AppendFile, FollowsALinkToAFileThatItMakes) {
+TEST(AppendFile, CreatesTheMissingTargetOfALink) {
   const TemporaryFolder folder;
   std::filesystem::create_symlink("elsewhere", folder / "log");
   AppendFile(folder / "log").write_line("one");

@@ -74,13 +74,13 @@ TEST(AtomicFile, FullDiskNamesFileAndReasonAndKeepsTheOldFile) {
   EXPECT_EQ(content(path), "old");
 }
 
-TEST(AtomicFile, MissingFolderIsNamed) {
+TEST(AtomicFile, NamesAMissingFolder) {
   TemporaryFolder folder;
   EXPECT_THAT(message_of<StorageError>([&] { write_file_atomically(folder / "no/file", "x"); }),
               HasSubstr("no/file: cannot create: No such file or directory"));
 }
 
-TEST(AtomicFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
+TEST(AtomicFile, RejectsFifosWithoutWaiting) {
   const TemporaryFolder folder;
   const auto refusal = [&](const char* name) {
     return message_of<StorageError>([&] { AtomicFile file(folder / name); });
@@ -92,7 +92,7 @@ TEST(AtomicFile, RefusesWhatIsNoRegularFileWithoutWaiting) {
   EXPECT_THAT(refusal("two"), HasSubstr("two.tmp: not a regular file but a FIFO; move it away"));
 }
 
-TEST(AtomicFile, OverwritesNoFileThatALinkLeadsTo) {
+TEST(AtomicFile, DoesNotOverwriteTheTargetOfALink) {
   const TemporaryFolder folder;
   write_file_atomically(folder / "precious", "text");
   std::filesystem::create_symlink("precious", folder / "new.tmp");

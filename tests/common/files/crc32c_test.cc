@@ -8,7 +8,7 @@ namespace pfc {
 namespace {
 
 // RFC 3720, appendix B.4.
-TEST(Crc32c, IsThatOfTheIscsiStandard) {
+TEST(Crc32c, AgreesWithTheIscsiStandard) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43U);
   std::string rising;

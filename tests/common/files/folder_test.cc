@@ -18,18 +18,18 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-TEST(EntriesOf, AreInTheOrderOfTheirNames) {
+TEST(EntriesOf, ReturnsEntriesSortedByName) {
   const TemporaryFolder folder;
   for (const char* name : {"b", "c", "a"}) std::ofstream(folder / name) << "x";
   EXPECT_THAT(entries_of(folder.path()), ElementsAre(folder / "a", folder / "b", folder / "c"));
 }
 
-TEST(EntriesOf, AreNoneWhereThereIsNoFolder) {
+TEST(EntriesOf, ReturnsNothingForAMissingFolder) {
   const TemporaryFolder folder;
   EXPECT_TRUE(entries_of(folder / "absent" / "deeper").empty());
 }
 
-TEST(EntriesOf, ThrowsForAFolderThatMayNotBeListed) {
+TEST(EntriesOf, ThrowsForAFolderThatCannotBeListed) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "full");
   std::ofstream(folder / "full/file") << "x";
@@ -40,7 +40,7 @@ TEST(EntriesOf, ThrowsForAFolderThatMayNotBeListed) {
               AllOf(HasSubstr((folder / "full").string()), HasSubstr("Permission denied")));
 }
 
-TEST(EntriesOf, ThrowsForWhatIsNoFolder) {
+TEST(EntriesOf, ThrowsForAFileAndForALoopOfLinks) {
   const TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
   EXPECT_THAT(message_of<StorageError>([&] { (void)entries_of(folder / "file"); }),
@@ -60,7 +60,7 @@ class RemoveOwnFolder : public ::testing::Test {
     std::ofstream(folder / "theirs") << "x";
   }
   [[nodiscard]] std::filesystem::path own() const { return folder / "own"; }
-  /// What remove_own_folder() throws; all that was in the folder must still be there then.
+  /// Returns the error of remove_own_folder(). Expects the content of the folder to be unchanged.
   std::string refusal() {
     const std::size_t before = entries_of(own()).size();
     const std::string text =
@@ -98,8 +98,8 @@ TEST_F(RemoveOwnFolder, RemovesFileManagerFiles) {
   EXPECT_FALSE(std::filesystem::exists(own()));
 }
 
-TEST_F(RemoveOwnFolder, KeepsWhatIsPutThereMeanwhile) {
-  // Somebody puts a file there while the first name is looked at, after the folder was listed.
+TEST_F(RemoveOwnFolder, KeepsFilesThatAreAddedMeanwhile) {
+  // A file is added after the folder was listed, while the first name is examined.
   const auto meanwhile = [&](const std::string& name) {
     std::ofstream(own() / "theirs") << "x";
     return is_own_name(name);

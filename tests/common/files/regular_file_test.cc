@@ -47,7 +47,7 @@ TEST_F(RegularFiles, AreReadInPiecesToTheirEnd) {
   EXPECT_EQ(read_text(path_, 50), "seven77");
 }
 
-TEST_F(RegularFiles, AreReadAtAnyPlace) {
+TEST_F(RegularFiles, AreReadAtAnyOffset) {
   write_file(path_, "seven77");
   RegularFile file(path_);
   std::string piece(4, '.');
@@ -61,11 +61,11 @@ TEST_F(RegularFiles, AreReadAtAnyPlace) {
   EXPECT_EQ(read_at(7), 0u);
   EXPECT_EQ(read_at(1000), 0u);
   std::vector<std::byte> all(7);
-  EXPECT_EQ(file.read(all), 7u) << "read() goes on where it was";
+  EXPECT_EQ(file.read(all), 7u) << "read_at() does not move the position of read()";
 }
 
 /// This process's memory is a regular file whose first page cannot be read.
-TEST_F(RegularFiles, SayWhyTheyCannotBeRead) {
+TEST_F(RegularFiles, ReportWhyTheyCannotBeRead) {
   RegularFile file("/proc/self/mem");
   std::vector<std::byte> piece(4);
   EXPECT_EQ(message_of<InputError>([&] { (void)file.read_at(5, piece); }),
@@ -77,7 +77,7 @@ TEST_F(RegularFiles, AreOpenedWithoutWaitingForAWriter) {
   EXPECT_THAT(refusal(path_), HasSubstr("file: not a regular file but a FIFO"));
 }
 
-TEST_F(RegularFiles, AreNeitherFoldersNorDevicesNorMissing) {
+TEST_F(RegularFiles, DoNotIncludeFoldersDevicesOrMissingFiles) {
   EXPECT_THAT(refusal(folder_.path()), HasSubstr("not a regular file but a folder"));
   EXPECT_EQ(refusal("/dev/zero"), "/dev/zero: not a regular file but a device");
   EXPECT_THAT(refusal(path_), HasSubstr("file: cannot open: No such file or directory"));
@@ -85,7 +85,7 @@ TEST_F(RegularFiles, AreNeitherFoldersNorDevicesNorMissing) {
   EXPECT_THAT(refusal(path_), HasSubstr("file: cannot open: Too many levels of symbolic links"));
 }
 
-TEST_F(RegularFiles, AreThereAlsoWhereTheyCannotBeRead) {
+TEST_F(RegularFiles, ExistEvenIfTheyCannotBeRead) {
   EXPECT_FALSE(something_at(path_));
   EXPECT_FALSE(something_at(path_ / "below"));
   std::filesystem::create_symlink("nowhere", path_);

@@ -89,7 +89,7 @@ TEST_F(Safetensors, WritesTheOfficialLayout) {
   EXPECT_EQ(content(path), length_of(padded.size()) + padded + std::string("\0\0\x80\x3f", 4));
 }
 
-TEST_F(Safetensors, TakesATensorInPieces) {
+TEST_F(Safetensors, AcceptsATensorInPieces) {
   const auto whole = folder_ / "whole.safetensors", pieces = folder_ / "pieces.safetensors";
   const auto bytes = std::as_bytes(std::span(kFloats));
   write_safetensors(whole, std::vector<SafetensorsEntry>{{"t", "F32", {6}, bytes, {}}});
@@ -104,7 +104,7 @@ TEST_F(Safetensors, TakesATensorInPieces) {
   EXPECT_EQ(written.bytes, content(whole).size());
 }
 
-TEST_F(Safetensors, RefusesPiecesThatDoNotFillTheShape) {
+TEST_F(Safetensors, RejectsPiecesThatDoNotFillTheShape) {
   const auto path = folder_ / "x.safetensors";
   const auto give = [](const ByteSink& sink) { sink(std::as_bytes(std::span(kFloats))); };
   const std::vector<SafetensorsEntry> entries = {{"t", "F32", {7}, {}, give}};
@@ -124,7 +124,7 @@ TEST_F(Safetensors, PutsWiderTypesFirstSoThatEveryTensorIsAligned) {
   EXPECT_LT(bytes.find("f32"), bytes.find("u8"));
 }
 
-TEST_F(Safetensors, ChecksumIsThatOfTheFile) {
+TEST_F(Safetensors, ReturnsTheChecksumOfTheFile) {
   const auto path = folder_ / "x.safetensors";
   const WrittenFile written = write_safetensors(path, example_entries());
   const std::string bytes = content(path);
@@ -141,7 +141,7 @@ TEST_F(Safetensors, ReadsFloatsAtOddAddresses) {
   EXPECT_EQ(b[0], 1.f);
 }
 
-TEST_F(Safetensors, MissingTensorAndWrongShapeAreNamed) {
+TEST_F(Safetensors, NamesAMissingTensorAndAWrongShape) {
   const auto path = folder_ / "x.safetensors";
   write_safetensors(path, example_entries());
   const SafetensorsFile file(path);
@@ -198,7 +198,7 @@ TEST_F(Safetensors, RejectsGapsAndOverlaps) {
   EXPECT_EQ(error_of(two(2), "xxxx"), "no error");
 }
 
-TEST_F(Safetensors, RejectsFilesThatAreNoneOrCutOff) {
+TEST_F(Safetensors, RejectsMissingTruncatedAndOtherFiles) {
   EXPECT_THROW(SafetensorsFile(folder_ / "missing"), InputError);
   EXPECT_THROW(SafetensorsFile(folder_.path()), InputError);
   EXPECT_THROW(SafetensorsFile(write_bytes("")), InputError);
@@ -234,7 +234,7 @@ TEST_F(Safetensors, NeverCrashesOnRandomlyChangedFiles) {
     } catch (const InputError&) {
     }
   }
-  EXPECT_LT(accepted, 2000);  // changed weights cannot be told, changed structure is
+  EXPECT_LT(accepted, 2000);  // changed weights cannot be detected, changed structure can
 }
 
 TEST_F(Safetensors, FullDiskNamesTheFileAndLeavesNothingBehind) {
@@ -251,7 +251,7 @@ TEST_F(Safetensors, FullDiskNamesTheFileAndLeavesNothingBehind) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-TEST_F(Safetensors, WriterRefusesBytesThatDoNotFitTheShape) {
+TEST_F(Safetensors, WriterRejectsBytesThatDoNotFitTheShape) {
   std::vector<SafetensorsEntry> entries = example_entries();
   entries[0].shape = {7};
   EXPECT_THROW(write_safetensors(folder_ / "x", entries), std::logic_error);

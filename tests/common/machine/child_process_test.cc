@@ -80,7 +80,7 @@ TEST(ChildProcess, AddsAndReplacesEnvironmentVariables) {
 TEST(ChildProcess, InheritsOnlyStandardFiles) {
   const int leaked = dup(STDERR_FILENO);
   ChildProcess child(shell("ls /proc/self/fd | wc -l"));
-  EXPECT_EQ(read_all(child.take_stdout()), "4\n") << "0, 1, 2, and the folder that ls reads";
+  EXPECT_EQ(read_all(child.take_stdout()), "4\n") << "0 to 2, and the folder that ls reads";
   close(leaked);
   end_of(child);
 }
@@ -93,7 +93,7 @@ TEST(ChildProcess, RunsInItsOwnGroupWhichIsSignalledAsAWhole) {
   EXPECT_EQ(getpgid(std::stoi(line.data())), child.pid());
   child.send(SIGKILL);
   EXPECT_EQ(end_of(child), (ProcessExit{.signal = SIGKILL}));
-  EXPECT_EQ(read_all(out), "") << "the sleep holds the pipe until it has ended too";
+  EXPECT_EQ(read_all(out), "") << "the sleep process keeps the pipe open until it ends too";
 }
 
 TEST(ChildProcess, KillsTheRestOfItsGroup) {
@@ -128,8 +128,8 @@ TEST(ChildProcess, LeavesSighupUnchanged) {
   EXPECT_EQ(end_of(dies), (ProcessExit{.signal = SIGHUP}));
 }
 
-/// Starts a process that traces another one forever, so that the other one's parent is not
-/// notified of its end. Writes to the pipe whether it can: 'y' or 'n'.
+/// Starts a process that traces another one forever. The parent of the traced process is not
+/// notified of its end. Writes to the pipe whether tracing is allowed: 'y' or 'n'.
 pid_t trace(pid_t traced, int answers) {
   const pid_t tracer = fork();
   if (tracer != 0) return tracer;

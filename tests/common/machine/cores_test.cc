@@ -39,7 +39,7 @@ TEST(Cores, AreSharedByTheWorkersUnlessTheUserSetsThem) {
   setenv("OMP_NUM_THREADS", "7", 1);
   EXPECT_TRUE(threads_are_chosen());
   setenv(kShareOfCores, "1", 1);
-  EXPECT_FALSE(threads_are_chosen()) << "the agent's number";
+  EXPECT_FALSE(threads_are_chosen()) << "the agent set the number, not the user";
   unsetenv(kShareOfCores);
   EXPECT_EQ(threads_of_worker(1), 7);
   EXPECT_EQ(threads_of_worker(4), 7);
@@ -68,7 +68,7 @@ TEST(Cores, WarnsOfMoreThreadsThanCores) {
   EXPECT_EQ(oversubscription(4, 2, 8), "");
   EXPECT_EQ(oversubscription(1, 3, 2), "") << "more workers than cores is a deliberate choice";
   EXPECT_NE(oversubscription(2'147'483'647, 2'147'483'647, 2), "");
-  EXPECT_EQ(oversubscription(0, 16, 8), "") << "it is not set";
+  EXPECT_EQ(oversubscription(0, 16, 8), "") << "the number of threads is not set";
 }
 
 class Quota : public ::testing::Test {
@@ -94,7 +94,7 @@ TEST_F(Quota, UsesTheSmallestOfAllParentGroups) {
   file("sys/fs/cgroup/job/worker/cpu.max", "250000 100000\n");
   EXPECT_EQ(cores(), 2);
   file("sys/fs/cgroup/cpu.max", "10000 100000\n");
-  EXPECT_EQ(cores(), 1) << "a part of a core";
+  EXPECT_EQ(cores(), 1) << "a fraction of a core counts as one";
 }
 
 TEST_F(Quota, ReadsCgroupVersion1) {

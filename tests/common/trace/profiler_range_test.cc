@@ -17,7 +17,7 @@ TEST(ProfilerRange, IsReceivedByAToolInItsDomain) {
   PhaseTimer phases;
   phases("forward", [] { const ProfilerRange range("all_gather"); });
   void* const tool = ::dlopen(PFC_FAKE_NVTX_TOOL, RTLD_NOW | RTLD_NOLOAD);
-  ASSERT_NE(tool, nullptr) << "nobody has loaded it";
+  ASSERT_NE(tool, nullptr) << "the first range did not load the tool";
   const auto heard = reinterpret_cast<const char* (*)()>(::dlsym(tool, "pfc_heard"));
   ASSERT_NE(heard, nullptr);
   EXPECT_STREQ(heard(), "domain pfc\nbegin forward\nbegin all_gather\nend\nend\n");

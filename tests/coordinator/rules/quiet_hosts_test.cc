@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(QuietHosts, AreReportedOnceAndWhenTheyAreBack) {
+TEST(QuietHosts, AreReportedWhenTheyBecomeSilentAndWhenTheyReturn) {
   const TimePoint start{1000s};
   ClusterState state;
   state.hosts = {{.name = "a", .registered = true, .last_heard = start}, {.name = "not yet here"}};

@@ -47,7 +47,7 @@ class RendezvousOverNetworks : public testing::Rendezvous {
   }
 };
 
-TEST_F(RendezvousOverNetworks, IsMeasuredWhenAllHostsAreHere) {
+TEST_F(RendezvousOverNetworks, MeasuresTheNetworkWhenAllHostsHaveRegistered) {
   expect_hosts({{"a", 1}, {"b", 1}});
   registers_with_address("a", "agent a");
   EXPECT_EQ(tick().reason, "waiting for b to register");
@@ -59,7 +59,7 @@ TEST_F(RendezvousOverNetworks, IsMeasuredWhenAllHostsAreHere) {
   EXPECT_EQ(does(), "start");
 }
 
-TEST_F(RendezvousOverNetworks, IsNotMeasuredForOneHost) {
+TEST_F(RendezvousOverNetworks, DoesNotMeasureForOneHost) {
   expect_hosts({{"a", 2}});
   registers_with_address("a", "agent a");
   EXPECT_EQ(does(), "start");
@@ -75,7 +75,7 @@ TEST_F(RendezvousOverNetworks, EndsTheJobWhenNoNetworkReachesAll) {
   EXPECT_TRUE(verdict(state).at_start);
 }
 
-TEST_F(RendezvousOverNetworks, IsMeasuredAgainWhenAnAgentIsReplacedMeanwhile) {
+TEST_F(RendezvousOverNetworks, MeasuresAgainWhenAnAgentIsReplacedMeanwhile) {
   registers_two_hosts();
   tick();
   registers_with_address("b", "agent b2");
@@ -83,7 +83,7 @@ TEST_F(RendezvousOverNetworks, IsMeasuredAgainWhenAnAgentIsReplacedMeanwhile) {
   EXPECT_EQ(does(), "wait");
 }
 
-TEST_F(RendezvousOverNetworks, IsMeasuredAgainBeforeTheNextGenerationOfAReplacedHost) {
+TEST_F(RendezvousOverNetworks, MeasuresAgainBeforeTheNextGenerationOfAReplacedHost) {
   comes_back();
   EXPECT_EQ(does(), "measure");
   EXPECT_EQ(does(), "wait");
@@ -93,7 +93,7 @@ TEST_F(RendezvousOverNetworks, IsMeasuredAgainBeforeTheNextGenerationOfAReplaced
   EXPECT_EQ(members[0].survivor, 1) << "the network is the same, so the other worker stays";
 }
 
-TEST_F(RendezvousOverNetworks, IsNotMeasuredAgainWhenOnlyAWorkerIsReplaced) {
+TEST_F(RendezvousOverNetworks, DoesNotMeasureAgainWhenOnlyAWorkerIsReplaced) {
   config.max_restarts = 1;
   registers_two_hosts();
   tick();
@@ -215,7 +215,7 @@ TEST_F(RendezvousOverBrokenNetworks, ReadmitsAHostThatIsReachableAgain) {
   EXPECT_EQ(regroups().size(), 3U);
 }
 
-TEST_F(RendezvousOverBrokenNetworks, NeedsNoNetworkForASingleHost) {
+TEST_F(RendezvousOverBrokenNetworks, DoesNotNeedANetworkForASingleHost) {
   config.max_restarts = 3;
   config.elastic.min_workers = 1;
   registers_two_hosts();
@@ -242,7 +242,7 @@ TEST_F(RendezvousOverBrokenNetworks, DoesNotExcludeANeededHost) {
   EXPECT_EQ(does(), "measure");
 }
 
-TEST_F(RendezvousOverNetworks, IsMeasuredAgainIfATakeoverFindsALinkDown) {
+TEST_F(RendezvousOverNetworks, MeasuresAgainIfATakeoverFindsALinkDown) {
   registers_two_hosts();
   ASSERT_EQ(does(), "measure");
   measured();

@@ -20,7 +20,7 @@ TEST_F(Rendezvous, WaitsForEveryHostAndNamesTheMissing) {
   EXPECT_EQ(tick().reason, "waiting for b to register");
 }
 
-TEST_F(Rendezvous, StartsTheFirstGenerationWhenAllHostsAreHere) {
+TEST_F(Rendezvous, StartsTheFirstGenerationWhenAllHostsHaveRegistered) {
   expect_hosts({{"a", 2}, {"b", 1}});
   registers("b");
   registers("a");

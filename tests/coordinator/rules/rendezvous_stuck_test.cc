@@ -66,7 +66,7 @@ class StuckWorkers : public Rendezvous {
   }
 };
 
-TEST_F(StuckWorkers, TheAwaitedOneIsNamedWithItsDescription) {
+TEST_F(StuckWorkers, AnAwaitedWorkerIsNamedWithItsDescription) {
   trains_with_three();
   stalls();
   passes(29'900ms);
@@ -94,7 +94,7 @@ TEST_F(StuckWorkers, AnAgentThatDoesNotAnswerDelaysTheBlameByTwoSeconds) {
   EXPECT_THAT(verdict(state).message, HasSubstr("no progress for 32 s at step 4"));
 }
 
-TEST_F(StuckWorkers, OneThatMovesInTimeIsNotBlamed) {
+TEST_F(StuckWorkers, AWorkerThatMovesInTimeIsNotBlamed) {
   trains_with_three();
   stalls();
   passes(30s);
@@ -105,7 +105,7 @@ TEST_F(StuckWorkers, OneThatMovesInTimeIsNotBlamed) {
   EXPECT_FALSE(state.job.current.workers.at(2).description);
 }
 
-TEST_F(StuckWorkers, OnlyTheStuckOneIsReplacedInARestart) {
+TEST_F(StuckWorkers, ARestartReplacesOnlyTheStuckWorker) {
   trains_with_three(1);
   stalls();
   passes(30s);
@@ -150,7 +150,7 @@ TEST_F(StuckWorkers, AFirstStepACheckpointAndAnEvaluationHaveMoreTime) {
   EXPECT_EQ(does(), "describe");
 }
 
-TEST_F(StuckWorkers, NoneIsBlamedWhileAnyWorkerMoves) {
+TEST_F(StuckWorkers, NoWorkerIsBlamedWhileAnyWorkerMoves) {
   trains_with_three();
   stalls();
   for (int i = 0; i < 20; ++i) {
@@ -160,14 +160,14 @@ TEST_F(StuckWorkers, NoneIsBlamedWhileAnyWorkerMoves) {
   }
 }
 
-TEST_F(StuckWorkers, NoneIsBlamedIfNoWorkerWaits) {
+TEST_F(StuckWorkers, NoWorkerIsBlamedIfNoWorkerWaits) {
   trains_with_three();
   for (Rank rank = 0; rank < 3; ++rank) tells(rank, 4, "data_wait", 8, 8);
   passes(1h);
   EXPECT_EQ(does(), "wait") << "a disk that all share";
 }
 
-TEST_F(StuckWorkers, NoneIsBlamedForAPauseOfTheCoordinator) {
+TEST_F(StuckWorkers, NoWorkerIsBlamedForAPauseOfTheCoordinator) {
   trains_with_three();
   stalls();
   passes(29s);
@@ -190,7 +190,7 @@ TEST_F(StuckWorkers, ReportsOfASilentWorkerAreIgnored) {
   EXPECT_FALSE(state.job.current.workers.at(2).description);
 }
 
-TEST_F(StuckWorkers, NoneIsBlamedWhileTheJobStops) {
+TEST_F(StuckWorkers, NoWorkerIsBlamedWhileTheJobStops) {
   trains_with_three();
   stalls();
   state.job.stop = StopRequest{.reason = "SIGTERM", .at = now};
@@ -199,7 +199,7 @@ TEST_F(StuckWorkers, NoneIsBlamedWhileTheJobStops) {
   EXPECT_EQ(does(), "wait");
 }
 
-TEST_F(StuckWorkers, TheOneAwaitedIsTheSuspectWhenPeersGiveUp) {
+TEST_F(StuckWorkers, AnAwaitedWorkerIsBlamedWhenPeersGiveUp) {
   trains_with_three(1);
   tells(1, 4, "head", 9, 8);
   passes(1s);

@@ -221,7 +221,7 @@ TEST_F(Retrieval, IsTheSameOnAnyNumberOfWorkers) {
   const RetrievalResult one = evaluate_on(1, sets_.retrieval.at(0));
   EXPECT_EQ(one.name, folder_.path().filename());
   EXPECT_EQ(one.images, 22);
-  EXPECT_EQ(one.queries, 21) << "the only image of its class has nothing to find";
+  EXPECT_EQ(one.queries, 21) << "the only image of its class is not a query";
   EXPECT_GT(one.recalls[0], 0);
   EXPECT_LT(one.recalls[0], one.recalls[1]);
   EXPECT_EQ(one.recalls[2], 1);

@@ -106,7 +106,7 @@ TEST(LfwProtocol, JudgesIdenticalAndOppositeEmbeddings) {
   for (int k = 0; k < 20; ++k) pairs.add(k % 2 == 0 ? 0.0 : 4.0, k % 2 == 0);
   EXPECT_EQ(pairs.verify().accuracy, 1);
   for (int k = 1; k < 40; k += 2) pairs.b[static_cast<std::size_t>(k)] = std::nanf("");
-  EXPECT_EQ(pairs.verify().accuracy, 0.5) << "not a number is nobody";
+  EXPECT_EQ(pairs.verify().accuracy, 0.5) << "an embedding of NaN matches no other";
 }
 
 TEST(LfwProtocol, UsesFewerFoldsForFewPairs) {

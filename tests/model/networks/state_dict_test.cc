@@ -117,7 +117,7 @@ TEST_F(StateDict, RejectsAFileOfAnotherNetwork) {
   EXPECT_THAT(importing(tensors), ThrowsMessage<InputError>(HasSubstr("bn2.num_batches_tracked")));
 }
 
-TEST_F(StateDict, IgnoresOnlyWhatItIsToldToIgnore) {
+TEST_F(StateDict, IgnoresOnlyTheGivenTensors) {
   const auto net = network(1);
   auto tensors = export_state_dict(*ops_, *net);
   tensors.push_back({"centres", "F32", {1}, std::vector<std::byte>(4)});

@@ -63,7 +63,7 @@ TEST(PlanOfFaults, TimesOfOneKindDoNotDependOnOtherKinds) {
             times_of(plan_faults(kills_and_stops(1)), proto::FAULT_KILL_WORKER));
 }
 
-TEST(PlanOfFaults, IsEmptyWithoutAWish) { EXPECT_TRUE(plan_faults({.duration = 10min}).empty()); }
+TEST(PlanOfFaults, IsEmptyByDefault) { EXPECT_TRUE(plan_faults({.duration = 10min}).empty()); }
 
 /// Ranks 0 and 1 on host a, 2 on host b; host c has not registered.
 proto::StatusReply status_of_job() {
@@ -103,7 +103,7 @@ TEST(VictimOfAFault, IsARegisteredHost) {
   EXPECT_EQ(pick_victim(cut(0.999), {}, status_of_job())->host, "b");
 }
 
-TEST(VictimOfAFault, IsInTheScope) {
+TEST(VictimOfAFault, IsWithinTheRequestedScope) {
   EXPECT_EQ(pick_victim(kill(0), {.rank = 1, .host = ""}, status_of_job())->rank, 1);
   EXPECT_EQ(pick_victim(kill(0), {.rank = {}, .host = "b"}, status_of_job())->rank, 2);
   EXPECT_FALSE(pick_victim(cut(0), {.rank = {}, .host = "c"}, status_of_job()));

@@ -50,7 +50,7 @@ TEST_F(Sets, AreSplitByPersonAndMergedAgain) {
   const auto held = open_dataset({.rec = pack_.out / "held-out"});
   std::set<std::string> all = names_of(*train);
   all.merge(names_of(*held));
-  EXPECT_EQ(all.size(), 20u) << "nobody is in both";
+  EXPECT_EQ(all.size(), 20u) << "no person is in both parts";
 
   const MergeOptions merge{.in = {pack_.out / "train", pack_.out / "held-out"},
                            .identities = {},
@@ -233,7 +233,7 @@ TEST_F(Sets, UnpackContinuesAfterAnInterrupt) {
   const fs::path written = unpack.out / "p00/01.jpg";
   fs::create_hard_link(written, folder_ / "kept");  // shows whether it is still the same file
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
-  EXPECT_EQ(fs::hard_link_count(written), 2u) << "written again";
+  EXPECT_EQ(fs::hard_link_count(written), 2u) << "the file was written again";
   EXPECT_EQ(contents(*open_dataset({.rec = unpack.out})),
             contents(*open_dataset({.rec = pack_.in})));
 }

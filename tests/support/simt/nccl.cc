@@ -159,7 +159,7 @@ void take_part(const std::shared_ptr<NcclClique>& clique,
       w.changed.wait_for(lock, kPatience, [&] { return state->aborted || all_here(); });
   --state->in_meetings;
   w.changed.notify_all();
-  if (!in_time) throw std::logic_error("simt: nobody has ended a stuck collective");
+  if (!in_time) throw std::logic_error("simt: a stuck collective was not aborted in time");
   if (state->aborted) return;
   give_result(meeting, call, rank);
   if (++meeting.left == meeting.inputs.size()) clique->meetings.erase(number);

@@ -71,7 +71,7 @@ void Event::record(const std::shared_ptr<Stream>& stream) {
 Event::Point Event::point() {
   const std::lock_guard lock(mutex_);
   // CUDA rejects such events too (cudaErrorCapturedEvent).
-  if (point_.captured) throw std::logic_error("simt: an event of a graph was asked for outside it");
+  if (point_.captured) throw std::logic_error("simt: an event of a graph was used outside it");
   return point_;
 }
 

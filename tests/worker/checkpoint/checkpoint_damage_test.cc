@@ -197,7 +197,7 @@ TEST_F(WrongManifest, DerivesThePositionInTheDataFromStepsInOlderVersions) {
   EXPECT_EQ(trained.next, (DataPlace{3, 128}));
   EXPECT_EQ(trained.planned, (StepBatch{2, 64, 2}));
   EXPECT_EQ(trained_of([](auto&) {}).next, (DataPlace{0, 5 * 256}))
-      << "how many images there are is unknown";
+      << "the number of images is unknown";
 }
 
 TEST_F(WrongManifest, DerivesUpdatesFromStepsInOlderVersions) {

@@ -86,7 +86,7 @@ class Checkpoint : public ::testing::Test {
     const auto before = worker.differences(77);
     const std::string message =
         testing::message_of<InputError>([&] { load_checkpoint(folder(step), worker.state()); });
-    EXPECT_EQ(worker.differences(77), before) << "half loaded";
+    EXPECT_EQ(worker.differences(77), before) << "the failed load changed the centres";
     return message;
   }
   [[nodiscard]] std::filesystem::path folder(std::int64_t step) const {

@@ -92,7 +92,7 @@ TEST_F(FileTransfer, FailsOnAllWorkersInTheSameWordsIfTheDiskIsFull) {
                                HasSubstr("cannot write after 4194305 bytes: ")));
   EXPECT_EQ(errors[1], errors[0]);
   EXPECT_EQ(errors[2], errors[0]);
-  EXPECT_TRUE(is_empty()) << "no half file is left";
+  EXPECT_TRUE(is_empty()) << "an incomplete file was left";
 }
 
 TEST_F(FileTransfer, NamesTheLostWorkerAndItsHost) {
@@ -111,12 +111,12 @@ TEST_F(FileTransfer, NamesTheLostWorkerAndItsHost) {
         if (rank == 1) hosts_.lose(1);
         sink(std::span(all).subspan(kPieceBytes));
       });
-      ADD_FAILURE() << "rank " << rank << " has lost rank 0";
+      ADD_FAILURE() << "rank " << rank << " did not notice that it lost rank 0";
     } catch (const CommError&) {
     }
   });
   EXPECT_THAT(error, AllOf(HasSubstr("from rank 1 on host b"), HasSubstr(file(1).string())));
-  EXPECT_TRUE(is_empty()) << "no half file is left";
+  EXPECT_TRUE(is_empty()) << "an incomplete file was left";
 }
 
 }  // namespace

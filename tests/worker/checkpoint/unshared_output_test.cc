@@ -100,7 +100,7 @@ TEST_F(UnsharedOutput, HoldsTheFilesAndBytesOfASharedOne) {
   }
 }
 
-TEST_F(UnsharedOutput, LoadsIntoAnyOtherWorld) {
+TEST_F(UnsharedOutput, LoadsIntoAnyOtherWorldSize) {
   for (const int from : {1, 2, 5}) {
     Writers all = writers(from);
     save(all, from);
@@ -152,7 +152,7 @@ TEST_F(UnsharedOutput, KeepsTheLastCheckpointIntactIfTheDiskIsFull) {
     });
   }
   EXPECT_THAT(errors[0], AllOf(HasSubstr("host a: "), HasSubstr("centres-00002-of-00003")));
-  EXPECT_EQ(errors[2], errors[0]) << "the worker without the folder says the same";
+  EXPECT_EQ(errors[2], errors[0]) << "the worker without the folder reports the same error";
   EXPECT_EQ(files(), before);
 }
 
@@ -192,7 +192,7 @@ TEST_F(UnsharedOutput, NamesHostAndFileOfADamagedCheckpointOnAllWorkers) {
     });
     EXPECT_THAT(error, AllOf(HasSubstr("host a: "), HasSubstr("centres-00002-of-00003"),
                              HasSubstr("sha256 is ")));
-    EXPECT_EQ(worker.differences(77), 0) << "half loaded";
+    EXPECT_EQ(worker.differences(77), 0) << "the failed load changed the centres";
   });
 }
 

@@ -77,7 +77,7 @@ TEST_F(ClassSampler, SamplesNeighboursIndependently) {
   EXPECT_NEAR(static_cast<double>(pairs), expected, 5 * std::sqrt(expected));
 }
 
-TEST_F(ClassSampler, SamplesAnewForEveryStepAndSeed) {
+TEST_F(ClassSampler, SampleDependsOnStepAndSeed) {
   const Classes active = sample(0.1, 0, 1, {});
   EXPECT_EQ(sample(0.1, 0, 1, {}), active);
   const auto in_both = [&](const Classes& other) {

@@ -125,7 +125,7 @@ TEST_P(CentresKeptAs, FollowTheFloat32CentresForManySteps) {
 }
 
 // Each step is a hundredth of a bfloat16's last bit: rounded to the nearest, no centre would move.
-TEST_P(CentresKeptAs, LoseNotEvenTheSmallestStep) {
+TEST_P(CentresKeptAs, KeepEvenTheSmallestStep) {
   HeadJob j = job_of_steps(device_, 64, 100);
   for (MicroBatch& batch : j.micro_batches) batch = j.micro_batches[0];
   j.options.sample_rate = 1;

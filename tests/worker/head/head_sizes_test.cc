@@ -1,4 +1,4 @@
-// Tests sizes that are no multiple of a pack, warp, block or tile, and rows of every kind,
+// Tests sizes that are not multiples of a pack, warp, block or tile, and rows of every kind,
 // against the float64 reference and the CPU.
 #include <gtest/gtest.h>
 

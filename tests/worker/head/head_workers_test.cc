@@ -152,27 +152,27 @@ class HeadRefuses : public ::testing::Test {
   HeadOptions options_{.classes = 100, .embedding_size = 8};
 };
 
-TEST_F(HeadRefuses, AScaleThatIsNotPositive) {
+TEST_F(HeadRefuses, RejectsAScaleThatIsNotPositive) {
   options_.scale = 0;
   EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is 0"));
   options_.scale = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is nan"));
 }
 
-TEST_F(HeadRefuses, ASampleRateOutsideZeroToOne) {
+TEST_F(HeadRefuses, RejectsASampleRateOutsideZeroToOne) {
   for (const double rate : {-0.1, 1.5}) {
     options_.sample_rate = rate;
     EXPECT_THAT(reason(options_), ::testing::HasSubstr("sample_rate is"));
   }
 }
 
-TEST_F(HeadRefuses, FewerClassesThanWorkers) {
+TEST_F(HeadRefuses, RejectsFewerClassesThanWorkers) {
   options_.classes = 2;
   EXPECT_NO_THROW(make(options_, 2));
   EXPECT_THAT(reason(options_, 3), ::testing::HasSubstr("2 classes, fewer than the 3 workers"));
 }
 
-TEST_F(HeadRefuses, SeparateHeadsWhoseClassesDoNotAddUp) {
+TEST_F(HeadRefuses, RejectsSeparateHeadsWhoseClassesDoNotAddUp) {
   options_.head_classes = {30, 60};
   EXPECT_THAT(reason(options_),
               ::testing::HasSubstr("head_classes: the heads have 90 classes together, expected "

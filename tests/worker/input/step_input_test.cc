@@ -116,7 +116,7 @@ TEST(StepInputs, DoNotCopyImagesOnACpu) {
     inputs->recycle(in);
     EXPECT_EQ(in.images.data, nullptr);
     EXPECT_EQ(in.batch, nullptr);
-    EXPECT_EQ(in.all_labels.size(), std::size_t{kBatch}) << "what the step still needs stays";
+    EXPECT_EQ(in.all_labels.size(), std::size_t{kBatch}) << "the step still needs the labels";
   });
 }
 
@@ -148,8 +148,8 @@ TEST(StepInputs, ReportAStopToAllWorkersAtTheSameBatch) {
     const auto inputs =
         make_step_inputs(*ops(), batches, comm, head, {.images = kImages, .signals = signals});
     for (StepInput in = inputs->next(); in.batch != nullptr; in = inputs->next()) {
-      EXPECT_EQ(in.signals.checkpoint_on_disk, 5) << "the slowest worker's";
-      EXPECT_EQ(in.signals.snapshot_request, 5) << "the newest one";
+      EXPECT_EQ(in.signals.checkpoint_on_disk, 5) << "the minimum over all workers";
+      EXPECT_EQ(in.signals.snapshot_request, 5) << "the maximum over all workers";
       if (!in.signals.stop) continue;
       const std::lock_guard lock(mutex);
       stopped_at.push_back(in.batch->index);
@@ -190,7 +190,7 @@ TEST(StepInputs, ReportFailedDataToAllWorkersAtTheSameBatch) {
     for (int again = 0; again < 2; ++again) {
       try {
         (void)inputs->next();
-        ADD_FAILURE() << "rank " << comm.rank() << " has got a third batch";
+        ADD_FAILURE() << "rank " << comm.rank() << " received a third batch";
       } catch (const DataFailed& failed) {
         EXPECT_EQ(failed.mine(), fails);
         told[static_cast<std::size_t>(comm.rank())] = failed.what();

@@ -69,7 +69,7 @@ TEST_F(MemoryAdvice, ReturnsTheLeastWorkersWithWhichTheJobFits) {
   // On one host 4 workers have twice the memory each.
   EXPECT_LE(least_workers(planned_, of_workers(8), true), 4);
   planned_.gpu = true;
-  EXPECT_EQ(least_workers(planned_, of_workers(8), true), 8) << "each has its own";
+  EXPECT_EQ(least_workers(planned_, of_workers(8), true), 8) << "each GPU has its own memory";
 }
 
 TEST_F(MemoryAdvice, ReturnsTheLeastWorkersForTwoSamplesPerBatchNorm) {

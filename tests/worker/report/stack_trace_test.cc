@@ -30,7 +30,7 @@ extern "C" long pfc_odd_frame(pid_t process, pid_t thread, long signal);
 namespace pfc {
 namespace {
 
-TEST(StackTraceDeathTest, IsWritten) {
+TEST(StackTraceDeathTest, IsWrittenOnASignal) {
   EXPECT_EXIT(
       {
         write_stack_on_signal();

@@ -151,7 +151,7 @@ TEST(LrSchedule, ScalesWithTheNumberOfWorkersAccordingToLrScaling) {
   EXPECT_DOUBLE_EQ(factor(2), std::sqrt(0.5));
   job.batch_size = 4;
   job.gradient_acc = 3;
-  EXPECT_EQ(factor(4), 1) << "a person's decision";
+  EXPECT_EQ(factor(4), 1) << "gradient_acc was chosen by the user";
   job = planned_for_four();
   job.gradient_acc = 2;
   EXPECT_EQ(factor(2), 1) << "as many images a step as before";

@@ -141,7 +141,7 @@ TEST(StepPlan, NeitherRepeatsNorLosesImagesWithinAnEpochAfterAChange) {
   EXPECT_EQ(ten.after(5).next, (DataPlace{5, 0}));
   const StepPlan one = plan_steps(job_of_epochs(6, 10), 1, 100, ten.after(1));
   EXPECT_EQ(one.batches(0).place_of(one.batches(0).first_batch), (DataPlace{1, 0}))
-      << "an epoch that is over does not come back";
+      << "a completed epoch is not repeated";
 
   const StepPlan three = plan_steps(job, 3, 100);           // batches of 18
   StepPlan four = plan_steps(job, 4, 100, three.after(2));  // 24, from image 36 on

@@ -58,7 +58,7 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
   }
   void start_process() { stores_.push_back(std::make_unique<SnapshotStore>()); }
 
-  /// Trains a generation; results are by rank. Rank 1 fails when it is asked for the signals of
+  /// Trains a generation; results are by rank. Rank 1 fails when its signals are requested in
   /// this micro-batch; 0: never.
   std::vector<TrainedWorker> train_in(const std::filesystem::path& output, Generation generation,
                                       int fails_at) {
@@ -125,7 +125,7 @@ TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
     EXPECT_EQ(parts[rank].centres, whole[rank].centres);
     EXPECT_EQ(parts[rank].centres_momentum, whole[rank].centres_momentum);
   }
-  EXPECT_EQ(parts[0].statistics, whole[0].statistics) << "those that the model is written with";
+  EXPECT_EQ(parts[0].statistics, whole[0].statistics) << "the saved model has these";
 }
 
 TEST_P(SessionsWithSnapshots, ContinueFromANewerCheckpoint) {

@@ -37,13 +37,13 @@ TEST(SnapshotChoice, IsTheNewestCompleteOne) {
   EXPECT_EQ(choices.newest_whole->id, id_of(50));
 }
 
-TEST(SnapshotChoice, NeedsNoCopyIfAllWorkersArePresent) {
+TEST(SnapshotChoice, NeedsNoReplicaIfAllWorkersArePresent) {
   auto held = ring(id_of(50));
   held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
   held[1][1] = {.id = id_of(60), .own = 1, .copy = -1, .shared = 0};
   EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(60));
   held[0][1].shared = 0;
-  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(50)) << "nobody has the statistics";
+  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(50)) << "no worker has these";
 }
 
 TEST(SnapshotChoice, PrefersTheLaterGenerationForTheSameStep) {
@@ -87,7 +87,7 @@ TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
   }
 }
 
-TEST(SnapshotMoves, PreferALocalCopyToTheNetwork) {
+TEST(SnapshotMoves, PreferALocalReplicaToTheNetwork) {
   auto held = ring(id_of(50));
   std::swap(held[0], held[1]);  // the ranks are exchanged, and each has a copy of the other
   for (const Move& move : plan_moves(*choose_snapshot(held, 100).newest_whole, 100, 2)) {

@@ -152,7 +152,7 @@ TEST(SnapshotMaker, EndsImmediatelyWhenItIsAborted) {
     }
     ended = true;
   });
-  EXPECT_EQ(held_by(store)[1].shared + held_by(store)[0].shared, 1) << "rank 0's own";
+  EXPECT_EQ(held_by(store)[1].shared + held_by(store)[0].shared, 1) << "of rank 0 only";
 }
 
 TEST(SnapshotMaker, DestructionDoesNotWaitForOthers) {

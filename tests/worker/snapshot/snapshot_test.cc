@@ -78,7 +78,7 @@ TEST(Snapshots, RestoreALostRankFromItsNeighbour) {
   // Rank 2 of 4 has 6 of 23 rows. The backbone: 64 weights and momenta, 16 statistics, 5 updates.
   const std::uint64_t backbone = (64 + 64 + 16) * 4 + 5 * 12;
   EXPECT_GE(outcome.moved, 6 * kRow + backbone);
-  EXPECT_LE(outcome.moved, 6 * kRow + backbone + 64) << "and a few numbers";
+  EXPECT_LE(outcome.moved, 6 * kRow + backbone + 64) << "also sent other data";
   EXPECT_EQ(outcome.moved, outcome.sent);
 }
 
@@ -151,7 +151,7 @@ TEST(Snapshots, MoveOnlyRowsThatChangeTheirOwner) {
   const WorldKeys fewer{
       .model = ten.model, .generation = 2, .hosts = {"a", "a", "c", "c", "e", "e"}, .gloo = true};
   const Outcome shrunk = go_on(six, 5, fewer);
-  EXPECT_EQ(shrunk.moved, rows * kRow) << "nobody lacks the backbone";
+  EXPECT_EQ(shrunk.moved, rows * kRow) << "every worker already has the backbone";
   EXPECT_EQ(shrunk.moved, shrunk.sent);
   RecordProperty("moved_10_to_6", static_cast<int>(shrunk.moved));
 

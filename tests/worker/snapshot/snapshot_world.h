@@ -67,7 +67,7 @@ inline SnapshotOptions snapshot_options(int rank, int workers, const WorldKeys& 
 inline void wait_for_snapshot(SnapshotMaker& maker, const TrainingState& state, std::int64_t step) {
   const TimePoint start = Clock::now();
   while (maker.after_step(state, testing::trained_with(step, 10), {}) != step) {
-    ASSERT_LT(seconds_since(start), 60) << "the snapshot of step " << step << " does not end";
+    ASSERT_LT(seconds_since(start), 60) << "the snapshot of step " << step << " is not complete";
     std::this_thread::yield();
   }
 }

@@ -98,7 +98,7 @@ TEST_F(ThreadsOfASavedState, ComeFromTheJobsNewestCheckpoint) {
   EXPECT_THAT(threads(0), ElementsAre(2));
   job_.resume = true;
   EXPECT_THAT(threads(0), ElementsAre(1));
-  EXPECT_THAT(threads(1), ElementsAre(2)) << "only the folder of rank 0 is resumed from";
+  EXPECT_THAT(threads(1), ElementsAre(2)) << "the job resumes from the folder of rank 0";
 }
 
 TEST_F(ThreadsOfASavedState, ComeFromANewerSnapshot) {

@@ -93,7 +93,7 @@ TEST(CompareHosts, WarnsOfAHostWhoseClockIsOff) {
     const auto off = std::array{0s, 0s, 60s, 60s, -4s}.at(static_cast<std::size_t>(comm.rank()));
     const auto now = [off] { return std::chrono::sys_days{2026y / 5 / 12} + off; };
     const auto warnings = compare_hosts(comm, kHosts, with_index("80 images"), now);
-    EXPECT_EQ(warnings.empty(), comm.rank() != 0) << "one worker says it for all";
+    EXPECT_EQ(warnings.empty(), comm.rank() != 0) << "only rank 0 warns";
     if (comm.rank() != 0) return;
     EXPECT_THAT(warnings,
                 ElementsAre("host b: its clock is 60 s ahead of that of host a: training does not "

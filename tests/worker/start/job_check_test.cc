@@ -95,7 +95,7 @@ TEST_F(JobCheck, RejectsABatchLargerThanTheData) {
   planned_.job.batch_size = 403;
   EXPECT_THAT(refusal(), HasSubstr("805 images, fewer than one batch of 806"));
   planned_.data.images = 0;
-  EXPECT_NO_THROW(check_job(planned_)) << "the data are not here";
+  EXPECT_NO_THROW(check_job(planned_)) << "the data are on another machine";
 }
 
 TEST_F(JobCheck, RejectsAStepLongerThanTheJob) {

@@ -55,7 +55,7 @@ TEST_F(OrderOfAResumedJob, DiffersInSequentialReadingWithAnotherBatch) {
 
 TEST_F(OrderOfAResumedJob, UsesTheMicroBatchSize) {
   EXPECT_EQ(ordered_job({{"gradient_acc", 4}}, 32).micro_batch, 8);
-  EXPECT_EQ(ordered_job(json::object(), 32).micro_batch, 0) << "not known";
+  EXPECT_EQ(ordered_job(json::object(), 32).micro_batch, 0) << "gradient_acc is unknown";
 }
 
 TEST_F(OrderOfAResumedJob, IsTheSameForAnySeedWithoutShuffle) {

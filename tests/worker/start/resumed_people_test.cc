@@ -56,7 +56,7 @@ TEST_F(ResumedPeople, WarnsOfChangedData) {
   const auto compare_now = [](const std::vector<std::string>& before) {
     return compare_data("out/step-000000003", before, {"80 images, sha256 b"});
   };
-  EXPECT_THAT(compare_now({}), IsEmpty()) << "an older checkpoint does not say";
+  EXPECT_THAT(compare_now({}), IsEmpty()) << "an older checkpoint does not record its data";
   EXPECT_THAT(compare_now({"80 images, sha256 b"}), IsEmpty());
   EXPECT_EQ(compare_now({"80 images, sha256 a"}),
             "out/step-000000003 was trained on other data: 80 images, sha256 a became 80 images, "

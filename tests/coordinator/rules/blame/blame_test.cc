@@ -45,7 +45,7 @@ TEST_F(FailuresOfASlot, AreDroppedWhenTheyAreForgiven) {
   EXPECT_EQ(record().host, "b");
 }
 
-TEST_F(FailuresOfASlot, ExcludeItForAGrowingTime) {
+TEST_F(FailuresOfASlot, ExcludeTheSlotForAGrowingTime) {
   fails();
   EXPECT_FALSE(is_at_limit(record(), now));
   fails();
@@ -63,13 +63,13 @@ TEST_F(FailuresOfASlot, ExcludeItForAGrowingTime) {
   EXPECT_FALSE(is_left_out(blame, "a", 1, now + 10min));
 }
 
-TEST_F(FailuresOfASlot, NeverExcludeItForMoreThanTwoHours) {
+TEST_F(FailuresOfASlot, NeverExcludeTheSlotForMoreThanTwoHours) {
   fails();
   for (int i = 0; i < 40; ++i) leave_out(record(), now);
   EXPECT_EQ(*record().until, now + 2h);
 }
 
-TEST_F(FailuresOfASlot, ExcludeAllSlotsIfTheyAreOfTheHost) {
+TEST_F(FailuresOfASlot, ExcludeAllSlotsIfTheWholeHostFails) {
   add_failure(blame, "a", kWholeHost, kHostLimit, "silent", now);
   ASSERT_TRUE(is_at_limit(record(), now));
   leave_out(record(), now);

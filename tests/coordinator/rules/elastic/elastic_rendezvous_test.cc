@@ -367,7 +367,7 @@ TEST_F(ElasticRendezvous, ASilentHostWithoutAWorkerIsNotAFailure) {
   EXPECT_EQ(tick().reason, "training");
 }
 
-TEST_F(ElasticRendezvous, ASilentHostIsNotPlannedFor) {
+TEST_F(ElasticRendezvous, ASilentHostGetsNoWorkers) {
   trains_on_three_hosts();
   const auto b_is_silent_for = [&](std::chrono::seconds time) {
     find_host(state, "b")->last_heard = now - time;

@@ -46,7 +46,7 @@ class AwaitedWorkers : public ::testing::Test {
   std::deque<proto::Progress> told_;
 };
 
-TEST_F(AwaitedWorkers, AreThoseThatHaveNotBegunTheOthersCollective) {
+TEST_F(AwaitedWorkers, HaveNotBegunTheCollectiveOfTheOthers) {
   worker({{"step", 17, 16}});
   worker({{"step", 16, 16}});
   worker({{"step", 17, 16}});
@@ -54,13 +54,13 @@ TEST_F(AwaitedWorkers, AreThoseThatHaveNotBegunTheOthersCollective) {
   EXPECT_EQ(to_text(all[0]), "while 2 others wait for it in all_gather (number 17 of 'step')");
 }
 
-TEST_F(AwaitedWorkers, AreNoneIfNoWorkerOrEveryWorkerWaits) {
+TEST_F(AwaitedWorkers, AreEmptyIfNoWorkerOrEveryWorkerWaits) {
   worker({{"step", 16, 16}});
   worker({{"step", 15, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "nobody waits";
 }
 
-TEST_F(AwaitedWorkers, AreNoneIfAllAreInTheSameCollective) {
+TEST_F(AwaitedWorkers, AreEmptyIfAllAreInTheSameCollective) {
   worker({{"step", 16, 15}});
   worker({{"step", 16, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "the network, perhaps";

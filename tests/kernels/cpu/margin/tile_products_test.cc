@@ -149,7 +149,7 @@ TEST_P(TileProductsOfAKind, PrefetchTheirListAndComputeTheSame) {
   const std::vector<Stretch> stretches{
       {memory.data(), 100}, {memory.data() + 100, 1}, {memory.data() + 101, 4899}};
   const std::int64_t steps = products_->prefetch_steps(c_);
-  if (steps == 0) GTEST_SKIP() << "takes no list: too small a product, or oneDNN's";
+  if (steps == 0) GTEST_SKIP() << "no prefetching: too small, or computed by oneDNN";
   PrefetchList soon{.next = stretches.data(),
                     .end = stretches.data() + stretches.size(),
                     .step = 5000 / steps + 1};

@@ -33,7 +33,7 @@ std::string error_of(Call call) {
 // Five people with 1, 2, 3, 4 and 5 images.
 const std::vector<std::int64_t> kLabels{0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4};
 
-TEST(DrawPairs, AlternateBetweenOnePersonAndTwo) {
+TEST(DrawPairs, AlternatesBetweenOnePersonAndTwo) {
   const auto pairs = draw_pairs(kLabels, 30, 1);
   ASSERT_EQ(pairs.size(), 30u);
   for (std::size_t k = 0; k < pairs.size(); ++k) {
@@ -45,7 +45,7 @@ TEST(DrawPairs, AlternateBetweenOnePersonAndTwo) {
   }
 }
 
-TEST(DrawPairs, OccurOnce) {
+TEST(DrawPairs, DrawsEachPairOnce) {
   std::set<std::pair<std::int64_t, std::int64_t>> seen;
   // There are 0 + 1 + 3 + 6 + 10 pairs of one person; all of them are found.
   for (const DrawnPair& pair : draw_pairs(kLabels, 40, 1)) {
@@ -55,7 +55,7 @@ TEST(DrawPairs, OccurOnce) {
               HasSubstr("only 40 different pairs were found, expected 60"));
 }
 
-TEST(DrawPairs, DependOnlyOnTheSeed) {
+TEST(DrawPairs, DependsOnlyOnTheSeed) {
   const auto firsts = [](std::uint64_t seed) {
     std::vector<std::int64_t> images;
     for (const DrawnPair& pair : draw_pairs(kLabels, 20, seed)) images.push_back(pair.first);
@@ -65,7 +65,7 @@ TEST(DrawPairs, DependOnlyOnTheSeed) {
   EXPECT_NE(firsts(3), firsts(4));
 }
 
-TEST(DrawPairs, SkipUnreadableImages) {
+TEST(DrawPairs, SkipsUnreadableImages) {
   std::vector<std::int64_t> labels(100, -1);
   labels.insert(labels.end(), {0, 0, 1, 1});
   for (const DrawnPair& pair : draw_pairs(labels, 4, 1)) {
@@ -74,7 +74,7 @@ TEST(DrawPairs, SkipUnreadableImages) {
 }
 
 /// Images are not drawn uniformly: a person with very many would be in nearly all pairs.
-TEST(DrawPairs, DrawPeopleUniformly) {
+TEST(DrawPairs, DrawsPeopleUniformly) {
   std::vector<std::int64_t> labels(2000, 0);
   for (std::int64_t person = 1; person < 10; ++person) labels.insert(labels.end(), 20, person);
   std::int64_t of_first = 0;
@@ -84,7 +84,7 @@ TEST(DrawPairs, DrawPeopleUniformly) {
   EXPECT_NEAR(static_cast<double>(of_first), 20, 15) << "of 200 pairs, a tenth";
 }
 
-TEST(DrawPairs, NeedTwoPeopleAndTwoImagesOfOne) {
+TEST(DrawPairs, RequiresTwoPeopleAndTwoImagesOfOne) {
   EXPECT_THAT(error_of([] { (void)draw_pairs({0, 0, 0}, 2, 1); }), HasSubstr("found 1 people"));
   EXPECT_THAT(error_of([] {
                 (void)draw_pairs({0, 1, 2}, 2, 1);
