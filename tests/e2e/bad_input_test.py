@@ -39,18 +39,21 @@ class BadInput(JobTest):
                    "--state-dir", self.folder / "state", env=self.environment)
         self.assert_one_line(done, "absent.invalid")
 
-    def test_an_unknown_key_names_the_nearest(self):
-        self.fails("bach_size", "batch_size", "job.json", bach_size=4)
-
-    def test_a_wrong_type_says_found_and_expected(self):
-        self.fails("lr", "fast", "number", lr="fast")
+    def test_one_wrong_key(self):
+        for words, keys in ((("bach_size", "batch_size", "job.json"), {"bach_size": 4}),
+                            (("lr", "fast", "number"), {"lr": "fast"}),
+                            (("train.rec", str(self.folder / "nowhere")), {"rec": str(self.folder / "nowhere")}),
+                            (("cfp_fp",), {"val_targets": ["cfp_fp"]}),
+                            (("gradient_acc: found 1048576",), {"gradient_acc": 1_048_576}),
+                            (("80 images", "batch_size"), {"batch_size": 100}),
+                            (("CUDA",), {"device": "cuda"}),
+                            (("precision",), {"precision": "fp16", "device": "cpu"})):
+            with self.subTest(keys=keys):
+                self.fails(*words, **keys)
 
     def test_a_missing_job_file(self):
         done = run(*self.coordinator(1, self.folder / "no.json"), env=self.environment)
         self.assert_one_line(done, "no.json")
-
-    def test_missing_data(self):
-        self.fails("train.rec", str(self.folder / "nowhere"), rec=str(self.folder / "nowhere"))
 
     def test_a_truncated_rec(self):
         def cut(data):
@@ -75,13 +78,10 @@ class BadInput(JobTest):
             rec.write_bytes(raw)
         self.fails("12345", "train.rec", rec=self.damaged(relabel))
 
-    def test_a_bin_that_is_no_pickle(self):
+    def test_a_bin_that_is_not_a_pickle(self):
         target = self.folder / "no.bin"
         target.write_bytes(b"not a pickle at all")
         self.fails("no.bin", val_targets=[str(target)])
-
-    def test_a_val_target_that_is_not_there(self):
-        self.fails("cfp_fp", val_targets=["cfp_fp"])
 
     def test_a_verification_image_that_does_not_decode_is_found_before_the_first_step(self):
         def damage(data):
@@ -107,15 +107,13 @@ class BadInput(JobTest):
 
     def test_a_job_file_may_be_a_pipe(self):
         job = self.job(max_steps=1)
-        done = run("bash", "-c", 'exec "$0" --config <(cat "$1")', BIN / "pfc-worker", job,
-                   env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.succeeded(run("bash", "-c", 'exec "$0" --config <(cat "$1")', BIN / "pfc-worker", job,
+                           env=self.environment))
 
-    def test_an_index_without_its_second_half_is_told(self):
+    def test_an_incomplete_index_is_reported(self):
         plain = plain_set(self.data, self.folder / "plain", 40)
         self.fails("found 40 images, but num_image is 80", rec=str(plain), num_image=80)
-        done = self.train(1, self.job(rec=str(plain), max_steps=1))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.finished(1, self.job(rec=str(plain), max_steps=1))
         self.assertRegex(done.stderr, r"warning: .*train\.idx: \d+ records of .*train\.rec have no line in it")
 
     def test_an_index_of_one_offset(self):
@@ -127,11 +125,7 @@ class BadInput(JobTest):
     def test_a_batch_norm_over_one_sample(self):
         self.fails("batch_size: expected 2 or more, found 1", workers=2, batch_size=1)
         self.fails("batch_size: expected 2 or more, found 1", batch_size=1, sync_bn=True)
-        done = self.train(2, self.job(batch_size=1, sync_bn=True, max_steps=1))
-        self.assertEqual(done.returncode, 0, done.stderr)
-
-    def test_a_step_longer_than_the_job(self):
-        self.fails("gradient_acc: found 1048576", gradient_acc=1_048_576)
+        self.finished(2, self.job(batch_size=1, sync_bn=True, max_steps=1))
 
     def test_pfcctl_plan_says_that_a_job_would_be_refused(self):
         for words, keys in (("precision: found fp16", {"precision": "fp16", "device": "cpu"}),
@@ -142,9 +136,6 @@ class BadInput(JobTest):
                 self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
                 self.assertIn("it fits\nbut the job would be refused: ", done.stdout)
                 self.assertIn(words, done.stdout)
-
-    def test_data_smaller_than_a_batch(self):
-        self.fails("80 images", "batch_size", batch_size=100)
 
     def test_a_batch_that_does_not_fit_into_memory(self):
         done = self.fails("memory: a worker needs", "activations", "set batch_size to",
@@ -194,17 +185,11 @@ class BadInput(JobTest):
                        "--port", port, "--http-port", 0, env=self.environment)
             self.assert_one_line(done, str(port), "in use")
 
-    def test_cuda_that_is_not_there(self):
-        self.fails("CUDA", device="cuda")
-
-    def test_half_precision_on_a_cpu(self):
-        self.fails("precision", precision="fp16", device="cpu")
-
-    def test_an_alone_worker_names_bad_input_too(self):
+    def test_a_worker_without_a_coordinator_names_bad_input(self):
         done = run(BIN / "pfc-worker", "--config", self.job(lr=-1), env=self.environment)
         self.assert_one_line(done, "lr", code=2)
 
-    def test_every_program_takes_version_and_help_and_refuses_a_mistyped_option(self):
+    def test_every_program_accepts_version_and_help_and_rejects_a_mistyped_option(self):
         for program in ("pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl"):
             self.assertRegex(run(BIN / program, "--version").stdout, r"^\d+\.\d+\.\d+\n$")
             self.assertIn("--version", run(BIN / program, "-h").stdout)
@@ -213,8 +198,7 @@ class BadInput(JobTest):
             self.assertTrue(done.stderr.startswith(program + ": error: "), done.stderr)
 
     def test_pfcctl_check_says_what_this_machine_can_do(self):
-        done = run(BIN / "pfcctl", "check", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeeded(run(BIN / "pfcctl", "check", "--json"))
         json.loads(done.stdout)
 
 

@@ -5,14 +5,13 @@ import pathlib
 import re
 import signal
 import subprocess
-import time
 import unittest
 
 import fake_time
 from faults import Lines
-from hosts_test import ThreeHosts
+from hosts import HostsTest
 from network import may_make_namespaces
-from support import BIN, LIMIT, JobTest, run
+from support import BIN, LIMIT, JobTest
 
 
 def state_of(pid):
@@ -20,70 +19,49 @@ def state_of(pid):
 
 
 class OneHost(JobTest):
-    def chaos(self, *options):
-        return run(BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", *options, env=self.environment)
-
     def begins(self, *more):
-        process = self.start(2, self.job(num_epoch=10_000), "--max-restarts", 100, *more)
-        self.read_until(process, "Global Step: 3")
+        process = self.start(2, self.job(num_epoch=10_000), "--max-restarts", 100, *more, until="Global Step: 3")
         return process
-
-    def ends(self, process):
-        process.terminate()
-        output, _ = process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 143, output)
-        return output
-
-    def wait_for_state(self, pid, state):
-        deadline = time.monotonic() + LIMIT
-        while state_of(pid) != state:
-            self.assertLess(time.monotonic(), deadline, f"process {pid} is in state {state_of(pid)}, not {state}")
-            time.sleep(0.01)
 
     def test_an_agent_that_does_not_allow_it_refuses_and_says_how_to(self):
         process = self.begins()
-        refused = self.chaos("--kill-every", "1s", "--duration", "5s")
+        refused = self.pfcctl("chaos", "--kill-every", "1s", "--duration", "5s")
         self.assert_one_line(refused, "no host allows the fault kill", "pfc-agent --allow-chaos", code=2)
-        self.assertNotIn("restart 1", self.ends(process))
+        self.assertNotIn("restart 1", self.stopped(process))
 
     def begins_chaos(self, *options, **environment):
-        return subprocess.Popen([str(word) for word in (BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state",
-                                                        "--baseline", "1ms", *options)],
-                                env={**self.environment, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True)
+        return self.background(BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", "--baseline", "1ms", *options,
+                               **environment)
 
     def test_a_dry_run_does_nothing_and_ctrl_c_undoes_what_lasts(self):
         process = self.begins("--allow-chaos")
-        told = self.chaos("--kill-every", "10s", "--duration", "60s", "--dry-run")
-        self.assertEqual(told.returncode, 0, told.stderr)
+        told = self.succeeded(self.pfcctl("chaos", "--kill-every", "10s", "--duration", "60s", "--dry-run"))
         self.assertRegex(told.stdout, r"after +\d+\.\d s  kill        rank [01] \(host localhost\)")
         self.assertIn("Nothing was done", told.stdout)
 
         victim = self.workers()[1]
         chaos = self.begins_chaos("--stop-every", "1s", "--stop-for", "10min", "--rank", "1")
         self.read_until(chaos, "stop        rank 1 (host localhost, slot 1, pid")
-        self.wait_for_state(victim, "T")  # a running thread stops at its next check for signals
+        self.wait_for("the victim stops", lambda: state_of(victim) == "T")  # a running thread stops at its next check for signals
         chaos.send_signal(signal.SIGINT)
-        output, _ = chaos.communicate(timeout=LIMIT)
-        self.assertEqual(chaos.returncode, 0, output)
+        output = self.ended(chaos)
         self.assertIn("undo        host localhost", output)
         self.assertNotEqual(state_of(victim), "T")
         self.read_until(process, "Global Step")
-        self.assertNotIn("restart 1", self.ends(process))
+        self.assertNotIn("restart 1", self.stopped(process))
 
     def test_chaos_fails_when_the_job_ends_meanwhile(self):
         process = self.begins("--allow-chaos")
         # It waits up to a minute for the coordinator to return.
         chaos = self.begins_chaos("--kill-every", "1000h", "--duration", "100h", **fake_time.faster(20))
         self.read_until(chaos, "measures")
-        self.ends(process)
-        output, _ = chaos.communicate(timeout=LIMIT)
-        self.assertEqual(chaos.returncode, 1, output)
+        self.stopped(process)
+        output = self.ended(chaos, 1)
         self.assertIn("the job was not there to the end", output)
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class TwoHosts(ThreeHosts):
+class TwoHosts(HostsTest):
     def test_a_job_overcomes_what_is_broken_and_it_is_counted(self):
         job = self.job_of("out", num_epoch=100_000, max_steps=1_000_000, save_every_steps=5)
         process = self.starts_coordinator("--hosts", "host-a:1,host-b:1", "--max-restarts", 1000, "--allow-chaos",
@@ -92,12 +70,9 @@ class TwoHosts(ThreeHosts):
         lines = Lines(process)
         self.starts_agent("b", joins["host-b"], "--host", "host-b", "--allow-chaos")
         lines.wait_for("Global Step: 3")
-        done = subprocess.run(
-            self.network.within("a", BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", "--kill-every", "9s",
-                                "--stop-every", "9s", "--stop-for", "2s", "--partition-every", "9s", "--partition-for", "4s",
-                                "--duration", "14s", "--baseline", "2s", "--seed", 3),
-            env=self.environment, capture_output=True, text=True, timeout=LIMIT)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.succeeded(self.pfcctl(
+            "chaos", "--kill-every", "9s", "--stop-every", "9s", "--stop-for", "2s", "--partition-every", "9s", "--partition-for", "4s",
+            "--duration", "14s", "--baseline", "2s", "--seed", 3))
         for kind in ("kill", "stop", "partition"):
             counts = re.search(rf"^{kind} +(\d+) +(\d+) ", done.stdout, re.MULTILINE)
             self.assertTrue(counts, done.stdout)

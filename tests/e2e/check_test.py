@@ -7,43 +7,33 @@ check. Prints the findings. Needs root. check_speed_test.py tests findings about
 import json
 import os
 import pathlib
+import shutil
 import subprocess
-import time
 import unittest
 
-from network import Network, address, may_make_namespaces
-from support import BIN, LIMIT, JobTest, run
-
-KEYS = "abc"
-NAMES = [f"host-{key}" for key in KEYS]
+from hosts import HostsTest
+from network import address, may_make_namespaces
+from support import BIN, LIMIT, run
 
 
-class CheckTest(JobTest):
+class CheckTest(HostsTest):
     def setUp(self):
         super().setUp()
-        self.network = Network(os.getpid(), KEYS)
-        self.agents, self.checks, self.slots, self.service = [], [], 2, None
-        self.groups = []
+        self.slots, self.service, self.groups = 2, None, []
 
     def tearDown(self):
-        for process in self.agents + self.checks:
+        for process in self.agents:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            (process.stdout or process.stderr).close()
         if self.service:
             self.ends_service()
         for group in self.groups:
             self.end_group(group)
-        try:
-            super().tearDown()
-        finally:
-            self.network.remove()
+        super().tearDown()
 
     def end_group(self, group):
-        deadline = time.monotonic() + 10
-        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        self.wait_for("the group is empty", lambda: not (group / "cgroup.procs").read_text(), pause=0.1)
         group.rmdir()
 
     def ends_service(self):
@@ -64,14 +54,11 @@ class CheckTest(JobTest):
                 'exec "$@"', "sh")
 
     def hosts(self):
-        return ",".join(f"{name}:{self.slots}" for name in NAMES)
+        return ",".join(f"{name}:{self.slots}" for name in self.NAMES)
 
     def starts_agent(self, key, join, *before, name=None, programs=BIN, **environment):
-        self.agents.append(subprocess.Popen(
-            self.network.within(key, *before, programs / "pfc-agent", "--once", "--host", name or f"host-{key}",
-                                "--state-dir", self.folder / f"agent-{key}-{len(self.agents)}"),
-            env={**self.environment, **environment, "PFC_JOIN": join}, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True))
+        self.agents.append(self.on_host(key, *before, programs / "pfc-agent", "--once", "--host", name or f"host-{key}",
+                                        "--state-dir", self.folder / f"agent-{key}-{len(self.agents)}", PFC_JOIN=join, **environment))
 
     def begins(self, job, *more, before=(), **environment):
         """Starts a check on host a; returns it and the join strings of the others."""
@@ -83,11 +70,8 @@ class CheckTest(JobTest):
             check = subprocess.Popen(
                 self.network.within("a", *before, *command, *more), env={**self.environment, **environment},
                 stdout=report, stderr=subprocess.PIPE, text=True)
-        self.checks.append(check)
-        stdout, check.stdout = check.stdout, check.stderr  # join_strings() reads stdout
-        joins = self.join_strings(check, NAMES[1:])
-        check.stdout = stdout
-        return check, joins
+        self.agents.append(check)
+        return check, self.join_strings(check, self.NAMES[1:])
 
     def ends(self, check):
         """Waits for the end of the check, prints its findings and returns them."""
@@ -126,8 +110,8 @@ class CheckTest(JobTest):
         folder = self.folder / f"other-{program}"
         folder.mkdir()
         version = run(BIN / program, "--version").stdout.split()[-1].encode()
-        for name in ("pfc-agent", "pfc-worker"):
-            os.link(BIN / name, folder / name) if name != program else None
+        for name in {"pfc-agent", "pfc-worker"} - {program}:
+            shutil.copy(BIN / name, folder)
         text = (BIN / program).read_bytes()
         self.assertIn(version + b"\0", text)
         other = b"9" + version[1:]
@@ -135,16 +119,9 @@ class CheckTest(JobTest):
         (folder / program).chmod(0o755)
         return folder
 
-    def pfcctl(self, *words):
-        return run(*self.network.within("a", BIN / "pfcctl", *words, "--state-dir", self.folder / "state"),
-                   env=self.environment)
-
     def starts_service(self):
-        self.service = subprocess.Popen(
-            self.network.within("a", BIN / "pfc-coordinator", "--hosts", self.hosts(), "--port", 7450, "--http-port",
-                                7451, "--state-dir", self.folder / "state"),
-            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        joins = self.join_strings(self.service, NAMES[1:])
+        self.service = self.starts_coordinator("--hosts", self.hosts())
+        joins = self.join_strings(self.service, self.NAMES[1:])
         for key in "bc":
             self.starts_agent(key, joins[f"host-{key}"])
 
@@ -165,9 +142,8 @@ class Check(CheckTest):
 
     def test_other_data_few_open_files_and_a_full_disk(self):
         other = self.folder / "other"
-        made = run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
-                   self.IMAGES + 1, "--size", self.SIZE, "--out", other)
-        self.assertEqual(made.returncode, 0, made.stderr)
+        self.succeeded(run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
+                           self.IMAGES + 1, "--size", self.SIZE, "--out", other))
         self.network.gives_its_own("b", self.data, other)
         (self.folder / "out").mkdir()
         check, joins = self.begins(self.small_job(), before=self.small_disk(self.folder / "out", "1m"))
@@ -205,7 +181,7 @@ class Check(CheckTest):
         check, joins = self.begins(None)
         self.starts_agent("b", joins["host-b"])
         self.starts_agent("c", joins["host-c"])
-        self.told += self.read_until_stderr(check, "waiting for host-b to register")
+        self.told += self.read_until(check, "waiting for host-b to register")
         self.network_of_clash(joins["host-c"])
         code, report, _ = self.ends(check)
         self.assertEqual(code, 1)
@@ -219,7 +195,7 @@ class Check(CheckTest):
         self.starts_agent("c", joins["host-c"], *self.small_disk("/dev/shm", "8m"))
         code, report, _ = self.ends(check)
         self.assertEqual(code, 1)
-        for name in NAMES:
+        for name in self.NAMES:
             self.assert_found(report, name, "device", "stops", "CUDA", "driver")
         self.assert_found(report, "host-c", "shared memory", "stops", "8.00 MiB free in /dev/shm", "--shm-size")
 
@@ -234,14 +210,6 @@ class Check(CheckTest):
         self.assert_found(report, "host-b", "memory of a worker", "stops", "memory.limit_in_bytes", "batch_size to")
         self.assert_found(report, "host-c", "cores of a worker", "slows", "CPU limit")
 
-    def read_until_stderr(self, process, text):
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if text in line:
-                return lines
-        self.fail(f"{text!r} did not appear in:\n" + "".join(lines))
-
     def network_of_clash(self, join):
         """Starts an agent on host a with the name of host c."""
         self.starts_agent("a", join, name="host-c")
@@ -249,7 +217,7 @@ class Check(CheckTest):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class Service(CheckTest):
-    def test_data_and_a_folder_for_staging_that_no_host_has_are_found(self):
+    def test_missing_data_and_staging_folders_are_found(self):
         self.starts_service()
         for what, words, keys in (
                 ("data", ("not found", "the same data"), dict(rec=str(self.folder / "nothing"))),
@@ -259,7 +227,7 @@ class Service(CheckTest):
                 done = self.pfcctl("check", "--cluster", "--json", "--config", self.small_job(**keys))
                 self.assertEqual(done.returncode, 1, done.stderr)
                 report = json.loads(done.stdout)
-                for name in NAMES:
+                for name in self.NAMES:
                     self.assert_found(report, name, what, "stops", *words)
 
 

@@ -5,7 +5,6 @@ import math
 import os
 import re
 import signal
-import time
 import unittest
 
 from grafana import ALL, Grafana
@@ -46,7 +45,7 @@ class DashboardTest(JobTest):
     def setUp(self):
         super().setUp()
         self.process = self.start(2, self.job(num_epoch=100000, save_every_steps=2), "--max-restarts", 1)
-        port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(self.read_until(self.process, "Global Step: 2")))[1]
+        port = self.http_port(self.read_until(self.process, "Global Step: 2"))
         self.large = MetricsPage(self.page_with_a_checkpoint(port), WORKERS)
         small = f"127.0.0.1:{port}"
         self.watch = WatchOfTwo(self.large.address, self.folder / "watch", small, self.environment)
@@ -62,11 +61,10 @@ class DashboardTest(JobTest):
         super().tearDown()
 
     def page_with_a_checkpoint(self, port):
-        deadline = time.monotonic() + LIMIT
-        while "\npfc_job_last_checkpoint_size_bytes" not in (page := self.page(port, "/metrics")):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.2)
-        return page
+        def with_a_checkpoint():
+            page = self.page(port, "/metrics")
+            return "\npfc_job_last_checkpoint_size_bytes" in page and page
+        return self.wait_for("a checkpoint", with_a_checkpoint, pause=0.2)
 
     def wait_for_all(self, questions, found, seconds=120):
         """Repeats each query until `found` is true for its result."""

@@ -5,7 +5,7 @@ import pathlib
 import signal
 import unittest
 
-from support import BIN, LIMIT, JobTest, run
+from support import JobTest
 
 
 class Drain(JobTest):
@@ -16,18 +16,14 @@ class Drain(JobTest):
 
     def trains_on_until(self, frees_the_host):
         """Returns the output of a long job from its first step on."""
-        process = self.start(2, self.job(num_epoch=10_000, max_steps=1_000_000))
-        self.read_until(process, "Loss")
+        process = self.start(2, self.job(num_epoch=10_000, max_steps=1_000_000), until="Loss")
         frees_the_host()
-        output, _ = process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 5, output)
-        return output
+        return self.ended(process, 5)
 
     def assert_it_goes_on(self):
-        done = max(m["step"] for m in self.metrics() if m["kind"] == "step")
-        again = self.train(2, self.job(num_epoch=10_000, max_steps=done + 2, resume=True))
-        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
-        steps = [m["step"] for m in self.metrics() if m["kind"] == "step"]
+        done = max(self.of_steps("step"))
+        self.finished(2, self.job(num_epoch=10_000, max_steps=done + 2, resume=True))
+        steps = self.of_steps("step")
         self.assertEqual(steps, list(range(1, done + 3)), "no step is lost or done twice")
 
     def test_sigterm_to_an_agent_ends_the_job_after_a_checkpoint(self):
@@ -37,8 +33,7 @@ class Drain(JobTest):
 
     def test_pfcctl_drain_does_the_same(self):
         def drain():
-            done = run(BIN / "pfcctl", "drain", "localhost", "--state-dir", self.folder / "state")
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.succeeded(self.pfcctl("drain", "localhost"))
             self.assertIn("host localhost leaves", done.stdout)
         output = self.trains_on_until(drain)
         self.assertTrue(output.endswith("job stopped: host localhost is leaving (pfcctl drain)\n"), output)
@@ -46,7 +41,7 @@ class Drain(JobTest):
 
     def test_a_host_that_is_not_there_is_named(self):
         def drain():
-            wrong = run(BIN / "pfcctl", "drain", "elsewhere", "--state-dir", self.folder / "state")
+            wrong = self.pfcctl("drain", "elsewhere")
             self.assert_one_line(wrong, "there is no host elsewhere", "pfcctl status", code=2)
             os.kill(self.agent(), signal.SIGTERM)
         self.trains_on_until(drain)

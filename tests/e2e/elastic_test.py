@@ -4,14 +4,13 @@ import json
 import math
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
 import unittest
 
 from faults import Lines
-from hosts_test import HOSTS, ThreeHosts
+from hosts import HostsTest
 from network import may_make_namespaces
 from support import JobTest, run
 
@@ -37,7 +36,7 @@ class OneHost(JobTest):
     def test_a_spare_takes_the_place_of_a_killed_worker(self):
         process = self.start(3, self.job(num_epoch=15, save_every_steps=2), "--spares", 1)
         lines = self.read_until(process, "Global Step: 5")
-        port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+        port = self.http_port(lines)
         before = self.workers()
         self.assertEqual(set(before), {0, 1}, "the spare has no process")
         os.kill(before[1], signal.SIGKILL)
@@ -66,8 +65,7 @@ class OneHost(JobTest):
     def test_a_slot_that_always_crashes_is_left_out(self):
         command = self.breakable(self.coordinator(3, self.job(num_epoch=2), "--min-workers", 2))
         self.broken.touch()
-        done = run(*command, env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeeded(run(*command, env=self.environment))
         self.assertIn("2 of 3 workers: slot 1 of host localhost is left out", done.stderr)
         self.assertTrue(finite_losses(self.metrics()))
 
@@ -106,14 +104,13 @@ class OneHost(JobTest):
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class SeveralHosts(ThreeHosts):
+class SeveralHosts(HostsTest):
     def setUp(self):
         super().setUp()
-        names = [f"host-{key}" for key in HOSTS]
         job = self.job_of("out", num_epoch=100_000, max_steps=1_000_000, save_every_steps=5)
-        self.process = self.starts_coordinator("--hosts", ",".join(f"{n}:2" for n in names), "--min-workers", 4,
+        self.process = self.starts_coordinator("--hosts", ",".join(f"{n}:2" for n in self.NAMES), "--min-workers", 4,
                                                "--config", job)
-        self.joins = self.join_strings(self.process, names[1:])
+        self.joins = self.join_strings(self.process, self.NAMES[1:])
         self.lines = Lines(self.process)
         for key in "bc":
             self.comes(key)
@@ -155,7 +152,7 @@ class SeveralHosts(ThreeHosts):
         self.here = self.lines.wait_for(r"generation 2: starting 0 workers, and 4 workers stay", self.here)
         self.assertEqual(leaving.wait(timeout=60), 143, "it ends when its workers have")
         self.here = self.lines.wait_for("Global Step", self.here)
-        steps = [m["step"] for m in self.metrics(self.folder / "out") if m["kind"] == "step"]
+        steps = self.of_steps("step", "out")
         self.comes("c")
         self.here = self.lines.wait_for(r"generation 3: starting 2 workers", self.here)
         self.here = self.lines.wait_for("Global Step", self.here)
@@ -164,7 +161,7 @@ class SeveralHosts(ThreeHosts):
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class OwnOutput(ThreeHosts):
+class OwnOutput(HostsTest):
     """Every host has its own folder at `output`."""
 
     STEPS = 240

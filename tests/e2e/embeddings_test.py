@@ -48,8 +48,7 @@ class Embeddings(JobTest):
         return path
 
     def steps(self, name, workers=1, more=(), **keys):
-        done = self.train(workers, self.embeddings_job(name, **keys), *more)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.finished(workers, self.embeddings_job(name, **keys), *more)
         self.told = done.stdout
         return [m for m in self.metrics(self.folder / name) if m["kind"] == "step"]
 
@@ -80,8 +79,7 @@ class Embeddings(JobTest):
     def test_goes_on_from_the_copies_in_memory_after_a_worker_was_killed(self):
         self.write()
         job = self.embeddings_job("out", batch_size=4, num_epoch=400, replicate=True, snapshot_seconds=0.1)
-        process = self.start(2, job, "--max-restarts", 3)
-        self.read_until(process, "Global Step: 200")
+        process = self.start(2, job, "--max-restarts", 3, until="Global Step: 200")
         os.kill(self.workers()[1], signal.SIGKILL)
         self.read_until(process, "went on from the copies in memory")
         process.send_signal(signal.SIGTERM)
@@ -96,7 +94,7 @@ class Embeddings(JobTest):
             self.assertAlmostEqual(a["loss"] / b["loss"], 1, delta=1e-4)
         self.assertTrue((self.folder / "parts/step-000000009").exists())
 
-    def test_says_in_one_line_what_does_not_fit(self):
+    def test_mismatches_are_reported_in_one_line(self):
         data = self.write()
         for keys, words in ((dict(network="r50", embedding_size=DIMENSION), ["network", "\"none\""]),
                             (dict(rec=str(self.data)), ["network", "has images"]),
@@ -110,21 +108,20 @@ class Embeddings(JobTest):
             done = run(BIN / "pfcctl", "data", verb, data, "--out", self.folder / "made")
             self.assert_one_line(done, "embeddings", f"pfcctl data {verb} is for images")
 
-    def test_pfcctl_looks_at_embeddings_plans_checks_and_stages(self):
+    def test_pfcctl_inspects_plans_checks_and_stages_embeddings(self):
         data = self.write()
         info = run(BIN / "pfcctl", "data", "info", data)
         self.assertIn(f"embeddings of {DIMENSION} numbers, float32", info.stdout, info.stderr)
         self.assertIn("images a class", info.stdout)
         self.assertEqual(run(BIN / "pfcctl", "data", "validate", data).returncode, 0)
         job = self.embeddings_job("out")
-        plan = run(BIN / "pfcctl", "plan", "--config", job, "--workers", 2)
-        self.assertEqual(plan.returncode, 0, plan.stderr)
+        plan = self.succeeded(run(BIN / "pfcctl", "plan", "--config", job, "--workers", 2))
         self.assertIn(f"none, {CLASSES} classes", plan.stdout)
         self.assertNotIn("backbone", plan.stdout)
         staged = run(BIN / "pfcctl", "data", "stage", data, "--in", self.folder)
         self.assertEqual(run(BIN / "pfcctl", "data", "validate", staged.stdout.strip()).returncode, 0)
 
-    def test_the_check_before_a_job_times_what_a_step_of_embeddings_has(self):
+    def test_a_check_times_a_step_of_embeddings(self):
         self.write()
         checked = self.train(2, self.embeddings_job("out"), "--check")
         self.assertNotIn("all-reduce of gradients", checked.stdout)
@@ -148,10 +145,9 @@ class SeveralRecordFiles(JobTest):
         shutil.copy(self.data / "property", parts)
         losses = []
         for name, rec in (("whole", self.data), ("folder", parts), ("pattern", parts / "train-{00000..00002}.rec")):
-            done = self.train(1, self.job(f"{name}.json", rec=str(rec), max_steps=4,
-                                          output=str(self.folder / name)))
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            losses.append([m["loss"] for m in self.metrics(self.folder / name) if m["kind"] == "step"])
+            self.finished(1, self.job(f"{name}.json", rec=str(rec), max_steps=4,
+                                      output=str(self.folder / name)))
+            losses.append(self.of_steps("loss", name))
         self.assertEqual(losses[0], losses[1])
         self.assertEqual(losses[0], losses[2])
 

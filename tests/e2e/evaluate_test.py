@@ -6,34 +6,29 @@ import pathlib
 import pickle
 import re
 import shutil
-import sys
 import unittest
 import xml.etree.ElementTree
 
 import numpy as np
 
-from support import BIN, JobTest, run
+from support import BIN, run
+from trained_model import TrainedModel
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "reference"))
-import evaluation_protocols as reference  # noqa: E402
-import safetensors_io  # noqa: E402
+import evaluation_protocols as reference  # in tests/reference, like the next
+import safetensors_io
 
 SIZE = 32
 TEMPLATE = np.array([[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]])
 
 
-class Evaluate(JobTest):
+class Evaluate(TrainedModel):
+    STEPS = 6
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.model = cls.shared / "out/backbone.safetensors"
-        one = cls("test_embed_writes_what_a_job_without_a_network_trains_on")
+        one = cls()
         one.setUp()
-        trained = one.train(1, one.job(max_steps=6, output=str(cls.shared / "out")))
-        assert trained.returncode == 0, trained.stderr
-        cls.people = cls.shared / "people"
-        run(BIN / "pfcctl", "data", "unpack", cls.data, "--out", cls.people, check=True)
-        (cls.people / "train.lst").unlink()
         cls.spread_embeddings(np.array(list(one.embed(cls.people).values())))
 
     @classmethod
@@ -49,9 +44,7 @@ class Evaluate(JobTest):
         safetensors_io.save(cls.model, state, {"network": "mbf"})
 
     def pfcctl(self, *words):
-        done = run(BIN / "pfcctl", *words)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+        return self.succeeded(run(BIN / "pfcctl", *words)).stdout
 
     def embed(self, data, *more, model=None):
         """Returns [images, D], keyed by image name relative to the folder."""
@@ -74,9 +67,8 @@ class Evaluate(JobTest):
             self.assertEqual((told["images"], told["embedding_size"], told["damaged"]), (80, 64, 0))
             self.assertEqual(len((folder / name).with_suffix(".names.txt").read_text().splitlines()), 80)
             rec = folder if name.endswith("npy") else folder / name
-            done = self.train(1, self.job(network="none", rec=str(rec), num_epoch=10, lr=0.1,
-                                          margin_list=[1.0, 0.0, 0.0], output=str(folder / "out")))
-            self.assertEqual(done.returncode, 0, done.stderr)
+            self.finished(1, self.job(network="none", rec=str(rec), num_epoch=10, lr=0.1,
+                                      margin_list=[1.0, 0.0, 0.0], output=str(folder / "out")))
             steps = [m for m in self.metrics(folder / "out") if m["kind"] == "step"]
             self.assertEqual(len(steps), 200)
             mean = [np.mean([m["loss"] for m in part]) for part in (steps[:20], steps[-20:])]
@@ -106,7 +98,7 @@ class Evaluate(JobTest):
             self.assertEqual(run(*command).returncode, 0)
         self.assertEqual(other.read_text().splitlines(), sorted(path.name for path in self.people.iterdir()))
 
-    def test_verify_has_the_figures_of_numpy_and_a_picture(self):
+    def test_verify_agrees_with_numpy_and_draws_a_picture(self):
         images, same = pickle.loads((self.data / "val.bin").read_bytes())
         folder = self.folder / "pairs/one"
         folder.mkdir(parents=True)
@@ -162,12 +154,11 @@ class Evaluate(JobTest):
         self.assert_one_line(run(BIN / "pfcctl", *verify, self.data / "val.bin", self.data / "val.bin", "--groups", groups),
                              "found 2 verification sets, expected one --bin")
 
-    def test_the_panel_is_those_of_the_known_sets_that_are_there(self):
+    def test_the_panel_has_all_known_sets_that_exist(self):
         data = self.copy_of_data()
         for name in ("lfw", "cplfw"):
             shutil.copy(data / "val.bin", data / f"{name}.bin")
-        done = self.train(1, self.job(rec=str(data), max_steps=2, val_targets="panel", verbose=2))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.finished(1, self.job(rec=str(data), max_steps=2, val_targets="panel", verbose=2))
         self.assertEqual(re.findall(r"\[(\w+)\]\[\d+\]Accuracy-Flip", done.stdout), ["lfw", "cplfw"])
         found = json.loads(self.pfcctl("verify", "--model", self.model, "--bin", data, "--json"))
         self.assertEqual([each["set"] for each in found], ["lfw", "cplfw", "average"])
@@ -178,7 +169,7 @@ class Evaluate(JobTest):
         rows = self.embed(self.people, "--flip", model=model)
         return reference.recall(reference.unit(np.array(list(rows.values()))), np.array([int(name.split("/")[0]) for name in rows]))
 
-    def test_recall_is_numpys(self):
+    def test_recall_agrees_with_numpy(self):
         expected = self.recall_of(self.model)
         self.assertGreater(expected[1], expected[0])
         command = ("identify", "--model", self.model, "--probes", self.people)
@@ -237,7 +228,7 @@ class Evaluate(JobTest):
             write(name, ["TEMPLATE_ID,SUBJECT_ID,FILENAME", *(f"{t},{t % len(people)},x.jpg" for t in chosen for _ in "ab")])
         return root, names, np.array(template), medium, score, ids, pairs, galleries, probes, len(people)
 
-    def test_ijbc_has_the_figures_of_numpy(self):
+    def test_ijbc_agrees_with_numpy(self):
         root, names, template, medium, score, ids, pairs, galleries, probes, people = self.write_ijb(np.random.default_rng(3))
         for options, flip in ((["--no-flip"], []), (["--no-detector-score"], ["--flip"]),
                               (["--normalise", "--no-media-pooling"], ["--flip"])):
@@ -276,7 +267,7 @@ class Evaluate(JobTest):
             done = run(BIN / "pfcctl", "ijbc", "--model", self.model, "--data", root)
             self.assert_one_line(done, " line ", words)
 
-    def test_identify_has_the_figures_of_numpy(self):
+    def test_identify_agrees_with_numpy(self):
         rng = np.random.default_rng(5)
         rows = {name: reference.unit(row[None])[0] for name, row in self.embed(self.people, "--flip").items()}
         sets = {"probes": {}, "gallery": {}, "rest": {}}

@@ -6,29 +6,20 @@ import pathlib
 import pickle
 import re
 import shutil
-import sys
 import unittest
 
 import numpy as np
 
-from support import BIN, JobTest, digest, run
+from support import BIN, digest, run
+from trained_model import TrainedModel
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "reference"))
-import safetensors_io  # noqa: E402
+import safetensors_io  # in tests/reference
 
 
-class EvaluationErrors(JobTest):
+class EvaluationErrors(TrainedModel):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        one = cls("test_embeddings_that_mean_nothing_are_errors")
-        one.setUp()
-        trained = one.train(1, one.job(max_steps=1, output=str(cls.shared / "out")))
-        assert trained.returncode == 0, trained.stderr
-        cls.model = cls.shared / "out/backbone.safetensors"
-        cls.people = cls.shared / "people"
-        run(BIN / "pfcctl", "data", "unpack", cls.data, "--out", cls.people, check=True)
-        (cls.people / "train.lst").unlink()
         cls.images = sorted(str(p.relative_to(cls.people)) for p in cls.people.rglob("*.jpg"))
 
     def pfcctl(self, verb, *words, model=None):
@@ -145,13 +136,11 @@ class EvaluationErrors(JobTest):
         for words in (("verify", "--bin", self.data / "val.bin"), ("embed", "--in", data, "--out", self.folder / "\x1b.safetensors"),
                       ("identify", "--probes", data), ("ijbc", "--data", self.write_ijb())):
             for json_too in ((), ("--json",)):
-                done = self.pfcctl(*words, *json_too, model=model)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                done = self.succeeded(self.pfcctl(*words, *json_too, model=model))
                 self.assertNotIn("\x1b", done.stdout + done.stderr)
                 self.assertNotIn("\nforged", done.stdout + done.stderr)
         for json_too in ((), ("--json",)):
-            done = run(BIN / "pfcctl", "model", "info", model, *json_too)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.succeeded(run(BIN / "pfcctl", "model", "info", model, *json_too))
             self.assertNotIn("\x1b", done.stdout)
 
     def test_identify_compares_people_only_by_name(self):

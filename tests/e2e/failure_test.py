@@ -14,8 +14,7 @@ class Failure(JobTest):
         return output.strip().splitlines()
 
     def test_a_killed_worker_is_named_with_its_cause(self):
-        process = self.start(2, self.job(num_epoch=10_000))
-        self.read_until(process, "Global Step: 2")
+        process = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         os.kill(self.workers()[1], signal.SIGKILL)
         lines = self.end_of(process)
         self.assertNotEqual(process.returncode, 0)
@@ -24,24 +23,21 @@ class Failure(JobTest):
         self.assertEqual(self.processes(), [])
 
     def test_a_stop_ends_every_process_and_leaves_a_checkpoint(self):
-        process = self.start(2, self.job(num_epoch=10_000))
-        self.read_until(process, "Global Step: 2")
+        process = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         process.send_signal(signal.SIGINT)
         self.end_of(process)
         self.assertEqual(self.processes(), [])
         self.assertEqual(len(list((self.folder / "out").glob("step-*/manifest.json"))), 1)
 
     def test_workers_write_a_checkpoint_and_end_when_their_coordinator_is_killed(self):
-        process = self.start(2, self.job(num_epoch=10_000), "--coordinator-grace", "1s")
-        self.read_until(process, "Global Step: 2")
+        process = self.start(2, self.job(num_epoch=10_000), "--coordinator-grace", "1s", until="Global Step: 2")
         process.kill()
         process.communicate()
         self.wait_until_all_have_ended()
         self.assertEqual(len(list((self.folder / "out").glob("step-*/manifest.json"))), 1)
 
     def test_a_stuck_worker_is_named_after_the_collective_timeout(self):
-        process = self.start(2, self.job(num_epoch=10_000), "--collective-timeout", "5s")
-        self.read_until(process, "Global Step: 2")
+        process = self.start(2, self.job(num_epoch=10_000), "--collective-timeout", "5s", until="Global Step: 2")
         stopped = time.monotonic()
         os.kill(self.workers()[1], signal.SIGSTOP)
         lines = self.end_of(process)
@@ -52,8 +48,7 @@ class Failure(JobTest):
         self.assertEqual(self.processes(), [])
 
     def test_a_coordinator_that_was_itself_stopped_says_so_and_the_job_goes_on(self):
-        process = self.start(2, self.job(num_epoch=10_000))
-        self.read_until(process, "Global Step: 2")
+        process = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         process.send_signal(signal.SIGSTOP)
         time.sleep(4)  # time without the coordinator, which reports 3 s or more
         process.send_signal(signal.SIGCONT)
@@ -63,7 +58,7 @@ class Failure(JobTest):
         self.end_of(process)
         self.assertEqual(process.returncode, 143)
 
-    def test_an_nan_loss_stops_every_rank_with_one_line(self):
+    def test_a_nan_loss_stops_every_rank_with_one_line(self):
         done = self.train(2, self.job(lr=1e30, num_epoch=100, clip_norm=0))
         self.assert_one_line(done, "ranks 0-1", "not finite at step", "learning rate")
         self.assertEqual(done.stderr.count("not finite at step"), 1, done.stderr)

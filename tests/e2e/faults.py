@@ -1,7 +1,6 @@
 """Shared by tests of faults: a job on three hosts, the coordinator's lines with their times, its status page from
 outside of its network namespace, and the time of each stage of a recovery."""
 
-import ctypes
 import http.client
 import json
 import os
@@ -13,10 +12,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from hosts_test import HOSTS, ThreeHosts
+from hosts import HostsTest
+from network import enter
 from support import BIN, LIMIT
 
-CLONE_NEWNET = 0x40000000
 # Timeout in seconds for a line or a state: ten times an idle machine's, except the default --collective-timeout.
 WAIT = 600 if os.environ.get("PFC_FAULT_LIMITS") == "default" else 240
 REPEAT = int(os.environ.get("PFC_REPEAT", 1))  # repetitions of measured tests
@@ -66,12 +65,6 @@ class Lines:
         return self.times[number - 1]
 
 
-def _enter(namespace):
-    with open(f"/run/netns/{namespace}", "rb") as file:
-        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), f"setns to {namespace}")
-
-
 class Status:
     """The status page of a coordinator in a network namespace, read by a thread in that namespace."""
 
@@ -81,7 +74,7 @@ class Status:
         self.headers = {"Authorization": f"Bearer {token}"}
         self.tls = ssl.create_default_context()
         self.tls.check_hostname, self.tls.verify_mode = False, ssl.CERT_NONE
-        self.thread = ThreadPoolExecutor(1, initializer=_enter, initargs=(namespace,))
+        self.thread = ThreadPoolExecutor(1, initializer=enter, initargs=(namespace,))
 
     def __call__(self):
         return self.thread.submit(self._ask).result()
@@ -126,21 +119,20 @@ class Timeline:
                                        **self.seconds}) + "\n")
 
 
-class JobOnHosts(ThreeHosts):
+class JobOnHosts(HostsTest):
     """A job on three hosts that trains until it is stopped. Its coordinator is on host a."""
 
     bin = BIN  # of coordinator and agents
 
     def begins(self, *more, slots=(1, 1, 1), once=True, **keys):
         """Returns when the job has done some steps."""
-        names = [f"host-{key}" for key in HOSTS]
         job = self.job_of("out", **{"num_epoch": 100_000, "max_steps": 1_000_000, "replicate": True,
                                     "snapshot_seconds": 0.2, **keys})
         self.once = once
         self.process = self.starts_coordinator(
-            "--hosts", ",".join(f"{name}:{count}" for name, count in zip(names, slots)), *more, "--config", job)
+            "--hosts", ",".join(f"{name}:{count}" for name, count in zip(self.NAMES, slots)), *more, "--config", job)
         self.addCleanup(self.process.stdout.close)
-        self.joins = self.join_strings(self.process, names[1:])
+        self.joins = self.join_strings(self.process, self.NAMES[1:])
         self.lines = Lines(self.process)
         self.addCleanup(self.lines.thread.join)
         for key in "bc":

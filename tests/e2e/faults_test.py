@@ -13,7 +13,6 @@ import time
 import unittest
 
 from faults import REPEAT, JobOnHosts, Timeline
-from hosts_test import HOSTS
 from network import may_make_namespaces
 from support import BIN, LIMIT
 
@@ -69,7 +68,7 @@ class OfOneHost(JobOnHosts):
 
     @long
     def test_a_host_that_only_the_workers_cannot_reach_is_left_out(self):
-        self.network.add(HOSTS, "eth1", "10.88.0")
+        self.network.add(self.HOSTS, "eth1", "10.88.0")
         self.begins("--min-workers", 2, "--network", "eth1", *QUICK)
         pids = self.pids()
         timeline = Timeline("network of the workers cut", "10 s of a collective, 10 s for the link to come back")
@@ -116,9 +115,8 @@ class OfOneHost(JobOnHosts):
         self.assertIn("No space left on device (make room on its disk)", self.lines.lines[-1])
         (out / "of-another").unlink()
         newest = max(path.name for path in out.glob("step-*"))
-        done = self.train(3, self.job_of("out", resume=True, num_epoch=100_000,
-                                         max_steps=int(newest.removeprefix("step-")) + 1))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.finished(3, self.job_of("out", resume=True, num_epoch=100_000,
+                                            max_steps=int(newest.removeprefix("step-")) + 1))
         self.assertIn(f"resumed from {out / newest}", done.stdout)
 
 

@@ -25,9 +25,8 @@ class WorkerOnAGpu(JobTest):
     def trained(self, name, program=WORKER, **keys):
         job = self.job(f"{name}.json", output=str(self.folder / name), val_targets=[],
                        **{"batch_size": 8, "max_steps": 4, "num_epoch": 2, "device": "cuda", **keys})
-        done = run(program, "--config", job, env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return [m["loss"] for m in self.metrics(self.folder / name) if "loss" in m], done.stdout
+        done = self.succeeded(run(program, "--config", job, env=self.environment))
+        return self.of_steps("loss", name), done.stdout
 
     def assert_close(self, found, expected, tolerance):
         self.assertEqual(len(found), len(expected))

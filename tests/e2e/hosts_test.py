@@ -1,53 +1,15 @@
 """One job on three hosts (network namespaces), named by IPv4 or IPv6 address, by name, or in a file. They share an
 output folder or have one each."""
 
-import os
 import shutil
-import subprocess
 import unittest
 
-from network import Network, address, may_make_namespaces
-from support import BIN, LIMIT, JobTest, digest, run
+from hosts import HostsTest
+from network import address, may_make_namespaces
+from support import BIN, LIMIT, digest, run
 
-HOSTS = "abc"
 
-
-class ThreeHosts(JobTest):
-    def setUp(self):
-        super().setUp()
-        self.network = Network(os.getpid(), HOSTS)
-        self.agents = []
-
-    def tearDown(self):
-        for agent in self.agents:
-            if agent.poll() is None:
-                agent.kill()
-            agent.communicate()
-        try:
-            super().tearDown()
-        finally:
-            self.network.remove()
-
-    def job_of(self, output, **keys):
-        return self.job(**{"num_epoch": 1, "max_steps": 3, "batch_size": 2, "output": str(self.folder / output), **keys})
-
-    def starts_agent(self, key, join, *more):
-        """Passes the join string by environment, because all users of a machine can see arguments."""
-        self.agents.append(subprocess.Popen(
-            self.network.within(key, BIN / "pfc-agent", "--once", "--state-dir", self.folder / f"agent-{key}", *more),
-            env={**self.environment, "PFC_JOIN": join}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-
-    def starts_coordinator(self, *more):
-        return subprocess.Popen(
-            self.network.within("a", BIN / "pfc-coordinator", "--port", 7450, "--http-port", 7451,
-                                "--state-dir", self.folder / "state", *more),
-            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-    def ends(self, coordinator):
-        """Waits for its end; returns all of its output, as stderr."""
-        output = "".join(self.told) + coordinator.communicate(timeout=LIMIT)[0]
-        return subprocess.CompletedProcess(coordinator.args, coordinator.returncode, "", output)
-
+class ThreeHosts(HostsTest):
     def runs_on_all(self, hosts, names, job):
         """Runs the coordinator on host a, where it starts the agent itself. Returns its result, the join strings and
         the agents' exit codes."""
@@ -68,15 +30,11 @@ class ThreeHosts(JobTest):
         self.assertEqual(codes, [0] * len(codes))
         return done, joins
 
-    def losses(self, output):
-        return [m["loss"] for m in self.metrics(self.folder / output) if m["kind"] == "step"]
-
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class Hosts(ThreeHosts):
     def fails_on_all(self):
-        names = [f"host-{key}" for key in HOSTS]
-        return self.runs_on_all(("--hosts", ",".join(f"{n}:2" for n in names)), names, self.job_of("out"))[0]
+        return self.runs_on_all(("--hosts", ",".join(f"{n}:2" for n in self.NAMES)), self.NAMES, self.job_of("out"))[0]
 
     def check(self, names, address_of_coordinator):
         with_slots = [f"[{n}]:2" if ":" in n else f"{n}:2" for n in names]
@@ -91,10 +49,9 @@ class Hosts(ThreeHosts):
         alone = self.shared / "alone"
         if not alone.exists():
             begun = self.shared / "alone.begun"
-            done = self.train(6, self.job_of(begun))
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.finished(6, self.job_of(begun))
             begun.rename(alone)
-        self.assertEqual(self.losses("out"), self.losses(alone))
+        self.assertEqual(self.of_steps("loss", "out"), self.of_steps("loss", alone))
 
     def test_by_ipv4_addresses(self):
         names = [address(number) for number in (1, 2, 3)]
@@ -105,19 +62,17 @@ class Hosts(ThreeHosts):
         self.check(names, f"[{names[0]}]:7450")
 
     def test_by_names_from_a_file(self):
-        names = [f"host-{key}" for key in HOSTS]
         file = self.folder / "hosts"
         file.write_text("# the cluster\nhost-a slots=2\nhost-b:2\nhost-c slots=2 max_slots=2\n")
-        self.trains_on_all(("--hosts-file", file), names)
-        self.assertEqual(len(self.losses("out")), 3)
+        self.trains_on_all(("--hosts-file", file), self.NAMES)
+        self.assertEqual(len(self.of_steps("loss", "out")), 3)
         self.assert_losses_of_one_host()
 
     def test_agents_that_have_no_address_discover_the_coordinator(self):
-        names = [f"host-{key}" for key in HOSTS]
         self.starts_agent("b", "f" * 32, "--discover", "--host", "host-b", "--patience", "60s")
-        coordinator = self.starts_coordinator("--hosts", ",".join(f"{n}:2" for n in names), "--beacon", "--config",
+        coordinator = self.starts_coordinator("--hosts", ",".join(f"{n}:2" for n in self.NAMES), "--beacon", "--config",
                                               self.job_of("out"))
-        joins = self.join_strings(coordinator, names[1:])
+        joins = self.join_strings(coordinator, self.NAMES[1:])
         token = joins["host-b"].split("@")[0]
         stranger = self.agents.pop()  # its token belongs to no coordinator
         for key in "bc":
@@ -127,13 +82,12 @@ class Hosts(ThreeHosts):
         self.assertEqual([agent.wait(timeout=LIMIT) for agent in self.agents], [0, 0])
         self.assertIsNone(stranger.poll(), "it has found a coordinator that does not know its token")
         self.agents.append(stranger)
-        self.assertEqual(len(self.losses("out")), 3)
+        self.assertEqual(len(self.of_steps("loss", "out")), 3)
 
     def test_a_host_with_other_data_is_named_before_training(self):
         other = self.folder / "other"
-        made = run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
-                   self.IMAGES + 1, "--size", self.SIZE, "--out", other)
-        self.assertEqual(made.returncode, 0, made.stderr)
+        self.succeeded(run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
+                           self.IMAGES + 1, "--size", self.SIZE, "--out", other))
         self.network.gives_its_own("b", self.data, other)
         done = self.fails_on_all()
         self.assert_one_line(done, f"host host-b: {self.data}/train.idx has 88 images of 8 classes",
@@ -156,7 +110,7 @@ class Hosts(ThreeHosts):
         self.starts_agent("c", joins["host-c"], "--host", "host-c")
         done = self.ends(coordinator)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(len(self.losses("out")), 3)
+        self.assertEqual(len(self.of_steps("loss", "out")), 3)
 
     def test_a_host_that_does_not_come_is_named_with_the_command_to_run_there(self):
         coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config",
@@ -172,12 +126,10 @@ class Hosts(ThreeHosts):
 class OwnOutput(ThreeHosts):
     """Every host has its own folder at `output`."""
 
-    NAMES = [f"host-{key}" for key in HOSTS]
-
     def setUp(self):
         super().setUp()
         (self.folder / "out").mkdir()
-        for key in HOSTS:
+        for key in self.HOSTS:
             (self.folder / f"out-of-{key}").mkdir()
             self.network.gives_its_own(key, self.folder / "out", self.folder / f"out-of-{key}")
 
@@ -186,8 +138,7 @@ class OwnOutput(ThreeHosts):
         return self.trains_on_all(("--hosts", ",".join(f"{n}:2" for n in names)), names, job)[0]
 
     def alone(self, workers, **keys):
-        done = self.train(workers, self.job_of("alone", save_every_steps=2, sample_rate=0.5, **keys))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.finished(workers, self.job_of("alone", save_every_steps=2, sample_rate=0.5, **keys))
 
     def files(self, output):
         """Returns {path in the folder: sha256} of the model and of each checkpoint's tensors."""
@@ -199,7 +150,7 @@ class OwnOutput(ThreeHosts):
         self.assertIn("is not shared: the one of host host-a is used", done.stderr)
         self.assertIn("for host-b, host-c", done.stderr)
         self.alone(6)
-        self.assertEqual(self.losses("out-of-a"), self.losses("alone"))
+        self.assertEqual(self.of_steps("loss", "out-of-a"), self.of_steps("loss", "alone"))
         self.assertEqual(self.files("out-of-a"), self.files("alone"))
         self.assertEqual(len(self.files("out-of-a")), 2 * 8 + 1, "of steps 2 and 3, and the model")
         for key in "bc":
@@ -209,7 +160,7 @@ class OwnOutput(ThreeHosts):
         shutil.copytree(self.folder / "out-of-a/step-000000003", self.folder / "out-of-b/step-000000009")
         self.trains(self.NAMES[:2], resume=True, max_steps=6)
         self.alone(4, resume=True, max_steps=6)
-        self.assertEqual(self.losses("out-of-a"), self.losses("alone"))
+        self.assertEqual(self.of_steps("loss", "out-of-a"), self.of_steps("loss", "alone"))
         self.assertEqual(self.files("out-of-a"), self.files("alone"))
 
 

@@ -8,7 +8,6 @@ import os
 import pathlib
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 import unittest
@@ -54,8 +53,7 @@ class Kill(JobTest):
         command = self.coordinator(2, self.job(max_steps=100000, num_epoch=100000, save_every_steps=1, resume=True))
         command[command.index("--port") + 1] = str(self.port)
         command += ["--coordinator-grace", "1s"]  # no other coordinator takes over
-        started = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True)
+        started = self.background(*command)
         try:
             deadline = time.monotonic() + LIMIT
             while not self.reached(stage):
@@ -78,8 +76,7 @@ class Kill(JobTest):
             pass  # no process listens there
         # The next job removes what a killed one left behind and resumes from its checkpoint.
         saved = [int(path.name[5:]) for path in (self.folder / "out").glob("step-*")]
-        done = self.train(2, self.job(max_steps=max(saved, default=0) + 1, num_epoch=100000, resume=True))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.finished(2, self.job(max_steps=max(saved, default=0) + 1, num_epoch=100000, resume=True))
         self.assertEqual(list((self.folder / "out").glob(".*.tmp")), [])
         self.assertEqual([p.name for p in (self.folder / "state").iterdir() if p.suffix == ".json"], [])
         left = [p.name for p in (self.folder).iterdir()]

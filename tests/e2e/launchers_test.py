@@ -59,13 +59,9 @@ class LauncherTest(JobTest):
         return self.job(**{"num_epoch": 1, "max_steps": 3, "batch_size": 2,
                            "output": str(self.folder / output), **keys})
 
-    def losses(self, output):
-        return [m["loss"] for m in self.metrics(self.folder / output) if m["kind"] == "step"]
-
     def assert_the_losses_of_one_host(self):
-        alone = self.train(len(HOSTS) * WORKERS_A_HOST, self.job_of("alone"))
-        self.assertEqual(alone.returncode, 0, alone.stdout + alone.stderr)
-        self.assertEqual(self.losses("out"), self.losses("alone"), "the bits of four workers on one host")
+        self.finished(len(HOSTS) * WORKERS_A_HOST, self.job_of("alone"))
+        self.assertEqual(self.of_steps("loss", "out"), self.of_steps("loss", "alone"), "the bits of four workers on one host")
 
 
 @unittest.skipIf(missing("mpirun"), "Open MPI is not installed: scripts/setup.sh launchers")
@@ -95,15 +91,13 @@ exec ip netns exec {name} unshare --uts sh -c "hostname host-b && $*"
 
     def test_agents_of_mpirun_train_on_the_hosts_of_a_host_file(self):
         self.environment["PFC_HOSTFILE"] = str(self.hosts)
-        done = self.trains()
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.succeeded(self.trains())
         self.assertIn("4 workers", done.stdout)
         self.assert_the_losses_of_one_host()
 
     def test_coordinator_and_mpirun_take_the_hosts_from_the_same_variable(self):
         self.environment["OMPI_MCA_orte_default_hostfile"] = str(self.hosts)
-        done = self.trains()
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.succeeded(self.trains())
         self.assertIn("4 workers", done.stdout)
 
     def test_a_host_without_an_agent_is_named_with_the_command_of_mpirun(self):
@@ -191,11 +185,10 @@ class Slurm(LauncherTest):
         return run(*self.on_host("a", *command), env=self.environment, cwd=self.folder).stdout
 
     def submits(self, *words):
-        said = run(*self.on_host(
-            "a", "sbatch", "--nodes=2", f"--ntasks-per-node={WORKERS_A_HOST}", *words[:-1],
-            DEPLOY / "slurm/pfc.sbatch", words[-1], "--state-dir", self.folder / "state"),
-            env=self.environment, cwd=self.folder)
-        self.assertEqual(said.returncode, 0, said.stderr)
+        said = self.succeeded(run(*self.on_host(
+                           "a", "sbatch", "--nodes=2", f"--ntasks-per-node={WORKERS_A_HOST}", *words[:-1],
+                           DEPLOY / "slurm/pfc.sbatch", words[-1], "--state-dir", self.folder / "state"),
+                           env=self.environment, cwd=self.folder))
         return re.search(r"\d+", said.stdout)[0]
 
     def log_of(self, number):
@@ -218,9 +211,9 @@ class Slurm(LauncherTest):
         self.slurm("scancel", *(word.format(job=number) for word in signal))
         self.waits_until(lambda: "the job goes back to the queue" in self.log_of(number))
         self.assertIn(line, self.log_of(number))
-        last = max(m["step"] for m in self.metrics() if m["kind"] == "step")
-        self.waits_until(lambda: max(m["step"] for m in self.metrics() if m["kind"] == "step") > last)
-        steps = [m["step"] for m in self.metrics() if m["kind"] == "step"]
+        last = max(self.of_steps("step"))
+        self.waits_until(lambda: max(self.of_steps("step")) > last)
+        steps = self.of_steps("step")
         self.assertEqual(steps, sorted(set(steps)), "no step is done twice")
 
     def test_a_job_out_of_time_goes_back_to_the_queue_and_resumes(self):

@@ -8,15 +8,15 @@ and worker were heard of again after the link returned.
 
 import itertools
 import json
-import os
 import pathlib
 import re
 import subprocess
 import time
 import unittest
 
-from network import Network, address, may_make_namespaces
-from support import BIN, LIMIT, JobTest, run
+from hosts import HostsTest
+from network import address, may_make_namespaces
+from support import BIN, LIMIT, run
 
 CUTS = (3, 7, 20)  # seconds
 SOON = 2.0  # seconds after the link returned, within which all must be back
@@ -25,16 +25,8 @@ START = 120  # seconds until a job must train
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class Link(JobTest):
-    def setUp(self):
-        super().setUp()
-        self.network = Network(os.getpid(), "abcde")
-
-    def tearDown(self):
-        try:
-            super().tearDown()
-        finally:
-            self.network.remove()
+class Link(HostsTest):
+    HOSTS = "abcde"
 
     def test_agents_and_workers_are_back_soon_after_the_link(self):
         jobs = [LinkedJob(self, key, where, how) for key, (where, how) in zip(

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import unittest
 
@@ -48,8 +47,7 @@ class Memory(JobTest):
 
     def peak(self, job, workers):
         """Returns the peak resident memory of the largest worker in bytes."""
-        process = subprocess.Popen(self.coordinator(workers, job), env=self.environment,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = self.start(workers, job)
         output = process.stdout.read()
         process.stdout.close()
         # wait4 also covers the agent and its workers, because all were waited for.

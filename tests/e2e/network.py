@@ -1,13 +1,24 @@
 """Simulated hosts: network namespaces joined by a bridge in another namespace. Needs root."""
 
+import ctypes
 import os
 import pathlib
 import subprocess
 import sys
 
 
+CLONE_NEWNET = 0x40000000
+
+
 def ip(*words):
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+
+def enter(namespace):
+    """Moves the calling thread into this network namespace."""
+    with open(f"/run/netns/{namespace}", "rb") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"setns to {namespace}")
 
 
 def may_make_namespaces():

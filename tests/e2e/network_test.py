@@ -5,14 +5,13 @@ Hosts are network namespaces. They have the network of the coordinator, a second
 """
 
 import json
-import os
 import re
-import subprocess
 import time
 import unittest
 
-from network import Network, address, may_limit_speed, may_make_namespaces
-from support import BIN, LIMIT, JobTest, run
+from hosts import HostsTest
+from network import address, may_limit_speed, may_make_namespaces
+from support import BIN, LIMIT, run
 
 HOSTS = "abc"
 SLOW = "20mbit"
@@ -20,33 +19,16 @@ FAST_NETWORK, PART_NETWORK = "10.88.0.0/24", "10.99.0.0/24"
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class NetworkOfTheWorkers(JobTest):
-    def setUp(self):
-        super().setUp()
-        self.network = Network(os.getpid(), HOSTS)
-        self.agents = []
-
-    def tearDown(self):
-        for agent in self.agents:
-            if agent.poll() is None:
-                agent.kill()
-            agent.communicate()
-        try:
-            super().tearDown()
-        finally:
-            self.network.remove()
-
+class NetworkOfTheWorkers(HostsTest):
     def starts_agent(self, number):
-        return subprocess.Popen(
-            self.network.within(HOSTS[number - 1], BIN / "pfc-agent", "--once", "--join-file", self.folder / "join",
-                                "--host", address(number), "--state-dir", self.folder / f"agent-{number}"),
-            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.agents.append(self.on_host(HOSTS[number - 1], BIN / "pfc-agent", "--once", "--join-file", self.folder / "join",
+                                        "--host", address(number), "--state-dir", self.folder / f"agent-{number}"))
 
     def trains(self, *more, hosts=HOSTS):
         """Runs one worker per host. The coordinator is on host a and starts the agent there."""
         numbers = [HOSTS.index(key) + 1 for key in hosts]
         for number in numbers[1:]:
-            self.agents.append(self.starts_agent(number))
+            self.starts_agent(number)
         job = self.job(num_epoch=1, max_steps=2, batch_size=2)
         return run(*self.network.within(
             "a", BIN / "pfc-coordinator", "--hosts", ",".join(f"{address(number)}:1" for number in numbers),
@@ -74,7 +56,7 @@ class NetworkOfTheWorkers(JobTest):
             self.network.slow(key, "eth0", SLOW)
 
     @unittest.skipUnless(may_limit_speed(), "the kernel has no tc tbf, which makes a network slow")
-    def test_uses_the_fastest_that_reaches_all(self):
+    def test_uses_the_fastest_network_that_connects_all_hosts(self):
         self.has_three_networks()
         done = self.trains()
         self.assert_completed(done, "10.88.0.1")
@@ -84,13 +66,13 @@ class NetworkOfTheWorkers(JobTest):
         self.assertIn(f"{PART_NETWORK} ({address(3)} is not in it)", line)
 
     @unittest.skipUnless(may_limit_speed(), "the kernel has no tc tbf, which makes a network slow")
-    def test_uses_the_one_that_was_asked_for(self):
+    def test_uses_the_requested_network(self):
         self.has_three_networks()
         done = self.trains("--network", "10.77.0.0/16", hosts="ab")
         self.assert_completed(done, "10.77.0.1")
         self.assertIn("network 10.77.0.0/24 (eth0): 2 hosts, slowest pair ", self.choice(done))
 
-    def test_does_not_use_one_in_which_packets_of_a_pair_are_dropped(self):
+    def test_does_not_use_a_network_that_drops_packets_of_a_pair(self):
         """All hosts have an address in its subnet, but b and c cannot reach each other there."""
         self.network.add(HOSTS, "eth1", "10.88.0")
         self.network.separate("b", "eth1", "10.88.0.3")
@@ -112,7 +94,7 @@ class NetworkOfTheWorkers(JobTest):
         print(f"named after {took:.1f} s, with the start of all programs: {done.stderr.splitlines()[-1]}", flush=True)
         self.assertLess(took, 100, "as late as the workers' own time limit")
 
-    def test_names_the_host_that_has_no_address_in_the_network_that_was_asked_for(self):
+    def test_names_the_host_without_an_address_in_the_requested_network(self):
         self.network.add("ab", "eth1", "10.88.0")
         done = self.trains("--network", "10.88.0.0/24")
         self.assert_one_line(done, f"--network 10.88.0.0/24: host {address(3)} has no address there, but ",
@@ -120,29 +102,18 @@ class NetworkOfTheWorkers(JobTest):
 
     def test_shows_the_network_in_the_status(self):
         self.network.add(HOSTS, "eth1", "10.88.0")
-        coordinator = subprocess.Popen(
-            self.network.within("a", BIN / "pfc-coordinator", "--hosts", f"{address(1)}:1,{address(2)}:1", "--config",
-                                self.job(num_epoch=100_000, save_every_steps=0), "--port", 7450, "--http-port", 7451,
-                                "--state-dir", self.folder / "state", "--join-file", self.folder / "join", "--network", "eth1"),
-            env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        agent = self.starts_agent(2)
-        self.agents.append(agent)
-        self.read_until_error_output(coordinator, "generation 1: starting")
-        status = json.loads(run(*self.network.within("a", BIN / "pfcctl", "status", "--json", "--state-dir",
-                                                     self.folder / "state"), env=self.environment).stdout)
+        coordinator = self.starts_coordinator(
+            "--hosts", f"{address(1)}:1,{address(2)}:1", "--config", self.job(num_epoch=100_000, save_every_steps=0),
+            "--join-file", self.folder / "join", "--network", "eth1")
+        self.starts_agent(2)
+        self.read_until(coordinator, "generation 1: starting")
+        status = json.loads(self.pfcctl("status", "--json").stdout)
         self.assertTrue(status["network"].startswith(f"network {FAST_NETWORK} (eth1): 2 hosts, "), status["network"])
         self.assertEqual([(host["address"], host["interface"]) for host in status["hosts"]],
                          [("10.88.0.1", "eth1"), ("10.88.0.2", "eth1")])
-        run(*self.network.within("a", BIN / "pfcctl", "stop", "--now", "--state-dir", self.folder / "state"),
-            env=self.environment)
+        self.pfcctl("stop", "--now")
         coordinator.communicate(timeout=LIMIT)
-        agent.wait(timeout=LIMIT)
-
-    def read_until_error_output(self, process, text):
-        for line in process.stderr:
-            if text in line:
-                return
-        self.fail(f"{text!r} did not appear")
+        self.agents[0].wait(timeout=LIMIT)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ import pathlib
 import re
 import signal
 import ssl
-import subprocess
 import unittest
 import urllib.error
 import urllib.request
 
 import browser
 from browser import Browser
-from support import BIN, LIMIT, JobTest, run
+from support import BIN, LIMIT, JobTest
 
 # Contrast of colours (WCAG 2.2, 1.4.3) for all visible texts.
 CONTRAST = """
@@ -63,8 +62,7 @@ class PageTest(JobTest):
 
     def begin(self, *words):
         """Starts a coordinator; returns the address of its page."""
-        self.process = subprocess.Popen([str(word) for word in words], env=self.environment,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = self.background(*words)
         line = self.read_until(self.process, "listening on")[-1]
         address = re.search(r"https?://[\d.:]+", line)[0]
         return address if address.startswith("https") else f"{address}/?token={self.page_token()}"
@@ -207,10 +205,7 @@ class OfAJob(PageTest):
 
 class OfAService(PageTest):
     def submit(self, name, **keys):
-        done = run(BIN / "pfcctl", "submit", self.job(**keys, output=str(self.folder / name)), "--name",
-                   f"the {name} one", "--state-dir", self.folder / "state", env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.strip()
+        self.succeeded(self.pfcctl("submit", self.job(**keys, output=str(self.folder / name)), "--name", f"the {name} one"))
 
     def test_each_job_has_its_name_its_output_and_its_log(self):
         self.browser.open(self.begin(BIN / "pfc-coordinator", "--hosts", "localhost:1", "--port", 0, "--http-port", 0,
@@ -297,7 +292,7 @@ class OfTwoHosts(PageTest):
 class Pictures(PageTest):
     SIZE = 112
 
-    def test_of_the_documents(self):
+    def test_takes_the_pictures_of_the_documents(self):
         folder = pathlib.Path(os.environ["PFC_SCREENSHOTS"])
         self.opened(2, "--max-restarts", 3, save_every_steps=30, num_epoch=16)
         self.browser.wait("some steps", lambda: self.steps() > 40)

@@ -6,7 +6,6 @@ import signal
 import unittest
 
 from faults import REPEAT, JobOnHosts, Timeline
-from hosts_test import HOSTS
 from network import may_limit_speed, may_make_namespaces
 
 
@@ -15,7 +14,7 @@ class Recovery(JobOnHosts):
     def in_all_reduce(self):
         """Waits until all workers are in an all-reduce; returns {rank: pid}."""
         if may_limit_speed():
-            for key in HOSTS:
+            for key in self.HOSTS:
                 self.network.slow(key, "eth0", "100mbit")  # an all-reduce then takes longer than a look
 
         def all_in(status):
@@ -30,7 +29,7 @@ class Recovery(JobOnHosts):
         victim = pids.pop(rank)
         timeline = Timeline(name)
         os.kill(victim, signal.SIGKILL)
-        self.named(timeline, rf"rank {rank} \(host host-{HOSTS[rank]}, slot 0, pid {victim}\): .*SIGKILL")
+        self.named(timeline, rf"rank {rank} \(host host-{self.HOSTS[rank]}, slot 0, pid {victim}\): .*SIGKILL")
         line = self.goes_on(timeline, 2, pids.values())
         self.assertIn("2 of 3 parts from their own worker, 1 from the neighbour", line)
         self.assertLessEqual(set(pids.values()), set(self.pids().values()), "survivors keep their processes")

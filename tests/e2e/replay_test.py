@@ -24,8 +24,7 @@ def read_loss(path):
 
 class Replay(JobTest):
     def trained_weights(self):
-        done = self.train(1, self.job("first.json", max_steps=1, output=str(self.folder / "first")))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.finished(1, self.job("first.json", max_steps=1, output=str(self.folder / "first")))
         return self.folder / "first" / "backbone.safetensors"
 
     def fill(self, path, tensor, value, count=None):
@@ -55,8 +54,7 @@ class Replay(JobTest):
             self.assertEqual(read_header(part)[0]["centres"]["shape"], [4, 64])
 
         for workers in (1, 2):
-            again = self.replay("--in", folder, "--workers", workers)
-            self.assertEqual(again.returncode, 0, again.stderr)
+            again = self.succeeded(self.replay("--in", folder, "--workers", workers))
             self.assertIn("in the job the loss was not finite (loss nan); the rows are from "
                           "before the update", again.stdout)
             self.assertRegex(again.stdout, r"embeddings +8 x 64 +512, first in sample 0")
@@ -69,8 +67,7 @@ class Replay(JobTest):
         done = self.train(2, self.job(lr=1e30, num_epoch=100, clip_norm=0))
         self.assert_one_line(done, "the loss is not finite at step")
         folder, = (self.folder / "out").glob("not-finite-step-*")
-        again = self.replay("--in", folder)
-        self.assertEqual(again.returncode, 0, again.stderr)
+        self.succeeded(self.replay("--in", folder))
         self.assertFalse(math.isfinite(read_loss(self.replayed)))
 
     def replay_of_a_gradient_that_overflows(self, **keys):
@@ -81,9 +78,7 @@ class Replay(JobTest):
         done = self.train(2, self.job(max_steps=3, init_from=str(weights), margin_scale=1e6, **keys))
         self.assert_one_line(done, "the gradient of the backbone is not finite at step 1",
                              "not-finite-step-000000001")
-        again = self.replay("--in", self.folder / "out" / "not-finite-step-000000001")
-        self.assertEqual(again.returncode, 0, again.stderr)
-        return again
+        return self.succeeded(self.replay("--in", self.folder / "out" / "not-finite-step-000000001"))
 
     def test_a_gradient_that_overflows_comes_with_what_the_head_made(self):
         again = self.replay_of_a_gradient_that_overflows()

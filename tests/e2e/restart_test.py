@@ -2,11 +2,10 @@
 
 import json
 import os
-import re
 import signal
 import unittest
 
-from support import LIMIT, JobTest, digest
+from support import JobTest, digest
 
 
 class Restart(JobTest):
@@ -14,8 +13,7 @@ class Restart(JobTest):
 
     def end_of(self, process):
         """Waits until the job ends with exit code 0. Returns its output."""
-        output, _ = process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 0, output)
+        output = self.ended(process)
         self.assertEqual(self.processes(), [])
         return output
 
@@ -24,8 +22,7 @@ class Restart(JobTest):
         output = self.shared / "whole"
         if not output.exists():
             begun = self.shared / "whole.begun"
-            done = self.train(3, self.job("whole.json", **self.KEYS, output=str(begun)))
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.finished(3, self.job("whole.json", **self.KEYS, output=str(begun)))
             begun.rename(output)
         return output
 
@@ -81,8 +78,7 @@ class Restart(JobTest):
         self.assert_same_bits(whole, out)
 
     def test_without_a_checkpoint_training_begins_again(self):
-        process = self.start(2, self.job(num_epoch=20), "--max-restarts", 1)
-        self.read_until(process, "Global Step: 2 ")
+        process = self.start(2, self.job(num_epoch=20), "--max-restarts", 1, until="Global Step: 2 ")
         os.kill(self.workers()[1], signal.SIGKILL)
         self.read_until(process, "training begins at step 1")
         self.end_of(process)
@@ -90,7 +86,7 @@ class Restart(JobTest):
     def test_a_first_failure_is_in_status_and_metrics_and_a_second_one_ends_the_job(self):
         process = self.start(2, self.job(num_epoch=10_000), "--max-restarts", 1)
         lines = self.read_until(process, "Global Step: 2 ")
-        port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+        port = self.http_port(lines)
         os.kill(self.workers()[1], signal.SIGKILL)
         self.read_until(process, "training begins at step 1")
         self.read_until(process, "Global Step: 2 ")
@@ -99,8 +95,7 @@ class Restart(JobTest):
         self.assertIn("SIGKILL", status["last_restart"])
         self.assertIn('pfc_job_restarts_total{cause="crash"} 1', self.page(port, "/metrics"))
         os.kill(self.workers()[0], signal.SIGKILL)
-        output, _ = process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 1, output)
+        output = self.ended(process, 1)
         last = output.strip().splitlines()[-1]
         for word in ("rank 0", "SIGKILL", "after 1 restart"):
             self.assertIn(word, last)

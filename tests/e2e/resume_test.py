@@ -4,10 +4,9 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import unittest
 
-from support import LIMIT, JobTest, digest
+from support import JobTest, digest
 
 HAS_BF16 = "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 
@@ -21,16 +20,11 @@ class Resume(JobTest):
         out = self.folder / name
         return digest(out / "backbone.safetensors"), centres(out / f"step-{step:09d}")
 
-    def finished(self, workers, job, *more):
-        done = self.train(workers, job, *more)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done
-
-    def test_a_resume_without_a_checkpoint_says_that_training_begins_anew(self):
+    def test_a_resume_without_a_checkpoint_reports_it_and_starts_at_step_1(self):
         done = self.finished(1, self.job(max_steps=1, resume=True))
         self.assertIn("resume: no checkpoint in " + str(self.folder / "out"), done.stdout)
 
-    def test_a_job_that_was_ended_and_stopped_gives_the_bits_of_one_that_was_not(self):
+    def test_a_stopped_and_resumed_job_gives_the_bits_of_an_uninterrupted_one(self):
         # An epoch has 20 global batches of two workers, so the job resumes in the middle of one.
         keys = dict(batch_size=2, max_steps=200, num_epoch=10, sample_rate=0.5)
         self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
@@ -38,15 +32,13 @@ class Resume(JobTest):
         self.finished(2, b, "--set", "max_steps=10")
         process = self.start(2, b, "--set", "resume=true")
         lines = self.read_until(process, "Global Step: 12 ")
-        process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 143, rest)
+        rest = self.stopped(process)
         self.assertIn("next is step 11", "".join(lines))
         self.assertIn("checkpoint written", rest)
         self.assertEqual(self.processes(), [])
         self.finished(2, b, "--set", "resume=true")
         self.assertEqual(self.outputs("a", 200), self.outputs("b", 200))
-        self.assertEqual([m["step"] for m in self.metrics(self.folder / "b") if "loss" in m],
+        self.assertEqual(self.of_steps("step", "b"),
                          list(range(1, 201)))
 
     def test_centres_kept_as_bf16_resume_with_the_same_bits_and_also_as_fp32(self):
@@ -91,13 +83,13 @@ class Resume(JobTest):
         done = self.finished(2, b, "--set", "resume=true", "--set", "max_steps=5", "--set", "precision=fp32")
         self.assertIn("next is step 5", done.stdout)
 
-    def test_a_resume_in_another_order_says_that_images_come_again(self):
+    def test_a_resume_in_another_order_reports_that_images_repeat(self):
         job = self.job(max_steps=2)
         self.finished(1, job)
         done = self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3", "--set", "seed=7")
         self.assertRegex(done.stdout, r"next is step 3; seed changed from \d+ to 7: some of the remaining \d+ images of epoch 0 repeat")
 
-    def test_a_resume_with_another_batch_says_that_images_come_again_in_sequential_reading_only(self):
+    def test_a_resume_with_another_batch_repeats_images_only_in_sequential_reading(self):
         for read in ("random", "sequential"):
             job = self.job(max_steps=2, read=read, output=str(self.folder / read))
             self.finished(1, job)
@@ -130,7 +122,7 @@ class Resume(JobTest):
             self.assertIn("next is step 5", done.stdout)
             self.assertIn(f"instead of 8 images (4 workers x batch_size 2 x gradient_acc 1), so the job ends after step "
                           f"{4 + steps}; lr is multiplied by {workers / 4:g} (lr_scaling)", done.stdout)
-            images = [m["images_seen"] for m in self.metrics(copy) if "loss" in m]
+            images = self.of_steps("images_seen", copy)
             self.assertEqual(images[:4], [8, 16, 24, 32])
             self.assertEqual(images[4:], [32 + 2 * workers * step for step in range(1, steps + 1)])
 

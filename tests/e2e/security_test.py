@@ -11,7 +11,8 @@ import unittest
 import urllib.error
 import urllib.request
 
-from network import Network, address, may_make_namespaces
+from hosts import HostsTest
+from network import address, may_make_namespaces
 from support import BIN, LIMIT, JobTest, run
 
 COORDINATOR = f"{address(1)}:7450"
@@ -39,36 +40,29 @@ stream.recv(100)
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class Security(JobTest):
+class Security(HostsTest):
+    HOSTS = "ab"
+
     def setUp(self):
         super().setUp()
-        self.network = Network(os.getpid(), "ab")
         self.state = self.folder / "state"
-        self.started = [subprocess.Popen(
-            self.network.within("a", BIN / "pfc-coordinator", "--hosts", "host-a:1,host-b:1", "--config",
-                                self.job(num_epoch=100_000, save_every_steps=0), "--start-timeout", "120s",
-                                "--state-dir", self.state),
-            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)]
-        self.join = self.join_strings(self.started[0], ["host-b"])["host-b"]
+        self.agents.append(self.starts_coordinator("--hosts", "host-a:1,host-b:1", "--config",
+                                                   self.job(num_epoch=100_000, save_every_steps=0), "--start-timeout", "120s"))
+        self.join = self.join_strings(self.agents[0], ["host-b"])["host-b"]
 
     def tearDown(self):
         try:
-            for process in self.started:
-                if process.poll() is None:
-                    process.kill()
-                process.communicate()
+            for process in self.agents:
+                process.kill()
+                process.wait()
             self.wait_until_all_have_ended()
-            super().tearDown()
         finally:
-            self.network.remove()
-
+            super().tearDown()
     def pfcctl(self, *words, where="a"):
         return run(*self.network.within(where, BIN / "pfcctl", *words), env=self.environment)
 
     def admin(self, *words):
-        done = self.pfcctl(*words, "--state-dir", self.state)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.strip()
+        return self.succeeded(self.pfcctl(*words, "--state-dir", self.state)).stdout.strip()
 
     def agent(self, join, folder):
         """Starts an agent of host b with its own key in `folder`."""
@@ -87,13 +81,11 @@ class Security(JobTest):
         pem = (self.state / "security" / "authority.pem").read_text()
         authority = self.folder / "authority.pem"
         authority.write_text(pem[pem.index("-----BEGIN CERTIFICATE"):])
-        done = run(*self.network.within("b", sys.executable, "-c", PAGE, authority, token, path))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+        return self.succeeded(run(*self.network.within("b", sys.executable, "-c", PAGE, authority, token, path))).stdout
 
     def wait_for_training(self):
         while json.loads(self.admin("status", "--json"))["state"] != "training":
-            self.assertIsNone(self.started[0].poll())
+            self.assertIsNone(self.agents[0].poll())
 
     def test_strangers_are_refused_counted_and_in_the_audit_log(self):
         token = self.join.split("@")[0]
@@ -112,7 +104,7 @@ class Security(JobTest):
         self.assertIn("/security/admin.pem does not exist", without.stderr)
         run(*self.network.within("b", sys.executable, "-c", IN_PLAINTEXT))
 
-        self.started.append(self.agent(self.join, "agent"))
+        self.agents.append(self.agent(self.join, "agent"))
         self.wait_for_training()
         self.refuses(self.join, "has used token")
         for pid in self.workers().values():
@@ -133,7 +125,7 @@ class Security(JobTest):
         for reason, count in expected.items():
             self.assertGreaterEqual(int(counted.get(reason, 0)), count, reason)
         self.admin("stop")
-        self.started[0].communicate(timeout=LIMIT)
+        self.agents[0].communicate(timeout=LIMIT)
         audit = [json.loads(line) for line in (self.state / "audit.jsonl").read_text().splitlines()]
         self.assertLessEqual(set(expected), {line["result"] for line in audit})
         done = {(line["what"], line["role"]) for line in audit if line["result"] == "ok"}
@@ -142,26 +134,26 @@ class Security(JobTest):
         self.assertTrue(all(line["peer"] for line in audit))
 
     def test_an_agent_that_is_started_again_needs_no_token(self):
-        self.started.append(self.agent(self.join, "agent"))
+        self.agents.append(self.agent(self.join, "agent"))
         self.wait_for_training()
         self.admin("token", "revoke", self.admin("token", "list").splitlines()[-1].split()[0])
-        self.started[1].kill()
-        self.started[1].communicate()
-        self.started.append(self.agent(self.join, "agent"))
-        output, _ = self.started[0].communicate(timeout=LIMIT)
+        self.agents[1].kill()
+        self.agents[1].communicate()
+        self.agents.append(self.agent(self.join, "agent"))
+        output, _ = self.agents[0].communicate(timeout=LIMIT)
         self.assertIn("host host-b: another pfc-agent has taken over", output)
 
     def test_a_link_with_a_small_mtu_is_named_on_both_sides(self):
         self.network.narrow("b", 900)
         agent = self.agent(self.join, "agent")
-        self.started.append(agent)
+        self.agents.append(agent)
         self.assertRegex(agent.stderr.readline(), "TCP connects, but the TLS handshake is not answered.* MTU")
-        refused = self.read_until(self.started[0], "an agent was refused: ")[-1]
+        refused = self.read_until(self.agents[0], "an agent was refused: ")[-1]
         self.assertRegex(refused, f"{address(2)}: TCP connects, but the TLS handshake does not reach it.* MTU")
         self.network.narrow("b", 1500)
         self.wait_for_training()
         self.admin("stop")
-        self.started[0].communicate(timeout=LIMIT)
+        self.agents[0].communicate(timeout=LIMIT)
 
 
 class OneMachine(JobTest):
@@ -178,9 +170,8 @@ class OneMachine(JobTest):
         super().tearDown()
 
     def service(self, state, *more):
-        process = subprocess.Popen([str(word) for word in (
-            BIN / "pfc-coordinator", "--hosts", "localhost:1", "--port", 0, "--http-port", 0, "--state-dir", state, *more)],
-            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = self.background(BIN / "pfc-coordinator", "--hosts", "localhost:1", "--port", 0, "--http-port", 0, "--state-dir",
+                                  state, *more)
         self.started.append(process)
         line = self.read_until(process, "it waits for jobs")[-1]
         return re.search(r"listening on (127\.0\.0\.1:\d+) and http://127\.0\.0\.1:(\d+) \(open it with /\?token=TOKEN, which is in (\S+)\);", line)
@@ -196,13 +187,12 @@ class OneMachine(JobTest):
         def kib(what):
             return int(re.search(what + r":\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())[1])
         before = kib("VmRSS")
-        done = run(sys.executable, pathlib.Path(__file__).with_name("hostile_grpc.py"), address, 64, 256)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeeded(run(sys.executable, pathlib.Path(__file__).with_name("hostile_grpc.py"), address, 64, 256))
         self.assertIn(" 0 at the end", done.stdout)
         self.assertGreater(int(re.search(r"(\d+) MiB sent", done.stdout)[1]), 16, "there was an attack")
         self.assertLess(kib("VmHWM") - before, 64 << 10, done.stdout)
 
-    def test_only_who_can_read_the_state_folder_is_served(self):
+    def test_only_users_who_can_read_the_state_folder_are_served(self):
         state, other = self.folder / "state", self.folder / "other"
         address, port, token = self.service(state).groups()
         self.assertEqual(pathlib.Path(token), state / "security" / "admin.token")

@@ -11,7 +11,6 @@ import signal
 import stat
 import subprocess
 import tempfile
-import time
 import unittest
 
 import fake_time
@@ -30,8 +29,7 @@ class ServiceTest(JobTest):
 
     def tearDown(self):
         for process in self.started:
-            process.kill()
-            process.wait()
+            self.kills(process)
             process.stderr_file.close()
         self.wait_until_all_have_ended()
         super().tearDown()
@@ -45,14 +43,17 @@ class ServiceTest(JobTest):
         self.started.append(process)
         return process
 
+    @staticmethod
+    def kills(process):
+        process.kill()
+        process.wait()
+
+    def ends(self, process):
+        process.terminate()
+        self.assertEqual(process.wait(LIMIT), 143)
+
     def said(self, name):
         return (self.folder / f"{name}.err").read_text()
-
-    def wait_for(self, what, condition):
-        deadline = time.monotonic() + LIMIT
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.02)
 
     def service(self, name="service", hosts="localhost:2", programs=FAKE, *more):
         process = self.starts(name, programs / "pfc-coordinator", "--hosts", hosts, "--port", 0, "--http-port", 0,
@@ -72,14 +73,10 @@ class ServiceTest(JobTest):
         return path
 
     def submit(self, fate="complete", name="service", **keys):
-        done = self.ctl("submit", self.fake_job(fate, **keys), name=name)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.strip()
+        return self.succeeded(self.ctl("submit", self.fake_job(fate, **keys), name=name)).stdout.strip()
 
     def queue(self, name="service"):
-        done = self.ctl("queue", "--json", name=name)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+        return json.loads(self.succeeded(self.ctl("queue", "--json", name=name)).stdout)
 
     def jobs(self, name="service"):
         return {job["job_id"]: job for job in self.queue(name)["jobs"]}
@@ -89,6 +86,9 @@ class ServiceTest(JobTest):
 
     def wait_until(self, job, *states, name="service"):
         self.wait_for(f"job {job} {states}", lambda: self.state_of(job, name) in states)
+
+    def wait_for_training(self, name="service"):
+        self.wait_for("training", lambda: self.ctl("status", name=name).stdout.count("training") > 1)
 
     @staticmethod
     def name_of(pid):
@@ -113,7 +113,7 @@ class Service(ServiceTest):
         taken = self.ctl("stop", jobs[9])
         self.assertEqual(taken.stdout, "the job is out of the queue\n", taken.stderr)
         self.wait_until(jobs[3], "running")
-        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        self.wait_for_training()
         self.assertEqual(self.ctl("stop").returncode, 0)
         self.wait_until(jobs[-1], "completed")
         queue = self.queue()
@@ -135,17 +135,15 @@ class Service(ServiceTest):
         grown = self.resident(service) - warm
         print(f"resident memory after 40 jobs: {grown / 1024:.0f} KiB more than the {warm / 1024:.0f} KiB after 20")
         self.assertLess(grown, 4 << 20)
-        service.send_signal(signal.SIGTERM)
-        self.assertEqual(service.wait(LIMIT), 143)
+        self.ends(service)
         self.assertIn("pfc-coordinator: service ended by SIGTERM", self.said("service").splitlines()[-1])
 
     def test_keeps_its_queue_when_a_kubelet_ends_and_restarts_it(self):
         """SIGTERM, the grace period, SIGKILL to what still runs, and the same command with the same state folder."""
         service = self.service()
         running, stubborn, waiting = self.submit("until_stop"), self.submit("stubborn:1"), self.submit()
-        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
-        service.send_signal(signal.SIGTERM)
-        self.assertEqual(service.wait(LIMIT), 143)
+        self.wait_for_training()
+        self.ends(service)
         self.assertRegex(self.said("service"), rf"warning: .*2 jobs stay in the queue.*{stubborn}.*{waiting}")
         self.assertRegex(self.said("service"), rf"job {running} .*: job stopped by SIGTERM")
 
@@ -156,15 +154,13 @@ class Service(ServiceTest):
         self.wait_for("training", lambda: "training" in self.ctl("status").stdout)
         second.send_signal(signal.SIGTERM)  # rank 1 ignores it
         self.wait_for("its end", lambda: "1 job stays in the queue" in self.said("second"))
-        second.kill()
-        second.wait()
+        self.kills(second)
 
         third = self.starts("third", *service.args)
         self.wait_for("an address", lambda: "listening on" in self.said("third"))
         self.wait_until(waiting, "completed")
         self.assertIn(self.state_of(stubborn), ("stopped", "failed"))
-        third.send_signal(signal.SIGTERM)
-        self.assertEqual(third.wait(LIMIT), 143)
+        self.ends(third)
         self.assertEqual(list((self.folder / "service" / "journals").glob("*.journal")), [], "an empty queue is not kept")
 
     def test_a_job_that_ends_by_force_makes_the_service_end_with_1(self):
@@ -176,7 +172,7 @@ class Service(ServiceTest):
             service.send_signal(number)
         self.assertEqual(service.wait(LIMIT), 1)
 
-    def test_refuses_what_it_cannot_do_with_a_line(self):
+    def test_rejects_invalid_calls_with_one_line(self):
         self.service()
         self.assert_one_line(self.ctl("stop"), "no job runs", code=2)
         self.assert_one_line(self.ctl("stop", "0000"), "0000", "pfcctl queue", code=2)
@@ -188,13 +184,12 @@ class Service(ServiceTest):
                           "--http-port", 0, "--state-dir", self.folder / "one")
         self.wait_for("an address", lambda: "listening on" in self.said("one"))
         self.assert_one_line(self.ctl("submit", self.fake_job(), name="one"), "ends with its job", code=2)
-        one.send_signal(signal.SIGTERM)
-        self.assertEqual(one.wait(LIMIT), 143)
+        self.ends(one)
 
     def test_starts_its_own_agent_again_and_goes_on_with_the_next_job(self):
         self.service()
         first = self.submit("until_stop")
-        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        self.wait_for_training()
         os.kill(next(pid for pid in self.processes() if self.name_of(pid) == "pfc-agent"), signal.SIGKILL)
         self.wait_until(first, "failed")
         self.assertIn("killed by signal 9", self.jobs()[first]["message"])
@@ -233,16 +228,14 @@ class Colleague(ServiceTest):
         token = self.ctl("token", "list").stdout.splitlines()[-1].split()
         self.assertEqual(token[1:3], ["submitter", "valid"])
         self.gives("job.json", self.fake_job("until_stop").read_text())
-        submitted = self.calls("submit", "job.json", "--name", "night run")
-        self.assertEqual(submitted.returncode, 0, submitted.stderr)
+        submitted = self.succeeded(self.calls("submit", "job.json", "--name", "night run"))
         own, other = submitted.stdout.strip(), self.submit("until_stop")
         self.wait_for("training", lambda: self.calls("status").stdout.count("training") > 1)
         self.assertIn(f"job {own} (night run)", self.calls("status").stdout)
         self.assertIn(f"night run, {self.home}/work_dirs/job", self.calls("queue").stdout)
         self.assertEqual([self.jobs()[job]["submitter"] for job in (own, other)], [token[0], ""])
 
-        service.kill()
-        service.wait()
+        self.kills(service)
         again = self.starts("again", *service.args)
         self.wait_for("their return", lambda: "are back after" in self.said("again"))
         for words in (("stop", other), ("logs", other)):
@@ -262,15 +255,14 @@ class Colleague(ServiceTest):
         newest = self.ctl("audit", "--tail", 1).stdout.splitlines()
         self.assertEqual(len(newest), 2)
         self.assertRegex(newest[1], rf"QueueRequest +revoked_token .* token {token[0]} was revoked$")
-        again.send_signal(signal.SIGTERM)
-        self.assertEqual(again.wait(LIMIT), 143)
+        self.ends(again)
 
 
 class Logs(ServiceTest):
-    def test_of_a_rank_are_read_while_its_job_runs_and_afterwards(self):
+    def test_a_rank_log_can_be_read_during_its_job_and_afterwards(self):
         self.service()
         job = self.submit("until_stop")
-        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        self.wait_for_training()
         follower = subprocess.Popen(
             [str(word) for word in (BIN / "pfcctl", "logs", "--rank", 1, "--follow", "--state-dir",
                                     self.folder / "service")], stdout=subprocess.PIPE, text=True, env=self.environment)
@@ -293,7 +285,7 @@ class Logs(ServiceTest):
         self.assertEqual((quiet.stdout, quiet.stderr), ("", "pfcctl: rank 1 has written nothing\n"))
         self.assert_one_line(self.ctl("logs", job, "--rank", 2), "rank 2", code=2)
 
-    def test_that_cannot_be_written_do_not_end_the_job(self):
+    def test_unwritable_logs_do_not_end_the_job(self):
         (self.folder / "logs").write_text("a file where a folder is needed")
         self.service()
         job = self.submit()
@@ -304,18 +296,17 @@ class Logs(ServiceTest):
 
 
 class StateFolder(ServiceTest):
-    def test_that_is_removed_is_made_again_with_what_pfcctl_and_the_next_coordinator_need(self):
+    def test_a_removed_state_folder_is_recreated_for_pfcctl_and_the_next_coordinator(self):
         service = self.service()
         job = self.submit("until_stop")
-        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        self.wait_for_training()
         folder = self.folder / "service"
         folder.rename(self.folder / "removed")
         shutil.rmtree(self.folder / "removed")
         self.wait_for("the folder", lambda: self.ctl("status").returncode == 0)
         self.wait_for("the journal", lambda: list((folder / "journals").glob("*.journal")))
         self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
-        service.kill()
-        service.wait()
+        self.kills(service)
         self.service()
         self.assertIn("taking over", self.said("service"))
         self.assertEqual(self.ctl("stop").returncode, 0)
@@ -337,17 +328,12 @@ class Agents(ServiceTest):
         self.wait_for("an address", lambda: "listening on" in self.said(name))
         return process, re.search(r"listening on \S+:(\d+) and", self.said(name))[1]
 
-    def ends(self, coordinator):
-        coordinator.send_signal(signal.SIGTERM)
-        self.assertEqual(coordinator.wait(LIMIT), 143)
-
-    def test_that_stay_outlive_the_coordinator_and_serve_the_next_one(self):
+    def test_staying_agents_outlive_the_coordinator_and_serve_the_next_one(self):
         service, port = self.elsewhere()
         agent = self.agent("agent", "--coordinator-grace", "1s")
         first = self.submit("saves")
-        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
-        service.kill()
-        service.wait()
+        self.wait_for_training()
+        self.kills(service)
         self.wait_for("a checkpoint", lambda: (self.folder / "saved-0").exists())
         self.wait_for("the worker's end",
                       lambda: {self.name_of(pid) for pid in self.processes()} <= {"pfc-agent", "pfc-agent-guard"})
@@ -361,10 +347,9 @@ class Agents(ServiceTest):
         self.assertIn("the agent of host remote stays for the next job", self.said("again").splitlines()[-1])
         self.assertIsNone(agent.poll())
         self.assertEqual(self.said("agent").count("cannot be reached"), 1, self.said("agent"))
-        agent.send_signal(signal.SIGTERM)
-        self.assertEqual(agent.wait(LIMIT), 143)
+        self.ends(agent)
 
-    def test_whose_clock_is_wrong_end_and_say_so(self):
+    def test_agents_with_a_wrong_clock_end_with_an_error(self):
         self.elsewhere()
         for name, by, problem in (("late", "-2d", "is not valid yet"), ("ahead", "+4000d", "has expired")):
             agent = self.agent(name, **fake_time.shifted(by))
@@ -372,7 +357,7 @@ class Agents(ServiceTest):
             self.assertRegex(self.said(name), r"^pfc-agent: error: coordinator \S+:\d+: its certificate " + problem +
                              r"; this host's clock says 2\d\d\d-.* UTC; set the clock.*\n$")
 
-    def test_that_serve_once_end_with_the_job(self):
+    def test_agents_that_serve_once_end_with_the_job(self):
         self.elsewhere()
         agent = self.agent("agent", "--once")
         self.wait_until(self.submit(), "completed")
@@ -383,7 +368,7 @@ class Agents(ServiceTest):
         self.wait_until(waiting, "completed")
         self.assertEqual(again.wait(LIMIT), 0, self.said("again"))
 
-    def test_that_stay_go_on_trying_when_they_are_refused(self):
+    def test_staying_agents_retry_when_they_are_refused(self):
         """Simulates a mistake in the coordinator's --hosts that is fixed later."""
         service, port = self.elsewhere()
         agent = self.agent()
@@ -397,7 +382,7 @@ class Agents(ServiceTest):
         self.wait_until(self.submit(), "completed")
         self.assertIsNone(agent.poll())
 
-    def test_that_are_killed_leave_nothing_that_their_workers_have_started(self):
+    def test_killed_agents_leave_no_processes_of_their_workers(self):
         self.service()
         self.submit("has_child")
         children = lambda: [pid for pid in self.processes() if self.name_of(pid) == "sleep"]
@@ -407,13 +392,13 @@ class Agents(ServiceTest):
 
 
 class TwoCoordinators(ServiceTest):
-    def test_on_one_host_do_not_touch_each_other(self):
+    def test_two_coordinators_on_one_host_do_not_interfere(self):
         ids = {}
         for name in ("a", "b"):
             self.service(name)
             ids[name] = [self.submit("until_stop", name=name), self.submit(name=name)]
         for name in ("a", "b"):
-            self.wait_for("training", lambda: self.ctl("status", name=name).stdout.count("training") > 1)
+            self.wait_for_training(name)
         self.assertEqual(set(self.jobs("a")), set(ids["a"]))
         self.assertEqual(set(self.jobs("b")), set(ids["b"]))
         self.assertEqual(self.ctl("stop", name="a").returncode, 0)
@@ -427,7 +412,7 @@ class TwoCoordinators(ServiceTest):
 
 
 class RealJobs(ServiceTest):
-    def test_find_their_files_relative_to_the_folder_of_the_submit(self):
+    def test_jobs_find_files_relative_to_the_folder_of_the_submit(self):
         self.service(programs=BIN)
         job = self.job(rec=os.path.relpath(self.data, self.folder), output="here/out", num_epoch=1)
         for steps in (2, 3):  # the second resumes where the first ended

@@ -43,9 +43,8 @@ class SeveralSets(JobTest):
 
     def losses(self, name, workers=1, **keys):
         job = self.job(name + ".json", output=str(self.folder / f"out-{name}"), max_steps=6, **keys)
-        done = self.train(workers, job)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return [m["loss"] for m in self.metrics(self.folder / f"out-{name}") if m["kind"] == "step"]
+        self.finished(workers, job)
+        return self.of_steps("loss", f"out-{name}")
 
     def test_two_sets_train_like_the_set_merged_by_hand(self):
         sets = self.write_lists()
@@ -64,10 +63,9 @@ class SeveralSets(JobTest):
         self.assertAlmostEqual(two[1] / one[1], 1, delta=1e-2)
         self.assertNotEqual(one, self.losses("one-head", rec=sets, batch_size=4))
         out = self.folder / "out-separate"
-        done = self.train(1, self.job("separate.json", output=str(out), rec=sets, heads="separate",
-                                      max_steps=8, resume=True))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        steps = [m["step"] for m in self.metrics(out) if m["kind"] == "step"]
+        self.finished(1, self.job("separate.json", output=str(out), rec=sets, heads="separate",
+                                  max_steps=8, resume=True))
+        steps = self.of_steps("step", out)
         self.assertEqual(steps, list(range(1, 9)))
 
     def test_a_resume_with_the_sets_in_another_order_is_refused_and_with_moved_ones_is_not(self):
@@ -80,8 +78,7 @@ class SeveralSets(JobTest):
         self.assertIn("other people", planned.stdout + planned.stderr)
         (self.folder / "moved").symlink_to(self.folder)
         moved = [str(self.folder / "moved" / name) for name in "ab"]
-        done = self.train(2, self.job(rec=moved, max_steps=2, resume=True))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.finished(2, self.job(rec=moved, max_steps=2, resume=True))
         self.assertNotIn("other data", done.stdout)
 
     def test_staged_data_train_like_those_where_they_are(self):
@@ -97,8 +94,7 @@ class SeveralSets(JobTest):
         for i, (label, image) in enumerate(records_of(self.data / "train.rec")):
             (people / f"{label:04d}").mkdir(parents=True, exist_ok=True)
             (people / f"{label:04d}" / f"{i:04d}.jpg").write_bytes(image)
-        packed = run(BIN / "pfcctl", "data", "pack", people, "--out", self.folder / "packed")
-        self.assertEqual(packed.returncode, 0, packed.stderr)
+        packed = self.succeeded(run(BIN / "pfcctl", "data", "pack", people, "--out", self.folder / "packed"))
         self.assertIn(f"{self.IDENTITIES * self.IMAGES} images of {self.IDENTITIES} identities",
                       packed.stdout)
         told = run(BIN / "pfcctl", "data", "info", self.folder / "packed")

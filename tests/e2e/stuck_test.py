@@ -2,52 +2,32 @@
 
 import json
 import os
-import re
 import signal
-import subprocess
 import threading
 import time
 import unittest
 
 import threads
-from support import BIN, LIMIT, JobTest
+from support import LIMIT, JobTest
 
 
 class Stuck(JobTest):
     def start_with_floor(self, workers, floor, *more, **keys):
         process = self.start(workers, self.job(**{"num_epoch": 1000, **keys}), "--progress-floor", floor,
                              *(() if "--progress-factor" in more else ("--progress-factor", 3)), *more)
-        lines = self.read_until(process, "Global Step: 5")
-        self.port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+        self.port = self.http_port(self.read_until(process, "Global Step: 5"))
         return process
 
     def status(self):
         return json.loads(self.page(self.port, "/status.json"))
 
-    def wait_until(self, condition, what):
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline:
-            if condition():
-                return
-            time.sleep(0.1)
-        self.fail(f"not within {LIMIT} s: {what}")
-
     def stop_in(self, pid, rank, *phases):
         """Stops the first thread of this rank's process in one of these phases."""
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline:
+        def stops():
             threads.stop(pid)
             time.sleep(0.5)  # its phase has been reported by now; otherwise try again
-            if self.status()["workers"][rank]["phase"] in phases:
-                return
-            threads.resume(pid)
-            time.sleep(0.13)
-        self.fail(f"never met in {phases}")
-
-    def ends(self, process):
-        process.terminate()
-        output, _ = process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 143, output)
+            return self.status()["workers"][rank]["phase"] in phases or threads.resume(pid)
+        self.wait_for(f"a phase of {phases}", stops, pause=0.13)
 
     def is_replaced(self, fault, *words):
         """Makes rank 1 of three workers stuck: it is named with these words, and the job continues."""
@@ -66,10 +46,10 @@ class Stuck(JobTest):
         self.assertNotEqual(after[1], before[1])
         self.assertEqual((after[0], after[2]), (before[0], before[2]), "those that waited stay")
         self.read_until(process, "Global Step")
-        self.ends(process)
+        self.stopped(process)
         return "".join(lines)
 
-    def test_a_worker_that_reads_from_what_does_not_answer_is_named_with_the_file(self):
+    def test_a_worker_that_waits_for_a_read_is_named_with_the_file(self):
         fifo = self.folder / "no-answer"
         os.mkfifo(fifo)
         text = self.is_replaced(lambda pid: threads.read(pid, fifo), f"main thread in read of {fifo}")
@@ -82,13 +62,12 @@ class Stuck(JobTest):
         fifo = self.folder / "no-answer"
         os.mkfifo(fifo)
         threads.read(pid, fifo)
-        output, _ = process.communicate(timeout=LIMIT)
-        self.assertEqual(process.returncode, 1, output)
+        output = self.ended(process, 1)
         last = output.strip().splitlines()[-1]
         for word in ("rank 1", "no progress for", "while 1 other waits for it in", "state S"):
             self.assertIn(word, last)
 
-    def test_a_thread_for_data_that_does_not_go_on_is_found(self):
+    def test_a_stopped_data_thread_is_found(self):
         process = self.start_with_floor(2, "2s")
         pid = self.workers()[1]
         held = threading.Event()
@@ -113,9 +92,9 @@ class Stuck(JobTest):
         time.sleep(7)  # longer than the limit of a step; the limit of an evaluation is 12 s
         threads.resume(pid)
         step = self.status()["step"]
-        self.wait_until(lambda: self.status()["step"] > step, "the job goes on")
+        self.wait_for("another step", lambda: self.status()["step"] > step)
         self.assertEqual(self.status()["state"], "training")
-        self.ends(process)
+        self.stopped(process)
 
     def test_a_slow_worker_is_shown(self):
         process = self.start_with_floor(2, "30s")
@@ -135,14 +114,13 @@ class Stuck(JobTest):
             slow = [worker["slowness"] > 0 for worker in self.status()["workers"]]
             self.assertEqual(slow, [False, True])
             self.assertIn('pfc_worker_slow{host="localhost",rank="1"} 1', self.page(self.port, "/metrics"))
-            shown = subprocess.run([BIN / "pfcctl", "status", "--state-dir", self.folder / "state"],
-                                   capture_output=True, text=True, env=self.environment)
+            shown = self.pfcctl("status")
             self.assertIn("rank 1 (host localhost) is slow", shown.stdout + shown.stderr)
         finally:
             over.set()
             thread.join()
         self.read_until(process, "is no longer slow")
-        self.ends(process)
+        self.stopped(process)
 
 
 if __name__ == "__main__":

@@ -85,10 +85,7 @@ class JobTest(unittest.TestCase):
 
     def wait_until_all_have_ended(self):
         """Waits for processes that a killed coordinator left to end by themselves."""
-        deadline = time.monotonic() + LIMIT
-        while self.processes() and time.monotonic() < deadline:
-            time.sleep(0.2)
-        self.assertEqual(self.processes(), [])
+        self.wait_for("processes still run", lambda: not self.processes(), pause=0.2)
 
     def workers(self):
         """Returns {rank: pid} of this test's living workers. The job has one host, so slots are ranks."""
@@ -119,15 +116,53 @@ class JobTest(unittest.TestCase):
     def train(self, workers, job, *more):
         return run(*self.coordinator(workers, job, *more), env=self.environment)
 
-    def start(self, workers, job, *more):
-        """Starts a job in its own session, as a terminal would, and leaves it running."""
-        return subprocess.Popen(self.coordinator(workers, job, *more), env=self.environment,
+    def finished(self, workers, job, *more):
+        return self.succeeded(self.train(workers, job, *more))
+
+    def start(self, workers, job, *more, until=None):
+        """Starts a job. Returns when its output has this text, and leaves it running."""
+        process = self.background(*self.coordinator(workers, job, *more))
+        if until:
+            self.read_until(process, until)
+        return process
+
+    def background(self, *command, **environment):
+        """Starts a program whose stdout also has its stderr."""
+        return subprocess.Popen([str(word) for word in command], env={**self.environment, **environment},
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def pfcctl(self, *words):
+        """Runs pfcctl with the coordinator of start() or train()."""
+        return run(BIN / "pfcctl", *words, "--state-dir", self.folder / "state", env=self.environment)
+
+    def succeeded(self, done):
+        """Returns a program that has ended, if its exit code is 0."""
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def ended(self, process, code=0):
+        """Waits until a background program ends with this exit code; returns its output."""
+        output, _ = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, code, output)
+        return output
+
+    def stopped(self, process):
+        """Stops a job with SIGTERM; returns its output."""
+        process.terminate()
+        return self.ended(process, 143)
+
+    def wait_for(self, what, condition, pause=0.02):
+        """Waits until the condition is true; returns its value."""
+        deadline = time.monotonic() + LIMIT
+        while not (value := condition()):
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(pause)
+        return value
 
     def read_until(self, process, text):
         """Reads the process's output up to a line that contains `text`; returns all lines read."""
         lines = []
-        for line in process.stdout:
+        for line in process.stdout or process.stderr:
             lines.append(line)
             if text in line:
                 return lines
@@ -137,7 +172,7 @@ class JobTest(unittest.TestCase):
         """Reads a coordinator's output until it has printed how each of these hosts joins; returns {host: join
         string} and keeps the lines in self.told."""
         joins, self.told = {}, []
-        for line in process.stdout:
+        for line in process.stdout or process.stderr:
             self.told.append(line)
             found = re.search(r"host (\S+): run there: pfc-agent --join '(\S+)' --host (\S+)", line)
             if found:
@@ -146,6 +181,10 @@ class JobTest(unittest.TestCase):
             if set(joins) == set(hosts):
                 return joins
         self.fail("not all hosts were told how to join:\n" + "".join(self.told))
+
+    @staticmethod
+    def http_port(lines):
+        return re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines))[1]
 
     def page_token(self, role="admin"):
         return (self.folder / "state" / "security" / f"{role}.token").read_text().strip()
@@ -159,6 +198,10 @@ class JobTest(unittest.TestCase):
     def metrics(self, output=None):
         path = pathlib.Path(output or self.folder / "out") / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def of_steps(self, key, output="out"):
+        """Returns this value of each step of the job with this output folder."""
+        return [m[key] for m in self.metrics(self.folder / output) if m["kind"] == "step"]
 
     def assert_one_line(self, process, *words, code=None):
         """The program failed, and its last line on stderr contains all the words."""

@@ -15,10 +15,10 @@ import time
 import unittest
 
 from faults import Lines
-from hosts_test import ThreeHosts
+from hosts import HostsTest
 from network import may_make_namespaces
 from service_test import ServiceTest
-from support import BIN, LIMIT, JobTest, digest, run
+from support import LIMIT, JobTest, digest, run
 
 KILLS = 20 if os.environ.get("PFC_KILLS") == "all" else 3
 STEPS = 2 * KILLS + 4
@@ -61,21 +61,15 @@ class Survival(JobTest):
         self.coordinators.append(process)
         return process
 
-    def wait_for(self, what, condition):
-        deadline = time.monotonic() + LIMIT
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what + "\n" + self.said())
+    def wait_while_it_runs(self, what, condition):
+        """Like wait_for(), but fails if the coordinator ends first."""
+        def holds():
             ended = self.coordinators[-1].poll()
-            if ended is not None and not condition():
-                self.fail(f"{what}: the coordinator has ended with {ended}\n{self.said()}")
-            time.sleep(0.02)
-
-    def wait_until(self, what, condition):
-        """Like wait_for(), but works without a coordinator."""
-        deadline = time.monotonic() + LIMIT
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what + "\n" + self.said())
-            time.sleep(0.02)
+            if condition():
+                return True
+            self.assertIsNone(ended, f"{what}: the coordinator has ended\n{self.said()}")
+            return False
+        self.wait_for(what, holds)
 
     def said(self):
         return "".join(f"--- {p.log.name}\n{p.log.read_text()}" for p in self.coordinators)
@@ -85,43 +79,38 @@ class Survival(JobTest):
         self.coordinators[-1].wait()
 
     def status(self):
-        done = run(BIN / "pfcctl", "status", "--json", "--state-dir", self.folder / "state", env=self.environment)
+        done = self.pfcctl("status", "--json")
         return json.loads(done.stdout) if done.returncode == 0 else {}
 
     def counters(self):
         """Returns {series: value} of everything that only grows."""
-        log = self.coordinators[-1].log.read_text()
-        port = re.search(r"http://127\.0\.0\.1:(\d+)", log)[1]
+        port = self.http_port(self.coordinators[-1].log.read_text())
         lines = [line.rsplit(" ", 1) for line in self.page(port, "/metrics").splitlines() if line[:1] != "#"]
         grows = re.compile(r"_total|_count|_sum|_bucket|pfc_job_step|pfc_job_generation")
         return {name: float(value) for name, value in lines if name.startswith("pfc_") and grows.search(name)}
 
-    def steps(self, output="out"):
-        return [m["step"] for m in self.metrics(self.folder / output) if m["kind"] == "step"]
-
     def reached_step(self, step):
         path = self.folder / "out" / "metrics.jsonl"
-        return path.exists() and any(s >= step for s in self.steps())
+        return path.exists() and any(s >= step for s in self.of_steps("step"))
 
     def expect_end(self, code=0):
-        self.wait_for("the end", lambda: self.coordinators[-1].poll() is not None)
+        self.wait_while_it_runs("the end", lambda: self.coordinators[-1].poll() is not None)
         self.assertEqual(self.coordinators[-1].returncode, code, self.said())
         self.wait_until_all_have_ended()
         self.assertEqual(list((self.folder / "state" / "journals").iterdir()), [], "the journal stays")
 
-    def test_a_job_goes_on_as_if_nothing_had_been(self):
-        whole = self.train(2, self.job("whole.json", **self.KEYS, output=str(self.folder / "whole")))
-        self.assertEqual(whole.returncode, 0, whole.stderr)
+    def test_a_job_continues_with_the_same_bits_after_each_kill(self):
+        self.finished(2, self.job("whole.json", **self.KEYS, output=str(self.folder / "whole")))
         job = self.job(**self.KEYS)
         self.start_again(job)
-        self.wait_for("the first step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
+        self.wait_while_it_runs("the first step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
         workers, seen, seconds = self.workers(), self.counters(), []
         for kill in range(KILLS):
-            self.wait_for("progress", lambda: self.reached_step(2 * kill + 1))
+            self.wait_while_it_runs("progress", lambda: self.reached_step(2 * kill + 1))
             seen = self.counters()
             self.kill()
             self.start_again(job)
-            self.wait_for("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
+            self.wait_while_it_runs("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
             seconds.append(float(re.search(r"are back after (\S+) s", self.coordinators[-1].log.read_text())[1]))
             self.assertEqual(self.workers(), workers, self.said())
             status = self.status()
@@ -133,7 +122,7 @@ class Survival(JobTest):
                                   if now.get(name, -1) < value}, {})
         print("seconds until all were back:", seconds)
         self.expect_end()
-        self.assertEqual(self.steps(), list(range(1, STEPS + 1)))
+        self.assertEqual(self.of_steps("step"), list(range(1, STEPS + 1)))
         for path in sorted((self.folder / "whole").rglob("*.safetensors")):
             name = path.relative_to(self.folder / "whole")
             self.assertEqual(digest(self.folder / "out" / name), digest(path), name)
@@ -150,28 +139,28 @@ class Survival(JobTest):
             with self.subTest(point=point):
                 job = self.job(**{**self.KEYS, "max_steps": 3}, output=str(self.folder / f"out-{point[:3]}"))
                 self.start_again(job)
-                self.wait_for(point, lambda: self.reached(point))
+                self.wait_while_it_runs(point, lambda: self.reached(point))
                 self.kill()
                 self.start_again(job)
                 self.expect_end()
-                self.assertEqual(self.steps(f"out-{point[:3]}"), [1, 2, 3])
+                self.assertEqual(self.of_steps("step", f"out-{point[:3]}"), [1, 2, 3])
                 self.assertIn("taking over", self.coordinators[-1].log.read_text())
 
-    def test_workers_that_end_meanwhile_are_heard_of(self):
+    def test_workers_that_end_meanwhile_report_to_the_next_coordinator(self):
         job = self.job(**{**self.KEYS, "max_steps": 4})
         self.start_again(job)
-        self.wait_for("a step", lambda: self.reached_step(2) and self.status().get("step", 0) >= 1)
+        self.wait_while_it_runs("a step", lambda: self.reached_step(2) and self.status().get("step", 0) >= 1)
         self.kill()
-        self.wait_until("the last step", lambda: self.reached_step(4))
+        self.wait_for("the last step", lambda: self.reached_step(4))
         self.start_again(job)
         self.expect_end()
         self.assertIn("job completed", self.coordinators[-1].log.read_text())
-        self.assertEqual(self.steps(), list(range(1, 5)))
+        self.assertEqual(self.of_steps("step"), list(range(1, 5)))
 
     def test_a_worker_that_is_lost_meanwhile_is_replaced(self):
         job = self.job(**{**self.KEYS, "save_every_steps": 2})
         self.start_again(job, 2, "--max-restarts", 1)
-        self.wait_for("a step", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
+        self.wait_while_it_runs("a step", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
         self.kill()
         os.kill(self.workers()[1], signal.SIGKILL)
         self.start_again(job, 2, "--max-restarts", 1)
@@ -202,42 +191,42 @@ class Survival(JobTest):
                 job = self.job(**{**self.KEYS, "max_steps": 40, "save_every_steps": 2}, output=str(self.folder / output))
                 options = (2, "--max-restarts", 3)
                 self.start_again(job, *options)
-                self.wait_for("a step", lambda: self.status().get("step", 0) >= 2)
+                self.wait_while_it_runs("a step", lambda: self.status().get("step", 0) >= 2)
                 kept, lost = self.workers()[0], self.workers()[1]
                 os.kill(lost, signal.SIGKILL)
-                self.wait_for(point, lambda: self.reached_in_next(point, lost))
+                self.wait_while_it_runs(point, lambda: self.reached_in_next(point, lost))
                 first = self.coordinators[-1]
                 self.kill()
                 self.start_again(job, *options)
-                self.wait_for("their return", lambda: self.status().get("generation", 0) >= 2)
+                self.wait_while_it_runs("their return", lambda: self.status().get("generation", 0) >= 2)
                 self.assertIn(kept, self.workers().values(), self.said())
                 self.assertEqual(self.status().get("restarts", 1), 1, self.said())
                 self.expect_end()
                 self.assertNotIn("restart 2", first.log.read_text() + self.coordinators[-1].log.read_text())
-                self.assertEqual(self.steps(output), list(range(1, 41)))
+                self.assertEqual(self.of_steps("step", output), list(range(1, 41)))
 
     def test_a_job_that_was_given_up_begins_again(self):
         """The agent is still ending the workers, which must write a checkpoint, when the next coordinator starts."""
         job = self.job(**{**self.KEYS, "save_every_steps": 2})
         self.start_again(job, 2, "--coordinator-grace", "2s")
-        self.wait_for("a checkpoint", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
+        self.wait_while_it_runs("a checkpoint", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
         stopped = self.workers()[1]
         os.kill(stopped, signal.SIGSTOP)
         self.kill()
-        self.wait_until("the agent has given the job up", lambda: has_pending(stopped, signal.SIGTERM))
+        self.wait_for("the agent has given the job up", lambda: has_pending(stopped, signal.SIGTERM))
         self.start_again(job, 2, "--coordinator-grace", "2s")
-        self.wait_for("the next one", lambda: "taking over" in self.coordinators[-1].log.read_text())
+        self.wait_while_it_runs("the next one", lambda: "taking over" in self.coordinators[-1].log.read_text())
         os.kill(stopped, signal.SIGCONT)
         self.expect_end()
-        self.assertEqual(self.steps(), list(range(1, STEPS + 1)))
+        self.assertEqual(self.of_steps("step"), list(range(1, STEPS + 1)))
         self.assertNotIn("restart ", self.coordinators[-1].log.read_text())
 
     def test_a_stop_is_not_forgotten(self):
         job = self.job(**{**self.KEYS, "max_steps": 100000})
         first = self.start_again(job)
-        self.wait_for("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
+        self.wait_while_it_runs("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
         first.send_signal(signal.SIGTERM)
-        self.wait_for("the request", lambda: "stopping" in first.log.read_text())
+        self.wait_while_it_runs("the request", lambda: "stopping" in first.log.read_text())
         self.kill()
         self.start_again(job)
         self.expect_end(143)
@@ -245,16 +234,15 @@ class Survival(JobTest):
     def test_another_job_does_not_take_it_over(self):
         job = self.job(**{**self.KEYS, "max_steps": 100000})
         self.start_again(job, 2, "--coordinator-grace", "3s")
-        self.wait_for("a step", lambda: self.reached_step(1))
+        self.wait_while_it_runs("a step", lambda: self.reached_step(1))
         self.kill()
-        other = self.train(2, self.job(max_steps=2, output=str(self.folder / "other")))
-        self.assertEqual(other.returncode, 0, other.stderr)
+        other = self.finished(2, self.job(max_steps=2, output=str(self.folder / "other")))
         self.assertIn("job.json or --set was changed since then", other.stderr)
         self.wait_until_all_have_ended()
 
     def kill_while_it_trains(self, job):
         self.start_again(job, 2, "--coordinator-grace", "300s")
-        self.wait_for("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
+        self.wait_while_it_runs("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
         self.kill()
         return set(self.processes())
 
@@ -264,16 +252,16 @@ class Survival(JobTest):
                 old = self.kill_while_it_trains(self.job(**{**self.KEYS, "max_steps": 100000, "resume": True}))
                 began = time.monotonic()
                 new = self.start_again(self.folder / "job.json", 2, *more)
-                self.wait_for("another start", lambda: "starting 2 workers" in new.log.read_text())
+                self.wait_while_it_runs("another start", lambda: "starting 2 workers" in new.log.read_text())
                 self.assertEqual(old & set(self.processes()), set(), "it was not waited for")
                 self.assertLess(time.monotonic() - began, 120)
                 self.assertIn(f"still trains into {self.folder / 'out'}", new.log.read_text())
-                self.wait_for("their checkpoint", lambda: "resumed from" in new.log.read_text())
-                self.wait_for("a step", lambda: self.status().get("step", 0) >= 1)
+                self.wait_while_it_runs("their checkpoint", lambda: "resumed from" in new.log.read_text())
+                self.wait_while_it_runs("a step", lambda: self.status().get("step", 0) >= 1)
                 new.send_signal(signal.SIGTERM)
                 self.expect_end(143)
 
-    def test_a_job_that_could_not_begin_ends_nobody(self):
+    def test_a_refused_job_does_not_end_a_running_one(self):
         job = self.job(**{**self.KEYS, "max_steps": 100000})
         old = self.kill_while_it_trains(job)
         refused = self.train(2, job, "--set", "lr=0.01")
@@ -289,23 +277,22 @@ class Survival(JobTest):
         self.assertIn("is in use", refused.stderr.splitlines()[-1])
         self.assertEqual(old - set(self.processes()), set())
         self.start_again(job, 2, "--coordinator-grace", "300s")
-        self.wait_for("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
+        self.wait_while_it_runs("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
         self.coordinators[-1].send_signal(signal.SIGTERM)
         self.expect_end(143)
 
     def test_a_job_with_another_output_stays_alone(self):
         old = self.kill_while_it_trains(self.job(**{**self.KEYS, "max_steps": 100000}))
-        other = self.train(2, self.job(max_steps=2, output=str(self.folder / "other")))
-        self.assertEqual(other.returncode, 0, other.stderr)
+        other = self.finished(2, self.job(max_steps=2, output=str(self.folder / "other")))
         self.assertEqual(old - set(self.processes()), set(), other.stderr)
         self.start_again(self.job(**{**self.KEYS, "max_steps": 100000}))
-        self.wait_for("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
+        self.wait_while_it_runs("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
         self.coordinators[-1].send_signal(signal.SIGTERM)
         self.expect_end(143)
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class SeveralHosts(ThreeHosts):
+class SeveralHosts(HostsTest):
     """Uses TLS: the next coordinator must accept certificates that the last one issued."""
 
     # A coordinator that takes over waits up to --start-timeout for the lost host's agent.
@@ -373,10 +360,9 @@ class AService(ServiceTest):
         done = self.submit()
         self.wait_until(done, "completed")
         running, waiting = self.submit("until_stop"), [self.submit() for _ in range(3)]
-        self.wait_for("training", lambda: self.ctl("status").stdout.count("training") > 1)
+        self.wait_for_training()
         before = self.processes()
-        service.kill()
-        service.wait()
+        self.kills(service)
         again = self.starts("again", *service.args)
         self.wait_for("their return", lambda: "are back after" in self.said("again"))
         self.assertEqual({pid for pid in before if self.name_of(pid) == "pfc-worker"},
@@ -386,8 +372,7 @@ class AService(ServiceTest):
         self.assertEqual(self.ctl("stop", running).returncode, 0)
         for job in waiting:
             self.wait_until(job, "completed")
-        again.send_signal(signal.SIGTERM)
-        self.assertEqual(again.wait(LIMIT), 143)
+        self.ends(again)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,7 @@ class TensorBoard(JobTest):
 
     def alone(self, *more, **keys):
         """Runs a job of one worker without a coordinator."""
-        done = run(BIN / "pfc-worker", "--config", self.job(**keys), *more, env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done
+        return self.succeeded(run(BIN / "pfc-worker", "--config", self.job(**keys), *more, env=self.environment))
 
     def assert_close(self, found, expected, what):
         self.assertLessEqual(abs(found - expected), SINGLE * max(abs(expected), 1e-30), what)
@@ -113,8 +111,7 @@ class TensorBoard(JobTest):
             return network.train()(normalised(torch.from_numpy(np.array(images))).double()).numpy()
 
     def test_all_workers_of_a_job_are_in_the_histograms(self):
-        done = self.train(2, self.job(max_steps=2))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.finished(2, self.job(max_steps=2))
         found = event_files.values(self.board)
         for tag in ("embeddings/length", "embeddings/target_cosine"):
             self.assertEqual(sum(count for _, _, count in event_files.buckets(found[tag, 1])), 8)
@@ -145,9 +142,8 @@ class TensorBoard(JobTest):
         (killed,) = event_files.files(self.board)
         with open(killed, "ab") as file:  # like a process killed while it wrote
             file.write(next(event_files.frames(killed.read_bytes()))[:5])
-        done = run(BIN / "pfc-worker", "--config", job, "--set", "resume=true", "--set", "max_steps=100",
-                   env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.succeeded(run(BIN / "pfc-worker", "--config", job, "--set", "resume=true", "--set", "max_steps=100",
+                           env=self.environment))
         first, second = event_files.files(self.board)
         self.assertEqual(first, killed)
         found = event_files.values(self.board)  # fails on duplicate points

@@ -8,12 +8,12 @@ import signal
 import statistics
 import subprocess
 import threading
-import time
 import unittest
 
 import browser
 import trace_viewer
-from network import Network, may_make_namespaces
+from hosts import HostsTest
+from network import may_make_namespaces
 from support import BIN, LIMIT, JobTest, run
 from trace_event_format import Trace
 
@@ -51,24 +51,20 @@ class TraceTest(JobTest):
 
     def traces(self, *more):
         """Repeats the command until all workers have reported that they train."""
-        deadline = time.monotonic() + LIMIT
-        while True:
-            done = run(BIN / "pfcctl", "trace", "--state-dir", self.folder / "state", "--output", self.folder / "trace.json",
-                       *more, env=self.environment)
-            if "does not train now" not in done.stderr or time.monotonic() > deadline:
-                return done
-            time.sleep(0.1)
+        def traced():
+            done = self.pfcctl("trace", "--output", self.folder / "trace.json", *more)
+            return "does not train now" not in done.stderr and done
+        return self.wait_for("all workers train", traced, pause=0.1)
 
     def written(self):
         trace = Trace((self.folder / "trace.json").read_text())
         self.assertEqual(trace.problems, [])
         return trace
 
-    def test_all_workers_are_in_it(self):
+    def test_a_trace_has_all_workers(self):
         self.begin(num_workers=2)
         for _ in range(5):
-            done = self.traces("--steps", 5)
-            self.assertEqual(done.returncode, 0, done.stderr)
+            done = self.succeeded(self.traces("--steps", 5))
             self.assertRegex(done.stdout, r"recording steps (\d+) to \d+ of job [0-9a-f]+, 2 workers\n")
             first, last = map(int, re.search(r"steps (\d+) to (\d+)", done.stdout).groups())
             self.assertEqual(last - first, 4)
@@ -99,8 +95,7 @@ class TraceTest(JobTest):
         if missing:
             self.skipTest(f"not run: {missing}")
         self.begin()
-        done = self.traces("--steps", 5)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.succeeded(self.traces("--steps", 5))
         self.end()
         trace = self.written()
         viewer = trace_viewer.Viewer(self.environment, LIMIT, self.folder, self.folder / "trace.json")
@@ -165,63 +160,39 @@ class TraceTest(JobTest):
 
     def test_a_job_that_ends_meanwhile_is_traced_to_its_end(self):
         self.begin(2, num_epoch=40)  # 400 steps
-        done = self.traces("--steps", 10000)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeeded(self.traces("--steps", 10000))
         self.assertIn(" to 400 of job ", done.stdout)
         self.assertEqual(max(s.args["step"] for s in self.written().on_row("training") if s.name == "forward"), 400)
         self.process.communicate(timeout=LIMIT)
 
-    def test_without_a_job_it_says_so(self):
+    def test_without_a_job_it_reports_an_error(self):
         ask = BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--state-dir", self.folder / "state"
         self.assert_one_line(run(*ask, env=self.environment), "/security/admin.pem does not exist")
         self.train(1, self.job(max_steps=1))  # creates one
         self.assert_one_line(run(*ask, env=self.environment), "127.0.0.1:1 does not answer")
 
-    def test_a_file_that_cannot_be_written_is_told_of_before_anything_is_recorded(self):
+    def test_an_unwritable_file_is_an_error_before_recording(self):
         done = run(BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--output", self.folder / "none" / "trace.json",
                    env=self.environment)
         self.assert_one_line(done, "none/trace.json: cannot create")
 
 
 @unittest.skipUnless(may_make_namespaces(), "not run: namespaces need root")
-class ClocksTest(JobTest):
+class ClocksTest(HostsTest):
     """Three hosts. Two have booted at other times, so their monotonic clocks differ."""
 
     AHEAD = {"b": 1000, "c": 3}  # seconds
 
-    def setUp(self):
-        super().setUp()
-        self.network = Network(os.getpid(), "abc")
-        self.agents = []
-
-    def tearDown(self):
-        for agent in self.agents:
-            if agent.poll() is None:
-                agent.kill()
-            agent.communicate()
-        try:
-            super().tearDown()
-        finally:
-            self.network.remove()
-
     def test_clocks_are_aligned(self):
         job = self.job(num_epoch=100000, batch_size=2)
-        coordinator = subprocess.Popen(
-            self.network.within("a", BIN / "pfc-coordinator", "--port", 7450, "--http-port", 7451, "--hosts",
-                                "host-a:1,host-b:1,host-c:1", "--config", job, "--state-dir", self.folder / "state"),
-            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config", job)
         joins = self.join_strings(coordinator, ["host-b", "host-c"])
         for key in "bc":
-            self.agents.append(subprocess.Popen(
-                self.network.within(key, "unshare", "--time", "--monotonic", str(self.AHEAD[key]), BIN / "pfc-agent", "--once",
-                                    "--state-dir", self.folder / f"agent-{key}", "--host", f"host-{key}"),
-                env={**self.environment, "PFC_JOIN": joins[f"host-{key}"]}, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True))
+            self.agents.append(self.on_host(
+                key, "unshare", "--time", "--monotonic", self.AHEAD[key], BIN / "pfc-agent", "--once", "--state-dir",
+                self.folder / f"agent-{key}", "--host", f"host-{key}", PFC_JOIN=joins[f"host-{key}"]))
         self.read_until(coordinator, "Global Step: 4 ")
-        done = subprocess.run(self.network.within("a", BIN / "pfcctl", "trace", "--state-dir", self.folder / "state",
-                                                  "--steps", "10", "--output", self.folder / "trace.json"),
-                              env=self.environment, capture_output=True, text=True, timeout=LIMIT)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.succeeded(self.pfcctl("trace", "--steps", 10, "--output", self.folder / "trace.json"))
         trace = Trace((self.folder / "trace.json").read_text())
         self.assertEqual(trace.problems, [])
         apart = []  # microseconds between first and last end of a collective

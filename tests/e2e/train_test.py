@@ -14,8 +14,7 @@ LINE = re.compile(
 class Train(JobTest):
     def test_two_workers_leave_model_log_metrics_and_checkpoint(self):
         job = self.job(max_steps=3, val_targets=["val"])
-        done = self.train(2, job)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.finished(2, job)
         out = self.folder / "out"
         log = (out / "training.log").read_text().splitlines()
         self.assertEqual(len([line for line in log if LINE.match(line)]), 3, "\n".join(log))
@@ -47,13 +46,11 @@ class Train(JobTest):
                          "three collectives a step, and one for the histograms of the first step")
 
     def test_a_job_of_one_step_learns(self):
-        done = self.train(2, self.job(batch_size=40, num_epoch=1))  # all 80 images in one batch
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual([m["lr"] for m in self.metrics() if m["kind"] == "step"], [0.02])
+        self.finished(2, self.job(batch_size=40, num_epoch=1))  # all 80 images in one batch
+        self.assertEqual(self.of_steps("lr"), [0.02])
 
     def test_evaluations_and_checkpoints_are_events_and_belong_to_no_step(self):
-        done = self.train(2, self.job(max_steps=4, val_targets=["val"], verbose=2, save_every_steps=2))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.finished(2, self.job(max_steps=4, val_targets=["val"], verbose=2, save_every_steps=2))
         events = self.metrics()
         kinds = [m["kind"] for m in events]
         self.assertEqual((kinds[0], kinds[-1]), ("start", "end"))
@@ -77,7 +74,7 @@ class Train(JobTest):
         process = self.start(2, self.job(num_epoch=10_000, batch_size=16))
         try:
             lines = self.read_until(process, "Global Step: 3")
-            port = re.search(r"http://127\.0\.0\.1:(\d+)", "".join(lines)).group(1)
+            port = self.http_port(lines)
             self.check_metrics_and_status(port)
             seen = []
             for _ in range(30):
@@ -99,44 +96,33 @@ class Train(JobTest):
                      'communicator="gradients"'):
             self.assertIn(name, text)
         self.assertEqual(self.page(port, "/healthz"), "ok\n")
-        status = run(BIN / "pfcctl", "status", "--state-dir", self.folder / "state", "--json",
-                     env=self.environment)
-        self.assertEqual(status.returncode, 0, status.stderr)
+        status = self.succeeded(self.pfcctl("status", "--json"))
         self.assertEqual(len(json.loads(status.stdout)["workers"]), 2)
 
     def test_a_stop_does_not_wait_for_the_end_of_a_long_step(self):
         # 10 micro-batches per epoch, so the job's only step goes through the data 500 times.
-        process = self.start(2, self.job(gradient_acc=5000, num_epoch=500))
-        self.read_until(process, "weights from seed")
-        process.terminate()
-        rest = process.communicate(timeout=LIMIT)[0]
-        self.assertEqual(process.returncode, 143, rest)
+        process = self.start(2, self.job(gradient_acc=5000, num_epoch=500), until="weights from seed")
+        rest = self.stopped(process)
         self.assertNotIn("Global Step", rest)
         self.assertEqual(list((self.folder / "out").glob("step-*")), [])
 
     def test_a_job_also_leaves_its_model_in_other_formats(self):
         out = self.folder / "out"
         (out / "model.pt").mkdir(parents=True)  # so this file cannot be written
-        done = self.train(2, self.job(max_steps=3, export=["onnx", "pt"]))
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = self.finished(2, self.job(max_steps=3, export=["onnx", "pt"]))
         self.assertIn(f"{out}/model.pt was not exported: ", done.stdout + done.stderr)
         self.assertTrue((out / "step-000000003").is_dir())
-        again = run(BIN / "pfcctl", "export", "pt", "--model", out / "backbone.onnx", "--output", out / "again.pt",
-                    env=self.environment)
-        self.assertEqual(again.returncode, 0, again.stderr)
+        self.succeeded(run(BIN / "pfcctl", "export", "pt", "--model", out / "backbone.onnx", "--output", out / "again.pt",
+                           env=self.environment))
 
     def test_a_job_that_is_stopped_leaves_its_model_in_other_formats(self):
-        process = self.start(1, self.job(num_epoch=500, frequent=1, export=["onnx", "pt"]))
-        self.read_until(process, "Global Step: 2 ")
-        process.terminate()
-        rest = process.communicate(timeout=LIMIT)[0]
-        self.assertEqual(process.returncode, 143, rest)
+        process = self.start(1, self.job(num_epoch=500, frequent=1, export=["onnx", "pt"]), until="Global Step: 2 ")
+        rest = self.stopped(process)
         for name in ("backbone.safetensors", "backbone.onnx", "model.pt"):
             self.assertTrue((self.folder / "out" / name).is_file(), name + rest)
 
     def test_a_worker_alone_needs_no_coordinator(self):
-        done = run(BIN / "pfc-worker", "--config", self.job(max_steps=2), env=self.environment)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.succeeded(run(BIN / "pfc-worker", "--config", self.job(max_steps=2), env=self.environment))
         self.assertIn("Global Step: 2", done.stdout)
         self.assertTrue((self.folder / "out" / "backbone.safetensors").exists())
 
@@ -146,8 +132,8 @@ class Train(JobTest):
         common = dict(max_steps=3, sync_bn=True, augment=True, lr=0.01)
         self.train(2, self.job("a.json", batch_size=4, output=str(self.folder / "a"), **common))
         self.train(1, self.job("b.json", batch_size=8, output=str(self.folder / "b"), **common))
-        a = [m["loss"] for m in self.metrics(self.folder / "a") if "loss" in m]
-        b = [m["loss"] for m in self.metrics(self.folder / "b") if "loss" in m]
+        a = self.of_steps("loss", "a")
+        b = self.of_steps("loss", "b")
         self.assertEqual(len(a), 3)
         for one, two, bound in zip(a, b, (1e-5, 2e-2, 2e-2)):
             self.assertLess(abs(one - two) / abs(one), bound)

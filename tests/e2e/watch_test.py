@@ -17,8 +17,7 @@ class WatchTest(JobTest):
         self.watch = Watch(self.folder / "watch", f"127.0.0.1:{self.port}", self.environment)
         command = self.coordinator(2, self.job(**{"num_epoch": 100000, **keys}), *more)
         command[command.index("--http-port") + 1] = str(self.port)
-        self.process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True)
+        self.process = self.background(*command)
         self.read_until(self.process, "Global Step: 2")
 
     def tearDown(self):

@@ -20,7 +20,7 @@ class Fault:
 
 
 class Faults:
-    """Breaks things when told to; undo() is called again and again, and ends what lasts."""
+    """Injects faults on request. undo() must be called repeatedly, and ends lasting faults."""
 
     def __init__(self, kinds, seed):
         self.kinds = kinds
@@ -46,7 +46,7 @@ class Faults:
         return [fault for fault in self.faults if fault.took is None]
 
     def pause(self, mean):
-        """Seconds until the next fault."""
+        """Returns the seconds until the next fault."""
         return self.random.uniform(0.05, 1) if self.random.random() < SOON else self.random.expovariate(1 / mean)
 
     def see(self, now, status, steps):
@@ -75,7 +75,7 @@ class Faults:
         self.later.append((time.monotonic() + seconds, what))
 
     def one(self):
-        """One more fault, of those that are possible now."""
+        """Injects a fault that is possible now."""
         if not self.deck:
             self.deck = list(self.kinds)
             self.random.shuffle(self.deck)

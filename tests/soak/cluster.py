@@ -1,7 +1,6 @@
 """A cluster of network namespaces for a soak test: a coordinator on a host of its own, an agent on each of
 the others, and what breaks them."""
 
-import ctypes
 import http.client
 import json
 import os
@@ -15,17 +14,9 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from network import Network, ip  # noqa: E402
+from network import Network, enter, ip  # noqa: E402
 
 BIN = pathlib.Path(os.environ["PFC_BIN"])
-CLONE_NEWNET = 0x40000000
-
-
-def enter(namespace):
-    """The calling thread works in this network namespace from now on."""
-    with open(f"/run/netns/{namespace}") as file:
-        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "setns")
 
 
 def children_of(pid):
@@ -43,7 +34,7 @@ def command_of(pid):
 
 
 def footprint_of(pid):
-    """(resident bytes, open files) of a process; None: it has gone."""
+    """Returns (resident bytes, open files) of a process; None if it has ended."""
     try:
         resident = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return resident, len(os.listdir(f"/proc/{pid}/fd"))
@@ -106,12 +97,12 @@ class Cluster:
         log.close()
 
     def worker_pids(self, key=None):
-        """Of a host, or of all."""
+        """Returns the pids of the workers of a host, or of all."""
         return [pid for each in (key or self.keys) if each in self.agents
                 for pid in children_of(self.agents[each].pid) if command_of(pid)[0].endswith("pfc-worker")]
 
     def roles(self):
-        """{process: role}, for a look at what they need."""
+        """Returns {process: role}."""
         found = {self.coordinator.pid: "coordinator"}
         found.update({agent.pid: "agent" for agent in self.agents.values() if agent.poll() is None})
         found.update({pid: "worker" for pid in self.worker_pids()})
@@ -134,7 +125,7 @@ class Cluster:
 
 
 class Watch(threading.Thread):
-    """Looks at the job several times a second: pages of the coordinator, from its own host."""
+    """Reads the coordinator's status page several times a second, from its own host."""
 
     PAUSE = 0.1
 

@@ -9,7 +9,7 @@ def good_rate(before, after, seconds):
 
 
 def losses(metrics):
-    """{images seen: loss} of the steps in a metrics.jsonl."""
+    """Returns {images seen: loss} of the steps in a metrics.jsonl."""
     found = {}
     with open(metrics, encoding="utf-8") as file:
         for line in file:
@@ -20,7 +20,7 @@ def losses(metrics):
 
 
 def smooth(values, window):
-    """Means over a window around each value."""
+    """Returns means over a window around each value."""
     sums = [0.0]
     for value in values:
         sums.append(sums[-1] + value)
@@ -37,7 +37,7 @@ def distance(a, b):
 
 
 def compare(broken, first, second):
-    """How far the broken run is from the first unbroken one, in units of how far the second, of another seed,
+    """Returns the distance of the broken run from the first unbroken one, in units of how far the second, of another seed,
     is from the first: over the steps that all three have, each curve smoothed over a twentieth of them.
     Returns (ratio, number of steps)."""
     steps = sorted(set(broken) & set(first) & set(second))

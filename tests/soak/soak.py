@@ -58,7 +58,7 @@ def arguments():
 
 
 def can_be_started_again():
-    """Whether a coordinator that was killed takes its job over."""
+    """Returns whether a restarted coordinator can take over its job."""
     told = subprocess.run([clusters.BIN / "pfc-coordinator", "--help"], capture_output=True, text=True).stdout
     return "--coordinator-grace" in told
 
@@ -95,7 +95,7 @@ class Soak:
         return path
 
     def begin(self, name, seed):
-        """A cluster whose job trains."""
+        """Starts a cluster; returns when its job trains."""
         folder = self.folder / f"{name}-hosts"
         folder.mkdir()
         elastic = ["--min-workers", str(self.options.min_workers)] if self.options.min_workers else []
@@ -235,7 +235,7 @@ class Soak:
     # The runs that nothing happens to.
 
     def unbroken(self, name, seed):
-        """As many images as the broken run has seen."""
+        """Trains as many images as the broken run."""
         cluster, watch = self.begin(name, seed)
         try:
             images, start = watch.status["images_seen"], time.monotonic()
@@ -318,7 +318,7 @@ class Soak:
 
 
 class Lives:
-    """What each process needs while the job trains: first when it has lived for a while, and last."""
+    """Memory and open files of each process while the job trains: some time after its start, and last."""
 
     def __init__(self, cluster):
         self.cluster, self.known, self.next = cluster, {}, 0
@@ -337,7 +337,7 @@ class Lives:
             life["last"], life["seconds"] = footprint, now - life["since"]
 
     def longest(self):
-        """(role, pid, first, last, seconds) of the process of each role that lived longest."""
+        """Returns (role, pid, first, last, seconds) of the longest-lived process of each role."""
         found = []
         for role in ("coordinator", "agent", "worker"):
             lives = [(life["seconds"], pid, life) for pid, life in self.known.items()
