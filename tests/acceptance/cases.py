@@ -45,7 +45,7 @@ LONG = 1800
 NETWORKS, BATCHES = ("r50", "r100", "mbf"), (128, 256, 512)
 CLASSES, RATES = (1_000_000, 4_000_000, 10_000_000), (1, 0.1)
 MANY = 29_000_000          # of a step of the head alone
-MANY_TRAINED = 16_000_000  # of a job: the float32 labels of a .rec tell at most 2^24 classes apart
+MANY_TRAINED = 16_000_000  # of a job: the float32 labels of a .rec distinguish at most 2^24 classes
 PRECISIONS = ("bf16", "fp16")
 
 
@@ -56,9 +56,9 @@ class Case:
     command: list
     limit: int          # seconds
     missing: str = ""   # why it cannot be run here
-    tests: bool = False  # judged by what the test program says of each test
-    sanitized: bool = False  # and by what compute-sanitizer says at the end
-    kept: pathlib.Path = None  # what it keeps to go on from
+    tests: bool = False  # judged by the output of the test program
+    sanitized: bool = False  # and by the summary of compute-sanitizer
+    kept: pathlib.Path = None  # measurements from which a later call continues
 
     def __post_init__(self):
         self.command = [str(word) for word in self.command]
@@ -80,7 +80,7 @@ class Case:
         return "passed"
 
     def at(self, output):
-        """The test during which a program ended, if any did not come to an end."""
+        """Returns the test during which the program ended, if one was incomplete."""
         begun = re.findall(r"\[ RUN      \] (\S+)", output) if self.tests else []
         ended = begun and re.search(rf"\[ +(OK|FAILED|SKIPPED) +\] {re.escape(begun[-1])}[ ,]",
                                     output)
@@ -88,7 +88,7 @@ class Case:
 
 
 def clean(output):
-    """Whether compute-sanitizer has summed up, each time without a finding."""
+    """Returns whether every summary of compute-sanitizer reports no findings."""
     findings = re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) ", output)
     return findings != [] and all(number == "0" for number in findings)
 
@@ -129,7 +129,7 @@ def whole_worker(programs):
 
 
 def libraries(programs):
-    """Whether all that a bundle's programs are linked with is there."""
+    """Checks that all shared libraries of a bundle's programs exist."""
     if not programs.launcher:
         return []
     script = '! ldd "$0"/* 2>&1 | grep "not found"'
@@ -220,7 +220,7 @@ def training_of_many_classes(plan):
 
 
 def head(plan):
-    """The first number of classes, then those that only pfc can hold, then the others."""
+    """Returns the first number of classes, then those that only fit into memory with pfc, then the others."""
     first, *others = [[head_steps(plan, classes, rate) for rate in RATES]
                       for classes in plan.options.classes]
     many = [head_steps(plan, MANY, 1, "--centres", "bf16", "--programs", "pfc", "--rounds", 1,

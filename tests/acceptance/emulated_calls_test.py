@@ -61,7 +61,7 @@ class EmulatedCalls(unittest.TestCase):
         self.assertIn("page-a.md", names)
         self.assertIn("trace.json", names)
 
-    def test_b_measures_them_beside_pytorch(self):
+    def test_b_compares_speed_with_pytorch(self):
         names = {pathlib.Path(name).name for name in self.call("b")}
         self.assertLessEqual({"step-r50-128.json", "step-r100-128.json", "head-1000000-1.json",
                               "head-10000000-1.json"}, names)

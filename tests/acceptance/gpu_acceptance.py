@@ -100,8 +100,8 @@ def dry_run(options):
 
 
 def keep_algorithms(work):
-    """The choice of convolutions' algorithms needs a folder (docs/cuda.md): without one no two runs
-    would take the same."""
+    """Sets a folder for the choice of convolution algorithms (docs/cuda.md): without it, runs would
+    choose different ones."""
     if not any(os.environ.get(name, "").startswith("/") for name in ("XDG_CACHE_HOME", "HOME")):
         os.environ["XDG_CACHE_HOME"] = str(work / "cache")
 
@@ -111,7 +111,7 @@ def deadline(minutes):
 
 
 def run_all(options, plan, store, after_each=lambda: None, after_part=lambda: None):
-    """The results of all cases of the chosen parts, those of earlier calls too."""
+    """Returns the results of all cases of the chosen parts, also those of earlier calls."""
     done = []
     for part in options.only:
         for case in plan.cases(part):

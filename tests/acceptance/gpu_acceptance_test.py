@@ -24,7 +24,7 @@ SCRIPT = ROOT / "scripts" / "gpu_acceptance.sh"
 
 
 def run(*arguments):
-    """Without a GPU, also on a machine that has one."""
+    """Runs the script without a GPU, also on a machine that has one."""
     return subprocess.run([SCRIPT, *map(str, arguments)], capture_output=True, text=True,
                           env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
 
@@ -69,7 +69,7 @@ class WithoutAGpu(unittest.TestCase):
             f"sanitizer {tool}-{program}" for tool in ("racecheck", "synccheck")
             for program in ("kernels_gpu_test", "head_gpu_test")] + ["resume r50", "train r50"])
 
-    def test_the_most_telling_cases_come_first(self):
+    def test_the_most_informative_cases_come_first(self):
         done = run("--dry-run", "--python", "/bin/false", "--only", "step,head", "--rounds", "3",
                    "--precisions", "bf16")
         lines = [line.split(":")[0] for line in done.stdout.splitlines()]
@@ -92,13 +92,13 @@ class Cases(unittest.TestCase):
         self.addCleanup(began.stop)
 
     def accept(self, *cases, minutes=1, again=False):
-        """(exit code, {name: verdict})"""
+        """Returns (exit code, {name: verdict})."""
         plan = types.SimpleNamespace(cases=lambda part: cases)
         options = types.SimpleNamespace(only=["tests"], minutes=minutes, again=again)
         done = gpu_acceptance.run_all(options, plan, self.store)
         return gpu_acceptance.verdict(done), {result.name: result.verdict for result in done}
 
-    def test_one_that_fails_stops_no_other_and_decides_the_exit_code(self):
+    def test_a_failed_case_stops_no_other_and_decides_the_exit_code(self):
         code, verdicts = self.accept(case("a", "exit 7"), case("b", "true"))
         self.assertEqual(verdicts, {"a": "failed: exit code 7", "b": "passed"})
         self.assertEqual(code, gpu_acceptance.FAILED)
@@ -111,37 +111,37 @@ class Cases(unittest.TestCase):
         self.assertEqual(verdicts, {"skipped": "failed: some tests did not run",
                                     "none": "failed: no test ran", "passed": "passed"})
 
-    def test_what_cannot_be_run_has_not_passed(self):
+    def test_a_case_that_cannot_run_has_not_passed(self):
         code, verdicts = self.accept(case("tool", "true", missing="it is not installed"))
         self.assertEqual(verdicts, {"tool": "not run: it is not installed"})
         self.assertEqual(code, gpu_acceptance.NOT_ALL_RUN)
 
-    def test_one_that_takes_too_long_is_ended_with_its_children(self):
+    def test_a_slow_case_is_ended_with_its_children(self):
         mark = pathlib.Path(self.folder.name) / "late"
         _, verdicts = self.accept(case("slow", f"(sleep 0.5; touch {mark}) & sleep 30", limit=0.1))
         self.assertEqual(verdicts, {"slow": "failed: not done after 0.1 s"})
         self.assertFalse(mark.exists())
 
-    def test_one_that_hangs_is_ended_for_good_and_names_its_test(self):
+    def test_a_hanging_case_is_killed_and_names_its_test(self):
         hangs = "trap '' TERM; echo '[ RUN      ] A.OfTwo'; sleep 30"
         ran = ("echo '[ RUN      ] A.One'; echo '[       OK ] A.One (1 ms)'; " + hangs)
         with mock.patch.object(results, "GRACE", 0.2):
             _, verdicts = self.accept(case("hangs", ran, limit=0.3, tests=True))
         self.assertEqual(verdicts, {"hangs": "failed: not done after 0.3 s, in A.OfTwo"})
 
-    def test_one_that_this_call_had_too_little_time_for_has_not_run_and_its_table_is_kept(self):
+    def test_a_case_cut_off_by_the_call_has_not_run_and_keeps_its_table(self):
         script = "trap 'echo \"| so far |\"; exit 1' TERM; sleep 30 & wait"
         long = Case("step", "long", ["sh", "-c", script], 60)
         result = results.run(long, results.GRACE + 0.3)
         self.assertEqual(result.verdict, "not run: it was cut off after 0 s; run again")
         self.assertEqual(result.table, "| so far |\n")
 
-    def test_the_table_of_one_that_failed_is_kept_and_its_last_line_is_the_reason(self):
+    def test_a_failed_case_keeps_its_table_and_its_last_line_is_the_reason(self):
         script = "echo '| 1 |'; echo why >&2; exit 1"
         result = results.run(Case("step", "a", ["sh", "-c", script], 9), 60)
         self.assertEqual((result.verdict, result.table), ("failed: exit code 1: why", "| 1 |\n"))
 
-    def test_a_missed_goal_of_speed_is_passed_but_seen(self):
+    def test_a_missed_speed_goal_passes_and_is_shown(self):
         result = results.run(Case("step", "a", ["echo", "| >= 2 MISSED |"], 9), 60)
         self.assertEqual((result.verdict, result.summary), ("passed", "passed, 1 goals MISSED"))
         self.assertIn("| step | 1 | 0 | 0 | 1 |", "\n".join(report.overview([result])))
@@ -170,7 +170,7 @@ class Cases(unittest.TestCase):
         self.accept(case("a", "true", kept=kept), again=True)
         self.assertFalse(kept.exists())
 
-    def test_the_next_call_goes_on_where_time_ran_out(self):
+    def test_the_next_call_continues_where_time_ran_out(self):
         count = pathlib.Path(self.folder.name) / "count"
         first, second = case("first", f"echo >> {count}"), case("second", "true")
         self.accept(first)
@@ -197,13 +197,13 @@ class Cases(unittest.TestCase):
 
 
 class Versions(unittest.TestCase):
-    def test_the_commit_may_be_said_and_is_unknown_without_git(self):
+    def test_the_commit_can_be_given_and_is_unknown_without_git(self):
         with mock.patch.dict(os.environ, {"PATH": "/nonexistent", "PFC_COMMIT": "v1"}):
             self.assertEqual(programs.commit(), "v1")
             del os.environ["PFC_COMMIT"]
             self.assertEqual(programs.commit(), "unknown")
 
-    def test_a_page_of_measurements_does_not_make_the_sources_other_ones(self):
+    def test_a_changed_page_of_measurements_does_not_make_the_commit_dirty(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "ROOT", folder):
             page, source = (pathlib.Path(folder) / name for name in ("docs/benchmarks/a.md", "b.cc"))
             page.parent.mkdir(parents=True)
@@ -230,7 +230,7 @@ class Versions(unittest.TestCase):
 
 
 class Algorithms(unittest.TestCase):
-    def test_are_kept_where_no_other_folder_is_named(self):
+    def test_algorithms_are_kept_unless_another_folder_is_named(self):
         for given, kept in (({}, "/there/cache"), ({"HOME": "/root"}, None),
                             ({"HOME": "", "XDG_CACHE_HOME": "relative"}, "/there/cache")):
             with mock.patch.dict(os.environ, given, clear=True):
@@ -239,7 +239,7 @@ class Algorithms(unittest.TestCase):
 
 
 class Bundle(unittest.TestCase):
-    """Programs that say with which libraries and arguments they were started."""
+    """Programs that print their library path and arguments."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -257,7 +257,7 @@ class Bundle(unittest.TestCase):
                          types.SimpleNamespace(bin=self.bundle, python="/bin/false", call=None,
                                                worker_tests=[]))
 
-    def test_programs_are_started_with_its_libraries_which_are_looked_for_once(self):
+    def test_programs_start_with_libraries_that_are_searched_once(self):
         for test in self.plan.cases("tests")[2:]:
             result = results.run(test, 600)
             self.assertEqual(result.verdict, "passed")
@@ -270,7 +270,7 @@ class Bundle(unittest.TestCase):
                          [("libraries", 60), ("worker", 300), ("other_gpu_test", 120), ("kernels_gpu_test", 150),
                           ("head_gpu_test", 180), ("comm_gpu_test", 120)])
 
-    def test_compute_sanitizer_watches_the_program_and_no_shell(self):
+    def test_compute_sanitizer_watches_the_program_not_a_shell(self):
         tool = self.folder / "compute-sanitizer"
         programs.write_script(tool, 'echo "ERROR SUMMARY: 0 errors" "$@"')
         with mock.patch.object(cases.shutil, "which", return_value=str(tool)):

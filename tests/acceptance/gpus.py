@@ -14,7 +14,7 @@ MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 
 
 class NoGpu(Exception):
-    """Why there is none, in one sentence."""
+    """Says in one sentence why there is no GPU."""
 
 
 @dataclasses.dataclass
@@ -25,12 +25,12 @@ class Gpu:
 
     @property
     def architecture(self):
-        """As nvcc has it: 90."""
+        """Returns the architecture as in nvcc: 90."""
         return self.capability.replace(".", "")
 
     @property
     def slug(self):
-        """As a file's name: nvidia-h100-80gb-hbm3."""
+        """Returns a file name: nvidia-h100-80gb-hbm3."""
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
 
@@ -43,7 +43,7 @@ def _call(driver, function, *arguments):
 
 
 def find_gpus(library="libcuda.so.1"):
-    """All of them; raises NoGpu."""
+    """Returns all GPUs; raises NoGpu if there is none."""
     try:
         driver = ctypes.CDLL(library)
     except OSError as error:
@@ -79,7 +79,7 @@ def _nvidia_smi(fields, *more):
 
 @functools.cache  # asked after every case
 def facts():
-    """What nvidia-smi says of driver and limits, for a report: {name: text}."""
+    """Returns driver and limits from nvidia-smi, for a report: {name: text}."""
     fields = {"driver": "driver_version", "largest SM clock, MHz": "clocks.max.sm",
               "largest memory clock, MHz": "clocks.max.mem", "power limit, W": "power.limit"}
     if not shutil.which("nvidia-smi"):
@@ -90,7 +90,7 @@ def facts():
 
 
 class ClockWatch:
-    """The SM clock of the first GPU while something runs; .text afterwards."""
+    """Measures the SM clock of the first GPU during a `with` block; see .text afterwards."""
 
     def __enter__(self):
         self.text, self.process = "unknown", None

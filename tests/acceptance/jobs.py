@@ -88,7 +88,7 @@ def losses(out):
 
 
 def tensors(out):
-    """The bytes of each tensor of the model, by name. Needs no NumPy, as all of this script."""
+    """Returns {name: bytes} of the tensors of the model. Like the whole script, needs no NumPy."""
     data = (out / "backbone.safetensors").read_bytes()
     begin = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:begin])

@@ -15,8 +15,8 @@ sys.exit(0 if torch.cuda.is_available() else 1)
 
 
 def python_with_gpu(given):
-    """(the first Python whose torch sees a GPU, that torch's version, "") or (one, "none", why it
-    will not do)."""
+    """Returns (the first Python whose torch sees a GPU, that torch's version, "") or (one, "none", the
+    reason)."""
     asked = [given] if given else ["python3", "/usr/bin/python3"]
     for python in asked:
         try:
@@ -30,7 +30,7 @@ def python_with_gpu(given):
 
 
 class Plan:
-    """The cases of each part. A part's are looked up when its turn comes: the first one builds."""
+    """The cases of each part. They are determined when the part begins, because the first part builds."""
 
     def __init__(self, gpus, work, options):
         self.gpus, self.work, self.options = gpus, work, options
@@ -39,7 +39,7 @@ class Plan:
         self.python, self.torch, self.no_torch = python_with_gpu(options.python)
 
     def kept(self, part, name):
-        """Where a case keeps what it has measured."""
+        """Returns the file in which a case keeps its measurements."""
         return self.work / "kept" / self.version / f"{part}-{name}.json"
 
     def cases(self, part):

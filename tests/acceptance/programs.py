@@ -10,7 +10,7 @@ from cases import ROOT
 
 
 def git(*words):
-    """What git says; "" where there is none, or no repository."""
+    """Returns the output of git; "" without git or a repository."""
     try:
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True,
                               text=True).stdout.strip()
@@ -19,8 +19,8 @@ def git(*words):
 
 
 def commit():
-    """What the repository holds, apart from the pages that this script writes; PFC_COMMIT says it
-    where the sources have come without their history."""
+    """Returns the commit, ignoring changes of the pages that this script writes. PFC_COMMIT replaces it
+    for sources without git history."""
     if os.environ.get("PFC_COMMIT"):
         return os.environ["PFC_COMMIT"]
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".",
@@ -29,7 +29,7 @@ def commit():
 
 
 class Programs:
-    """Where the programs are: a build folder of this repository, one folder with all of them, or a
+    """Finds the programs in a build folder of this repository, in one folder with all of them, or in a
     bundle: FOLDER/bin and a FOLDER/run that starts one of them with the libraries it needs."""
 
     def __init__(self, given, work):
@@ -45,7 +45,7 @@ class Programs:
             self._wrap((work / "programs").resolve())
 
     def _wrap(self, folder):
-        """A folder of scripts that start the bundle's programs. They do not use its `run`, which
+        """Makes a folder of scripts that start the bundle's programs. They do not use its `run`, which
         searches the disk for CUDA's libraries every time: the path that it finds is kept."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -61,7 +61,7 @@ class Programs:
         return found[0] if found else self.folders[0] / name
 
     def under(self, tool, name):
-        """The command that runs a program under a tool, which must not watch a shell instead."""
+        """Returns the command that runs a program, not a shell, under a tool."""
         if self.launcher:
             return [*self.launcher, *tool, self.binaries / name]
         return [*tool, self.path(name)]
@@ -74,7 +74,7 @@ class Programs:
         return sorted(path for folder in self.folders for path in folder.glob("*_gpu_test"))
 
     def version(self):
-        """The commit, and of programs that were built elsewhere a hash."""
+        """Returns the commit, and a hash of programs that were built elsewhere."""
         if self.built_here:
             return commit()
         digest = hashlib.sha256()
@@ -90,7 +90,7 @@ def write_script(path, text):
 
 
 def library_path(bundle):
-    """That which the bundle's `run` sets: it is made to start printenv."""
+    """Returns the path that the bundle's `run` sets, by starting printenv with it."""
     printenv = os.path.relpath(shutil.which("printenv"), bundle / "bin")
     said = subprocess.run([bundle / "run", printenv, "LD_LIBRARY_PATH"], capture_output=True,
                           text=True)

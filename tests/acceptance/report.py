@@ -16,7 +16,7 @@ def machine(plan):
 
 
 def overview(done):
-    """One row a part: what did not run has not passed."""
+    """Returns one row a part; cases that did not run have not passed."""
     lines = ["| part | passed | failed | not run | speed goals MISSED | seconds |",
              "|---|---|---|---|---|---|"]
     for part in PARTS:
@@ -29,7 +29,7 @@ def overview(done):
 
 
 def merged(tables):
-    """Tables with the same two lines of header as one; other text as it is."""
+    """Merges tables with the same two header lines; keeps other text."""
     lines, header = [], None
     for table in tables:
         own = table.strip().splitlines()

@@ -35,7 +35,7 @@ class Result:
 
     @property
     def goals_missed(self):
-        """Goals of speed that were missed: they make no case fail, and the page counts them."""
+        """Returns the number of missed speed goals: these do not make a case fail, and the page counts them."""
         return self.table.count("MISSED")
 
     @property
@@ -45,7 +45,7 @@ class Result:
 
 class Store:
     def __init__(self, folder, version):
-        """version: of sources and programs; results of another one are not taken over."""
+        """version: of sources and programs; results of other versions are ignored."""
         self.folder = folder / version
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -53,7 +53,7 @@ class Store:
         return self.folder / f"{case.part}-{case.name}.json"
 
     def load(self, case):
-        """None where it has not been run, or not to an end."""
+        """Returns None if the case has not run to its end."""
         path = self.path(case)
         result = Result(**json.loads(path.read_text())) if path.exists() else None
         return result if result and result.kind != "not run" else None
@@ -62,13 +62,13 @@ class Store:
         self.path(result).write_text(json.dumps(dataclasses.asdict(result), indent=2))
 
     def all(self):
-        """Of every part that has been run at this commit, the oldest first."""
+        """Returns the results of every part that has run at this commit, the oldest first."""
         paths = sorted(self.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
         return [Result(**json.loads(path.read_text())) for path in paths]
 
 
 def shown(command):
-    """As a person would type it, in the repository."""
+    """Returns the command as typed in the repository."""
     return shlex.join(word.replace(f"{ROOT}/", "") for word in command)
 
 
@@ -94,12 +94,12 @@ def execute(case, seconds):
 def signal_group(process, number):
     try:
         os.killpg(process.pid, number)
-    except ProcessLookupError:  # nobody is left
+    except ProcessLookupError:  # no process is left
         pass
 
 
 def run(case, seconds):
-    """The result of a case. One that had less than its own limit, and too little, has not run."""
+    """Returns the result of a case. A case that was cut off before its own limit has not run."""
     result = Result(case.part, case.name, f"not run: {case.missing}",
                     when=datetime.date.today().isoformat(), command=shown(case.command))
     if case.missing:

@@ -36,13 +36,13 @@ def run(*command, **options):
 
 
 def panels(made):
-    """All but rows; a folded row has its panels in it."""
+    """Yields all panels except rows; a folded row contains its panels."""
     for panel in made["panels"]:
         yield from panel["panels"] if panel["type"] == "row" else [panel]
 
 
 def with_rows(made):
-    """Each panel and row once, in the order of the file."""
+    """Yields each panel and row once, in the order of the file."""
     for panel in made["panels"]:
         yield panel
         yield from panel.get("panels", [])
@@ -55,19 +55,19 @@ def queries(made):
 
 
 def names_in(text):
-    """Metrics and recording rules that a query or rule asks for; a histogram by its name alone."""
+    """Returns the metrics and recording rules that a query or rule uses; histograms without suffix."""
     found = re.findall(r"\b(?:(?:job|worker|host):\w+(?::\w+)?|(?:pfc|process)_\w+)", text)
     return {re.sub("(_duration_seconds)_(?:bucket|sum|count)$", r"\1", name) for name in found}
 
 
 def rules():
-    """{rule: its query}"""
+    """Returns {rule: its query}."""
     text = (ROOT / "deploy" / "prometheus" / "recording-rules.yml").read_text()
     return dict(re.findall(r"record: (\S+)\n +expr: (.*?)\n(?= *(?:- record|#|\n|$))", text + "\n", re.DOTALL))
 
 
 def metrics():
-    """All that docs/metrics.md explains, in the tables' first column."""
+    """Returns all metrics in the first columns of the tables of docs/metrics.md."""
     rows = re.findall(r"^\| (`(?:pfc|process)_.*?) \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 

@@ -141,7 +141,7 @@ class References(unittest.TestCase):
             for metric in name.findall(file.read_text()):
                 self.assertIn(part.sub("", metric), served, file.name)
         told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "metrics.md")}
-        self.assertEqual(served - told, set(), "docs/metrics.md does not tell of them")
+        self.assertEqual(served - told, set(), "docs/metrics.md does not list them")
 
     def test_messages_of_the_troubleshooting_page_are_in_the_sources(self):
         said = "\n".join(text for source in sources().values() for text in literals(source))
@@ -205,7 +205,7 @@ class MetricsFile(unittest.TestCase):
             lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         written = set().union(*lines)
         told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "observability.md")}
-        self.assertEqual(written - told, set(), "docs/observability.md does not tell of them")
+        self.assertEqual(written - told, set(), "docs/observability.md does not list them")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ WORDS = ("scripts/help.sh", "gpu_acceptance.py")
 
 
 class Scripts(unittest.TestCase):
-    def test_help_tells_the_usage_and_does_nothing_else(self):
+    def test_help_prints_the_usage_and_does_nothing_else(self):
         scripts = [p for p in (pages.ROOT / "scripts").glob("*.sh") if os.access(p, os.X_OK)]
         self.assertTrue(scripts)
         for script in sorted(scripts):

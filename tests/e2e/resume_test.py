@@ -20,6 +20,15 @@ class Resume(JobTest):
         out = self.folder / name
         return digest(out / "backbone.safetensors"), centres(out / f"step-{step:09d}")
 
+    def resumes_with_the_same_bits(self, after, **keys):
+        """Compares an uninterrupted job with one that ends after this step and resumes. Returns the latter's job file."""
+        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
+        b = self.job("b.json", output=str(self.folder / "b"), **keys)
+        self.finished(2, b, "--set", f"max_steps={after}")
+        self.finished(2, b, "--set", "resume=true")
+        self.assertEqual(self.outputs("a", keys["max_steps"]), self.outputs("b", keys["max_steps"]))
+        return b
+
     def test_a_resume_without_a_checkpoint_reports_it_and_starts_at_step_1(self):
         done = self.finished(1, self.job(max_steps=1, resume=True))
         self.assertIn("resume: no checkpoint in " + str(self.folder / "out"), done.stdout)
@@ -42,12 +51,7 @@ class Resume(JobTest):
                          list(range(1, 201)))
 
     def test_centres_kept_as_bf16_resume_with_the_same_bits_and_also_as_fp32(self):
-        keys = dict(batch_size=2, max_steps=4, num_epoch=2, centre_precision="bf16")
-        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
-        b = self.job("b.json", output=str(self.folder / "b"), **keys)
-        self.finished(2, b, "--set", "max_steps=2")
-        self.finished(2, b, "--set", "resume=true")
-        self.assertEqual(self.outputs("a", 4), self.outputs("b", 4))
+        b = self.resumes_with_the_same_bits(2, batch_size=2, max_steps=4, num_epoch=2, centre_precision="bf16")
         self.finished(2, b, "--set", "resume=true", "--set", "max_steps=5", "--set",
                       "centre_precision=fp32")
         sizes = [(self.folder / f"b/step-{step:09d}/centres-00000-of-00002.safetensors").stat().st_size
@@ -73,13 +77,9 @@ class Resume(JobTest):
     @unittest.skipUnless(HAS_BF16, "not run: no AVX512_BF16")
     def test_a_step_in_bf16_gives_the_same_bits_again_and_resumed_and_goes_on_in_fp32(self):
         keys = dict(batch_size=2, max_steps=4, num_epoch=2, sample_rate=0.5, precision="bf16")
-        for name in "ac":
-            self.finished(2, self.job("a.json", output=str(self.folder / name), **keys))
+        b = self.resumes_with_the_same_bits(2, **keys)
+        self.finished(2, self.job("c.json", output=str(self.folder / "c"), **keys))
         self.assertEqual(self.outputs("a", 4), self.outputs("c", 4))
-        b = self.job("b.json", output=str(self.folder / "b"), **keys)
-        self.finished(2, b, "--set", "max_steps=2")
-        self.finished(2, b, "--set", "resume=true")
-        self.assertEqual(self.outputs("a", 4), self.outputs("b", 4))
         done = self.finished(2, b, "--set", "resume=true", "--set", "max_steps=5", "--set", "precision=fp32")
         self.assertIn("next is step 5", done.stdout)
 
@@ -99,15 +99,10 @@ class Resume(JobTest):
             self.assertEqual(told, read == "sequential", done.stdout)
 
     def test_adamw_resumes_with_the_same_bits_while_centres_have_updates_outstanding(self):
-        keys = dict(batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, optimizer="adamw",
-                    lr=1e-3, weight_decay=0.1)
-        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
-        b = self.job("b.json", output=str(self.folder / "b"), **keys)
-        self.finished(2, b, "--set", "max_steps=6")
+        self.resumes_with_the_same_bits(6, batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, optimizer="adamw", lr=1e-3,
+                                        weight_decay=0.1)
         with open(self.folder / "b/step-000000006/centres-00000-of-00002.safetensors", "rb") as file:
             self.assertIn(b'"updated"', file.read(4096))
-        self.finished(2, b, "--set", "resume=true")
-        self.assertEqual(self.outputs("a", 12), self.outputs("b", 12))
 
     def test_four_workers_checkpoint_goes_on_with_one_and_with_three(self):
         keys = dict(batch_size=2, num_epoch=3, max_steps=4)

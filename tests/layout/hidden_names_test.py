@@ -25,7 +25,7 @@ DECLARED = re.compile(r"^(?!namespace|using namespace|return|static_assert|//|#|
 
 
 def libraries(root):
-    """[[source, ...], ...]: the sources of each library and program that is compiled in groups."""
+    """Returns [[source, ...], ...]: the sources of each library and program that is compiled in groups."""
     found = []
     for file in sorted(path for folder in FOLDERS for path in (root / folder).rglob("CMakeLists.txt")):
         for _, separately, sources in LIBRARY.findall(file.read_text()):
@@ -36,7 +36,7 @@ def libraries(root):
 
 @functools.cache
 def names_of(path, namespaces):
-    """What a file declares directly in these nested namespaces; "" is the anonymous one."""
+    """Returns the names that a file declares directly in these nested namespaces; "" is the anonymous one."""
     text, names, open_, begin = path.read_text(), set(), (), 0
     for match in [*NAMESPACE.finditer(text), None]:
         if open_ == namespaces:
@@ -50,14 +50,14 @@ def names_of(path, namespaces):
 
 @functools.cache
 def headers_of(path, root):
-    """All of the project's headers that a file includes, directly or not."""
+    """Returns the project's headers that a file includes, directly or not."""
     direct = {root / name for name in INCLUDE.findall(path.read_text())}
     direct = {header for header in direct if header.exists()}
     return direct.union(*(headers_of(header, root) for header in direct))
 
 
 def hidden_names(root):
-    """A line for each name that is hidden from another source of the same library."""
+    """Returns a line for each name that is hidden from another source of the same library."""
     lines = []
     for sources in libraries(root):
         for source in sources:
@@ -70,7 +70,7 @@ def hidden_names(root):
 
 
 class HiddenNames(unittest.TestCase):
-    def test_are_found(self):
+    def test_hidden_names_are_found(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / "common").mkdir()
@@ -85,7 +85,7 @@ class HiddenNames(unittest.TestCase):
             self.assertEqual(hidden_names(root), ["common/a.cc: shown hides that of common/b.h from other sources of its "
                                                   "library; give it a more specific name"])
 
-    def test_are_in_no_library(self):
+    def test_no_library_has_hidden_names(self):
         self.assertGreater(len(libraries(ROOT)), 15)
         lines = hidden_names(ROOT)
         self.assertFalse(lines, "\n" + "\n".join(lines))

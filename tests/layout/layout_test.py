@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds the structure of the sources to its rules, as includes show it.
+"""Checks the structure of the sources by their includes.
 
-- No include loops, folder by folder and file by file: in every folder, what lies in it (x.h and
-  x.cc count as one, and so does a sub-folder) must not include each other in a circle.
+- No include loops: the entries of a folder (x.h and x.cc are one entry, and so is a sub-folder) must
+  not include each other in a circle.
 - Dependencies point down only, as the top CMakeLists.txt says.
-- A folder with many files has rooms.
+- A folder with many files has sub-folders.
 """
 import collections
 import pathlib
@@ -18,7 +18,7 @@ SOURCE = re.compile(r"\.(h|cc|cu)$")
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 MOST_FILES = 26  # about twenty, and a header beside most sources
 
-# What each top folder may include beside itself.
+# What each top folder may include besides itself.
 ALLOWED = {
     "common": set(),
     "security": {"common"},
@@ -35,7 +35,7 @@ ALLOWED = {
 
 
 def read_includes(root):
-    """{file: [included files of this project]}, without the tests."""
+    """Returns {file: [included files of this project]}, without the tests."""
     listed = subprocess.run(["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"],
                             check=True, capture_output=True, text=True).stdout.split()
     sources = {f for f in listed
@@ -45,7 +45,7 @@ def read_includes(root):
 
 
 def edges_by_folder(includes):
-    """{folder: {(entry, other entry): an include that makes the edge}}."""
+    """Returns {folder: {(entry, other entry): an include that makes the edge}}."""
     edges = collections.defaultdict(dict)
     for file, included in includes.items():
         for other in included:
@@ -61,7 +61,7 @@ def edges_by_folder(includes):
 
 
 def find_loop(edges):
-    """Some loop as a list of entries, the first one again at its end; None where there is none."""
+    """Returns a loop as a list of entries, whose last one is the first again; None without loops."""
     graph = collections.defaultdict(list)
     for a, b in edges:
         graph[a].append(b)

@@ -19,6 +19,7 @@ import seconds  # noqa: E402, F401  prints the time of each test
 
 import torch
 
+import pfc_runs
 import reference_input
 import safetensors_io
 import step_parity
@@ -38,7 +39,7 @@ GLOBALS = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch 
 
 
 def load_plain(path):
-    """torch.load() of a file that weights_only=True accepts."""
+    """Returns torch.load() of a file, if weights_only=True would accept it."""
     with zipfile.ZipFile(path) as archive:
         ops = list(pickletools.genops(archive.read("model/data.pkl")))
     if found := {op.name for op, _, _ in ops} - OPCODES | {a for op, a, _ in ops if op.name == "GLOBAL"} - GLOBALS:
@@ -52,7 +53,7 @@ def rows_of(rank, gpus):
 
 
 def save_checkpoint(folder, trainer, gpus, epoch, steps, prefix=""):
-    """As train_v2.py does. Numbers of parameters count those that are frozen, too."""
+    """Writes files like train_v2.py. Parameter numbers include frozen ones."""
     backbone = trainer.backbone
     parameters = list(backbone.parameters())
     moments = trainer.optimizer.state
@@ -81,7 +82,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
 
     def make(self, **keys):
-        """job.json without init_from; its output exists."""
+        """Writes job.json without init_from, and creates its output folder."""
         self.job = {**JOB, **keys}
         path = reference_input.make(self.folder, self.job, CLASSES, PER_CLASS, size=SIZE)
         job = json.loads(path.read_text())
@@ -91,7 +92,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         return path
 
     def trained(self, steps=None):
-        """A trainer after its first epoch, or only after its first steps."""
+        """Returns a trainer after its first epoch, or after its first steps."""
         tensors = safetensors_io.load(self.folder / "reference.safetensors")
         trainer = step_reference.Trainer({**self.job, "max_steps": 0}, tensors, workers=3)
         for step in range(1, (steps or trainer.per_epoch) + 1):
@@ -102,9 +103,13 @@ class ArcfaceCheckpoints(unittest.TestCase):
         trainer = self.trained(steps=1)
         save_checkpoint(self.folder / "out", trainer, 2, 1, trainer.per_epoch)
 
+    def runs(self, *command, code=0):
+        done = subprocess.run([BIN / command[0], *command[1:]], capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
     def fails(self, job, *words):
-        done = subprocess.run([BIN / "pfc-worker", "--config", job], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 2, done.stderr)
+        done = self.runs("pfc-worker", "--config", job, code=2)
         for word in words:
             self.assertIn(word, done.stderr)
 
@@ -167,8 +172,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
                     torch.save({"weight": shard} if "fc" in form else shard, out / form.format(rank))
                     if "fc" not in form:
                         torch.save(momentum[rows].clone(), out / form.format(rank).replace(".pt", "_mom.pt"))
-                done = subprocess.run([BIN / "pfc-worker", "--config", job], capture_output=True, text=True)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                done = self.runs("pfc-worker", "--config", job)
                 parts = [safetensors_io.load(p) for p in sorted((out / "step-000000000").glob("centres-*"))]
                 for name, wanted in ("weight", centres), ("momentum", momentum if "fc" not in form else 0 * momentum):
                     found = torch.cat([torch.from_numpy(part[name]) for part in parts])
@@ -183,12 +187,10 @@ class ArcfaceCheckpoints(unittest.TestCase):
                 # Most centres are not active in the last step, and their files have yet to catch up.
                 job = self.make(network=network, sample_rate=0.3, max_steps=4, **keys,
                                 init_from=str(self.folder / "init.safetensors"))
-                for command in (["pfc-worker", "--config", job],
-                                ["pfcctl", "export", "arcface", "--checkpoint", self.folder / "out" / "step-000000004",
-                                 "--gpus", "2", "--output", self.folder / "theirs"],
-                                ["pfcctl", "model", "info", self.folder / "theirs" / "checkpoint_gpu_1.pt"]):
-                    done = subprocess.run([BIN / command[0], *command[1:]], capture_output=True, text=True)
-                    self.assertEqual(done.returncode, 0, done.stderr)
+                self.runs("pfc-worker", "--config", job)
+                self.runs("pfcctl", "export", "arcface", "--checkpoint", self.folder / "out" / "step-000000004",
+                          "--gpus", "2", "--output", self.folder / "theirs")
+                self.runs("pfcctl", "model", "info", self.folder / "theirs" / "checkpoint_gpu_1.pt")
                 tensors = safetensors_io.load(self.folder / "reference.safetensors")
                 trainer = step_reference.Trainer(self.job, tensors, workers=1)
                 trainer.train()
@@ -237,13 +239,11 @@ class ArcfaceCheckpoints(unittest.TestCase):
         given = {name: tensors[name] for name in ("images", "labels", "centres")}
         torch.save({"state_dict": {**{"model." + name: t for name, t in state.items()},
                                    "head.kernel": torch.from_numpy(given["centres"]).t().contiguous()}}, model)
-        done = subprocess.run([BIN / "pfc-worker", "--config", job], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        done = self.runs("pfc-worker", "--config", job)
         self.assertNotIn("do not fit", done.stdout + done.stderr)
         trainer = step_reference.Trainer({**self.job, "max_steps": 1},
                                          {**given, **{name: t.numpy() for name, t in state.items()}}, workers=1)
-        metrics = [json.loads(line) for line in (self.folder / "out" / "metrics.jsonl").read_text().splitlines()]
-        ours = [entry["loss"] for entry in metrics if "loss" in entry][0]
+        ours = pfc_runs.metrics(self.folder / "out" / "metrics.jsonl")[0]["loss"]
         self.assertAlmostEqual(ours / trainer.step(1, False)["loss"], 1, places=5)
 
     def test_job_begins_from_model_pt_with_other_identities_and_embeddings(self):
@@ -254,8 +254,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
                 job = self.make(max_steps=1, lr=0, embedding_size=size, init_from=str(model))
                 state = step_reference.make_backbone("mbf", 32, height=SIZE, width=SIZE).state_dict()
                 torch.save(state, model)
-                done = subprocess.run([BIN / "pfc-worker", "--config", job], capture_output=True, text=True)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                done = self.runs("pfc-worker", "--config", job)
                 text = done.stdout + done.stderr
                 self.assertIn("weights from " + str(model), text)
                 self.assertEqual("do not fit and stay as initialised" in text, bool(left), text)

@@ -26,7 +26,7 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 class Config(dict):
-    """easydict.EasyDict."""
+    """Replaces easydict.EasyDict."""
     __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
 
 
@@ -39,7 +39,7 @@ class Anything:
 
 
 class Steps(Anything):
-    """CallBackLogging: keeps the losses."""
+    """Replaces CallBackLogging: keeps the losses."""
     steps, settings = [], None
 
     def __call__(self, step, loss, epoch, fp16, rate, scaler):
@@ -53,7 +53,7 @@ class Steps(Anything):
 
 
 class Images:
-    """This process's part of each batch. Keeps the checkpoint of each epoch in a folder of its own."""
+    """Returns this process's part of each batch. Keeps the checkpoint of each epoch in its own folder."""
 
     def __init__(self, settings):
         tensors = safetensors_io.load(settings["data"])

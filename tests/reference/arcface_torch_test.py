@@ -48,7 +48,7 @@ class WithArcfaceTorch(unittest.TestCase):
         self.made = json.loads(path.read_text())
 
     def upstream(self, gpus, steps, **config):
-        """The steps of arcface_torch, on so many processes."""
+        """Returns the steps of arcface_torch on this number of processes."""
         (self.folder / "out").mkdir(exist_ok=True)
         keys = ("network", "embedding_size", "optimizer", "lr", "weight_decay", "margin_list", "num_epoch",
                 "warmup_epoch", "num_classes", "sample_rate", "seed")

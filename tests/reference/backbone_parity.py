@@ -40,7 +40,7 @@ ROUNDING_LIMIT = 1.5  # times PyTorch's own error, in bf16
 
 
 def randomise(model, generator):
-    """Weights as initialised; everything that starts as a constant gets a random value."""
+    """Keeps the initialised weights; gives random values to everything that starts as a constant."""
     def around(tensor, centre, spread):
         noise = torch.rand(tensor.shape, generator=generator) * 2 - 1
         tensor.copy_(centre + spread * noise)
@@ -56,7 +56,7 @@ def randomise(model, generator):
 
 
 def widest_gap(values, window=0.02):
-    """The middle of the widest gap between values in [-window, window]."""
+    """Returns the middle of the widest gap between values in [-window, window]."""
     inside = np.sort(values[np.abs(values) < window])
     edges = np.concatenate([[-window], inside, [window]])
     widest = np.argmax(np.diff(edges))
@@ -64,7 +64,7 @@ def widest_gap(values, window=0.02):
 
 
 def keep_away_from_kinks(model, x):
-    """One forward pass in float64; each batch norm before a PReLU gets a bias that avoids 0."""
+    """Runs a forward pass in float64 and gives each batch norm before a PReLU a bias that avoids 0."""
     last = []
 
     def remember(module, inputs, output):
@@ -93,7 +93,7 @@ def keep_away_from_kinks(model, x):
 
 
 def fit_running_statistics(model, x, generator):
-    """To about those of this batch: with any others the activations of a hundred layers overflow."""
+    """Sets running statistics near those of this batch: with others, activations of a hundred layers overflow."""
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         norm.momentum = 1.0
@@ -180,7 +180,7 @@ def compare(network, options):
 
 
 def layer_types(model):
-    """{name of a gradient: the type of its layer, and what of it}."""
+    """Returns {name of a gradient: the type of its layer, and the parameter}."""
     def type_of(module):
         if not isinstance(module, torch.nn.Conv2d):
             return type(module).__name__
@@ -195,7 +195,7 @@ def layer_types(model):
 
 
 def rounding_rows(pfc, single, double, types):
-    """Of the embeddings, of the whole gradient, and of its parts by the type of their layer."""
+    """Returns the errors of the embeddings, of the whole gradient, and of its parts by type of layer."""
     members = {"eval.embeddings": ["eval.embeddings"], "train.embeddings": ["train.embeddings"],
                "gradient": sorted(types)}
     for name in sorted(types):
@@ -215,7 +215,7 @@ def rounding_rows(pfc, single, double, types):
 
 
 def report_rounding(network, rows):
-    """The number of failures."""
+    """Prints the errors; returns the number of failures."""
     failures = 0
     for kind, ours, theirs, between in rows:
         limit = ROUNDING_LIMIT * theirs
@@ -232,7 +232,7 @@ def line(network, row, note=""):
 
 
 def report(network, rows, verbose):
-    """Prints the worst of each kind, and all that fail; the number of failures."""
+    """Prints the worst of each kind and all that fail; returns the number of failures."""
     failures = [row for row in rows if not row[3] < limit_of(row[0])]
     worst = {}
     for row in rows:

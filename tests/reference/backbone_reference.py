@@ -84,7 +84,7 @@ class AdafaceBlock(nn.Module):
 
 
 class AdafaceIResNet(nn.Module):
-    """Takes RGB, as all networks here; its first convolution reads BGR."""
+    """Takes RGB like all networks here; its first convolution reads BGR."""
 
     def __init__(self, blocks, embedding_size, dropout, height, width):
         super().__init__()
@@ -105,7 +105,7 @@ class AdafaceIResNet(nn.Module):
 
 
 class Chain(nn.Module):
-    """Modules one after the other, under the name `layers`."""
+    """Modules in sequence, under the name `layers`."""
 
     def __init__(self, *modules):
         super().__init__()
@@ -169,5 +169,5 @@ def make_backbone(network, embedding_size=512, dropout=0.0, height=112, width=11
 
 
 def normalised(images):
-    """uint8 [B, H, W, 3] -> float [B, 3, H, W] in [-1, 1]."""
+    """Converts uint8 [B, H, W, 3] to float [B, 3, H, W] in [-1, 1]."""
     return (images.permute(0, 3, 1, 2).float() / 127.5 - 1).contiguous()

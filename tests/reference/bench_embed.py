@@ -30,7 +30,7 @@ SMALL = 32  # pixels of the images whose number grows
 
 
 def run(*command):
-    """Wall seconds, CPU seconds and peak bytes of the process, and its standard output."""
+    """Returns the process's wall seconds, CPU seconds and peak bytes, and its stdout."""
     with tempfile.TemporaryFile() as out:
         begin = time.perf_counter()
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=subprocess.DEVNULL, env=ENVIRONMENT)

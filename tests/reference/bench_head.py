@@ -65,7 +65,7 @@ class Programs:
         return {**result, "seconds": whole}
 
     def limits(self):
-        """What head_limits measures; its figures are the best of several repeats."""
+        """Returns the results of head_limits, which are the best of several repeats."""
         program = pathlib.Path(self.options.program).with_name("head_limits")
         command = [program, "--samples", self.options.samples, "--dimension",
                    self.options.dimension, "--threads", self.threads, "--rate", min(RATES)]
@@ -80,8 +80,8 @@ class Programs:
         return self.runner.run(command, json.loads, self.settings[rate, variant].environment)
 
     def choose_settings(self, blas):
-        """The fastest allocator of each variant that this machine has the memory for, tried with fewer
-        classes. What was tried."""
+        """Chooses the fastest allocator of each variant that fits this machine, tried with fewer classes.
+        Returns what was tried."""
         tried = {}
         for rate in RATES:
             for variant in VARIANTS:
@@ -102,7 +102,7 @@ class Programs:
 
 
 def in_rounds(programs, cases, rounds=None):
-    """Runs every case once a round; cases: dict of name to function. Dict of name to results."""
+    """Runs every case once a round. Returns {name: results}; cases: {name: function}."""
     results = {name: [] for name in cases}
     for number in range(rounds or programs.options.rounds):
         for name, case in cases.items():
@@ -130,13 +130,13 @@ def gigabytes(results):
 
 
 def ratio(slower, faster):
-    """The median of the rounds' ratios."""
+    """Returns the median of the rounds' ratios."""
     return statistics.median(statistics.median(a["seconds"]) / statistics.median(b["seconds"])
                              for a, b in zip(slower, faster))
 
 
 def same_loss(ours, theirs, tolerance):
-    """None stands for a loss that is not finite."""
+    """Compares losses; None is a loss that is not finite."""
     return None not in (ours, theirs) and abs(ours - theirs) <= tolerance * abs(theirs)
 
 
@@ -155,7 +155,7 @@ def table(header, rows):
 
 
 def against_torch(programs, options):
-    """Checks 1 and 2: results by name."""
+    """Runs checks 1 and 2; returns {name: results}."""
     cases = {}
     for rate in RATES:
         for centres, precision in options.variants:
@@ -234,7 +234,7 @@ def growing_classes(programs, options):
 
 
 def step_limits(options, rate, centres, precision, found):
-    """Seconds that a step's memory and its arithmetic take at the machine's best rates. Forward reads
+    """Returns the seconds of a step's memory and arithmetic at the machine's best rates. Forward reads
     the centres, and below rate 1 their momentum; backward reads and writes both. Products that fit
     into a tenth of the table's memory are written and read once; others are made a second time."""
     classes, width, samples = options.classes * rate, options.dimension, options.samples
@@ -255,7 +255,7 @@ def step_limits(options, rate, centres, precision, found):
 
 
 def best_of(found):
-    """The best of every figure in a list of what head_limits has printed."""
+    """Returns the best of every figure in a list of results of head_limits."""
     if isinstance(found[0], dict):
         return {key: best_of([each[key] for each in found]) for key in found[0]}
     return max(found)
@@ -328,7 +328,7 @@ def two_workers(programs, options):
 
 
 def measure(programs, options):
-    """(sections, data)"""
+    """Returns (sections, data)."""
     sections, data = {}, {"machine": bench_report.machine(programs.threads), "results": {}}
     about = [bench_report.described(data["machine"])]
     if {1, 2} & set(options.check):

@@ -40,7 +40,7 @@ HEADER = ("| classes | sample rate | program | step, ms | with sampling, ms | fl
 
 
 def measured(command, limit):
-    """The program's JSON object."""
+    """Returns the program's JSON object."""
     result = json.loads(gpu_runs.run(command, limit))
     if result.get("out_of_memory"):
         raise gpu_runs.DoesNotFit
@@ -61,7 +61,7 @@ def pfc(options, centres):
 
 
 def needed_by_torch(options):
-    """Bytes that a step of the reference cannot do without: centres and momentum in float32, the
+    """Returns the least bytes of a step of the reference: centres and momentum in float32, the
     active centres' copy in 16 bits, and four float32 matrices of logits (before and after the
     clamp, scaled, and their logarithmic softmax)."""
     active = options.classes * min(1, options.rate)
@@ -93,19 +93,19 @@ def programs(options):
 
 
 def spread(rounds, key):
-    """In milliseconds."""
+    """Returns median, smallest and largest in milliseconds."""
     values = [1e3 * seconds for result in rounds for seconds in result[key]]
     return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
 def ratio(theirs, ours, key):
-    """The median of the rounds' ratios."""
+    """Returns the median of the rounds' ratios."""
     return statistics.median(statistics.median(a[key]) / statistics.median(b[key])
                              for a, b in zip(theirs, ours))
 
 
 def compared(options, name, rounds, theirs):
-    """The three last cells of a row: both ratios, and whether the smaller one reaches the goal."""
+    """Returns the last three cells of a row: both ratios, and whether the smaller one reaches the goal."""
     if not theirs or name == "PyTorch":
         return " | | |"
     ratios = [ratio(theirs, rounds, key) for key in ("step", "whole")]
@@ -131,7 +131,7 @@ def row(options, name, runs):
 
 
 def problems(known, runs):
-    """What makes the whole a failure."""
+    """Returns what makes the benchmark fail."""
     found = runs.failures()
     losses = {name: runs.measured(name)[0]["loss"] for name in known if runs.measured(name)}
     ours = [name for name in known if name.startswith("pfc")]

@@ -52,7 +52,7 @@ class Trial:
 
 
 def fastest(candidates, seconds, best=None):
-    """(the Trial of the least seconds, a list of {name, seconds or why_not}).
+    """Returns the fastest Trial and a list of {name, seconds or why_not}.
 
     seconds(settings, limit) measures, and throws Failed; a candidate may take three times as long in
     all as the best so far. `best`: a Trial that need not be repeated."""
@@ -74,7 +74,7 @@ def fastest(candidates, seconds, best=None):
 
 
 def blas_candidates():
-    """Every OpenBLAS of Debian's that is installed with every core type, and the machine's BLAS."""
+    """Returns every installed OpenBLAS of Debian with every core type, and the machine's BLAS."""
     found = [setting("BLAS as installed")]
     for build in BLAS_BUILDS:
         folder = LIBRARIES / build
@@ -89,7 +89,7 @@ def blas_candidates():
 
 
 def probe(runner, settings, shape):
-    """What gemm_probe.py says. Throws Failed for one that crashes or is wrong."""
+    """Returns the result of gemm_probe.py. Raises Failed if it crashes or is wrong."""
     output = runner.attempt([*PYTHON, HERE / "gemm_probe.py", "--threads", len(runner.cores), *shape],
                             settings.environment, 120)
     found = json.loads(output)
@@ -99,7 +99,7 @@ def probe(runner, settings, shape):
 
 
 def choose_blas(runner, shape=()):
-    """(Settings, what gemm_probe.py found, list of what was tried: name, GFLOP/s, why not)."""
+    """Returns the settings, the result of gemm_probe.py, and the candidates: name, GFLOP/s, or why not."""
     say("matrix products of PyTorch:")
     best, tried = None, []
     for candidate in blas_candidates():
@@ -119,7 +119,7 @@ def choose_blas(runner, shape=()):
 
 
 def allocators():
-    """Those that are here. The first is glibc's as it comes."""
+    """Returns the installed allocators. The first is glibc's default."""
     found = [setting("glibc malloc"),
              setting("glibc malloc with huge pages", HUGE_PAGES),
              setting("glibc malloc that keeps memory", KEEPS_MEMORY),

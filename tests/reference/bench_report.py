@@ -19,14 +19,14 @@ def first_line(path, pattern, otherwise="unknown"):
 
 
 def memory_available():
-    """Bytes that programs can have without swapping."""
+    """Returns the bytes that programs can use without swapping."""
     lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith("MemAvailable:"))
     return int(line.split()[1]) * 1024
 
 
 def machine(threads):
-    """What of this machine decides about speed."""
+    """Returns the facts of this machine that affect speed."""
     memory = "/sys/kernel/mm/transparent_hugepage"
     return {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -45,7 +45,7 @@ def machine(threads):
 
 
 def described(facts):
-    """One paragraph of what machine() has found."""
+    """Returns a paragraph about the facts of machine()."""
     features = ", ".join(facts["features"]) or "no AVX2"
     return (f"{facts['processor']} (family/model {facts['cpu_family_model']}; {features}), "
             f"{facts['threads']} of {facts['cores']} cores, "
@@ -62,7 +62,7 @@ def blas_described(settings, found):
 
 
 def blas_tried(tried):
-    """The candidates in one sentence, the fastest first."""
+    """Returns a sentence with all candidates, the fastest first."""
     ran = sorted((t for t in tried if "gflops" in t), key=lambda t: -t["gflops"])
     words = [f"{t['name']} {t['gflops']:.0f}" for t in ran]
     words += [f"{t['name']} left out ({t['why_not']})" for t in tried if "gflops" not in t]
@@ -81,7 +81,7 @@ def others(parts):
 
 
 def replaced(text, sections):
-    """`text` with the content between each section's marks exchanged, and the names found."""
+    """Returns `text` with new content between each section's marks, and the names of these sections."""
     found = []
     for name, content in sections.items():
         marks = re.compile(rf"(<!-- bench: {name} -->\n).*?(<!-- end: {name} -->)", re.DOTALL)

@@ -18,18 +18,18 @@ SPEED_SETTINGS = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_"
 
 
 class Failed(Exception):
-    """A program that did not end well; says which, and what it said."""
+    """A program failed; names it and has its output."""
 
 
 def environment(threads, settings=()):
-    """The caller's, less what sets the speed, and with `settings`."""
+    """Returns the caller's environment without speed settings, and with `settings`."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(SPEED_SETTINGS)}
     return {**kept, "OMP_NUM_THREADS": str(threads), **dict(settings)}
 
 
 def busy_seconds():
-    """CPU time that the whole machine has spent, and what finished children of this process have."""
+    """Returns the CPU time of the whole machine, and that of the finished children of this process."""
     fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
     user, nice, system = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[1:4])
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -43,7 +43,7 @@ class Runner:
         self.others = []  # part of the machine's cores that other programs took, a run
 
     def run(self, command, result, settings=(), limit=None):
-        """What `result` makes of the program's output, of the least disturbed of a few attempts."""
+        """Returns `result` of the program's output, of the least disturbed of a few attempts."""
         attempts = []
         while len(attempts) < self.attempts:
             begin, (machine, own) = time.perf_counter(), busy_seconds()
@@ -58,7 +58,7 @@ class Runner:
         return best
 
     def attempt(self, command, settings=(), limit=None):
-        """The program's standard output. Throws Failed, also after `limit` seconds."""
+        """Returns the program's stdout. Raises Failed if it fails or needs more than `limit` seconds."""
         words = [str(word) for word in command]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=limit,
@@ -73,5 +73,5 @@ class Runner:
 
 
 def say(line):
-    """Progress, which is no part of the tables."""
+    """Prints progress, which is not part of the tables."""
     print(line, file=sys.stderr, flush=True)

@@ -11,19 +11,15 @@ them adds is told as well. Wants an otherwise idle machine, and then takes 25 mi
 """
 
 import argparse
-import datetime
 import json
 import pathlib
 import statistics
 import tempfile
 
-import numpy as np
-
 import bench_report
-import image_records
 import reference_input
 from bench_runs import Runner, say
-from loss_parity import metrics
+from pfc_runs import metrics, seconds_between
 
 WARM_UP_STEPS = 4
 WORKERS = 2
@@ -36,7 +32,7 @@ class Case:
         self.number = 0
 
     def run(self, steps, every):
-        """Seconds of a step, how many copies were taken, and peak memory in bytes."""
+        """Returns the seconds of a step, the number of copies, and the peak memory in bytes."""
         self.number += 1
         out = self.folder / f"out-{self.number}"
         settings = {"max_steps": steps, "output": out, "replicate": "false" if every is None else "true"}
@@ -47,22 +43,14 @@ class Case:
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         self.runner.run(command, lambda _: None)
-        found = [record for record in metrics(out / "metrics.jsonl")]
-        seconds = [datetime.datetime.fromisoformat(r["time"].replace("Z", "+00:00")).timestamp() for r in found]
-        took = (seconds[-1] - seconds[WARM_UP_STEPS - 1]) / (len(found) - WARM_UP_STEPS)
-        copies = 0 if every is None else (seconds[-1] - seconds[WARM_UP_STEPS - 1]) / every
-        return {"step": took, "copies": copies, "steps": len(found) - WARM_UP_STEPS,
+        found = metrics(out / "metrics.jsonl")
+        steps, seconds = len(found) - WARM_UP_STEPS, seconds_between(found[WARM_UP_STEPS - 1], found[-1])
+        return {"step": seconds / steps, "copies": 0 if every is None else seconds / every, "steps": steps,
                 "memory": found[-1]["memory_bytes"]}
 
 
 def measure(arguments, folder):
-    job = {"network": arguments.network, "embedding_size": 512, "batch_size": arguments.batch, "lr": 0.02,
-           "num_epoch": 1_000_000, "num_workers": 1, "sample_rate": 0.1, "device": "cpu",
-           "rec": str(folder / "data"), "verbose": 0, "num_classes": arguments.classes}
-    images = reference_input.smooth_images(np.random.default_rng(0), 64, 4)
-    image_records.write(folder / "data", images, np.repeat(np.arange(64), 4), says_classes=False)
-    path = folder / "job.json"
-    path.write_text(json.dumps(job))
+    path = reference_input.make_head_job(folder, arguments.network, arguments.batch, arguments.classes)
     case = Case(arguments, folder, path)
     steps = max(round(arguments.seconds / case.run(12, None)["step"]), 20) + WARM_UP_STEPS
     kinds = {"without": None, "with": arguments.snapshot_seconds, "often": arguments.often}
@@ -78,7 +66,7 @@ def ratio(rounds, name):
 
 
 def cost_of_one(rounds):
-    """Seconds that a copy adds, of the job that takes many."""
+    """Returns the seconds that a copy adds, from the job with many copies."""
     return statistics.median((r["often"]["step"] - r["without"]["step"]) * r["often"]["steps"] / r["often"]["copies"]
                              for r in rounds)
 

@@ -25,7 +25,7 @@ import bench_peer
 import bench_report
 import reference_input
 from bench_runs import HERE, PYTHON, Failed, Runner, say
-from loss_parity import metrics
+from pfc_runs import metrics
 
 WARM_UP_STEPS = 2
 TRIAL_STEPS = 3  # of a candidate, of which the first is left out
@@ -78,7 +78,7 @@ class Case:
         return measured(self.folder / "reference.jsonl", WARM_UP_STEPS)
 
     def trial(self, settings, limit):
-        """Seconds of a sample."""
+        """Returns the seconds a sample."""
         settings = self.blas + settings
         self.runner.attempt(self.torch_command(settings, "--steps", TRIAL_STEPS),
                             settings.environment, limit)
@@ -86,7 +86,7 @@ class Case:
         return len(speeds) / sum(speeds)
 
     def settings(self):
-        """PyTorch's, the fastest layout first and then the fastest allocator with it."""
+        """Chooses PyTorch's fastest layout, and then the fastest allocator with it."""
         say(f"{self.network}: PyTorch's settings, in seconds by a sample:")
         first, *others = bench_peer.allocators()
         candidates = LAYOUTS + ([BF16] if has_bf16() else [])
@@ -97,7 +97,7 @@ class Case:
 
 
 def measured(path, warm_up):
-    """Samples a second of each step after the warm-up, and the peak memory in bytes."""
+    """Returns the samples a second of each step after the warm-up, and the peak memory in bytes."""
     steps = metrics(path)
     return [s["samples_per_second"] for s in steps[warm_up:]], steps[-1]["memory_bytes"]
 
@@ -126,7 +126,7 @@ def speeds(rounds):
 
 
 def ratio(result, ours, theirs):
-    """The median of the rounds' ratios; a dash for the ratio to itself."""
+    """Returns the median of the rounds' ratios; a dash for the ratio to itself."""
     if ours == theirs or theirs not in result["runs"]:
         return "-"
     found = statistics.median(
@@ -144,7 +144,7 @@ def precisions_of(result):
 
 
 def rows(result):
-    """One for each precision of pfc."""
+    """Yields a row for each precision of pfc."""
     theirs = result["runs"]["torch"]
     for name in precisions_of(result):
         ours = result["runs"][name]

@@ -33,7 +33,7 @@ import safetensors_io
 import torch
 from bench_head import same_loss
 from gpu_runs import HERE
-from loss_parity import metrics
+from pfc_runs import metrics
 from network_floor import floor
 
 WARM_UP_STEPS = 12
@@ -45,7 +45,7 @@ HEADER = ("| network | batch | program | samples/s | ms | floor: FLOPs, ms | flo
 
 
 def faces(options):
-    """A folder of drawn faces, made once."""
+    """Draws faces once; returns their folder."""
     folder = options.folder / f"faces-{options.classes}x{options.images}"
     if not (folder / "val.bin").exists():
         gpu_runs.run([options.bin / "pfcctl", "data", "synth", "--identities", options.classes,
@@ -54,7 +54,7 @@ def faces(options):
 
 
 def initial(options):
-    """The weights that both programs begin with, made once."""
+    """Makes the initial weights of both programs once; returns their file."""
     path = options.folder / f"{options.network}-{options.classes}.safetensors"
     if not path.exists():
         torch.manual_seed(1)
@@ -93,7 +93,7 @@ def reference(options, precision, *more):
 
 
 def programs(options):
-    """name: (precision, run it, goal)."""
+    """Returns {name: (precision, function that runs it, goal)}."""
     best = ["--layout", "channels_last", "--tf32"]
     if options.compile != "off":
         best += ["--compile", options.compile]
@@ -115,13 +115,13 @@ def speeds(steps):
 
 
 def faster(ours, theirs):
-    """The median of the rounds' ratios."""
+    """Returns the median of the rounds' ratios."""
     return statistics.median(statistics.median(speeds(a)) / statistics.median(speeds(b))
                              for a, b in zip(ours, theirs))
 
 
 def compared(ours, rounds, goal):
-    """The two last cells of a row: the ratio, and whether it reaches the goal."""
+    """Returns the last two cells of a row: the ratio, and whether it reaches the goal."""
     if not (goal and ours):
         return " | |"
     value = faster(ours, rounds)
@@ -149,7 +149,7 @@ def row(options, name, entry, runs):
 
 
 def problems(known, runs):
-    """What makes the whole a failure."""
+    """Returns what makes the benchmark fail."""
     found = runs.failures()
     losses = {name: runs.measured(name)[0][0]["loss"] for name in known if runs.measured(name)}
     ours = [name for name in known if name.startswith("pfc")]

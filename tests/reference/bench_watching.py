@@ -12,8 +12,6 @@ Wants an otherwise idle machine.
 """
 
 import argparse
-import datetime
-import json
 import pathlib
 import socket
 import statistics
@@ -22,13 +20,10 @@ import tempfile
 import threading
 import urllib.request
 
-import numpy as np
-
 import bench_report
-import image_records
 import reference_input
 from bench_runs import Runner, say
-from loss_parity import metrics
+from pfc_runs import metrics, seconds_between
 
 WARM_UP_STEPS = 4
 WORKERS = 2
@@ -42,7 +37,7 @@ def free_port():
 
 
 class Watchers:
-    """Read as long as the block runs."""
+    """Readers of metrics, page and status that run during a `with` block."""
 
     def __init__(self, arguments, port, state):
         self.url = f"http://127.0.0.1:{port}"
@@ -91,7 +86,7 @@ class Case:
         self.read = {}
 
     def run(self, steps, watched):
-        """Seconds of a step."""
+        """Returns the seconds of a step."""
         out, state, port = self.folder / "out", self.folder / "state", free_port()
         command = [self.arguments.bin / "pfc-coordinator", "--hosts", f"localhost:{WORKERS}", "--port", "0",
                    "--http-port", port, "--state-dir", state, "--config", self.path,
@@ -105,19 +100,12 @@ class Case:
             self.read = watchers.bytes
         else:
             self.runner.run(command, lambda _: None)
-        found = [record for record in metrics(pathlib.Path(f"{out}-{watched}-{port}") / "metrics.jsonl")]
-        times = [datetime.datetime.fromisoformat(r["time"].replace("Z", "+00:00")).timestamp() for r in found]
-        return (times[-1] - times[WARM_UP_STEPS - 1]) / (len(found) - WARM_UP_STEPS)
+        found = metrics(pathlib.Path(f"{out}-{watched}-{port}") / "metrics.jsonl")
+        return seconds_between(found[WARM_UP_STEPS - 1], found[-1]) / (len(found) - WARM_UP_STEPS)
 
 
 def measure(arguments, folder):
-    job = {"network": arguments.network, "embedding_size": 512, "batch_size": arguments.batch, "lr": 0.02,
-           "num_epoch": 1_000_000, "num_workers": 1, "sample_rate": 0.1, "device": "cpu",
-           "rec": str(folder / "data"), "verbose": 0, "num_classes": 50_000}
-    images = reference_input.smooth_images(np.random.default_rng(0), 64, 4)
-    image_records.write(folder / "data", images, np.repeat(np.arange(64), 4), says_classes=False)
-    path = folder / "job.json"
-    path.write_text(json.dumps(job))
+    path = reference_input.make_head_job(folder, arguments.network, arguments.batch, 50_000)
     case = Case(arguments, folder, path)
     steps = max(round(arguments.seconds / case.run(12, False)), 20) + WARM_UP_STEPS
     rounds = []

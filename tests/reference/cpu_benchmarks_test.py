@@ -27,7 +27,7 @@ def candidates(*names):
 
 
 def probed(outcomes):
-    """In place of Runner.attempt: what gemm_probe.py would print of a core type, or what is thrown."""
+    """Replaces Runner.attempt: returns what gemm_probe.py would print for a core type, or raises."""
     def attempt(_, settings, __):
         outcome = outcomes[dict(settings).get("OPENBLAS_CORETYPE", "")]
         if isinstance(outcome, Exception):
@@ -43,7 +43,7 @@ class Quiet(unittest.TestCase):
 
 
 class Environment(unittest.TestCase):
-    def test_what_the_caller_has_set_about_speed_is_left_out(self):
+    def test_speed_settings_of_the_caller_are_removed(self):
         slow = {"OPENBLAS_CORETYPE": "Prescott", "OMP_NUM_THREADS": "64", "MALLOC_ARENA_MAX": "1",
                 "LD_PRELOAD": "", "HOME": "/root"}
         with mock.patch.dict(os.environ, slow, clear=True):
@@ -85,7 +85,7 @@ class Choosing(Quiet):
         self.assertEqual(best.settings.name, "c")
         self.assertEqual(tried[1], {"name": "b", "why_not": "no"})
 
-    def test_nothing_that_runs_is_an_error(self):
+    def test_no_working_candidate_is_an_error(self):
         def seconds(_, __):
             raise bench_runs.Failed("no")
         with self.assertRaises(bench_runs.Failed):

@@ -28,7 +28,7 @@ def pfcctl(*words):
 
 
 def contents(folder):
-    """(label, bytes) of each image of a folder that `unpack` has written, in order."""
+    """Returns (label, bytes) of each image of a folder that `unpack` has written, in order."""
     lines = (folder / "train.lst").read_text().splitlines()
     return [(int(label), (folder / path).read_bytes())
             for _, label, path in (line.split("\t") for line in lines)]

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 import head_reference
+import pfc_runs
 import safetensors_io
 import step_parity
 import step_reference
@@ -52,7 +53,7 @@ def draw(seed=3):
 
 
 def write(folder, name):
-    """The data of a case and the job's initial centres; the embeddings as the file has them."""
+    """Writes the data of a case and the job's initial centres; returns the embeddings as in the file."""
     rows, labels, centres = draw()
     if name.startswith("half"):
         rows = rows.astype(np.float16)
@@ -67,7 +68,7 @@ def write(folder, name):
 
 
 def with_torch(job, workers, rows, labels, centres):
-    """The steps of the job, and the centres after them."""
+    """Returns the steps of the job, and the final centres."""
     batch = job["batch_size"] * workers
     per_epoch = len(rows) // batch
     total, warm = round(per_epoch * job["num_epoch"]), int(per_epoch * job["warmup_epoch"])
@@ -120,10 +121,7 @@ def main():
     for name, keys, workers, file in CASES:
         with tempfile.TemporaryDirectory(prefix="pfc-embeddings-parity-") as folder:
             errors = compare(pathlib.Path(folder), arguments.bin, keys, workers, file)
-        bad = [key for key, error in errors.items() if not error <= LIMITS[key]]
-        failed += bool(bad)
-        print(f"{'FAILED' if bad else 'ok':7}{name:36}",
-              "  ".join(f"{key} {error:.1e}" for key, error in errors.items()), flush=True)
+        failed += pfc_runs.report(name, errors, LIMITS)
     return 1 if failed else 0
 
 

@@ -57,7 +57,7 @@ def folds(n):
 
 
 def accept_threshold(far, rates, thresholds):
-    """The thresholds' FARs rise: on the line from the last one below `far` to the first that is not."""
+    """Interpolates between the last threshold with a FAR below `far` and the next one; FARs rise."""
     if rates.max() < far:
         return 0.0
     above = np.argmax(rates >= far)
@@ -92,7 +92,7 @@ def verification(a, b, same):
 
 
 def roc(score, same):
-    """Points as scikit-learn's roc_curve(drop_intermediate=True) gives them."""
+    """Returns the points of scikit-learn's roc_curve(drop_intermediate=True)."""
     levels = np.unique(score)[::-1]
     fp = np.array([np.sum((score >= t) & ~same) for t in levels])
     tp = np.array([np.sum((score >= t) & same) for t in levels])
@@ -137,7 +137,7 @@ def identification(rows, subject, probes):
 
 
 def recall(rows, subject, ks=(1, 10, 100, 1000)):
-    """Recall@K of each row among all others, of the rows that are not the only one of their subject."""
+    """Returns Recall@K of each row among all others, without rows that are alone in their subject."""
     similar = np.array([[one @ other for other in rows] for one in rows.astype(np.float64)])
     np.fill_diagonal(similar, -np.inf)
     hits = []

@@ -66,14 +66,16 @@ class Exported(unittest.TestCase):
         safetensors_io.save(self.folder / "backbone.safetensors", state, {"network": name})
         return state
 
+    def pfcctl(self, *words, codes=(0,)):
+        done = subprocess.run([BIN / "pfcctl", *words], capture_output=True, text=True)
+        self.assertIn(done.returncode, codes, done.stderr)
+        return done
+
     def export(self, kind, *options):
         file = self.folder / f"exported.{kind}"
         if "--model" not in options:
             options = ("--model", self.folder / "backbone.safetensors", *options)
-        done = subprocess.run([BIN / "pfcctl", "export", kind, "--output", file, "--json", *options],
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.said = json.loads(done.stdout)
+        self.said = json.loads(self.pfcctl("export", kind, "--output", file, "--json", *options).stdout)
         self.assertEqual(self.said["bytes"], file.stat().st_size)
         return file
 
@@ -82,7 +84,7 @@ class Exported(unittest.TestCase):
         return torch.randint(0, 256, (count, self.size, self.size, 3), generator=generator)
 
     def people(self, pixels):
-        """A data set of these images."""
+        """Writes a data set of these images."""
         people = self.folder / "people"
         (people / "one").mkdir(parents=True, exist_ok=True)
         for number, image in enumerate(pixels.numpy().astype(np.uint8)):
@@ -119,10 +121,9 @@ class WithPyTorch(Exported):
         for file, others in (("checkpoint_gpu_0.pt", {"state_dict_softmax_fc": {"tensors": 1, "shape": [5, 64]},
                                                       "state_optimizer": {"tensors": 2}}),
                              ("centres.safetensors", {"centres": {"tensors": 1, "shape": [5, 64]}})):
-            command = [BIN / "pfcctl", "model", "info", self.folder / file]
-            told = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+            told = self.pfcctl("model", "info", self.folder / file, "--json").stdout
             self.assertEqual(json.loads(told)["others"], others)
-            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            text = self.pfcctl("model", "info", self.folder / file).stdout
             self.assertIn("[5,64]", text)
             self.assertLess(max(map(len, text.splitlines())), 1100)
             self.assertNotRegex(text, "\nnetwork +r50")
@@ -203,25 +204,23 @@ class WithOnnx(Exported):
     def test_int8_that_loses_too_much_is_deleted(self):
         self.network("mbf", 48)
         file = self.folder / "exported.onnx"
-        done = subprocess.run([BIN / "pfcctl", "export", "onnx", "--model", self.folder / "backbone.safetensors", "--output",
-                               file, "--int8", "--calibrate", self.people(self.pixels(8))], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 2, done.stderr)
+        done = self.pfcctl("export", "onnx", "--model", self.folder / "backbone.safetensors", "--output", file, "--int8",
+                           "--calibrate", self.people(self.pixels(8)), codes=(2,))
         self.assertIn("not written, because the median cosine", done.stderr)
         self.assertFalse(file.exists())
 
 
 class CompetitionLimits(Exported):
     def broken(self, file, *options):
-        """What of the file is beyond the limits."""
-        done = subprocess.run([BIN / "pfcctl", "model", "check-onnx", file, "--json", *options],
-                              capture_output=True, text=True)
+        """Returns the limits that the file exceeds."""
+        done = self.pfcctl("model", "check-onnx", file, "--json", *options, codes=(0, 2))
         limits = json.loads(done.stdout)
         broken = [limit["what"] for limit in limits if not limit["kept"]]
         self.assertEqual(done.returncode, 2 if broken else 0, done.stderr)
         self.assertEqual("embeddings of 32 images" in [limit["what"] for limit in limits], not broken)
         return broken
 
-    def test_files_beyond_a_limit_are_told(self):
+    def test_files_beyond_a_limit_are_reported(self):
         self.network("mbf", 112)
         self.assertEqual(self.broken(self.export("onnx")), [])
         self.assertEqual(self.broken(self.export("onnx", "--normalize")), [])
@@ -239,9 +238,7 @@ class CompetitionLimits(Exported):
         model.graph.node[-1].output[0] = "before"
         model.graph.node.append(onnx.helper.make_node("Softplus", ["before"], [output], name="last"))
         onnx.save(model, self.folder / "unknown.onnx")
-        done = subprocess.run([BIN / "pfcctl", "model", "check-onnx", self.folder / "unknown.onnx"],
-                              capture_output=True, text=True)
-        self.assertEqual(done.returncode, 2, done.stderr)
+        done = self.pfcctl("model", "check-onnx", self.folder / "unknown.onnx", codes=(2,))
         self.assertRegex(done.stdout, r"FAIL embeddings of 32 images +.*operator Softplus is not known")
         self.assertIn("ok   embedding ", done.stdout)
 
@@ -260,9 +257,7 @@ class ModelInfo(Exported):
                     if isinstance(layer, (torch.nn.Conv2d, torch.nn.Linear)):
                         layer.register_forward_hook(count)
                 self.embeddings(self.pixels(1))
-                info = json.loads(subprocess.run([BIN / "pfcctl", "model", "info", "--json",
-                                                  self.folder / "backbone.safetensors"],
-                                                 check=True, capture_output=True).stdout)
+                info = json.loads(self.pfcctl("model", "info", "--json", self.folder / "backbone.safetensors").stdout)
                 self.assertEqual(info["flops"], 2 * sum(products))
                 self.assertGreater(info["latency_ms"], 0)
                 self.assertEqual(info["parameters"], sum(p.numel() for p in self.model.parameters()))

@@ -3,10 +3,10 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
-# What the studies have in common: small images and a small network, so that a run takes minutes.
+import pfc_runs
+
+# All studies use small images and a small network, so a run takes minutes.
 JOB = {"network": "mbf", "embedding_size": 128, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 32,
        "margin_gradient": "exact",
        "batch_size": 64, "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "warmup_epoch": 0.5,
@@ -26,16 +26,12 @@ def add_arguments(parser):
 
 def run(command, threads, environment=()):
     cores = sorted(os.sched_getaffinity(0))[:threads]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          env={**os.environ, "OMP_WAIT_POLICY": "passive", **dict(environment)},
-                          preexec_fn=lambda: os.sched_setaffinity(0, cores))
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nfailed with {done.returncode}:\n"
-                 f"{done.stdout}{done.stderr}")
+    pfc_runs.run(command, env={**os.environ, "OMP_WAIT_POLICY": "passive", **dict(environment)},
+                 preexec_fn=lambda: os.sched_setaffinity(0, cores))
 
 
 def make_set(options):
-    """train.rec, train.idx, property and val.bin, drawn once; the folder."""
+    """Draws train.rec, train.idx, property and val.bin once; returns the folder."""
     data = options.folder / f"faces-2d-{options.identities}x{options.images}-{options.size}"
     if not (data / "val.bin").exists():
         run([options.bin / "pfcctl", "data", "synth", "--identities", options.identities,
@@ -45,7 +41,7 @@ def make_set(options):
 
 
 def shuffle(options, data):
-    """data/shuffled: the images of the set in a random order, which sequential reading wants."""
+    """Writes data/shuffled: the images in random order, as sequential reading needs."""
     if not (data / "shuffled" / "train.rec").exists():  # it appears when it is whole
         run([options.bin / "pfcctl", "data", "shuffle", data, "--out", data / "shuffled"],
             options.threads)
@@ -57,7 +53,7 @@ def is_complete(output):
 
 
 def train(options, name, job):
-    """One job, unless it has been done: its folder under options.folder."""
+    """Runs a job, unless it is complete; returns its folder under options.folder."""
     output = options.folder / name
     if not is_complete(output):
         options.folder.mkdir(parents=True, exist_ok=True)
@@ -72,9 +68,9 @@ def records(output):
 
 
 def steps(output):
-    return [entry for entry in records(output) if "loss" in entry]
+    return pfc_runs.metrics(output / "metrics.jsonl")
 
 
 def accuracy(output):
-    """Of the last evaluation."""
+    """Returns the accuracy of the last evaluation."""
     return [entry["accuracy"] for entry in records(output) if "accuracy" in entry][-1]

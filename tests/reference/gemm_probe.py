@@ -18,7 +18,7 @@ import torch
 
 
 def products(options):
-    """Pairs of matrices to multiply."""
+    """Returns pairs of matrices to multiply."""
     n, d, c = options.samples, options.dimension, options.classes
     embeddings, centres, gradients = torch.randn(n, d), torch.randn(c, d), torch.randn(n, c)
     return [(embeddings, centres.T), (gradients, centres), (gradients.T, embeddings),
@@ -35,14 +35,14 @@ def seconds(a, b, repeats):
 
 
 def relative_error(a, b):
-    """Of some rows and columns, against float64."""
+    """Returns the error of some rows and columns against float64."""
     a, b = a[::17], b[:, ::101]
     right = a.double() @ b.double()
     return ((torch.mm(a, b).double() - right).norm() / right.norm()).item()
 
 
 def library():
-    """The OpenBLAS, or else the BLAS, that is in this process's memory."""
+    """Returns the OpenBLAS, or else the BLAS, that this process has loaded."""
     lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
     mapped = sorted({line.split()[-1] for line in lines if "blas" in line.rsplit("/", 1)[-1]})
     return next((path for path in mapped if "openblas" in pathlib.Path(path).name),

@@ -30,7 +30,7 @@ NO_MEMORY = "CUDA: 3 GiB of GPU memory asked for, 1 GiB of 79 GiB free; see `pfc
 
 
 def outcomes(**measured):
-    """gpu_runs.Runs of programs with these first losses."""
+    """Returns gpu_runs.Runs of programs with these measurements."""
     runs = gpu_runs.Runs(None, argparse.Namespace())
     runs.outcomes = {name: {"measured": [value], "why_not": ""} for name, value in measured.items()}
     return runs
@@ -44,7 +44,8 @@ class Head(unittest.TestCase):
         self.count = self.folder / "count"
 
     def command(self, script, *more):
-        """script: shell, in which $centres is fp32 or bf16; where it goes on, it has measured."""
+        """Returns the command of a benchmark whose program is this shell script; $centres is fp32 or bf16.
+        If the script does not exit, the program prints measurements."""
         program = self.folder / "program"
         program.write_text(f'#!/bin/sh\nfor centres; do :; done\necho >> {self.count}\n{script}\n'
                            f"echo '{json.dumps(MEASURED)}'\n")
@@ -90,7 +91,7 @@ class Head(unittest.TestCase):
         self.bench("", *kept, "--steps", "7")
         self.assertEqual(self.starts(), 10)
 
-    def test_prints_what_there_is_when_it_is_ended(self):
+    def test_prints_the_measured_rows_when_it_is_ended(self):
         process = subprocess.Popen(self.command("[ $centres = fp32 ] || exec sleep 30"), text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         while not (self.count.exists() and self.starts() == 2):
@@ -101,7 +102,7 @@ class Head(unittest.TestCase):
         self.assertIn("pfc, centres fp32 | 3.000", table)
         self.assertIn("pfc, centres bf16 | not measured yet |", table)
 
-    def test_what_does_not_fit_is_no_failure_but_something_of_pfc_must(self):
+    def test_a_program_that_does_not_fit_is_not_a_failure_unless_it_is_all_of_pfc(self):
         does_not = f'{{ echo "{NO_MEMORY}" | tr -d "\\`" >&2; exit 2; }}'
         code, table, said = self.bench(f"[ $centres = bf16 ] || {does_not}")
         self.assertEqual(code, 0, said)

@@ -25,7 +25,7 @@ class DoesNotFit(Failed):
 
 
 def run(command, limit):
-    """The program's standard output. Raises Failed, also after `limit` seconds."""
+    """Returns the program's stdout. Raises Failed if it fails or needs more than `limit` seconds."""
     words = [str(word) for word in command]
     # Files: a pipe would be waited for until all descendants of an ended program have closed it.
     with text_file() as out, text_file() as errors:
@@ -51,13 +51,13 @@ def text_file():
 
 
 def last_line(text):
-    """For a cell of a table."""
+    """Returns a reason for a cell of a table."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:160].replace("|", "/") if lines else ""
 
 
 class Runs:
-    """What each program has come to: {"measured": [a value a round], "why_not": text}."""
+    """Results of each program: {"measured": [a value a round], "why_not": text}."""
 
     def __init__(self, path, options):
         """path: the file, or None to keep nothing. Measurements with other options are dropped."""
@@ -71,7 +71,7 @@ class Runs:
                 self.outcomes = kept["outcomes"]
 
     def measured(self, name):
-        """A value a round; none where the program failed."""
+        """Returns a value a round; empty if the program failed."""
         outcome = self.outcomes.get(name, {})
         return [] if outcome.get("why_not") else outcome.get("measured", [])
 
@@ -79,7 +79,7 @@ class Runs:
         return self.outcomes.get(name, {}).get("why_not", "")
 
     def alternate(self, programs, rounds, summary):
-        """Starts every program once a round, what is known already left out. programs: {name:
+        """Starts every program once a round, except for rounds with a known result. programs: {name:
         function that measures}; summary: a measured value as text."""
         for number in range(rounds):
             for name, start in programs.items():
@@ -106,7 +106,7 @@ class Runs:
         new.replace(self.path)  # at once: the script may be ended at any time
 
     def failures(self):
-        """Of programs that failed otherwise than for want of memory."""
+        """Returns the failures, except for those of missing memory."""
         return [f"{name}: {outcome['why_not']}" for name, outcome in self.outcomes.items()
                 if outcome["why_not"].startswith("failed")]
 
@@ -118,7 +118,7 @@ def add_arguments(parser, limit):
 
 
 def table_even_if_ended(measure, print_table):
-    """Prints the table of what there is when SIGTERM ends the measurements, too."""
+    """Prints the table of all results, also when SIGTERM ends the measurements."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before everything was measured"))
     try:
         measure()

@@ -14,6 +14,7 @@ import tempfile
 import numpy as np
 
 import head_reference
+import pfc_runs
 import safetensors_io
 
 DEFAULTS = {"margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0, "margin_gradient": "exact",
@@ -45,7 +46,7 @@ def random_step(samples, classes, dimension, seed, with_state):
 
 
 def special_step(seed):
-    """Embeddings equal, opposite and almost equal to their centres, lengths 1e-20 and 1e+20."""
+    """Returns embeddings equal, opposite and almost equal to their centres, and of lengths 1e-20 and 1e+20."""
     tensors = random_step(12, 700, 96, seed, False)
     x, w = tensors["embeddings"], tensors["centres"]
     tensors["labels"] = np.arange(12) * 50
@@ -109,7 +110,7 @@ def run_case(pfcctl, folder, options, tensors, workers, step=3):
 
 
 def run_micro_case(pfcctl, folder, options, tensors, workers, step=3, micro_batches=4):
-    """The samples as the micro-batches of one step."""
+    """Runs the samples as the micro-batches of one step."""
     job = {**DEFAULTS, **options, "gradient_acc": micro_batches}
     source = folder / "in.safetensors"
     safetensors_io.save(source, tensors, {"micro_batches": str(micro_batches)})
@@ -118,7 +119,7 @@ def run_micro_case(pfcctl, folder, options, tensors, workers, step=3, micro_batc
 
 
 def run_parts_case(pfcctl, folder, options, tensors, workers, step=3, parts=3):
-    """The active rows alone, in the parts that `parts` workers would write."""
+    """Runs the active rows only, in the parts that `parts` workers would write."""
     job = {**DEFAULTS, **options}
     want = head_reference.head_step(tensors, job, step)
     table = [name for name in ("centres", "momentum", "second") if name in tensors]
@@ -145,10 +146,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name, options, tensors, workers, run in cases():
             errors = run(pfcctl, pathlib.Path(folder), options, tensors, workers)
-            bad = [key for key, error in errors.items() if not error <= LIMITS[key]]
-            failed += bool(bad)
-            print(f"{'FAILED' if bad else 'ok':7}{name:38}",
-                  "  ".join(f"{key} {error:.1e}" for key, error in errors.items()))
+            failed += pfc_runs.report(name, errors, LIMITS)
     return 1 if failed else 0
 
 

@@ -12,7 +12,7 @@ CLASS_SAMPLING_STREAM = 1
 
 
 def philox4x32_10(key, counter):
-    """Philox 4x32-10 (Salmon et al., SC 2011) of uint64 `key` for counters [4][n] of uint32."""
+    """Returns Philox 4x32-10 (Salmon et al., SC 2011) of uint64 `key` for counters [4][n] of uint32."""
     low = np.uint64(0xFFFFFFFF)
     c = [np.asarray(word, dtype=np.uint64) for word in counter]
     k0, k1 = key & 0xFFFFFFFF, key >> 32
@@ -26,7 +26,7 @@ def philox4x32_10(key, counter):
 
 
 def uniform(seed, stream, step, count):
-    """u(seed, step, i) in [0, 1) of i = 0 .. count - 1, with 24 bits."""
+    """Returns u(seed, step, i) in [0, 1) for i = 0 .. count - 1, with 24 bits."""
     blocks = np.arange((count + 3) // 4)
     words = philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
                                  np.full_like(blocks, stream)])
@@ -34,14 +34,14 @@ def uniform(seed, stream, step, count):
 
 
 def active_classes(classes, labels, rate, seed, step):
-    """Sorted classes of the batch, and those with u(seed, step, class) < rate."""
+    """Returns the sorted classes of the batch and of u(seed, step, class) < rate."""
     chosen = uniform(seed, CLASS_SAMPLING_STREAM, step, classes) < rate
     chosen[labels] = True
     return np.flatnonzero(chosen)
 
 
 def target_logit(cos, x, w, job):
-    """cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D].
+    """Returns cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D].
 
     With the exact gradient it falls at every angle, as psi of SphereFace (arXiv 1704.08063)."""
     m1, m2, m3 = job["margin_list"]
@@ -56,7 +56,7 @@ def target_logit(cos, x, w, job):
 
 
 def loss_of(embeddings, centres, places, job):
-    """Mean cross entropy; places [N]: each label's row of the active centres [S, D]."""
+    """Returns the mean cross entropy; places [N]: each label's row of the active centres [S, D]."""
     x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
     rows = torch.arange(len(x))
     cos = (x @ w.T).clamp(-1, 1)
@@ -76,7 +76,7 @@ def loss_of(embeddings, centres, places, job):
 
 
 def update(centres, gradient, state, job, step):
-    """One step of torch.optim on all rows: (centres, momentum, second)."""
+    """Runs a step of torch.optim on all rows; returns (centres, momentum, second)."""
     momentum, second = state
     parameter = torch.nn.Parameter(centres)
     parameter.grad = gradient
@@ -94,7 +94,7 @@ def update(centres, gradient, state, job, step):
 
 
 def head_step(tensors, job, step, micro_batches=1):
-    """From and to the tensors of worker/head/replay.h, as float64 numpy arrays."""
+    """Runs a step from and to the tensors of worker/head/replay.h, as float64 numpy arrays."""
     labels = tensors["labels"]
     table = {"centres": tensors["centres"].astype(np.float64)}
     for name in ("momentum", "second"):

@@ -18,6 +18,7 @@ import torch
 
 import head_parity
 import head_reference
+import pfc_runs
 import safetensors_io
 
 STEPS, SAMPLES, CLASSES, DIMENSION = 50, 32, 701, 48
@@ -28,7 +29,7 @@ LIMITS = {"losses": 1e-5, "d_embeddings": 1e-2, "moved": 3e-4, "momentum": 1e-3,
 
 
 def cases():
-    """Name, keys of the job, size of the centres."""
+    """Yields name, keys of the job, and standard deviation of the centres."""
     yield "sgd", {**SGD, "sample_rate": 0.1}, 0.01
     yield "sgd, all classes", SGD, 0.01
     yield "adamw", {**ADAMW, "sample_rate": 0.1}, 0.01
@@ -102,10 +103,7 @@ def main():
             want = dense(tensors, job)
             got = run(program, pathlib.Path(folder), job, tensors)
             errors = {key: head_parity.relative_error(key, got[key], want[key]) for key in want}
-            bad = [key for key, error in errors.items() if not error <= LIMITS[key]]
-            failed += bool(bad)
-            print(f"{'FAILED' if bad else 'ok':7}{name:24}",
-                  "  ".join(f"{key} {error:.1e}" for key, error in errors.items()))
+            failed += pfc_runs.report(name, errors, LIMITS)
     return 1 if failed else 0
 
 

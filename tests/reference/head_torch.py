@@ -41,7 +41,7 @@ RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4
 
 
 def arcface_logits(cosine, labels):
-    """[N, S] scaled logits, the margin put in place and outside autograd: straight through."""
+    """Returns [N, S] scaled logits; the margin is added in place and outside autograd: straight through."""
     each = torch.arange(len(labels), device=labels.device)
     with torch.no_grad():
         cosine.arccos_()
@@ -51,7 +51,7 @@ def arcface_logits(cosine, labels):
 
 
 def arcface_logits_of_targets(cosine, labels):
-    """The same numbers up to rounding; only the targets are changed."""
+    """Returns the same numbers up to rounding, but changes only the targets."""
     each = torch.arange(len(labels), device=labels.device)
     with torch.no_grad():
         cosine[each, labels] = torch.cos(torch.arccos(cosine[each, labels]) + MARGIN)
@@ -68,7 +68,7 @@ class PartialFc(torch.nn.Module):
         self.logits = arcface_logits_of_targets if options.update == "rows" else arcface_logits
 
     def sample(self, labels):
-        """The step's classes, sorted, and the labels as positions among them."""
+        """Returns the step's classes, sorted, and the labels as positions among them."""
         with torch.no_grad():
             positive = torch.unique(labels)
             if self.sampled < len(positive):
@@ -120,14 +120,14 @@ class SampledDenseStep(DenseStep):
 
 
 def sgd(rows, momentum, gradient):
-    """torch.optim's arithmetic, in place: momentum begins with zeros."""
+    """Does torch.optim's arithmetic in place; momentum begins with zeros."""
     gradient.add_(rows, alpha=DECAY)
     momentum.mul_(MOMENTUM).add_(gradient)
     rows.add_(momentum, alpha=-RATE)
 
 
 class RowsStep(DenseStep):
-    """As a person would write it for speed; every class takes part."""
+    """A fast way to write it in PyTorch; every class takes part."""
 
     def __init__(self, module):
         super().__init__(module)

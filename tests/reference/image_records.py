@@ -18,7 +18,7 @@ HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2; then `flag` float32 lab
 
 
 def png(image):
-    """RGB uint8 [H, W, 3] as PNG bytes."""
+    """Returns RGB uint8 [H, W, 3] as PNG bytes."""
     height, width, _ = image.shape
     rows = b"".join(b"\0" + row.tobytes() for row in image)
 
@@ -32,15 +32,15 @@ def png(image):
 
 
 def record(payload):
-    """One RecordIO record. A payload word that equals the magic would have to split the record."""
+    """Returns a RecordIO record. The payload must not contain the magic, which would split the record."""
     words = [payload[at:at + 4] for at in range(0, len(payload), 4)]
     assert struct.pack("<I", MAGIC) not in words, "this payload needs a split record"
     return struct.pack("<II", MAGIC, len(payload)) + payload + b"\0" * (-len(payload) % 4)
 
 
 def write(folder, images, labels, says_classes=True):
-    """train.rec, train.idx and property; images uint8 [n, H, W, 3], labels int [n] of classes
-    0 .. max, each of them there. A set that does not say how many classes it has may have more."""
+    """Writes train.rec, train.idx and property; images uint8 [n, H, W, 3], labels int [n] of classes
+    0 .. max, all of them used. A set that does not say how many classes it has may have more."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     n, classes = len(images), int(max(labels)) + 1
@@ -64,7 +64,7 @@ def write(folder, images, labels, says_classes=True):
 
 
 def payload_at(data, offset):
-    """Of the record there. Parts of a split one are joined by the magic word that split it."""
+    """Returns the payload of a record. Joins the parts of a split record with the magic word."""
     payload, part = b"", 1
     while part in (1, 2):
         magic, length = struct.unpack_from("<II", data, offset)
@@ -77,13 +77,13 @@ def payload_at(data, offset):
 
 
 def decode(image):
-    """Bytes of a JPEG or PNG file -> RGB uint8 [H, W, 3]."""
+    """Decodes the bytes of a JPEG or PNG file to RGB uint8 [H, W, 3]."""
     from PIL import Image  # here: who only writes does not need it
     return np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
 
 
 def decode_all(images):
-    """Bytes of n images of one size -> uint8 [n, H, W, 3]."""
+    """Decodes n images of one size to uint8 [n, H, W, 3]."""
     try:
         import PIL  # noqa: F401
     except ModuleNotFoundError:
@@ -93,7 +93,7 @@ def decode_all(images):
 
 
 def read(folder):
-    """uint8 [n, H, W, 3] and int64 [n] of train.rec, in the order of train.idx; where record 0 says
+    """Returns uint8 [n, H, W, 3] and int64 [n] of train.rec, in the order of train.idx; if record 0 says
     which records are images (InsightFace's own sets), only those."""
     folder = pathlib.Path(folder)
     data = (folder / "train.rec").read_bytes()

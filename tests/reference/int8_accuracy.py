@@ -20,7 +20,7 @@ LEAST_COSINE, MOST_LOST = 0.99, 6 / 600
 
 
 def embed(file, images):
-    """[N, D], each the sum with that of the mirror image, and the seconds for an image."""
+    """Returns embeddings [N, D], each added to that of the mirror image, and the seconds an image."""
     session = onnxruntime.InferenceSession(file)
     x = images.transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1
     start = time.monotonic()

@@ -13,27 +13,14 @@ of rounding alone. The default learning rate is low enough for 20 steps to stay 
 """
 
 import argparse
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import reference_input
+from pfc_runs import metrics, run
 
 LIMIT = 1e-3
-
-
-def metrics(path):
-    """The objects of steps, in order; evaluations have no loss."""
-    objects = [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
-    return [entry for entry in objects if "loss" in entry]
-
-
-def run(command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{command[0]} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
 def compare(network, arguments, folder):

@@ -25,12 +25,13 @@ import time
 
 from face_runs import JOB
 from image_records import record
+from pfc_runs import metrics as read_metrics
 
 HEADER = struct.Struct("<IfQQ")  # flag, label, id, id2
 
 
 def payloads(path):
-    """Of a RecordIO file whose records are not split."""
+    """Yields the payloads of a RecordIO file without split records."""
     data = path.read_bytes()
     offset = 0
     while offset < len(data):
@@ -42,8 +43,8 @@ def payloads(path):
 
 
 def spread_labels(source, target, classes):
-    """The images of a set whose labels are 0, 1, 2, ... with labels 0 .. classes - 1 apart from each
-    other. Without record 0: every record is an image. Labels are float32, which has every integer up
+    """Writes the images of a set with labels 0, 1, 2, ... under labels that are spread over
+    0 .. classes - 1. Without record 0: every record is an image. Labels are float32, which has every integer up
     to 2^24; pfc reads no set with more classes."""
     assert classes <= 2**24
     known, height, width = map(int, (source / "property").read_text().split(","))
@@ -71,7 +72,7 @@ def make_set(options):
 
 
 def children(parent):
-    """All processes that descend from one, as pid: name."""
+    """Returns {pid: name} of all descendants of a process."""
     parents, names = {}, {}
     for status in pathlib.Path("/proc").glob("[0-9]*/status"):
         try:
@@ -102,12 +103,11 @@ def kilobytes(path, name):
 
 
 def records(path):
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [entry for entry in map(json.loads, lines) if "loss" in entry]
+    return read_metrics(path) if path.exists() else []
 
 
 class Watch:
-    """Peaks of memory, in GB, while the job runs."""
+    """Records memory peaks, in GB, while the job runs."""
 
     def __init__(self):
         self.workers = {}  # pid: peak resident
@@ -124,14 +124,14 @@ class Watch:
 
 
 def end(coordinator):
-    """Kills the job, its workers too: none of them is to write a checkpoint."""
+    """Kills the job and its workers, so that none writes a checkpoint."""
     for pid in [coordinator.pid, *children(coordinator.pid)]:
         subprocess.run(["kill", "-KILL", str(pid)], check=False, stderr=subprocess.DEVNULL)
     coordinator.wait()
 
 
 def train(options, data):
-    """Runs the job; its watch and its step records."""
+    """Runs the job; returns its watch and its step records."""
     output = options.folder / "out"
     metrics = output / "metrics.jsonl"
     metrics.unlink(missing_ok=True)

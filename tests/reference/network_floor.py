@@ -13,7 +13,7 @@ VALUE_BYTES = 2
 
 
 def floor(network, embedding_size=512):
-    """FLOPs and bytes of one sample."""
+    """Returns the FLOPs and bytes of one sample."""
     backbone = make_backbone(network, embedding_size).eval()
     flops, values = 0, 0
 

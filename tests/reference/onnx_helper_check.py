@@ -19,14 +19,14 @@ import numpy as np
 
 
 def blob_from_images(images, scalefactor, size, mean, swapRB):
-    """As cv2.dnn.blobFromImages() for images of this size already."""
+    """Replaces cv2.dnn.blobFromImages() for images that have the right size."""
     assert all(image.shape[:2] == size[::-1] for image in images)
     x = np.stack(images).astype(np.float32)
     return np.ascontiguousarray(((x[..., ::-1] if swapRB else x) - mean[0]).transpose(0, 3, 1, 2) * scalefactor, np.float32)
 
 
 def stand_ins():
-    """The modules that the script imports and Debian does not have, beside onnxruntime.py."""
+    """Replaces modules that the script imports and Debian lacks, besides onnxruntime.py."""
     cv2 = types.SimpleNamespace(resize=lambda image, size: image, dnn=types.SimpleNamespace(
         blobFromImages=blob_from_images,
         blobFromImage=lambda image, *how, **more: blob_from_images([image], *how, **more)))

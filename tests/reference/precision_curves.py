@@ -31,7 +31,7 @@ def variant_keys(variant):
 
 
 def one_run(options, data, variant, seed):
-    """(Mean loss of every window, accuracy)."""
+    """Returns the mean loss of every window, and the accuracy."""
     name = f"{variant.replace('/', '-').replace(' ', '-')}-seed-{seed}-steps-{options.steps}"
     output = face_runs.train(options, name, {
         "rec": str(data), "val_targets": [str(data / "val.bin")], "seed": seed, "num_epoch": 100,

@@ -12,7 +12,7 @@ from backbone_reference import make_backbone
 
 
 def smooth_images(generator, classes, per_class, size=112):
-    """uint8 [n, size, size, 3]: a pattern of each class's own under some noise, so that a step's loss
+    """Returns uint8 [n, size, size, 3]: each class has its own pattern, with noise, so a step's loss
     depends on what earlier steps learnt."""
     coarse = generator.random((classes, size // 8, size // 8, 3))
     patterns = coarse.repeat(8, axis=1).repeat(8, axis=2).repeat(per_class, axis=0)
@@ -21,7 +21,7 @@ def smooth_images(generator, classes, per_class, size=112):
 
 
 def interleaved(per_class, classes):
-    """An order in which each batch meets many classes."""
+    """Returns an order in which each batch has many classes."""
     return np.arange(per_class * classes).reshape(classes, per_class).T.ravel()
 
 
@@ -52,3 +52,14 @@ def make(folder, job, classes, per_class, seed=0, size=112):
            "init_from": str(folder / "init.safetensors")}
     (folder / "job.json").write_text(json.dumps(job, indent=2))
     return folder / "job.json"
+
+
+def make_head_job(folder, network, batch, classes):
+    """Writes data of a few of many classes, and a job over all of them. Returns the job's path."""
+    images = smooth_images(np.random.default_rng(0), 64, 4)
+    image_records.write(folder / "data", images, np.repeat(np.arange(64), 4), says_classes=False)
+    path = folder / "job.json"
+    path.write_text(json.dumps({
+        "network": network, "embedding_size": 512, "batch_size": batch, "lr": 0.02, "num_epoch": 1_000_000, "num_workers": 1,
+        "sample_rate": 0.1, "device": "cpu", "rec": str(folder / "data"), "verbose": 0, "num_classes": classes}))
+    return path

@@ -13,7 +13,7 @@ _NAMES = {np.dtype(code): name for name, code in _DTYPES.items()}
 
 
 def load(path):
-    """The tensors of a file, as a dict of name to (copied) numpy array."""
+    """Returns the tensors of a file, as a dict of name to (copied) numpy array."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))

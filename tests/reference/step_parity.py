@@ -20,15 +20,14 @@ within the precision of fp16.
 """
 
 import argparse
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import torch
 
+import pfc_runs
 import reference_input
 import safetensors_io
 import step_reference
@@ -77,25 +76,18 @@ CASES_OF_FP16 = [
 ]
 
 
-def run(command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{command[0]} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
-
-
 def pfc(programs, folder, job, workers):
-    """Trains the job; the objects of its steps. `programs`: their folder, or one worker's program."""
+    """Trains the job; returns the objects of its steps. `programs`: their folder, or a worker's program."""
     if workers == 1:
-        run([programs / "pfc-worker" if programs.is_dir() else programs, "--config", job])
+        pfc_runs.run([programs / "pfc-worker" if programs.is_dir() else programs, "--config", job])
     else:
-        run([programs / "pfc-coordinator", "--hosts", f"localhost:{workers}", "--config", job,
-             "--port", 0, "--http-port", 0, "--state-dir", folder / "state"])
-    lines = (folder / "out" / "metrics.jsonl").read_text().splitlines()
-    return [entry for entry in map(json.loads, lines) if "loss" in entry]
+        pfc_runs.run([programs / "pfc-coordinator", "--hosts", f"localhost:{workers}", "--config", job,
+                      "--port", 0, "--http-port", 0, "--state-dir", folder / "state"])
+    return pfc_runs.metrics(folder / "out" / "metrics.jsonl")
 
 
 def pfc_state(folder):
-    """Of the last checkpoint: weights, running statistics and centres."""
+    """Returns weights, running statistics and centres of the last checkpoint."""
     last = max((folder / "out").glob("step-*"))
     parts = [safetensors_io.load(path) for path in sorted(last.glob("centres-*"))]
     return {**safetensors_io.load(last / "backbone.safetensors"),
@@ -111,7 +103,7 @@ def series(steps, key):
 
 
 def come(state, start, names):
-    """How far these tensors have come, as one vector."""
+    """Returns the change of these tensors since the start, as one vector."""
     return np.concatenate([(state[name].astype(np.float64) - start[name]).ravel()
                            for name in names])
 
@@ -148,7 +140,7 @@ def with_reference(folder, programs, keys, workers):
 
 
 def two_with_one(folder, programs, keys):
-    """Losses over 20 steps of two workers and of one with the same global batch."""
+    """Compares losses over 20 steps of two workers and of one with the same global batch."""
     job = {**JOB, "sync_bn": True, "num_epoch": 10, "max_steps": 20, **keys}
     steps = []
     for workers in (1, 2):
@@ -160,7 +152,7 @@ def two_with_one(folder, programs, keys):
 
 
 def cases(arguments):
-    """(name, limits, function, its arguments after the folder), for the programs that are given."""
+    """Yields (name, limits, function, its arguments after the folder) for the given programs."""
     if arguments.bin:
         for name, keys, workers in CASES:
             yield name, LIMITS, with_reference, (arguments.bin, keys, workers)
@@ -186,10 +178,7 @@ def main():
             continue
         with tempfile.TemporaryDirectory(prefix="pfc-step-parity-") as folder:
             errors = compare(pathlib.Path(folder), *more)
-        bad = [key for key, error in errors.items() if not error <= limits[key]]
-        failed += bool(bad)
-        print(f"{'FAILED' if bad else 'ok':7}{name:36}",
-              "  ".join(f"{key} {error:.1e}" for key, error in errors.items()), flush=True)
+        failed += pfc_runs.report(name, errors, limits)
     return 1 if failed else 0
 
 

@@ -24,8 +24,8 @@ LARGEST_FP16 = 65504
 
 
 def learning_rate(base, step, total, warm):
-    """Of step 1 .. total. A line up to `base` at step `warm`, then one that would be 0 a step after
-    the last, so that the last step still moves."""
+    """Returns the rate of step 1 .. total: it rises linearly to `base` at step `warm`, then falls linearly
+    and would be 0 one step after the last."""
     if step <= warm:
         return base * step / warm
     return base * (total - step + 1) / (total - warm)
@@ -49,7 +49,7 @@ class Dropout(torch.nn.Module):
 
 
 def by_cudnn(module):
-    """pfc has kernels of its own for depthwise convolutions, and cuBLASLt for matrix products."""
+    """pfc uses its own kernels for depthwise convolutions, and cuBLASLt for matrix products."""
     return isinstance(module, torch.nn.Conv2d) and module.groups == 1 and (
         module.kernel_size != (1, 1) or module.stride != (1, 1))
 
@@ -125,7 +125,7 @@ class Trainer:
                                weight_decay=job["weight_decay"])
 
     def embed(self, images, micro_batch, worker):
-        """[B, D] of a worker's images. Only worker 0's running statistics are kept."""
+        """Returns [B, D] of a worker's images. Keeps the running statistics of worker 0 only."""
         if self.job["dropout"] > 0:
             self.backbone.dropout.micro_batch = micro_batch
             self.backbone.dropout.worker = worker
@@ -139,7 +139,7 @@ class Trainer:
         return embeddings
 
     def micro_batch(self, number, step):
-        """Its share of the step's loss; adds to the gradients."""
+        """Returns the worker's share of the step's loss; adds to the gradients."""
         size = self.workers * self.job["batch_size"]
         first = number % self.per_epoch * size
         images, labels = self.images[first:first + size], self.labels[first:first + size]
@@ -181,6 +181,6 @@ class Trainer:
         return [self.step(step, overflowed) for step in range(1, self.last + 1)]
 
     def state(self):
-        """Weights, running statistics and centres, float64, under the names of the input."""
+        """Returns weights, running statistics and centres in float64, under the names of the input."""
         state = {name: t.detach().numpy() for name, t in self.backbone.state_dict().items()}
         return {**state, "centres": self.centres.detach().numpy()}

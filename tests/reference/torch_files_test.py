@@ -21,7 +21,7 @@ SIZE = 32
 
 
 def random_state(network, embedding_size=64, seed=0):
-    """A state dict in which every number is random, batch statistics and counters too."""
+    """Returns a state dict with random numbers everywhere, also in batch statistics."""
     torch.manual_seed(seed)
     model = make_backbone(network, embedding_size, height=SIZE, width=SIZE)
     state = model.state_dict()
@@ -40,7 +40,7 @@ class TorchFiles(unittest.TestCase):
         self.folder = pathlib.Path(self.temporary.name)
 
     def read(self, contents, **options):
-        """Saves the contents and returns what pfc makes of the file: (done, tensors)."""
+        """Saves the contents; returns pfc's result for the file: (done, tensors)."""
         torch.save(contents, self.folder / "model.pt", **options)
         out = self.folder / "out.safetensors"
         done = subprocess.run([PROGRAM, self.folder / "model.pt", out], capture_output=True, text=True)
@@ -117,7 +117,7 @@ class TorchFiles(unittest.TestCase):
         with self.subTest("pickle protocol 4"):
             self.reads(state, state, pickle_protocol=4)
 
-    def test_what_is_no_network_is_refused_in_one_line(self):
+    def test_files_without_a_network_are_rejected_in_one_line(self):
         self.fails(torch.randn(7, 512), "model.pt: holds one tensor [7, 512]", "class centres")
         self.fails(random_state("mbf"), "before 1.6", "convert it",
                    _use_new_zipfile_serialization=False)

@@ -23,7 +23,7 @@ def add_arguments(parser):
 
 
 def start(options):
-    """Applies what holds for the whole process; the device."""
+    """Applies the settings of the whole process; returns the device."""
     torch.set_num_threads(options.threads)
     if options.tf32:
         torch.set_float32_matmul_precision("high")
@@ -36,7 +36,7 @@ def compiled(function, options):
 
 
 class Stopwatch:
-    """Seconds between marks. On a GPU a mark is a point in the stream."""
+    """Measures seconds between marks. On a GPU a mark is a point in the stream."""
 
     def __init__(self, device):
         self.on_gpu = device.type == "cuda"
@@ -51,7 +51,7 @@ class Stopwatch:
             self.marks.append(time.perf_counter())
 
     def seconds(self):
-        """One less than there are marks. Waits for the last."""
+        """Waits for the last mark; returns the seconds between each two marks."""
         if not self.on_gpu:
             return [b - a for a, b in itertools.pairwise(self.marks)]
         torch.cuda.synchronize()
@@ -59,8 +59,8 @@ class Stopwatch:
 
 
 def peak_memory(device):
-    """Peaks of this process so far, in bytes. The allocator gives nothing back to the GPU by itself,
-    so what is not free now is the most that there was."""
+    """Returns the memory peaks of this process so far, in bytes. The allocator returns no memory to the GPU
+    by itself, so the memory in use now is the peak."""
     memory = {"memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info()

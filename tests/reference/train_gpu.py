@@ -54,7 +54,7 @@ def write_job(options, classes):
 
 
 def learnt(options, command, path):
-    """What a program that writes its records there has learnt."""
+    """Runs a program that writes its records to `path`; returns what it has learnt."""
     gpu_runs.run(command, options.limit)
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     steps = [entry for entry in entries if "loss" in entry]

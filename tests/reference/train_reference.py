@@ -60,7 +60,7 @@ HERE = {"precision": "fp32", "device": "cpu", "tf32": False}
 
 
 def read_job(path, here):
-    """`here`: what the command line says of the keys of HERE."""
+    """`here`: values of the keys of HERE from the command line."""
     with open(path, encoding="utf-8") as file:
         given = json.load(file)
     for key, value in given.items():
@@ -99,7 +99,7 @@ def margin_loss(embeddings, labels, centres, job):
 
 
 class Model(torch.nn.Module):
-    """Backbone and class centres; the loss of a batch."""
+    """Backbone and class centres. Computes the loss of a batch."""
 
     def __init__(self, job, tensors, arguments, size):
         super().__init__()
@@ -116,7 +116,7 @@ class Model(torch.nn.Module):
         self.backbone = self.backbone.to(memory_format=self.layout).train()
 
     def input(self, images):
-        """uint8 [B, H, W, 3] -> what the backbone takes."""
+        """Converts uint8 [B, H, W, 3] to the backbone's input."""
         return normalised(images).to(self.dtype).contiguous(memory_format=self.layout)
 
     def forward(self, images, labels):
@@ -150,7 +150,7 @@ class Trainer:
                                weight_decay=self.job["weight_decay"], **fused)
 
     def begin_epoch(self):
-        """Order and flips of a whole epoch: a copy to a GPU in every step would wait for it."""
+        """Draws order and flips of a whole epoch, because a copy to a GPU in every step would wait for the GPU."""
         if self.job["shuffle"]:
             order = torch.randperm(len(self.images), generator=self.random)
             self.order = order.to(self.device)
@@ -160,7 +160,7 @@ class Trainer:
             self.flips = torch.stack(flips).to(self.device)  # [steps, B]
 
     def batch(self, step):
-        """uint8 [B, H, W, 3], int64 [B]."""
+        """Returns images, uint8 [B, H, W, 3], and labels, int64 [B]."""
         number = (step - 1) % self.steps_per_epoch
         if number == 0:
             self.begin_epoch()
@@ -173,7 +173,7 @@ class Trainer:
         return images, self.labels[chosen]
 
     def step(self, step):
-        """One optimizer step, counted from 1; returns (loss, on the device, and learning rate)."""
+        """Runs an optimizer step, counted from 1; returns (loss, on the device, and learning rate)."""
         images, labels = self.batch(step)
         rate = learning_rate(self.job, step, self.steps_per_epoch, self.total)
         for group in self.optimizer.param_groups:
@@ -201,8 +201,8 @@ class Trainer:
             self.optimizer.step()
 
     def go_on_unfused(self, step, error):
-        """The fused optimizer may refuse the layout that a compiled step gives the gradient of a
-        1 x 1 convolution. That step's update is left out."""
+        """Continues without the fused optimizer, which may refuse the layout that a compiled step gives
+        the gradient of a 1 x 1 convolution. Skips that step's update."""
         if not self.fused or step > 1 or isinstance(error, torch.cuda.OutOfMemoryError):
             raise error
         print(f"no fused SGD: {error}", file=sys.stderr)
@@ -214,7 +214,7 @@ class Trainer:
                               enabled=self.amp is not None)
 
     def embed(self, images):
-        """uint8 [n, H, W, 3], numpy -> float32 [n, D], numpy, of the images and their mirror images."""
+        """Returns numpy float32 [n, D] of numpy uint8 [n, H, W, 3] and their mirror images."""
         self.model.backbone.eval()
         parts = []
         with torch.no_grad(), self.autocast():
@@ -227,7 +227,7 @@ class Trainer:
 
 
 def train(trainer):
-    """All steps, as pfc writes them, at the end: no step waits for the loss of another."""
+    """Writes all steps at the end, in pfc's format, so no step waits for the loss of another."""
     watch, done = torch_run.Stopwatch(trainer.device), []
     watch.mark()
     for step in range(1, trainer.last + 1):

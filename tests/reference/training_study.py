@@ -39,7 +39,7 @@ STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.
 
 
 def full_softmax_loss(options, data, name, trained):
-    """Of the model in the folder `trained`; see above."""
+    """Returns the full softmax loss of the model in the folder `trained`; see above."""
     (checkpoint,) = trained.glob("step-*")
     weights = safetensors_io.load(trained / "backbone.safetensors")
     centres = safetensors_io.load(checkpoint / "centres-00000-of-00001.safetensors")
@@ -55,7 +55,7 @@ def full_softmax_loss(options, data, name, trained):
 
 
 def variant(text):
-    """("read=sequential,read_buffer_mib=1", {"read": "sequential", "read_buffer_mib": 1})."""
+    """Returns, for example, ("read=sequential,read_buffer_mib=1", {"read": "sequential", "read_buffer_mib": 1})."""
     keys = {}
     for pair in text.split(","):
         key, separator, value = pair.partition("=")
@@ -82,14 +82,14 @@ def one_run(options, data, name_of_variant, keys, seed):
 
 
 def pooled_deviation(groups):
-    """(Standard deviation around each group's mean, degrees of freedom)."""
+    """Returns the standard deviation around each group's mean, and the degrees of freedom."""
     freedom = sum(len(group) - 1 for group in groups)
     squares = sum((x - statistics.fmean(group)) ** 2 for group in groups for x in group)
     return math.sqrt(squares / freedom), freedom
 
 
 def comparison(results, key, digits):
-    """A table of one quantity, and its noise in words."""
+    """Returns a table of one quantity, and a sentence about its noise."""
     groups = {name: [run[key] for run in runs] for name, runs in results.items()}
     first = next(iter(groups))
     reference = statistics.fmean(groups[first])

@@ -12,14 +12,14 @@ THRESHOLDS = np.arange(0, 4, 0.01)
 
 
 def read(path):
-    """uint8 [2 * pairs, H, W, 3], the images of a pair side by side, and bool [pairs]."""
+    """Returns uint8 [2 * pairs, H, W, 3], the images of a pair side by side, and bool [pairs]."""
     with open(path, "rb") as file:
         images, same = pickle.load(file, encoding="bytes")  # a file of our own making
     return image_records.decode_all([bytes(image) for image in images]), np.asarray(same, dtype=bool)
 
 
 def accuracy(embeddings, same):
-    """[2 * pairs, D], [pairs] -> mean over the folds of the part that is judged right."""
+    """Returns the mean accuracy over the folds for embeddings [2 * pairs, D] and labels [pairs]."""
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
     distance = np.square(unit[0::2] - unit[1::2]).sum(axis=1)
     right = (distance[:, None] < THRESHOLDS) == same[:, None]  # [pairs, thresholds]

@@ -67,7 +67,7 @@ class Landmarks(unittest.TestCase):
         self.assertEqual(len(list((self.folder / "aligned").rglob("*.jpg"))), 6)
         self.assertNotIn("exchanged", aligned.stdout + aligned.stderr)
 
-    def test_goes_on_behind_the_last_whole_line(self):
+    def test_continues_after_the_last_complete_line(self):
         images = self.folder / "images"
         images.mkdir()
         for name in "abc":

@@ -65,7 +65,7 @@ class Help(Script):
 
 
 class Setup(Script):
-    def test_installs_no_test_or_lint_package_for_who_trains(self):
+    def test_installs_no_test_or_lint_package_for_training(self):
         words = self.installed()
         self.assertIn("libgrpc++-dev", words)
         for name in ("python3-torch", "libgtest-dev", "clang-format", "clang-tidy-16"):
@@ -90,7 +90,7 @@ class Setup(Script):
         done = self.run_script("setup.sh")
         self.assertNotEqual(done.returncode, 0)
 
-    def test_leaves_alone_what_is_installed(self):
+    def test_does_not_reinstall_packages(self):
         self.stub("dpkg-query", "echo 'install ok installed'")
         done = self.run_script("setup.sh", "build", "test")
         self.assertEqual(done.returncode, 0)
@@ -112,7 +112,7 @@ class Test(Script):
             self.assertIn(command + "\n", self.noted())
         self.assertRegex(done.stdout, r"test: about \d+ minutes from here on")
 
-    def test_fails_where_tests_fail_and_runs_the_other_preset_all_the_same(self):
+    def test_fails_if_tests_fail_but_runs_the_other_preset(self):
         self.stub("ctest", 'case "$*" in *cpu*) exit 8;; esac')
         done = self.run_script("test.sh")
         self.assertEqual(done.returncode, 8, done.stderr)

@@ -44,7 +44,7 @@ class TimedResult(unittest.TextTestResult):
 
     @staticmethod
     def name_of(test):
-        """With the name of the file in place of __main__."""
+        """Returns the name with the file instead of __main__."""
         return test.id().replace("__main__", pathlib.Path(sys.argv[0]).stem, 1)
 
 

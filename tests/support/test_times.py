@@ -20,7 +20,7 @@ PYTHON_SKIPPED = re.compile(r"^skipped: (\S+)$")
 
 
 def read(log):
-    """([(seconds, name)], [names of skipped cases]) of one log."""
+    """Returns ([(seconds, name)], [names of skipped cases]) of one log."""
     times, skipped, entry, found = [], [], "", False
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         if match := BEGIN.match(line):
