@@ -1,4 +1,4 @@
-"""How the panels of dashboard.py become Grafana's JSON. What Grafana fills in by itself is left out."""
+"""Converts the panels of dashboard.py to Grafana's JSON, without the values that Grafana sets by default."""
 
 import json
 
@@ -12,18 +12,18 @@ NO_LEGEND = {"showLegend": False, "displayMode": "list", "placement": "bottom", 
 
 
 def of_run(query):
-    """The query, for the time of the chosen runs. REQUIRES: its result has the labels instance and job."""
+    """Limits a query to the chosen runs. REQUIRES: its result has the labels instance and job."""
     return f"{query} and on (instance, job) {RUN}"
 
 
 def worst(metric, function="topk", over="avg", count=MOST):
-    """The same few workers or hosts all over the shown time, so that a job of 1,024 can be read."""
+    """Selects a few workers or hosts, the same for the whole shown time, so that a job of 1,024 is readable."""
     series = f"{metric}{{{INSTANCE}}}"
     return f"({series} and {function}({count}, {over}_over_time({series}[$__range] @ end())))"
 
 
 class Panel(dict):
-    """A panel's JSON with its size in the grid, before it has a place."""
+    """A panel's JSON with its size in the grid, but without a position."""
 
     def __init__(self, kind, title, says, queries, size, unit="none", runbook=None, **more):
         super().__init__(type=kind, title=title, description=says, datasource=DATASOURCE)
@@ -42,7 +42,7 @@ class Panel(dict):
 
 
 def colours(*steps):
-    """Thresholds: the first colour, then pairs of a value and the colour from there on."""
+    """Returns thresholds. `steps`: the first colour, then pairs of a value and the colour from there on."""
     first, *pairs = steps
     return {"color": {"mode": "thresholds"}, "thresholds": {"mode": "absolute", "steps": [
         {"color": first, "value": None}, *({"color": colour, "value": value} for value, colour in pairs)]}}
@@ -69,7 +69,7 @@ def stack(title, queries, says, **more):
 
 
 def by_worker(title, metric, says, *, function="topk", over="avg", legend="rank {{rank}} on {{host}}", more_queries=None, **more):
-    """A curve for each of a few workers, the worst, and one for the middle of all."""
+    """Returns a panel with a curve for each of the worst workers, and one for the median of all."""
     middle = {"median of all": f"quantile by (instance, job) (0.5, {metric}{{$I}})"}
     return curves(title, {legend: worst(metric, function, over), **middle, **(more_queries or {})}, says, **more)
 
@@ -96,7 +96,7 @@ def heat_map(title, query, says, *, size=(12, 8), **more):
 
 
 def table(title, columns, says, *, size=(24, 9), units=None, links=None, order, **more):
-    """`columns`: {title: query}; each query's result has the same few labels, and is one column."""
+    """`columns`: {title: query}. Each query's result is one column, and all have the same labels."""
     names = {f"Value #{chr(ord('A') + number)}": column for number, column in enumerate(columns)}
     overrides = [{"matcher": {"id": "byName", "options": column}, "properties": [{"id": "unit", "value": unit}]}
                  for column, unit in (units or {}).items()]
@@ -120,7 +120,7 @@ def annotation(name, query, colour, title, text, *, labels="", value_is_time=Fal
 
 
 def place(rows, runbooks):
-    """The panels of {row's title: panels}, from left to right and down; `-` before a title folds the row."""
+    """Places {row's title: panels} from left to right and down; `-` before a title folds the row."""
     placed, top, number = [], 0, 0
     for title, panels in rows.items():
         folded = title.startswith("-")
@@ -150,7 +150,7 @@ def with_runbook(panel, runbooks):
 
 
 def lines_of(value, indent=""):
-    """JSON in which what fits is one line, so that a changed panel is a short difference."""
+    """Returns JSON in which short values are one line, so a changed panel is a short difference."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= 130 or not isinstance(value, (dict, list)):
         return line

@@ -20,40 +20,40 @@ STATES = {"training": "green", "completed": "green", "failing": "red", "failed":
 
 def job():
     return [
-        stat("State", "pfc_job_state{$I} == 1", "What the job does. Waiting, starting or restarting for more than a minute means that "
-             "hosts or workers are missing.", legend="{{state}}", options={"textMode": "name"}, steps=("orange",), runbook="job-failed",
+        stat("State", "pfc_job_state{$I} == 1", "The job's current state. If it waits, starts or restarts for more than a "
+             "minute, hosts or workers are missing.", legend="{{state}}", options={"textMode": "name"}, steps=("orange",), runbook="job-failed",
              overrides=[{"matcher": {"id": "byName", "options": state},
                          "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}]}
                         for state, colour in STATES.items()]),
-        stat("Images a second", "job:pfc_samples:rate1m{$I}", "What all workers train together, over the last minute. "
-             "A sudden fall is a straggler, a slow input or a restart: see the rows below.", defaults={"decimals": 0}),
-        stat("Progress", "pfc_job_step{$I} / pfc_job_last_step{$I}", "Steps done, of those of the whole job.", unit="percentunit"),
-        stat("Time left", "pfc_job_remaining_seconds{$I}", "Until the last step at the mean speed so far. Restarts count, so that it "
-             "falls slowly after one.", unit="s"),
-        stat("Epoch", "pfc_job_epoch{$I}", "The pass over the data that runs, from 0."),
-        stat("Workers missing", "pfc_job_workers_wanted{$I} - pfc_job_workers{$I}", "Workers that the job has with all of its hosts and "
-             "slots, and has not now. It is slower than planned.", steps=("green", (1, "red")), runbook="host-lost"),
-        stat("Restarts left", "pfc_job_restarts_left{$I}", "Failures that the job survives. At 0 the next one ends it.",
-             steps=("orange", (1, "green")), runbook="restarts"),
-        stat("Age of checkpoint", "job:pfc_checkpoint_age_seconds{$I}", "What a failure of all hosts would lose now. The alert "
-             "PfcCheckpointTooOld fires at 2 h.", unit="s", steps=("green", (3600, "orange"), (7200, "red")),
+        stat("Images a second", "job:pfc_samples:rate1m{$I}", "Images that all workers train, over the last minute. A "
+             "straggler, a slow input or a restart causes a sudden fall: see the rows below.", defaults={"decimals": 0}),
+        stat("Progress", "pfc_job_step{$I} / pfc_job_last_step{$I}", "Fraction of the job's steps that are done.", unit="percentunit"),
+        stat("Time left", "pfc_job_remaining_seconds{$I}", "Time until the last step, at the mean speed so far. Restarts are "
+             "part of this speed.", unit="s"),
+        stat("Epoch", "pfc_job_epoch{$I}", "The current pass over the data, from 0."),
+        stat("Workers missing", "pfc_job_workers_wanted{$I} - pfc_job_workers{$I}", "Workers that the job lacks, compared "
+             "with all of its hosts and slots. Without them it is slower.", steps=("green", (1, "red")), runbook="host-lost"),
+        stat("Restarts left", "pfc_job_restarts_left{$I}", "Failures that the job can still survive. At 0 the next failure "
+             "ends it.", steps=("orange", (1, "green")), runbook="restarts"),
+        stat("Age of checkpoint", "job:pfc_checkpoint_age_seconds{$I}", "Training time that a failure of all hosts would "
+             "lose now. The alert PfcCheckpointTooOld fires at 2 h.", unit="s", steps=("green", (3600, "orange"), (7200, "red")),
              runbook="checkpoint-too-old"),
     ]
 
 
 def training():
     return [
-        curves("Throughput", {"all workers": "job:pfc_samples:rate1m{$I}"}, "Images that all workers train in a second. Steps down "
-               "that stay come from fewer workers or a slow one; teeth come from evaluations and checkpoints.", runbook="no-progress"),
-        curves("Loss", {"loss": "pfc_job_loss{$I}"}, "Of the last step, mean of all workers. After a restart it jumps back to the "
-               "checkpoint's. A gap with steps that go on is a loss that is not finite.", defaults={}, runbook="loss-not-finite"),
-        curves("Learning rate", {"learning rate": "pfc_job_learning_rate{$I}"}, "Of the last step. A change of the loss at one of its "
-               "steps is the schedule's.", size=(8, 7)),
-        curves("Gradient norm", {"norm": "pfc_job_gradient_norm{$I}"}, "Of the backbone, before clipping, on a logarithmic axis. Ten "
-               "times its usual value comes before a loss that diverges.", size=(8, 7), defaults={},
+        curves("Throughput", {"all workers": "job:pfc_samples:rate1m{$I}"}, "Images that all workers train in a second. "
+               "Fewer workers or a slow one lower it permanently; evaluations and checkpoints lower it for a moment.", runbook="no-progress"),
+        curves("Loss", {"loss": "pfc_job_loss{$I}"}, "Loss of the last step, mean of all workers. A restart sets it back to "
+               "the checkpoint. If it has a gap while steps continue, the loss is not finite.", defaults={}, runbook="loss-not-finite"),
+        curves("Learning rate", {"learning rate": "pfc_job_learning_rate{$I}"}, "Learning rate of the last step. If it "
+               "changes together with the loss, the schedule is the cause.", size=(8, 7)),
+        curves("Gradient norm", {"norm": "pfc_job_gradient_norm{$I}"}, "Norm of the backbone's gradient before clipping, on "
+               "a logarithmic axis. A rise to ten times the usual value precedes a diverging loss.", size=(8, 7), defaults={},
                custom={"scaleDistribution": {"type": "log", "log": 10}}),
-        curves("Loss scale", {"scale": "pfc_job_loss_scale{$I}"}, "Only of a job in fp16. It falls by half at each step that "
-               "overflows; when it falls without end, gradients are not finite.", size=(8, 7), defaults={},
+        curves("Loss scale", {"scale": "pfc_job_loss_scale{$I}"}, "Only for jobs in fp16. Each step that overflows halves "
+               "it. If it keeps falling, gradients are not finite.", size=(8, 7), defaults={},
                custom={"scaleDistribution": {"type": "log", "log": 2}, "lineInterpolation": "stepAfter"}, runbook="loss-not-finite"),
     ]
 
@@ -61,38 +61,38 @@ def training():
 def time_of_a_step():
     duration = "pfc_worker_step_duration_seconds"
     return [
-        stack("Phases", {"{{phase}}": "job:pfc_phase_seconds:rate1m{$I}"}, "Seconds of each phase in a second of a worker, mean of all. "
-              "The thickest layer is what to make faster; data_wait is the input's, all_gather, reduce_scatter and gradient_wait are the "
-              "network's or a straggler's.", unit="s"),
-        by_worker("Own time of a step", "pfc_worker_own_step_seconds", "Without the wait for other workers, median of the last 20 "
-                  f"reports: the {MOST} slowest workers of the time shown, and the middle of all. One far above the middle makes all "
-                  "others wait.", unit="s", runbook="straggler"),
+        stack("Phases", {"{{phase}}": "job:pfc_phase_seconds:rate1m{$I}"}, "Seconds that a worker spends in each phase per "
+              "second, mean of all workers. Make the thickest layer faster: data_wait shows a slow input; all_gather, "
+              "reduce_scatter and gradient_wait show a slow network or a straggler.", unit="s"),
+        by_worker("Own time of a step", "pfc_worker_own_step_seconds", "Time of a step without the wait for other workers, median of the "
+                  f"last 20 reports: the {MOST} slowest workers of the shown time, and the median of all. All others wait for a worker "
+                  "far above the median.", unit="s", runbook="straggler"),
         curves("Step time", {"mean": "job:pfc_step_duration_seconds:mean1m{$I}",
                              "99 % are faster": "histogram_quantile(0.99, sum by (instance, job, le) "
                                                 f"(rate({duration}_bucket{{$I}}[$__rate_interval])))"},
-               "Of all workers. The second curve is read from buckets, so that it moves in jumps.", unit="s", size=(8, 8)),
+               "Step times of all workers. The second curve is computed from buckets, so it moves in jumps.", unit="s", size=(8, 8)),
         heat_map("Steps by their time", f"sum by (instance, job, le) (increase({duration}_bucket{{$I}}[$__rate_interval]))",
-                 "How many steps took how long. Two bands are two kinds of steps (with and without an evaluation or checkpoint), or "
-                 "hosts of two speeds.", size=(8, 8)),
-        by_worker("Busy", "worker:pfc_busy:ratio1m", "Part of its steps in which a worker computes or waits for its own data, the "
-                  "busiest first. In a job that is well balanced all are alike; a straggler is near 100 % and the others far below.",
-                  unit="percentunit", size=(8, 8), runbook="straggler"),
+                 "Number of steps by duration. Two bands show two kinds of steps (with and without an evaluation or "
+                 "checkpoint), or hosts of two speeds.", size=(8, 8)),
+        by_worker("Busy", "worker:pfc_busy:ratio1m", "Fraction of its steps in which a worker computes or waits for its own "
+                  "data, the busiest first. In a balanced job all are equal. With a straggler, it is near 100 % and the "
+                  "others are far below.", unit="percentunit", size=(8, 8), runbook="straggler"),
     ]
 
 
 def data():
     return [
-        by_worker("Input wait", "worker:pfc_input_wait:ratio5m", "Part of its steps in which a worker waits for its own images, the "
-                  "worst first. Over 10 % give the loader more threads, or put the data on faster disks.",
+        by_worker("Input wait", "worker:pfc_input_wait:ratio5m", "Fraction of its steps in which a worker waits for its own "
+                  "images, the worst first. Above 10 %, give the loader more threads or put the data on faster disks.",
                   unit="percentunit", size=(10, 8), runbook="input-bound"),
-        by_worker("What loaders could give", "worker:pfc_loader_samples:rate5m", "Images a second, of the slowest loaders, beside "
-                  "what a worker trains. A loader near that curve holds training back.", function="bottomk", size=(10, 8),
+        by_worker("Speed of loaders", "worker:pfc_loader_samples:rate5m", "Images a second that the slowest loaders "
+                  "could deliver, and that a worker trains. A loader near the latter curve slows training.", function="bottomk", size=(10, 8),
                   more_queries={"trained by a worker": "avg without (rank, host) (worker:pfc_samples:rate1m{$I})"},
                   runbook="input-bound"),
-        stat("Damaged images", "sum by (instance, job) (pfc_worker_skipped_images_total{$I})", "Replaced by others, as they could not "
-             "be decoded. A few are harmless, many mean a damaged data set.", size=(4, 4), steps=("green", (1, "orange"))),
-        stat("Loader threads", "sum by (instance, job) (pfc_worker_loader_threads{$I})", "They read and decode, of all workers. Compare "
-             "with the cores of the hosts.", size=(4, 4)),
+        stat("Damaged images", "sum by (instance, job) (pfc_worker_skipped_images_total{$I})", "Images that could not be "
+             "decoded and were replaced. A few are harmless; many mean a damaged data set.", size=(4, 4), steps=("green", (1, "orange"))),
+        stat("Loader threads", "sum by (instance, job) (pfc_worker_loader_threads{$I})", "Threads of all workers that read "
+             "and decode. Compare with the cores of the hosts.", size=(4, 4)),
     ]
 
 
@@ -100,26 +100,27 @@ def collectives():
     each = "{{communicator}} {{kind}}"
     seconds, sent = "job:pfc_collective_seconds:mean_rate1m{$I}", "job:pfc_collective_sent_bytes:rate1m{$I}"
     return [
-        stack("Collective time", {each: seconds}, "Seconds in collectives in a second of a worker, mean of all; the wait for others "
-              "counts. It grows with a slow network or a straggler: Own time of a step tells which. NCCL's are 0.", unit="s"),
-        stack("Collective traffic", {each: sent}, "Bytes a second that all workers send. Near what the network can give, fewer bytes "
-              "(a lower sample rate, bf16) or a faster network help.", unit="Bps"),
+        stack("Collective time", {each: seconds}, "Seconds that a worker spends in collectives per second, mean of all "
+              "workers, with the wait for others. A slow network or a straggler raises it: see Own time of a step. 0 for "
+              "NCCL.", unit="s"),
+        stack("Collective traffic", {each: sent}, "Bytes a second that all workers send. Near the network's limit, send "
+              "fewer bytes (a lower sample rate, bf16) or use a faster network.", unit="Bps"),
         curves("Speed inside collectives", {each: f"{sent} / on (instance, job, communicator, kind) ({seconds} > 0) "
                                                   "/ on (instance, job) group_left pfc_job_workers{$I}"},
-               "Bytes that a worker sends in a second of a collective. Far below what pfcctl check has measured between pairs: the "
-               "messages are small, or the workers wait for one.", unit="Bps"),
+               "Bytes that a worker sends in a second of a collective. If it is far below the speed that pfcctl check "
+               "measured, messages are small, or workers wait for one of them.", unit="Bps"),
         curves("Collectives", {each: "sum by (instance, job, communicator, kind) (rate(pfc_worker_collectives_total{$I}"
                                      "[$__rate_interval]))"},
-               "Begun in a second, by all workers. A number for each step; one that changes with the same job is worth a question."),
+               "Collectives that all workers begin in a second. Their number per step is constant in a job."),
     ]
 
 
 def memory():
     return [
-        by_worker("Host memory by worker", "pfc_worker_resident_memory_bytes", "Resident memory of the process, the largest first. "
-                  "It is flat after the first steps; steady growth ends with the kernel's killer.", over="max", unit="bytes"),
-        by_worker("GPU memory by worker", "worker:pfc_gpu_memory_used:ratio", "Part in use, by any process, the fullest first. Over "
-                  "97 % the next larger allocation may fail: take a smaller batch.", over="max", legend=GPU, unit="percentunit",
+        by_worker("Host memory by worker", "pfc_worker_resident_memory_bytes", "Resident memory of the process, the largest "
+                  "first. It should be flat after the first steps. If it keeps growing, the kernel will kill the process.", over="max", unit="bytes"),
+        by_worker("GPU memory by worker", "worker:pfc_gpu_memory_used:ratio", "Fraction in use by any process, the fullest "
+                  "first. Above 97 %, the next larger allocation may fail: use a smaller batch.", over="max", legend=GPU, unit="percentunit",
                   defaults={"min": 0, "max": 1}, runbook="gpu-memory-nearly-full"),
     ]
 
@@ -131,25 +132,26 @@ def hosts():
         return f"max by (rank, host) ({query}) and on (rank, host) {slowest}"
 
     return [
-        timeline("Hosts", {"{{host}}": worst("pfc_host_up", "bottomk", count=16)}, "Whether the agent is registered, of the 16 hosts "
-                 "that were away most. A gap at the right end is a host that was removed.", states=UP, runbook="host-lost"),
-        timeline("Workers", {"rank {{rank}} on {{host}}": worst("pfc_worker_up", "bottomk", count=16)}, "Whether the worker runs and has "
-                 "joined, of the 16 that were away most. All red together is a restart; one that stays red is the one to look at.",
+        timeline("Hosts", {"{{host}}": worst("pfc_host_up", "bottomk", count=16)}, "Whether the agent is registered, for the "
+                 "16 hosts that were away most. A gap at the right end is a removed host.", states=UP, runbook="host-lost"),
+        timeline("Workers", {"rank {{rank}} on {{host}}": worst("pfc_worker_up", "bottomk", count=16)}, "Whether the worker "
+                 "runs and has joined, for the 16 workers that were away most. All are red during a restart. Look at a "
+                 "worker that stays red.",
                  states=UP, runbook="restarts"),
         curves("Workers and slots", {"workers": "pfc_job_workers{$I}", "workers wanted": "pfc_job_workers_wanted{$I}",
                                      "slots of registered hosts": "sum by (instance, job) (pfc_host_slots{$I} * pfc_host_up{$I})",
                                      "idle slots": "pfc_job_slots_idle{$I}", "left out": "pfc_job_slots_left_out{$I}",
                                      "slow workers": "pfc_job_stragglers{$I}"},
-               "Idle slots are spares. What is left out has failed too often. Slow workers make the others wait.", size=(8, 8),
+               "Idle slots are spares. Slots are left out because they failed too often. Slow workers make the others wait.", size=(8, 8),
                custom={"lineInterpolation": "stepAfter"}, runbook="straggler"),
-        curves("Heartbeats of hosts", {"{{host}}": worst("host:pfc_heartbeat_age_seconds", over="max")}, "Seconds since the coordinator "
-               f"has heard of an agent, the {MOST} hosts with the longest silence. A tooth of more than a few seconds is a network or a "
-               "machine that stalls; a line that climbs is a host that is gone.", unit="s", size=(8, 8), runbook="host-lost"),
-        by_worker("Silence of workers", "worker:pfc_progress_age_seconds", "Seconds since step, phase or collective of a worker has "
-                  "changed, the longest first. One that climbs alone is stuck; all together wait for one.", over="max", unit="s",
-                  size=(8, 8), runbook="no-progress"),
-        by_worker("Processor time by worker", "worker:pfc_cpu_seconds:rate1m", "Cores that each worker uses, the fewest first. On CPUs one "
-                  "far below the others shares its cores or is held back.", function="bottomk", size=(8, 9)),
+        curves("Heartbeats of hosts", {"{{host}}": worst("host:pfc_heartbeat_age_seconds", over="max")}, "Seconds since the last "
+               f"heartbeat of an agent, for the {MOST} hosts with the longest silence. A tooth of more than a few seconds means that the "
+               "network or the machine stalled; a rising line means that the host is gone.", unit="s", size=(8, 8), runbook="host-lost"),
+        by_worker("Silence of workers", "worker:pfc_progress_age_seconds", "Seconds since a worker's step, phase or "
+                  "collective changed, the longest first. If one curve rises, that worker is stuck; if all rise, all wait "
+                  "for one.", over="max", unit="s", size=(8, 8), runbook="no-progress"),
+        by_worker("Processor time by worker", "worker:pfc_cpu_seconds:rate1m", "Cores that each worker uses, the fewest "
+                  "first. On CPUs, a worker far below the others shares its cores or is throttled.", function="bottomk", size=(8, 9)),
         table("Slowest workers now", {
             "step": now(of_run("pfc_worker_step{$I}")),
             "own time of a step": slowest,
@@ -158,7 +160,7 @@ def hosts():
             "input wait": now(of_run("worker:pfc_input_wait:ratio5m{$I}")),
             "memory": now(of_run("pfc_worker_resident_memory_bytes{$I}")),
             "last heard": now(of_run("time() - pfc_worker_last_heartbeat_timestamp_seconds{$I}"))},
-            "A row a worker, at most 20. One that was last heard of many seconds ago is lost or hangs.", order="own time of a step",
+            "One row per worker, at most 20. A worker that was last heard of many seconds ago is lost or hangs.", order="own time of a step",
             units={"own time of a step": "s", "busy": "percentunit", "input wait": "percentunit", "memory": "bytes", "last heard": "s"},
             size=(16, 9), runbook="straggler"),
     ]
@@ -166,52 +168,57 @@ def hosts():
 
 def failures():
     return [
-        timeline("Alerts", {"{{alertname}}": "max by (alertname) (ALERTS{$I, alertstate=\"firing\"})"}, "Alerts of deploy/prometheus that "
-                 "fire, of this coordinator. docs/runbooks has a page for each. Empty: none fires, or Prometheus lacks alerts.yml.",
+        timeline("Alerts", {"{{alertname}}": "max by (alertname) (ALERTS{$I, alertstate=\"firing\"})"}, "Firing alerts of "
+                 "this coordinator, from deploy/prometheus. docs/runbooks has a page for each. Empty if none fires, or if "
+                 "Prometheus lacks alerts.yml.",
                  states={1: ("fires", "red")}, size=(12, 7), whole=True),
-        bars("Restarts by cause", {"{{cause}}": "increase(pfc_job_restarts_total{$I}[$__range])"}, "In the time shown. crash: of a worker; "
-             "silence: a worker hangs; host_lost: a machine or its agent; connection_lost: the network.", size=(6, 7),
+        bars("Restarts by cause", {"{{cause}}": "increase(pfc_job_restarts_total{$I}[$__range])"}, "Restarts in the shown "
+             "time. crash: a worker crashed; silence: a worker hung; host_lost: a machine or its agent failed; "
+             "connection_lost: the network failed.", size=(6, 7),
              runbook="restarts"),
         curves("Generation", {"generation": "pfc_job_generation{$I}", "restarts left": "pfc_job_restarts_left{$I}"},
-               "One generation more after each restart. A restart comes back for each 10 min that bring a new checkpoint.",
+               "Each restart starts a new generation. A restart is given back for each 10 min with a new checkpoint.",
                size=(6, 7), custom={"lineInterpolation": "stepAfter"}, runbook="restarts"),
-        stat("Images seen", "pfc_job_images_seen{$I}", "By the state that the model has.", size=(12, 4), unit="short"),
-        stat("Images trained in vain", "pfc_job_images_lost{$I}", "Their updates were lost, as a generation began from an older state. "
-             "Many: write checkpoints more often.", size=(12, 4), unit="short", steps=("green", (1, "orange"))),
+        stat("Images seen", "pfc_job_images_seen{$I}", "Images that the model's state has seen.", size=(12, 4), unit="short"),
+        stat("Images lost", "pfc_job_images_lost{$I}", "Images whose updates were lost, because a generation "
+             "began from an older state. If there are many, write checkpoints more often.", size=(12, 4), unit="short", steps=("green", (1, "orange"))),
     ]
 
 
 def checkpoints():
     written = "increase(pfc_job_checkpoints_total{$I}[$__range])"
     return [
-        curves("Age of the newest checkpoint", {"age": "job:pfc_checkpoint_age_seconds{$I}"}, "A saw: each tooth is a checkpoint. "
-               "Teeth that grow mean slower steps or slower storage.", unit="s", size=(8, 8), runbook="checkpoint-too-old"),
-        curves("Time of a checkpoint", {"newest": "pfc_job_last_checkpoint_duration_seconds{$I}"}, "From its begin to its final name. "
-               "Training goes on meanwhile, but for what the next panel shows. Growth means slower storage.", unit="s", size=(8, 8)),
+        curves("Age of the newest checkpoint", {"age": "job:pfc_checkpoint_age_seconds{$I}"}, "Each tooth of this curve is a "
+               "checkpoint. Growing teeth mean slower steps or slower storage.", unit="s", size=(8, 8), runbook="checkpoint-too-old"),
+        curves("Time of a checkpoint", {"newest": "pfc_job_last_checkpoint_duration_seconds{$I}"}, "Time from the beginning "
+               "of a checkpoint to its final name. Training continues meanwhile, except for the time in the next panel. "
+               "Growth means slower storage.", unit="s", size=(8, 8)),
         curves("Training held by checkpoints", {"held": "rate(pfc_job_checkpoint_held_seconds_total{$I}[$__rate_interval])"},
-               "Part of the time. Over 5 % save less often, or to faster storage.", unit="percentunit", size=(8, 8)),
-        stat("Checkpoints", written, "Published in the time shown.", size=(6, 4), defaults={"decimals": 0}),
+               "Fraction of the time in which training waits for checkpoints. Above 5 %, save less often or to faster "
+               "storage.", unit="percentunit", size=(8, 8)),
+        stat("Checkpoints", written, "Checkpoints published in the shown time.", size=(6, 4), defaults={"decimals": 0}),
         stat("Mean time", "increase(pfc_job_checkpoint_seconds_total{$I}[$__range]) / (" + written + " > 0)",
-             "Of a checkpoint, in the time shown.", size=(6, 4), unit="s"),
-        stat("Size of the newest", "pfc_job_last_checkpoint_size_bytes{$I}", "Of all its files. The disk needs room for one more than "
-             "are kept.", size=(6, 4), unit="bytes"),
-        stat("Written", "increase(pfc_job_checkpoint_bytes_total{$I}[$__range])", "Bytes of checkpoints in the time shown.", size=(6, 4),
+             "Mean time of a checkpoint in the shown time.", size=(6, 4), unit="s"),
+        stat("Size of the newest", "pfc_job_last_checkpoint_size_bytes{$I}", "Size of all files of the newest checkpoint. "
+             "The disk needs room for one more checkpoint than are kept.", size=(6, 4), unit="bytes"),
+        stat("Written", "increase(pfc_job_checkpoint_bytes_total{$I}[$__range])", "Bytes of checkpoints in the shown time.", size=(6, 4),
              unit="bytes"),
     ]
 
 
 def gpus():
     return [
-        by_worker("GPU utilisation", "pfc_worker_gpu_utilization_ratio", "Part of the time in which the GPU computes, the lowest first. "
-                  "Low on all: input or network. Low on one: it waits for its own data or its GPU.", function="bottomk", legend=GPU,
+        by_worker("GPU utilisation", "pfc_worker_gpu_utilization_ratio", "Fraction of the time in which the GPU computes, "
+                  "the lowest first. If all are low, the input or the network is slow. If one is low, its own data or its "
+                  "GPU is slow.", function="bottomk", legend=GPU,
                   unit="percentunit", defaults={"min": 0, "max": 1}),
-        by_worker("GPU temperature", "pfc_worker_gpu_temperature_celsius", "The hottest first. Near 85 degrees most GPUs lower their "
-                  "clock: look at fans and air.", legend=GPU, unit="celsius", runbook="gpu-throttled"),
-        by_worker("GPU power", "pfc_worker_gpu_power_watts", "The lowest first. One far below the others at the same work is held back or "
-                  "waits.", function="bottomk", legend=GPU, unit="watt", runbook="gpu-throttled"),
-        timeline("GPU held back", {GPU: worst("pfc_worker_gpu_throttled", count=16)}, "Whether heat, power or hardware keep the clock "
-                 "low, of the 16 GPUs with the most of it. Such a GPU makes its rank a straggler.",
-                 states={0: ("full clock", "green"), 1: ("held back", "red")}, runbook="gpu-throttled"),
+        by_worker("GPU temperature", "pfc_worker_gpu_temperature_celsius", "Temperatures, the hottest first. Near 85 degrees "
+                  "most GPUs lower their clock: check fans and air flow.", legend=GPU, unit="celsius", runbook="gpu-throttled"),
+        by_worker("GPU power", "pfc_worker_gpu_power_watts", "Power, the lowest first. A GPU far below the others with the "
+                  "same work is throttled or waits.", function="bottomk", legend=GPU, unit="watt", runbook="gpu-throttled"),
+        timeline("GPU throttled", {GPU: worst("pfc_worker_gpu_throttled", count=16)}, "Whether heat, power or hardware lower "
+                 "the clock, for the 16 GPUs with the most such time. Such a GPU makes its rank a straggler.",
+                 states={0: ("full clock", "green"), 1: ("throttled", "red")}, runbook="gpu-throttled"),
     ]
 
 
@@ -226,26 +233,27 @@ def service():
             "last seen": of_each_job("1000 * timestamp(pfc_job_info{$I})"),
             "step": of_each_job(f"pfc_job_step{{$I}} {info}"),
             "generation": of_each_job(f"pfc_job_generation{{$I}} {info}")},
-            "Of this coordinator, in the time shown. A click on one shows it alone, as the field Job above does.", order="begun",
+            "Jobs of this coordinator in the shown time. Click on a job to show it alone, like the field Job above.", order="begun",
             units={"begun": "dateTimeAsIso", "last seen": "dateTimeAsIso"}, size=(12, 8),
             links={"job_id": {"title": "This job alone", "url": "/d/pfc-job-overview?${datasource:queryparam}&${instance:queryparam}"
                                                                 "&var-run=${__value.raw}&${__url_time_range}"}}),
-        curves("Queue", {"jobs that wait": "pfc_jobs_waiting{$I}"}, "Of a service. A queue that grows while no job trains waits for a "
-               "host: pfcctl queue says for which.", size=(6, 8), custom={"lineInterpolation": "stepAfter"}, whole=True),
-        bars("Jobs ended", {"{{how}}": "increase(pfc_jobs_total{$I}[$__range])"}, "Of a service, in the time shown. Refused: their job "
-             "file was wrong.", whole=True, runbook="job-failed"),
-        curves("Coordinator's processor time", {"cores": "rate(process_cpu_seconds_total{$I}[$__rate_interval])"}, "Near 1 it answers "
-               "late: look for clients that ask too often.", size=(6, 8), whole=True, runbook="coordinator-down"),
-        curves("Coordinator's memory", {"resident": "process_resident_memory_bytes{$I}"}, "Resident. It does not grow with the number of "
-               "jobs.", unit="bytes", size=(6, 8), whole=True),
+        curves("Queue", {"jobs that wait": "pfc_jobs_waiting{$I}"}, "Queue of a service. If it grows while no job trains, it "
+               "waits for a host: pfcctl queue names it.", size=(6, 8), custom={"lineInterpolation": "stepAfter"}, whole=True),
+        bars("Jobs ended", {"{{how}}": "increase(pfc_jobs_total{$I}[$__range])"}, "Jobs of a service that ended in the shown "
+             "time. Refused jobs had a wrong job file.", whole=True, runbook="job-failed"),
+        curves("Coordinator's processor time", {"cores": "rate(process_cpu_seconds_total{$I}[$__rate_interval])"}, "Near 1 "
+               "the coordinator answers late: look for clients that send too many requests.", size=(6, 8), whole=True, runbook="coordinator-down"),
+        curves("Coordinator's memory", {"resident": "process_resident_memory_bytes{$I}"}, "Resident memory. It does not grow "
+               "with the number of jobs.", unit="bytes", size=(6, 8), whole=True),
         bars("Coordinator's faults", {
             "takeovers": "pfc_coordinator_takeovers_total{$I}", "journal not written": "pfc_coordinator_journal_failures_total{$I}",
             "output lines dropped": "pfc_coordinator_dropped_output_lines_total{$I}",
             "audit lines left out": "pfc_coordinator_audit_lines_left_out_total{$I}"},
-            "Since it began. Takeovers: it was killed. Journal: its disk is full or broken. Output: nobody reads it.", whole=True,
+            "Counts since its start. Takeovers: it was killed. Journal: its disk is full or broken. Output: no program reads "
+             "it.", whole=True,
             runbook="coordinator-down"),
-        bars("Refused", {"{{reason}}": "increase(pfc_coordinator_refusals_total{$I}[$__range])"}, "Calls, pages and connections in the "
-             "time shown, only over TLS: wrong tokens and certificates. The audit log says whose.", whole=True),
+        bars("Refused", {"{{reason}}": "increase(pfc_coordinator_refusals_total{$I}[$__range])"}, "Refused calls, pages and "
+             "connections in the shown time, because of wrong tokens and certificates. The audit log names the caller.", whole=True),
     ]
 
 
@@ -254,7 +262,7 @@ def annotations():
     states = "waiting|starting|restarting|stopping|failing|failed|stopped"
     return [
         annotation("Failures", f"increase(pfc_job_restarts_total{{$I}}{window}) > 0", "red", "restart: {{cause}}",
-                   "A failure has ended a generation; the job goes on from its newest state.", labels="cause"),
+                   "A failure ended a generation; the job continues from its newest state.", labels="cause"),
         annotation("States", f"max_over_time(pfc_job_state{{$I, state=~\"{states}\"}}{window})", "orange",
                    "{{state}}", "The job was in this state.", labels="state"),
         annotation("Hosts lost", f"(1 - min_over_time(pfc_host_up{{$I}}{window}) > 0) unless on (instance, job) "
@@ -280,7 +288,7 @@ def dashboard(runbooks=None):
             "Checkpoints": checkpoints(), "-GPUs": gpus(), "-Jobs and coordinator": service()}
     return {
         "uid": "pfc-job-overview", "title": "pfc: a job", "tags": ["pfc"], "editable": True, "graphTooltip": 1, "schemaVersion": 39,
-        "description": "Made by deploy/grafana/dashboard.py: change it there. docs/grafana.md",
+        "description": "Generated by deploy/grafana/dashboard.py: change it there. docs/grafana.md",
         "refresh": "15s", "time": {"from": "now-1h", "to": "now"}, "annotations": {"list": annotations()},
         "templating": {"list": [
             {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1},
