@@ -77,7 +77,7 @@ class TwoHosts(HostsTest):
             counts = re.search(rf"^{kind} +(\d+) +(\d+) ", done.stdout, re.MULTILINE)
             self.assertTrue(counts, done.stdout)
             self.assertGreater(int(counts[1]), 0, done.stdout)
-            self.assertEqual(counts[1], counts[2], "training has gone on after each")
+            self.assertEqual(counts[1], counts[2], "training continued after each fault")
         self.assertRegex(done.stdout, r"goodput: \d+\.\d images/s that count, over \d+ s; \d+\.\d % of the")
         told = [json.loads(line) for line in (self.folder / "state/audit.jsonl").read_text().splitlines()]
         faults = [each["detail"] for each in told if each["what"] == "chaos"]

@@ -63,7 +63,7 @@ class Speed(CheckTest):
         self.assert_found(report, "host-b", "worker", "stops", "pfc-worker 9", "install the same version")
         self.assert_found(report, "host-c", "network", "slows", "Mbit/s", "as other pairs have", "cable")
         self.assertEqual(report["workers"], 4, "the others have connected")
-        self.assertEqual([each for each in report["findings"] if each["what"] == "connections"], [], "only slow")
+        self.assertEqual([each for each in report["findings"] if each["what"] == "connections"], [], "the link is only slow")
 
     def test_a_slow_disk_few_processes_and_an_output_of_its_own(self):
         slow = self.folder / "slow.so"
@@ -99,7 +99,7 @@ class Speed(CheckTest):
                          "the cluster would run this job: 6 workers on 3 hosts")
         self.assertRegex(done.stdout, r"speed to expect +about [0-9.e+]+ samples/s, [0-9.e+]+ steps/s")
         self.assertLess(seconds, 30)
-        self.assertFalse((self.folder / "out").exists(), "the folder was there for the check alone")
+        self.assertFalse((self.folder / "out").exists(), "the check did not delete its folder")
         self.runs_a_job_then()
 
     def runs_a_job_then(self):

@@ -155,7 +155,7 @@ class Check(CheckTest):
                           "free some space")
         self.assert_found(report, "host-b", "train.idx", "stops", "88 images", "80 images", "the same data")
         self.assert_found(report, "host-c", "open files", "stops", "60", "ulimit -Hn")
-        self.assertEqual(report["workers"], 6, "all were there to the end")
+        self.assertEqual(report["workers"], 6, "not all workers took part to the end")
 
     def test_an_agent_of_another_version(self):
         check, joins = self.begins(None)

@@ -104,8 +104,8 @@ class DashboardTest(JobTest):
             self.assertLessEqual(len(self.of_large.answer(panel, target)), MOST_SERIES, what)
         by_worker = {what: {int(each["labels"].get("rank", -1)) for each in self.of_large.answer(panel, target)}
                      for what, panel, target in without_alerts}
-        self.assertEqual(by_worker["Host memory by worker A"], set(range(WORKERS - 8, WORKERS)), "those with the most")
-        self.assertEqual(by_worker["Processor time by worker A"], set(range(8)), "those with the least")
+        self.assertEqual(by_worker["Host memory by worker A"], set(range(WORKERS - 8, WORKERS)), "not the workers with the most memory")
+        self.assertEqual(by_worker["Processor time by worker A"], set(range(8)), "not the workers with the least time")
         self.look_at_one_job_of_two()
 
     def look_at_one_job_of_two(self):

@@ -150,7 +150,7 @@ class SeveralHosts(HostsTest):
         self.here = self.lines.wait_for(r"host host-c is leaving \(SIGTERM\): the workers write a checkpoint and go on",
                                         self.here)
         self.here = self.lines.wait_for(r"generation 2: starting 0 workers, and 4 workers stay", self.here)
-        self.assertEqual(leaving.wait(timeout=60), 143, "it ends when its workers have")
+        self.assertEqual(leaving.wait(timeout=60), 143, "the agent ends after its workers")
         self.here = self.lines.wait_for("Global Step", self.here)
         steps = self.of_steps("step", "out")
         self.comes("c")

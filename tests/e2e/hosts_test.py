@@ -152,7 +152,7 @@ class OwnOutput(ThreeHosts):
         self.alone(6)
         self.assertEqual(self.of_steps("loss", "out-of-a"), self.of_steps("loss", "alone"))
         self.assertEqual(self.files("out-of-a"), self.files("alone"))
-        self.assertEqual(len(self.files("out-of-a")), 2 * 8 + 1, "of steps 2 and 3, and the model")
+        self.assertEqual(len(self.files("out-of-a")), 2 * 8 + 1, "files of steps 2 and 3, and the model")
         for key in "bc":
             self.assertEqual(list((self.folder / f"out-of-{key}").iterdir()), [], "nothing is left on other hosts")
 

@@ -61,7 +61,7 @@ class LauncherTest(JobTest):
 
     def assert_the_losses_of_one_host(self):
         self.finished(len(HOSTS) * WORKERS_A_HOST, self.job_of("alone"))
-        self.assertEqual(self.of_steps("loss", "out"), self.of_steps("loss", "alone"), "the bits of four workers on one host")
+        self.assertEqual(self.of_steps("loss", "out"), self.of_steps("loss", "alone"), "expected the bits of four workers on one host")
 
 
 @unittest.skipIf(missing("mpirun"), "Open MPI is not installed: scripts/setup.sh launchers")

@@ -44,7 +44,7 @@ class Stuck(JobTest):
         self.read_until(process, "resumed from")
         after = self.workers()
         self.assertNotEqual(after[1], before[1])
-        self.assertEqual((after[0], after[2]), (before[0], before[2]), "those that waited stay")
+        self.assertEqual((after[0], after[2]), (before[0], before[2]), "workers that waited keep their processes")
         self.read_until(process, "Global Step")
         self.stopped(process)
         return "".join(lines)

@@ -97,7 +97,7 @@ class Survival(JobTest):
         self.wait_while_it_runs("the end", lambda: self.coordinators[-1].poll() is not None)
         self.assertEqual(self.coordinators[-1].returncode, code, self.said())
         self.wait_until_all_have_ended()
-        self.assertEqual(list((self.folder / "state" / "journals").iterdir()), [], "the journal stays")
+        self.assertEqual(list((self.folder / "state" / "journals").iterdir()), [], "the journal was not deleted")
 
     def test_a_job_continues_with_the_same_bits_after_each_kill(self):
         self.finished(2, self.job("whole.json", **self.KEYS, output=str(self.folder / "whole")))
@@ -253,7 +253,7 @@ class Survival(JobTest):
                 began = time.monotonic()
                 new = self.start_again(self.folder / "job.json", 2, *more)
                 self.wait_while_it_runs("another start", lambda: "starting 2 workers" in new.log.read_text())
-                self.assertEqual(old & set(self.processes()), set(), "it was not waited for")
+                self.assertEqual(old & set(self.processes()), set(), "the new job did not wait for the old one")
                 self.assertLess(time.monotonic() - began, 120)
                 self.assertIn(f"still trains into {self.folder / 'out'}", new.log.read_text())
                 self.wait_while_it_runs("their checkpoint", lambda: "resumed from" in new.log.read_text())

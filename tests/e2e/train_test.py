@@ -29,7 +29,7 @@ class Train(JobTest):
         self.assertTrue((out / "backbone.safetensors").stat().st_size > 1_000_000)
         manifest = json.loads((out / "step-000000003" / "manifest.json").read_text())
         self.assertEqual(manifest["world_size"], 2)
-        self.assertEqual([p.name for p in out.glob("*tmp*")], [], "nothing half-written")
+        self.assertEqual([p.name for p in out.glob("*tmp*")], [], "incomplete files were left")
         self.check_what_every_communicator_sent(steps[-1])
 
     def check_what_every_communicator_sent(self, third_step):
