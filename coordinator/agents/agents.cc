@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <csignal>
 #include <utility>
 
@@ -10,9 +11,12 @@
 #include "common/network_address.h"
 #include "common/one_line.h"
 #include "common/version.h"
+#include "coordinator/agents/fault_target.h"
 
 namespace pfc {
 namespace {
+
+constexpr std::chrono::seconds kFaultTimeout{5};
 
 /// Returns the number of workers of a host without a given number, and the reason.
 std::string slots_text(const HostState& host, DeviceChoice device) {
@@ -26,6 +30,22 @@ std::string slots_text(const HostState& host, DeviceChoice device) {
 std::string short_name(const std::string& host) { return host.substr(0, host.find('.')); }
 
 }  // namespace
+
+Agents::Agents(Cluster& cluster, Jobs& jobs, Takeover& takeover, Checks& checks,
+               NetworkWatch& network, Workers& workers)
+    : cluster_(cluster),
+      jobs_(jobs),
+      takeover_(takeover),
+      checks_(checks),
+      network_(network),
+      workers_(workers),
+      fault_requests_({.timeout = kFaultTimeout,
+                       .too_many = {.kind = Refusal::Kind::kOldGeneration,
+                                    .message = std::to_string(FaultRequests::kMost) +
+                                               " faults wait for their agents already"},
+                       .late = {.kind = Refusal::Kind::kTimeout,
+                                .message = "its agent has not answered for " +
+                                           std::to_string(kFaultTimeout.count()) + " s"}}) {}
 
 void Agents::warn_of_threads(const HostState& host, int threads_asked_for) {
   const std::string text = oversubscription(threads_asked_for, host.slots, host.cores);
@@ -235,14 +255,23 @@ void Agents::inject_fault(const proto::InjectFaultRequest& request,
   }
   const std::string what = "pfcctl chaos " + to_text(target);
   const std::int64_t number = fault_requests_.wait(
-      target,
-      [this, answer, what, asked = request.only_ask()](auto result) {
-        const bool done = std::holds_alternative<proto::InjectFaultReply>(result);
-        if (done && !asked) {
+      target.host,
+      [this, answer, what, host = target.host, name = target.name,
+       asked = request.only_ask()](const std::variant<proto::FaultReport, Refusal>& result) {
+        if (const auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
+        const std::string& problem = std::get<proto::FaultReport>(result).problem();
+        if (!problem.empty()) {
+          return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
+                                .message = "host " + host + ": " + one_line(problem, 400)});
+        }
+        if (!asked) {
           cluster_.terminal.note(what, Severity::kWarning);
           cluster_.history.tell(ClusterEvent::Kind::kRequest, Severity::kWarning, what);
         }
-        answer(std::move(result));
+        proto::InjectFaultReply reply;
+        reply.set_host(host);
+        reply.set_target(name);
+        answer(std::move(reply));
       },
       Clock::now());
   if (number == 0) return;

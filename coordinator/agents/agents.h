@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "coordinator/chaos/fault_requests.h"
 #include "coordinator/checks/checks.h"
+#include "coordinator/cluster/agent_requests.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/jobs.h"
 #include "coordinator/network/network_watch.h"
@@ -18,14 +18,10 @@ namespace pfc {
 /// Used on the event loop only.
 class Agents {
  public:
+  using FaultRequests = AgentRequests<proto::FaultReport>;
+
   Agents(Cluster& cluster, Jobs& jobs, Takeover& takeover, Checks& checks, NetworkWatch& network,
-         Workers& workers)
-      : cluster_(cluster),
-        jobs_(jobs),
-        takeover_(takeover),
-        checks_(checks),
-        network_(network),
-        workers_(workers) {}
+         Workers& workers);
 
   // Reports of agents. `peer` is the address of the connection.
 

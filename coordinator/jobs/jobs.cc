@@ -1,6 +1,7 @@
 #include "coordinator/jobs/jobs.h"
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <ranges>
 #include <utility>
@@ -18,6 +19,9 @@ constexpr std::size_t kLongestRequestFile = 500;  // bytes kept of a job file's 
 constexpr std::size_t kLongestName = 100;
 constexpr std::size_t kMostOverrides = 200;  // considered by messages about the job
 constexpr std::ptrdiff_t kShownJobs = 16;
+// Bytes of one reply, which limits the memory for slow readers.
+constexpr std::size_t kLongestLogChunk = std::size_t{256} << 10;
+constexpr std::chrono::seconds kLogTimeout{10};
 
 Job submitted_job(const proto::SubmitRequest& request, int workers) {
   const std::string file = one_line(request.file(), kLongestRequestFile);
@@ -41,6 +45,16 @@ int workers_of_hosts(const ClusterState& state) {
 }
 
 }  // namespace
+
+Jobs::Jobs(Cluster& cluster)
+    : cluster_(cluster),
+      log_requests_({.timeout = kLogTimeout,
+                     .too_many = {.kind = Refusal::Kind::kOldGeneration,
+                                  .message = std::to_string(LogRequests::kMost) +
+                                             " others read logs at this moment"},
+                     .late = {.kind = Refusal::Kind::kOldGeneration,
+                              .message = "its agent has not sent the log in " +
+                                         std::to_string(kLogTimeout.count()) + " s"}}) {}
 
 std::optional<Refusal> Jobs::add(Job job) {
   cluster_.save_soon();
@@ -295,12 +309,23 @@ void Jobs::ask_for_log(const std::string& job_id, const std::string& host,
   const bool over = job_id != cluster_.state.job.id;
   const std::int64_t number = log_requests_.wait(
       host,
-      [answer, job_id, over](std::variant<proto::LogsReply, Refusal> result) {
-        if (auto* reply = std::get_if<proto::LogsReply>(&result)) {
-          reply->set_job_id(job_id);
-          reply->set_over(over);
+      [answer, job_id, host, over](const std::variant<proto::LogChunk, Refusal>& result) {
+        if (const auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
+        const auto& chunk = std::get<proto::LogChunk>(result);
+        if (!chunk.problem().empty() || chunk.text().size() > kLongestLogChunk) {
+          return answer(
+              Refusal{.kind = Refusal::Kind::kInvalid,
+                      .message = "host " + host + ": " +
+                                 (chunk.problem().empty() ? "more was sent than was asked for"
+                                                          : one_line(chunk.problem()))});
         }
-        answer(std::move(result));
+        proto::LogsReply reply;
+        reply.set_job_id(job_id);
+        reply.set_text(chunk.text());
+        *reply.mutable_next() = chunk.next();
+        reply.set_skipped(chunk.skipped());
+        reply.set_over(over);
+        answer(std::move(reply));
       },
       Clock::now());
   if (number == 0) return;
@@ -310,7 +335,7 @@ void Jobs::ask_for_log(const std::string& job_id, const std::string& host,
   read->set_job_id(job_id);
   read->set_rank(request.rank());
   *read->mutable_from() = request.from();
-  read->set_bytes(LogRequests::kLongestChunk);
+  read->set_bytes(kLongestLogChunk);
   cluster_.links.send(host, std::move(command));
 }
 

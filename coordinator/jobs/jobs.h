@@ -6,9 +6,9 @@
 #include <string>
 #include <variant>
 
+#include "coordinator/cluster/agent_requests.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/job_queue.h"
-#include "coordinator/jobs/log_requests.h"
 #include "coordinator/rules/verdict.h"
 
 namespace pfc {
@@ -16,7 +16,9 @@ namespace pfc {
 /// Used on the event loop only. A job is named by its id or a prefix of it.
 class Jobs {
  public:
-  explicit Jobs(Cluster& cluster) : cluster_(cluster) {}
+  using LogRequests = AgentRequests<proto::LogChunk>;
+
+  explicit Jobs(Cluster& cluster);
 
   // Requests.
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "common/one_line.h"
@@ -66,7 +65,7 @@ TraceGatherer::State* TraceGatherer::find(Rank rank) {
 }
 
 bool TraceGatherer::is_read(TimePoint now) const {
-  return !readers_.empty() || now - last_read_ < kUnread;
+  return readers_.size() > 0 || now - last_read_ < kUnread;
 }
 
 bool TraceGatherer::is_over() const { return std::ranges::all_of(ranks_, &State::done); }
@@ -132,11 +131,11 @@ void TraceGatherer::end(const std::string& why) {
   answer_readers();
 }
 
-proto::ReadTraceReply TraceGatherer::reply(int from, std::int64_t step) const {
+proto::ReadTraceReply TraceGatherer::reply(const Reader& reader) const {
   proto::ReadTraceReply reply;
-  reply.set_step(step);
+  reply.set_step(step_);
   std::size_t bytes = 0;
-  auto next = static_cast<std::size_t>(from);
+  auto next = static_cast<std::size_t>(reader.from);
   for (; next < parts_.size() && bytes < kMostBytesOfReply; ++next) {
     proto::TraceChunk* const chunk = reply.add_parts();
     chunk->set_rank(parts_[next].rank);
@@ -174,26 +173,18 @@ void TraceGatherer::read(const proto::ReadTraceRequest& request,
   }
   step_ = step;
   last_read_ = now;
-  readers_.push_back({.from = request.from(),
-                      .answer = std::move(answer),
-                      .patience = patience.until(now + kLongestRead)});
+  readers_.add({.from = request.from(),
+                .answer = std::move(answer),
+                .patience = patience.until(now + kLongestRead)});
   answer_readers();
 }
 
 void TraceGatherer::answer_readers() {
-  answer_readers_if([this](const Reader& reader) {
-    return is_over() || static_cast<std::size_t>(reader.from) < parts_.size();
-  });
-}
-
-void TraceGatherer::answer_readers_if(const std::function<bool(const Reader&)>& has) {
-  const auto found =
-      std::ranges::stable_partition(readers_, [&](const Reader& reader) { return !has(reader); });
-  // An answer may make the reader call read() again.
-  const std::vector<Reader> ready(std::make_move_iterator(found.begin()),
-                                  std::make_move_iterator(found.end()));
-  readers_.erase(found.begin(), found.end());
-  for (const Reader& reader : ready) reader.answer(reply(reader.from, step_));
+  readers_.answer_if(
+      [this](const Reader& reader) {
+        return is_over() || static_cast<std::size_t>(reader.from) < parts_.size();
+      },
+      [this](const Reader& reader) { return reply(reader); });
 }
 
 void TraceGatherer::expire(std::int64_t step, TimePoint now) {
@@ -203,8 +194,8 @@ void TraceGatherer::expire(std::int64_t step, TimePoint now) {
     end("it has not sent all of it " + std::to_string(kSlowest.count()) +
         " s after the first worker that has");
   }
-  if (!readers_.empty()) last_read_ = now;
-  answer_readers_if([&](const Reader& reader) { return reader.patience.is_over(now); });
+  if (readers_.size() > 0) last_read_ = now;
+  readers_.expire(now, [this](const Reader& reader) { return reply(reader); });
   if (!is_over()) return;
   if (!over_since_) over_since_ = now;
   if (now - *over_since_ < kKept) return;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -12,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/ids.h"
+#include "coordinator/cluster/waiting_calls.h"
 #include "coordinator/rules/refusal.h"
 #include "proto/coordinator.pb.h"
 
@@ -105,11 +105,10 @@ class TraceGatherer {
   [[nodiscard]] State* find(Rank rank);
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] std::size_t share() const;  ///< bytes allowed per rank
-  [[nodiscard]] proto::ReadTraceReply reply(int from, std::int64_t step) const;
+  [[nodiscard]] proto::ReadTraceReply reply(const Reader& reader) const;
   void finish(State& state, const std::string& problem);
   /// Answers readers for whom there is a new part, or the end.
   void answer_readers();
-  void answer_readers_if(const std::function<bool(const Reader&)>& has);
 
   std::int64_t id_ = 0;  ///< 0: no trace
   TraceSteps steps_;
@@ -119,7 +118,7 @@ class TraceGatherer {
   TimePoint last_read_;  ///< last answer to a reader; initially the start
   std::vector<State> ranks_;
   std::vector<Part> parts_;
-  std::vector<Reader> readers_;
+  WaitingCalls<Reader> readers_;
   std::optional<TimePoint> first_done_;
   std::optional<TimePoint> over_since_;
 };

@@ -1,7 +1,7 @@
 #include "coordinator/workers/join_barrier.h"
 
-#include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace pfc {
 namespace {
@@ -56,61 +56,39 @@ Refusal too_late(const ClusterState& state, const JoinBarrier::Waiter& waiter, T
 void JoinBarrier::wait(ClusterState& state, Waiter waiter) {
   WorkerState* const worker = worker_of(state, waiter);
   if (worker != nullptr && !waits_for_next(state, waiter)) worker_joined(state, *worker);
-  const auto [place, is_new] = waiters_.try_emplace({waiter.host, waiter.slot, waiter.incarnation});
-  if (!is_new) {
-    place->second.answer(
-        Refusal{.kind = Refusal::Kind::kInvalid, .message = "this worker joins a second time"});
-  }
-  place->second = std::move(waiter);
-}
-
-template <typename Predicate>
-std::vector<JoinBarrier::Waiter> JoinBarrier::take_if(Predicate predicate) {
-  std::vector<Waiter> taken;
-  for (auto place = waiters_.begin(); place != waiters_.end();) {
-    if (!predicate(place->second)) {
-      ++place;
-      continue;
-    }
-    taken.push_back(std::move(place->second));
-    place = waiters_.erase(place);
-  }
-  return taken;
+  const auto is_same_process = [&](const Waiter& each) {
+    return each.slot == waiter.slot && each.incarnation == waiter.incarnation &&
+           each.host == waiter.host;
+  };
+  waiters_.answer_if(is_same_process, [](const Waiter&) {
+    return Refusal{.kind = Refusal::Kind::kInvalid, .message = "this worker joins a second time"};
+  });
+  waiters_.add(std::move(waiter));
 }
 
 void JoinBarrier::members_changed(ClusterState& state) {
-  for (const Waiter& stranger : take_if([&](const Waiter& waiter) {
-         WorkerState* const worker = worker_of(state, waiter);
-         if (worker != nullptr && !waits_for_next(state, waiter)) worker_joined(state, *worker);
-         return worker == nullptr;
-       })) {
-    stranger.answer(replaced());
-  }
+  waiters_.answer_if(
+      [&](const Waiter& waiter) {
+        WorkerState* const worker = worker_of(state, waiter);
+        if (worker != nullptr && !waits_for_next(state, waiter)) worker_joined(state, *worker);
+        return worker == nullptr;
+      },
+      [](const Waiter&) { return replaced(); });
 }
 
 bool JoinBarrier::complete(ClusterState& state, const std::string& job_json,
                            proto::CheckPart part) {
-  const std::vector<Waiter> waiters =
-      take_if([&](const Waiter& each) { return !waits_for_next(state, each); });
-  for (const Waiter& waiter : waiters) {
+  const auto reply_of = [&](const Waiter& waiter) -> std::variant<proto::JoinReply, Refusal> {
     const WorkerState* const worker = worker_of(state, waiter);
-    if (worker == nullptr) {
-      waiter.answer(replaced());
-    } else {
-      waiter.answer(make_reply(state, *worker, job_json, part));
-    }
-  }
-  return !waiters.empty();
+    if (worker == nullptr) return replaced();
+    return make_reply(state, *worker, job_json, part);
+  };
+  return waiters_.answer_if([&](const Waiter& each) { return !waits_for_next(state, each); },
+                            reply_of) > 0;
 }
 
 void JoinBarrier::expire(const ClusterState& state, TimePoint now) {
-  for (const Waiter& waiter : take_if([&](const Waiter& each) { return each.deadline <= now; })) {
-    waiter.answer(too_late(state, waiter, now));
-  }
-}
-
-void JoinBarrier::clear(const Refusal& why) {
-  for (const auto& [process, waiter] : std::exchange(waiters_, {})) waiter.answer(why);
+  waiters_.expire(now, [&](const Waiter& waiter) { return too_late(state, waiter, now); });
 }
 
 }  // namespace pfc

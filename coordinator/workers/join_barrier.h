@@ -2,12 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <tuple>
-#include <vector>
 
 #include "common/clock.h"
+#include "coordinator/cluster/waiting_calls.h"
 #include "coordinator/rules/cluster_state.h"
 #include "coordinator/rules/refusal.h"
 
@@ -23,7 +21,7 @@ class JoinBarrier {
     std::int64_t incarnation = 0;
     Generation left = 0;  ///< generation that it has left; it waits for the next; 0: none
     TimePoint since;
-    TimePoint deadline;
+    Patience patience;
     Answer<proto::JoinReply> answer;
   };
 
@@ -40,15 +38,10 @@ class JoinBarrier {
   /// Refuses the calls after their deadline, and names the missing workers.
   void expire(const ClusterState& state, TimePoint now);
   /// Refuses all calls.
-  void clear(const Refusal& why);
+  void clear(const Refusal& why) { waiters_.answer_all(why); }
 
  private:
-  /// Removes and returns the calls that satisfy the predicate.
-  template <typename Predicate>
-  std::vector<Waiter> take_if(Predicate predicate);
-
-  using Process = std::tuple<std::string, int, std::int64_t>;  ///< host, slot, incarnation
-  std::map<Process, Waiter> waiters_;
+  WaitingCalls<Waiter> waiters_;
 };
 
 }  // namespace pfc

@@ -1,22 +1,10 @@
 #include "coordinator/workers/key_values.h"
 
-#include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 namespace pfc {
-namespace {
-
-/// Removes and returns matching elements, because their answers may add new ones.
-template <typename T, typename Predicate>
-std::vector<T> take_if(std::vector<T>& list, Predicate predicate) {
-  const auto first = std::stable_partition(list.begin(), list.end(), std::not_fn(predicate));
-  std::vector<T> taken(std::make_move_iterator(first), std::make_move_iterator(list.end()));
-  list.erase(first, list.end());
-  return taken;
-}
-
-}  // namespace
 
 bool KeyValues::set(const std::string& key, const std::string& value) {
   const auto found = values_.find(key);
@@ -27,9 +15,8 @@ bool KeyValues::set(const std::string& key, const std::string& value) {
   const bool is_new = found == values_.end();
   bytes_ = after;
   values_[key] = value;
-  for (Waiter& waiter : take_if(waiters_, [&](const Waiter& each) { return each.key == key; })) {
-    waiter.answer(value);
-  }
+  waiters_.answer_if([&](const Waiter& each) { return each.key == key; },
+                     [&](const Waiter&) { return value; });
   if (is_new) note_in_groups(key);
   return true;
 }
@@ -45,11 +32,9 @@ void KeyValues::note_in_groups(const std::string& key) {
       ++group;
       continue;
     }
-    const auto [which, complete] = *group;
-    group = groups_.erase(group);
-    waiting_in_groups_ -= complete.waiters.size();
-    const proto::GetValuesReply reply = values_of(which);
-    for (const auto& [patience, answer] : complete.waiters) answer(reply);
+    auto complete = groups_.extract(group++);
+    waiting_in_groups_ -= complete.mapped().waiters.size();
+    complete.mapped().waiters.answer_all(values_of(complete.key()));
   }
 }
 
@@ -87,7 +72,7 @@ void KeyValues::get_all(const std::string& prefix, int count, Patience patience,
                           .message = "at most " + std::to_string(kMaxWaiting) +
                                      " calls wait for all keys of a prefix"});
   }
-  group->second.waiters.emplace_back(std::move(patience), std::move(answer));
+  group->second.waiters.add({.patience = std::move(patience), .answer = std::move(answer)});
   waiting_in_groups_ += 1;
 }
 
@@ -99,24 +84,20 @@ void KeyValues::get(const std::string& key, Patience patience, Answer<std::strin
                                      " bytes, and at most " + std::to_string(kMaxWaiting) +
                                      " calls wait for one"});
   }
-  waiters_.push_back({.key = key, .patience = std::move(patience), .answer = std::move(answer)});
+  waiters_.add({.key = key, .patience = std::move(patience), .answer = std::move(answer)});
 }
 
 void KeyValues::expire(TimePoint now) {
-  for (Waiter& waiter :
-       take_if(waiters_, [&](const Waiter& each) { return each.patience.is_over(now); })) {
-    waiter.answer(Refusal{.kind = Refusal::Kind::kTimeout,
-                          .message = "key '" + waiter.key + "' was not set in time"});
-  }
+  waiters_.expire(now, [](const Waiter& waiter) {
+    return Refusal{.kind = Refusal::Kind::kTimeout,
+                   .message = "key '" + waiter.key + "' was not set in time"};
+  });
   for (auto group = groups_.begin(); group != groups_.end();) {
-    const auto late =
-        take_if(group->second.waiters, [&](const auto& each) { return each.first.is_over(now); });
-    waiting_in_groups_ -= late.size();
-    if (!late.empty()) {
-      const proto::GetValuesReply reply = values_of(group->first);
-      for (const auto& [patience, answer] : late) answer(reply);
-    }
-    group = group->second.waiters.empty() ? groups_.erase(group) : std::next(group);
+    std::optional<proto::GetValuesReply> reply;
+    waiting_in_groups_ -= group->second.waiters.expire(now, [&](const GroupWaiter&) {
+      return reply ? *reply : reply.emplace(values_of(group->first));
+    });
+    group = group->second.waiters.size() == 0 ? groups_.erase(group) : std::next(group);
   }
 }
 
@@ -124,10 +105,8 @@ void KeyValues::clear(const Refusal& why) {
   values_.clear();
   bytes_ = 0;
   waiting_in_groups_ = 0;
-  for (Waiter& waiter : std::exchange(waiters_, {})) waiter.answer(why);
-  for (const auto& [which, group] : std::exchange(groups_, {})) {
-    for (const auto& [patience, answer] : group.waiters) answer(why);
-  }
+  waiters_.answer_all(why);
+  for (auto& [which, group] : std::exchange(groups_, {})) group.waiters.answer_all(why);
 }
 
 }  // namespace pfc

@@ -6,9 +6,9 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "common/clock.h"
+#include "coordinator/cluster/waiting_calls.h"
 #include "coordinator/rules/refusal.h"
 #include "proto/coordinator.pb.h"
 
@@ -43,10 +43,14 @@ class KeyValues {
     Patience patience;
     Answer<std::string> answer;
   };
+  struct GroupWaiter {
+    Patience patience;
+    Answer<proto::GetValuesReply> answer;
+  };
   /// Calls that wait for the same keys.
   struct Group {
     int missing = 0;  ///< keys not set
-    std::vector<std::pair<Patience, Answer<proto::GetValuesReply>>> waiters;
+    WaitingCalls<GroupWaiter> waiters;
   };
   using GroupKey = std::pair<std::string, int>;  ///< prefix and count
 
@@ -54,7 +58,7 @@ class KeyValues {
   [[nodiscard]] proto::GetValuesReply values_of(const GroupKey& which) const;
 
   std::map<std::string, std::string> values_;
-  std::vector<Waiter> waiters_;
+  WaitingCalls<Waiter> waiters_;
   std::map<GroupKey, Group> groups_;   // incomplete groups
   std::size_t waiting_in_groups_ = 0;  // total of all groups_
   std::size_t bytes_ = 0;

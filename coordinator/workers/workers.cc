@@ -59,7 +59,7 @@ void Workers::join(const proto::JoinRequest& request, Answer<proto::JoinReply> a
        .incarnation = worker->incarnation,
        .left = request.left_generation(),
        .since = now,
-       .deadline =
+       .patience =
            patience_of(patience, request.timeout_ms(), cluster_.run.config.limits, now).deadline(),
        .answer = std::move(answer)});
   complete_join();

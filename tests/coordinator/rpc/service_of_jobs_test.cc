@@ -221,6 +221,22 @@ TEST_F(ServiceOfJobs, SaysThatAJobThatWasTakenOutOfTheQueueHasNoLog) {
   EXPECT_THAT(reads_log(job).error_message(), HasSubstr("never ran; it has no log"));
 }
 
+TEST_F(ServiceOfJobs, ReturnsTheAgentsReplyToARequestForALog) {
+  VoiceOfAgent agent(coordinator.address(), "a");
+  const std::string job = submits();
+  is_told_a_job(agent);
+  const auto reads = [&](const std::string& text, const std::string& problem = {}) {
+    auto reading = std::async(std::launch::async, [&] { return reads_log(job); });
+    proto::AgentCommand command;
+    while (!command.has_read_log()) command = agent.hears();
+    agent.tells_log(command.read_log().request(), text, problem);
+    return reading.get().error_message();
+  };
+  EXPECT_EQ(reads("a line"), "");
+  EXPECT_EQ(reads("", "no such file"), "host a: no such file");
+  EXPECT_EQ(reads(std::string((256 << 10) + 1, 'x')), "host a: more was sent than was asked for");
+}
+
 TEST_F(ServiceOfJobs, RefusesToReadALogWhenTheAgentThatHasItGoes) {
   std::string job;
   {

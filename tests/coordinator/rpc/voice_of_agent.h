@@ -91,6 +91,15 @@ class VoiceOfAgent {
     stream_->Write(message);
   }
 
+  /// Sends the reply to a request for a log.
+  void tells_log(std::int64_t request, const std::string& text, const std::string& problem = {}) {
+    proto::AgentMessage message;
+    message.mutable_log_chunk()->set_request(request);
+    message.mutable_log_chunk()->set_text(text);
+    message.mutable_log_chunk()->set_problem(problem);
+    stream_->Write(message);
+  }
+
   void tells_exit(int slot, int signal, const std::string& job_id = kJob) {
     proto::AgentMessage message;
     message.set_job_id(job_id);

@@ -1,13 +1,10 @@
-#include "coordinator/chaos/fault_target.h"
+#include "coordinator/agents/fault_target.h"
 
 #include <gmock/gmock.h>
-
-#include "coordinator/chaos/fault_requests.h"
 
 namespace pfc {
 namespace {
 
-using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -80,33 +77,6 @@ TEST_F(FaultOfAJob, IsRefusedIfItWouldEndTheJob) {
   EXPECT_EQ(refusal(true), "not refused");
   request.set_host("b");
   EXPECT_EQ(refusal(false), "not refused");
-}
-
-TEST(FaultRequests, AreAnsweredOnceByTheirHostOrExpire) {
-  FaultRequests requests;
-  std::vector<std::string> said;
-  const auto answer = [&said](std::variant<proto::InjectFaultReply, Refusal> result) {
-    const auto* refusal = std::get_if<Refusal>(&result);
-    said.push_back(refusal != nullptr ? refusal->message
-                                      : std::get<proto::InjectFaultReply>(result).target());
-  };
-  const TimePoint now{1000s};
-  proto::FaultReport report;
-  report.set_request(requests.wait({.host = "b", .name = "rank 1", .fault = {}}, answer, now));
-  requests.answered("a", report);
-  EXPECT_TRUE(said.empty());
-  requests.answered("b", report);
-  requests.answered("b", report);
-  EXPECT_THAT(said, ElementsAre("rank 1"));
-
-  report.set_request(requests.wait({.host = "b", .name = "rank 1", .fault = {}}, answer, now));
-  report.set_problem("not allowed");
-  requests.answered("b", report);
-  EXPECT_EQ(said.back(), "host b: not allowed");
-
-  requests.wait({.host = "b", .name = "rank 1", .fault = {}}, answer, now);
-  requests.expire(now + FaultRequests::kPatience);
-  EXPECT_EQ(said.back(), "host b: its agent has not answered for 5 s");
 }
 
 }  // namespace

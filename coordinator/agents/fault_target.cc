@@ -1,4 +1,4 @@
-#include "coordinator/chaos/fault_target.h"
+#include "coordinator/agents/fault_target.h"
 
 #include <algorithm>
 #include <set>

@@ -1,26 +1,27 @@
-#include "coordinator/jobs/log_requests.h"
+#include "coordinator/cluster/agent_requests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "proto/coordinator.pb.h"
+
 namespace pfc {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class LogRequestsOfTwoHosts : public ::testing::Test {
+class RequestsToTwoAgents : public ::testing::Test {
  protected:
   std::int64_t asks(const std::string& host) {
     return requests.wait(
         host,
-        [this](const std::variant<proto::LogsReply, Refusal>& result) {
-          const auto* reply = std::get_if<proto::LogsReply>(&result);
-          answers.push_back(reply == nullptr ? std::get<Refusal>(result).message : reply->text());
+        [this](const std::variant<proto::LogChunk, Refusal>& result) {
+          const auto* report = std::get_if<proto::LogChunk>(&result);
+          answers.push_back(report == nullptr ? std::get<Refusal>(result).message : report->text());
         },
         now);
   }
@@ -33,11 +34,12 @@ class LogRequestsOfTwoHosts : public ::testing::Test {
   }
 
   TimePoint now{1000s};
-  LogRequests requests;
+  AgentRequests<proto::LogChunk> requests{
+      {.timeout = 10s, .too_many = {.message = "too many"}, .late = {.message = "no report"}}};
   std::vector<std::string> answers;
 };
 
-TEST_F(LogRequestsOfTwoHosts, AreAnsweredOnceByTheHostThatWasAsked) {
+TEST_F(RequestsToTwoAgents, AreAnsweredOnceByTheHostThatWasAsked) {
   const std::int64_t first = asks("a"), second = asks("b");
   tells("b", first, "not its own");
   EXPECT_THAT(answers, IsEmpty());
@@ -47,30 +49,25 @@ TEST_F(LogRequestsOfTwoHosts, AreAnsweredOnceByTheHostThatWasAsked) {
   EXPECT_THAT(answers, ElementsAre("of b", "of a"));
 }
 
-TEST_F(LogRequestsOfTwoHosts, AreRefusedWhenTheHostHasGone) {
+TEST_F(RequestsToTwoAgents, AreRefusedWhenTheHostHasGone) {
   asks("a");
   asks("b");
   requests.host_gone("a");
   EXPECT_THAT(answers, ElementsAre("host a: its agent has gone"));
 }
 
-TEST_F(LogRequestsOfTwoHosts, AreRefusedAtTheirDeadline) {
+TEST_F(RequestsToTwoAgents, AreRefusedAtTheirDeadline) {
   asks("a");
   requests.expire(now + 9s);
   EXPECT_THAT(answers, IsEmpty());
   requests.expire(now + 10s);
-  EXPECT_THAT(answers, ElementsAre("host a: its agent has not sent the log in 10 s"));
+  EXPECT_THAT(answers, ElementsAre("host a: no report"));
 }
 
-TEST_F(LogRequestsOfTwoHosts, AreRefusedIfTooManyWait) {
-  for (std::size_t i = 0; i < LogRequests::kMost; ++i) EXPECT_NE(asks("a"), 0);
+TEST_F(RequestsToTwoAgents, AreRefusedIfTooManyWait) {
+  for (int i = 0; i < 64; ++i) EXPECT_NE(asks("a"), 0);
   EXPECT_EQ(asks("b"), 0);
-  EXPECT_THAT(answers, ElementsAre(HasSubstr("64 others read logs")));
-}
-
-TEST_F(LogRequestsOfTwoHosts, RefuseMoreThanWasRequested) {
-  tells("a", asks("a"), std::string(LogRequests::kLongestChunk + 1, 'x'));
-  EXPECT_THAT(answers, ElementsAre("host a: more was sent than was asked for"));
+  EXPECT_THAT(answers, ElementsAre("too many"));
 }
 
 }  // namespace
