@@ -99,7 +99,7 @@ class Gate {
   /// Counts a refusal by `code`, and writes it to the audit log.
   Refusal refuse(const Caller& caller, std::string_view what, const std::string& code,
                  const std::string& message);
-  /// Writes an entry to the audit log. `result` is "ok" or "not_done" (noted.h).
+  /// Writes an entry to the audit log. `result` is "ok" or "not_done".
   void note(const Caller& caller, std::string_view what, const std::string& detail,
             const std::string& result = "ok");
 

@@ -90,12 +90,12 @@ class Calls {
     return admission_.fits(caller, request, why);
   }
 
-  /// Handles a unary call on the loop, if it is admitted and is for the current job. `handler`
-  /// receives the answer, and optionally the caller or its patience. The request is valid only
-  /// until the handler returns.
-  template <typename Reply, typename Request, typename Handler>
+  /// Handles a unary call on the loop with a member function of `object`, if the call is admitted
+  /// and is for the current job. The function has one of the forms in invoke(). The request is
+  /// valid only until it returns.
+  template <typename Request, typename Reply, typename Object, typename Member>
   grpc::ServerUnaryReactor* handle(grpc::CallbackServerContext* context, const Request* request,
-                                   Reply* reply, Handler handler) {
+                                   Reply* reply, Object& object, Member member) {
     auto* const reactor = new UnaryReactor(loop_);
     const auto end = reactor->end();  // the reactor may be gone when the loop handles the call
     auto caller = admit(*context, Request::descriptor()->name());
@@ -107,23 +107,18 @@ class Calls {
     // and only passes it as const.
     const_cast<Request*>(request)->DiscardUnknownFields();
     const Patience patience(deadline_of(*context), [end] { return end->is_over(); });
-    boost::asio::post(loop_, [this, end, request, reply, handler, patience,
-                              from = std::get<Caller>(std::move(caller))] {
-      const Answer<Reply> answer = answer_of(end, reply, from.peer);
-      Refusal why;
-      if (!current(*request, why) || !fits(from, *request, why)) return answer(why);
-      try {
-        if constexpr (std::is_invocable_v<Handler, Answer<Reply>, Caller>) {
-          handler(answer, from);
-        } else if constexpr (std::is_invocable_v<Handler, Answer<Reply>, Patience>) {
-          handler(answer, patience);
-        } else {
-          handler(answer);
-        }
-      } catch (const std::exception& error) {
-        answer(unexpected(error));
-      }
-    });
+    boost::asio::post(
+        loop_, [this, end, request, reply, patience, handler = std::bind_front(member, &object),
+                from = std::get<Caller>(std::move(caller))] {
+          const Answer<Reply> answer = answer_of(end, reply, from.peer);
+          Refusal why;
+          if (!current(*request, why) || !fits(from, *request, why)) return answer(why);
+          try {
+            invoke(handler, from, *request, answer, patience);
+          } catch (const std::exception& error) {
+            answer(unexpected(error));
+          }
+        });
     return reactor;
   }
 
@@ -131,6 +126,21 @@ class Calls {
   /// An unexpected error in one request must not end the job.
   static Refusal unexpected(const std::exception& error) {
     return {.kind = Refusal::Kind::kInternal, .message = one_line(error.what())};
+  }
+
+  template <typename Handler, typename Request, typename Reply>
+  static void invoke(const Handler& handler, const Caller& caller, const Request& request,
+                     const Answer<Reply>& answer, const Patience& patience) {
+    using A = const Answer<Reply>&;
+    if constexpr (std::is_invocable_v<Handler, const Request&, A, const Patience&>) {
+      handler(request, answer, patience);
+    } else if constexpr (std::is_invocable_v<Handler, const Caller&, const Request&, A>) {
+      handler(caller, request, answer);
+    } else if constexpr (std::is_invocable_v<Handler, const Request&, A>) {
+      handler(request, answer);
+    } else {
+      answer(handler());
+    }
   }
 
   static TimePoint deadline_of(const grpc::ServerContextBase& context) {

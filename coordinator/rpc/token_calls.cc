@@ -66,6 +66,7 @@ void TokenCalls::exchange(const Caller& caller, const proto::ExchangeTokenReques
       coordinator_.agent_was_refused(host, address_of_peer(caller.peer) + ": " + refusal->message);
       return *refusal;
     }
+    changed_(host);
     Reply reply;
     reply.set_host(host);
     reply.set_certificate(std::get<TokenStore::Exchange>(result).issued.certificate);
@@ -99,7 +100,8 @@ void TokenCalls::create(const Caller& caller, const proto::CreateTokenRequest& r
   });
 }
 
-void TokenCalls::list(const Answer<proto::ListTokensReply>& answer) {
+void TokenCalls::list(const proto::ListTokensRequest& /*request*/,
+                      const Answer<proto::ListTokensReply>& answer) {
   using Reply = proto::ListTokensReply;
   if (gate_ == nullptr) return answer(without_tokens());
   on_files(answer, [this]() -> std::variant<Reply, Refusal> {
@@ -115,8 +117,11 @@ void TokenCalls::revoke(const Caller& caller, const proto::RevokeTokenRequest& r
   if (gate_ == nullptr) return answer(without_tokens());
   on_files(answer, [this, caller, request]() -> std::variant<Reply, Refusal> {
     if (!request.host().empty()) {
-      if (gate_->revoke_host(caller, request.host())) return Reply();
-      return Refusal{.message = "host " + one_line(request.host()) + " has no certificate"};
+      if (!gate_->revoke_host(caller, request.host())) {
+        return Refusal{.message = "host " + one_line(request.host()) + " has no certificate"};
+      }
+      changed_(request.host());
+      return Reply();
     }
     if (gate_->revoke_token(caller, request.id())) return Reply();
     return Refusal{.message = "there is no token " + one_line(request.id()) +

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "coordinator/access/gate.h"
 #include "coordinator/access/peer_limits.h"
@@ -11,19 +13,26 @@
 
 namespace pfc {
 
-/// Used on the event loop only, except for answers, which come on the thread that accesses files.
+/// Used on the event loop only, except for answers and Changed, which come on the thread that
+/// accesses files.
 /// Without a gate every call is refused.
 class TokenCalls {
  public:
+  /// Called when the certificate of a host was replaced or revoked.
+  using Changed = std::function<void(const std::string& host)>;
+
   /// Owns neither; `gate` may be null. `address`: HOST:PORT in join strings.
-  TokenCalls(Coordinator& coordinator, Gate* gate, std::string address)
-      : coordinator_(coordinator), gate_(gate), address_(std::move(address)) {}
+  TokenCalls(Coordinator& coordinator, Gate* gate, std::string address, Changed changed)
+      : coordinator_(coordinator),
+        gate_(gate),
+        address_(std::move(address)),
+        changed_(std::move(changed)) {}
 
   void exchange(const Caller& caller, const proto::ExchangeTokenRequest& request,
                 const Answer<proto::ExchangeTokenReply>& answer);
   void create(const Caller& caller, const proto::CreateTokenRequest& request,
               const Answer<proto::CreateTokenReply>& answer);
-  void list(const Answer<proto::ListTokensReply>& answer);
+  void list(const proto::ListTokensRequest& request, const Answer<proto::ListTokensReply>& answer);
   void revoke(const Caller& caller, const proto::RevokeTokenRequest& request,
               const Answer<proto::RevokeTokenReply>& answer);
 
@@ -35,6 +44,7 @@ class TokenCalls {
   Coordinator& coordinator_;
   Gate* const gate_;
   const std::string address_;
+  const Changed changed_;
   PeerLimits exchanges_{kMostExchangesASecond, kMostExchangesAtOnce};  // by address
   boost::asio::thread_pool files_{1};                                  // last: it uses all above
 };

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "coordinator/admin_calls.h"
+#include "coordinator/audited_calls.h"
 #include "coordinator/web/http_request.h"
 
 namespace pfc {
@@ -40,7 +40,7 @@ class Actions {
 
   Coordinator& coordinator_;
   Gate* const gate_;
-  AdminCalls calls_;
+  AuditedCalls calls_;
 };
 
 /// Returns the value of a key in "rank=0&part=1"; empty if absent. Does not decode "%41", because
