@@ -10,9 +10,12 @@
 #include <prometheus/labels.h>
 #include <prometheus/registry.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/clock.h"
 
@@ -34,6 +37,27 @@ inline HistogramFamily& histogram(Registry& registry, const char* name, const ch
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
+/// A row of a table of metrics: a family, with its name and help, and where its value comes from.
+template <typename Family, typename... Sources>
+struct Metric {
+  Family& family;
+  std::optional<double> (*value)(const Sources&...);  ///< empty: unknown
+};
+
+/// Reads the value of a row from one member function: field<&proto::Progress::step>.
+template <auto Member, typename Source>
+std::optional<double> field(const Source& source) {
+  return (source.*Member)();
+}
+
+/// Returns the family of the table with this name; nullptr if there is none.
+template <typename Family, typename... Sources>
+Family* find_family(const std::vector<Metric<Family, Sources...>>& table, const std::string& name) {
+  const auto row =
+      std::ranges::find(table, name, [](const auto& each) { return each.family.GetName(); });
+  return row == table.end() ? nullptr : &row->family;
+}
+
 /// Returns the increase of a counter for a new total. A restarted worker begins again at 0.
 template <typename Number>
 double increase(Number before, Number after) {
@@ -42,10 +66,6 @@ double increase(Number before, Number after) {
 
 /// Returns seconds since 1970.
 inline double unix_seconds(WallTime time) { return static_cast<double>(to_ms(time)) / 1000; }
-/// Converts a time of the steady clock.
-inline double unix_seconds(TimePoint time, TimePoint now, WallTime wall) {
-  return unix_seconds(wall) - seconds_since(time, now);
-}
 
 /// Limits the values of a label, because each one is a time series. Values beyond `most`, which no
 /// pfc-worker has, become "other".

@@ -173,7 +173,7 @@ void Metrics::begin_generation() { all_->workers.forget_gauges(); }
 
 std::string Metrics::text(const metrics::Seen& seen) {
   all_->job.set(seen);
-  all_->workers.set(seen.state.job.current, seen.stragglers, seen.now);
+  all_->workers.set(seen);
   raise(all_->cpu, process_work().cpu_seconds);
   all_->resident.Add({}).Set(static_cast<double>(process_memory().resident_bytes));
   return prometheus::TextSerializer().Serialize(all_->registry.Collect());

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "coordinator/metrics/families.h"
+#include "coordinator/metrics/seen.h"
 #include "coordinator/rules/cluster_state.h"
-#include "coordinator/rules/progress/stragglers.h"
 #include "proto/coordinator.pb.h"
 
 namespace pfc::metrics {
@@ -26,7 +26,7 @@ class WorkerMetrics {
   /// Adds the difference between `told` and the worker's last progress in `before`.
   void add(const WorkerState& before, const proto::Progress& told, TimePoint now);
   /// Sets the gauges of the current generation's workers, and removes old series.
-  void set(const GenerationState& generation, const Stragglers& stragglers, TimePoint now);
+  void set(const Seen& seen);
   /// Begins another generation; only counters stay.
   void forget_gauges();
   /// Adds a count of another coordinator. Returns false if it is not a worker's counter.
@@ -49,42 +49,19 @@ class WorkerMetrics {
   static void forget_gauges(Series& series);
   static void forget(Series& series);
   void count_comm(Series& series, const proto::CommTotal& before, const proto::CommTotal& told);
-  void set_worker(Series& series, const WorkerState& worker, const Stragglers& stragglers,
-                  TimePoint now);
-  void set_gpu(Series& series, const proto::Progress& progress);
+  void set_worker(Series& series, const WorkerState& worker, const Seen& seen);
 
   LabelValues communicators_{16};
   LabelValues kinds_{16};
   LabelValues devices_{1'024};
   std::map<std::pair<Rank, std::string>, Series> workers_;
 
-  CounterFamily& samples_;
-  CounterFamily& steps_;
-  CounterFamily& training_;
-  CounterFamily& busy_;
-  CounterFamily& data_wait_;
-  CounterFamily& input_wait_;
-  CounterFamily& loader_busy_;
-  CounterFamily& skipped_;
-  CounterFamily& cpu_;
-  CounterFamily& collectives_;
-  CounterFamily& collective_seconds_;
-  CounterFamily& collective_bytes_;
+  const std::vector<Metric<CounterFamily, proto::Progress>> counters_;
+  const std::vector<Metric<CounterFamily, proto::CollectiveTotal>> collectives_;
   GaugeFamily& up_;
-  GaugeFamily& step_;
-  GaugeFamily& heard_;
-  GaugeFamily& moved_;
-  GaugeFamily& own_seconds_;
-  GaugeFamily& slow_;
-  GaugeFamily& resident_;
-  GaugeFamily& loader_threads_;
-  GaugeFamily& gpu_used_;
-  GaugeFamily& gpu_total_;
-  GaugeFamily& gpu_utilisation_;
-  GaugeFamily& gpu_temperature_;
-  GaugeFamily& gpu_power_;
-  GaugeFamily& gpu_throttled_;
-  const std::map<std::string, CounterFamily*> by_name_;
+  // Gauges keep their last values.
+  const std::vector<Metric<GaugeFamily, WorkerState, Seen>> gauges_;
+  const std::vector<Metric<GaugeFamily, proto::Progress>> gpu_;
 };
 
 }  // namespace pfc::metrics
