@@ -35,9 +35,15 @@ std::optional<Job> JobQueue::take(std::string_view id) {
   return take_at(place);
 }
 
-void JobQueue::remember(EndedJob job) {
-  ended_.push_back(std::move(job));
-  while (ended_.size() > kMostEnded) ended_.pop_front();
+void JobQueue::remember(proto::EndedJob job) {
+  *ended_.add_jobs() = std::move(job);
+  if (ended_.jobs_size() > kMostEnded) ended_.mutable_jobs()->erase(ended_.jobs().begin());
+}
+
+const proto::EndedJob* JobQueue::find_ended(std::string_view id) const {
+  const auto job = std::ranges::find_if(
+      ended_.jobs(), [&](const proto::EndedJob& each) { return each.status().job_id() == id; });
+  return job == ended_.jobs().end() ? nullptr : &*job;
 }
 
 }  // namespace pfc

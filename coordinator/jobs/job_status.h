@@ -4,8 +4,8 @@
 #include <string>
 
 #include "coordinator/cluster/job.h"
-#include "coordinator/jobs/job_queue.h"
-#include "proto/coordinator.pb.h"
+#include "coordinator/rules/verdict.h"
+#include "proto/journal.pb.h"
 
 namespace pfc {
 
@@ -13,8 +13,7 @@ namespace pfc {
 const char* name_of(Verdict::Kind how);
 
 /// Returns the name to display: the one given by --name, or the path of the job file.
-template <typename AnyJob>
-const std::string& shown_name(const AnyJob& job) {
+inline const std::string& shown_name(const Job& job) {
   return job.name.empty() ? job.file : job.name;
 }
 
@@ -23,9 +22,8 @@ std::string title_of(const Job& job);
 
 /// Returns the record of a job that ends now, without a start time and workers; the caller sets
 /// them if the job ran.
-EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message);
+proto::EndedJob ended_job(const Job& job, Verdict::Kind how, const std::string& message);
 
-proto::JobStatus status_of(const EndedJob& job);
 /// `reason`: what the job waits for.
 proto::JobStatus status_of_running(const Job& job, WallTime started, const std::string& reason);
 proto::JobStatus status_of_waiting(const Job& job);

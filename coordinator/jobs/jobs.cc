@@ -123,10 +123,10 @@ std::optional<Job> Jobs::take_next() {
 
 void Jobs::remember(const Verdict& verdict) {
   was_forced_ = !ending_.empty() && verdict.kind == Verdict::Kind::kFailed;
-  EndedJob ended = ended_job(cluster_.run.job, verdict.kind, verdict.message);
-  ended.started = cluster_.run.started;
-  ended.workers = static_cast<int>(cluster_.state.job.current.workers.size());
-  for (const HostState& host : cluster_.state.hosts) ended.first_ranks.push_back(host.first_rank);
+  proto::EndedJob ended = ended_job(cluster_.run.job, verdict.kind, verdict.message);
+  ended.mutable_status()->set_started_ms(to_ms(cluster_.run.started));
+  ended.set_workers(static_cast<int>(cluster_.state.job.current.workers.size()));
+  for (const HostState& host : cluster_.state.hosts) ended.add_first_ranks(host.first_rank);
   queue_.remember(std::move(ended));
 }
 
@@ -220,7 +220,7 @@ std::variant<std::string, Refusal> Jobs::find(const std::string& begin) const {
   };
   look(cluster_.state.job.id);
   for (const Job& job : queue_.waiting()) look(job.id);
-  for (const EndedJob& job : queue_.ended()) look(job.id);
+  for (const proto::EndedJob& job : queue_.ended().jobs()) look(job.status().job_id());
   if (!begin.empty() && ids.size() == 1) return ids.front();
   std::string what =
       cluster_.state.job.id.empty() ? "no job runs, and none was named" : "no job was named";
@@ -240,12 +240,12 @@ std::optional<std::string> Jobs::submitter_of(const std::string& begin) const {
   if (*id == cluster_.state.job.id) return cluster_.run.job.submitter;
   const auto waiting = std::ranges::find(queue_.waiting(), *id, &Job::id);
   if (waiting != queue_.waiting().end()) return waiting->submitter;
-  return std::ranges::find(queue_.ended(), *id, &EndedJob::id)->submitter;
+  return queue_.find_ended(*id)->status().submitter();
 }
 
 proto::QueueReply Jobs::list() const {
   proto::QueueReply reply;
-  for (const EndedJob& job : queue_.ended()) *reply.add_jobs() = status_of(job);
+  for (const proto::EndedJob& job : queue_.ended().jobs()) *reply.add_jobs() = job.status();
   if (cluster_.state.job.id.empty()) {
     reply.set_reason(cluster_.reason);
   } else {
@@ -266,15 +266,16 @@ std::string Jobs::host_of(const std::string& job_id, Rank rank) {
     const WorkerState* const worker = find_worker(cluster_.state, rank);
     return worker == nullptr ? "" : worker->host;
   }
-  const auto job = std::ranges::find(queue_.ended(), job_id, &EndedJob::id);
-  if (job == queue_.ended().end() || rank < 0 || rank >= job->workers) return {};
-  const auto after = std::ranges::upper_bound(job->first_ranks, rank);
-  return cluster_.state.hosts.at(after - job->first_ranks.begin() - 1).name;
+  const proto::EndedJob* const job = queue_.find_ended(job_id);
+  if (job == nullptr || rank < 0 || rank >= job->workers()) return {};
+  const auto after = std::ranges::upper_bound(job->first_ranks(), rank);
+  return cluster_.state.hosts.at(after - job->first_ranks().begin() - 1).name;
 }
 
 std::string Jobs::last() const {
-  if (!cluster_.state.job.id.empty() || queue_.ended().empty()) return cluster_.state.job.id;
-  return queue_.ended().back().id;
+  const auto& ended = queue_.ended().jobs();
+  if (!cluster_.state.job.id.empty() || ended.empty()) return cluster_.state.job.id;
+  return ended.rbegin()->status().job_id();
 }
 
 void Jobs::read_log(const proto::LogsRequest& request, const Answer<proto::LogsReply>& answer) {
@@ -288,8 +289,8 @@ void Jobs::read_log(const proto::LogsRequest& request, const Answer<proto::LogsR
     *nothing.mutable_next() = request.from();
     return answer(std::move(nothing));
   }
-  const auto ended = std::ranges::find(queue_.ended(), id, &EndedJob::id);
-  if (ended != queue_.ended().end() && !ended->started) {
+  const proto::EndedJob* const ended = queue_.find_ended(id);
+  if (ended != nullptr && ended->status().started_ms() == 0) {
     return answer(Refusal{
         .kind = Refusal::Kind::kInvalid,
         .message = "job " + id + " was taken out of the queue and never ran; it has no log"});

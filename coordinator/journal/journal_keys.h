@@ -8,22 +8,27 @@
 namespace pfc::journal_keys {
 
 inline constexpr const char* kOwn = "coordinator";     ///< SavedCoordinator
-inline constexpr const char* kHost = "host/";          ///< followed by its name: SavedHost
-inline constexpr const char* kRun = "run";             ///< SavedRun
-inline constexpr const char* kJob = "job";             ///< SavedJob, of the run
-inline constexpr const char* kWorker = "worker/";      ///< followed by its rank: SavedWorker
+inline constexpr const char* kHost = "host/";          ///< followed by its name: HostState
+inline constexpr const char* kRun = "run";             ///< see saved_run()
+inline constexpr const char* kJob = "job";             ///< Job, of the run
+inline constexpr const char* kWorker = "worker/";      ///< followed by its rank: WorkerState
 inline constexpr const char* kProgress = "progress/";  ///< followed by its rank: Progress
 inline constexpr const char* kQueue = "queue";         ///< SavedQueue
-inline constexpr const char* kQueued = "queued/";      ///< followed by the job id: SavedJob
-inline constexpr const char* kEnded = "ended";         ///< SavedEndedJobs
+inline constexpr const char* kQueued = "queued/";      ///< followed by the job id: Job
+inline constexpr const char* kEnded = "ended";         ///< EndedJobs
 inline constexpr const char* kMetrics = "metrics";     ///< SavedMetrics
+
+/// Returns the value at `key`; empty if there is none.
+inline std::string value_at(const JournalValues& saved, const std::string& key) {
+  const auto found = saved.find(key);
+  return found == saved.end() ? "" : found->second;
+}
 
 /// Returns the message at `key`; empty if there is none or it cannot be parsed.
 template <typename Message>
 Message read(const JournalValues& saved, const std::string& key) {
   Message message;
-  const auto found = saved.find(key);
-  if (found != saved.end() && !message.ParseFromString(found->second)) return {};
+  if (!message.ParseFromString(value_at(saved, key))) return {};
   return message;
 }
 

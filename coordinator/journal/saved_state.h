@@ -1,41 +1,39 @@
-// Converts the coordinator's state to journal messages and back.
+// Saves the coordinator's state as bytes for the journal, and restores it.
+//
+// The bytes are the fields in a fixed order, without names: only the same version of pfc reads
+// them. Times that start again at a takeover are not saved.
 #pragma once
 
-#include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "coordinator/jobs/job_queue.h"
-#include "coordinator/rules/cluster_state.h"
-#include "proto/journal.pb.h"
+#include "coordinator/cluster/cluster.h"
 
 namespace pfc {
 
-proto::SavedHost to_saved(const HostState& host);
-/// Restores the host of this name, with its earlier slots, as last heard from at `heard`.
-void restore(HostState& host, const proto::SavedHost& saved, TimePoint heard);
+std::string saved(const HostState& host);
+/// Restores the host, except its name, as last heard from at `heard`.
+void restore(HostState& host, std::string_view bytes, TimePoint heard);
 
-proto::SavedWorker to_saved(const WorkerState& worker);
-/// Returns the worker without its progress.
-WorkerState worker_from(const proto::SavedWorker& saved, TimePoint heard);
+/// Saves the worker without its progress.
+std::string saved(const WorkerState& worker);
+WorkerState worker_from(std::string_view bytes, TimePoint heard);
 
-/// Returns the running job without its workers. REQUIRES: a job is running.
-proto::SavedRun to_saved_run(const ClusterState& state, const std::string& cause, TimePoint now,
-                             WallTime wall);
+/// Saves the running job without its workers and configuration. REQUIRES: a job is running.
+std::string saved_run(const ClusterState& state, const Run& run, TimePoint now, WallTime wall);
 /// Restores the job and its network. REQUIRES: the hosts are restored; the workers follow. Sets
 /// the times of requests and incidents to `now`, so that timeouts start again. Hosts without
 /// workers must register again if a job is running, because their agents may be gone.
-void restore(ClusterState& state, const proto::SavedRun& saved, TimePoint now, WallTime wall);
+void restore_run(ClusterState& state, Run& run, std::string_view bytes, TimePoint now,
+                 WallTime wall);
 
 /// Restores the workers of a generation, by rank. Marks the generation as lost if one of them had
 /// not begun to train, because the values needed to connect were in the killed coordinator's
 /// memory; but not if a worker has ended well, because its work cannot be repeated.
 void restore(GenerationState& generation, std::vector<WorkerState> workers);
 
-proto::SavedJob to_saved(const Job& job);
-Job job_from(const proto::SavedJob& saved);
-
-proto::SavedEndedJobs to_saved(const std::deque<EndedJob>& jobs);
-void restore(JobQueue& queue, const proto::SavedEndedJobs& saved);
+std::string saved(const Job& job);
+Job job_from(std::string_view bytes);
 
 }  // namespace pfc

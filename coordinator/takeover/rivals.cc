@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "coordinator/journal/journal_keys.h"
+#include "coordinator/journal/saved_state.h"
 #include "coordinator/takeover/inheritance.h"
 #include "proto/journal.pb.h"
 
@@ -21,8 +22,7 @@ constexpr std::chrono::seconds kKilled{5};
 
 /// Returns the job's output folder. Empty if there is no job yet, so no worker was started.
 fs::path output_folder_of(const JournalValues& saved) {
-  const auto job = journal_keys::read<proto::SavedJob>(saved, journal_keys::kJob);
-  return job.json().empty() ? fs::path() : output_of(job.json());
+  return job_from(journal_keys::value_at(saved, journal_keys::kJob)).output;
 }
 
 /// Returns a canonical path, even if the folder does not exist.

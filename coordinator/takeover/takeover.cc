@@ -75,7 +75,7 @@ void Takeover::save(bool with_progress) {
     own_.set_refused_jobs(jobs_.refused());
     journal_->put(kOwn, own_.SerializeAsString());
     for (const HostState& host : cluster_.state.hosts) {
-      journal_->put(kHost + host.name, to_saved(host).SerializeAsString());
+      journal_->put(kHost + host.name, saved(host));
     }
     save_job();
     save_queue();
@@ -93,14 +93,13 @@ void Takeover::save_job() {
     journal_->erase(kJob);
   } else {
     save_run();
-    if (saved_job_ != cluster_.run.job.id)
-      journal_->put(kJob, to_saved(cluster_.run.job).SerializeAsString());
+    if (saved_job_ != cluster_.run.job.id) journal_->put(kJob, saved(cluster_.run.job));
   }
   saved_job_ = cluster_.run.job.check ? "" : cluster_.state.job.id;
   for (const WorkerState& worker : cluster_.state.job.current.workers) {
     if (cluster_.run.job.check) break;
     const std::string key = journal_key(kWorker, worker.rank);
-    journal_->put(key, to_saved(worker).SerializeAsString());
+    journal_->put(key, saved(worker));
     workers.insert(key);
     progress.insert(journal_key(kProgress, worker.rank));
   }
@@ -109,11 +108,7 @@ void Takeover::save_job() {
 }
 
 void Takeover::save_run() {
-  auto run = to_saved_run(cluster_.state, cluster_.run.cause, Clock::now(), wall_now());
-  run.set_counted_generation(cluster_.run.progress.generation());
-  run.set_images_seen(cluster_.run.progress.images_seen());
-  run.set_images_lost(cluster_.run.progress.images_lost());
-  journal_->put(kRun, run.SerializeAsString());
+  journal_->put(kRun, saved_run(cluster_.state, cluster_.run, Clock::now(), wall_now()));
 }
 
 void Takeover::save_worker(const WorkerState& worker) {
@@ -122,7 +117,7 @@ void Takeover::save_worker(const WorkerState& worker) {
   {
     const Journal::Change change(*journal_);
     save_run();  // includes a new incident
-    journal_->put(journal_key(kWorker, worker.rank), to_saved(worker).SerializeAsString());
+    journal_->put(journal_key(kWorker, worker.rank), saved(worker));
   }
   journal_->settle(kWriteLimit);
 }
@@ -134,14 +129,12 @@ void Takeover::save_queue() {
     queue.add_ids(job.id);
     waiting.insert(job.id);
     keys.insert(kQueued + job.id);
-    if (!queued_.contains(job.id)) {
-      journal_->put(kQueued + job.id, to_saved(job).SerializeAsString());
-    }
+    if (!queued_.contains(job.id)) journal_->put(kQueued + job.id, saved(job));
   }
   queued_ = std::move(waiting);
   journal_->keep_only(kQueued, keys);
   journal_->put(kQueue, queue.SerializeAsString());
-  journal_->put(kEnded, to_saved(jobs_.queue().ended()).SerializeAsString());
+  journal_->put(kEnded, jobs_.queue().ended().SerializeAsString());
 }
 
 void Takeover::save_progress() {
@@ -167,9 +160,9 @@ void Takeover::add_to(proto::StatusReply& status) const {
 
 // Taking over.
 
-void Takeover::begin(const JournalValues& saved) {
+void Takeover::begin(const JournalValues& journal) {
   const TimePoint now = Clock::now();
-  own_ = read<proto::SavedCoordinator>(saved, kOwn);
+  own_ = read<proto::SavedCoordinator>(journal, kOwn);
   own_.set_takeovers(own_.takeovers() + 1);
   own_.set_taken_over_ms(to_ms(wall_now()));
   jobs_.set_refused(own_.refused_jobs());
@@ -177,16 +170,16 @@ void Takeover::begin(const JournalValues& saved) {
   const HealthLimits& limits = cluster_.options.rendezvous.limits;
   const TimePoint heard = now + std::max(limits.start - limits.silence, milliseconds{0});
   for (HostState& host : cluster_.state.hosts) {
-    restore(host, read<proto::SavedHost>(saved, kHost + host.name), heard);
+    restore(host, value_at(journal, kHost + host.name), heard);
   }
-  const auto queue = read<proto::SavedQueue>(saved, kQueue);  // lives as long as the loop
+  const auto queue = read<proto::SavedQueue>(journal, kQueue);  // lives as long as the loop
   for (const std::string& id : queue.ids()) {
-    const auto job = read<proto::SavedJob>(saved, kQueued + id);
-    if (!job.id().empty()) static_cast<void>(jobs_.queue().add(job_from(job)));
+    Job job = job_from(value_at(journal, kQueued + id));
+    if (!job.id.empty()) static_cast<void>(jobs_.queue().add(std::move(job)));
   }
-  restore(jobs_.queue(), read<proto::SavedEndedJobs>(saved, kEnded));
-  cluster_.metrics.restore(read<proto::SavedMetrics>(saved, kMetrics), now);
-  if (saved.contains(kRun)) begin_job(saved, heard);
+  jobs_.queue().restore(read<proto::EndedJobs>(journal, kEnded));
+  cluster_.metrics.restore(read<proto::SavedMetrics>(journal, kMetrics), now);
+  if (journal.contains(kRun)) begin_job(journal, heard);
   const std::string& agent = cluster_.options.local_agent_id;
   const auto local = std::ranges::find(cluster_.state.hosts, true, &HostState::local);
   if (!agent.empty() && local != cluster_.state.hosts.end() && !local->agent_id.empty() &&
@@ -197,23 +190,17 @@ void Takeover::begin(const JournalValues& saved) {
   awaited_since_ = now;
 }
 
-void Takeover::begin_job(const JournalValues& saved, TimePoint heard) {
+void Takeover::begin_job(const JournalValues& journal, TimePoint heard) {
   const TimePoint now = Clock::now();
-  const auto run = read<proto::SavedRun>(saved, kRun);
-  cluster_.run = {.job = job_from(read<proto::SavedJob>(saved, kJob)),
-                  .config = cluster_.options.rendezvous,
-                  .cause = run.cause(),
-                  .started = from_ms(run.started_ms())};
-  restore(cluster_.state, run, now, wall_now());
+  cluster_.run = {.job = job_from(value_at(journal, kJob)), .config = cluster_.options.rendezvous};
+  restore_run(cluster_.state, cluster_.run, value_at(journal, kRun), now, wall_now());
   cluster_.state.job.device = cluster_.run.job.device;
   std::vector<WorkerState> workers;
-  for (Rank rank = 0; rank < run.workers(); ++rank) {
-    const auto worker = read<proto::SavedWorker>(saved, journal_key(kWorker, rank));
-    workers.push_back(worker_from(worker, heard));
-    workers.back().progress = read<proto::Progress>(saved, journal_key(kProgress, rank));
+  for (Rank rank = 0; journal.contains(journal_key(kWorker, rank)); ++rank) {
+    workers.push_back(worker_from(value_at(journal, journal_key(kWorker, rank)), heard));
+    workers.back().progress = read<proto::Progress>(journal, journal_key(kProgress, rank));
   }
   restore(cluster_.state.job.current, std::move(workers));
-  cluster_.run.progress.count_on(run.counted_generation(), run.images_seen(), run.images_lost());
   cluster_.run.progress.update(cluster_.state, now);
 }
 

@@ -23,7 +23,7 @@ class Takeover {
   /// Continues from the journal of a killed coordinator. Agents and workers have
   /// HealthLimits::start to come back before their silence counts. REQUIRES: called before keep()
   /// and Coordinator::start(), and no job was added.
-  void begin(const JournalValues& saved);
+  void begin(const JournalValues& journal);
   /// Reports when all agents and workers are back.
   void update(TimePoint now);
   /// Handles a worker of a generation that the inherited journal does not contain. That
@@ -56,7 +56,7 @@ class Takeover {
   }
 
  private:
-  void begin_job(const JournalValues& saved, TimePoint heard);
+  void begin_job(const JournalValues& journal, TimePoint heard);
   void save(bool with_progress);
   // These are called while a Journal::Change is open.
   void save_job();

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/jobs/job_status.h"
+
 namespace pfc {
 namespace {
 
@@ -39,11 +41,13 @@ TEST(JobQueue, RefusesMoreBytesThanMayWait) {
 
 TEST(JobQueue, RemembersTheLastJobsThatHaveEnded) {
   JobQueue queue;
-  for (std::size_t i = 0; i <= JobQueue::kMostEnded; ++i) {
-    queue.remember({.id = std::to_string(i), .started = {}});
+  for (int i = 0; i <= JobQueue::kMostEnded; ++i) {
+    queue.remember(ended_job(named(std::to_string(i)), Verdict::Kind::kStopped, "out"));
   }
-  EXPECT_EQ(queue.ended().size(), JobQueue::kMostEnded);
-  EXPECT_EQ(queue.ended().front().id, "1");
+  EXPECT_EQ(queue.ended().jobs_size(), JobQueue::kMostEnded);
+  EXPECT_EQ(queue.ended().jobs(0).status().job_id(), "1");
+  EXPECT_EQ(queue.find_ended("0"), nullptr);
+  EXPECT_EQ(queue.find_ended("2")->status().state(), "stopped");
 }
 
 }  // namespace

@@ -118,13 +118,25 @@ TEST_F(SavedState, IsUnchangedAfterAnotherSave) {
   trains();
   const ClusterState copy = again();
   for (std::size_t i = 0; i < state.hosts.size(); ++i) {
-    EXPECT_EQ(to_saved(copy.hosts[i]).SerializeAsString(),
-              to_saved(state.hosts[i]).SerializeAsString());
+    EXPECT_EQ(saved(copy.hosts[i]), saved(state.hosts[i]));
   }
   for (std::size_t i = 0; i < state.job.current.workers.size(); ++i) {
-    EXPECT_EQ(to_saved(copy.job.current.workers[i]).SerializeAsString(),
-              to_saved(state.job.current.workers[i]).SerializeAsString());
+    EXPECT_EQ(saved(copy.job.current.workers[i]), saved(state.job.current.workers[i]));
   }
+}
+
+TEST_F(SavedState, IsReadUpToTheEndOfTooFewBytes) {
+  trains();
+  state.job.stop = StopRequest{.reason = "SIGTERM", .at = now, .leaving = "b"};
+  const auto wall = std::chrono::system_clock::now();
+  const std::string whole = saved_run(state, pfc::Run{}, now, wall);
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    ClusterState copy;
+    pfc::Run run;
+    restore_run(copy, run, whole.substr(0, bytes), now, wall);
+    EXPECT_LE(copy.job.id.size(), state.job.id.size());
+  }
+  EXPECT_EQ(worker_from("", now).host, "");
 }
 
 TEST_F(SavedState, ContinuesAGenerationThatTrains) {
@@ -243,40 +255,14 @@ TEST(SavedMetrics, ContinueCounting) {
   EXPECT_EQ(text(next), text(unbroken));
 }
 
-TEST(SavedQueue, ContainsEndedJobs) {
-  JobQueue queue, next;
-  queue.remember({.id = "a",
-                  .file = "a.json",
-                  .submitted = from_ms(1'000),
-                  .started = {},
-                  .ended = from_ms(3'000),
-                  .how = Verdict::Kind::kStopped,
-                  .message = "out",
-                  .workers = 3,
-                  .first_ranks = {0, 2},
-                  .name = "night run",
-                  .submitter = "1f0c5ad2e6b7",
-                  .output = "/out"});
-  restore(next, to_saved(queue.ended()));
-  const EndedJob& job = next.ended().front();
-  EXPECT_EQ(job.id, "a");
-  EXPECT_FALSE(job.started);
-  EXPECT_EQ(job.ended, from_ms(3'000));
-  EXPECT_EQ(job.how, Verdict::Kind::kStopped);
-  EXPECT_EQ(job.first_ranks, (std::vector<Rank>{0, 2}));
-  EXPECT_EQ(job.name, "night run");
-  EXPECT_EQ(job.submitter, "1f0c5ad2e6b7");
-  EXPECT_EQ(job.output, "/out");
-}
-
 TEST(SavedQueue, ContainsTheWholeJob) {
-  const Job job = job_from(to_saved(Job{.id = "a",
-                                        .file = "f",
-                                        .json = "{}",
-                                        .device = DeviceChoice::kCuda,
-                                        .submitted = from_ms(5),
-                                        .name = "night run",
-                                        .submitter = "1f0c5ad2e6b7"}));
+  const Job job = job_from(saved(Job{.id = "a",
+                                     .file = "f",
+                                     .json = "{}",
+                                     .device = DeviceChoice::kCuda,
+                                     .submitted = from_ms(5),
+                                     .name = "night run",
+                                     .submitter = "1f0c5ad2e6b7"}));
   EXPECT_EQ(job.json, "{}");
   EXPECT_EQ(job.device, DeviceChoice::kCuda);
   EXPECT_EQ(job.submitted, from_ms(5));
@@ -292,7 +278,8 @@ TEST_F(SavedState, LimitsRestoredTimesAfterTheClockWasChanged) {
   for (const auto off : {-100 * year, 100 * year}) {  // the clock was set
     const auto wall = std::chrono::system_clock::now();
     ClusterState copy;
-    restore(copy, to_saved_run(state, "", now, wall), now, wall + off);
+    pfc::Run run;
+    restore_run(copy, run, saved_run(state, run, now, wall), now, wall + off);
     EXPECT_LE(copy.job.budget.not_before, now + 24h);
     EXPECT_GE(copy.job.saved.at, now - year - 1s);
   }
