@@ -16,6 +16,10 @@ Tensor rows_of(const Trainer& t, const Tensor& all, std::int64_t micro) {
   return row_range(all, micro * rows, rows);
 }
 
+bool is_last(const Trainer& t, std::int64_t micro) { return micro + 1 == t.gradient_acc; }
+
+double share_of_micro_batch(const Trainer& t) { return 1.0 / static_cast<double>(t.gradient_acc); }
+
 /// The number of the update that this step makes, from 1.
 std::int64_t update_number(const Trainer& t) { return t.loss_scale.updates() + 1; }
 
@@ -26,10 +30,21 @@ Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) 
           .lr = t.lr.at(in.step),
           .update = update_number(t),
           .micro_batch = micro,
-          .gradient_scale = 1.0 / static_cast<double>(t.gradient_acc)};
+          .gradient_scale = share_of_micro_batch(t)};
 }
 
-void add_input(const StepInput& in, StepStats& stats) {
+/// A step that is in progress.
+struct StepSoFar {
+  StepInput in;                      ///< of the newest micro-batch
+  HeadResult head;                   ///< of the newest micro-batch
+  std::vector<std::int64_t> labels;  ///< of all micro-batches: [M * N] in the end
+  StepStats stats;
+};
+
+void add_input(StepSoFar& so_far) {
+  const StepInput& in = so_far.in;
+  StepStats& stats = so_far.stats;
+  so_far.labels.insert(so_far.labels.end(), in.all_labels.begin(), in.all_labels.end());
   stats.step = in.step;
   stats.epoch = in.batch->epoch;
   stats.samples += static_cast<std::int64_t>(in.all_labels.size());
@@ -40,11 +55,10 @@ void add_input(const StepInput& in, StepStats& stats) {
   stats.signals = in.signals;
 }
 
-void add_update(Trainer& t, const StepInput& in, const Optimizer::Result& update,
-                StepStats& stats) {
+void add_update(Trainer& t, const Optimizer::Result& update, StepStats& stats) {
   stats.reduce_seconds = t.reducer.timeline().busy_seconds();
   stats.reduce_overlapped_seconds = t.reducer.timeline().overlapped_seconds();
-  stats.lr = t.lr.at(in.step);
+  stats.lr = t.lr.at(stats.step);
   stats.gradient_norm = update.gradient_norm;
   stats.loss_scale = t.loss_scale.value();
 }
@@ -62,7 +76,9 @@ StepStats give_up(Trainer& t, StepInput& in) {
 /// Returns the next input. If the data have failed, restores the previous state and throws.
 StepInput next_input(Trainer& t) {
   try {
-    return t.inputs.next();
+    StepInput in = t.phase("data_wait", [&] { return t.inputs.next(); });
+    check(in.batch != nullptr, "train_step: the data ended before the last step");
+    return in;
   } catch (const DataFailed&) {
     if (t.gradient_acc > 1) t.statistics.restore();
     throw;
@@ -70,98 +86,104 @@ StepInput next_input(Trainer& t) {
 }
 
 /// Updates the weights, and the copy of them that matrix products read.
-Optimizer::Result update_backbone(Trainer& t, Optimizer::Update update) {
-  update.operands = t.backbone.operands();
+Optimizer::Result update_backbone(Trainer& t, std::int64_t step) {
   const Optimizer::Result result =
-      t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(), update);
+      t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(),
+                       {.lr = t.lr.at(step),
+                        .number = update_number(t),
+                        .loss_scale = t.loss_scale.value(),
+                        .operands = t.backbone.operands()});
   if (result.finite) t.backbone.operands_are_current = true;
   return result;
 }
 
 /// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
-/// stop at the same place. labels: of the micro-batches so far.
-void stop_not_finite(Trainer& t, const StepInput& in, std::span<const std::int64_t> labels,
-                     const StepDump::Verdict& verdict) {
-  const auto samples = static_cast<std::int64_t>(labels.size());
+/// stop at the same place.
+void stop_not_finite(Trainer& t, const StepSoFar& so_far, const StepDump::Verdict& verdict) {
+  const auto samples = static_cast<std::int64_t>(so_far.labels.size());
   const GivenToHead given{
-      .step = in.step,
+      .step = so_far.in.step,
       .update = update_number(t),
-      .lr = t.lr.at(in.step),
-      .micro_batches = samples / static_cast<std::int64_t>(in.all_labels.size()),
+      .lr = t.lr.at(so_far.in.step),
+      .micro_batches = samples / static_cast<std::int64_t>(so_far.in.all_labels.size()),
       .embeddings = row_range(t.all_embeddings, 0, samples),
-      .labels = labels};
+      .labels = so_far.labels};
   t.phase("dump", [&] { t.dump.stop(given, verdict); });
+}
+
+void expect_finite_loss(Trainer& t, const StepSoFar& so_far) {
+  t.comm.throw_if_failed();  // the loss is valid only if no collective has failed
+  if (std::isfinite(so_far.head.loss)) return;
+  stop_not_finite(t, so_far, {.not_finite = "the loss", .loss = so_far.head.loss});
+}
+
+/// Accepts gradients that a smaller loss scale might make finite.
+void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer::Result& update) {
+  t.comm.throw_if_failed();  // the norm too; on a GPU this also covers the gradients' Comm
+  if (update.finite || t.loss_scale.can_shrink()) return;
+  stop_not_finite(t, so_far,
+                  {.not_finite = "the gradient of the backbone",
+                   .loss = so_far.stats.loss,
+                   .rows_moved = so_far.head.moved,
+                   .d_embeddings = t.d_embeddings});
+}
+
+// Shapes stand at the right margin.
+// clang-format off
+
+/// Passes one micro-batch forward and backward, and adds its gradients. The last micro-batch starts
+/// the reduction of the gradients.
+void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
+  const StepInput& in = so_far.in;
+  t.phase("images", [&] { t.backbone.read(in.images); });                     // [B, H, W, 3]
+  const Tensor emb = t.phase("forward", [&] {
+    return t.backbone.forward(t.backbone.input(), /*training=*/true,
+                              in.batch->index);                               // [B, D]
+  });
+  t.phase("all_gather", [&] {
+    t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));              // [N, D]  comm 1
+  });
+  so_far.head = t.phase("head", [&] {
+    return t.head.run(head_step(t, in, micro));          // [N, D], [N], [S, D]; statistics: comm 2
+  });
+  expect_finite_loss(t, so_far);
+  const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                     // [B, D]
+  t.phase("reduce_scatter", [&] {
+    t.comm.reduce_scatter_sum(so_far.head.d_embeddings, d_emb);               // comm 3
+  });
+  t.phase("backward", [&] {
+    const auto loss_scale = static_cast<float>(t.loss_scale.value());
+    t.backbone.backward(d_emb, {.accumulate = micro > 0, .gradient_scale = loss_scale},
+                        [&](std::int64_t offset) {
+                          if (is_last(t, micro)) t.reducer.ready(offset);  // overlaps the rest
+                        });
+  });
 }
 
 }  // namespace
 
-// Shapes stand at the right margin.
-// clang-format off
 StepStats train_step(Trainer& t) {
-  StepStats stats;
-  const double scale = 1.0 / static_cast<double>(t.gradient_acc);
-  StepInput in;
-  HeadResult head;
-  std::vector<std::int64_t> labels;                                           // [M * N]
+  StepSoFar so_far;
   t.statistics.keep();
-
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
-    in = t.phase("data_wait", [&] { return next_input(t); });
-    check(in.batch != nullptr, "train_step: the data ended before the last step");
-    const bool last = micro + 1 == t.gradient_acc;
-    if (in.signals.stop && !last) return give_up(t, in);
-    labels.insert(labels.end(), in.all_labels.begin(), in.all_labels.end());
-    t.phase("images", [&] { t.backbone.read(in.images); });                   // [B, H, W, 3]
-
-    const Tensor emb = t.phase("forward", [&] {
-      return t.backbone.forward(t.backbone.input(), /*training=*/true,
-                                in.batch->index);                             // [B, D]
-    });
-    t.phase("all_gather", [&] {
-      t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));            // [N, D]  comm 1
-    });
-    head = t.phase("head", [&] {
-      return t.head.run(head_step(t, in, micro));          // [N, D], [N], [S, D]; statistics: comm 2
-    });
-    t.comm.throw_if_failed();  // the loss is valid only if no collective has failed
-    if (!std::isfinite(head.loss)) {
-      stop_not_finite(t, in, labels, {.not_finite = "the loss", .loss = head.loss});
-    }
-    const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                   // [B, D]
-    t.phase("reduce_scatter", [&] {
-      t.comm.reduce_scatter_sum(head.d_embeddings, d_emb);                    // comm 3
-    });
-    t.phase("backward", [&] {
-      const auto loss_scale = static_cast<float>(t.loss_scale.value());
-      t.backbone.backward(d_emb, {.accumulate = micro > 0, .gradient_scale = loss_scale},
-                          [&](std::int64_t offset) {
-                            if (last) t.reducer.ready(offset);  // overlaps the rest of the pass
-                          });
-    });
-
-    stats.loss += head.loss * scale;
-    add_input(in, stats);
-    if (last) t.sampler.keep_images(in);
-    t.inputs.recycle(in);
+    so_far.in = next_input(t);
+    if (so_far.in.signals.stop && !is_last(t, micro)) return give_up(t, so_far.in);
+    add_input(so_far);
+    micro_step(t, so_far, micro);
+    so_far.stats.loss += so_far.head.loss * share_of_micro_batch(t);
+    if (is_last(t, micro)) t.sampler.keep_images(so_far.in);
+    t.inputs.recycle(so_far.in);
   }
-
   t.phase("gradient_wait", [&] { t.reducer.wait(); });
-  const Optimizer::Result update = t.phase("optimizer", [&] {
-    return update_backbone(t, {.lr = t.lr.at(in.step), .number = update_number(t),
-                               .loss_scale = t.loss_scale.value()});
-  });
-  t.comm.throw_if_failed();  // the norm too; on a GPU this also covers the gradients' Comm
-  if (!update.finite && !t.loss_scale.can_shrink()) {
-    stop_not_finite(t, in, labels,
-                    {.not_finite = "the gradient of the backbone", .loss = stats.loss,
-                     .rows_moved = head.moved, .d_embeddings = t.d_embeddings});
-  }
-  if (update.finite && !head.moved) {
+  const StepInput& in = so_far.in;
+  const Optimizer::Result update = t.phase("optimizer", [&] { return update_backbone(t, in.step); });
+  expect_finite_gradient(t, so_far, update);
+  if (update.finite && !so_far.head.moved) {
     t.phase("head", [&] { t.head.move(head_step(t, in, t.gradient_acc - 1)); });
   }
-  add_update(t, in, update, stats);
+  add_update(t, update, so_far.stats);
   t.loss_scale.update(update.finite);  // if not finite, no worker has changed backbone or centres
-  return stats;
+  return so_far.stats;
 }
 // clang-format on
 
