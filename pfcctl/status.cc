@@ -20,7 +20,7 @@
 #include "pfcctl/coordinator_call.h"
 #include "pfcctl/top.h"
 #include "pfcctl/verbs.h"
-#include "proto/status_json.h"
+#include "proto/message_json.h"
 
 namespace pfc {
 namespace {

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "common/counted.h"
+#include "common/network_address.h"
 #include "common/one_line.h"
+#include "proto/message_json.h"
 
 namespace pfc {
 namespace {
@@ -19,6 +21,7 @@ using proto::CheckReport;
 
 constexpr std::size_t kWidestFound = 44;  // a longer text overflows its column
 constexpr std::size_t kWidestName = 28;
+constexpr std::size_t kLongestText = 2'000;
 constexpr std::size_t kMostNamed = 3;   // hosts named in one row
 constexpr std::size_t kMostInMap = 24;  // hosts; with more, no speeds are printed
 
@@ -105,9 +108,10 @@ std::string table(const CheckReport& report) {
   for (const Row& row : rows) {
     const CheckFinding& each = *row.finding;
     text += line_of(name_of(each.verdict()), where(row, hosts), one_line(each.what()),
-                    one_line(each.found(), 2'000), one_line(each.expected(), 2'000), widths);
+                    one_line(each.found(), kLongestText), one_line(each.expected(), kLongestText),
+                    widths);
     if (each.verdict() != proto::CHECK_OK && !each.remedy().empty()) {
-      text += std::string(9, ' ') + "-> " + one_line(each.remedy(), 2'000) + "\n";
+      text += std::string(9, ' ') + "-> " + one_line(each.remedy(), kLongestText) + "\n";
     }
   }
   return text;
@@ -180,6 +184,12 @@ std::string heat_map(const CheckReport& report) {
   return text;
 }
 
+void shorten_texts(nlohmann::ordered_json& json) {
+  if (json.is_string()) json = one_line(std::string(json), kLongestText);
+  if (!json.is_structured()) return;
+  for (auto& each : json) shorten_texts(each);
+}
+
 }  // namespace
 
 int count_of(const CheckReport& report, proto::CheckVerdict verdict) {
@@ -216,49 +226,27 @@ std::string check_text(const CheckReport& report) {
   std::snprintf(seconds.data(), seconds.size(), " (%.0f s)\n", report.seconds());
   std::string text = table(report);
   if (const std::string map = heat_map(report); !map.empty()) text += "\n" + map;
-  if (!report.network().empty()) text += "\n" + one_line(report.network(), 2'000) + "\n";
+  if (!report.network().empty()) text += "\n" + one_line(report.network(), kLongestText) + "\n";
   return text + "\n" + check_sentence(report) + seconds.data();
 }
 
 nlohmann::ordered_json check_json(const CheckReport& report) {
-  using nlohmann::ordered_json;
-  auto findings = ordered_json::array(), pairs = ordered_json::array();
-  const auto text = [](const std::string& value) { return one_line(value, 2'000); };
+  auto json = message_json(
+      report, {"job_file", "version", "hosts", "workers", "seconds", "network", "pairs"});
+  json["would_run"] = count_of(report, proto::CHECK_STOPS) == 0;
+  json["good"] = is_good(report);
+  json["sentence"] = check_sentence(report);
+  json["findings"] = nlohmann::ordered_json::array();
   for (const CheckFinding& each : report.findings()) {
-    ordered_json added{{"host", text(each.host())},
-                       {"rank", each.rank() < 0 ? ordered_json() : ordered_json(each.rank())},
-                       {"what", text(each.what())},
-                       {"found", text(each.found())},
-                       {"expected", text(each.expected())},
-                       {"verdict", name_of(each.verdict())},
-                       {"remedy", each.verdict() == proto::CHECK_OK ? "" : text(each.remedy())}};
-    if (!each.unit().empty()) {
-      added["value"] = each.value();
-      added["unit"] = text(each.unit());
-    }
-    std::string verdict = added["verdict"];
-    std::ranges::transform(verdict, verdict.begin(),
-                           [](unsigned char c) { return std::tolower(c); });
-    added["verdict"] = verdict;
-    findings.push_back(std::move(added));
+    auto shown = message_json(each, {"host", "rank", "what", "found", "expected", "remedy"});
+    shown["verdict"] = lower_case(name_of(each.verdict()));
+    if (each.rank() < 0) shown["rank"] = nullptr;
+    if (each.verdict() == proto::CHECK_OK) shown["remedy"] = "";
+    if (!each.unit().empty()) shown.update(message_json(each, {"value", "unit"}));
+    json["findings"].push_back(std::move(shown));
   }
-  for (const proto::CheckPair& pair : report.pairs()) {
-    pairs.push_back({{"from", text(pair.from())},
-                     {"to", text(pair.to())},
-                     {"bits_per_second", pair.bits_per_second()},
-                     {"error", text(pair.error())}});
-  }
-  return {{"would_run", count_of(report, proto::CHECK_STOPS) == 0},
-          {"good", is_good(report)},
-          {"sentence", check_sentence(report)},
-          {"job_file", text(report.job_file())},
-          {"version", text(report.version())},
-          {"hosts", report.hosts()},
-          {"workers", report.workers()},
-          {"seconds", report.seconds()},
-          {"network", text(report.network())},
-          {"findings", std::move(findings)},
-          {"pairs", std::move(pairs)}};
+  shorten_texts(json);
+  return json;
 }
 
 }  // namespace pfc

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/log.h"
+#include "proto/message_json.h"
 
 namespace pfc {
 namespace {
@@ -21,17 +22,6 @@ LiveJson rounded(double value, int digits = 6) {
   const double scale = std::pow(10.0, digits - 1 - std::floor(std::log10(std::abs(value))));
   return std::isfinite(scale) && scale > 0 ? LiveJson(std::round(value * scale) / scale)
                                            : LiveJson(value);
-}
-
-LiveJson left_out_rows(const proto::StatusReply& status) {
-  LiveJson rows = LiveJson::array();
-  for (const proto::LeftOut& each : status.left_out()) {
-    rows.push_back({{"host", each.host()},
-                    {"slot", each.slot()},
-                    {"failures", each.failures()},
-                    {"cause", each.cause()}});
-  }
-  return rows;
 }
 
 const char* severity_name(Severity severity) {
@@ -64,49 +54,26 @@ double own_seconds(const PhaseTimes& phases, const std::vector<double>& seconds)
 
 LiveJson live_status(const proto::StatusReply& status, std::int64_t now_ms) {
   const auto started = now_ms / 1000 - std::llround(status.uptime_seconds());
-  const bool remaining_known = status.remaining_seconds() >= 0;
-  return {{"state", status.state()},
-          {"reason", status.reason()},
-          {"job_id", status.job_id()},
-          {"job_file", status.job_file()},
-          {"job_name", status.job_name()},
-          {"jobs_waiting", status.jobs_waiting()},
-          {"generation", status.generation()},
-          {"restarts", status.restarts()},
-          {"restarts_left", status.restarts_left()},
-          {"last_restart", status.last_restart()},
-          {"started_ms", started * 1000},
-          {"step", status.step()},
-          {"total_steps", status.total_steps()},
-          {"epoch", status.epoch()},
-          {"loss", rounded(status.loss())},
-          {"samples_per_second", rounded(status.samples_per_second(), 4)},
-          {"images_seen", status.images_seen()},
-          {"images_lost", status.images_lost()},
-          {"remaining_seconds",
-           remaining_known ? LiveJson(std::llround(status.remaining_seconds())) : LiveJson()},
-          {"world_size", status.world_size()},
-          {"wanted_workers", status.wanted_workers()},
-          {"why_smaller", status.why_smaller()},
-          {"left_out", left_out_rows(status)},
-          {"network", status.network()},
-          {"takeovers", status.takeovers()},
-          {"taken_over_ms", status.taken_over_ms()},
-          {"version", status.version()}};
+  LiveJson json = message_json(
+      status, {"state",         "reason",         "job_id",      "job_file",      "job_name",
+               "jobs_waiting",  "generation",     "restarts",    "restarts_left", "last_restart",
+               "step",          "total_steps",    "epoch",       "images_seen",   "images_lost",
+               "world_size",    "wanted_workers", "why_smaller", "network",       "takeovers",
+               "taken_over_ms", "version"});
+  json["started_ms"] = started * 1000;
+  json["loss"] = rounded(status.loss());
+  json["samples_per_second"] = rounded(status.samples_per_second(), 4);
+  json["remaining_seconds"] = nullptr;
+  if (status.remaining_seconds() >= 0) {
+    json["remaining_seconds"] = std::llround(status.remaining_seconds());
+  }
+  json["left_out"] = messages_json(status.left_out(), {"host", "slot", "failures", "cause"});
+  return json;
 }
 
 LiveJson live_hosts(const proto::StatusReply& status) {
-  LiveJson hosts = LiveJson::array();
-  for (const proto::HostStatus& host : status.hosts()) {
-    hosts.push_back(
-        {{"name", host.name()},
-         {"slots", host.slots()},
-         {"registered", host.registered()},
-         {"address", host.address()},
-         {"cores", host.cores()},
-         {"devices", std::vector<std::string>(host.devices().begin(), host.devices().end())}});
-  }
-  return hosts;
+  return messages_json(status.hosts(),
+                       {"name", "slots", "registered", "address", "cores", "devices"});
 }
 
 LiveJson live_workers(const proto::StatusReply& status) {
@@ -186,15 +153,8 @@ LiveJson live_events(const EventLog& events, std::int64_t after) {
 LiveJson live_queue(const proto::QueueReply& queue) {
   LiveJson waiting = LiveJson::array(), ended = LiveJson::array();
   const auto row = [](const proto::JobStatus& job) {
-    return LiveJson{{"job_id", job.job_id()},
-                    {"name", job.name()},
-                    {"file", job.file()},
-                    {"output", job.output()},
-                    {"state", job.state()},
-                    {"submitted_ms", job.submitted_ms()},
-                    {"started_ms", job.started_ms()},
-                    {"ended_ms", job.ended_ms()},
-                    {"message", job.message()}};
+    return message_json(job, {"job_id", "name", "file", "output", "state", "submitted_ms",
+                              "started_ms", "ended_ms", "message"});
   };
   for (const proto::JobStatus& job : queue.jobs()) {
     if (job.state() == "running") continue;

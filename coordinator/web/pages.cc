@@ -2,7 +2,7 @@
 
 #include "common/one_line.h"
 #include "coordinator/web/assets.h"
-#include "proto/status_json.h"
+#include "proto/message_json.h"
 
 namespace pfc {
 

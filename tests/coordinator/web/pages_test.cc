@@ -7,7 +7,7 @@
 
 #include "coordinator/rules/progress/progress_limits.h"
 #include "coordinator/rules/status.h"
-#include "proto/status_json.h"
+#include "proto/message_json.h"
 
 namespace pfc {
 namespace {
@@ -80,6 +80,24 @@ TEST_F(ForPrograms, JsonAcceptsAnyBytesOfAWorker) {
     state.job.current.workers[0].report.reset();
     state.job.current.incidents.clear();
   }
+}
+
+TEST(MessageJson, HasTheFieldsAsTheyAre) {
+  proto::QueueReply queue;
+  queue.set_refused(std::int64_t{1} << 40);
+  proto::JobStatus& job = *queue.add_jobs();
+  job.set_job_id("a");
+  job.set_started_ms(5);
+  EXPECT_EQ(message_json(job, {"started_ms", "job_id"}).dump(), R"({"started_ms":5,"job_id":"a"})");
+  const auto json = message_json(queue);
+  EXPECT_EQ(json["refused"], std::int64_t{1} << 40);
+  EXPECT_EQ(json["jobs"][0], message_json(job));
+  EXPECT_EQ(json["jobs"][0]["state"], "");
+  proto::CheckFinding finding;
+  finding.set_verdict(proto::CHECK_SLOWS);
+  finding.set_value(0.5);
+  EXPECT_EQ(message_json(finding, {"verdict", "value", "rank"}).dump(),
+            R"({"verdict":"CHECK_SLOWS","value":0.5,"rank":0})");
 }
 
 TEST_F(ForPrograms, JsonHasNullForUnknownNumbers) {
