@@ -11,11 +11,11 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/one_line.h"
 #include "common/version.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/reconnecting_stream.h"
-#include "worker/report/check_message.h"
 #include "worker/report/progress_message.h"
 #include "worker/report/trace_message.h"
 
@@ -34,20 +34,28 @@ constexpr milliseconds kHeartbeat{1'000};
 // The next attempt follows as soon as the connection is back, and at the latest after this time.
 constexpr milliseconds kConnectPause{1'000};
 
-proto::Outcome proto_outcome(CoordinatorClient::Outcome outcome) {
-  switch (outcome) {
-    case CoordinatorClient::Outcome::kCompleted:
-      return proto::OUTCOME_COMPLETED;
-    case CoordinatorClient::Outcome::kStopped:
-      return proto::OUTCOME_STOPPED;
-    case CoordinatorClient::Outcome::kFailed:
-      return proto::OUTCOME_FAILED;
-    case CoordinatorClient::Outcome::kCommFailed:
-      return proto::OUTCOME_COMM_FAILED;
-    case CoordinatorClient::Outcome::kBadInput:
-      return proto::OUTCOME_BAD_INPUT;
-  }
-  return proto::OUTCOME_UNKNOWN;
+// The enums have the values of the protocol's, except that OUTCOME_UNKNOWN has none here.
+static_assert(proto::OUTCOME_BAD_INPUT ==
+              1 + static_cast<int>(CoordinatorClient::Outcome::kBadInput));
+static_assert(proto::CHECK_STOPS == static_cast<int>(CheckFinding::Verdict::kStops));
+static_assert(proto::CHECK_AS_FAST_AS_OTHERS ==
+              static_cast<int>(CheckFinding::Comparison::kAsFastAsOthers));
+
+/// Leaves out the host, and sets rank 0 for this worker: the coordinator knows the sender.
+proto::CheckFinding finding_message(const CheckFinding& finding) {
+  proto::CheckFinding message;
+  message.set_rank(finding.of_host ? -1 : 0);
+  message.set_what(one_line(finding.what));
+  message.set_found(finding.found);
+  message.set_expected(finding.expected);
+  message.set_verdict(static_cast<proto::CheckVerdict>(finding.verdict));
+  message.set_remedy(finding.remedy);
+  message.set_value(finding.value);
+  message.set_unit(finding.unit);
+  message.set_comparison(static_cast<proto::CheckComparison>(finding.comparison));
+  message.set_otherwise(static_cast<proto::CheckVerdict>(finding.otherwise));
+  message.set_enough(finding.enough);
+  return message;
 }
 
 GenerationKind kind_of(proto::CheckPart part) {
@@ -181,7 +189,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       proto::ReportCheckRequest request;
       request.set_job_id(options_.job_id);
       *request.mutable_worker() = id();
-      for (const CheckFinding& each : findings) *request.add_findings() = to_proto(each);
+      for (const CheckFinding& each : findings) *request.add_findings() = finding_message(each);
       return stub_->ReportCheck(context, request, &reply);
     });
     return std::chrono::system_clock::time_point(std::chrono::microseconds(reply.wall_us()));
@@ -216,7 +224,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     proto::FinishRequest request;
     request.set_job_id(options_.job_id);
     *request.mutable_worker() = id();
-    request.set_outcome(proto_outcome(outcome));
+    request.set_outcome(static_cast<proto::Outcome>(1 + static_cast<int>(outcome)));
     request.set_message(message);
     request.set_left_generation(generation_);
     {

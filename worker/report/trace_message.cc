@@ -8,30 +8,17 @@
 namespace pfc {
 namespace {
 
-proto::TraceTrack proto_track(const TraceTrackInfo& info) {
-  proto::TraceTrack track;
-  track.set_name(info.name);
-  switch (info.row) {
-    case TraceRow::kPhases:
-      track.set_row(proto::TRACE_ROW_PHASES);
-      break;
-    case TraceRow::kCollectives:
-      track.set_row(proto::TRACE_ROW_COLLECTIVES);
-      break;
-    case TraceRow::kThread:
-      track.set_row(proto::TRACE_ROW_THREAD);
-      break;
-    case TraceRow::kLoader:
-      track.set_row(proto::TRACE_ROW_LOADER);
-      break;
-  }
-  return track;
-}
+// The enums have the same values.
+static_assert(proto::TRACE_ROW_LOADER == static_cast<int>(TraceRow::kLoader));
 
 /// Lists each name once. Equal literals at different addresses are listed separately.
 proto::TraceSpans spans_of(const TracePart& part) {
   proto::TraceSpans all;
-  for (const TraceTrackInfo& info : part.tracks) *all.add_tracks() = proto_track(info);
+  for (const TraceTrackInfo& info : part.tracks) {
+    proto::TraceTrack* const added = all.add_tracks();
+    added->set_row(static_cast<proto::TraceRow>(info.row));
+    added->set_name(info.name);
+  }
   std::map<const char*, std::uint32_t> names;
   std::int64_t base = 0;
   for (const TraceSpan& span : part.spans) {
