@@ -68,8 +68,8 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
   }
   if (!guard_.is_there()) {
     print_message("pfc-agent", Severity::kWarning,
-                  "no process is left for a guard: were this agent killed, processes that its "
-                  "workers start would stay");
+                  "cannot start the guard process, because no process is left (ulimit -u); if this "
+                  "agent is killed, processes that its workers started keep running");
   }
   connect();
 }
@@ -120,7 +120,7 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
   if (!refused) {
     problem = "coordinator " + options_.coordinator +
               (limit.count() == 0
-                   ? " has gone, and its workers are to wait for no other one"
+                   ? " has ended, and workers do not wait for another one (coordinator grace 0)"
                    : " cannot be reached for " + std::to_string(silence.count() / 1000) + " s") +
               " (" + problem + ")";
   }
@@ -275,8 +275,9 @@ void Agent::coordinator_killed() {
   }
   limit_ = grace.count();  // also if the coordinator was not connected yet
   print_message("pfc-agent", Severity::kWarning,
-                "the coordinator was killed; its workers train on for " + in_seconds(grace) +
-                    " s, in which the same command can take its place (docs/survival.md)");
+                "the coordinator was killed; its workers keep training for " + in_seconds(grace) +
+                    " s; run the same command again within this time to take over the job "
+                    "(docs/survival.md)");
 }
 
 void Agent::end_without_coordinator(const std::string& problem) {

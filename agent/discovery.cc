@@ -48,7 +48,7 @@ class Listeners {
     open(socket6_, udp::v6(), error6);
     if (error4 && error6) {
       throw InputError("--discover: UDP port " + std::to_string(kBeaconPort) +
-                       " cannot be opened: " + error4.message());
+                       ": cannot open it: " + error4.message());
     }
   }
 
@@ -116,7 +116,7 @@ JoinString discover(const DiscoveryOptions& options) {
     listeners.join_groups();
     const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
     if (waited >= options.limit) {
-      throw CommError("no coordinator with this token has told where it is in " +
+      throw CommError("found no beacon of a coordinator that knows this token within " +
                       std::to_string(waited.count() / 1000) + " s");
     }
     const auto beacon = listeners.wait_for_beacon(
@@ -127,10 +127,10 @@ JoinString discover(const DiscoveryOptions& options) {
     }
     if (waited < patience || !options.notice) continue;
     patience *= 2;
-    options.notice("no coordinator has told where it is in " +
+    options.notice("found no beacon of a coordinator that knows this token for " +
                    std::to_string(waited.count() / 1000) +
-                   " s: is one running with --beacon, on the same network, with this token? Port " +
-                   std::to_string(kBeaconPort) + " (UDP) must be open");
+                   " s; check that one runs with --beacon on the same network, and that UDP port " +
+                   std::to_string(kBeaconPort) + " is open");
   }
 }
 

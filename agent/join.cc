@@ -39,8 +39,8 @@ KeyOwner kept_key(const std::filesystem::path& folder, const std::string& finger
     KeyOwner key = key_from_pem(read_secret(path, kLongestKey));
     if (key == nullptr) {
       throw InputError(path.string() +
-                       ": expected a private key; remove the file, and give this host a new join "
-                       "string (pfcctl token create --host " +
+                       ": expected a private key; remove the file, and create a new join string "
+                       "for this host (pfcctl token create --host " +
                        host + ")");
     }
     return key;

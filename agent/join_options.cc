@@ -36,7 +36,8 @@ void wait_for_file(const std::filesystem::path& path, const AgentOptions& option
     if (error || (!options.stays && waited >= options.patience)) return;  // the reader says why
     if (!told && waited >= kQuietWait) {
       told = true;
-      warn(path.string() + ": there is no such file yet; waiting for the coordinator to write it");
+      warn(path.string() +
+           ": this file does not exist yet; waiting for the coordinator to write it");
     }
     std::this_thread::sleep_for(kFilePollInterval);
   }
@@ -47,29 +48,31 @@ void wait_for_file(const std::filesystem::path& path, const AgentOptions& option
 void JoinOptions::declare(CLI::App& app, std::string& coordinator) {
   state_dir_ = default_state_folder();
   auto* const plain = app.add_option("--coordinator", coordinator,
-                                     "HOST:PORT of the coordinator that starts this agent");
+                                     "HOST:PORT of the coordinator that starts this agent. To join "
+                                     "another coordinator, use --join");
   plain->check(host_and_port());
   auto* const text =
       app.add_option("--join", join_,
-                     "TOKEN@HOST:PORT#FINGERPRINT, as the coordinator prints it. Other users of "
-                     "this machine can see the arguments of a program; they cannot see a file, "
-                     "or the environment variable PFC_JOIN, which may have it instead");
-  auto* const file = app.add_option("--join-file", join_file_,
-                                    "A file that has it, for which the agent waits; '-': stdin");
+                     "The join string TOKEN@HOST:PORT#FINGERPRINT, as the coordinator prints it. "
+                     "Other users of this machine can see the arguments of a program: use "
+                     "--join-file or the environment variable PFC_JOIN to hide the token");
+  auto* const file = app.add_option(
+      "--join-file", join_file_,
+      "File that contains the join string; the agent waits until it exists. '-' reads stdin");
   text->excludes(plain)->excludes(file);
   file->excludes(plain);
   app.add_flag("--discover", discover_,
-               "Finds the coordinator on this machine's networks, where it was started with "
-               "--beacon; of the join string only the TOKEN is needed")
+               "Finds the coordinator on this machine's networks; requires pfc-coordinator "
+               "--beacon. The join string may then be just the TOKEN")
       ->excludes(plain);
   app.add_option("--credential", credential_,
-                 "A file with key and certificates; '-': stdin. For the agent that a coordinator "
-                 "starts itself")
+                 "File with key and certificates; '-' reads stdin. Used only by a coordinator that "
+                 "starts an agent itself")
       ->needs(plain);
   plain->needs("--credential");
   app.add_option("--state-dir", state_dir_,
-                 "Folder in which the agent keeps its key. With it, an agent that is started "
-                 "again needs no new token")
+                 "Folder in which the agent stores its key. An agent that is started again with "
+                 "this key needs no new token")
       ->capture_default_str();
 }
 
@@ -100,7 +103,7 @@ void JoinOptions::apply(AgentOptions& options, bool is_once) const {
       if (!may_change() || !changes(*given, error.what(), options.patience)) throw;
     } catch (const CommError& error) {
       if (!options.stays && Clock::now() >= deadline) throw;
-      if (!told) warn(std::string(error.what()) + "; it is looked for again and again");
+      if (!told) warn(std::string(error.what()) + "; trying again");
     }
   }
 }
@@ -109,7 +112,7 @@ bool JoinOptions::may_change() const { return !join_file_.empty() && join_file_ 
 
 bool JoinOptions::changes(const Text& tried, const std::string& why, milliseconds patience) const {
   warn(why + "; " + tried.origin +
-       " may be of a coordinator that has ended: waiting for another one to write it");
+       " may be left from a coordinator that has ended; waiting until another one writes it");
   const TimePoint deadline = Clock::now() + patience;
   while (Clock::now() < deadline) {
     std::this_thread::sleep_for(kFilePollInterval);
@@ -129,8 +132,8 @@ JoinOptions::Text JoinOptions::text(const AgentOptions& options) const {
   }
   if (!variable_.empty()) return {.text = variable_, .origin = kJoinVariable};
   throw InputError(
-      "give --join TOKEN@HOST:PORT#FINGERPRINT, or --join-file FILE, as the coordinator prints "
-      "it");
+      "found no join string; give --join TOKEN@HOST:PORT#FINGERPRINT, as the coordinator prints "
+      "it, or --join-file FILE");
 }
 
 JoinString JoinOptions::join_string(const Text& text, const AgentOptions& options) const {

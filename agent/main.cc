@@ -85,47 +85,47 @@ int run(int argc, char** argv) {
   JoinOptions joining;
   joining.declare(app, options.coordinator);
   app.add_option("--host", options.host,
-                 "This host's name in the coordinator's --hosts; by default what Slurm, mpirun or "
-                 "Kubernetes calls it, or else its own name")
+                 "This host's name in the coordinator's --hosts. Default: the name that Slurm, "
+                 "mpirun or Kubernetes uses, otherwise the host name")
       ->capture_default_str();
   app.add_option("--bind", options.bind,
-                 "none, numa or cores: which cores each worker may use. numa: those of the NUMA "
-                 "nodes near its GPU, or of its share of the cores; cores: its share alone")
+                 "Cores that each worker may use: none (no binding), numa (all cores of the NUMA "
+                 "nodes near its GPU, or of its share of the cores), or cores (only its share)")
       ->transform(choice_of({"none", "numa", "cores"}))  // in the order of BindMode
       ->type_name("TEXT")
       ->envname("PFC_BIND")
       ->default_str("numa");
   app.add_option("--patience", patience,
-                 "How long it looks for a coordinator that it has not found yet: seconds, or 90s, "
-                 "2min. One that stays looks for ever")
+                 "Timeout for the first connection to a coordinator: seconds, or 90s, 2min. An "
+                 "agent that stays (--stay) tries forever")
       ->transform(duration())
       ->capture_default_str();
   auto* const waits =
-      app.add_option("--coordinator-grace", coordinator_grace,
-                     "How long this host's workers train on when the coordinator has gone without "
-                     "a word: until then another one can take its place. By default what the "
-                     "coordinator's own option says")
+      app.add_option(
+             "--coordinator-grace", coordinator_grace,
+             "How long this host's workers keep training after the coordinator has disappeared. "
+             "Until then another one can take over. Default: the value of the coordinator's option")
           ->transform(duration(true));
   app.add_option("--grace", grace,
-                 "Time for the job to write a checkpoint after a signal, because this host "
-                 "must be free")
+                 "Time for a checkpoint when SIGTERM or Ctrl-C drains this host; then its workers "
+                 "are killed")
       ->transform(duration())
       ->capture_default_str();
   bool is_once = false;
-  auto* const once = app.add_flag("--once", is_once,
-                                  "Ends with the job, as mpirun and srun need it; with "
-                                  "--coordinator this is what it does without --stay");
+  auto* const once = app.add_flag(
+      "--once", is_once,
+      "Ends the agent with the job, as mpirun and srun need it. Default with --coordinator");
   app.add_flag("--stay", options.stays,
-               "Serves one job after another, and looks for the coordinator for ever, also when "
-               "that one has ended; with a join string this is what it does without --once")
+               "Serves one job after another, and reconnects forever, even after the coordinator "
+               "has ended. Default with a join string")
       ->excludes(once);
   app.add_option("--log-dir", options.log_folder,
-                 "Folder for the logs of this host's workers: JOB/rank-R.log. Of each worker the "
-                 "last 50 MiB are kept, of the last 20 jobs; '' keeps none")
+                 "Folder for the logs of this host's workers, JOB/rank-R.log. Keeps the last 50 "
+                 "MiB of each worker and the last 20 jobs; '' stores no logs")
       ->capture_default_str();
   app.add_flag("--allow-chaos", options.allow_chaos,
-               "pfcctl chaos may kill and stop this host's workers, kill this agent, and cut the "
-               "host off from the job's other hosts (docs/chaos.md)");
+               "Allows pfcctl chaos to kill and stop this host's workers, kill this agent, and cut "
+               "the host off from the job's other hosts (docs/chaos.md)");
   app.footer("Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
   expect_limits({.files = kOwnFiles});

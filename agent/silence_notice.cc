@@ -28,7 +28,7 @@ std::optional<std::string> SilenceNotice::attempt_failed(std::chrono::millisecon
     return std::to_string(std::max<std::int64_t>(time.count() / 1000, 0)) + " s";
   };
   if (!for_ever_) return failed + "trying for " + seconds(limit - silence) + " more";
-  return failed + "trying on; workers here write a checkpoint and end after " + seconds(limit) +
+  return failed + "trying again; workers here write a checkpoint and end after " + seconds(limit) +
          " without it";
 }
 

@@ -130,8 +130,8 @@ void CutRoutes::add() const {
     if (error == 0) continue;
     if (fd >= 0) ::close(fd);
     remove();
-    throw std::runtime_error("no route that cuts " + addresses_[i] +
-                             " off can be added: " + reason(error));
+    throw std::runtime_error("cannot add the route that cuts off " + addresses_[i] + ": " +
+                             reason(error));
   }
   ::close(fd);
 }
@@ -145,13 +145,13 @@ void CutRoutes::remove() const noexcept {
 
 std::string CutRoutes::obstacle() {
   const int fd = open_netlink();
-  if (fd < 0) return "no netlink socket can be opened: " + reason(errno);
+  if (fd < 0) return "cannot open a netlink socket: " + reason(errno);
   // Deleting a route that does not exist fails with ESRCH if this process may change routes.
   const int error = ask(fd, message_of(ip::make_address(kNobody), RTM_DELROUTE, 0));
   ::close(fd);
   if (error == 0 || error == ESRCH) return {};
-  return "its agent may not change the host's routes (" + reason(error) +
-         "): it must run as root, or with the capability CAP_NET_ADMIN";
+  return "its agent is not allowed to change the host's routes (" + reason(error) +
+         "); run the agent as root, or with the capability CAP_NET_ADMIN";
 }
 
 void CutRoutes::remove_all() noexcept {

@@ -32,8 +32,8 @@ Faults::~Faults() { undo(); }
 
 std::string Faults::obstacle(const proto::Fault& fault) const {
   if (!options_.allowed) {
-    return "its agent does not allow faults: start it with pfc-agent --allow-chaos (the "
-           "coordinator's own: pfc-coordinator --allow-chaos)";
+    return "its agent does not allow faults; start it with pfc-agent --allow-chaos, or the "
+           "coordinator's own agent with pfc-coordinator --allow-chaos";
   }
   switch (fault.kind()) {
     case proto::FAULT_UNDO:
@@ -43,11 +43,11 @@ std::string Faults::obstacle(const proto::Fault& fault) const {
     case proto::FAULT_STOP_WORKER:
       return fault.only_ask() || options_.worker(fault.slot(), fault.incarnation())
                  ? ""
-                 : "no such worker runs in slot " + std::to_string(fault.slot());
+                 : "this worker no longer runs in slot " + std::to_string(fault.slot());
     case proto::FAULT_PARTITION:
       if (partition_ || will_cut_) return "it is cut off already";
       if (CutRoutes({fault.addresses().begin(), fault.addresses().end()}).count() == 0) {
-        return "the job has no other host from which it could be cut off";
+        return "the job has no other host to cut it off from";
       }
       return CutRoutes::obstacle();
     default:

@@ -47,9 +47,11 @@ std::int64_t now_ms() {
 
 Partition::Partition(const std::vector<std::string>& addresses, std::chrono::milliseconds lasts)
     : routes_(addresses) {
-  if (routes_.count() == 0) throw std::runtime_error("there is no address that could be cut off");
+  if (routes_.count() == 0)
+    throw std::runtime_error("found no address to cut off, other than loopback addresses");
   std::array<int, 2> ends{-1, -1};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no file is left for a pipe");
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw std::runtime_error("cannot create a pipe: too many open files");
   const std::int64_t deadline = now_ms() + lasts.count();
   healer_ = fork();
   if (healer_ == 0) heal_later(routes_, ends[0], deadline);
@@ -57,7 +59,9 @@ Partition::Partition(const std::vector<std::string>& addresses, std::chrono::mil
   fd_ = ends[1];
   if (healer_ < 0) {
     close(fd_);
-    throw std::runtime_error("no process is left that would mend it");
+    throw std::runtime_error(
+        "cannot start the process that would end the partition: the limit of processes has been "
+        "reached (ulimit -u)");
   }
   try {
     routes_.add();

@@ -19,7 +19,7 @@ void reply_with_log(WorkerLogs* logs, const proto::ReadLog& wanted, boost::asio:
   proto::AgentMessage reply;
   reply.mutable_log_chunk()->set_request(wanted.request());
   if (logs == nullptr) {
-    reply.mutable_log_chunk()->set_problem("its agent keeps no logs");
+    reply.mutable_log_chunk()->set_problem("its agent stores no logs (pfc-agent --log-dir '')");
     return send(std::move(reply));
   }
   const auto most = std::clamp<std::int64_t>(wanted.bytes(), 0, kLongestLogPiece);

@@ -129,7 +129,7 @@ void RotatingLog::begin_part() {
 
 LogPiece read_log(const fs::path& path, std::int64_t part, std::int64_t offset, std::size_t most) {
   const auto parts = parts_of_log(path);
-  if (parts.empty()) throw InputError(path.string() + ": there is no such log");
+  if (parts.empty()) throw InputError(path.string() + ": this log does not exist");
   if (part == kLogLines) {
     std::tie(part, offset) = place_of_last_lines(parts, offset);
   } else if (part < 0) {

@@ -34,7 +34,7 @@ bool is_id(const std::string& job) {
 
 /// Job ids come from another program and become folder names.
 void check_id(const std::string& job) {
-  if (!is_id(job)) throw InputError("this is no job's id");
+  if (!is_id(job)) throw InputError("not a job id");
 }
 
 std::string folder_variable(const char* name) {
@@ -121,7 +121,7 @@ void WorkerLogs::write(const std::string& job, Rank rank, const std::string& lin
     if (!file) file = std::make_unique<RotatingLog>(path_of(job, rank), limits_);
     if (const std::size_t dropped = dropped_bytes_.exchange(0); dropped > 0) {
       file->write("(dropped here: " + byte_size_text(dropped) +
-                  " of output of this host's workers, more than the disk took)\n");
+                  " of output of this host's workers, because the disk was too slow)\n");
     }
     file->write(lines);
   } catch (const std::exception& error) {
@@ -131,7 +131,7 @@ void WorkerLogs::write(const std::string& job, Rank rank, const std::string& lin
 
 void WorkerLogs::warn(const std::string& problem) {
   if (!std::exchange(warned_, true)) {
-    warning_(problem + "; the job goes on, and its logs lack what cannot be written");
+    warning_(problem + "; the job continues, but its logs are incomplete");
   }
 }
 
@@ -149,8 +149,8 @@ void WorkerLogs::begin_job(const std::string& job) {
   }
   lock_ = lock_folder(folder_ / job, LOCK_SH);
   if (lock_ < 0) {
-    throw StorageError((folder_ / job).string() +
-                       ": cannot be made: " + (error ? error.message() : file_error_text(errno)) +
+    throw StorageError((folder_ / job).string() + ": cannot be created: " +
+                       (error ? error.message() : file_error_text(errno)) +
                        "; choose another folder with --log-dir");
   }
   try {

@@ -79,7 +79,7 @@ namespace {
 hwloc_topology_t begin_topology() {
   setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 0);  // NOLINT(concurrency-mt-unsafe)
   hwloc_topology_t made = nullptr;
-  require(hwloc_topology_init(&made) == 0, "cannot begin");
+  require(hwloc_topology_init(&made) == 0, "cannot initialise hwloc");
   return made;
 }
 
@@ -96,7 +96,7 @@ Topology Topology::here() {
   const Bitmap usable(hwloc_bitmap_alloc());
   if (hwloc_get_cpubind(made, usable.get(), HWLOC_CPUBIND_PROCESS) == 0) {
     require(hwloc_topology_restrict(made, usable.get(), 0) == 0,
-            "cannot take the cores of this process");
+            "cannot restrict the topology to the cores of this process");
   }
   return topology;
 }
@@ -106,7 +106,7 @@ Topology Topology::synthetic(const std::string& description) {
   Topology topology{std::unique_ptr<hwloc_topology, Destroy>(made)};
   require(hwloc_topology_set_synthetic(made, description.c_str()) == 0 &&
               hwloc_topology_load(made) == 0,
-          "no machine is described by '" + description + "'");
+          "not a description of a machine: '" + description + "'");
   return topology;
 }
 

@@ -10,6 +10,8 @@
 #include "common/log.h"
 #include "common/machine/cores.h"
 #include "common/machine/thread_waiting.h"
+#include "security/openssl.h"
+#include "security/private_key.h"
 
 namespace pfc {
 namespace {
@@ -42,6 +44,18 @@ std::string in_seconds(std::chrono::milliseconds time) {
   std::ostringstream text;
   text << static_cast<double>(time.count()) / 1000;
   return text.str();
+}
+
+WorkerCredential::WorkerCredential(const Credential& agent) : authority_(agent.authority) {
+  if (!agent.secure()) return;
+  const KeyOwner key = make_key();
+  key_ = to_pem(*key);
+  request_ = make_request(*key);
+}
+
+std::string WorkerCredential::text(const std::string& certificate) const {
+  if (authority_.empty()) return {};
+  return to_text({.authority = authority_, .certificate = certificate, .key = key_});
 }
 
 WorkerCommand::WorkerCommand(Options options)

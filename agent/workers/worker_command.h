@@ -8,12 +8,30 @@
 #include <vector>
 
 #include "agent/workers/binding.h"
-#include "agent/workers/worker_credential.h"
 #include "common/machine/child_process.h"
 #include "common/machine/gpu/gpus.h"
 #include "proto/coordinator.pb.h"
+#include "security/credential.h"
 
 namespace pfc {
+
+/// The credential of an agent's workers. They share a key of their own, which never leaves the
+/// host. The coordinator signs it again for each job. Empty in plaintext.
+class WorkerCredential {
+ public:
+  /// `agent` is the agent's own credential.
+  explicit WorkerCredential(const Credential& agent);
+
+  /// Returns the certificate request in PEM; empty in plaintext.
+  [[nodiscard]] const std::string& request() const { return request_; }
+  /// Returns the text that a worker reads from stdin (read_credential()); empty in plaintext.
+  [[nodiscard]] std::string text(const std::string& certificate) const;
+
+ private:
+  std::string authority_;
+  std::string key_;
+  std::string request_;
+};
 
 /// Holds what is the same for all workers of a host.
 class WorkerCommand {

@@ -79,7 +79,8 @@ TEST(Discover, ReportsThatItWaitsAndEndsAtItsTimeout) {
               .notice = [&](const auto& line) { told.push_back(line); }});
     ADD_FAILURE() << "accepted a beacon with another token";
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("no coordinator with this token"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(
+                                  "found no beacon of a coordinator that knows this token within"));
   }
   ASSERT_FALSE(told.empty());
   EXPECT_THAT(told.front(), ::testing::HasSubstr("--beacon"));

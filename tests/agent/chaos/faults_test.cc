@@ -160,7 +160,7 @@ TEST_F(FaultsOfAHost, AreRefusedForAMissingWorker) {
   Faults::Options options = allowed();
   options.worker = [](int, std::int64_t) { return nullptr; };
   Faults faults(loop, options);
-  EXPECT_EQ(begins(faults, proto::FAULT_KILL_WORKER), "no such worker runs in slot 1");
+  EXPECT_EQ(begins(faults, proto::FAULT_KILL_WORKER), "this worker no longer runs in slot 1");
 }
 
 /// Without it, datagrams have no IPv6 source address.
@@ -281,7 +281,7 @@ TEST_F(FaultsOfAHost, ReportWhyTheHostCannotBeCutOff) {
     const CutRoutes there({"10.9.8.7"});
     there.add();
     EXPECT_THAT(begins(faults, proto::FAULT_PARTITION, 10min),
-                HasSubstr("no route that cuts 10.9.8.7 off can be added: File exists"));
+                HasSubstr("cannot add the route that cuts off 10.9.8.7: File exists"));
     loop.run_for(300ms);
     there.remove();
     EXPECT_EQ(way_to("10.9.8.7"), ENETUNREACH);

@@ -58,7 +58,7 @@ TEST_F(Logs, HaveOneFilePerRankOfAJob) {
   writer->add("job1", 0, "c\n");
   EXPECT_EQ(reads(*writer, "job1", 0), "a\nc\n");
   EXPECT_EQ(reads(*writer, "job1", 3), "b\n");
-  EXPECT_THAT(reads(*writer, "job1", 1), HasSubstr("rank-1.log: there is no such log"));
+  EXPECT_THAT(reads(*writer, "job1", 1), HasSubstr("rank-1.log: this log does not exist"));
   EXPECT_TRUE(fs::exists(folder / "logs/job1/rank-3.log"));
 }
 
@@ -139,7 +139,7 @@ TEST_F(Logs, ReportAWriteErrorOfOneRankOnceAndKeepOtherRanksLogs) {
 TEST_F(Logs, RejectJobIdsThatLeadToAnotherFolder) {
   auto writer = logs();
   writer->add("../elsewhere", 0, "a\n");
-  EXPECT_EQ(reads(*writer, "../elsewhere", 0), "this is no job's id");
+  EXPECT_EQ(reads(*writer, "../elsewhere", 0), "not a job id");
   EXPECT_FALSE(fs::exists(folder / "elsewhere"));
 }
 

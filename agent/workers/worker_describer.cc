@@ -1,9 +1,12 @@
-#include "agent/describe/process_description.h"
+#include "agent/workers/worker_describer.h"
 
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
@@ -23,6 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostThreads = 4;  // besides the main thread
 constexpr std::size_t kMostFrames = 6;   // of a kernel stack
 constexpr std::size_t kLongestName = 200;
+constexpr std::chrono::milliseconds kStackTime{500};  // for a worker to write its stack
 
 std::string read_proc_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -222,6 +226,18 @@ bool handles_signal(pid_t pid, int signal, const fs::path& proc) {
     return (caught >> (signal - 1) & 1) != 0;
   }
   return false;
+}
+
+void WorkerDescriber::describe(pid_t pid, const Answer& answer) {
+  const std::string text = describe_process(pid);
+  if (!handles_signal(pid, SIGUSR1)) return answer(text);
+  ::syscall(SYS_tgkill, pid, pid, SIGUSR1);  // to its main thread
+  const auto timer = stacks_.emplace(stacks_.end(), loop_, kStackTime);
+  timer->async_wait([this, answer, text, timer](const boost::system::error_code& error) {
+    if (error) return;  // this object is destroyed
+    stacks_.erase(timer);
+    answer(text);
+  });
 }
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-#include "agent/describe/process_description.h"
+#include "agent/workers/worker_describer.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
