@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t kMostWaiting = 1'024;  // lines
 constexpr std::size_t kLongestText = 500;    // of a field, in bytes
-constexpr const char* kNoFile = "expected a file of this user, and no link or pipe; remove it";
+constexpr const char* kNoFile =
+    "expected a regular file of this user, not a link or a pipe; remove it";
 
 /// RFC 3339, UTC, with milliseconds.
 std::string time_text() {
@@ -82,7 +83,7 @@ std::string AuditLog::open() {
   if (fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid()) {
     problem = kNoFile;
   } else if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 && fchmod(fd_, S_IRUSR | S_IWUSR) != 0) {
-    problem = cannot("kept from others");
+    problem = cannot("hidden from other users");
   }
   if (!problem.empty()) ::close(std::exchange(fd_, -1));
   return problem;

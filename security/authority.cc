@@ -102,8 +102,8 @@ Authority::Authority(const fs::path& folder) {
     if (key_ == nullptr || certificate_ == nullptr ||
         X509_check_private_key(certificate_.get(), key_.get()) != 1) {
       throw InputError(path.string() +
-                       ": expected a private key and its certificate; where it is lost, remove the "
-                       "file, and give every agent a new join string");
+                       ": expected a private key and its certificate; restore the file, or remove "
+                       "it and give every agent a new join string");
     }
     if (X509_cmp_current_time(X509_get0_notAfter(certificate_.get())) < 0) {
       throw InputError(path.string() +

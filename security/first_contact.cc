@@ -98,7 +98,7 @@ std::string fetch_authority(const std::string& address, const std::string& finge
   }
   if (error == asio::error::timed_out) {
     throw CommError("coordinator " + address +
-                    ": TCP connects, but the TLS handshake is not answered; " + kMtuAdvice);
+                    ": connected over TCP, but the TLS handshake timed out; " + kMtuAdvice);
   }
   if (error == asio::error::connection_reset || error == asio::error::eof ||
       error == asio::ssl::error::stream_truncated) {
@@ -106,15 +106,15 @@ std::string fetch_authority(const std::string& address, const std::string& finge
                     " has not completed a TLS handshake: " + error.message());
   }
   if (error) {
-    throw InputError("what listens at " + address + " does not speak TLS (" + error.message() +
-                     "); expected a pfc-coordinator's --port");
+    throw InputError("the program at " + address + " does not speak TLS (" + error.message() +
+                     "); expected HOST:PORT of a pfc-coordinator (its --port)");
   }
   std::string authority = contact.authority_with(fingerprint);
   if (authority.empty()) {
     throw InputError("the coordinator at " + address +
-                     " shows another certificate than the join string's fingerprint says: either "
-                     "the join string is of another coordinator, or somebody stands between; "
-                     "nothing was sent to it");
+                     " has another certificate than the join string's fingerprint: the join string "
+                     "belongs to another coordinator, or the connection is intercepted; nothing "
+                     "was sent; use the join string that this coordinator printed");
   }
   if (const std::string problem = contact.validity_problem_at(now); !problem.empty()) {
     throw ClockError("coordinator " + address + ": its certificate " + problem +

@@ -57,14 +57,14 @@ JoinString parse_join_string(std::string_view text, std::string_view origin) {
   const std::size_t at = text.find('@');
   if (at == text.npos) refuse("it has no @");
   const std::size_t hash = text.find('#', at);
-  if (hash == text.npos) refuse("it has no # (a shell needs quotes around it)");
+  if (hash == text.npos) refuse("it has no # (quote it in a shell)");
   JoinString join{.token = std::string(text.substr(0, at)),
                   .address = std::string(text.substr(at + 1, hash - at - 1)),
                   .fingerprint = std::string(text.substr(hash + 1))};
   if (!is_hex(join.token, kTokenDigits)) refuse("the token is not 32 digits of 0-9 and a-f");
   const std::string host = host_of(join.address);
   if (host.empty() || host.size() > kLongestHost || !is_printable(host)) {
-    refuse("between @ and # is no HOST:PORT");
+    refuse("the text between @ and # is not HOST:PORT");
   }
   if (!is_hex(join.fingerprint, kFingerprintDigits)) {
     refuse("the fingerprint is not 64 digits of 0-9 and a-f");
@@ -82,10 +82,9 @@ std::string parse_token(std::string_view text, std::string_view origin) {
   text.remove_prefix(first);
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   if (is_hex(text, kTokenDigits)) return std::string(text);
-  throw InputError(
-      std::string(origin) +
-      ": expected a token, 32 digits of 0-9 and a-f, as it stands before the @ of what "
-      "the coordinator or pfcctl token create prints");
+  throw InputError(std::string(origin) +
+                   ": expected a token, 32 digits of 0-9 and a-f: the part before the @ of the "
+                   "join string that the coordinator or pfcctl token create prints");
 }
 
 std::string read_join_text(const std::filesystem::path& path) {

@@ -54,7 +54,7 @@ KeyOwner key_of_request(const std::string& pem) {
                      " bytes, expected at most " + std::to_string(kLongestRequest));
   }
   const RequestOwner request = request_from_pem(pem);
-  if (request == nullptr) throw InputError("the certificate request is not one in PEM");
+  if (request == nullptr) throw InputError("the certificate request is not in PEM format");
   KeyOwner key(X509_REQ_get_pubkey(request.get()));
   if (key == nullptr || !is_on_p256(*key)) {
     throw InputError("the certificate request's key is not an ECDSA key on P-256");

@@ -63,7 +63,7 @@ void make_own_folder(const fs::path& folder, const std::string& option) {
   if (folder.has_parent_path() && !fs::exists(folder.parent_path(), ignored)) {
     make_own_folder(folder.parent_path(), option);
   }
-  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) fail(folder, "made", option);
+  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) fail(folder, "created", option);
   const struct stat info = stat_of(folder);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
     throw StorageError(folder.string() + ": expected a folder of this user; choose another with " +
@@ -75,8 +75,9 @@ void make_private_folder(const fs::path& folder) {
   make_own_folder(folder);
   const mode_t mode = stat_of(folder).st_mode;
   if ((mode & kOthers) != 0) {
-    throw StorageError(folder.string() + ": found mode " + mode_text(mode) +
-                       ", by which others may enter a folder with keys; expected 0700 (chmod 700)");
+    throw StorageError(
+        folder.string() + ": found mode " + mode_text(mode) +
+        ", which lets other users enter a folder with keys; expected 0700 (chmod 700)");
   }
 }
 
@@ -88,7 +89,7 @@ std::string read_secret(const fs::path& path, std::size_t most) {
   }
   if ((info.st_mode & kOthers) != 0) {
     throw InputError(path.string() + ": found mode " + mode_text(info.st_mode) +
-                     ", by which others may use what is secret; expected 0600 (chmod 600)");
+                     ", which lets other users access a secret; expected 0600 (chmod 600)");
   }
   if (file.bytes() > most) {
     throw InputError(path.string() + ": found " + std::to_string(file.bytes()) +
@@ -104,7 +105,7 @@ void write_secret(const fs::path& path, std::string_view text, const std::string
   unlink(temporary.c_str());
   const int fd =
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) fail(path, "made", option);
+  if (fd < 0) fail(path, "created", option);
   try {
     write_secret_text(fd, text, path, option);
     if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "renamed", option);
@@ -119,12 +120,13 @@ void write_secret(const fs::path& path, std::string_view text, const std::string
 FolderLock::FolderLock(const fs::path& folder) {
   const fs::path path = folder / "lock";
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd_ < 0) fail(path, "made");
+  if (fd_ < 0) fail(path, "created");
   for (const TimePoint deadline = Clock::now() + kLockLimit; flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
     if (errno != EINTR && (errno != EWOULDBLOCK || Clock::now() >= deadline)) {
       close(fd_);
       throw StorageError(path.string() +
-                         ": another program of this user holds the lock for more than 5 s");
+                         ": another program of this user has held the lock for more than 5 s; try "
+                         "again when it has ended");
     }
     std::this_thread::sleep_for(kLockPause);
   }

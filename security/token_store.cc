@@ -109,8 +109,8 @@ TokenStore::Contents TokenStore::load() const {
     }
     contents.number = json.at("number");
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(path_.string() + ": not what a coordinator writes (" + error.what() +
-                     "); remove it, and make new tokens");
+    throw InputError(path_.string() + ": not a token file (" + error.what() +
+                     "); remove it, and create new tokens");
   }
   return contents;
 }
@@ -177,7 +177,7 @@ void TokenStore::refresh() {
     const auto now = steady_now();
     if (!told_ || now - *told_ >= kTellAgain) {
       spdlog::error(
-          "{}. Until then the last valid tokens stay in force, and no token can be created or "
+          "{}; until then the last valid tokens are accepted, and no token can be created or "
           "revoked",
           error.what());
       told_ = now;
@@ -200,9 +200,8 @@ TokenStore::NewToken TokenStore::create(const Request& request) {
     drop_old_tokens(contents);
     std::vector<Token>& tokens = contents.tokens;
     if (tokens.size() >= kMostTokens) {
-      throw InputError("there are " + std::to_string(tokens.size()) +
-                       " tokens already, which is the most that can be valid; tokens leave "
-                       "the list when they have expired");
+      throw InputError("found " + std::to_string(tokens.size()) +
+                       " tokens, which is the limit; wait until some of them have expired");
     }
     const std::string secret = draw_secret();
     const std::int64_t now = clock_();
@@ -261,15 +260,16 @@ const Token* TokenStore::find(const Contents& contents, const std::string& secre
 
 std::optional<Denial> TokenStore::denial_of(const Token* token) const {
   if (token == nullptr) {
-    return Denial{.code = "wrong_token", .message = "the token is not one of this coordinator's"};
+    return Denial{.code = "wrong_token",
+                  .message = "the token does not belong to this coordinator"};
   }
   if (token->revoked) {
     return Denial{.code = "revoked_token", .message = "token " + token->id + " was revoked"};
   }
   if (token->expires != 0 && token->expires <= clock_()) {
-    return Denial{
-        .code = "expired_token",
-        .message = "token " + token->id + " has expired; pfcctl token create makes a new one"};
+    return Denial{.code = "expired_token",
+                  .message = "token " + token->id +
+                             " has expired; create a new one with pfcctl token create"};
   }
   return {};
 }
@@ -283,17 +283,18 @@ std::optional<Denial> TokenStore::denial_of(const Token* token, const std::strin
   }
   if (token->number < has.number) {
     return Denial{.code = "replayed_token",
-                  .message = "host " + host + " has used token " + token->id +
-                             ", or a later one, for another key already; where that agent's "
-                             "--state-dir is lost, make a new one: pfcctl token create --host " +
+                  .message = "host " + host + " has already used token " + token->id +
+                             ", or a later one, with another key; if that agent's --state-dir is "
+                             "lost, create a new token: pfcctl token create --host " +
                              host};
   }
   if (token->hosts.empty() && !has.serial.empty()) {
-    return Denial{.code = "host_has_certificate",
-                  .message = "host " + host + " has a certificate, which token " + token->id +
-                             ", for all hosts, does not replace; where that agent's --state-dir "
-                             "is lost, make a token for it: pfcctl token create --host " +
-                             host};
+    return Denial{
+        .code = "host_has_certificate",
+        .message = "host " + host + " already has a certificate, and token " + token->id +
+                   ", which is for all hosts, cannot replace it; if that agent's --state-dir is "
+                   "lost, create a token for this host: pfcctl token create --host " +
+                   host};
   }
   return {};
 }

@@ -72,7 +72,7 @@ TEST_F(AJoinFile, IsReadAgainIfLeftByAnEarlierCoordinator) {
 
 TEST_F(AJoinFile, IsRefusedIfItDoesNotChange) {
   holds(outdated);
-  EXPECT_THAT(message_of<InputError>([&] { joins(2s); }), HasSubstr("shows another certificate"));
+  EXPECT_THAT(message_of<InputError>([&] { joins(2s); }), HasSubstr("has another certificate"));
 }
 
 }  // namespace

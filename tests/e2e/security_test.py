@@ -89,8 +89,8 @@ class Security(HostsTest):
 
     def test_strangers_are_refused_counted_and_in_the_audit_log(self):
         token = self.join.split("@")[0]
-        self.refuses(self.join.replace(token, "0" * 32), "the token is not one of this coordinator's")
-        self.refuses(self.join[:-64] + "0" * 64, "shows another certificate")
+        self.refuses(self.join.replace(token, "0" * 32), "the token does not belong to this coordinator")
+        self.refuses(self.join[:-64] + "0" * 64, "has another certificate")
         short = self.admin("token", "create", "--host", "host-b", "--lifetime", "400ms")
         while "expired" not in self.admin("token", "list"):
             pass
@@ -106,7 +106,7 @@ class Security(HostsTest):
 
         self.agents.append(self.agent(self.join, "agent"))
         self.wait_for_training()
-        self.refuses(self.join, "has used token")
+        self.refuses(self.join, "has already used token")
         for pid in self.workers().values():
             with open(f"/proc/{pid}/environ", encoding="utf-8", errors="replace") as file:
                 self.assertNotIn(token, file.read())
@@ -147,7 +147,7 @@ class Security(HostsTest):
         self.network.narrow("b", 900)
         agent = self.agent(self.join, "agent")
         self.agents.append(agent)
-        self.assertRegex(agent.stderr.readline(), "TCP connects, but the TLS handshake is not answered.* MTU")
+        self.assertRegex(agent.stderr.readline(), "connected over TCP, but the TLS handshake timed out.* MTU")
         refused = self.read_until(self.agents[0], "an agent was refused: ")[-1]
         self.assertRegex(refused, f"{address(2)}: TCP connects, but the TLS handshake does not reach it.* MTU")
         self.network.narrow("b", 1500)

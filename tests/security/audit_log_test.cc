@@ -97,7 +97,7 @@ TEST(Audit, RejectsAPipeAndALinkWithoutBlocking) {
   const TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "audit.jsonl").c_str(), 0600), 0);
   EXPECT_THAT(message_of<StorageError>([&] { const AuditLog log(folder.path()); }),
-              HasSubstr("audit.jsonl: expected a file of this user"));
+              HasSubstr("audit.jsonl: expected a regular file of this user"));
   std::filesystem::remove(folder / "audit.jsonl");
   std::filesystem::create_symlink(folder / "elsewhere", folder / "audit.jsonl");
   EXPECT_THROW(const AuditLog log(folder.path()), StorageError);

@@ -88,7 +88,7 @@ TEST(FirstContactOfASilentPort, PointsToTheMtu) {
   const SilentPort port;
   EXPECT_THAT(
       message_of<CommError>([&] { fetch_authority(port.address(), "", 50ms); }),
-      AllOf(HasSubstr("TCP connects, but the TLS handshake is not answered"), HasSubstr("MTU")));
+      AllOf(HasSubstr("connected over TCP, but the TLS handshake timed out"), HasSubstr("MTU")));
 }
 
 }  // namespace

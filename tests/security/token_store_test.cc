@@ -216,7 +216,7 @@ TEST_F(Tokens, AreNotLoadedFromADamagedFile) {
   store.create({.lifetime = 1h});
   std::ofstream(folder / "tokens.json") << R"({"number": "x"})";
   EXPECT_THAT(message_of<InputError>([&] { TokenStore(folder.path(), [] { return 0; }); }),
-              HasSubstr("tokens.json: not what a coordinator writes"));
+              HasSubstr("tokens.json: not a token file"));
 }
 
 TEST_F(Tokens, ReportADamagedFileOnceAMinute) {
@@ -231,7 +231,7 @@ TEST_F(Tokens, ReportADamagedFileOnceAMinute) {
   const auto minutes = std::chrono::floor<std::chrono::minutes>(Clock::now() - start).count();
   spdlog::set_default_logger(before);
   const std::string text = log.str();
-  EXPECT_THAT(text, HasSubstr("tokens.json: not what a coordinator writes"));
+  EXPECT_THAT(text, HasSubstr("tokens.json: not a token file"));
   EXPECT_LE(std::ranges::count(text, '\n'), 1 + minutes) << text;
 }
 
@@ -250,7 +250,7 @@ TEST_F(Tokens, StayInForceWhileTheFileIsDamaged) {
   EXPECT_EQ(store.valid_join_hashes().size(), 1U);
   // A change would be lost, or would undo the file's previous contents.
   EXPECT_THAT(message_of<InputError>([&] { store.create({.lifetime = 1h}); }),
-              HasSubstr("tokens.json: not what a coordinator writes"));
+              HasSubstr("tokens.json: not a token file"));
   EXPECT_THROW(store.exchange(joining, "c", *another_key, authority), InputError);
   std::ifstream file(folder / "tokens.json");
   EXPECT_EQ((std::string{std::istreambuf_iterator<char>(file), {}}), R"({"number": "x"})");

@@ -30,14 +30,16 @@ TEST_F(ServiceOverTls, LetsAnAgentWithATokenRegisterItsHost) {
 TEST_F(ServiceOverTls, RefusesAWrongToken) {
   JoinString join = new_join_string();
   join.token = std::string(32, '0');
-  EXPECT_THAT(is_refused(join, "a", "machine"), HasSubstr("refuses this host: the token is not"));
+  EXPECT_THAT(is_refused(join, "a", "machine"),
+              HasSubstr("refuses this host: the token does not belong"));
   expect_noted("wrong_token");
 }
 
 TEST_F(ServiceOverTls, RefusesAnExpiredToken) {
   const JoinString join = new_join_string();
   now += 3'600;
-  EXPECT_THAT(is_refused(join, "a", "machine"), HasSubstr("has expired; pfcctl token create"));
+  EXPECT_THAT(is_refused(join, "a", "machine"),
+              HasSubstr("has expired; create a new one with pfcctl token create"));
   expect_noted("expired_token");
 }
 
@@ -53,7 +55,7 @@ TEST_F(ServiceOverTls, RefusesARevokedToken) {
 TEST_F(ServiceOverTls, RefusesATokenThatItsHostHasUsed) {
   const JoinString join = new_join_string();
   joins(join, "a", "machine");
-  EXPECT_THAT(is_refused(join, "a", "thief"), HasSubstr("has used token"));
+  EXPECT_THAT(is_refused(join, "a", "thief"), HasSubstr("has already used token"));
   expect_noted("replayed_token");
   joins(join, "b", "another machine");
 }
@@ -110,7 +112,7 @@ TEST_F(ServiceOverTls, ClosesTheStreamOfAHostWhoseCertificateIsReplaced) {
 TEST_F(ServiceOverTls, SendsNoTokenToACoordinatorWithAnotherFingerprint) {
   JoinString join = new_join_string();
   join.fingerprint = std::string(64, '0');
-  EXPECT_THAT(is_refused(join, "a", "machine"), HasSubstr("shows another certificate"));
+  EXPECT_THAT(is_refused(join, "a", "machine"), HasSubstr("has another certificate"));
 }
 
 TEST_F(ServiceOverTls, MakesTokensForAdminsAndShowsNoSecretOfThem) {
