@@ -87,7 +87,7 @@ std::string unknown_word(const CLI::App& program) {
   if (option) word = word.substr(0, word.find('='));
   const auto known = option ? options_at(command) : commands_of(command);
   if (option && std::find(known.begin(), known.end(), word) != known.end()) {
-    return "option " + word + " belongs after the command: " + path_of(command) + " " + word;
+    return "option " + word + " must come after the command: " + path_of(command) + " " + word;
   }
   std::string nearest = nearest_word(word, known);
   if (const auto same = kOtherWords.find(word);
@@ -211,8 +211,7 @@ void expect_written() {
   if (written || errno == EPIPE || reader_has_gone()) return;
   // The errno of an earlier failed write is lost. Write once more to get it, if that fails too.
   const bool known = errno != 0 || ::write(STDOUT_FILENO, "\n", 1) < 0;
-  throw StorageError("standard output cannot be written" +
-                     (known ? ": " + file_error_text(errno) : ""));
+  throw StorageError("cannot write standard output" + (known ? ": " + file_error_text(errno) : ""));
 }
 
 }  // namespace
@@ -283,10 +282,9 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) 
   program.set_version_flag("--version", version(), "Print the version and exit");
   name_durations(program);
   program
-      .add_option_function<std::string>(
-          "--color", set_colour,
-          "Colour of errors and warnings: auto, always or never; auto: "
-          "on a terminal, unless NO_COLOR is set")
+      .add_option_function<std::string>("--color", set_colour,
+                                        "Colours errors and warnings: auto, always or never; auto "
+                                        "colours them on a terminal, unless NO_COLOR is set")
       ->check(one_of({"auto", "always", "never"}));
   prepare_command(program);
   try {
@@ -297,7 +295,7 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv) 
     const std::string unknown = unknown_word(program);
     const CLI::App& command = reached(program);
     throw InputError((unknown.empty() ? in_our_words(error, command) : unknown) + " (" +
-                     path_of(command) + " --help lists what there is)");
+                     path_of(command) + " --help lists commands and options)");
   }
 }
 

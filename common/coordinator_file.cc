@@ -38,7 +38,7 @@ void make_folder(const fs::path& folder) {
   std::error_code ignored;  // mkdir reports the error
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), ignored);
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
-    throw StorageError(folder.string() + ": cannot be made: " + file_error_text(errno) +
+    throw StorageError(folder.string() + ": cannot be created: " + file_error_text(errno) +
                        "; choose another folder with --state-dir");
   }
   check_owner(folder);
@@ -109,7 +109,7 @@ std::string text_of_file(const CoordinatorFile& file) {
 CoordinatorFile read_file(const fs::path& path) {
   constexpr JsonLimits kLimits{.bytes = 1 << 16, .depth = 2};
   const auto refuse = [&](const std::string& problem) {
-    throw InputError(path.string() + ": not what a coordinator writes (" + problem +
+    throw InputError(path.string() + ": not a coordinator's file (" + problem +
                      "); give its address with --coordinator HOST:PORT");
   };
   CoordinatorFile file;
@@ -204,14 +204,12 @@ CoordinatorFile find_coordinator(const fs::path& folder, std::string_view job_id
   if (fitting.size() == 1) return fitting.front();
   if (all.empty()) {
     throw InputError(folder.string() +
-                     ": no coordinator of this user runs on this machine; expected one, or its "
-                     "address with --coordinator HOST:PORT");
+                     ": found no running coordinator of this user; give the address of another one "
+                     "with --coordinator HOST:PORT");
   }
   if (fitting.empty()) {
     throw InputError("--service " + std::string(job_id_begin) +
-                     ": no coordinator of this user has it; "
-                     "running: " +
-                     list_of(all));
+                     ": no coordinator of this user has this id; running: " + list_of(all));
   }
   throw InputError(
       std::to_string(fitting.size()) +

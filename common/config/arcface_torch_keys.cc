@@ -8,14 +8,13 @@ namespace pfc {
 namespace {
 
 constexpr std::string_view kNoWandb =
-    "metrics go to metrics.jsonl in the output folder and to /metrics for Prometheus, and "
-    "nothing is sent to Weights & Biases";
+    "pfc sends nothing to Weights & Biases; metrics are in metrics.jsonl in the output folder, and "
+    "at /metrics for Prometheus";
 
 constexpr std::array<ArcfaceTorchKey, 10> kKeys{{
     {"save_all_states",
-     "every checkpoint holds all states; save_every_steps and save_every_seconds say when they are "
-     "written"},
-    {"dali", "images are decoded by num_workers threads of each worker"},
+     "every checkpoint contains all states; set save_every_steps or save_every_seconds"},
+    {"dali", "num_workers threads of each worker decode the images"},
     {"wandb_key", kNoWandb},
     {"suffix_run_name", kNoWandb},
     {"using_wandb", kNoWandb},

@@ -81,8 +81,8 @@ json& object_at(json& job, const std::string& key, const std::string& origin) {
   if (standard.is_object() && place.is_null()) place = {{"name", standard["name"]}};
   if (standard.is_object() && place.is_string()) place = {{"name", place}};
   if (!place.is_object()) {
-    throw InputError(origin + ": \"" + key + "\" has no parts; set it as a whole: --set " + key +
-                     "=value");
+    throw InputError(origin + ": \"" + key +
+                     "\" is not an object; set its value as a whole: --set " + key + "=value");
   }
   return place;
 }
@@ -98,7 +98,7 @@ void drop_other_parameters(json& schedule) {
 
 void apply_override(json& job, const std::string& override_text) {
   const std::string origin = "--set " + (override_text.empty() ? "''" : override_text);
-  if (!is_utf8(override_text)) throw InputError(origin + ": not UTF-8, which a job must be");
+  if (!is_utf8(override_text)) throw InputError(origin + ": expected UTF-8");
   const std::size_t equals = override_text.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw InputError(origin + ": expected key=value, for example --set batch_size=64");

@@ -366,7 +366,7 @@ void read_fp16(const json& job, const JobOrigin& origin, Precision& precision) {
   if (!fp16) return;
   if (!job.value("precision", json()).is_null() && precision != Precision::kFp16) {
     reader.fail("precision", job["precision"],
-                "\"fp16\", since \"fp16\" is true; keep one of them");
+                "\"fp16\", because \"fp16\" is true; remove one of the two keys");
   }
   precision = Precision::kFp16;
 }
@@ -379,7 +379,8 @@ void read_dali_aug(const json& job, const JobOrigin& origin, Augmentation& augme
   reader.flag("dali_aug", dali_aug);
   if (!dali_aug) return;
   if (!job.value("augment", json()).is_null() && augment != kDaliAugmentation) {
-    reader.fail("augment", job["augment"], "none, since \"dali_aug\" is true; keep one of them");
+    reader.fail("augment", job["augment"],
+                "no value, because \"dali_aug\" is true; remove one of the two keys");
   }
   augment = kDaliAugmentation;
 }

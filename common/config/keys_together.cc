@@ -15,8 +15,7 @@ namespace {
 void check_warmup(const JobConfig& job, const JobOrigin& origin) {
   if (job.warmup_epoch > job.num_epoch) {
     const char* longer = origin.of("num_epoch") == origin.file ? "warmup_epoch" : "num_epoch";
-    throw InputError(origin.of(longer) +
-                     ": warmup_epoch: expected no more than num_epoch, which is " +
+    throw InputError(origin.of(longer) + ": warmup_epoch: expected at most num_epoch, which is " +
                      nlohmann::json(job.num_epoch).dump() + ", found " +
                      shown(nlohmann::json(job.warmup_epoch)));
   }
@@ -41,7 +40,7 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
   if (!job.identities.empty() && job.identities.size() != sets) {
     fail("identities", "found " + std::to_string(job.identities.size()) +
                            " files, expected one for each of the " + std::to_string(sets) +
-                           " data sets of rec, \"\" where the data themselves have names");
+                           " data sets of rec; \"\" means that the data set itself has names");
   }
   if (!job.head_classes.empty() && job.head_classes.size() != sets) {
     fail("head_classes", "found " + std::to_string(job.head_classes.size()) +
@@ -52,13 +51,13 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
     const auto before = job.rec.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::find(job.rec.begin(), before, job.rec[i]) == before) continue;
     fail("rec", "found " + job.rec[i].string() +
-                    " twice, so that each of its people would be two classes; only with "
-                    "share_identities may a data set come again");
+                    " twice, so each of its people would be two classes; remove one, or set "
+                    "share_identities");
   }
   if (job.heads == Heads::kSeparate && job.share_identities) {
     fail("heads",
-         "\"separate\" and share_identities exclude each other: a person who is in two "
-         "sets has a class in each head");
+         "found \"separate\", but share_identities is set: a person in two sets cannot be one "
+         "class in two heads; remove one of the two keys");
   }
 }
 
@@ -82,39 +81,32 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
   };
+  const auto none = [](const std::string& why) {
+    return "but network \"none\" " + why + "; remove this key";
+  };
   if (job.network != kNoNetwork) {
     if (job.embedding_size == 0) {
       fail("embedding_size",
-           "found 0, expected an integer from 1 to 65536; only with network \"none\" the data say "
-           "it");
+           "found 0, expected an integer from 1 to 65536; 0 is allowed only with network \"none\"");
     }
     return;
   }
-  const std::string without = "but network \"none\" trains on embeddings, ";
   if (!job.val_targets.empty()) {
-    fail("val_targets", "found images to embed, " + without + "and embeds none: leave it out");
+    fail("val_targets", "found verification sets, " + none("cannot embed images"));
   }
   if (job.image_size != 0) {
-    fail("image_size", "found " + std::to_string(job.image_size) + ", " + without +
-                           "which are not resized: leave it out");
+    fail("image_size", "found " + std::to_string(job.image_size) + ", " + none("reads no images"));
   }
   if (job.augment != Augmentation{} && job.augment != Augmentation{.flip = false}) {
-    fail("augment", "found changes of images, " + without + "which stay as they are: leave it out");
+    fail("augment", "found changes of images, " + none("reads no images"));
   }
-  if (job.dropout != 0)
-    fail("dropout", "found dropout, " + without + "which have none: set it to 0");
+  if (job.dropout != 0) fail("dropout", "found dropout, " + none("has no dropout"));
   if (job.init_centres == InitialCentres::kMean) {
-    fail("init_centres",
-         "found \"mean\" of embedded images, " + without + "and embeds none: leave it out");
+    fail("init_centres", "found \"mean\", " + none("cannot embed images"));
   }
-  if (!job.freeze.empty()) {
-    fail("freeze", "found patterns, " + without + "and has no backbone: leave it out");
-  }
-  if (!job.exports.empty()) {
-    fail("export", "found formats of a model, " + without + "and trains none: leave it out");
-  }
-  if (job.sync_bn)
-    fail("sync_bn", "found true, " + without + "and has no batch norm: leave it out");
+  if (!job.freeze.empty()) fail("freeze", "found patterns, " + none("has no backbone"));
+  if (!job.exports.empty()) fail("export", "found formats, " + none("has no model to export"));
+  if (job.sync_bn) fail("sync_bn", "found true, " + none("has no batch norm"));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ double of_reals(char op, double a, double b) {
 
 nlohmann::json python_arithmetic(char op, const nlohmann::json& left, const nlohmann::json& right) {
   if (!left.is_number() || !right.is_number()) {
-    throw std::domain_error("arithmetic needs numbers");
+    throw std::domain_error("expected numbers in arithmetic");
   }
   const bool divides = op == '/' || op == 'f' || op == '%';
   if (divides && right.get<double>() == 0) throw std::domain_error("division by zero");

@@ -36,7 +36,7 @@ class Reader {
       if (at_ > 0 && is_blank(text_[at_ - 1])) fail("indented");
       statement();
       skip_blanks();
-      if (at_ < text_.size() && !at_newline()) fail("not understood after the value");
+      if (at_ < text_.size() && !at_newline()) fail("unexpected text after the value");
     }
     return config_;
   }
@@ -59,7 +59,7 @@ class Reader {
   void import() {
     const std::string module = name();
     const bool easydict = module == "easydict" && take_word("import") && name() == "EasyDict";
-    if (!easydict) fail("only EasyDict of easydict may be imported");
+    if (!easydict) fail("expected no import except EasyDict of easydict");
     if (take_word("as")) dict_class_ = name();
   }
 
@@ -135,13 +135,13 @@ class Reader {
     if (word == "True") return true;
     if (word == "False") return false;
     if (word == "None") return nullptr;
-    if (word != "config" || !take('.')) fail("a value of this kind is not understood");
+    if (word != "config" || !take('.')) fail("unsupported kind of value");
     const std::string key = name();
     const auto found = config_.find(key);
     if (found == config_.end()) fail("config." + one_line(key, 60) + " has no value yet");
     // Each line of a file can double the size of a value.
     copied_ += found->dump().size();
-    if (copied_ > kMostCopied) fail("the values that are used again are too large");
+    if (copied_ > kMostCopied) fail("the reused values are too large");
     return *found;
   }
 
@@ -222,7 +222,8 @@ class Reader {
 
   void literal(std::string& out, std::string_view closing, bool raw) {
     while (!text_.substr(std::min(at_, text_.size())).starts_with(closing)) {
-      if (at_ >= text_.size() || (closing.size() == 1 && at_newline())) fail("a string has no end");
+      if (at_ >= text_.size() || (closing.size() == 1 && at_newline()))
+        fail("a string is not closed");
       if (text_[at_] != '\\') {
         out += text_[at_++];
       } else if (raw && at_ + 1 < text_.size()) {
@@ -238,14 +239,14 @@ class Reader {
 
   /// Reads an escape after its backslash. Like Python, keeps the backslash of an unknown escape.
   void escape(std::string& out) {
-    if (at_ >= text_.size()) fail("a string has no end");
+    if (at_ >= text_.size()) fail("a string is not closed");
     constexpr std::string_view kLetters = "ntrabfv\\'\"", kMeanings = "\n\t\r\a\b\f\v\\'\"";
     const char c = text_[at_++];
     const std::size_t known = kLetters.find(c);
     if (known != std::string_view::npos) {
       out += kMeanings[known];
     } else if (is_digit(c) || std::string_view("xuUN\r\n").find(c) != std::string_view::npos) {
-      fail("this escape is not understood: write the character itself");
+      fail("unsupported escape sequence; write the character itself");
     } else {
       out += '\\';
       out += c;
@@ -378,7 +379,7 @@ class Reader {
     const std::string_view shown_line = text_.substr(begin, text_.find('\n', begin) - begin);
     throw InputError(origin_ + ":" + std::to_string(line) + ": '" + one_line(shown_line, 80) +
                      "': " + problem +
-                     "; pfc reads lines like config.lr = 0.1 and does not run Python: write the "
+                     "; pfc reads lines like config.lr = 0.1 without running Python: write the "
                      "value itself here, or use a JSON job file");
   }
 

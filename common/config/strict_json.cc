@@ -29,7 +29,7 @@ std::string number_in_message(const std::string& what) {
   constexpr std::size_t kLongest = 60;
   const std::size_t first = what.find('\'');
   const std::size_t last = what.rfind('\'');
-  if (first == std::string::npos || last <= first) return "a larger one";
+  if (first == std::string::npos || last <= first) return "a larger number";
   const std::string number = what.substr(first + 1, last - first - 1);
   return number.size() > kLongest ? number.substr(0, kLongest) + "..." : number;
 }
@@ -41,8 +41,8 @@ class Inspection {
 
   bool operator()(int depth, json::parse_event_t event, json& value) {
     if (depth > depth_) {
-      throw InputError(origin_ + ": arrays and objects are nested more than " +
-                       std::to_string(depth_) + " deep, expected at most that");
+      throw InputError(origin_ + ": found arrays and objects nested more than " +
+                       std::to_string(depth_) + " deep; expected fewer levels");
     }
     if (event == json::parse_event_t::object_start) open_objects_.emplace_back();
     if (event == json::parse_event_t::object_end) open_objects_.pop_back();

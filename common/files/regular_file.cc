@@ -52,7 +52,7 @@ bool is_lfs_pointer(int fd, off_t bytes) {
 void refuse_to_write_unless_regular(const std::filesystem::path& path, mode_t mode) {
   const std::string wrong = irregularity_of(path, mode);
   if (!wrong.empty()) {
-    throw StorageError(wrong + "; move it away: a file is to be written under this name");
+    throw StorageError(wrong + "; move it away, because a file of this name will be written");
   }
 }
 

@@ -72,9 +72,9 @@ std::string make_header(std::span<const SafetensorsEntry* const> entries,
     check(dtype_size(e->dtype) != 0, "safetensors: unknown dtype " + e->dtype);
     check(size_in_bytes(dtype_size(e->dtype), e->shape, bytes) &&
               (e->pieces || bytes == e->bytes.size()),
-          "safetensors: bytes of " + e->name + " do not fit its shape " + shape_text(e->shape));
+          "safetensors: the bytes of " + e->name + " do not fit its shape " + shape_text(e->shape));
     check(!header.contains(e->name) && e->name != kMetadata,
-          "safetensors: the name " + e->name + " is taken");
+          "safetensors: found the name " + e->name + " twice");
     header[e->name] = {
         {"dtype", e->dtype}, {"shape", e->shape}, {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
@@ -173,8 +173,8 @@ std::string_view SafetensorsReader::header_text() const {
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
   if (length > kMaxHeader || length > bytes.size() - kLengthBytes) {
-    fail("not a safetensors file, or cut off: its header claims " + std::to_string(length) +
-         " bytes, the file has " + std::to_string(bytes.size()));
+    fail("not a safetensors file, or truncated: its header has " + std::to_string(length) +
+         " bytes, but the file has " + std::to_string(bytes.size()));
   }
   return {reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length};
 }
@@ -224,7 +224,7 @@ std::pair<NamedTensors::Tensor, std::uint64_t> SafetensorsReader::read_tensor(
     for (const json& v : object[key]) {
       constexpr auto kMax = std::uint64_t{std::numeric_limits<std::int64_t>::max()};
       if (!v.is_number_unsigned() || v.get<std::uint64_t>() > kMax) {
-        fail_tensor(std::string(key) + " has an entry that is no whole number");
+        fail_tensor(std::string(key) + " contains an entry that is not a whole number");
       }
       numbers.push_back(v.get<std::int64_t>());
     }

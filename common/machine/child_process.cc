@@ -208,9 +208,10 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
   if (const int reason = read_failure(failure.ends[0]); reason != 0) {
     kill(pid_, SIGKILL);
     reap(pid_);
-    throw InputError(options.program.string() +
-                     ": cannot be started: " + std::generic_category().message(reason) +
-                     "; expected a program there, beside the one that starts it");
+    throw InputError(
+        options.program.string() +
+        ": cannot be started: " + std::generic_category().message(reason) +
+        "; expected the program in the same folder as this one; install both together");
   }
   stdout_ = std::exchange(out.ends[0], -1);
   stderr_ = std::exchange(err.ends[0], -1);

@@ -84,7 +84,7 @@ std::string oversubscription(int threads, int workers, int cores) {
   if (threads <= 1 || cores <= 0 || all <= cores) return {};
   return std::string(kVariable) + "=" + std::to_string(threads) + ": " +
          counted(workers, "worker") + " would run " + std::to_string(all) + " threads on " +
-         counted(cores, "core") + ", which slows all of them; unset it on this host";
+         counted(cores, "core") + ", which slows them down; unset it on this host";
 }
 
 bool threads_are_chosen() {

@@ -34,7 +34,7 @@ void begin_again_as_workers_wait() {
   arguments.push_back(nullptr);
   setenv(waiting->first.c_str(), waiting->second.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   execv("/proc/self/exe", arguments.data());
-  throw DeviceError("this program cannot be started again with " + waiting->first + ": " +
+  throw DeviceError("cannot restart this program with " + waiting->first + ": " +
                     std::generic_category().message(errno));
 }
 

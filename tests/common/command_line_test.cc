@@ -72,8 +72,9 @@ TEST_F(CommandLine, IsDoneAfterHelpAndVersion) {
 }
 
 TEST_F(CommandLine, SuggestsTheNearestOption) {
-  EXPECT_EQ(refusal({"--wokers=2"}),
-            "unknown option --wokers; did you mean --workers? (tool --help lists what there is)");
+  EXPECT_EQ(
+      refusal({"--wokers=2"}),
+      "unknown option --wokers; did you mean --workers? (tool --help lists commands and options)");
   EXPECT_THAT(refusal({"--bogus"}), StartsWith("unknown option --bogus (tool --help"));
   EXPECT_THAT(refusal({"check", "--jsn"}, true),
               StartsWith("unknown option --jsn; did you mean --json? (tool check --help"));
@@ -102,7 +103,7 @@ TEST_F(CommandLine, NamesTheOptionWhoseValueIsWrong) {
 }
 
 TEST_F(CommandLine, ReportsWhatWasFoundAndExpected) {
-  const std::string help = " (tool --help lists what there is)";
+  const std::string help = " (tool --help lists commands and options)";
   EXPECT_EQ(refusal({"--workers", "many"}),
             "--workers: found 'many', expected a whole number" + help);
   EXPECT_EQ(refusal({"--workers"}), "--workers: found nothing, expected a value" + help);
@@ -134,14 +135,15 @@ TEST_F(CommandLine, AcceptsOptionsOfTheProgramAfterACommand) {
 
 TEST_F(CommandLine, ReportsThatAnOptionBelongsAfterItsCommand) {
   EXPECT_THAT(refusal({"--json", "check"}, true),
-              StartsWith("option --json belongs after the command: tool check --json (tool"));
+              StartsWith("option --json must come after the command: tool check --json (tool"));
 }
 
 TEST_F(CommandLine, AcceptsTheWordsOfAnEnumeration) {
   parse({"--colour", "green"});
   EXPECT_EQ(colour, Colour::kGreen);
-  EXPECT_EQ(refusal({"--colour", "1"}),
-            "--colour: found '1', expected one of red, green (tool --help lists what there is)");
+  EXPECT_EQ(
+      refusal({"--colour", "1"}),
+      "--colour: found '1', expected one of red, green (tool --help lists commands and options)");
 }
 
 TEST_F(CommandLine, AcceptsDurationsWithUnits) {
@@ -183,7 +185,7 @@ TEST(RunProgram, ReportsOutOfMemoryInOneLine) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run_program("tool", []() -> int { throw std::bad_alloc(); }), kExitFailed);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              StartsWith("tool: error: out of memory: the system gives this process no more"));
+              StartsWith("tool: error: out of memory; end other programs"));
 }
 
 TEST(RunProgram, ReportsTheFileSizeLimitAsAWriteError) {

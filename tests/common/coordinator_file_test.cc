@@ -77,10 +77,10 @@ TEST_F(CoordinatorFileInAFolder, IsNamedIfItIsDamaged) {
   const auto one = runs("aa11");
   std::ofstream(state / "aa11.json") << "{\"address\": 7}";
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
-              AllOf(HasSubstr("aa11.json"), HasSubstr("not what a coordinator writes")));
+              AllOf(HasSubstr("aa11.json"), HasSubstr("not a coordinator's file")));
   std::ofstream(state / "aa11.json") << std::string(1000, '[');
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
-              AllOf(HasSubstr("aa11.json: not what a coordinator writes"),
+              AllOf(HasSubstr("aa11.json: not a coordinator's file"),
                     HasSubstr("nested more than 2 deep"), HasSubstr("--coordinator HOST:PORT")));
 }
 

@@ -330,7 +330,7 @@ TEST_F(Cluster, AgentAlsoTakesVersionAndExitsWithTwoForAnUnknownOption) {
 TEST_F(Cluster, WarnsOfIgnoredKeys) {
   EXPECT_THAT(runs("complete", {"--set", "using_wandb=true"}).err,
               HasSubstr("pfc-coordinator: warning: " + (folder / "job.json").string() +
-                        ": using_wandb is ignored: metrics go to metrics.jsonl"));
+                        ": using_wandb is ignored: pfc sends nothing to Weights & Biases"));
 }
 
 TEST_F(Cluster, StartsOneWorkerInTheSingular) {

@@ -99,9 +99,9 @@ class Embeddings(JobTest):
         for keys, words in ((dict(network="r50", embedding_size=DIMENSION), ["network", "\"none\""]),
                             (dict(rec=str(self.data)), ["network", "has images"]),
                             (dict(embedding_size=32), ["embedding_size", "found 24 numbers"]),
-                            (dict(val_targets=["x"]), ["val_targets", "embeds none"]),
-                            (dict(image_size=112), ["image_size", "not resized"]),
-                            (dict(augment={"blur": 0.1}), ["augment", "leave it out"])):
+                            (dict(val_targets=["x"]), ["val_targets", "cannot embed images"]),
+                            (dict(image_size=112), ["image_size", "reads no images"]),
+                            (dict(augment={"blur": 0.1}), ["augment", "remove this key"])):
             done = self.train(1, self.embeddings_job("bad", **keys))
             self.assert_one_line(done, *words)
         for verb in ("pack", "shuffle", "split", "unpack"):

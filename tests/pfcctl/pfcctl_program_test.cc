@@ -134,7 +134,7 @@ TEST(Pfcctl, HelpShowsExamples) {
 TEST(Pfcctl, FailsIfItsOutputCannotBeWritten) {
   const Ran ran = pfcctl("--version 2>&1 >/dev/full #");  // comments out its 2>&1
   EXPECT_EQ(ran.status, 2);
-  EXPECT_THAT(ran.output, HasSubstr("standard output cannot be written: No space left on device"));
+  EXPECT_THAT(ran.output, HasSubstr("cannot write standard output: No space left on device"));
 }
 
 TEST(Pfcctl, DataSynthWritesASet) {

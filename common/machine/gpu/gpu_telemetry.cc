@@ -22,7 +22,7 @@ class GpuTelemetry::Library {
     if (!nvml_.problem().empty()) return nvml_.problem();
     const Nvml::Result found = nvml_.find(pci_bus_id, device_);
     if (found == Nvml::kSuccess) return {};
-    return "NVML does not know the GPU " + pci_bus_id + " (error " + std::to_string(found) + ")";
+    return "NVML did not find the GPU " + pci_bus_id + " (error " + std::to_string(found) + ")";
   }
 
   /// Calls the function and returns the value that it wrote; nullopt on failure.

@@ -62,7 +62,7 @@ class Driver {
     int count = 0;
     require("cuDeviceGetCount", call("cuDeviceGetCount", &count));
     if (count < 0 || count > kMostGpus) {
-      throw DeviceError("the CUDA driver fails: it counts " + std::to_string(count) + " GPUs");
+      throw DeviceError("the CUDA driver failed: it reported " + std::to_string(count) + " GPUs");
     }
     return count;
   }
@@ -98,7 +98,7 @@ class Driver {
   Result call(const char* name, Arguments... arguments) const {
     auto* const function = library_.find<Result(Arguments...)>(name);
     if (function == nullptr) {
-      throw DeviceError(std::string("no CUDA driver (the library has no ") + name +
+      throw DeviceError(std::string("no CUDA driver (the library lacks ") + name +
                         "): " + kInstall);
     }
     return function(arguments...);
@@ -108,21 +108,21 @@ class Driver {
     if (result == kSuccess) return;
     const char* error = nullptr;
     call("cuGetErrorName", result, &error);
-    throw DeviceError(std::string("the CUDA driver fails: ") + name + " says " +
+    throw DeviceError(std::string("the CUDA driver failed: ") + name + " says " +
                       (error == nullptr ? "error" : error) + " (" + std::to_string(result) +
-                      "); nvidia-smi and the kernel's log may tell more");
+                      "); nvidia-smi and the kernel log may show the cause");
   }
 
   DynamicLibrary library_;
 };
 
 std::string none_visible(int version) {
-  std::string problem = "no GPU: the CUDA " + version_text(version) + " driver sees none";
+  std::string problem = "no GPU: the CUDA " + version_text(version) + " driver found none";
   // NOLINTNEXTLINE(concurrency-mt-unsafe): read only
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible == nullptr) return problem;
   return problem + "; CUDA_VISIBLE_DEVICES is \"" + visible +
-         "\": unset it, or name GPUs that are there";
+         "\": unset it, or list GPUs of this machine";
 }
 
 std::vector<Gpu> ask(const Driver& driver) {

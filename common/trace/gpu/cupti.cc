@@ -35,13 +35,14 @@ const char* advice(Cupti::Result result) {
       return ": only administrators may profile on this machine; its administrator can allow it "
              "with the option NVreg_RestrictProfilingToAdminUsers=0 of the kernel module nvidia";
     case Cupti::kVirtualGpuPrivileges:
-      return ": the host of this virtual GPU does not allow profiling; its administrator can";
+      return ": the host of this virtual GPU does not allow profiling; its administrator can allow "
+             "it";
     case Cupti::kMultipleSubscribers:
-      return ": another profiler is attached to this worker; run it without that one";
+      return ": another profiler is attached to this worker; run it without the other profiler";
     case Cupti::kNotCompatible:
       return ": another profiler is attached to this worker, or the driver is older than this "
-             "CUPTI; "
-             "run it without that one, or install the CUPTI of the driver's CUDA";
+             "CUPTI; run it without the other profiler, or install the CUPTI of the driver's CUDA "
+             "version";
     default:
       return "";
   }
@@ -65,7 +66,7 @@ std::vector<std::string> Cupti::usual_libraries() {
 
 std::string Cupti::reason(const char* function, Result result) const {
   if (!loaded()) {
-    return "no libcupti.so.13 or .12 is on this host; install the CUPTI of its CUDA toolkit "
+    return "found no libcupti.so.13 or .12 on this host; install the CUPTI of its CUDA toolkit "
            "(docs/install.md)";
   }
   const char* text = nullptr;

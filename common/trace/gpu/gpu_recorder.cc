@@ -172,7 +172,7 @@ void GpuRecorder::begin() {
   if (!cupti_) cupti_ = std::make_unique<Cupti>(libraries_);
   if (!cupti_->loaded()) return refuse("", Cupti::kUnknown);
   if (!sink().open(*cupti_)) {
-    problem_ = "another recording of this process uses CUPTI";
+    problem_ = "another recording of this process already uses CUPTI";
     return;
   }
   const Cupti::Result asked =
@@ -186,7 +186,7 @@ void GpuRecorder::begin() {
     enabled_ = true;
     return;
   } else {
-    problem_ = "cuptiGetTimestamp fails";
+    problem_ = "cuptiGetTimestamp failed";
   }
   disable();
   static_cast<void>(sink().close());

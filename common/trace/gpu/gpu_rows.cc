@@ -131,8 +131,8 @@ GpuSpans spans_of_gpu(const GpuActivity& activity, TraceRecording& recording, st
   std::ranges::sort(all.spans, {}, &TraceSpan::begin);
   if (all.spans.size() > most) keep_whole_steps(all, most);
   if (all.dropped > 0) {
-    all.note = "not all of the GPU's kernels are in the trace: " + std::to_string(all.dropped) +
-               " were more than there is room for; record fewer steps";
+    all.note = "the trace lacks some of the GPU's kernels: " + std::to_string(all.dropped) +
+               " did not fit; record fewer steps";
   }
   return all;
 }

@@ -37,13 +37,13 @@ TEST(ArcfaceTorchKeys, AcceptEveryKeyOfTheBaseConfiguration) {
   EXPECT_EQ(job.num_classes, 93431);
   EXPECT_THAT(ignored_key_warnings(json::parse(kBase)),
               ElementsAre(StartsWith("wandb_key, wandb_entity, wandb_project, wandb_log_all are "
-                                     "ignored: metrics go to metrics.jsonl")));
+                                     "ignored: pfc sends nothing to Weights & Biases")));
 }
 
 TEST(ArcfaceTorchKeys, GiveOneWarningForEachReason) {
   EXPECT_THAT(ignored_key_warnings(json::parse(R"({"dali": true, "save_all_states": true})")),
               ElementsAre(HasSubstr("save_all_states is ignored: every checkpoint"),
-                          HasSubstr("dali is ignored: images are decoded")));
+                          HasSubstr("dali is ignored: num_workers threads of each worker decode")));
 }
 
 TEST(ArcfaceTorchKeys, GiveNoWarningIfTheyAreOff) {
@@ -59,7 +59,8 @@ TEST(ArcfaceTorchKeys, DaliAugSelectsItsAugmentations) {
   const std::string error = testing::message_of<InputError>([] {
     parse_job(json::parse(R"({"dali_aug": true, "augment": {"blur": 0.5}})"), "job.json");
   });
-  EXPECT_THAT(error, HasSubstr("augment: expected none, since \"dali_aug\" is true; keep one"));
+  EXPECT_THAT(error,
+              HasSubstr("augment: expected no value, because \"dali_aug\" is true; remove one"));
 }
 
 TEST(ArcfaceTorchKeys, AreKnownInOverrides) {

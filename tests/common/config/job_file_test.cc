@@ -99,7 +99,7 @@ TEST_F(ReadJobFile, RejectsADuplicateKey) {
 
 TEST_F(ReadJobFile, LimitsSizeAndDepth) {
   write(std::string(200'000, '['));
-  EXPECT_THAT(refusal(), HasSubstr("arrays and objects are nested more than 16 deep"));
+  EXPECT_THAT(refusal(), HasSubstr("found arrays and objects nested more than 16 deep"));
   write(std::string((1 << 20) + 1, ' '));
   EXPECT_THAT(refusal(), HasSubstr("larger than 1 MiB"));
 }
@@ -146,14 +146,14 @@ TEST_F(ReadJobFile, NamesAWrongOverride) {
   EXPECT_EQ(refusal({"batchsize=3"}),
             R"(--set batchsize=3: unknown key "batchsize"; did you mean "batch_size"?)");
   EXPECT_EQ(refusal({"batch_size.x=2"}),
-            "--set batch_size.x=2: \"batch_size\" has no parts; set it as a whole: --set "
-            "batch_size=value");
+            "--set batch_size.x=2: \"batch_size\" is not an object; set its value as a whole: "
+            "--set batch_size=value");
   EXPECT_THAT(refusal({"seed={\"a\": 1, \"a\": 2}"}), HasSubstr("is given twice"));
 }
 
 TEST_F(ReadJobFile, RejectsAnOverrideThatIsNotText) {
   write("{}");
-  EXPECT_EQ(refusal({"notes=caf\xe9"}), "--set notes=caf\xe9: not UTF-8, which a job must be");
+  EXPECT_EQ(refusal({"notes=caf\xe9"}), "--set notes=caf\xe9: expected UTF-8");
   EXPECT_THAT(refusal({""}), StartsWith("--set '': expected key=value"));
 }
 

@@ -78,26 +78,25 @@ TEST(PythonConfig, ComputesAsPythonDoes) {
 
 TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
   EXPECT_EQ(config_refusal("import os"),
-            "c.py:3: 'import os': not an assignment to config.KEY; pfc reads lines like "
-            "config.lr = 0.1 and does not run Python: write the value itself here, or use a JSON "
-            "job file");
+            "c.py:3: 'import os': not an assignment to config.KEY; pfc reads lines like config.lr "
+            "= 0.1 without running Python: write the value itself here, or use a JSON job file");
   for (const auto& [python, line, problem] : std::vector<std::tuple<const char*, int, const char*>>{
-           {"\nfrom os import system", 4, "only EasyDict of easydict may be imported"},
-           {"config.x = __import__('os')", 3, "a value of this kind is not understood"},
-           {"config.x = 1 if True else 2", 3, "not understood after the value"},
+           {"\nfrom os import system", 4, "expected no import except EasyDict of easydict"},
+           {"config.x = __import__('os')", 3, "unsupported kind of value"},
+           {"config.x = 1 if True else 2", 3, "unexpected text after the value"},
            {"if True:\n  config.x = 1", 3, "not an assignment"},
            {"  config.x = 1", 3, "indented"},
            {"config.x += 1", 3, "expected = after config.x"},
            {"config.x = config.y", 3, "config.y has no value yet"},
            {"config.x = [1,\n 2", 4, "expected"},
            {"config.x = (1/0\n)", 3, "division by zero"},
-           {"config.x = 'open", 3, "a string has no end"},
+           {"config.x = 'open", 3, "a string is not closed"},
            {"config.x = 1 // 0", 3, "division by zero"},
            {"config.x = 2 ** 63", 3, "does not fit in 64 bits"},
            {"config.x = 1e999", 3, "too large"},
-           {"config.x = '\\x41'", 3, "escape is not understood"},
+           {"config.x = '\\x41'", 3, "unsupported escape sequence"},
            {"config.x = 12ab", 3, "expected a decimal number"},
-           {"config.x = 1.5 * 'a'", 3, "arithmetic needs numbers"},
+           {"config.x = 1.5 * 'a'", 3, "expected numbers in arithmetic"},
            {"config.x = 010", 3, "may not begin with 0"},
            {"config.x = {1: 2}", 3, "expected a string as the key"}}) {
     EXPECT_THAT(config_refusal(python), StartsWith("c.py:" + std::to_string(line) + ": '"))
@@ -106,7 +105,7 @@ TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
   }
   std::string doubled = "config.x = [1]\n";
   for (int i = 0; i < 40; ++i) doubled += "config.x = [config.x, config.x]\n";
-  EXPECT_THAT(config_refusal(doubled), HasSubstr("used again are too large"));
+  EXPECT_THAT(config_refusal(doubled), HasSubstr("reused values are too large"));
   EXPECT_THAT(config_refusal("config.x = " + std::string(100'000, '[')),
               HasSubstr("nested too deeply"));
   EXPECT_THAT(config_refusal("config.x = " + std::string(100'000, '-')),

@@ -37,8 +37,8 @@ TEST(AppendFile, RejectsFifosAndDevicesWithoutWaiting) {
   };
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
   EXPECT_EQ(refusal("fifo"), (folder / "fifo").string() +
-                                 ": not a regular file but a FIFO; move it away: a file is to be "
-                                 "written under this name");
+                                 ": not a regular file but a FIFO; move it away, because a file of "
+                                 "this name will be written");
   std::filesystem::create_symlink("/dev/null", folder / "device");
   EXPECT_THAT(refusal("device"), HasSubstr("device: not a regular file but a device; "));
   std::filesystem::create_directory(folder / "folder");

@@ -63,8 +63,8 @@ TEST(Cores, RejectsInvalidOmpNumThreads) {
 
 TEST(Cores, WarnsOfMoreThreadsThanCores) {
   EXPECT_EQ(oversubscription(64, 2, 2),
-            "OMP_NUM_THREADS=64: 2 workers would run 128 threads on 2 cores, which slows all of "
-            "them; unset it on this host");
+            "OMP_NUM_THREADS=64: 2 workers would run 128 threads on 2 cores, which slows them "
+            "down; unset it on this host");
   EXPECT_EQ(oversubscription(4, 2, 8), "");
   EXPECT_EQ(oversubscription(1, 3, 2), "") << "more workers than cores is a deliberate choice";
   EXPECT_NE(oversubscription(2'147'483'647, 2'147'483'647, 2), "");

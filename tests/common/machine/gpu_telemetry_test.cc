@@ -24,7 +24,7 @@ TEST(GpuTelemetry, ReadsWhatTheGpuReports) {
 
 TEST(GpuTelemetry, ReportsWhyNothingCanBeRead) {
   const GpuTelemetry other("0000:2C:00.0", kLibrary);
-  EXPECT_EQ(other.problem(), "NVML does not know the GPU 0000:2C:00.0 (error 6)");
+  EXPECT_EQ(other.problem(), "NVML did not find the GPU 0000:2C:00.0 (error 6)");
   EXPECT_EQ(other.read().memory_used, std::nullopt);
   const GpuTelemetry none("0000:1B:00.0", "libnot-there.so.1");
   EXPECT_THAT(none.problem(), HasSubstr("no NVML (libnot-there.so.1"));

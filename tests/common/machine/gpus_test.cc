@@ -75,7 +75,7 @@ TEST_F(Gpus, FileThatIsNotALibraryIsNotADriver) {
 
 TEST_F(Gpus, LibraryWithoutDriverFunctionsIsNotADriver) {
   EXPECT_THAT(find_gpus("libm.so.6").problem,
-              StartsWith("no CUDA driver (the library has no cuDriverGetVersion)"));
+              StartsWith("no CUDA driver (the library lacks cuDriverGetVersion)"));
 }
 
 TEST_F(Gpus, OldDriverIsReportedWithItsVersionAndTheRequiredOne) {
@@ -85,22 +85,23 @@ TEST_F(Gpus, OldDriverIsReportedWithItsVersionAndTheRequiredOne) {
 }
 
 TEST_F(Gpus, DriverWithoutDevicesMeansNoGpu) {
-  EXPECT_EQ(problem_with("no_device"), "no GPU: the CUDA 13.1 driver sees none");
-  EXPECT_EQ(problem_with("none_visible"), "no GPU: the CUDA 13.0 driver sees none");
+  EXPECT_EQ(problem_with("no_device"), "no GPU: the CUDA 13.1 driver found none");
+  EXPECT_EQ(problem_with("none_visible"), "no GPU: the CUDA 13.0 driver found none");
 }
 
 TEST_F(Gpus, VariableThatMayHideThemIsReportedWithItsValue) {
   setenv("CUDA_VISIBLE_DEVICES", "7,\n8", 1);
   EXPECT_EQ(problem_with("none_visible"),
-            "no GPU: the CUDA 13.0 driver sees none; CUDA_VISIBLE_DEVICES is \"7,?8\": unset it, "
-            "or name GPUs that are there");
+            "no GPU: the CUDA 13.0 driver found none; CUDA_VISIBLE_DEVICES is \"7,?8\": unset it, "
+            "or list GPUs of this machine");
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   EXPECT_THAT(problem_with("no_device"), HasSubstr("CUDA_VISIBLE_DEVICES is \"\":"));
 }
 
 TEST_F(Gpus, FailingDriverIsReportedWithTheCallAndItsError) {
-  EXPECT_THAT(problem_with("not_ready"),
-              StartsWith("the CUDA driver fails: cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802); "));
+  EXPECT_THAT(
+      problem_with("not_ready"),
+      StartsWith("the CUDA driver failed: cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802); "));
 }
 
 TEST_F(Gpus, UnnamedErrorIsReportedByItsNumber) {
@@ -108,7 +109,7 @@ TEST_F(Gpus, UnnamedErrorIsReportedByItsNumber) {
 }
 
 TEST_F(Gpus, InvalidCountIsADriverFailure) {
-  EXPECT_EQ(problem_with("miscounting"), "the CUDA driver fails: it counts -7 GPUs");
+  EXPECT_EQ(problem_with("miscounting"), "the CUDA driver failed: it reported -7 GPUs");
 }
 
 }  // namespace

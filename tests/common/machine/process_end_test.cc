@@ -69,14 +69,14 @@ TEST(Limits, AreAcceptedIfTheySuffice) {
 TEST(TextOf, ExplainsSystemErrors) {
   EXPECT_EQ(text_of(InputError("--x: found 1")), "--x: found 1");
   EXPECT_EQ(text_of(std::system_error(EAGAIN, std::generic_category(), "fork")),
-            "no thread or process can be started (fork: Resource temporarily unavailable): a "
-            "limit of this user (ulimit -u, ulimit -v) or of the machine may have been reached");
+            "cannot start a thread or process (fork: Resource temporarily unavailable): a limit of "
+            "this user (ulimit -u, ulimit -v) or of the machine may have been reached; raise it, "
+            "or end other programs");
   EXPECT_EQ(text_of(std::system_error(EMFILE, std::generic_category(), "pipe")),
             "pipe: Too many open files; raise this process's limit (ulimit -Hn)");
-  EXPECT_EQ(
-      text_of(std::bad_alloc()),
-      "out of memory: the system gives this process no more; end other programs, or raise its "
-      "limit (ulimit -v), or lower batch_size (pfcctl plan shows what a worker needs)");
+  EXPECT_EQ(text_of(std::bad_alloc()),
+            "out of memory; end other programs, raise the limit of this process (ulimit -v), or "
+            "lower batch_size (pfcctl plan shows what a worker needs)");
 }
 
 }  // namespace
