@@ -21,7 +21,7 @@ AbortSwitch::Guard::~Guard() {
 void AbortSwitch::abort(const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (!why_.empty()) return;
-  why_ = why.empty() ? "this worker leaves its generation" : why;
+  why_ = why.empty() ? "this worker has left its generation" : why;
   for (const Abort& abort : guarded_) abort(why_);
 }
 

@@ -23,7 +23,7 @@ std::optional<Collective> decode(const std::vector<char>& value) {
 }
 
 std::string last_of(const Collective& c) {
-  return c.number == 0 ? "it has begun none" : "last heard of at " + to_text(c);
+  return c.number == 0 ? "it has not begun any" : "last heard of at " + to_text(c);
 }
 
 }  // namespace
@@ -101,17 +101,17 @@ std::string name_culprits(const Collective& mine, Rank me,
     if (!report) {
       silent += (silent.empty() ? "" : ", ") + who;
     } else if (report->number < mine.number) {
-      found += (found.empty() ? "" : "; ") + who + " has not come to it: " + last_of(*report);
+      found += (found.empty() ? "" : "; ") + who + " has not begun it: " + last_of(*report);
     } else if (report->number == mine.number &&
                (report->kind != mine.kind || report->bytes != mine.bytes)) {
-      found += (found.empty() ? "" : "; ") + who + " has come to " + to_text(*report) + " instead";
+      found += (found.empty() ? "" : "; ") + who + " has begun " + to_text(*report) + " instead";
     }
   }
   if (!silent.empty()) {
-    found += (found.empty() ? "" : "; ") + std::string("no word from ") + silent +
+    found += (found.empty() ? "" : "; ") + std::string("no report from ") + silent +
              ": stuck elsewhere, or dead";
   }
-  if (found.empty()) found = "all workers have come to it: look at the network and the GPUs";
+  if (found.empty()) found = "all workers have begun it: check the network and the GPUs";
   return found;
 }
 

@@ -78,7 +78,7 @@ class SelfComm : public Comm {
 
 std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* store) {
   if (options.membership.world_size == 1) return std::make_unique<SelfComm>(nullptr);
-  check(store != nullptr, "make_host_comm: more than one worker needs a store to meet at");
+  check(store != nullptr, "make_host_comm: more than one worker needs a store");
   return make_gloo_comm(options, *store);
 }
 
@@ -95,7 +95,7 @@ DeviceComms make_device_comms(Ops& ops, const CommOptions& options, KeyValueStor
     return {.step = std::make_unique<SelfComm>(&ops),
             .gradients = std::make_unique<SelfComm>(&ops)};
   }
-  check(store != nullptr, "make_device_comms: more than one worker needs a store to meet at");
+  check(store != nullptr, "make_device_comms: more than one worker needs a store");
   return make_nccl_comms(ops, options, *store);
 }
 

@@ -118,7 +118,7 @@ std::string Connecting::missing_peers(const std::string& reason) {
     if (!has_begun(rank, std::exchange(patience, milliseconds(1)))) add(absent, rank);
     if (reason.find(place.substr(0, place.find(','))) != std::string::npos) add(spoken_of, rank);
   }
-  if (!absent.empty()) return absent + ", which has not begun to";
+  if (!absent.empty()) return absent + ", which has not begun to connect";
   return spoken_of.empty() ? "its peers" : spoken_of;
 }
 
@@ -129,10 +129,11 @@ CommError Connecting::error(const std::string& reason) {
   const std::string over = interface.empty() ? "" : " over interface " + interface;
   const double seconds = std::chrono::duration<double>(o_.connect_timeout).count();
   const std::string limit = std::to_string(seconds);
-  return CommError("comm '" + o_.name + "': " + name_of(o_.membership.rank) +
-                   " cannot connect through NCCL" + over + " to " + missing_peers(reason) +
-                   ", within " + limit.substr(0, limit.find('.') + 2) + " s: " + reason +
-                   "; NCCL_SOCKET_IFNAME chooses another interface, NCCL_DEBUG=INFO tells more");
+  return CommError(
+      "comm '" + o_.name + "': " + name_of(o_.membership.rank) + " cannot connect through NCCL" +
+      over + " to " + missing_peers(reason) + ", within " + limit.substr(0, limit.find('.') + 2) +
+      " s: " + reason +
+      "; choose another interface with NCCL_SOCKET_IFNAME, or set NCCL_DEBUG=INFO for details");
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ void NcclGroup::leave(NcclLink& link) {
     return;
   }
   if (!failure_) {
-    Failure abandoned = failure(link, "the worker has left it");
+    Failure abandoned = failure(link, "this worker has closed it");
     abandoned.ours = true;
     fail(std::move(abandoned));
   }
@@ -241,7 +241,7 @@ void NcclGroup::end_all(std::unique_lock<std::mutex>& lock) {
     if (!failed.waiting) mine = {};  // the collective is done, so no worker can be behind it
     cause += ": " + failed.link->reports.culprits(mine, failed.link->places, kPeersPatience);
   }
-  if (!aborted) cause += "; NCCL's abort has not come back";
+  if (!aborted) cause += "; NCCL's abort has not returned";
 
   lock.lock();
   cause_ = std::move(cause);

@@ -20,27 +20,28 @@ const std::vector<std::string> kPlaces = {"a, GPU 0", "a, GPU 1", "b, GPU 0"};
 std::string culprits(const Reports& reports) { return name_culprits(kMine, 0, reports, kPlaces); }
 
 TEST(Culprits, NamesARankThatIsBehindWithItsLastCollective) {
-  EXPECT_EQ(culprits({{}, kMine, Collective{16, "all_gather", 8}}),
-            "rank 2 (b, GPU 0) has not come to it: last heard of at all_gather of 8 bytes "
-            "(number 16)");
+  EXPECT_EQ(
+      culprits({{}, kMine, Collective{16, "all_gather", 8}}),
+      "rank 2 (b, GPU 0) has not begun it: last heard of at all_gather of 8 bytes (number 16)");
   EXPECT_EQ(culprits({{}, Collective{}, kMine}),
-            "rank 1 (a, GPU 1) has not come to it: it has begun none");
+            "rank 1 (a, GPU 1) has not begun it: it has not begun any");
 }
 
 TEST(Culprits, NamesARankThatWroteNothing) {
-  EXPECT_EQ(culprits({{}, {}, kMine}), "no word from rank 1 (a, GPU 1): stuck elsewhere, or dead");
+  EXPECT_EQ(culprits({{}, {}, kMine}),
+            "no report from rank 1 (a, GPU 1): stuck elsewhere, or dead");
   EXPECT_EQ(culprits({{}, {}, {}}),
-            "no word from rank 1 (a, GPU 1), rank 2 (b, GPU 0): stuck elsewhere, or dead");
+            "no report from rank 1 (a, GPU 1), rank 2 (b, GPU 0): stuck elsewhere, or dead");
 }
 
 TEST(Culprits, NamesARankThatBeganAnotherCollective) {
   EXPECT_EQ(culprits({{}, Collective{17, "all_reduce", 44}, Collective{18, "barrier", 0}}),
-            "rank 1 (a, GPU 1) has come to all_reduce of 44 bytes (number 17) instead");
+            "rank 1 (a, GPU 1) has begun all_reduce of 44 bytes (number 17) instead");
 }
 
 TEST(Culprits, NamesNoRankIfAllHaveBegunTheSameCollective) {
   EXPECT_EQ(culprits({{}, kMine, Collective{18, "barrier", 0}}),
-            "all workers have come to it: look at the network and the GPUs");
+            "all workers have begun it: check the network and the GPUs");
 }
 
 TEST(CollectiveReports, ReturnTheLastCollectiveOfEachOtherRank) {

@@ -171,7 +171,7 @@ TEST(CommFailure, NamesARankThatDoesNotTakePartAfterTheTimeout) {
       const std::string after = "rank 1 (127.0.0.1) failed after ";
       ASSERT_THAT(message,
                   AllOf(HasSubstr(after), HasSubstr("Timed out"),
-                        HasSubstr("no word from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
+                        HasSubstr("no report from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
       const double reported = std::stod(message.substr(message.find(after) + after.size()));
       EXPECT_GE(reported, 3.0);
       EXPECT_LE(reported, took + 0.05);  // it has only one decimal
@@ -196,7 +196,7 @@ TEST(CommFailure, NamesALateRankWithItsStateFromTheCoordinator) {
     const std::string error = message_of<CommError>([&] { all_reduce(*comm, 10); });
     if (rank == 2) return;  // rank 0 may already have published the result
     EXPECT_THAT(error, AllOf(HasSubstr("all_reduce of 40 bytes (number 1) with"),
-                             HasSubstr("no word from rank 1 (127.0.0.1)"),
+                             HasSubstr("no report from rank 1 (127.0.0.1)"),
                              HasSubstr("; rank 1 is " + doing)));
     store.set("over", {});
   });

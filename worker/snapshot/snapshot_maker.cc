@@ -17,7 +17,7 @@ SnapshotMaker::SnapshotMaker(SnapshotStore& store, Comm& comm, SnapshotOptions o
 
 SnapshotMaker::~SnapshotMaker() {
   if (!thread_.joinable()) return;
-  if (!ended_) comm_.abort("this worker leaves its generation");
+  if (!ended_) comm_.abort("this worker has left its generation");
   thread_.join();
 }
 

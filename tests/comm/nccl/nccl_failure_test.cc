@@ -143,9 +143,9 @@ TEST_F(NcclFailure, NamesTheRankIfPeersDoNotSeeAborts) {
     if (r.comm.rank() != 2) sum_and_wait(r, 10);
   });
   for (const int rank : {0, 1}) {
-    EXPECT_THAT(errors[static_cast<std::size_t>(rank)],
-                HasSubstr("not done: no word from rank 2 (127.0.0.1, GPU 2): stuck elsewhere, or "
-                          "dead"));
+    EXPECT_THAT(
+        errors[static_cast<std::size_t>(rank)],
+        HasSubstr("not done: no report from rank 2 (127.0.0.1, GPU 2): stuck elsewhere, or dead"));
   }
 }
 
@@ -165,10 +165,12 @@ TEST_F(NcclFailure, DoesNotNameARankThatWaitedLessLong) {
 TEST_F(NcclFailure, NamesRanksThatBeginDifferentCollectives) {
   const auto errors =
       errors_of(2, 3s, [&](RankOnDevice r) { sum_and_wait(r, r.comm.rank() == 0 ? 10 : 11); });
-  EXPECT_THAT(errors[0], HasSubstr("rank 1 (127.0.0.1, GPU 1) has come to all_reduce of 44 bytes "
-                                   "(number 1) instead"));
-  EXPECT_THAT(errors[1], HasSubstr("rank 0 (127.0.0.1, GPU 0) has come to all_reduce of 40 bytes "
-                                   "(number 1) instead"));
+  EXPECT_THAT(
+      errors[0],
+      HasSubstr("rank 1 (127.0.0.1, GPU 1) has begun all_reduce of 44 bytes (number 1) instead"));
+  EXPECT_THAT(
+      errors[1],
+      HasSubstr("rank 0 (127.0.0.1, GPU 0) has begun all_reduce of 40 bytes (number 1) instead"));
 }
 
 TEST_F(NcclFailure, LostNetworkFailsAllRanksImmediatelyWithNcclsMessage) {
@@ -222,7 +224,7 @@ TEST_F(NcclFailure, DoesNotWaitForAHangingAbort) {
     if (r.comm.rank() == 0) sum_and_wait(r, 10);
   });
   EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1 (127.0.0.1, GPU 1)"),
-                               HasSubstr("NCCL's abort has not come back")));
+                               HasSubstr("NCCL's abort has not returned")));
 }
 
 TEST_F(NcclFailure, BarrierNamesTheMissingRanks) {
