@@ -24,14 +24,15 @@ DType activations_on_cpu(Precision precision) {
   if (precision != Precision::kBf16) return DType::kFloat32;
   if (cpu_has_bfloat16()) return DType::kBFloat16;
   throw InputError(
-      "precision: found bf16, but this CPU has no instructions for it (avx512_bf16): set "
-      "\"precision\" to \"fp32\", or to \"auto\", which takes what all workers' devices have");
+      "precision: found bf16, but this CPU lacks the instructions for it (avx512_bf16); set "
+      "\"precision\" to \"fp32\", or to \"auto\", which uses the best precision of all workers' "
+      "devices");
 }
 
 }  // namespace
 
 DType activation_type(Precision precision) {
-  check(precision != Precision::kAuto, "precision auto: nobody has decided yet");
+  check(precision != Precision::kAuto, "precision auto: must be replaced before make_ops()");
   switch (precision) {
     case Precision::kBf16:
       return DType::kBFloat16;

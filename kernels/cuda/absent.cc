@@ -21,7 +21,7 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& /*options*/) {
 std::unique_ptr<MarginSoftmax> make_cuda_margin_softmax(Ops& ops,
                                                         const MarginSoftmaxOptions& /*options*/,
                                                         const CentreTable& /*table*/) {
-  throw DeviceError(ops.description() + ": the margin softmax for GPUs is not in this program");
+  throw DeviceError(ops.description() + ": this program lacks the margin softmax for GPUs");
 }
 
 }  // namespace pfc

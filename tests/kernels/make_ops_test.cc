@@ -39,8 +39,9 @@ TEST(MakeOps, UsesBf16OnACpuWithInstructionsForIt) {
   if (cpu_has_bfloat16()) {
     EXPECT_EQ(make_ops(bf16)->activation_type(), DType::kBFloat16);
   } else {
-    EXPECT_THAT(testing::message_of<InputError>([&] { make_ops(bf16); }),
-                ::testing::StartsWith("precision: found bf16, but this CPU has no instructions"));
+    EXPECT_THAT(
+        testing::message_of<InputError>([&] { make_ops(bf16); }),
+        ::testing::StartsWith("precision: found bf16, but this CPU lacks the instructions"));
   }
 }
 

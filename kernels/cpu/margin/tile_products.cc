@@ -284,8 +284,8 @@ bool cpu_has_bfloat16() {
 std::unique_ptr<TileProducts> make_bfloat16_tile_products() {
   if (!cpu_has_bfloat16()) {
     throw InputError(
-        "precision: found bf16 or fp16, but this CPU has no instructions for the head's bf16 "
-        "products (avx512_bf16): set \"precision\" to \"fp32\"");
+        "precision: found bf16 or fp16, but this CPU lacks the instructions for the head's bf16 "
+        "products (avx512_bf16); set \"precision\" to \"fp32\"");
   }
   // AMX multiplies matrices several times faster than the vector instructions.
   if (__builtin_cpu_supports("amx-bf16")) return make_dnnl_tile_products();

@@ -231,8 +231,8 @@ class Convolution {
     const std::size_t free = free_bytes(), needed = TimingMemory::bytes(problem) + workspace;
     if (needed > free) {
       spdlog::warn(
-          "{}: {} of GPU memory free, {} needed to time its algorithms; using cuDNN's guess, which "
-          "may be slower",
+          "{}: found {} of free GPU memory, but timing its algorithms needs {}; using cuDNN's "
+          "guess, which may be slower",
           what_, byte_size_text(free), byte_size_text(needed));
       return false;
     }

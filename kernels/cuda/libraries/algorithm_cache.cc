@@ -44,7 +44,7 @@ AlgorithmCache::Choices read(const std::filesystem::path& path) {
   bool good = bytes <= kMostBytes && std::getline(file, line) && line == kFirstLine;
   while (good && std::getline(file, line)) good = parse_line(line, choices);
   if (good) return choices;
-  spdlog::warn("{}: damaged; convolution algorithms are chosen anew", path.string());
+  spdlog::warn("{}: damaged; selecting convolution algorithms again", path.string());
   return {};
 }
 
@@ -92,7 +92,7 @@ AlgorithmChoice AlgorithmCache::keep(const std::string& key, const AlgorithmChoi
       if (all.emplace(key, choice).second) write(all);
       choices_.merge(all);
     } catch (const std::exception& error) {
-      spdlog::warn("{}; convolution algorithms are chosen again in the next run", error.what());
+      spdlog::warn("{}; the next run will select convolution algorithms again", error.what());
     }
   }
   return choices_.emplace(key, choice).first->second;
@@ -106,7 +106,7 @@ void AlgorithmCache::forget(const std::string& key) {
     Choices all = read(path_);
     if (all.erase(key) > 0) write(all);
   } catch (const std::exception& error) {
-    spdlog::warn("{}; a wrong convolution algorithm stays there", error.what());
+    spdlog::warn("{}; a wrong convolution algorithm remains in this file", error.what());
   }
 }
 

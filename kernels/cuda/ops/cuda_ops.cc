@@ -124,12 +124,12 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
     const std::string problem = find_gpus().problem;
     throw InputError("device: found \"cuda\", but " +
                      (problem.empty() ? cudaGetErrorString(error) : problem) +
-                     "; or take \"cpu\" or \"auto\"");
+                     "; or set \"cpu\" or \"auto\"");
   }
   if (options.index >= count) {
     throw InputError("device: this is worker " + std::to_string(options.index) +
                      " of its host, which has " + std::to_string(count) +
-                     (count == 1 ? " GPU" : " GPUs") + "; start at most one worker a GPU");
+                     (count == 1 ? " GPU" : " GPUs") + "; start at most one worker per GPU");
   }
   return std::make_unique<CudaOps>(options);
 }

@@ -24,7 +24,7 @@ class Capture {
   cudaGraph_t end() {
     ended_ = true;
     cuda_check(cudaStreamEndCapture(stream_, &graph_),
-               "recording a CUDA graph (\"cuda_graphs\": false does without)");
+               "recording a CUDA graph (set \"cuda_graphs\" to false to avoid it)");
     return graph_;
   }
 

@@ -10,8 +10,8 @@ namespace {
 const char* advice(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
-      return ": the GPU's memory is full; see `pfcctl plan`, and whether other programs use this "
-             "GPU";
+      return ": the GPU's memory is full; check whether other programs use this GPU, and what the "
+             "job needs (`pfcctl plan`)";
     case cudaErrorInsufficientDriver:
       return ": install a driver for CUDA 13 (R580 or newer)";
     default:
