@@ -15,8 +15,8 @@ namespace pfc {
 /// Embeds exactly `batch` uint8 images [batch, H, W, 3] into [batch, D] host floats.
 using EmbedBatch = std::function<void(std::span<const std::uint8_t> images, std::span<float> out)>;
 
-/// The forward pass without training. images: memory of the device, uint8 [B, H, W, 3]. All are
-/// borrowed.
+/// Returns a function for the forward pass without training. images: device memory, uint8 [B, H, W,
+/// 3]. Borrows all arguments.
 EmbedBatch embed_with(Ops& ops, Backbone& backbone, const Tensor& images);
 
 struct EmbedOptions {
@@ -43,7 +43,7 @@ void embed_images(std::int64_t images, const ReadImage& read, const EmbedBatch& 
 
 std::size_t embed_images_bytes(const EmbedOptions& options);
 
-/// out[k] = plain[k] + mirrored[k], or plain[k] without flip. Returns the length of `out`.
+/// Sets out[k] = plain[k] + mirrored[k], or plain[k] without flip. Returns the length of `out`.
 double add_mirrored(const EmbeddedImage& embedded, std::span<float> out);
 
 }  // namespace pfc

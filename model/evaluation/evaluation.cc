@@ -19,8 +19,8 @@ namespace pfc {
 
 namespace {
 
-// What stands behind an embedding's D numbers in its gathered row: the mean length of the two that
-// were added, or this mark where the image did not decode.
+// A gathered row is an embedding's D numbers and one more: the mean length of the two embeddings
+// that were added, or this mark if the image could not be decoded.
 constexpr float kDamaged = -1.f;
 
 double length(std::span<const float> v) {
@@ -62,7 +62,7 @@ std::vector<float> embed_all(std::int64_t images, const ReadImage& read, Comm& c
     read(mine.begin + i, rgb);
   };
   embed_images(mine.size(), read_mine, embed, o, [&](std::int64_t i, const EmbeddedImage& image) {
-    // All workers tell of a damaged one once they have met: see throw_if_damaged.
+    // A damaged image is reported by all workers after the gather: see rows_of().
     write_row(image, std::span(own).subspan(static_cast<std::size_t>(i * row),
                                             static_cast<std::size_t>(row)));
   });
@@ -89,8 +89,8 @@ void check_pairs(const VerificationSet& set) {
   const auto genuine = std::ranges::count(set.same, true);
   if (genuine > 0 && genuine < std::ssize(set.same)) return;
   throw InputError(
-      fmt::format("verification set {}: all {} pairs are of {}, and the accuracy would always be "
-                  "1; expected pairs of both kinds; leave this set out",
+      fmt::format("verification set {}: all {} pairs are of {}, so the accuracy would always be 1; "
+                  "expected pairs of both kinds; remove this set",
                   set.file.string(), set.same.size(), genuine > 0 ? "one person" : "two people"));
 }
 
@@ -99,8 +99,8 @@ void check_labels(const RetrievalSet& set) {
   std::ranges::sort(labels);
   if (std::ranges::adjacent_find(labels) != labels.end()) return;
   throw InputError(
-      fmt::format("retrieval set {}: found {} images of as many classes, expected several of some "
-                  "class; leave this set out",
+      fmt::format("retrieval set {}: found {} images of as many classes, expected several images "
+                  "of some class; remove this set",
                   set.folder.string(), labels.size()));
 }
 
@@ -129,7 +129,7 @@ ReadImage reader_of(const RetrievalSet& set, const EmbedOptions& o) {
 /// Throws InputError when one of the images is damaged.
 template <class Set>
 void check_images(const Set& set, RowRange images, const EmbedOptions& o, const Doing& doing) {
-  constexpr std::int64_t kTold = 1000;  // images between two words about it
+  constexpr std::int64_t kTold = 1000;  // images between two progress messages
   const ReadImage read = reader_of(set, o);
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(o.height * o.width * 3));
   for (std::int64_t i = images.begin; i < images.end; ++i) {
@@ -145,8 +145,8 @@ void check_images(const Set& set, RowRange images, const EmbedOptions& o, const 
   }
 }
 
-/// All images' rows [images, D + 1]. Every worker has all rows, so that every worker can say what
-/// is wrong with the same image.
+/// Returns the rows of all images [images, D + 1]. Every worker has all rows, so that all workers
+/// report the same damaged image.
 template <class Set>
 std::vector<float> rows_of(const Set& set, Comm& comm, const EmbedBatch& embed,
                            const EmbedOptions& o, double& norm) {
@@ -213,7 +213,7 @@ RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& 
   const std::vector<Search> found =
       search_others(labelled, shard_of(result.images, comm.rank(), comm.size()), options.threads);
 
-  // Of each worker: its queries, and those with a hit among the first K.
+  // Counts of this worker: its queries, and those with a hit among the first K.
   std::array<std::int64_t, kRecallRanks.size() + 1> own{
       std::ranges::count_if(found, &Search::mated)};
   for (std::size_t k = 0; k < kRecallRanks.size(); ++k) {

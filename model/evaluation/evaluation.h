@@ -1,4 +1,4 @@
-// The accuracy of the network on verification and retrieval sets, computed by all workers together.
+// Measures a network's accuracy on verification and retrieval sets, with all workers together.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@
 namespace pfc {
 
 /// Decodes images [begin, end) of the set once and discards the pixels. Throws InputError that
-/// names file, pair and image where one is damaged or of another size, and where there are fewer
-/// than two pairs, or no pair of one person, or none of two.
+/// names file, pair and image if one is damaged or has another size. Also throws InputError unless
+/// the set has at least two pairs, some of one person and some of two.
 void check_verification_set(const VerificationSet& set, RowRange images,
                             const EmbedOptions& options, const Doing& doing = {});
 
-/// The same for a retrieval set, which needs two images with one label.
+/// Same for a retrieval set, which needs at least two images with the same label.
 void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOptions& options,
                          const Doing& doing = {});
 
@@ -28,7 +28,7 @@ void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOp
 /// image and its mirror image, adds the two embeddings and normalises the sum. Then every worker
 /// gathers all embeddings and computes the same result. The last batch of a worker is padded
 /// with black images. Collective: every worker calls it with the same set. Throws CommError, and
-/// InputError on every worker when an image is damaged or of another size. REQUIRES: options.flip.
+/// InputError on every worker if an image is damaged or of another size. REQUIRES: options.flip.
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
                             const EmbedOptions& options);
 
@@ -38,7 +38,7 @@ struct RetrievalResult {
   std::string name;
   std::int64_t images = 0;
   std::int64_t queries = 0;  ///< images that share their label with another one
-  /// Recall@K for each K of kRecallRanks: the part of the queries that have an image with their
+  /// Recall@K for each K of kRecallRanks: the fraction of the queries that have an image with their
   /// label among the K most similar other images (Song et al. 2016, "Deep Metric Learning via
   /// Lifted Structured Feature Embedding").
   std::array<double, kRecallRanks.size()> recalls{};
@@ -46,8 +46,8 @@ struct RetrievalResult {
   double seconds = 0;
 };
 
-/// Embeds the images as above, and searches each worker's share of them in all images, by exact
-/// products in float64 on options.threads threads. Collective, and throws, as above.
+/// Embeds the images as above. Then each worker searches for its share of them among all images,
+/// with exact products in float64 on options.threads threads. Collective; throws as above.
 RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& embed,
                          const EmbedOptions& options);
 

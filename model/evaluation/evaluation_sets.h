@@ -23,12 +23,12 @@ std::unique_ptr<Dataset> open_images(const std::filesystem::path& data, std::int
 /// Decodes images of the data set. Borrows it.
 ReadImage read_images_of(const Dataset& dataset, ImageSize size);
 
-/// A labelled set in which each image is searched among all others.
+/// A labelled set. Each of its images is searched for among all others.
 struct RetrievalSet {
-  std::string name;  ///< of its folder
+  std::string name;  ///< name of its folder
   std::filesystem::path folder;
   std::unique_ptr<Dataset> dataset;
-  std::vector<std::int64_t> labels;  ///< of its images
+  std::vector<std::int64_t> labels;  ///< by image
 };
 
 struct EvaluationSets {

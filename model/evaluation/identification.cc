@@ -136,8 +136,8 @@ std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
   check_sizes(probes, distractors);
   const auto mates = rows_of_subjects(probes);
   return for_probes<std::int64_t>(all_of(probes), threads, [&](std::size_t begin, std::size_t end) {
-    // Of each probe: its mates' similarities in rising order, and how many distractors lie from
-    // one to the next.
+    // For each probe: its mates' similarities in rising order, and the number of distractors
+    // between each two of them.
     std::vector<std::vector<double>> levels(end - begin);
     std::vector<std::vector<std::int64_t>> above(end - begin);
     for (std::size_t i = begin; i < end; ++i) {

@@ -1,4 +1,4 @@
-// Face identification (1:N): whose face in a gallery is this?
+// Face identification (1:N): finds the person of a probe in a gallery.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct LabelledRows {
   std::vector<std::int64_t> subject = {};  ///< [n]
 };
 
-/// The search for one probe. A similarity is a dot product in float64.
+/// Result of the search for one probe. A similarity is a dot product in float64.
 struct Search {
   bool mated = false;      ///< the gallery has an entry of the probe's subject
   double mate = 0;         ///< the greatest similarity to such an entry
@@ -27,27 +27,27 @@ struct Search {
   std::int64_t rank = 0;
 };
 
-/// Searches each probe in the gallery. Runs on `threads` threads (0: all cores); the result does
-/// not depend on their number. Takes O(probes) of memory.
+/// Searches for each probe in the gallery. Runs on `threads` threads (0: all cores); the result
+/// does not depend on their number. Takes O(probes) of memory.
 std::vector<Search> search(const LabelledRows& probes, const LabelledRows& gallery,
                            int threads = 0);
 
-/// Searches each image of a range in all other images of the set.
+/// Searches for each image of a range among all other images of the set.
 std::vector<Search> search_others(const LabelledRows& set, RowRange images, int threads = 0);
 
-/// Part of the mated probes with a mate among the first k; 0 where no probe is mated.
+/// Returns the fraction of the mated probes with a mate among the first k; 0 if none is mated.
 double rank_rate(std::span<const Search> searches, std::int64_t k);
 
-/// True positive identification rate where the part `fpir` of the non-mated probes is accepted:
-/// mated probes whose mate is the best entry and above the threshold. The threshold is the
-/// max(int(n * fpir), 1)-th greatest best similarity of n non-mated probes, as InsightFace's
-/// evaluation_1N() (ijb_evals.py) has it. NaN where no probe is mated or all are.
+/// Returns the true positive identification rate at the threshold at which the fraction `fpir` of
+/// the non-mated probes is accepted: mated probes whose mate is the best entry and above it. The
+/// threshold is the max(int(n * fpir), 1)-th greatest best similarity of n non-mated probes, as in
+/// InsightFace's evaluation_1N() (ijb_evals.py). NaN if no probe is mated or all are.
 double tpir_at_fpir(std::span<const Search> searches, double fpir);
 
-/// MegaFace: each image of a probe set is searched, for each other image of its subject, in a
-/// gallery of that one mate and all distractors. Returns the ranks of the mates, one for each
-/// ordered pair of images of one subject: 1 + the number of distractors that are at
-/// least as similar.
+/// MegaFace: for each other image of a probe's subject, searches for the probe in a gallery of
+/// that mate and all distractors. Returns the ranks of the mates, one for each ordered pair of
+/// images of one subject. A rank is 1 + the number of distractors that are at least as similar
+/// as the mate.
 std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
                                                   const LabelledRows& distractors, int threads = 0);
 

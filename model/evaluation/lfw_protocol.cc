@@ -22,18 +22,18 @@ struct Thresholds {
   double step = 0.01;
 
   [[nodiscard]] double at(int i) const { return i * step; }
-  /// The first one that the distance is below, `count` when there is none.
+  /// Returns the first threshold above the distance; `count` if there is none.
   [[nodiscard]] int first_above(double distance) const {
     if (!(distance < at(count - 1))) return count;  // NaN too: never the same
     int i = static_cast<int>(distance / step);
-    // The quotient may be rounded across a threshold; the comparison is what the protocol says.
+    // The quotient may be rounded across a threshold; the comparison decides.
     while (i > 0 && distance < at(i - 1)) --i;
     while (!(distance < at(i))) ++i;
     return i;
   }
 };
 
-/// How many pairs of a fold each threshold judges rightly.
+/// Number of pairs of a fold that each threshold classifies correctly.
 using Hits = std::array<std::int64_t, kThresholds>;
 
 Hits count_hits(std::span<const int> first_above, const std::vector<bool>& same,

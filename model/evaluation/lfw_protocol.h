@@ -12,11 +12,11 @@
 
 namespace pfc {
 
-/// True and false accept rates where the threshold is chosen for a false accept rate.
+/// True and false accept rates at the threshold for a given false accept rate.
 struct TarAtFar {
   double far = 0;        ///< the FAR for which the threshold is chosen
   double tar = 0;        ///< mean over the folds ("Validation rate")
-  double deviation = 0;  ///< of tar over the folds, of the whole population
+  double deviation = 0;  ///< standard deviation of tar over the folds (population)
   double measured = 0;   ///< FAR at that threshold, mean over the folds
 };
 
@@ -25,7 +25,7 @@ inline constexpr std::array<double, 5> kFars = {1e-2, 1e-3, 1e-4, 1e-5, 1e-6};
 struct VerificationResult {
   std::string name;
   double accuracy = 0;   ///< mean over the folds
-  double deviation = 0;  ///< standard deviation over the folds, of the whole population
+  double deviation = 0;  ///< standard deviation over the folds (population)
   double threshold = 0;  ///< mean of the folds' thresholds on the squared distance
   std::int64_t pairs = 0;
   double embedding_norm = 0;  ///< mean length before normalisation ("XNorm")
@@ -38,7 +38,7 @@ struct VerificationResult {
 /// n >= 2. A pair is accepted as the same person if its squared distance is below a threshold.
 /// Thresholds from 0 to 4 in steps of 0.01 are tried. The pairs are split into contiguous folds, of
 /// which the first n mod folds have one pair more; with fewer pairs than folds there are n folds.
-/// Each fold is judged with the threshold that is best on all other folds, the smallest of equally
+/// Each fold is tested with the threshold that is best on all other folds, the smallest of equally
 /// good ones. For the TAR at a FAR, thresholds have steps of 0.001, and the FAR on the other folds
 /// is computed at each. The fold's threshold is interpolated linearly between the last one with a
 /// lower FAR and the next one. It is 0 if no threshold reaches the FAR. Folds without genuine pairs
@@ -49,7 +49,7 @@ VerificationResult verify_pairs(std::span<const float> a, std::span<const float>
                                 int folds = 10);
 
 /// Counts the folds of verify_pairs() whose pairs are all genuine or all impostors. The threshold
-/// of such a fold is chosen on pairs of another mix, so its accuracy means little.
+/// of such a fold is chosen on a different mix of pairs, so its accuracy means little.
 int one_sided_folds(const std::vector<bool>& same, int folds = 10);
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-// Receiver operating characteristic (ROC) of scored pairs, and figures that are read from it.
+// Receiver operating characteristic (ROC) of scored pairs, and figures computed from it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct ScoredPair {
 };
 
 struct RocPoint {
-  double fpr = 0;  ///< part of the impostor pairs with at least this score (FAR, FMR)
-  double tpr = 0;  ///< part of the genuine pairs with at least this score (TAR, 1 - FNMR)
+  double fpr = 0;  ///< fraction of the impostor pairs with at least this score (FAR, FMR)
+  double tpr = 0;  ///< fraction of the genuine pairs with at least this score (TAR, 1 - FNMR)
   double score = 0;
 };
 
@@ -22,19 +22,19 @@ struct Roc {
   std::int64_t genuine = 0, impostors = 0;
 };
 
-/// Takes the pairs by value and sorts them: O(n log n). Equal scores make one point. Points on a
-/// straight line between their neighbours are left out, as scikit-learn's roc_curve() does by
-/// default. REQUIRES: pairs of both kinds.
+/// Sorts the pairs: O(n log n). Equal scores become one point. Omits points on a straight line
+/// between their neighbours, as scikit-learn's roc_curve() does by default. REQUIRES: pairs of both
+/// kinds.
 Roc roc_of(std::vector<ScoredPair> pairs);
 
-/// TPR of the point whose FPR is nearest to `fpr`; of equally near ones the point with the largest
-/// rates. This is how InsightFace's IJB scripts read the curve (onnx_ijbc.py).
+/// Returns the TPR of the point whose FPR is nearest to `fpr`; of equally near ones, the point with
+/// the largest rates. This is how InsightFace's IJB scripts read the curve (onnx_ijbc.py).
 double tpr_near(const Roc& roc, double fpr);
 
-/// The rate at which FPR and 1 - TPR are equal, on straight lines between the points.
+/// Returns the rate at which FPR and 1 - TPR are equal, interpolated linearly between points.
 double equal_error_rate(const Roc& roc);
 
-/// The least detection cost of NIST's speaker recognition evaluations: (prior * (1 - TPR) +
+/// Returns the least detection cost of NIST's speaker evaluations: (prior * (1 - TPR) +
 /// (1 - prior) * FPR) / min(prior, 1 - prior) with both errors at cost 1.
 double min_detection_cost(const Roc& roc, double prior = 0.01);
 

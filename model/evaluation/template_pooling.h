@@ -9,16 +9,16 @@ namespace pfc {
 
 struct Templates {
   std::vector<std::int64_t> ids;  ///< ascending
-  std::vector<double> rows;       ///< [ids.size(), D], of length 1
+  std::vector<double> rows;       ///< [ids.size(), D]; each has length 1
 
-  /// Index of the template, -1 where there is none. O(log n).
+  /// Returns the index of the template; -1 if it does not exist. O(log n).
   [[nodiscard]] std::int64_t find(std::int64_t id) const;
 };
 
-/// Adds up the features of each template, one image after the other, as InsightFace's
-/// image2template_feature() does: the mean of a medium's images (a video's frames), then the sum
-/// over the media, in float32, then division by its length, in float64. Holds the sums of the
-/// current template and all finished templates.
+/// Combines the features of each template's images, one by one, as InsightFace's
+/// image2template_feature() does: the mean over a medium's images (a video's frames), then the sum
+/// over the media, both in float32, then the division by its length, in float64. Stores the sums of
+/// the current template, and all finished templates.
 class TemplatePooling {
  public:
   explicit TemplatePooling(std::int64_t dimension);

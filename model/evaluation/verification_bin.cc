@@ -56,7 +56,7 @@ class SetBuilder {
     add_flags(parts[1], set);
     const std::vector<PickleValue>& images = sequence(parts[0], "the first part");
     if (set.same.empty() || images.size() != 2 * set.same.size()) {
-      fail(fmt::format("found {} images and {} flags, expected two images a flag", images.size(),
+      fail(fmt::format("found {} images and {} flags, expected two images per flag", images.size(),
                        set.same.size()));
     }
     set.images.reserve(images.size());
@@ -66,11 +66,11 @@ class SetBuilder {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw InputError(fmt::format("{}: {}: this is no verification file", path_.string(), what));
+    throw InputError(fmt::format("{}: {}: not a verification file", path_.string(), what));
   }
 
   const std::vector<PickleValue>& sequence(const PickleValue& v, const char* what) const {
-    if (v.kind != Kind::kSequence) fail(fmt::format("{} is no list or tuple", what));
+    if (v.kind != Kind::kSequence) fail(fmt::format("{} is not a list or tuple", what));
     return pickle_.sequence(v);
   }
 
@@ -96,7 +96,7 @@ class SetBuilder {
     }
     total_bytes_ += bytes->size();
     if (total_bytes_ > kMaxRepeat * file_.size()) {
-      fail("the images refer to the same bytes over and over");
+      fail("too many images refer to the same bytes");
     }
     set.images.emplace_back(bytes->begin(), bytes->end());
   }
@@ -116,7 +116,7 @@ class SetBuilder {
   std::uint64_t total_bytes_ = 0;
 };
 
-/// Of a file, or of a pattern that stands for files, its folder.
+/// Returns the folder itself, or the folder of a file or of a pattern of files.
 fs::path folder_of(const fs::path& rec) {
   std::error_code ignored;
   return fs::is_directory(rec, ignored) ? rec : rec.parent_path();
@@ -141,7 +141,7 @@ std::vector<fs::path> panel_in(std::span<const fs::path> rec) {
 }  // namespace
 
 VerificationSet read_verification_bin(const fs::path& path) {
-  // Mapped, so that beside the images there is no second copy of them.
+  // Mapped, so that no second copy of the images is in memory.
   return parse_verification_bin(path, MappedFile(path).bytes());
 }
 

@@ -102,8 +102,8 @@ double check_difference(Ops& ops, const ModelFile& model, const std::filesystem:
       "{:.2g} of "
       "their length, expected at most {:.0e}{}",
       path.string(), difference, limit,
-      options.float16 ? "; activations may be beyond the range of float16: export float32"
-                      : "; the weights may be too large, or the network too little trained"));
+      options.float16 ? "; activations may exceed the range of float16: export float32"
+                      : "; the weights may be too large, or the network not trained enough"));
 }
 
 /// Runs graphs over the calibration images, batch by batch.

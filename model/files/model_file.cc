@@ -81,8 +81,8 @@ constexpr std::array<ForeignNetwork, 2> kForeignNetworks = {
 void refuse_foreign_network(const NamedTensors& table) {
   for (const ForeignNetwork& foreign : kForeignNetworks) {
     if (!table.tensors().contains(foreign.tensor)) continue;
-    throw InputError(table.path().string() + ": holds " + foreign.name +
-                     ", which pfc does not have yet; take a file of arcface_torch's iresnet or "
+    throw InputError(table.path().string() + ": contains " + foreign.name +
+                     ", which pfc does not support yet; use a file of arcface_torch's iresnet or "
                      "mobilefacenet, or of AdaFace's ir_50");
   }
 }
@@ -93,8 +93,8 @@ BackboneOptions recognise(const NamedTensors& table) {
   std::optional<BackboneOptions> options = sizes_of(table);
   if (!options) {
     throw InputError(table.path().string() +
-                     ": no known network: it has neither fc.weight, features.layers.2.weight nor "
-                     "output_layer.3.weight in a size that fits; expected a state dict with the "
+                     ": unknown network: found no fc.weight, features.layers.2.weight or "
+                     "output_layer.3.weight of a matching size; expected a state dict with the "
                      "tensor names of arcface_torch's iresnet or mobilefacenet, or of AdaFace");
   }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});

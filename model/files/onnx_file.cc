@@ -61,7 +61,7 @@ void expect_shape(const onnx::TensorProto& tensor, std::size_t values) {
   }
   if (fits && rest == 1) return;
   throw InputError("tensor " + tensor.name() + " has " + std::to_string(values) +
-                   " values, which its shape does not fit; the file is damaged");
+                   " values, which do not fit its shape; the file is damaged");
 }
 
 void expect_type(const onnx::TensorProto& tensor, bool ok, const char* expected) {

@@ -88,7 +88,7 @@ class Interpreter {
         {"Split", &Interpreter::split},
         {"Sub", &Interpreter::sub}};
     const auto found = kOperators.find(node.op_type());
-    expect(found != kOperators.end(), "operator " + node.op_type() + " is not known here");
+    expect(found != kOperators.end(), "operator " + node.op_type() + " is not supported here");
     (this->*found->second)();
     for (const std::string& name : node.output()) {
       const auto y = activations_.find(name);

@@ -247,14 +247,14 @@ class Matcher {
     const onnx::NodeProto* const node = walk_.reader(value, type);
     if (node != nullptr && node->output_size() > 0) return *node;
     throw InputError(
-        fmt::format("expected a node {} behind {}, for {} of the network", type, value, op.name));
+        fmt::format("expected a node {} after {}, for {} of the network", type, value, op.name));
   }
 
   [[nodiscard]] const onnx::TensorProto& parameter(const NetworkOp& op, const onnx::NodeProto& node,
                                                    int i) const {
     if (const onnx::TensorProto* const found = walk_.parameter(node, i)) return *found;
     throw InputError(
-        fmt::format("node {}: input {} is no tensor of the file, expected a parameter of {}",
+        fmt::format("node {}: input {} is not a tensor of the file, expected a parameter of {}",
                     node.name(), i, op.name));
   }
 
@@ -335,7 +335,7 @@ NamedTensors match_onnx(const onnx::GraphProto& graph, std::span<const NetworkOp
   const std::string embedding = walk.origin(matcher.value(network.back().name));
   if (graph.output_size() != 1 || walk.origin(graph.output(0).name()) != embedding) {
     throw InputError("the graph's output is not that of " + network.back().name +
-                     "; export the network without what follows it");
+                     "; export the network without the nodes after it");
   }
   return tensors;
 }
@@ -353,7 +353,7 @@ NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
   const std::optional<BackboneOptions> options = recognise(*ops, model.graph(), walk);
   if (!options) {
     throw InputError(path.string() +
-                     ": no known network: its convolutions are not those of an iresnet or a "
+                     ": unknown network: its convolutions are not those of an iresnet or a "
                      "mobilefacenet; expected a file exported by pfcctl or arcface_torch");
   }
   try {

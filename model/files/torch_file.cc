@@ -152,12 +152,12 @@ Described TorchReader::describe(const Pickle& pickle, const PickleValue& value,
                                 const std::string& name) const {
   const std::vector<PickleValue>& tensor = pickle.sequence(value);
   const auto number = [&](const PickleValue& v) {
-    if (v.kind != Kind::kInteger || v.number < 0) fail_tensor(name, "a size that is no number");
+    if (v.kind != Kind::kInteger || v.number < 0) fail_tensor(name, "a size that is not a number");
     return v.number;
   };
   const auto numbers = [&](const PickleValue& v) {
     Shape64 all;
-    if (v.kind != Kind::kSequence) fail_tensor(name, "a shape that is no tuple");
+    if (v.kind != Kind::kSequence) fail_tensor(name, "a shape that is not a tuple");
     for (const PickleValue& n : pickle.sequence(v)) all.push_back(number(n));
     return all;
   };
@@ -286,8 +286,8 @@ TorchFile read_torch_file(const std::filesystem::path& path) {
   if (!first.starts_with(kZip)) {
     throw InputError(
         path.string() + ": " +
-        (first == kLegacy ? "in the format of PyTorch before 1.6" : "a pickle, and no zip file") +
-        "; convert it, where you trust it, with python3 -c \"import torch, sys; "
+        (first == kLegacy ? "in the format of PyTorch before 1.6" : "a pickle, not a zip file") +
+        "; if you trust the file, convert it with python3 -c \"import torch, sys; "
         "torch.save(torch.load(sys.argv[1], map_location='cpu'), sys.argv[2])\" OLD.pth NEW.pt");
   }
   return TorchReader(path).read();

@@ -94,9 +94,10 @@ ChannelOrder order_of_cvlface(std::filesystem::path path) {
     if (text.find("BGR") != std::string_view::npos) return ChannelOrder::kBgr;
     if (text.find("RGB") != std::string_view::npos) return ChannelOrder::kRgb;
   }
-  throw InputError(path.string() +
-                   ": found no line \"color_space: RGB\" or \"color_space: BGR\", expected one for "
-                   "the network beside it; copy the file that CVLface saved with the weights");
+  throw InputError(
+      path.string() +
+      ": found no line \"color_space: RGB\" or \"color_space: BGR\", expected one for the network "
+      "in the same folder; copy the file that CVLface saved with the weights");
 }
 
 /// Converts AdaFace's network to one that reads BGR.

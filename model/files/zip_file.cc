@@ -60,8 +60,8 @@ void ZipFile::fail(const std::string& what) const {
 std::span<const std::byte> ZipFile::part(std::uint64_t begin, std::uint64_t size) const {
   const auto bytes = file_->bytes();
   if (begin > bytes.size() || size > bytes.size() - begin) {
-    fail("a zip file that is cut off or damaged: it refers to bytes " + std::to_string(begin) +
-         " and " + std::to_string(size) + " more, but has " + std::to_string(bytes.size()) +
+    fail("a truncated or damaged zip file: it refers to bytes " + std::to_string(begin) + " and " +
+         std::to_string(size) + " more, but has " + std::to_string(bytes.size()) +
          "; copy it again");
   }
   return bytes.subspan(begin, size);
@@ -91,7 +91,7 @@ ZipFile::Directory ZipFile::find_directory() const {
             .size = number_at<std::uint32_t>(end, 12),
             .entries = number_at<std::uint16_t>(end, 10)};
   }
-  fail("begins like a zip file but has no directory at its end: it is cut off; copy it again");
+  fail("begins like a zip file but has no directory at its end: it is truncated; copy it again");
 }
 
 void ZipFile::read_directory(const Directory& directory) {
@@ -155,7 +155,7 @@ void ZipFile::check_places() const {
   std::ranges::sort(places);
   std::uint64_t free = 0;
   for (const auto& [begin, end, name] : places) {
-    if (begin < free) fail("member " + quoted_name(name) + " lies over another member");
+    if (begin < free) fail("member " + quoted_name(name) + " overlaps another member");
     free = end;
   }
 }
@@ -176,7 +176,7 @@ std::span<const std::byte> ZipFile::read(const std::string& name) const {
   const uLong crc = ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   if (crc != found->second.crc) {
     fail("member " + quoted_name(name) +
-         " has another checksum than the directory says: the file is damaged; copy it again (or "
+         " does not match its checksum in the directory: the file is damaged; copy it again (or "
          "save it again, without set_crc32_options(False))");
   }
   return bytes;

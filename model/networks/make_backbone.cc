@@ -121,7 +121,7 @@ BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options)
 }
 
 std::vector<NetworkOp> network_graph(Ops& ops, const BackboneOptions& options) {
-  check(!is_identity(options), "network_graph: there is no network");
+  check(!is_identity(options), "network_graph: the job has no network");
   NetworkBuilder net(ops, options);
   write_down(net);
   return net.graph();

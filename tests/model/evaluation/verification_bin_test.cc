@@ -125,7 +125,7 @@ TEST_F(VerificationBin, ReportsThatAFileIsTruncated) {
 }
 
 TEST_F(VerificationBin, ReportsThatAPickleIsNotAVerificationSet) {
-  EXPECT_THAT(error("\x80\x04N."), HasSubstr("the pickle is no list or tuple"));
+  EXPECT_THAT(error("\x80\x04N."), HasSubstr("the pickle is not a list or tuple"));
   EXPECT_THAT(error("\x80\x04]\x85."), HasSubstr("found 1 parts, expected (images, flags)"));
   EXPECT_THAT(error("\x80\x04]]\x86."), HasSubstr("found 0 images and 0 flags"));
   EXPECT_THAT(error("\x80\x04](C\x01xe]\x88\x61\x86."), HasSubstr("found 1 images and 1 flags"));
@@ -139,7 +139,7 @@ TEST_F(VerificationBin, UsesLittleMemoryForASmallFile) {
   for (int i = 0; i < 3999; ++i) repeated += std::string("h\0", 2);
   repeated += "e](";
   for (int i = 0; i < 2000; ++i) repeated += '\x88';
-  EXPECT_THAT(error(repeated + "e\x86."), HasSubstr("the same bytes over and over"));
+  EXPECT_THAT(error(repeated + "e\x86."), HasSubstr("too many images refer to the same bytes"));
   EXPECT_THAT(error("\x80\x04" + std::string(1'100'000, 'N')), HasSubstr("more values at once"));
   EXPECT_THAT(error("\x80\x04]" + std::string(8'600'000, 'q')), HasSubstr("more values"));
 }

@@ -169,16 +169,16 @@ TEST_F(Export, DetectsActivationsBeyondFloat16) {
   multiply(m, "layer1.0.bn1.weight", 1e-6f);
   EXPECT_LT(export_onnx(m, file_, {}), 1e-4);
   EXPECT_THAT(testing::message_of<InputError>([&] { export_onnx(m, file_, {.float16 = true}); }),
-              HasSubstr("beyond the range of float16: export float32"));
+              HasSubstr("exceed the range of float16: export float32"));
 }
 
 TEST_F(Export, RejectsGraphsOfOtherNetworks) {
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) { graph.mutable_node()->RemoveLast(); }),
               HasSubstr("looks like mbf, but the graph's output is not that of features.layers.3"));
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) { graph.mutable_node()->DeleteSubrange(0, 1); }),
-              HasSubstr("m.onnx: no known network: its convolutions are not those of an iresnet"));
+              HasSubstr("m.onnx: unknown network: its convolutions are not those of an iresnet"));
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) { graph.mutable_node(1)->set_op_type("Relu"); }),
-              HasSubstr("expected a node PRelu behind layers.0.layers.0, for layers.0.layers.1"));
+              HasSubstr("expected a node PRelu after layers.0.layers.0, for layers.0.layers.1"));
   EXPECT_THAT(refusal([](onnx::GraphProto& graph) {
                 graph.mutable_node(0)->mutable_attribute(4)->set_ints(0, 1);
               }),

@@ -115,7 +115,7 @@ TEST_F(ModelFiles, RejectAFileWithoutANetwork) {
   EXPECT_THAT(testing::message_of<InputError>([&] {
                 read_model(written({{"x", "F32", {0}, {}}}));
               }),
-              HasSubstr("m.safetensors: no known network"));
+              HasSubstr("m.safetensors: unknown network"));
 }
 
 }  // namespace

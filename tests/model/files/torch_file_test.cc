@@ -101,7 +101,7 @@ TEST_F(TorchFiles, RejectATensorOutsideItsStorage) {
   EXPECT_THAT(error_of_value(pickled({.elements = 7, .size = {7}, .stride = {1}})),
               HasSubstr("its storage has 24 bytes, expected 7 numbers of 4 bytes"));
   EXPECT_THAT(error_of_value(pickled({.elements = 6, .size = {-1}, .stride = {1}})),
-              HasSubstr("a size that is no number"));
+              HasSubstr("a size that is not a number"));
   EXPECT_THAT(
       error_of_value(pickled({.type = "FloatTensor", .elements = 6, .size = {6}, .stride = {1}})),
       HasSubstr("a storage of an unknown type"));
@@ -138,7 +138,7 @@ TEST_F(TorchFiles, RejectDamagedZipFiles) {
               HasSubstr("member 'model/data/0' is compressed (method 8)"));
   EXPECT_THAT(error(changed([](auto& m) { m[1].flags = 9; })), HasSubstr("is encrypted"));
   EXPECT_THAT(error(changed([](auto& m) { m[1].wrong_crc = 1; })),
-              HasSubstr("'model/data/0' has another checksum"));
+              HasSubstr("'model/data/0' does not match its checksum"));
   EXPECT_THAT(error(changed([](auto& m) { m[1].name = m[0].name; })), HasSubstr("two members"));
   EXPECT_THAT(error(changed([](auto& m) { m.erase(m.begin()); })), HasSubstr("without data.pkl"));
   EXPECT_THAT(error(changed([](auto& m) {
