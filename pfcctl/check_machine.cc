@@ -137,7 +137,7 @@ std::string try_jpeg() {
   const double seconds = seconds_since(start);
   int worst = 0;
   for (std::size_t i = 0; i < rgb.size(); ++i) worst = std::max(worst, std::abs(rgb[i] - again[i]));
-  expect(worst < 24, "a pixel came back " + std::to_string(worst) + " of 255 away");
+  expect(worst < 24, "a pixel came back " + std::to_string(worst) + " of 255 off");
   return std::to_string(static_cast<int>(kImages / seconds)) +
          " images of 112 x 112 a second on one core";
 }
@@ -185,7 +185,7 @@ std::string try_memory() {
 std::string try_temporary_folder() {
   std::string path = (std::filesystem::temp_directory_path() / "pfc-check-XXXXXX").string();
   const int file = mkstemp(path.data());
-  expect(file >= 0, "cannot write in " + std::filesystem::path(path).parent_path().string());
+  expect(file >= 0, "cannot write to " + std::filesystem::path(path).parent_path().string());
   close(file);
   std::filesystem::remove(path);
   return std::filesystem::path(path).parent_path().string() + " is writable";
@@ -195,7 +195,7 @@ std::string try_temporary_folder() {
 
 std::vector<Trial> try_machine() {
   return {attempt("convolution and batch norm", [] { return try_convolution(*make_ops({})); }),
-          attempt("JPEG there and back", try_jpeg),
+          attempt("JPEG encoding and decoding", try_jpeg),
           attempt("two workers over loopback", try_collectives), attempt("free memory", try_memory),
           attempt("temporary files", try_temporary_folder)};
 }

@@ -36,12 +36,12 @@ void add_config_verb(CLI::App& pfcctl) {
   verb->require_subcommand(1);
   CLI::App* import_verb = verb->add_subcommand(
       "import",
-      "Prints a configuration of arcface_torch as a job file (JSON), without running Python");
+      "Converts a configuration of arcface_torch to a job file (JSON), without running Python");
   const auto file = std::make_shared<std::string>();  // owned by the verb's callback
   import_verb
       ->add_option("file", *file,
-                   "The configuration, FILE.py. Its defaults come from base.py beside it, or, "
-                   "without that file, from arcface_torch's own")
+                   "The configuration, FILE.py. Its defaults come from base.py in the same folder, "
+                   "or, if that is missing, from arcface_torch's own base.py")
       ->required();
   import_verb->footer(
       "pfc-coordinator --config FILE.py reads the same files.\n"

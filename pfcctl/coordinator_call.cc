@@ -8,21 +8,20 @@ namespace pfc {
 
 void Target::declare(CLI::App& verb) {
   constexpr const char* kGroup = "Which coordinator";  // printed after the verb's own options
-  auto* const address =
-      verb.add_option("--coordinator", coordinator,
-                      "HOST:PORT; without it, the one that this user runs on this machine. Uses "
-                      "the credential in --state-dir")
-          ->group(kGroup);
+  auto* const address = verb.add_option("--coordinator", coordinator,
+                                        "HOST:PORT. Default: the coordinator that this user runs "
+                                        "on this machine. Uses the credential in --state-dir")
+                            ->group(kGroup);
   address->check(host_and_port());
   auto* const access =
       verb.add_option("--access-file", access_file,
-                      "A file with the output of pfcctl token create --role reader (or submitter), "
-                      "for a coordinator on another machine or of another user; '-' reads stdin")
+                      "For a coordinator on another machine or of another user: file with the "
+                      "output of pfcctl token create --role reader (or submitter); '-' reads stdin")
           ->group(kGroup);
   access->excludes(address);
   verb.add_option("--service", service,
-                  "Which one, where this user runs several here: the id of the service, or of the "
-                  "job that it was started with, or the beginning of it")
+                  "Selects one of several coordinators of this user on this machine: the id of the "
+                  "service or of the job, or the beginning of the id")
       ->excludes(address)
       ->excludes(access)
       ->group(kGroup);

@@ -64,7 +64,7 @@ DeviceInfo nccl() {
     info.detail = found(library.problem());
   } else if (auto* const get_version = library.find<int(int*)>("ncclGetVersion");
              get_version == nullptr || get_version(&code) != 0) {
-    info.detail = found("libnccl.so.2 does not tell its version");
+    info.detail = found("libnccl.so.2 does not report its version");
   } else {
     info.available = built_with_cuda();
     info.detail = found(nccl_version_text(code));

@@ -68,9 +68,10 @@ void submit(const SubmitOptions& options) {
     print_message("pfcctl", Severity::kWarning, options.job.string() + ": " + one_line(warning));
   }
   std::cout << one_line(reply.job_id()) << std::endl;
-  const std::string before = std::to_string(reply.before());
-  print_message("pfcctl", Severity::kNote,
-                reply.before() == 0 ? "the job is the next one" : before + " before it");
+  print_message(
+      "pfcctl", Severity::kNote,
+      "job accepted; " + (reply.before() == 0 ? "it is next in the queue"
+                                              : counted(reply.before(), "job") + " before it"));
 }
 
 /// Returns "2026-05-12 14:03:07", in this machine's time zone; "-" for 0.
@@ -149,7 +150,8 @@ void show_logs(const LogsOptions& options) {
     request.set_job(reply.job_id());  // keep the job when the next one begins
     *request.mutable_from() = reply.next();
     if (reply.skipped()) {
-      print_message("pfcctl", Severity::kWarning, "a part of the log was removed meanwhile");
+      print_message("pfcctl", Severity::kWarning,
+                    "a part of the log has been deleted before it was read");
     }
     is_empty = is_empty && reply.text().empty();
     std::cout << reply.text() << std::flush;
@@ -235,7 +237,7 @@ nlohmann::ordered_json queue_json(const proto::QueueReply& queue) {
 
 void add_submit_verb(CLI::App& pfcctl) {
   CLI::App* verb =
-      pfcctl.add_subcommand("submit", "Gives a job to a coordinator that is a service");
+      pfcctl.add_subcommand("submit", "Submits a job to a coordinator that runs as a service");
   const auto options = std::make_shared<SubmitOptions>();  // owned by the verb's callback
   verb->add_option("JOB", options->job, "The job file (JSON)")->required();
   verb->add_option(
@@ -246,40 +248,42 @@ void add_submit_verb(CLI::App& pfcctl) {
       ->allow_extra_args(false);
   options->target.declare(*verb);
   verb->footer(
-      "Prints the job's id and returns at once. Relative paths of the job are those of the folder\n"
-      "in which the command is given, on every host. Exit code 2: the job was refused. Example:\n"
+      "Prints the job's id and returns immediately. Relative paths in the job are relative to\n"
+      "the current folder, and must be valid on every host. Exit code 2: the job was rejected.\n"
+      "Example:\n"
       "  pfcctl submit job.json --name night-run --set lr=0.02");
   verb->callback([options] { submit(*options); });
 }
 
 void add_queue_verb(CLI::App& pfcctl) {
-  CLI::App* verb =
-      pfcctl.add_subcommand("queue", "Lists the jobs that wait and run, and how the last ended");
+  CLI::App* verb = pfcctl.add_subcommand(
+      "queue", "Lists the waiting and running jobs, and how the last ones ended");
   const auto options = std::make_shared<QueueOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  verb->add_flag("--json", options->json, "As JSON, for programs: times in seconds since 1970");
+  verb->add_flag("--json", options->json,
+                 "Prints JSON, for programs; times are seconds since 1970");
   verb->footer("Example:\n  pfcctl queue");
   verb->callback([options] { show_queue(*options); });
 }
 
 void add_logs_verb(CLI::App& pfcctl) {
-  CLI::App* verb = pfcctl.add_subcommand("logs", "Prints what a worker has written");
+  CLI::App* verb = pfcctl.add_subcommand("logs", "Prints the log of a worker");
   const auto options = std::make_shared<LogsOptions>();  // owned by the verb's callback
-  verb->add_option("JOB", options->job,
-                   "The job's id, or the beginning of it; without it, the job that runs, or the "
-                   "last one");
-  verb->add_option("--rank", options->rank, "Which worker")
+  verb->add_option(
+      "JOB", options->job,
+      "The job's id, or the beginning of it. Default: the running job, or the last one");
+  verb->add_option("--rank", options->rank, "Rank of the worker")
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
   verb->add_flag("-f,--follow", options->follow,
-                 "Goes on with what is added, until the job has ended");
-  verb->add_option("--tail", options->tail, "Only the last lines; 0: all")
+                 "Keeps printing new lines until the job has ended");
+  verb->add_option("--tail", options->tail, "Prints only the last lines; 0: all")
       ->check(whole_number(0, 1'000'000))
       ->capture_default_str();
   options->target.declare(*verb);
   verb->footer(
-      "The log lies with the worker's agent, which keeps its last 50 MiB. With --follow it is\n"
-      "printed also of a job that still waits. Example:\n"
+      "The worker's agent stores the log and keeps the last 50 MiB. --follow also works for a\n"
+      "job that is still waiting. Example:\n"
       "  pfcctl logs --rank 1 --tail 20 --follow");
   verb->callback([options] { show_logs(*options); });
 }

@@ -11,8 +11,8 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Checks machines, plans memory, looks at data and packs it, evaluates models, replays steps; "
-      "submits, shows and stops jobs",
+      "Submits, shows and stops jobs; checks machines, plans memory, converts data, evaluates and "
+      "exports models",
       "pfcctl");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);

@@ -32,12 +32,14 @@ struct ReplayFlags {
 void check_out(const ReplayFlags& flags, const HeadStepInput& input) {
   const path folder = flags.out.has_parent_path() ? flags.out.parent_path() : path(".");
   if (!std::filesystem::is_directory(folder)) {
-    throw InputError("--out " + flags.out.string() + ": there is no folder " + folder.string());
+    throw InputError("--out " + flags.out.string() +
+                     ": this folder does not exist: " + folder.string());
   }
   std::error_code absent;
   for (const SafetensorsFile& file : input.files) {
     if (std::filesystem::equivalent(file.path(), flags.out, absent)) {
-      throw InputError("--out " + flags.out.string() + ": this is a file of --in");
+      throw InputError("--out " + flags.out.string() +
+                       ": this is an input file of --in; choose another file");
     }
   }
 }
@@ -48,8 +50,9 @@ ReplayOptions options_of(const ReplayFlags& flags, const HeadStepInput& input) {
   apply_overrides(keys, flags.overrides);
   const JobConfig job = parse_job(keys, {input.path().string(), flags.overrides});
   if (!input.classes.empty() && job.sample_rate != recorded.sample_rate) {
-    throw InputError("--set sample_rate: " + input.path().string() +
-                     " holds the rows that were sampled and no others; leave it as it is");
+    throw InputError(
+        "--set sample_rate: " + input.path().string() +
+        " contains only the rows that were sampled, so the rate cannot change; remove this --set");
   }
   return {.job = job,
           .step = flags.step > 0 ? flags.step : input.step,
@@ -115,7 +118,7 @@ void show_result(const ReplayResult& result, const HeadStepInput& input) {
   const auto wrong =
       std::ranges::find_if(result.losses, [](double loss) { return !std::isfinite(loss); });
   if (wrong != result.losses.end()) {
-    std::printf("nothing has moved, as the loss%s is not finite\n",
+    std::printf("nothing was updated, because the loss%s is not finite\n",
                 result.losses.size() == 1
                     ? ""
                     : (" of micro-batch " + std::to_string(wrong - result.losses.begin())).c_str());
@@ -139,21 +142,23 @@ void run_head(const ReplayFlags& flags) {
 
 void add_head(CLI::App& replay) {
   const auto flags = std::make_shared<ReplayFlags>();  // owned by the verb's callback
-  CLI::App* verb = replay.add_subcommand("head", "One step of the sharded margin softmax");
-  verb->add_option("--in", flags->in, "The step's file, or the folder with all workers' parts")
+  CLI::App* verb = replay.add_subcommand("head", "Runs one step of the sharded margin softmax");
+  verb->add_option("--in", flags->in, "File of the step, or the folder with all workers' parts")
       ->required();
-  verb->add_option("--out", flags->out, "File for loss, d_embeddings and the moved centres")
+  verb->add_option("--out", flags->out,
+                   "Output file for loss, d_embeddings and the updated centres")
       ->required();
-  verb->add_option("--workers", flags->workers, "Workers to share the rows, as threads here")
+  verb->add_option("--workers", flags->workers,
+                   "Number of workers that share the rows; they run as threads of this process")
       ->check(whole_number(1, 1024))
       ->capture_default_str();
   verb->add_option("--set", flags->overrides,
                    "key=value: changes a key of the job; may be given several times");
   verb->add_option("--step", flags->step,
-                   "Step of the job, and number of its update; without it, as the file says")
+                   "Number of the step and of its update. Default: the number in the file")
       ->check(whole_number(1, std::numeric_limits<std::int64_t>::max()));
   verb->footer(
-      "Says what in the file is not finite, runs the step, and writes what it gives\n"
+      "Lists values in the file that are not finite, runs the step, and writes its results\n"
       "(docs/replay.md). Examples:\n"
       "  pfcctl replay head --in out/not-finite-step-000000012 --out /tmp/after.safetensors\n"
       "  pfcctl replay head --in x.safetensors --out y.safetensors --set lr=0.01 --workers 2");
@@ -163,7 +168,7 @@ void add_head(CLI::App& replay) {
 }  // namespace
 
 void add_replay_verb(CLI::App& pfcctl) {
-  CLI::App* replay = pfcctl.add_subcommand("replay", "Runs a step again from its file");
+  CLI::App* replay = pfcctl.add_subcommand("replay", "Runs a recorded step again");
   replay->require_subcommand(1);
   add_head(*replay);
 }

@@ -115,9 +115,9 @@ std::string job_that_runs(const CoordinatorCall& call) {
 /// Same; throws InputError if no job runs.
 std::string running_job(const CoordinatorCall& call) {
   if (std::string job = job_that_runs(call); !job.empty()) return job;
-  throw InputError("coordinator " + call.address() +
-                   ": no job runs; pfcctl queue lists those that wait, and pfcctl stop JOB takes "
-                   "one out");
+  throw InputError(
+      "coordinator " + call.address() +
+      ": no job is running; pfcctl queue lists the waiting jobs, and pfcctl stop JOB removes one");
 }
 
 void stop(const StopOptions& options) {
@@ -127,13 +127,14 @@ void stop(const StopOptions& options) {
   request.set_reason("pfcctl stop");
   request.set_urgent(options.now);
   if (call(&proto::CoordinatorService::Stub::Stop, request).was_waiting()) {
-    std::cout << "the job is out of the queue" << std::endl;
+    std::cout << "the job was removed from the queue" << std::endl;
     return;
   }
   std::cout
       << (options.now
-              ? "the job ends now; workers that need more than 5 s for a checkpoint are killed"
-              : "the workers end, after a checkpoint where they train; pfcctl status shows them")
+              ? "the job is ending; workers that need more than 5 s for a checkpoint are killed"
+              : "the workers are ending; if they train, they write a checkpoint first; pfcctl "
+                "status shows their state")
       << std::endl;
 }
 
@@ -148,10 +149,9 @@ void drain(const DrainOptions& options) {
   std::cout
       << "host " << short_cell(options.host)
       << (request.job_id().empty()
-              ? " leaves: no job runs now, and none begins before its pfc-agent was started "
-                "again"
-              : " leaves: the workers write a checkpoint, and end or go on without it; pfcctl "
-                "status shows them")
+              ? " is free: no job is running, and none starts before its pfc-agent is started again"
+              : " is being drained: the workers write a checkpoint, and end or continue without "
+                "it; pfcctl status shows their state")
       << std::endl;
 }
 
@@ -181,10 +181,11 @@ std::string slow_text(const proto::StatusReply& status) {
   return text;
 }
 
-/// Returns "restarted 2 times, 3 of 5 are left; the last time because of rank 1 (host b...): ..."
+/// Returns "restarted 2 times, 3 of 5 restarts are left; the last cause was rank 1 (host b...):
+/// ..."
 std::string restarts_text(const proto::StatusReply& status) {
   if (status.restarts() == 0) return {};
-  return formatted("restarted %d times, %d of %d are left; the last time because of ",
+  return formatted("restarted %d times, %d of %d restarts are left; the last cause was ",
                    status.restarts(), status.restarts_left(), status.max_restarts()) +
          one_line(status.last_restart()) + "\n";
 }
@@ -222,7 +223,7 @@ std::string takeover_text(const proto::StatusReply& status) {
   return "the coordinator was killed and taken over at " + std::string(text) +
          (status.takeovers() > 1 ? formatted(" (%d times)", status.takeovers()) : "") +
          (status.takeover_seconds() < 0
-              ? "; not all agents and workers are back yet"
+              ? "; some agents or workers are not back yet"
               : formatted("; all agents and workers were back after %.1f s",
                           status.takeover_seconds())) +
          "\n";
@@ -251,14 +252,13 @@ std::string status_text(const proto::StatusReply& status) {
 }
 
 void add_status_verb(CLI::App& pfcctl) {
-  CLI::App* verb = pfcctl.add_subcommand("status", "Shows what the job and each worker do now");
+  CLI::App* verb = pfcctl.add_subcommand("status", "Shows the state of the job and of each worker");
   const auto options = std::make_shared<StatusOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  verb->add_flag("--json", options->json, "As JSON, for programs");
+  verb->add_flag("--json", options->json, "Prints JSON, for programs");
   verb->add_flag(
       "--watch", options->watch,
-      "Again every second, with the slowest rank first, until Ctrl-C or the coordinator's "
-      "end");
+      "Updates every second, with the slowest rank first, until Ctrl-C or the coordinator ends");
   verb->footer(
       "heard: time since the last heartbeat; moved: since its step or phase changed. Example:\n"
       "  pfcctl status --watch");
@@ -267,23 +267,21 @@ void add_status_verb(CLI::App& pfcctl) {
 
 void add_drain_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "drain", "Frees a host: after a checkpoint the job goes on without it, or ends");
+      "drain", "Drains a host: after a checkpoint, the job continues without it, or ends");
   const auto options = std::make_shared<DrainOptions>();  // owned by the verb's callback
   verb->add_option("HOST", options->host, "The host's name in the coordinator's --hosts")
       ->required();
   options->target.declare(*verb);
   verb->add_option("--grace", options->grace,
-                   "Time for the checkpoint; then the workers are killed")
+                   "Time for the checkpoint, after which the workers are killed")
       ->transform(duration())
       ->capture_default_str();
   verb->footer(
-      "Returns at once. Where --min-workers allows it the job goes on without the host. Otherwise "
-      "a\n"
-      "coordinator of one job ends with exit code 5; started again without "
-      "this\n"
-      "host and with \"resume\": true the job goes on. A service begins no job before the host's\n"
-      "pfc-agent was started again, or the service itself for its own host. SIGTERM to the host's\n"
-      "pfc-agent does the same, and ends that agent too. Example:\n"
+      "Returns immediately. If --min-workers allows it, the job continues without the host.\n"
+      "Otherwise a coordinator of a single job ends with exit code 5; start it again without\n"
+      "this host and with \"resume\": true to continue. A service starts no further job until the\n"
+      "host's pfc-agent is started again, or the service itself for its own host. SIGTERM to\n"
+      "the host's pfc-agent does the same, and also ends that agent. Example:\n"
       "  pfcctl drain node-7 --grace 2min");
   verb->callback([options] { drain(*options); });
 }
@@ -292,13 +290,13 @@ void add_stop_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand("stop", "Ends the job after a checkpoint");
   const auto options = std::make_shared<StopOptions>();  // owned by the verb's callback
   verb->add_option("JOB", options->job,
-                   "The job's id, or the beginning of it; without it, the job that runs. One that "
-                   "waits is taken out of the queue");
+                   "The job's id, or the beginning of it. Default: the running job. A waiting job "
+                   "is removed from the queue");
   options->target.declare(*verb);
-  verb->add_flag("--now", options->now,
-                 "Leave the workers only 5 s for the checkpoint, then kill them");
+  verb->add_flag("--now", options->now, "Kills the workers if the checkpoint takes more than 5 s");
   verb->footer(
-      "Returns at once. The job goes on from its checkpoint with \"resume\": true. Example:\n"
+      "Returns immediately. To continue from the checkpoint, start the job again with \"resume\":\n"
+      "true. Example:\n"
       "  pfcctl stop");
   verb->callback([options] { stop(*options); });
 }

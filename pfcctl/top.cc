@@ -132,22 +132,22 @@ std::string top_text(const proto::StatusReply& status, std::size_t most_rows) {
 
 void add_top_verb(CLI::App& pfcctl) {
   CLI::App* verb =
-      pfcctl.add_subcommand("top", "Shows where each worker's time goes, the slowest rank first");
+      pfcctl.add_subcommand("top", "Shows how each worker spends its time, the slowest rank first");
   const auto options = std::make_shared<TopOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  verb->add_option("--every", options->seconds, "Time between two looks: seconds, or 5s")
+  verb->add_option("--every", options->seconds, "Time between updates: seconds, or 5s")
       ->transform(duration())
       ->capture_default_str();
-  verb->add_option("--rows", options->rows, "Workers that are shown; without it, a screen full")
+  verb->add_option("--rows", options->rows,
+                   "Number of workers to show. Default: as many as fit on the screen")
       ->check(whole_number(1, 1'000'000));
-  verb->add_flag("--once", options->once, "One look, for scripts");
+  verb->add_flag("--once", options->once, "Prints once and exits, for scripts");
   verb->footer(
-      "own/step: time of a step in which the worker computes or waits for its own data, median;\n"
-      "slow: how many times as long as that of the others; busy: the part of all steps so far that "
-      "is\n"
-      "its own; input: in which its own data were not there; gpu: utilisation, ! where heat or "
-      "power\n"
-      "hold it back; moved: time since its step or phase changed. Ctrl-C ends it. Example:\n"
+      "own/step: median time per step in which the worker computes or waits for its own data,\n"
+      "not for other workers; slow: ratio to that of the other workers; busy: the same as a\n"
+      "fraction of all steps so far; input: the fraction spent waiting for its own data; gpu:\n"
+      "utilisation, with ! if heat or power limits the clock; moved: time since its step or\n"
+      "phase changed. Ctrl-C ends it. Example:\n"
       "  pfcctl top");
   verb->callback([options] { show_top(*options); });
 }

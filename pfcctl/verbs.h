@@ -34,4 +34,8 @@ void add_top_verb(CLI::App& pfcctl);
 void add_trace_verb(CLI::App& pfcctl);
 void add_verify_verb(CLI::App& pfcctl);
 
+// The verbs of `pfcctl model`.
+void add_check_onnx(CLI::App& model);
+void add_model_info(CLI::App& model);
+
 }  // namespace pfc

@@ -35,8 +35,9 @@ std::deque<std::string> read_audit_log(const AuditOptions& options) {
   constexpr std::size_t kMost = AuditLog::kMostBytes + (std::size_t{1} << 20);
   const std::filesystem::path newest = options.state_dir / "audit.jsonl";
   if (!something_at(newest)) {
-    throw InputError(newest.string() +
-                     " does not exist; give the coordinator's --state-dir, on its machine");
+    throw InputError(
+        newest.string() +
+        " does not exist; run this on the coordinator's machine and give its --state-dir");
   }
   std::deque<std::string> lines;
   for (const std::string& path : {newest.string() + ".1", newest.string()}) {
@@ -80,7 +81,7 @@ void show_audit_log(const AuditOptions& options) {
 
 void add_audit_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "audit", "Prints the audit log: agents that joined, changes, and refused calls");
+      "audit", "Prints the audit log: agents that joined, changes, and rejected calls");
   const auto options = std::make_shared<AuditOptions>();  // owned by the verb's callback
   verb->add_option("--tail", options->tail, "Print only the last lines; 0 prints all")
       ->check(whole_number(0, 1'000'000))

@@ -89,29 +89,30 @@ void list(const Target& target) {
 
 void revoke(const RevokeOptions& options) {
   if (options.id.empty() == options.host.empty()) {
-    throw InputError("give a token's ID, as pfcctl token list shows it, or --host NAME");
+    throw InputError(
+        "found neither a token nor a host; give a token's ID (see pfcctl token list), or --host "
+        "NAME");
   }
   proto::RevokeTokenRequest request;
   request.set_id(options.id);
   request.set_host(options.host);
   const CoordinatorCall call(options.target.endpoint());
   call(&Stub::RevokeToken, request);
-  std::cout << (options.host.empty()
-                    ? "token " + options.id + " is refused from now on"
-                    : "the certificate of host " + options.host + " is refused from now on")
+  std::cout << (options.host.empty() ? "token " + options.id + " is revoked"
+                                     : "the certificate of host " + options.host + " is revoked")
             << std::endl;
 }
 
 void add_create(CLI::App& token) {
-  CLI::App* verb =
-      token.add_subcommand("create",
-                           "Creates a token and prints it in the form that pfc-agent --join and "
-                           "--access-file accept. The token cannot be printed again");
+  CLI::App* verb = token.add_subcommand("create",
+                                        "Creates a token and prints it for pfc-agent --join or "
+                                        "--access-file. It cannot be printed again");
   const auto options = std::make_shared<CreateOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  verb->add_option("--host", options->hosts,
-                   "A host that may use the token; may be given several times. Default: all hosts "
-                   "of the coordinator's list. Joining replaces the certificate of the host")
+  verb->add_option(
+          "--host", options->hosts,
+          "Host that may use the token; may be repeated. Default: all hosts in the coordinator's "
+          "--hosts. A host that joins with its own token gets a new certificate")
       ->allow_extra_args(false);
   verb->add_option("--lifetime", options->lifetime,
                    "How long the token is valid: 2h, 90min. Default for agents: the coordinator's "
@@ -119,9 +120,9 @@ void add_create(CLI::App& token) {
       ->transform(duration());
   auto* const role =
       verb->add_option("--role", options->role,
-                       "What the holder may do. agent: join as a host; reader: see status, queue "
-                       "and metrics, also in Prometheus and browsers; submitter: also submit jobs, "
-                       "and stop these and read their logs")
+                       "What the owner of the token may do. agent: join as a host; reader: read "
+                       "status, queue and metrics, also with Prometheus and browsers; submitter: "
+                       "also submit jobs, stop them and read their logs")
           ->transform(choice_of(kRoles))
           ->default_str(kRoles.front())
           ->type_name("ROLE");
@@ -136,7 +137,7 @@ void add_create(CLI::App& token) {
 }
 
 void add_list(CLI::App& token) {
-  CLI::App* verb = token.add_subcommand("list", "Shows the tokens, but not what they are");
+  CLI::App* verb = token.add_subcommand("list", "Lists the tokens, without their secrets");
   const auto target = std::make_shared<Target>();  // owned by the verb's callback
   target->declare(*verb);
   verb->footer("Example:\n  pfcctl token list");
@@ -144,12 +145,11 @@ void add_list(CLI::App& token) {
 }
 
 void add_revoke(CLI::App& token) {
-  CLI::App* verb =
-      token.add_subcommand("revoke", "Refuses a token, or the certificate of a host, from now on");
+  CLI::App* verb = token.add_subcommand("revoke", "Revokes a token, or the certificate of a host");
   const auto options = std::make_shared<RevokeOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  verb->add_option("id", options->id, "The token's ID, as pfcctl token list shows it");
-  verb->add_option("--host", options->host, "The host whose certificate is refused");
+  verb->add_option("id", options->id, "The token's ID (see pfcctl token list)");
+  verb->add_option("--host", options->host, "Host whose certificate is revoked");
   verb->footer("Example:\n  pfcctl token revoke 1f0c5ad2e6b7");
   verb->callback([options] { revoke(*options); });
 }
@@ -158,12 +158,13 @@ void add_revoke(CLI::App& token) {
 
 void add_token_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "token", "Makes, shows and revokes the tokens by which hosts join a coordinator");
+      "token", "Creates, lists and revokes the tokens with which hosts join and users connect");
   verb->require_subcommand(1);
   add_create(*verb);
   add_list(*verb);
   add_revoke(*verb);
-  verb->footer("On the coordinator's machine, by the user who runs it (docs/security.md).");
+  verb->footer(
+      "Run it on the coordinator's machine, as the coordinator's user (docs/security.md).");
 }
 
 }  // namespace pfc

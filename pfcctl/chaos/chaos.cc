@@ -103,11 +103,12 @@ class Chaos {
   [[nodiscard]] int exit_code() const {
     if (interrupted != 0) return kExitSuccess;
     if (recovery_.waits_since()) {
-      print_message("pfcctl", Severity::kError, "training has not gone on after " + waiting_text());
+      print_message("pfcctl", Severity::kError, "training has not resumed after " + waiting_text());
       return kExitFailed;
     }
     if (!job_.is_lost()) return kExitSuccess;
-    print_message("pfcctl", Severity::kError, "the job was not there to the end");
+    print_message("pfcctl", Severity::kError,
+                  "the job ended, or its coordinator was lost, before the test was over");
     return kExitFailed;
   }
 
@@ -145,7 +146,7 @@ class Chaos {
       }
       if (!allowed) {
         throw InputError("no host allows the fault " + name_of(wish.kind) +
-                         (why.empty() ? ": there is no such host" : "; " + why));
+                         (why.empty() ? ": no such host has registered" : "; " + why));
       }
     }
   }
@@ -153,7 +154,7 @@ class Chaos {
   int tell_plan() {
     for (const PlannedFault& fault : plan_) {
       const auto victim = pick_victim(fault, scope_, job_.status());
-      std::string whom = !victim             ? "nobody that it may hit"
+      std::string whom = !victim             ? "no possible target"
                          : victim->rank >= 0 ? "rank " + std::to_string(victim->rank) + " (host " +
                                                    one_line(victim->host, 64) + ")"
                                              : "host " + one_line(victim->host, 64);
@@ -162,7 +163,7 @@ class Chaos {
                   name_of(fault.kind).c_str(), whom.c_str());
     }
     std::cout << counted(std::ssize(plan_), "fault")
-              << "; as hosts and workers are now. Nothing was done" << std::endl;
+              << " planned for the current hosts and workers; none was injected" << std::endl;
     return kExitSuccess;
   }
 
@@ -183,7 +184,7 @@ class Chaos {
     while (look()) {
       const milliseconds now = since_start();
       for (const DoneFault* fault : recovery_.see(view_of(job_.status(), now))) {
-        tell("went on", "after " + seconds_text(*fault->took) + " (" + name_of(fault->kind) +
+        tell("resumed", "after " + seconds_text(*fault->took) + " (" + name_of(fault->kind) +
                             " of " + fault->target + ")");
       }
       const auto waits = recovery_.waits_since();
@@ -196,7 +197,7 @@ class Chaos {
 
   void do_one(const PlannedFault& fault) {
     const auto victim = pick_victim(fault, scope_, job_.status());
-    std::string why = "there is nobody that it may hit";
+    std::string why = "there is no possible target";
     if (victim) {
       try {
         const JobView before = view_of(job_.status(), since_start());
@@ -230,7 +231,7 @@ class Chaos {
         tell("undo", "host " + one_line(host, 64));
       } catch (const std::exception&) {
         tell("undo", "host " + one_line(host, 64) +
-                         " cannot be reached: its fault ends by itself in " +
+                         " cannot be reached; its fault ends by itself in " +
                          seconds_text(until - since_start()));
       }
     }
@@ -259,7 +260,8 @@ void check_options(const ChaosOptions& options) {
   const ChaosPlan plan = plan_of(options);
   if (plan.wishes.empty()) {
     throw InputError(
-        "nothing to do: give --kill-every, --stop-every, --partition-every or --kill-agent-every");
+        "found no kind of fault; give --kill-every, --stop-every, --partition-every or "
+        "--kill-agent-every");
   }
   constexpr double kMostFaults = 100'000;
   double faults = 0;
@@ -267,9 +269,9 @@ void check_options(const ChaosOptions& options) {
     faults += static_cast<double>(plan.duration.count()) / static_cast<double>(wish.every.count());
   }
   if (faults > kMostFaults) {
-    throw InputError("found faults so often that there would be " +
+    throw InputError("found intervals that give " +
                      std::to_string(static_cast<std::int64_t>(faults)) +
-                     " of them, expected at most 100000: give a shorter --duration");
+                     " faults, expected at most 100000; give a shorter --duration");
   }
 }
 
@@ -277,22 +279,23 @@ void declare_faults(CLI::App& verb, ChaosOptions& options) {
   const auto add = [&](const char* name, double& value, const char* text) {
     return verb.add_option(name, value, text)->transform(duration());
   };
-  add("--kill-every", options.kill_every, "Kills a worker (SIGKILL) so often: 30s, 2min");
-  add("--stop-every", options.stop_every, "Stops a worker (SIGSTOP) so often");
+  add("--kill-every", options.kill_every,
+      "Mean time between kills of a worker (SIGKILL): 30s, 2min");
+  add("--stop-every", options.stop_every, "Mean time between stops of a worker (SIGSTOP)");
   add("--stop-for", options.stop_for, "For so long")->capture_default_str();
   add("--partition-every", options.partition_every,
-      "Cuts a host off from the job's other hosts so often; its agent must be allowed to change "
-      "routes (CAP_NET_ADMIN)");
+      "Mean time between partitions, which cut a host off from the job's other hosts. Its agent "
+      "needs the capability CAP_NET_ADMIN, to change routes");
   add("--partition-for", options.partition_for, "For so long")->capture_default_str();
   add("--kill-agent-every", options.kill_agent_every,
-      "Kills an agent, and with it the workers of its host, so often. Something must start it "
-      "again, as systemd or Kubernetes do");
-  add("--duration", options.duration, "Time in which faults begin")->capture_default_str();
+      "Mean time between kills of an agent, and with it of its host's workers. Something must "
+      "restart the agent, such as systemd or Kubernetes");
+  add("--duration", options.duration, "How long new faults are injected")->capture_default_str();
   add("--baseline", options.baseline,
-      "Measures the job's speed without faults for so long before the first one; 1ms: hardly")
+      "How long the job's speed is measured before the first fault; 1ms skips it")
       ->capture_default_str();
   add("--hang-after", options.hang_after,
-      "The job hangs when no step is done for so long after a fault")
+      "The job counts as hung if no step has finished for this time after a fault")
       ->capture_default_str();
 }
 
@@ -300,22 +303,23 @@ void declare_faults(CLI::App& verb, ChaosOptions& options) {
 
 void add_chaos_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "chaos", "Breaks things in a running job on purpose, and tells how the job takes it");
+      "chaos", "Injects faults into a running job and reports how it recovers");
   const auto options = std::make_shared<ChaosOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
   declare_faults(*verb, *options);
-  verb->add_option("--seed", options->seed, "Of the times and of whom they hit")
+  verb->add_option("--seed", options->seed, "Seed for the times and targets of the faults")
       ->capture_default_str();
-  auto* const rank = verb->add_option("--rank", options->rank, "Hits this worker alone")
-                         ->check(whole_number(0, 1'000'000));
-  verb->add_option("--host", options->host, "Hits this host and its workers alone")->excludes(rank);
-  verb->add_flag("--dry-run", options->dry_run, "Tells what would be done, and does nothing");
+  auto* const rank =
+      verb->add_option("--rank", options->rank, "Injects faults into this worker only")
+          ->check(whole_number(0, 1'000'000));
+  verb->add_option("--host", options->host, "Injects faults into this host and its workers only")
+      ->excludes(rank);
+  verb->add_flag("--dry-run", options->dry_run, "Prints the planned faults and injects none");
   verb->footer(
-      "Only hosts whose pfc-agent was started with --allow-chaos are hit; pfc-coordinator has the\n"
-      "option for its own agent. The time between two faults of a kind is drawn, between half and\n"
-      "one and a half times what is given. Ctrl-C ends it and undoes what lasts; agents undo it "
-      "by\n"
-      "themselves when its time is over. Exit code 1: after some fault training has not gone on\n"
+      "Only hosts whose pfc-agent was started with --allow-chaos are targets; pfc-coordinator\n"
+      "has the same option for its own agent. The time between two faults of a kind is random:\n"
+      "0.5 to 1.5 times the given mean. Ctrl-C ends the test and the faults that still last;\n"
+      "agents also end them by themselves. Exit code 1: training has not resumed after a fault\n"
       "(docs/chaos.md). Example:\n"
       "  pfcctl chaos --kill-every 2min --duration 1h");
   verb->callback([options] {

@@ -85,14 +85,14 @@ std::string summary(const std::vector<DoneFault>& faults, const ChaosResult& res
     if (fault.took) kind.took.push_back(*fault.took);
   }
   std::string text =
-      recovery_text("%-12s %7s %8s %9s %9s\n", "fault", "done", "went on", "median", "worst");
+      recovery_text("%-12s %7s %8s %9s %9s\n", "fault", "count", "resumed", "median", "worst");
   for (auto& [kind, of_kind] : kinds) {
     std::ranges::sort(of_kind.took);
     text += recovery_text("%-12s %7d %8zu %9s %9s\n", name_of(kind).c_str(), of_kind.done,
                           of_kind.took.size(), quantile_text(of_kind.took, 0.5).c_str(),
                           quantile_text(of_kind.took, 1).c_str());
   }
-  if (result.refused > 0) text += recovery_text("%d more were not done\n", result.refused);
+  if (result.refused > 0) text += recovery_text("%d more were not injected\n", result.refused);
   const std::int64_t lost = result.end.images_lost - result.begin.images_lost;
   text += recovery_text("images lost: %lld", static_cast<long long>(lost));
   if (!faults.empty()) {

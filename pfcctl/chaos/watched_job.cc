@@ -52,8 +52,8 @@ bool WatchedJob::find_again() {
     tell("waits", "the coordinator cannot be reached; trying again");
   }
   if (Clock::now() - away_since_ > kLongestAway) {
-    tell("ended",
-         "the coordinator has been away for " + std::to_string(kLongestAway.count()) + " s");
+    tell("ended", "the coordinator has not been reachable for " +
+                      std::to_string(kLongestAway.count()) + " s");
     is_lost_ = true;
     return false;
   }

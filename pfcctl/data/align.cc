@@ -89,7 +89,7 @@ void expect_face(const fs::path& target, std::int64_t size, ImageDecoder& decode
     found = "cannot be read as an image";
   }
   throw InputError(fmt::format(
-      "{}: is there already, but {}, so it is no face of {} x {}; name another folder for --out",
+      "{}: already exists, but {}; expected a face of {} x {}; choose another folder for --out",
       target.string(), found, size, size));
 }
 
@@ -125,21 +125,23 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
 void check_out(const std::vector<Face>& faces, const fs::path& images, const fs::path& out) {
   if (way_within(out, images)) {
     throw InputError(out.string() +
-                     ": --out is the folder of the images, or holds it; name another");
+                     ": --out is the folder of the images, or contains it; choose another folder");
   }
   const auto way = way_within(images, out);
   if (!way) return;
   for (const Face& face : faces) {
     if (*face.image.lexically_relative(*way).begin() == "..") continue;
-    throw InputError(fmt::format("{}: --out holds {}, which is to be aligned; name another",
-                                 out.string(), face.image.string()));
+    throw InputError(fmt::format(
+        "{}: --out contains {}, which is one of the images to align; choose another folder",
+        out.string(), face.image.string()));
   }
 }
 
 void write_list(const fs::path& file, const std::string& lines) {
   if (something_at(file) && read_text(file, lines.size() + 1) != lines) {
-    throw InputError(file.string() +
-                     ": exists and lists other faces; remove it, or name another folder for --out");
+    throw InputError(
+        file.string() +
+        ": already exists and lists other faces; remove it, or choose another folder for --out");
   }
   write_file_atomically(file, lines);
 }
@@ -181,40 +183,43 @@ Aligned align_faces(const AlignOptions& options, const ShowProgress& progress) {
 
 void add_data_align(CLI::App& data) {
   const auto o = std::make_shared<AlignOptions>();  // owned by the verb's callback
-  CLI::App* verb = data.add_subcommand("align", "Photographs and five landmarks to aligned faces");
+  CLI::App* verb =
+      data.add_subcommand("align", "Aligns the faces in photographs by five landmarks");
   verb->add_option("landmarks", o->landmarks,
-                   "Text: a line for each face with the path of its image and x y of left eye, "
-                   "right eye, nose, left and right corner of the mouth; or a face2rec2 list with "
-                   "landmarks, whose labels are kept in OUT/train.lst")
+                   "Text file with one line per face: the path of its image, and x y of left eye, "
+                   "right eye, nose, left and right corner of the mouth. Or a face2rec2 list with "
+                   "landmarks, whose labels are copied to OUT/train.lst")
       ->required();
   verb->add_option("--images", o->images,
-                   "What the paths are relative to; without it the landmarks' folder");
-  verb->add_option("--out", o->out, "Folder for the faces, under the same paths")->required();
-  verb->add_option("--size", o->size, "Rows and columns of a face")
+                   "Folder to which the paths are relative. Default: the folder of the landmarks");
+  verb->add_option("--out", o->out, "Output folder for the faces; their paths stay the same")
+      ->required();
+  verb->add_option("--size", o->size, "Width and height of a face in pixels")
       ->check(CLI::Range(16, 1024))
       ->capture_default_str();
-  verb->add_option("--quality", o->quality, "Of the JPEG")
+  verb->add_option("--quality", o->quality, "JPEG quality")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   add_threads(*verb, o->threads);
   add_max_damaged(*verb, o->max_damaged);
   verb->footer(
-      "Landmarks come from any face detector. Faces that are in --out are not made again: give "
-      "another folder after a change of landmarks or options.\n"
-      "Example:\n"
+      "Any face detector can produce the landmarks. Existing faces in --out are not written\n"
+      "again: choose another folder if landmarks or options have changed. Example:\n"
       "  pfcctl data align landmarks.txt --images photographs --out faces");
   verb->callback([o] {
     const Aligned aligned = align_faces(*o, Progress("aligning", "faces").as_function());
     tell_damaged(aligned.damaged);
-    std::printf("%s: %lld faces, %lld of which were there, %zu damaged ones left out\n",
+    std::printf("%s: %lld faces, %lld of which existed already, %zu damaged ones skipped\n",
                 o->out.c_str(), static_cast<long long>(aligned.images),
                 static_cast<long long>(aligned.existing), aligned.damaged.size());
     if (aligned.in_columns) {
       std::printf("landmarks were read in the order x1 .. x5 y1 .. y5\n");
     }
     if (aligned.exchanged > 0) {
-      std::printf("left and right landmarks were swapped back in %lld faces\n",
-                  static_cast<long long>(aligned.exchanged));
+      std::printf(
+          "left and right landmarks were exchanged in the list and have been swapped back for %lld "
+          "faces\n",
+          static_cast<long long>(aligned.exchanged));
     }
   });
 }

@@ -5,7 +5,7 @@
 namespace pfc {
 
 void add_data_verb(CLI::App& pfcctl) {
-  CLI::App* data = pfcctl.add_subcommand("data", "Looks at data sets, makes and changes them");
+  CLI::App* data = pfcctl.add_subcommand("data", "Inspects, creates and converts data sets");
   data->require_subcommand(1);
   add_data_info(*data);
   add_data_bench(*data);

@@ -165,7 +165,7 @@ std::string summary_text(const Dataset& dataset, const DataSummary& s) {
     line("sizes",
          most_of(s.sizes, s.looked_at) +
              (s.looked_at < info.images ? fmt::format(" (of {} images)", s.looked_at) : ""));
-    line("bytes an image", fmt::format("{:.0f}", s.bytes_an_image));
+    line("bytes per image", fmt::format("{:.0f}", s.bytes_an_image));
   }
   if (s.damaged > 0) line("damaged", fmt::format("{} of those looked at", s.damaged));
   if (s.mislabelled > 0) line("wrong labels", fmt::format("{} of those looked at", s.mislabelled));
@@ -173,9 +173,9 @@ std::string summary_text(const Dataset& dataset, const DataSummary& s) {
        fmt::format("{:.1f} MiB", static_cast<double>(info.index_bytes) / 1048576.0));
   if (images) line("decoding, one core", decoding_text(s.decoding));
   if (!s.histogram.empty()) {
-    line("images a class", fmt::format("least {}, median {}, mean {:.1f}, most {}", s.least,
-                                       s.median, s.mean, s.most));
-    if (s.empty_classes > 0) line("classes without any", fmt::format("{}", s.empty_classes));
+    line("images per class", fmt::format("least {}, median {}, mean {:.1f}, most {}", s.least,
+                                         s.median, s.mean, s.most));
+    if (s.empty_classes > 0) line("empty classes", fmt::format("{}", s.empty_classes));
     if (s.without_label > 0) line("without a label", fmt::format("{} images", s.without_label));
     text += "classes by number of images:\n" + picture(s.histogram);
   }
@@ -218,10 +218,11 @@ void add_data_info(CLI::App& data) {
     bool json = false, quick = false;
   };
   const auto flags = std::make_shared<Flags>();
-  CLI::App* verb = data.add_subcommand("info", "What a data set holds");
+  CLI::App* verb = data.add_subcommand("info", "Summarises a data set");
   add_data_set(*verb, flags->data);
-  verb->add_flag("--json", flags->json, "For programs");
-  verb->add_flag("--quick", flags->quick, "Without reading all labels: no images a class");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
+  verb->add_flag("--quick", flags->quick,
+                 "Does not read all labels, and so prints no images per class");
   verb->footer("Example:\n  pfcctl data info /data/faces");
   verb->callback([flags] {
     const auto dataset = open_dataset({.rec = flags->data});

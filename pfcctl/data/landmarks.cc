@@ -161,7 +161,7 @@ Similarity place_face(const Landmarks& landmarks, std::int64_t size) {
     const Similarity placed = estimate_similarity(landmarks, template_landmarks(size));
     if (std::hypot(placed.a, placed.b) >= kSmallest) return placed;
   }
-  throw DamagedImage("its landmarks are not those of a face");
+  throw DamagedImage("its landmarks cannot belong to a face");
 }
 
 void expect_inside(const Landmarks& landmarks, ImageSize size) {
@@ -213,7 +213,8 @@ LandmarkList read_landmarks(const fs::path& file) {
                           .problem = std::move(problem)});
   });
   if (list.faces.empty())
-    throw InputError(file.string() + ": no faces; expected lines of an image path and ten numbers");
+    throw InputError(file.string() +
+                     ": found no faces; expected lines with an image path and ten numbers");
 
   std::int64_t as_points = 0, as_columns = 0;
   for (const auto& each : numbers) {

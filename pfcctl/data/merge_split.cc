@@ -38,8 +38,8 @@ void check_sets(const MergeOptions& options) {
     });
     if (!twice) continue;
     throw InputError(
-        fmt::format("merge: found {} twice, so that each of its people would be two; only with "
-                    "--share-identities may a data set come again",
+        fmt::format("merge: found {} twice, so each of its people would be two classes; remove "
+                    "one, or give --share-identities",
                     set->string()));
   }
 }
@@ -47,8 +47,9 @@ void check_sets(const MergeOptions& options) {
 std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
   check_sets(options);
   if (!options.identities.empty() && options.identities.size() != options.in.size()) {
-    throw InputError(fmt::format("--identities: found {} files, expected one for each of {} sets",
-                                 options.identities.size(), options.in.size()));
+    throw InputError(
+        fmt::format("--identities: found {} files, expected one for each of the {} data sets",
+                    options.identities.size(), options.in.size()));
   }
   std::vector<PartDataset> parts;
   for (std::size_t i = 0; i < options.in.size(); ++i) {
@@ -58,7 +59,7 @@ std::unique_ptr<Dataset> open_all(const MergeOptions& options) {
     PartDataset& part = parts.back();
     part.names = read_identity_names(options.identities[i], part.dataset->info().classes);
     if (part.names.size() == 0) {
-      throw InputError(options.identities[i].string() + ": cannot be read as names of people");
+      throw InputError(options.identities[i].string() + ": cannot read this file of names");
     }
   }
   return combine_datasets(std::move(parts), options.share_identities ? SharedIdentities::kByName
@@ -113,7 +114,7 @@ std::pair<Choice, Choice> choices(const Dataset& whole, const SplitOptions& opti
 }
 
 void add_pack_options(CLI::App& verb, PackOptions& o) {
-  verb.add_option("--out", o.out, "Folder for what is written")->required();
+  verb.add_option("--out", o.out, "Output folder")->required();
   add_threads(verb, o.threads);
   add_max_damaged(verb, o.max_damaged);
   add_force(verb, o.replace);
@@ -163,17 +164,18 @@ Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
 
 void add_data_merge(CLI::App& data) {
   const auto o = std::make_shared<MergeOptions>();  // owned by the verb's callback
-  CLI::App* verb = data.add_subcommand("merge", "Several data sets to one");
-  verb->add_option("data", o->in, "Data sets of any layouts")->required()->expected(1, 1000);
+  CLI::App* verb = data.add_subcommand("merge", "Merges several data sets into one");
+  verb->add_option("data", o->in, "Data sets in any layout")->required()->expected(1, 1000);
   add_pack_options(*verb, o->pack);
   verb->add_flag("--share-identities", o->share_identities,
-                 "People of the same name are one, instead of the sets' people one behind another");
+                 "Treats people with the same name as one person. Without it, the people of "
+                 "different sets are different");
   verb->add_option("--identities", o->identities,
-                   "For each set a file with the names of its people, line by line; without it "
-                   "those that are with the data")
+                   "For each set, a file with one name of a person per line. Default: the names "
+                   "stored with the data")
       ->delimiter(',');
   verb->footer(
-      "Labels are those of a job with these sets as its \"rec\". Example:\n"
+      "The labels are the same as in a job with these sets as its \"rec\". Example:\n"
       "  pfcctl data merge /data/faces /data/more-faces --out /data/all");
   verb->callback([o] {
     const TimePoint start = Clock::now();
@@ -184,14 +186,13 @@ void add_data_merge(CLI::App& data) {
 
 void add_data_split(CLI::App& data) {
   const auto o = std::make_shared<SplitOptions>();  // owned by the verb's callback
-  CLI::App* verb =
-      data.add_subcommand("split", "One data set to two, none of whose people is in both");
+  CLI::App* verb = data.add_subcommand("split", "Splits a data set into two that share no person");
   add_data_set(*verb, o->pack.in);
   add_pack_options(*verb, o->pack);
-  verb->add_option("--held-out", o->held_out, "Part of the people for the second set")
+  verb->add_option("--held-out", o->held_out, "Fraction of the people for the second set")
       ->check(part_of_one())
       ->capture_default_str();
-  verb->add_option("--seed", o->seed, "Another one draws other people")->capture_default_str();
+  verb->add_option("--seed", o->seed, "Seed of the random choice of people")->capture_default_str();
   verb->footer(
       "Writes the folders train and held-out. Example:\n"
       "  pfcctl data split /data/faces --held-out 0.05 --out /data/split");

@@ -11,19 +11,19 @@ void add_data_set(CLI::App& verb, std::filesystem::path& data) {
 }
 
 void add_threads(CLI::App& verb, int& threads) {
-  verb.add_option("--threads", threads, "0: all cores")
+  verb.add_option("--threads", threads, "Number of threads; 0: all cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
 }
 
 void add_max_damaged(CLI::App& verb, double& part) {
-  verb.add_option("--max-damaged", part, "Part of the images that may be damaged")
+  verb.add_option("--max-damaged", part, "Fraction of the images that may be damaged")
       ->check(part_of_one())
       ->capture_default_str();
 }
 
 void add_force(CLI::App& verb, bool& replace, const std::string& option) {
-  verb.add_flag("--force", replace, "Replaces a data set that is in " + option);
+  verb.add_flag("--force", replace, "Replaces an existing data set in " + option);
 }
 
 CLI::Validator part_of_one() {

@@ -201,10 +201,10 @@ void check_counts(const DatasetInfo& info, const PackOptions& options) {
   check_image_size(info, options.in);
   const std::int64_t most = std::max(info.classes, info.images + info.classes + 1);
   if (most <= kMaxFloatLabel) return;
-  throw InputError(fmt::format(
-      "{}: {} images of {} classes; RecordIO's float32 numbers tell {} apart, so train on the data "
-      "as they are",
-      options.in.string(), info.images, info.classes, kMaxFloatLabel));
+  throw InputError(
+      fmt::format("{}: found {} images of {} classes, but RecordIO stores these numbers as "
+                  "float32, which is exact up to {}; train on the data as they are",
+                  options.in.string(), info.images, info.classes, kMaxFloatLabel));
 }
 
 }  // namespace
@@ -236,22 +236,25 @@ Packed finish_set(const Dataset& dataset, const PackOptions& options, Unfinished
 
 void add_data_pack(CLI::App& data) {
   const auto o = std::make_shared<PackOptions>();  // owned by the verb's callback
-  CLI::App* verb = data.add_subcommand("pack", "Any data set to RecordIO: train.rec and train.idx");
+  CLI::App* verb =
+      data.add_subcommand("pack", "Converts any data set to RecordIO: train.rec and train.idx");
   add_data_set(*verb, o->in);
-  verb->add_option("--out", o->out, "Folder for train.rec, train.idx and property")->required();
-  verb->add_option("--size", o->size, "Resizes images to so many rows and columns; 0: as they are")
+  verb->add_option("--out", o->out, "Output folder for train.rec, train.idx and property")
+      ->required();
+  verb->add_option("--size", o->size, "Resizes images to this width and height; 0: does not resize")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  verb->add_option(
-          "--quality", o->quality,
-          "Encodes images again as JPEG of this quality; 0: the same bytes, or 95 with --size")
+  verb->add_option("--quality", o->quality,
+                   "Encodes images again as JPEG of this quality; 0: keeps the bytes, or uses 95 "
+                   "with --size")
       ->check(CLI::Range(0, 100))
       ->capture_default_str();
   add_threads(*verb, o->threads);
   add_max_damaged(*verb, o->max_damaged);
   add_force(*verb, o->replace);
   verb->footer(
-      "The files appear when they are whole. After Ctrl-C the same command goes on. Example:\n"
+      "The files appear when they are complete. After Ctrl-C, the same command continues.\n"
+      "Example:\n"
       "  pfcctl data pack photographs --size 112 --out /data/faces");
   verb->callback([o] {
     const TimePoint start = Clock::now();

@@ -52,7 +52,7 @@ void Progress::print(std::int64_t done, std::int64_t all, bool last) {
   } else {
     line += fmt::format("{} {}", done, units_);
   }
-  if (rate > 0) line += fmt::format(", {:.0f} a second", rate);
+  if (rate > 0) line += fmt::format(", {:.0f} per second", rate);
   if (rate > 0 && all > 0 && !last) {
     line += fmt::format(", {} left", duration_text(static_cast<double>(all - done) / rate));
   }

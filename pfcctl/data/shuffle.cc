@@ -207,8 +207,8 @@ Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& prog
   check_image_size(dataset->info(), options.in);
   if (dataset->info().classes > kMaxFloatLabel) {
     throw InputError(
-        fmt::format("{}: {} classes; RecordIO's float32 labels tell {} apart, so train on the data "
-                    "as they are",
+        fmt::format("{}: found {} classes, but RecordIO stores labels as float32, which is exact "
+                    "up to {}; train on the data as they are",
                     options.in.string(), dataset->info().classes, kMaxFloatLabel));
   }
   prepare_folder(options.in, options.out, options.replace);
@@ -226,18 +226,21 @@ void add_data_shuffle(CLI::App& data) {
   };
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   ShuffleOptions& o = flags->options;
-  CLI::App* verb = data.add_subcommand("shuffle", "Any data set to RecordIO in random order");
+  CLI::App* verb =
+      data.add_subcommand("shuffle", "Converts any data set to RecordIO in random order");
   add_data_set(*verb, o.in);
-  verb->add_option("--out", o.out, "Folder for train.rec, train.idx and property")->required();
-  verb->add_option("--memory", flags->memory, "For images that wait for their place (2GiB, 500MB)")
+  verb->add_option("--out", o.out, "Output folder for train.rec, train.idx and property")
+      ->required();
+  verb->add_option("--memory", flags->memory,
+                   "Memory for images that wait for their place in the new order (2GiB, 500MB)")
       ->capture_default_str();
-  verb->add_option("--seed", o.seed, "Another one gives another order")->capture_default_str();
+  verb->add_option("--seed", o.seed, "Seed of the random order")->capture_default_str();
   add_threads(*verb, o.threads);
   add_max_damaged(*verb, o.max_damaged);
   add_force(*verb, o.replace);
   verb->footer(
-      "The data are read once and written once, whatever their size. Records keep their bytes. "
-      "After Ctrl-C the same command goes on. Example:\n"
+      "Reads the data once and writes it once, whatever its size. Records keep their bytes.\n"
+      "After Ctrl-C, the same command continues. Example:\n"
       "  pfcctl data shuffle /data/faces --out /data/faces-shuffled");
   verb->callback([flags] {
     ShuffleOptions& options = flags->options;

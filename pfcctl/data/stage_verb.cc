@@ -20,11 +20,12 @@ void add_data_stage(CLI::App& data) {
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   CLI::App* verb =
       data.add_subcommand("stage", "Copies a data set into memory or to a local disk, if it fits");
-  verb->add_option("data", flags->data, "RecordIO, .tar shards, or embeddings")->required();
-  verb->add_option("--in", flags->where, "A folder on the faster disk")->capture_default_str();
+  verb->add_option("data", flags->data, "The data set: RecordIO, .tar shards, or embeddings")
+      ->required();
+  verb->add_option("--in", flags->where, "Folder on the faster disk")->capture_default_str();
   verb->add_flag("--remove", flags->remove, "Removes the copy instead");
   verb->footer(
-      "Prints where the copy is. A job whose \"stage\" is the same folder finds it there, or makes "
+      "Prints the path of the copy. A job whose \"stage\" is the same folder uses it, or creates\n"
       "it. Example:\n"
       "  pfcctl data stage /mnt/slow/faces --in /dev/shm");
   verb->callback([flags] {
@@ -39,7 +40,7 @@ void add_data_stage(CLI::App& data) {
     if (flags->remove) {
       const bool removed = remove_staged(flags->data, flags->where, tell);
       std::printf("%s: %s\n", staged_folder(flags->data, flags->where).c_str(),
-                  removed ? "removed" : "was not there");
+                  removed ? "removed" : "did not exist");
       return;
     }
     std::printf("%s\n", stage_dataset(flags->data, flags->where, tell).c_str());

@@ -33,25 +33,30 @@ void run_synth(const SynthFlags& flags) {
 void add_data_synth(CLI::App& data) {
   const auto flags = std::make_shared<SynthFlags>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand(
-      "synth", "Draws people who do not exist: a training set and a verification set");
+      "synth", "Generates a training set and a verification set of artificial people");
   synth::SynthOptions& o = flags->options;
-  verb->add_option("--out", flags->out, "Folder for train.rec, train.idx, property and val.bin")
+  verb->add_option("--out", flags->out,
+                   "Output folder for train.rec, train.idx, property and val.bin")
       ->required();
-  verb->add_option("--identities", o.identities, "People to train on")->capture_default_str();
-  verb->add_option("--images-per-identity", o.images_per_identity, "Images of each")
+  verb->add_option("--identities", o.identities, "Number of people in the training set")
       ->capture_default_str();
-  verb->add_option("--val-identities", o.val_identities, "Other people, for val.bin")
+  verb->add_option("--images-per-identity", o.images_per_identity, "Images of each person")
       ->capture_default_str();
-  verb->add_option("--val-pairs", o.val_pairs, "Pairs in val.bin; half are of one person")
+  verb->add_option("--val-identities", o.val_identities, "Number of other people, for val.bin")
       ->capture_default_str();
-  verb->add_option("--size", o.size, "Pixels a side; networks take multiples of 16")
+  verb->add_option("--val-pairs", o.val_pairs, "Number of pairs in val.bin; half are of one person")
+      ->capture_default_str();
+  verb->add_option("--size", o.size, "Width and height in pixels; networks need multiples of 16")
       ->capture_default_str();
   verb->add_option("--difficulty", o.difficulty,
-                   "0 to 1: more makes people more alike and images of a person more different")
+                   "0 to 1; a higher value makes people more alike and the images of a person more "
+                   "different")
       ->capture_default_str();
-  verb->add_option("--seed", o.seed, "The same seed draws the same data")->capture_default_str();
-  verb->add_option("--threads", o.threads, "0: all cores")->capture_default_str();
-  verb->add_flag("--force", o.replace, "Replaces a data set that is in --out");
+  verb->add_option("--seed", o.seed, "The same seed generates the same data")
+      ->capture_default_str();
+  verb->add_option("--threads", o.threads, "Number of threads; 0: all cores")
+      ->capture_default_str();
+  verb->add_flag("--force", o.replace, "Replaces an existing data set in --out");
   verb->footer(
       "Writes InsightFace's RecordIO layout, images as JPEG. Example:\n"
       "  pfcctl data synth --identities 200 --images-per-identity 30 --out /tmp/faces\n"

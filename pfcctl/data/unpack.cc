@@ -82,9 +82,9 @@ const char* ending_of(const std::string& format) {
 }
 
 [[noreturn]] void throw_is_there(const fs::path& file) {
-  throw InputError(file.string() +
-                   ": is there already, and holds something else than unpack would write; name "
-                   "another folder, or move the file away");
+  throw InputError(
+      file.string() +
+      ": already exists with other content; choose another folder, or move the file away");
 }
 
 /// The file of an image, or the image's damage.
@@ -213,7 +213,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   check_classes(dataset->info(), options.in);
   prepare_folder(options.in, options.out, /*replace=*/true);
   if (something_at(list_file)) {
-    throw InputError(list_file.string() + ": is there already; name another folder");
+    throw InputError(list_file.string() + ": already exists; choose another folder");
   }
   const auto allowed = allowed_of(images, options.max_damaged);
   const ImageFiles files(*dataset, options.out);
@@ -244,13 +244,14 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
 
 void add_data_unpack(CLI::App& data) {
   const auto o = std::make_shared<UnpackOptions>();  // owned by the verb's callback
-  CLI::App* verb = data.add_subcommand("unpack", "Any data set to a folder of image files");
+  CLI::App* verb = data.add_subcommand("unpack", "Converts any data set to folders of image files");
   add_data_set(*verb, o->in);
-  verb->add_option("--out", o->out, "Folder for one folder a person, and train.lst")->required();
+  verb->add_option("--out", o->out, "Output folder for one folder per person, and train.lst")
+      ->required();
   add_threads(*verb, o->threads);
   add_max_damaged(*verb, o->max_damaged);
   verb->footer(
-      "Images keep their bytes. After Ctrl-C the same command goes on. Example:\n"
+      "Images keep their bytes. After Ctrl-C, the same command continues. Example:\n"
       "  pfcctl data unpack /data/faces --out photographs");
   verb->callback([o] {
     const TimePoint start = Clock::now();

@@ -95,7 +95,7 @@ class Comparison {
     for (const auto& [image, other, contradicts] : odd_) {
       std::int64_t& told = contradicts ? told_contradicted : told_repeated;
       if (told++ >= kExamples) continue;
-      result_.examples.push_back(fmt::format("{}: has the bytes of {}{}", dataset_.name(image),
+      result_.examples.push_back(fmt::format("{}: has the same bytes as {}{}", dataset_.name(image),
                                              dataset_.name(other),
                                              contradicts ? ", which has another label" : ""));
     }
@@ -172,9 +172,9 @@ std::string validation_text(const Validation& v) {
   line("repeated, with the same label", v.repeated);
   line("repeated, with different labels", v.contradicted);
   line("classes without an image", v.empty_classes);
-  if (v.is_good()) return text + "all images are good\n";
+  if (v.is_good()) return text + "found no faults\n";
   const char* remedy = v.embeddings ? "" : "; --fix OUT writes a copy without them";
-  return text + fmt::format("{} of {} images are not good{}\n", v.images - std::ssize(v.good),
+  return text + fmt::format("{} of {} images have faults{}\n", v.images - std::ssize(v.good),
                             v.images, remedy);
 }
 
@@ -199,16 +199,17 @@ void add_data_validate(CLI::App& data) {
   };
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand(
-      "validate", "Reads all of a data set; fails where an image or a label is not good");
+      "validate",
+      "Reads all of a data set and reports its faults; fails if an image or a label is bad");
   add_data_set(*verb, flags->data);
-  verb->add_option("--fix", flags->fix.out,
-                   "Folder for a copy without what is not good, as pfcctl data pack writes it");
+  verb->add_option(
+      "--fix", flags->fix.out,
+      "Output folder for a copy without the bad images, as pfcctl data pack writes it");
   add_force(*verb, flags->fix.replace, "--fix");
   add_threads(*verb, flags->fix.threads);
-  verb->add_flag("--json", flags->json, "For programs");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
-      "Every image is decoded, every label looked at, and images with the same bytes are found. "
-      "Example:\n"
+      "Decodes every image, checks every label, and finds images with the same bytes. Example:\n"
       "  pfcctl data validate /data/faces --fix /data/faces-clean");
   verb->callback([flags] {
     PackOptions& fix = flags->fix;
@@ -222,7 +223,8 @@ void add_data_validate(CLI::App& data) {
         validate(*dataset, fix.threads, Progress("validating", "images").as_function());
     std::fputs((flags->json ? validation_json(result) : validation_text(result)).c_str(), stdout);
     if (!fix.out.empty()) {
-      if (result.good.empty()) throw InputError("--fix: no image is good");
+      if (result.good.empty())
+        throw InputError("--fix: every image is bad, so there is nothing to write");
       Progress progress("writing", "images");
       const Packed packed = pack_dataset(*choose(*dataset, {.images = result.good, .classes = {}}),
                                          fix, progress.as_function());

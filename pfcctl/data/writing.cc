@@ -120,10 +120,10 @@ void write_companions(const Dataset& dataset, const fs::path& folder) {
 
 void expect_images(const Dataset& dataset, const std::string& verb) {
   if (dataset.info().embedding_size == 0) return;
-  throw InputError(fmt::format(
-      "{}: found embeddings, but pfcctl data {} is for images; a job reads embeddings in random "
-      "order as they are, and several sets of them together",
-      dataset.briefs().front().file.string(), verb));
+  throw InputError(
+      fmt::format("{}: found embeddings, but pfcctl data {} is for images; use the embeddings as "
+                  "they are: a job reads them in random order, and can read several sets together",
+                  dataset.briefs().front().file.string(), verb));
 }
 
 std::string named_damage(const std::string& name, const DamagedImage& error) {
@@ -146,17 +146,17 @@ void expect_few_damaged(std::int64_t damaged, std::int64_t images, std::int64_t 
 void tell_damaged(const std::vector<std::string>& damaged) {
   constexpr std::size_t kNamed = 5;
   for (std::size_t i = 0; i < std::min(kNamed, damaged.size()); ++i) {
-    std::fprintf(stderr, "left out: %s\n", one_line(damaged[i]).c_str());
+    std::fprintf(stderr, "skipped: %s\n", one_line(damaged[i]).c_str());
   }
 }
 
 void tell_written(const fs::path& where, std::int64_t images, std::int64_t classes,
                   const std::vector<std::string>& damaged, TimePoint start, bool decoded) {
   tell_damaged(damaged);
-  std::printf("%s: %lld images of %lld identities, %zu %s left out (%.1f s)\n", where.c_str(),
+  std::printf("%s: %lld images of %lld identities, %zu %s skipped (%.1f s)\n", where.c_str(),
               static_cast<long long>(images), static_cast<long long>(classes), damaged.size(),
               decoded ? "damaged ones" : "with a damaged header", seconds_since(start));
-  if (!decoded) std::printf("no image was decoded; \"pfcctl data validate\" finds damaged ones\n");
+  if (!decoded) std::printf("images were not decoded; pfcctl data validate finds damaged ones\n");
 }
 
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
@@ -176,16 +176,16 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset) {
 void check_classes(const DatasetInfo& info, const fs::path& in) {
   constexpr std::int64_t kMostEmpty = 1'000'000;
   if (info.classes <= std::max(info.images, kMostEmpty)) return;
-  throw InputError(fmt::format("{}: found {} classes, but only {} images: is a label mistaken?",
+  throw InputError(fmt::format("{}: found {} classes, but only {} images; check the labels",
                                in.string(), info.classes, info.images));
 }
 
 void check_image_size(const DatasetInfo& info, const fs::path& in) {
   if (std::max(info.height, info.width) <= kMaxImageSide) return;
-  throw InputError(fmt::format(
-      "{}: the images are {} x {} (height x width), and a data set's may have {}: pfcctl data pack "
-      "--size makes them smaller",
-      in.string(), info.height, info.width, kMaxImageSide));
+  throw InputError(
+      fmt::format("{}: found images of {} x {} (height x width), expected at most {}; resize them "
+                  "with pfcctl data pack --size",
+                  in.string(), info.height, info.width, kMaxImageSide));
 }
 
 std::optional<fs::path> way_within(const fs::path& folder, const fs::path& path) {
@@ -204,15 +204,15 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   const fs::path itself = fs::weakly_canonical(first, error),
                  target = fs::weakly_canonical(out, error);
   if (itself == target || (fs::is_regular_file(itself, error) && itself.parent_path() == target)) {
-    throw InputError(out.string() + ": --out is the data set itself; name another folder");
+    throw InputError(out.string() + ": --out is the data set itself; choose another folder");
   }
   if (find_layout(in).layout == Layout::kFolder && way_within(in, out)) {
-    throw InputError(out.string() + ": --out is inside of the data set; name another folder");
+    throw InputError(out.string() + ": --out is inside the data set; choose another folder");
   }
   fs::create_directories(out, error);
   if (error)
     throw StorageError(out.string() +
-                       ": cannot make this folder: " + file_error_text(error.value()));
+                       ": cannot create this folder: " + file_error_text(error.value()));
   // An interrupted run has begun to write side files, but has no train.rec yet.
   const bool was_interrupted =
       something_at(out / "train.rec.begun.part") && !something_at(out / "train.rec");
@@ -220,7 +220,7 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   for (const char* name : {"train.rec", "train.idx", "property", "identities.txt"}) {
     if (!something_at(out / name)) continue;
     throw InputError((out / name).string() +
-                     ": is there already; name another folder, or replace it with --force");
+                     ": already exists; choose another folder, or replace it with --force");
   }
 }
 

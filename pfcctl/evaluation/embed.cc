@@ -61,8 +61,8 @@ void expect_own_labels(const path& labels, const path& out) {
       std::ranges::count_if(entries, [](const path& p) { return p.extension() == ".npy"; });
   if (something_at(out) && arrays == 2) return;
   throw InputError(labels.string() +
-                   ": is there already, and has other labels than this data set; choose another "
-                   "folder for --out, or move the file away");
+                   ": already exists with other labels than this data set; choose another folder "
+                   "for --out, or move the file away");
 }
 
 /// Embeds a data set and writes its files, which all appear after the last row was computed. Memory
@@ -178,19 +178,18 @@ void check_out_file(const EmbedFlags& flags) {
   const bool npy = out.extension() == ".npy";
   if ((!npy && out.extension() != ".safetensors") || out.filename() == "labels.npy") {
     throw InputError(fmt::format(
-        "--out {}: expected a name that ends with .safetensors or .npy, other than labels.npy",
+        "--out {}: expected a file name that ends with .safetensors or .npy, and is not labels.npy",
         out.string()));
   }
   std::error_code error;
   if (std::filesystem::is_directory(flags.in, error) && way_within(flags.in, out)) {
-    throw InputError(out.string() + ": --out is inside of the data set; choose another folder");
+    throw InputError(out.string() + ": --out is inside the data set; choose another folder");
   }
   const path other = path(out).replace_extension(npy ? ".safetensors" : ".npy");
   if (something_at(other)) {
-    throw InputError(
-        fmt::format("{}: is there already, and {} has its names; choose another name "
-                    "than {} for --out",
-                    other.string(), names_beside(out).string(), out.string()));
+    throw InputError(fmt::format(
+        "{}: already exists, and {} has its names; choose another name than {} for --out",
+        other.string(), names_beside(out).string(), out.string()));
   }
   const std::array inputs{flags.model.model, flags.in};
   for (const path& written : {out, names_beside(out), npy ? labels_beside(out) : out}) {
@@ -202,8 +201,8 @@ void check_out_file(const EmbedFlags& flags) {
 void keep_identities(const path& file, const std::string& people) {
   if (!something_at(file) || read_text(file, people.size() + 1) == people) return;
   throw InputError(file.string() +
-                   ": is there already, and names other people than this data set; choose another "
-                   "folder for --out, or move the file away");
+                   ": already exists with other people than this data set; choose another folder "
+                   "for --out, or move the file away");
 }
 
 void run_embed(const EmbedFlags& flags) {
@@ -237,18 +236,20 @@ void run_embed(const EmbedFlags& flags) {
 
 void add_embed_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<EmbedFlags>();  // owned by the verb's callback
-  CLI::App* verb = pfcctl.add_subcommand("embed", "Writes the embeddings of a data set");
+  CLI::App* verb =
+      pfcctl.add_subcommand("embed", "Computes and writes the embeddings of a data set");
   add_model_options(*verb, flags->model);
   verb->add_option("--in", flags->in,
                    "A data set in any layout that pfc trains on, for example one folder for each "
                    "person")
       ->required();
   verb->add_option("--out", flags->out,
-                   "F.safetensors with embeddings and labels, or F.npy and labels.npy beside it")
+                   "F.safetensors for embeddings and labels, or F.npy, which gets labels.npy in "
+                   "the same folder")
       ->required();
-  verb->add_flag("--flip", flags->flip, "Adds the embedding of each mirror image");
+  verb->add_flag("--flip", flags->flip, "Adds the embedding of the mirror image to each embedding");
   add_max_damaged(*verb, flags->max_damaged);
-  verb->add_flag("--json", flags->json, "For programs");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
       "Line k of F.names.txt names the image of row k. A job with \"network\": \"none\" trains on\n"
       "the file (docs/evaluate.md). Embeddings are not normalised. Example:\n"

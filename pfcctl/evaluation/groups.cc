@@ -22,8 +22,8 @@ std::vector<VerificationSet> split_by_group(VerificationSet set,
   read_lines(list, end_at_interrupt, [&](std::string_view group, std::int64_t line) {
     if (group.empty() || pair == set.same.size()) {
       throw InputError(fmt::format(
-          "{} line {}: found {}, expected the group of each of the {} pairs of {}, a line for each",
-          list.string(), line, group.empty() ? "no group" : "another line", set.same.size(),
+          "{} line {}: found {}, expected one line with a group for each of the {} pairs of {}",
+          list.string(), line, group.empty() ? "no group" : "an extra line", set.same.size(),
           set.file.string()));
     }
     const auto [place, is_new] = places.emplace(group, groups.size());

@@ -2,24 +2,30 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/error.h"
 #include "common/one_line.h"
+#include "data/chosen_dataset.h"
+#include "data/text_lines.h"
 #include "model/evaluation/evaluation.h"
 #include "model/evaluation/identification.h"
 #include "pfcctl/data/options.h"
+#include "pfcctl/data/progress.h"
 #include "pfcctl/data/writing.h"
 #include "pfcctl/evaluation/damages.h"
 #include "pfcctl/evaluation/loaded_model.h"
-#include "pfcctl/evaluation/noises.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {
@@ -34,6 +40,56 @@ struct IdentifyFlags {
   std::vector<path> noises;
   bool same_labels = false, no_flip = false, json = false;
   double max_damaged = 0.001;
+};
+
+/// Names of images to leave out, for example MegaFace's lists of noisy images. A name matches an
+/// image whose path is the name, or ends with "/" and the name.
+class Noises {
+ public:
+  /// Reads one name per line: the second of several fields between tabs. Skips empty lines and
+  /// those that begin with "#". Throws InputError, also for a list without names.
+  explicit Noises(const std::vector<path>& lists) {
+    for (const path& list : lists) {
+      bool found = false;
+      read_lines(list, end_at_interrupt, [&](std::string_view line, std::int64_t /*number*/) {
+        const auto fields = fields_of(line, " ");
+        if (fields.empty() || line.front() == '#') return;
+        const bool in_second = line.find('\t') != std::string_view::npos && fields.size() > 1;
+        names_.emplace(in_second ? fields[1] : joined(fields));
+        found = true;
+      });
+      if (!found) throw InputError(list.string() + ": found no names, expected one per line");
+    }
+  }
+
+  /// Returns the other images of the data set, which is borrowed.
+  std::unique_ptr<Dataset> leave_out_of(const Dataset& dataset) {
+    Choice others;
+    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
+      if (!matches(dataset.name(i))) others.images.push_back(i);
+    }
+    return choose(dataset, std::move(others));
+  }
+
+  [[nodiscard]] std::int64_t matched() const { return std::ssize(matched_); }
+  [[nodiscard]] std::int64_t unmatched() const { return std::ssize(names_) - matched(); }
+
+ private:
+  bool matches(const std::string& image) {
+    bool noisy = false;
+    for (std::string_view rest = image;;) {
+      if (const auto name = names_.find(rest); name != names_.end()) {
+        matched_.insert(*name);
+        noisy = true;
+      }
+      const std::size_t slash = rest.find('/');
+      if (slash == std::string_view::npos) return noisy;
+      rest.remove_prefix(slash + 1);
+    }
+  }
+
+  std::set<std::string, std::less<>> names_;
+  std::set<std::string, std::less<>> matched_;
 };
 
 /// Unit-length embeddings with numbers for their people, the same for the same name.
@@ -81,9 +137,8 @@ class Faces {
       name = std::to_string(label);
     } else if (name.empty()) {
       throw InputError(fmt::format(
-          "{}: label {} has no name, and the people of --probes and --gallery are compared by "
-          "name; "
-          "add identities.txt, or give --same-labels if the labels of both are the same people",
+          "{}: label {} has no name, but people of --probes and --gallery are compared by name; "
+          "add identities.txt, or give --same-labels if equal labels are the same people",
           dataset.briefs().front().file.string(), label));
     }
     return numbers_.emplace(std::move(name), std::ssize(numbers_)).first->second;
@@ -161,9 +216,9 @@ std::string identification_text(const json& result) {
     }
   }
   if (!result.contains("noises")) return text;
-  return text + fmt::format("noises: {} of the names are images, which were left out; {} are not\n",
-                            result["noises"]["matched"].dump(),
-                            result["noises"]["unmatched"].dump());
+  return text +
+         fmt::format("noises: {} of the names match images, which were skipped; {} match none\n",
+                     result["noises"]["matched"].dump(), result["noises"]["unmatched"].dump());
 }
 
 json identify(const IdentifyFlags& flags) {
@@ -187,31 +242,31 @@ json identify(const IdentifyFlags& flags) {
 
 void add_identify_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<IdentifyFlags>();  // owned by the verb's callback
-  CLI::App* verb = pfcctl.add_subcommand("identify", "Finds probes in a gallery of faces (1:N)");
+  CLI::App* verb =
+      pfcctl.add_subcommand("identify", "Searches for faces in a gallery (1:N identification)");
   add_model_options(*verb, flags->model);
-  verb->add_option(
-          "--probes", flags->probes,
-          "Images to find: any data set that pfc trains on, for example one folder for each "
-          "person")
+  verb->add_option("--probes", flags->probes,
+                   "Images to search for: a data set in any layout that pfc trains on, for example "
+                   "one folder per person")
       ->required();
   verb->add_option("--gallery", flags->gallery,
-                   "Images to search in. A person has the same name here and among the probes");
+                   "Images to search in. A person must have the same name as among the probes");
   verb->add_flag("--same-labels", flags->same_labels,
-                 "Compares label numbers instead of names: of sets without names");
+                 "Compares labels instead of names, for data sets without names");
   verb->add_option("--distractors", flags->distractors,
-                   "Images of other people, which are added to the gallery");
+                   "Images of other people, added to the gallery");
   verb->add_option("--noises", flags->noises,
-                   "Lists of images to leave out, such as megaface_noises.txt: a name or the end "
-                   "of a path a line");
-  verb->add_flag("--no-flip", flags->no_flip, "Uses each image alone, without its mirror image");
+                   "Lists of images to skip, such as megaface_noises.txt, with one name or end of "
+                   "a path per line");
+  verb->add_flag("--no-flip", flags->no_flip, "Embeds only the image, without its mirror image");
   add_max_damaged(*verb, flags->max_damaged);
-  verb->add_flag("--json", flags->json, "For programs");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
-      "With a gallery: the part of the probes with a mate among the first k (TinyFace), and TPIR\n"
-      "at FPIR where some probes have no mate. With distractors alone, as MegaFace: each probe\n"
-      "looks for each other image of its person among them. With probes alone: Recall@K, the part\n"
-      "of them that have an image of their class among the K most similar other probes, as for\n"
-      "Stanford Online Products (docs/evaluate.md). Examples:\n"
+      "With a gallery: the fraction of the probes with a mate among the first k (TinyFace), and\n"
+      "TPIR at FPIR if some probes have no mate. With distractors only, as in MegaFace:\n"
+      "searches each other image of the probe's person among them. With probes only: Recall@K,\n"
+      "the fraction of them that have an image of their class among the K most similar other\n"
+      "probes, as for Stanford Online Products (docs/evaluate.md). Examples:\n"
       "  pfcctl identify --model m.safetensors --probes Probe --gallery Match --distractors Rest\n"
       "  pfcctl identify --model m.safetensors --probes facescrub --distractors megaface\n"
       "  pfcctl identify --model m.safetensors --probes products");

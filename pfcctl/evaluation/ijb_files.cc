@@ -100,7 +100,7 @@ std::vector<IjbFace> read_faces(const path& meta, const std::string& set) {
 /// Fails for a template without an image.
 void expect_template(const std::vector<IjbFace>& faces, std::int64_t id, const IjbLine& line) {
   if (std::ranges::binary_search(faces, id, {}, &IjbFace::template_id)) return;
-  line.fail(fmt::format("templates of the _face_tid_mid.txt beside it, found {}", id));
+  line.fail(fmt::format("templates that are in _face_tid_mid.txt, found {}", id));
 }
 
 std::vector<IjbPair> read_pairs(const path& file, const std::vector<IjbFace>& faces) {
@@ -114,7 +114,7 @@ std::vector<IjbPair> read_pairs(const path& file, const std::vector<IjbFace>& fa
   });
   const auto genuine = std::ranges::count(pairs, true, &IjbPair::same);
   if (genuine == 0 || genuine == std::ssize(pairs)) {
-    throw InputError(file.string() + ": all pairs are of one kind, expected both");
+    throw InputError(file.string() + ": found pairs of one kind only, expected both kinds");
   }
   return pairs;
 }
@@ -128,7 +128,7 @@ std::vector<IjbSubject> read_subjects(const path& file, const std::vector<IjbFac
   });
   std::vector<IjbSubject> list;
   for (const auto& [id, subject] : subjects) list.push_back({id, subject});
-  if (list.empty()) throw InputError(file.string() + ": no templates");
+  if (list.empty()) throw InputError(file.string() + ": found no templates");
   return list;
 }
 

@@ -32,7 +32,7 @@ struct IjbLists {
   std::vector<IjbFace> faces;  ///< by template, then by medium, otherwise in the file's order
   std::vector<IjbPair> pairs;
   std::vector<std::vector<IjbSubject>> galleries;  ///< of 1:N; none where the folder has no lists
-  std::vector<IjbSubject> probes;                  ///< likewise; sorted, without duplicates
+  std::vector<IjbSubject> probes;                  ///< of 1:N; sorted, without duplicates
 };
 
 /// Reads FOLDER/meta: {ijbb,ijbc}_face_tid_mid.txt (name, template, medium), _name_5pts_score.txt

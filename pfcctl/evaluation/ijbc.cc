@@ -106,8 +106,8 @@ Roc compare_pairs(const Templates& templates, const IjbLists& lists, std::int64_
   const auto genuine = std::ranges::count(scored, true, &ScoredPair::same);
   if (genuine == 0 || genuine == std::ssize(scored)) {
     throw InputError(
-        fmt::format("{}: the {} pairs without damaged templates are of one kind, expected both; "
-                    "mend the images",
+        fmt::format("{}: the {} pairs without damaged templates are of one kind, expected both "
+                    "kinds; restore the images",
                     lists.set, scored.size()));
   }
   return roc_of(std::move(scored));
@@ -158,8 +158,9 @@ std::string ijb_text(const json& result) {
       fmt::format("{}: {} images, {} templates, {} pairs\n", result["set"].get<std::string>(),
                   result["images"].dump(), result["templates"].dump(), result["pairs"].dump());
   if (result["left_out_pairs"] != 0) {
-    text += fmt::format("{} more pairs were left out: all images of a template are damaged\n",
-                        result["left_out_pairs"].dump());
+    text +=
+        fmt::format("{} more pairs were skipped, because all images of a template are damaged\n",
+                    result["left_out_pairs"].dump());
   }
   const auto add = [&](const char* label, const json& values) {
     for (const auto& [key, value] : values.items()) {
@@ -211,24 +212,25 @@ json run_ijb(const IjbFlags& flags) {
 
 void add_ijbc_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<IjbFlags>();  // owned by the verb's callback
-  CLI::App* verb = pfcctl.add_subcommand("ijbc", "Runs the IJB-B and IJB-C protocols, 1:1 and 1:N");
+  CLI::App* verb = pfcctl.add_subcommand(
+      "ijbc", "Evaluates models with the IJB-B and IJB-C protocols, 1:1 and 1:N");
   add_model_options(*verb, flags->model);
   verb->add_option("--data", flags->data,
                    "Folder with meta/ and loose_crop/, in the layout of InsightFace's scripts")
       ->required();
-  verb->add_flag("--no-flip", flags->no_flip, "Uses each image alone, without its mirror image");
+  verb->add_flag("--no-flip", flags->no_flip, "Embeds only the image, without its mirror image");
   verb->add_flag("--no-detector-score", flags->no_score,
                  "Does not weight images by their detector score");
   verb->add_flag("--no-media-pooling", flags->no_media,
                  "Sums the images of a medium (a video) instead of averaging them");
-  verb->add_flag("--normalise", flags->normalise, "Gives each image's embedding the length 1");
-  verb->add_option("--roc", flags->roc, "Draws the ROC curve into this SVG file");
+  verb->add_flag("--normalise", flags->normalise, "Normalises each image's embedding to length 1");
+  verb->add_option("--roc", flags->roc, "Writes the ROC curve to this SVG file");
   add_max_damaged(*verb, flags->max_damaged);
-  verb->add_flag("--json", flags->json, "For programs");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
-      "Aligns the faces by their landmarks. The figures are those of InsightFace's scripts: 1:1\n"
-      "takes the point of the ROC curve nearest to each FAR; 1:N searches each gallery by itself\n"
-      "(docs/evaluate.md). Example:\n"
+      "Aligns the faces by their landmarks. Computes the same figures as InsightFace's scripts:\n"
+      "1:1 takes the point of the ROC curve nearest to each FAR; 1:N searches each gallery\n"
+      "separately (docs/evaluate.md). Example:\n"
       "  pfcctl ijbc --model out/backbone.safetensors --data /data/IJBC --roc ijbc.svg");
   verb->callback([flags] {
     const json result = run_ijb(*flags);

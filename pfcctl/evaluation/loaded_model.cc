@@ -12,18 +12,16 @@
 namespace pfc {
 
 void add_compute_options(CLI::App& verb, ModelFlags& flags) {
-  verb.add_option("--batch", flags.batch, "Images that the network embeds together")
+  verb.add_option("--batch", flags.batch, "Number of images that the network embeds together")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
-  verb.add_option("--precision", flags.precision,
-                  "fp32, or bf16 where the processor has AVX512_BF16")
+  verb.add_option("--precision", flags.precision, "fp32, or bf16 if the processor has AVX512_BF16")
       ->transform(choice_of({"fp32", "bf16"}));
   add_threads(verb, flags.threads);
 }
 
 void add_model_options(CLI::App& verb, ModelFlags& flags) {
-  verb.add_option("--model", flags.model, "File of a model, such as backbone.safetensors")
-      ->required();
+  verb.add_option("--model", flags.model, "Model file, such as backbone.safetensors")->required();
   add_compute_options(verb, flags);
 }
 

@@ -117,11 +117,10 @@ std::int64_t check_inputs(const std::vector<path>& models, std::vector<path>& bi
     const VerificationSet set = read_verification_bin(bin);
     check_verification_set(set, {}, {});
     if (const int folds = one_sided_folds(set.same); folds > 0) {
-      std::fprintf(
-          stderr,
-          "note: %s: %d of its folds have pairs of one kind only, so accuracy and TAR mean "
-          "little; mix its pairs\n",
-          one_line(bin.string()).c_str(), folds);
+      std::fprintf(stderr,
+                   "note: %s: %d of its folds have pairs of one kind only, so accuracy and TAR "
+                   "mean little; change the order of its pairs\n",
+                   one_line(bin.string()).c_str(), folds);
     }
     most = std::max(most, std::ssize(set.images));
     different.push_back(bin);
@@ -265,23 +264,22 @@ void add_verify_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<VerifyFlags>();  // owned by the verb's callback
   CLI::App* verb =
       pfcctl.add_subcommand("verify", "Measures the accuracy of models on verification sets");
-  verb->add_option("--model", flags->models, "Files of models, such as backbone.safetensors")
+  verb->add_option("--model", flags->models, "Model files, such as backbone.safetensors")
       ->required();
   verb->add_option("--bin", flags->bins,
-                   "Verification sets such as lfw.bin, or a folder: all of lfw, cfp_fp, agedb_30, "
-                   "calfw, cplfw and xqlfw in it")
+                   "Verification sets such as lfw.bin, or a folder that contains some of lfw, "
+                   "cfp_fp, agedb_30, calfw, cplfw and xqlfw")
       ->required();
   add_compute_options(*verb, flags->compute);
   verb->add_option("--groups", flags->groups,
-                   "Text file whose line k names the group of pair k of the one set: each group is "
-                   "judged by itself");
-  verb->add_option("--roc", flags->roc, "Draws all ROC curves into this SVG file");
-  verb->add_flag("--json", flags->json, "For programs");
+                   "Text file whose line k names the group of pair k; measures each group "
+                   "separately. Needs a single verification set");
+  verb->add_option("--roc", flags->roc, "Writes all ROC curves to this SVG file");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
-      "Accuracy, threshold and TAR at FAR by LFW's protocol, as arcface_torch computes them. "
-      "Several\n"
-      "sets or groups also get the mean and standard deviation of their accuracies\n"
-      "(docs/evaluate.md). Examples:\n"
+      "Prints accuracy, threshold and TAR at FAR by LFW's protocol, as arcface_torch computes\n"
+      "them. For several sets or groups, also the mean and standard deviation of their\n"
+      "accuracies (docs/evaluate.md). Examples:\n"
       "  pfcctl verify --model out/backbone.safetensors --bin lfw.bin cfp_fp.bin\n"
       "  pfcctl verify --model a.safetensors b.safetensors --bin /data/ms1m --roc roc.svg");
   verb->callback([flags] { run_verify(*flags); });

@@ -112,34 +112,36 @@ CLI::App* add_format(CLI::App& verb, const char* name, const std::string& about,
   CLI::App* format = verb.add_subcommand(name, about);
   format
       ->add_option("--model", flags->model,
-                   "The network: backbone.safetensors of a job, model.pt, or an ONNX file")
+                   "Model file: backbone.safetensors of a job, model.pt, or an ONNX file")
       ->required();
-  format->add_option("--output", flags->output, "The file to write")->required();
-  format->add_flag("--json", flags->json, "For programs");
+  format->add_option("--output", flags->output, "Output file")->required();
+  format->add_flag("--json", flags->json, "Prints JSON, for programs");
   return format;
 }
 
 void add_onnx(CLI::App& verb) {
   const auto flags = std::make_shared<ExportFlags>();  // owned by the verb's callback
-  CLI::App* onnx = add_format(verb, "onnx", "ONNX, for ONNX Runtime, TensorRT and others", flags);
-  onnx->add_option("--opset", flags->onnx.opset, "Version of the operators, for older programs")
+  CLI::App* onnx =
+      add_format(verb, "onnx", "Writes ONNX, for ONNX Runtime, TensorRT and others", flags);
+  onnx->add_option("--opset", flags->onnx.opset,
+                   "Version of the ONNX operators; older programs need a lower one")
       ->check(whole_number(kLowestOpset, kHighestOpset))
       ->capture_default_str();
-  CLI::Option* float16 = onnx->add_flag(
-      "--float16", flags->onnx.float16,
-      "Half the size: float16, but for the last layers. Input and output stay float32");
-  CLI::Option* int8 = onnx->add_flag("--int8", flags->int8,
-                                     "A quarter of the size: int8 convolutions and linear layers");
-  CLI::Option* calibrate =
-      onnx->add_option("--calibrate", flags->calibrate,
-                       "Data set, or folders of people, whose images choose the ranges of int8");
+  CLI::Option* float16 = onnx->add_flag("--float16", flags->onnx.float16,
+                                        "Stores float16, which halves the size, except in the last "
+                                        "layers. Input and output stay float32");
+  CLI::Option* int8 = onnx->add_flag(
+      "--int8", flags->int8, "Uses int8 convolutions and linear layers, for a quarter of the size");
+  CLI::Option* calibrate = onnx->add_option("--calibrate", flags->calibrate,
+                                            "Data set whose images determine the ranges of int8");
   int8->excludes(float16)->needs(calibrate);
   calibrate->needs(int8);
   onnx->add_flag("--normalize", flags->onnx.normalize,
-                 "The graph reads pixels from 0 to 255. Without it the program that runs the graph "
-                 "computes x / 127.5 - 1 first");
-  onnx->add_flag("--flip", flags->onnx.flip,
-                 "The graph adds the embedding of the mirror image, which takes twice as long");
+                 "Makes the graph read pixels from 0 to 255. Without it, the program that runs the "
+                 "graph must compute x / 127.5 - 1 first");
+  onnx->add_flag(
+      "--flip", flags->onnx.flip,
+      "Makes the graph add the embedding of the mirror image, which takes twice as long");
   onnx->footer(
       "Input \"data\": RGB images [N, 3, 112, 112], of any number N. Output \"embedding\": [N, "
       "D],\n"
@@ -176,13 +178,15 @@ void add_arcface(CLI::App& verb) {
   };
   const auto flags = std::make_shared<Flags>();
   CLI::App* arcface = verb.add_subcommand(
-      "arcface", "A job's checkpoint as checkpoint_gpu_*.pt, from which arcface_torch resumes");
-  arcface->add_option("--checkpoint", flags->checkpoint, "The folder step-* of a job")->required();
-  arcface->add_option("--gpus", flags->gpus, "The GPUs on which arcface_torch will run")
+      "arcface",
+      "Converts a job's checkpoint to checkpoint_gpu_*.pt, from which arcface_torch resumes");
+  arcface->add_option("--checkpoint", flags->checkpoint, "Checkpoint folder step-* of a job")
+      ->required();
+  arcface->add_option("--gpus", flags->gpus, "Number of GPUs on which arcface_torch will run")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
-  arcface->add_option("--output", flags->output, "The folder to write the files into")->required();
-  arcface->add_flag("--json", flags->json, "For programs");
+  arcface->add_option("--output", flags->output, "Output folder")->required();
+  arcface->add_flag("--json", flags->json, "Prints JSON, for programs");
   arcface->footer(
       "Writes one file for each GPU: backbone, class centres, momentum, learning rate, epoch and\n"
       "step. Set resume = True and this output in arcface_torch's configuration (docs/export.md).\n"
@@ -205,15 +209,16 @@ void add_arcface(CLI::App& verb) {
 }  // namespace
 
 void add_export_verb(CLI::App& pfcctl) {
-  CLI::App* verb = pfcctl.add_subcommand("export", "Writes a network for other programs");
+  CLI::App* verb = pfcctl.add_subcommand("export", "Exports a model for other programs");
   verb->require_subcommand(1);
   add_onnx(*verb);
-  add_weights(*verb, "pt", "PyTorch's state dict, which torch.load(weights_only=True) reads",
+  add_weights(*verb, "pt",
+              "Writes a state dict for PyTorch, which torch.load(weights_only=True) reads",
               "pfcctl export pt --model work_dirs/r50/backbone.safetensors --output model.pt",
               [](const ModelFile& model, const std::filesystem::path& path) {
                 write_torch(path, model.weights.state_dict);
               });
-  add_weights(*verb, "safetensors", "safetensors, from any file that is read",
+  add_weights(*verb, "safetensors", "Writes safetensors, from any supported model file",
               "pfcctl export safetensors --model model.pt --output backbone.safetensors",
               export_safetensors);
   add_arcface(*verb);

@@ -1,5 +1,4 @@
-#include "pfcctl/model/info.h"
-
+// pfcctl model info: describes a model file.
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "common/one_line.h"
 #include "kernels/make_ops.h"
 #include "model/files/model_file.h"
+#include "pfcctl/verbs.h"
 #include "worker/cost/recording_ops.h"
 
 namespace pfc {
@@ -118,14 +118,17 @@ void show(const json& d) {
                              d["channel_order"].get<std::string>()));
   line("embeddings", counted(d["embedding_size"].get<int>(), "number"));
   line("parameters", fmt::format("{:.2f} million", d["parameters"].get<double>() / 1e6));
-  line("as float32", byte_size_text(d["bytes"].get<std::uint64_t>()) +
-                         (d.contains("reference_mb") ? fmt::format("; InsightFace's table: {} MB",
-                                                                   d["reference_mb"].get<int>())
-                                                     : ""));
-  line("operations", fmt::format("{:.2f} GFLOP an image; a multiplication and an addition are two",
-                                 d["flops"].get<double>() / 1e9));
-  line("latency", fmt::format("{:.1f} ms an image on this CPU, batch 1, float32, median of {} runs",
-                              d["latency_ms"].get<double>(), kTimedRuns));
+  line("as float32",
+       byte_size_text(d["bytes"].get<std::uint64_t>()) +
+           (d.contains("reference_mb")
+                ? fmt::format("; in InsightFace's table: {} MB", d["reference_mb"].get<int>())
+                : ""));
+  line("operations",
+       fmt::format("{:.2f} GFLOP per image, counting a multiplication and an addition as two",
+                   d["flops"].get<double>() / 1e9));
+  line("latency",
+       fmt::format("{:.1f} ms per image on this CPU, batch 1, float32, median of {} runs",
+                   d["latency_ms"].get<double>(), kTimedRuns));
   for (const auto& [key, value] : d["about"].items())
     line(key, value.is_string() ? value.get<std::string>() : value.dump());
   for (const auto& [kind, entry] : d["others"].items()) {
@@ -143,18 +146,16 @@ void add_model_info(CLI::App& model) {
   };
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   CLI::App* verb = model.add_subcommand("info",
-                                        "Prints the network in a model file, its sizes, speed and "
-                                        "colour order, and what else it holds");
+                                        "Describes the network in a model file (sizes, speed, "
+                                        "colour order) and lists the file's other content");
   verb->add_option(
           "file", flags->file,
           "backbone.safetensors, model.pt, backbone.pth, checkpoint_gpu_*.pt, .ckpt or .onnx")
       ->required();
-  verb->add_flag("--json", flags->json, "For programs");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
-      "Runs no code from the file, and needs no Python. The network embeds a black image ten "
-      "times\n"
-      "to measure the latency.\n"
-      "Example:\n"
+      "Runs no code from the file, and needs no Python. Measures the latency by embedding a\n"
+      "black image ten times. Example:\n"
       "  pfcctl model info model.pt");
   verb->callback([flags] {
     begin_again_as_workers_wait();  // spinning threads would slow down a busy machine

@@ -42,8 +42,8 @@ void check_nothing_is_replaced(const std::filesystem::path& folder) {
   for (const char* name : kFiles) {
     if (!something_at(folder / name)) continue;
     throw InputError((folder / name).string() +
-                     ": there is a data set already; choose another folder with --out, or give "
-                     "--force to replace it");
+                     ": found an existing data set; choose another folder with --out, or replace "
+                     "it with --force");
   }
 }
 
@@ -133,7 +133,7 @@ void write_synthetic_set(const SynthOptions& options, const std::filesystem::pat
   std::filesystem::create_directories(folder, error);
   if (error)
     throw StorageError(folder.string() +
-                       ": cannot make this folder: " + file_error_text(error.value()));
+                       ": cannot create this folder: " + file_error_text(error.value()));
   if (!options.replace) check_nothing_is_replaced(folder);
   std::filesystem::remove(folder / kNames, error);
   if (error) throw StorageError((folder / kNames).string() + ": cannot remove: " + error.message());

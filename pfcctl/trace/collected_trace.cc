@@ -60,7 +60,7 @@ void TraceCollector::add(const proto::TraceChunk& part) {
   CollectedRank& rank = trace_.ranks[part.rank()];
   proto::TraceSpans sent;
   if (!sent.ParseFromString(part.spans()) || sent.tracks_size() > static_cast<int>(kMostTracks)) {
-    rank.problem = "a part of it cannot be read";
+    rank.problem = "a part of it is malformed";
     return;
   }
   std::vector<std::uint32_t> tracks, names;
@@ -69,7 +69,7 @@ void TraceCollector::add(const proto::TraceChunk& part) {
   rank.spans.reserve(rank.spans.size() + static_cast<std::size_t>(sent.spans_size()));
   for (const proto::TraceSpan& span : sent.spans()) {
     if (span.track() >= tracks.size() || span.name() >= names.size()) {
-      rank.problem = "a part of it cannot be read";
+      rank.problem = "a part of it is malformed";
       return;
     }
     const std::int64_t begin = sent.base_ns() + span.begin_ns();

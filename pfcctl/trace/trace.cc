@@ -89,20 +89,20 @@ void take(const TraceOptions& options) {
 
 void add_trace_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
-      "trace", "Records some steps of all workers, and shows who waited for whom");
+      "trace", "Records some steps of all workers, and shows which worker the others waited for");
   const auto options = std::make_shared<TraceOptions>();  // owned by the verb's callback
   options->target.declare(*verb);
-  verb->add_option("--steps", options->steps, "How many")
+  verb->add_option("--steps", options->steps, "Number of steps")
       ->check(whole_number(1, 10'000))
       ->capture_default_str();
   verb->add_option("--output", options->output,
-                   "The file, for https://ui.perfetto.dev or chrome://tracing")
+                   "Output file, for https://ui.perfetto.dev or chrome://tracing")
       ->capture_default_str();
   verb->footer(
-      "The job goes on meanwhile; the steps begin a moment from now. The table's wait is what a "
-      "worker\nspends in a collective before the last one comes into it, median. Exit code 1: some "
-      "workers' part\nis missing; what has come is in the file. docs/trace.md explains the rows. "
-      "Example:\n"
+      "The job keeps running; recording starts shortly. In the table, wait is the median time\n"
+      "that a worker spends in a collective before the last worker enters it. Exit code 1: the\n"
+      "parts of some workers are missing; the others are in the file. docs/trace.md explains\n"
+      "the rows. Example:\n"
       "  pfcctl trace --steps 10 --output trace.json");
   verb->callback([options] { take(*options); });
 }

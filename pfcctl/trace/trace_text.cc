@@ -48,8 +48,8 @@ std::string sentences_on_waits(const CollectedTrace& trace, const TraceAnalysis&
     const double a_step = each.waited_for_last_seconds / static_cast<double>(analysis.steps);
     if (a_step < kWorthTelling * analysis.step_seconds) continue;
     text += fmt::format(
-        "{} came last into {} of {} of the communicator \"{}\"; the others waited {} "
-        "a step for it.\n",
+        "{} entered {} of {} of the communicator \"{}\" last; the others waited {} per step for "
+        "it.\n",
         title_of_rank(trace, *each.last), each.last_count, counted(each.count, each.kind),
         each.communicator, ms(a_step));
   }
@@ -61,7 +61,7 @@ std::string comparison(const CollectedTrace& trace, const TraceAnalysis& analysi
   std::string text = fmt::format(
       "Slowest: {}, {} of each step its own; fastest: {}, {}.\n\n{:<18} {:>12} {:>12}\n",
       title_of_rank(trace, *analysis.slowest), ms(analysis.slowest_own_seconds),
-      title_of_rank(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, a step",
+      title_of_rank(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, per step",
       "slowest", "fastest");
   const std::size_t shown = std::min(kMostPhases, analysis.phases.size());
   for (std::size_t i = 0; i < shown; ++i) {
@@ -98,7 +98,8 @@ std::string sentence_on_gpus(const CollectedTrace& trace, const TraceAnalysis& a
 
 std::string table_of_kernels(const CollectedTrace& trace, const TraceAnalysis& analysis) {
   if (analysis.gpus.empty()) return {};
-  std::string text = fmt::format("\n{:<60} {:>8} {:>12}\n", "GPU kernels, a step", "calls", "time");
+  std::string text =
+      fmt::format("\n{:<60} {:>8} {:>12}\n", "GPU kernels, per step", "calls", "time");
   const std::size_t shown = std::min(kMostKernels, analysis.kernels.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const GpuKernel& each = analysis.kernels[i];
@@ -119,10 +120,10 @@ std::string problems(const CollectedTrace& trace) {
   };
   for (const auto& [rank, each] : trace.ranks) {
     const std::string who = rank_title(rank, each);
-    if (!each.problem.empty()) tell(who + ": not all of it is here: " + each.problem);
+    if (!each.problem.empty()) tell(who + ": incomplete: " + each.problem);
     if (each.summary.dropped() > 0) {
       tell(who + ": " + counted(static_cast<long long>(each.summary.dropped()), "event") +
-           " left out, because there were more than a worker may send");
+           " dropped, because there were more than a worker may send");
     }
     for (const std::string& note : each.summary.notes()) tell(who + ": " + note);
   }

@@ -112,7 +112,7 @@ class Embeddings(JobTest):
         data = self.write()
         info = run(BIN / "pfcctl", "data", "info", data)
         self.assertIn(f"embeddings of {DIMENSION} numbers, float32", info.stdout, info.stderr)
-        self.assertIn("images a class", info.stdout)
+        self.assertIn("images per class", info.stdout)
         self.assertEqual(run(BIN / "pfcctl", "data", "validate", data).returncode, 0)
         job = self.embeddings_job("out")
         plan = self.succeeded(run(BIN / "pfcctl", "plan", "--config", job, "--workers", 2))

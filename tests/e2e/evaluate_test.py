@@ -91,7 +91,7 @@ class Evaluate(TrainedModel):
         other = self.folder / "identities.txt"
         other.write_text("somebody else\n")
         command = (BIN / "pfcctl", "embed", "--model", self.model, "--in", self.people, "--out", self.folder / "x.npy")
-        self.assert_one_line(run(*command), "identities.txt", "names other people", "another folder for --out")
+        self.assert_one_line(run(*command), "identities.txt", "already exists with other people", "another folder for --out")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["identities.txt"])
         other.unlink()
         for _ in range(2):  # the second time, the same people are listed already
@@ -143,7 +143,7 @@ class Evaluate(TrainedModel):
         self.assertRegex(self.pfcctl("verify", "--model", self.model, "--bin", self.data / "val.bin", "--groups", groups),
                          f" average +{len(same)} +{np.mean(accuracies):.5f} \\+- {np.std(accuracies, ddof=1):.5f}\n")
         lines = "\n".join(names)
-        for text, words in (("a\n", ["found 1 lines", f"the {len(same)} pairs"]), (lines + "\na", [f"line {len(same) + 1}", "another line"]),
+        for text, words in (("a\n", ["found 1 lines", f"the {len(same)} pairs"]), (lines + "\na", [f"line {len(same) + 1}", "an extra line"]),
                             ("a\n\n" + lines, ["line 2", "no group"]), ("a\n".encode("utf-16"), ["found 1 lines"]),
                             ("\n".join("b" if each else "a" for each in same), ["(group", "all", "pairs are of"]),
                             ("x" * 20000, ["line 1: longer than"]), (None, ["cannot open"])):

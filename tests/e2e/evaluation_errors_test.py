@@ -75,7 +75,7 @@ class EvaluationErrors(TrainedModel):
         (self.folder / "link.npy").symlink_to(val)
         people = pathlib.Path(shutil.copytree(self.people, self.folder / "people"))
         for words, told in ((("embed", "--in", people, "--out", model), "is the input file"),
-                            (("embed", "--in", people, "--out", people / "x.npy"), "inside of the data set"),
+                            (("embed", "--in", people, "--out", people / "x.npy"), "inside the data set"),
                             (("verify", "--bin", val, "--roc", model), "is the input file"),
                             (("verify", "--bin", val, "--roc", self.folder / "link.npy"), "is the input file"),
                             (("ijbc", "--data", root, "--roc", root / "meta/ijbc_face_tid_mid.txt"), "is the input file"),
@@ -92,15 +92,15 @@ class EvaluationErrors(TrainedModel):
         return self.pfcctl("embed", "--in", data or self.people, "--out", self.folder / out, *more)
 
     def test_embed_never_pairs_labels_and_embeddings_of_two_runs(self):
-        self.assert_one_line(self.embed("labels.npy"), "other than labels.npy", code=2)
+        self.assert_one_line(self.embed("labels.npy"), "and is not labels.npy", code=2)
         self.assertEqual(self.embed("a.npy").returncode, 0)
         before = {path.name: digest(path) for path in self.folder.iterdir()}
         other = pathlib.Path(shutil.copytree(self.people, self.folder / "other"))
         shutil.move(other / self.images[-1], other / self.images[0].replace(".jpg", "x.jpg"))
         other = pathlib.Path(shutil.move(other, self.shared / "other"))
         self.addCleanup(shutil.rmtree, other)
-        self.assert_one_line(self.embed("b.npy", other), "labels.npy: is there already", code=2)
-        self.assert_one_line(self.embed("a.safetensors"), "a.npy: is there already", "a.names.txt", code=2)
+        self.assert_one_line(self.embed("b.npy", other), "labels.npy: already exists", code=2)
+        self.assert_one_line(self.embed("a.safetensors"), "a.npy: already exists", "a.names.txt", code=2)
         # A run that fails at its last image, of other labels and names, leaves all files as they were.
         (other / sorted(os.listdir(other))[-1] / "zz.jpg").write_bytes(b"\xff\xd8 cut short")
         self.assert_one_line(self.embed("a.npy", other), "1 of 81 images are damaged", code=2)
@@ -164,7 +164,7 @@ class EvaluationErrors(TrainedModel):
         found = json.loads(self.pfcctl(*words, "--json").stdout)
         self.assertEqual((found["pairs"], found["left_out_pairs"], found["identification"]["probes"]), (2, 2, 7))
         done = self.pfcctl(*words)
-        self.assertIn("2 more pairs were left out", done.stdout)
+        self.assertIn("2 more pairs were skipped", done.stdout)
         self.assertIn("5 of 5 landmarks are outside the image", done.stderr)
 
 

@@ -111,7 +111,7 @@ class Service(ServiceTest):
         refused = self.ctl("submit", self.fake_job(netwrk="r18"))
         self.assert_one_line(refused, "netwrk", "network", "job.json", code=2)
         taken = self.ctl("stop", jobs[9])
-        self.assertEqual(taken.stdout, "the job is out of the queue\n", taken.stderr)
+        self.assertEqual(taken.stdout, "the job was removed from the queue\n", taken.stderr)
         self.wait_until(jobs[3], "running")
         self.wait_for_training()
         self.assertEqual(self.ctl("stop").returncode, 0)

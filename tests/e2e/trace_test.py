@@ -132,7 +132,7 @@ class TraceTest(JobTest):
             for each in ranks.values():
                 waited[each.pid] += max(min(latest.begin, each.end) - each.begin, 0)
         self.assertEqual(min(waited, key=lambda rank: waited[rank]), 2, (last, waited))
-        self.assertRegex(done.stdout, r"rank 2 \(localhost, slot 2\) came last into \d+ of \d+ \w+ of the communicator \"")
+        self.assertRegex(done.stdout, r"rank 2 \(localhost, slot 2\) entered \d+ of \d+ \w+ of the communicator \"")
         self.assertRegex(done.stdout, r"Slowest: rank 2 \(localhost, slot 2\)")
         self.assertTrue(any(tail["pid"] == 2 for tail, _ in trace.arrows), trace.arrows)
         self.end()
@@ -151,7 +151,7 @@ class TraceTest(JobTest):
         os.kill(victim, signal.SIGKILL)
         output, errors = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, 1, (output, errors))
-        self.assertRegex(output, r"rank 1( \(localhost, slot 1\))?: not all of it is here: ")
+        self.assertRegex(output, r"rank 1( \(localhost, slot 1\))?: incomplete: ")
         trace = self.written()
         self.assertNotIn(1, {s.pid for s in trace.slices})
         self.assertTrue([s for s in trace.slices if s.pid == 0 and s.name == "forward"], output)

@@ -107,7 +107,7 @@ TEST(Pfcctl, CheckFailsIfTheTemporaryFolderIsNotWritable) {
   const Ran failed = pfcctl("check");
   unsetenv("TMPDIR");
   EXPECT_EQ(failed.status, 1);
-  EXPECT_THAT(failed.output, HasSubstr("[FAILED] temporary files: cannot write in /proc"));
+  EXPECT_THAT(failed.output, HasSubstr("[FAILED] temporary files: cannot write to /proc"));
 }
 
 TEST(Pfcctl, SuggestsTheNearestVerbOrOption) {
@@ -164,9 +164,9 @@ TEST(Pfcctl, DataPackReportsThatItDecodesNoImage) {
   jpeg.resize(jpeg.size() - 12);  // after its header
   testing::write_file(folder / "people/ada/1.jpg", jpeg);
   testing::write_file(folder / "people/ada/2.jpg", testing::make_jpeg(20, 20, 2));
-  expect_tells(pack(""), {"2 images of 1 identities, 0 with a damaged header left out",
-                          "no image was decoded; \"pfcctl data validate\" finds damaged ones"});
-  expect_tells(pack(" --size 20 --max-damaged 0.5"), {"1 damaged ones left out"});
+  expect_tells(pack(""), {"2 images of 1 identities, 0 with a damaged header skipped",
+                          "images were not decoded; pfcctl data validate finds damaged ones"});
+  expect_tells(pack(" --size 20 --max-damaged 0.5"), {"1 damaged ones skipped"});
 }
 
 /// Runs pfcctl plan on a job file.

@@ -107,8 +107,9 @@ TEST_F(PfcctlReplay, RejectsMissingPaths) {
   write();
   const std::string in = "--in " + in_.string(), nowhere = (folder_ / "nowhere").string();
   expect_head_refused("--in " + nowhere + " --out " + out_.string(), nowhere);
-  expect_head_refused(in + " --out " + nowhere + "/y.safetensors", "there is no folder " + nowhere);
-  expect_head_refused(in + " --out " + in_.string(), "this is a file of --in");
+  expect_head_refused(in + " --out " + nowhere + "/y.safetensors",
+                      "this folder does not exist: " + nowhere);
+  expect_head_refused(in + " --out " + in_.string(), "this is an input file of --in");
 }
 
 TEST_F(PfcctlReplay, RejectsALabelWithoutARow) {

@@ -64,7 +64,7 @@ class PfcctlStop : public ::testing::Test {
 
 TEST_F(PfcctlStop, EndsTheJob) {
   expect_tells(stop("", coordinator.address()),
-               {"the workers end, after a checkpoint where they train"});
+               {"the workers are ending; if they train, they write a checkpoint first"});
   const Verdict verdict = coordinator.verdict();
   EXPECT_EQ(verdict.kind, Verdict::Kind::kStopped);
   EXPECT_EQ(verdict.message, "job stopped by pfcctl stop before training began");

@@ -153,7 +153,7 @@ TEST(SyntheticSet, RejectsOptionsOutsideTheirRanges) {
   std::ofstream(folder.path() / "file") << "x";
   EXPECT_THAT(
       [&] { write_synthetic_set(kSmall, folder.path() / "file" / "set", nullptr); },
-      ::testing::ThrowsMessage<StorageError>(::testing::HasSubstr("cannot make this folder")));
+      ::testing::ThrowsMessage<StorageError>(::testing::HasSubstr("cannot create this folder")));
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ class DataSets(unittest.TestCase):
         info = json.loads(pfcctl("info", data, "--json"))
         self.assertEqual(info["images"], IDENTITIES * IMAGES)
         self.assertEqual(info["classes"], IDENTITIES)
-        self.assertIn("all images are good", pfcctl("validate", data))
+        self.assertIn("found no faults", pfcctl("validate", data))
 
 
 if __name__ == "__main__":

@@ -189,13 +189,13 @@ std::string bench_text(const BenchReport& report, int cores) {
   if (!report.appetite) return text;
   const Appetite& a = *report.appetite;
   const int threads = threads_for(report.rows, a.images_per_second);
-  text += fmt::format("a worker on {} takes {:.0f} images/s: \"num_workers\": {} gives as many\n",
+  text += fmt::format("a worker on {} needs {:.0f} images/s: \"num_workers\": {} is enough\n",
                       a.machine, a.images_per_second, threads);
   const int of_host = threads * a.workers_of_host;
   if (of_host > cores) {
     text += fmt::format(
-        "but {} with {} each need {} cores, and this host has {}: its input would hold training "
-        "back\n",
+        "but {} with {} each need {} cores, and this host has {}: the input would slow down "
+        "training\n",
         counted(a.workers_of_host, "worker"), counted(threads, "thread"), of_host, cores);
   }
   return text;

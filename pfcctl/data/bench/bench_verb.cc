@@ -53,7 +53,8 @@ JobConfig job_of(const Flags& flags) {
     job = parse_job(read_job_file(flags.config, flags.overrides), {flags.config, flags.overrides});
   }
   if (!flags.data.empty()) job.rec = {flags.data};
-  if (job.rec.empty()) throw InputError("data bench: give a data set, or --config with a rec");
+  if (job.rec.empty())
+    throw InputError("data bench: found no data set; give one, or --config with a \"rec\"");
   return job;
 }
 
@@ -80,7 +81,8 @@ Appetite appetite_of(const Flags& flags, const JobConfig& job, const Dataset& da
                        .decoding_threads = job.num_workers};
   if (!capacity.network.empty()) cluster.network = parse_network(capacity.network);
   if (cluster.hosts() > 1 && capacity.network.empty()) {
-    throw InputError("--network: what joins the hosts is needed where there are several");
+    throw InputError(
+        "--network: missing; the job has several hosts, so give their network, for example 400Gb");
   }
   const std::int64_t pixels = planned.data.height * planned.data.width;
   const StepCost step = predict_step(count_step(planned), job.batch_size, pixels, cluster);
@@ -128,29 +130,29 @@ void run(const Flags& flags) {
 void add_data_bench(CLI::App& data) {
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand(
-      "bench", "How many images a second this host reads, decodes, augments and copies");
-  verb->add_option("data", flags->data, "Any data set; without it the rec of --config");
+      "bench", "Measures how many images per second this host reads, decodes, augments and copies");
+  verb->add_option("data", flags->data, "A data set in any layout. Default: the rec of --config");
   verb->add_option("--config", flags->config,
-                   "Job file: its augmentations and order are measured, and what its device takes "
-                   "is said");
+                   "Job file: measures with its augmentations and order, and prints how many "
+                   "images per second its device needs");
   verb->add_option("--set", flags->overrides,
                    "key=value: changes a key of the job file; may be given several times")
       ->needs("--config");
-  verb->add_option("--threads", flags->threads, "Numbers of threads; without it 1, 2, 4 ... cores")
+  verb->add_option("--threads", flags->threads, "Numbers of threads. Default: 1, 2, 4 ... cores")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(whole_number(1, 1024));
-  verb->add_option("--seconds", flags->seconds, "For each of two measurements of a row")
+  verb->add_option("--seconds", flags->seconds, "Duration of each of a row's two measurements")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   verb->add_option("--workers,--gpus", flags->workers, "Workers of the job")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--workers-per-host,--gpus-per-host", flags->workers_per_host,
-                   "Workers that share this host's cores; without it, all")
+                   "Workers that share this host's cores. Default: all")
       ->check(whole_number(1, 1 << 20));
   add_capacity_options(*verb, flags->capacity);
-  verb->add_flag("--json", flags->json, "For programs");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
       "Examples:\n"
       "  pfcctl data bench /data/faces\n"

@@ -91,8 +91,9 @@ std::vector<std::byte> checked_image(const Dataset& dataset, std::int64_t image,
     decoder.decode_whole(sample.encoded, rgb);
     return {sample.encoded.begin(), sample.encoded.end()};
   } catch (const DamagedImage& e) {
-    throw InputError(fmt::format("{}: {}; pfcctl data validate --fix leaves such images out",
-                                 dataset.name(image), e.what()));
+    throw InputError(
+        fmt::format("{}: {}; pfcctl data validate --fix writes a copy without such images",
+                    dataset.name(image), e.what()));
   }
 }
 
@@ -155,16 +156,17 @@ DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress&
 
 void add_data_draw_pairs(CLI::App& data) {
   const auto o = std::make_shared<DrawPairsOptions>();  // owned by the verb's callback
-  CLI::App* verb = data.add_subcommand("draw-pairs", "Pairs of any data set to a verification set");
+  CLI::App* verb = data.add_subcommand(
+      "draw-pairs", "Draws pairs of images of a data set and writes a verification set");
   add_data_set(*verb, o->in);
   verb->add_option("--out", o->out, "NAME.bin, for \"val_targets\": [\"NAME\"]")->required();
-  verb->add_option("--pairs", o->pairs, "Half of one person, half of two")
+  verb->add_option("--pairs", o->pairs, "Number of pairs: half of one person, half of two")
       ->check(CLI::Range(2, 1'000'000))
       ->capture_default_str();
-  verb->add_option("--seed", o->seed, "Another one draws other pairs")->capture_default_str();
-  verb->add_flag("--force", o->replace, "Replaces a file that is there");
+  verb->add_option("--seed", o->seed, "Seed of the random choice of pairs")->capture_default_str();
+  verb->add_flag("--force", o->replace, "Replaces an existing file");
   verb->footer(
-      "The people should be none of those that a model is trained on. Example:\n"
+      "The people should not be in the training data of the model. Example:\n"
       "  pfcctl data split faces --held-out 0.1 --out split\n"
       "  pfcctl data draw-pairs split/held-out --out split/train/mine.bin");
   verb->callback([o] {

@@ -150,7 +150,7 @@ std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
     throw InputError(fmt::format("{}: the last pair has one line, expected two: {}", file.string(),
                                  open->image.string()));
   }
-  if (pairs.empty()) throw InputError(file.string() + ": no pairs");
+  if (pairs.empty()) throw InputError(file.string() + ": found no pairs");
   return pairs;
 }
 
@@ -172,11 +172,11 @@ std::vector<std::byte> image_bytes(const fs::path& path, ImageDecoder& decoder,
 void expect_bin_to_write(const fs::path& out, bool replace) {
   if (out.extension() != ".bin") {
     throw InputError("--out: found " + out.string() +
-                     ", expected NAME.bin, which \"val_targets\": [\"NAME\"] finds");
+                     ", expected NAME.bin, so that \"val_targets\": [\"NAME\"] finds it");
   }
   if (!replace && something_at(out)) {
     throw InputError(out.string() +
-                     ": is there already; name another file, or replace it with --force");
+                     ": already exists; choose another file, or replace it with --force");
   }
 }
 
@@ -207,15 +207,17 @@ PackedPairs pack_pairs(const PackPairsOptions& options, const ShowProgress& prog
 
 void add_data_pack_pairs(CLI::App& data) {
   const auto o = std::make_shared<PackPairsOptions>();  // owned by the verb's callback
-  CLI::App* verb =
-      data.add_subcommand("pack-pairs", "A list of pairs and their images to a verification set");
+  CLI::App* verb = data.add_subcommand(
+      "pack-pairs", "Writes a verification set from a list of pairs and their images");
   verb->add_option("pairs", o->pairs,
-                   "LFW's pairs.txt, CALFW's or CPLFW's, or lines PATH PATH 1 and PATH PATH 0")
+                   "The pairs.txt of LFW, CALFW or CPLFW, or lines PATH PATH 1 (same person) and "
+                   "PATH PATH 0")
       ->required();
-  verb->add_option("--images", o->images, "Folder of the images, of the size of training")
+  verb->add_option("--images", o->images,
+                   "Folder of the images, which have the size of the training images")
       ->required();
   verb->add_option("--out", o->out, "NAME.bin, for \"val_targets\": [\"NAME\"]")->required();
-  verb->add_flag("--force", o->replace, "Replaces a file that is there");
+  verb->add_flag("--force", o->replace, "Replaces an existing file");
   verb->footer(
       "Example:\n"
       "  pfcctl data pack-pairs pairs.txt --images faces --out data/mine.bin");

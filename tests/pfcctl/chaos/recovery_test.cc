@@ -83,7 +83,7 @@ TEST_F(RecoveryOfAJob, SummaryHasOneLinePerKind) {
       summary(recovery.faults(), {.rate_before = 100, .begin = begin, .end = view, .refused = 1});
   EXPECT_THAT(text, HasSubstr("kill               2        2     2.0 s     4.0 s\n"));
   EXPECT_THAT(text, HasSubstr("partition          1        0         -         -\n"));
-  EXPECT_THAT(text, HasSubstr("1 more were not done\n"));
+  EXPECT_THAT(text, HasSubstr("1 more were not injected\n"));
   EXPECT_THAT(text, HasSubstr("images lost: 30, 10.0 a fault\n"));
   EXPECT_THAT(text, HasSubstr("goodput: 50.0 images/s that count, over 10 s; 50.0 % of the 100.0"));
 }

@@ -83,7 +83,7 @@ TEST_F(AlignFaces, ReadsFace2rec2ListsAndKeepsTheirLabels) {
   EXPECT_EQ(align(lines).existing, 2);
   EXPECT_EQ(read_text(options_.out / "train.lst", 100), "1\tx/a b.jpg\t3\n1\tb.jpg\t7\n");
   EXPECT_THAT(error_of("0\tb.jpg\t8" + points),
-              HasSubstr("train.lst: exists and lists other faces; remove it"));
+              HasSubstr("train.lst: already exists and lists other faces; remove it"));
 }
 
 TEST_F(AlignFaces, DoesNotMixFacesAndPhotographs) {
@@ -92,13 +92,13 @@ TEST_F(AlignFaces, DoesNotMixFacesAndPhotographs) {
   const fs::path photographs = options_.images;
   for (const fs::path& out : {photographs, folder_.path()}) {
     options_.out = out;
-    EXPECT_THAT(error_of(line), HasSubstr("--out is the folder of the images, or holds it"));
+    EXPECT_THAT(error_of(line), HasSubstr("--out is the folder of the images, or contains it"));
   }
   options_.out = photographs / "faces";
   fs::create_directories(options_.out);
   put("faces/b.jpg", 2);
   EXPECT_THAT(error_of(line + "faces/b.jpg" + kPoints),
-              HasSubstr("faces: --out holds faces/b.jpg, which is to be aligned"));
+              HasSubstr("faces: --out contains faces/b.jpg, which is one of the images to align"));
   EXPECT_EQ(align(line).images, 1);
 }
 
@@ -108,8 +108,9 @@ TEST_F(AlignFaces, RejectsAnotherImageInThePlaceOfAFace) {
   fs::create_directories(options_.out);
   const fs::path there = options_.out / "a.jpg";
   write_file(there, make_jpeg(32, 32, 1));
-  EXPECT_THAT(error_of(line), HasSubstr("a.jpg: is there already, but has 32 x 32 pixels, so it is "
-                                        "no face of 112 x 112"));
+  EXPECT_THAT(
+      error_of(line),
+      HasSubstr("a.jpg: already exists, but has 32 x 32 pixels; expected a face of 112 x 112"));
   write_file(there, "text");
   EXPECT_THAT(error_of(line), HasSubstr("but cannot be read as an image"));
   fs::remove(there);

@@ -178,7 +178,7 @@ TEST_F(Sets, MergeNeedsTwoDifferentSets) {
                      .share_identities = false,
                      .pack = {.out = folder_ / "merged"}};
   EXPECT_THAT(message_of<InputError>([&] { merge_datasets(merge, {}); }),
-              HasSubstr("people/. twice, so that each of its people would be two"));
+              HasSubstr("people/. twice, so each of its people would be two"));
   expect_refused("data merge " + pack_.in.string() + " --out " + merge.pack.out.string(),
                  "found one data set, expected two or more");
   EXPECT_FALSE(fs::exists(merge.pack.out));
@@ -187,10 +187,10 @@ TEST_F(Sets, MergeNeedsTwoDifferentSets) {
 TEST_F(Sets, RejectAFolderOfPeopleAsOutput) {
   const auto refusal = [](const auto& work) { return message_of<InputError>(work); };
   pack_.out = pack_.in / "p00";
-  EXPECT_THAT(refusal([&] { pack_dataset(pack_, {}); }), HasSubstr("--out is inside of the data"));
+  EXPECT_THAT(refusal([&] { pack_dataset(pack_, {}); }), HasSubstr("--out is inside the data"));
   pack_.out = pack_.in;
   EXPECT_THAT(refusal([&] { split_dataset({.held_out = 0.5, .seed = 1, .pack = pack_}, {}); }),
-              HasSubstr("people/train: --out is inside of the data set"));
+              HasSubstr("people/train: --out is inside the data set"));
   EXPECT_FALSE(fs::exists(pack_.in / "train"));
 }
 
@@ -218,7 +218,7 @@ TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {
   pack_dataset(again, {});
   EXPECT_EQ(read_file(again.out / "train.rec"), read_file(pack_.out / "train.rec"));
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
-              HasSubstr("train.lst: is there already"));
+              HasSubstr("train.lst: already exists"));
 }
 
 TEST_F(Sets, UnpackContinuesAfterAnInterrupt) {
@@ -251,7 +251,7 @@ TEST_F(Sets, ContinuedUnpackReplacesNoFileWithOtherContent) {
   bytes[bytes.size() / 2] ^= std::byte{1};
   testing::write_file(image, bytes);
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
-              HasSubstr("p00/01.jpg: is there already, and holds something else"));
+              HasSubstr("p00/01.jpg: already exists with other content"));
   EXPECT_EQ(read_file(image), bytes);
   testing::write_file(image, "");  // a possible result of a power cut
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
@@ -266,7 +266,7 @@ TEST_F(Sets, UnpackReplacesNoFileThatItDidNotWrite) {
   testing::write_file(unpack.out / "p19/61.jpg", "no image has this number\n");
   for (int start = 0; start < 2; ++start) {
     EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
-                HasSubstr("p19/60.jpg: is there already, and holds something else"));
+                HasSubstr("p19/60.jpg: already exists with other content"));
     EXPECT_FALSE(fs::exists(unpack.out / "train.lst.part"));
   }
   EXPECT_EQ(fs::file_size(mine), 9u);
@@ -279,13 +279,13 @@ TEST_F(Sets, UnpackReplacesNoNamesThatItDidNotWrite) {
   fs::create_directories(unpack.out);
   testing::write_file(unpack.out / "identities.txt", "ada\n");
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
-              HasSubstr("identities.txt: is there already, and holds something else"));
+              HasSubstr("identities.txt: already exists with other content"));
 }
 
 TEST_F(Sets, UnpackNeedsItsOwnFolder) {
   UnpackOptions unpack{.in = pack_.in, .out = pack_.in / "unpacked"};
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
-              HasSubstr("unpacked: --out is inside of the data set"));
+              HasSubstr("unpacked: --out is inside the data set"));
   unpack.out = folder_ / "unpacked";
   const auto again = [&](std::int64_t, std::int64_t) {
     EXPECT_THAT(message_of<StorageError>([&] { unpack_dataset(unpack, {}); }),
@@ -299,8 +299,7 @@ TEST_F(Sets, WrongLabelNeedsNoMemory) {
   testing::write_file(folder_ / "wrong.tsv",
                       "people/p00/0.jpg\t0\npeople/p01/0.jpg\t1099511627775\n");
   pack_.in = folder_ / "wrong.tsv";
-  const std::string expected =
-      "found 1099511627776 classes, but only 2 images: is a label mistaken?";
+  const std::string expected = "found 1099511627776 classes, but only 2 images; check the labels";
   EXPECT_THAT(message_of<InputError>(
                   [&] { split_dataset({.held_out = 0.5, .seed = 1, .pack = pack_}, {}); }),
               HasSubstr(expected));

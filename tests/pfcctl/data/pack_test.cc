@@ -139,7 +139,7 @@ TEST_F(Pack, RejectsAnExistingDataSet) {
   write_people();
   pack_dataset(options_, {});
   EXPECT_THAT(message_of<InputError>([&] { pack_dataset(options_, {}); }),
-              HasSubstr("train.rec: is there already"));
+              HasSubstr("train.rec: already exists"));
   options_.replace = true;
   EXPECT_NO_THROW(pack_dataset(options_, {}));
   options_.out = options_.in / "." / "";
@@ -181,9 +181,8 @@ TEST_F(Pack, RejectsTheFolderOfItsInput) {
 /// Otherwise the property file could not be read again.
 TEST_F(Pack, RejectsImagesThatNoDataSetMayHave) {
   write("people/a/1.jpg", make_jpeg(5000, 16, 1));
-  EXPECT_THAT(
-      message_of<InputError>([&] { pack_dataset(options_, {}); }),
-      HasSubstr("the images are 5000 x 16 (height x width), and a data set's may have 4096"));
+  EXPECT_THAT(message_of<InputError>([&] { pack_dataset(options_, {}); }),
+              HasSubstr("found images of 5000 x 16 (height x width), expected at most 4096"));
   options_.size = 64;
   pack_dataset(options_, {});
   EXPECT_EQ(open_dataset({.rec = options_.out})->info().height, 64);
@@ -229,7 +228,7 @@ TEST_F(Pack, ReplacesNoDataSetWrittenAfterAnInterrupt) {
   write("packed/train.rec", std::as_bytes(std::span("somebody's")));
   options_.out = folder_ / "packed";
   EXPECT_THAT(testing::message_of<InputError>([&] { pack_dataset(options_, {}); }),
-              HasSubstr("train.rec: is there already"));
+              HasSubstr("train.rec: already exists"));
 }
 
 TEST_F(Pack, ContinuesAfterSkippedDamage) {

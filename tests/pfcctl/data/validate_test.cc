@@ -39,7 +39,7 @@ TEST_F(Validate, FindsNothingInGoodData) {
   EXPECT_TRUE(v.is_good());
   EXPECT_EQ(v.images, 15);
   EXPECT_EQ(v.good.size(), 15u);
-  EXPECT_THAT(validation_text(v), HasSubstr("all images are good\n"));
+  EXPECT_THAT(validation_text(v), HasSubstr("found no faults\n"));
   EXPECT_EQ(nlohmann::json::parse(validation_json(v))["good"], true);
 }
 
@@ -51,7 +51,7 @@ TEST_F(Validate, NamesDamage) {
   EXPECT_EQ(v.damaged, 2);
   EXPECT_EQ(v.good.size(), 13u);
   EXPECT_THAT(v.examples, ElementsAre(HasSubstr("p01/1.jpg: "), HasSubstr("p03/0.jpg: ")));
-  EXPECT_THAT(validation_text(v), HasSubstr("2 of 15 images are not good; --fix OUT"));
+  EXPECT_THAT(validation_text(v), HasSubstr("2 of 15 images have faults; --fix OUT"));
 }
 
 TEST_F(Validate, FindsRepeatedBytes) {
@@ -61,8 +61,8 @@ TEST_F(Validate, FindsRepeatedBytes) {
   EXPECT_EQ(v.repeated, 2);
   EXPECT_EQ(v.contradicted, 0);
   EXPECT_EQ(v.good.size(), 15u);
-  EXPECT_THAT(v.examples, ElementsAre(HasSubstr("p01/7.jpg: has the bytes of "),
-                                      HasSubstr("p01/8.jpg: has the bytes of ")));
+  EXPECT_THAT(v.examples, ElementsAre(HasSubstr("p01/7.jpg: has the same bytes as "),
+                                      HasSubstr("p01/8.jpg: has the same bytes as ")));
 }
 
 TEST_F(Validate, FindsTheSameImageWithTwoLabels) {

@@ -57,7 +57,7 @@ TEST(GpuAnalysis, IgnoresIncompleteSteps) {
 TEST(GpuAnalysis, TextHasATable) {
   const CollectedTrace trace = busy_gpu().collected(10, 11);
   const std::string text = to_text(trace, analysis_of(trace));
-  EXPECT_THAT(text, HasSubstr("GPU kernels, a step"));
+  EXPECT_THAT(text, HasSubstr("GPU kernels, per step"));
   EXPECT_THAT(text, HasSubstr("1.0       3.0 ms\n"));
   EXPECT_THAT(text, HasSubstr("GPUs busy for 40.0 % of a step."));
 }

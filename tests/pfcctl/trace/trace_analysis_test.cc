@@ -73,8 +73,9 @@ TEST(TraceAnalysis, TextHasSentences) {
   const CollectedTrace trace = late_rank(20).collected(10, 29);
   const std::string text = to_text(trace, analysis_of(trace));
   EXPECT_THAT(text, HasSubstr("20 steps of 3 ranks"));
-  EXPECT_THAT(text, HasSubstr("rank 1 (host-b, slot 1) came last into 20 of 20 all_gathers of the "
-                              "communicator \"step\"; the others waited 12.0 ms a step for it."));
+  EXPECT_THAT(text,
+              HasSubstr("rank 1 (host-b, slot 1) entered 20 of 20 all_gathers of the "
+                        "communicator \"step\" last; the others waited 12.0 ms per step for it."));
   EXPECT_THAT(text, HasSubstr("Slowest: rank 1 (host-b, slot 1), 63.0 ms of each step its own"));
   EXPECT_THAT(text, HasSubstr("did not hold training back"));
 }
@@ -151,10 +152,9 @@ TEST(TraceAnalysis, NamesMissingData) {
       late_rank(2).lost(2, "the worker has ended").dropped(0, 17).collected(10, 11);
   EXPECT_FALSE(trace.complete());
   const std::string text = to_text(trace, analysis_of(trace));
-  EXPECT_THAT(text, HasSubstr("rank 2 (host-b, slot 2): not all of it is here: the worker has "
-                              "ended\n"));
-  EXPECT_THAT(text, HasSubstr("rank 0 (host-b, slot 0): 17 events left out"));
-  EXPECT_THAT(text, HasSubstr("rank 1 (host-b, slot 1) came last into 2 of 2"));
+  EXPECT_THAT(text, HasSubstr("rank 2 (host-b, slot 2): incomplete: the worker has ended\n"));
+  EXPECT_THAT(text, HasSubstr("rank 0 (host-b, slot 0): 17 events dropped"));
+  EXPECT_THAT(text, HasSubstr("rank 1 (host-b, slot 1) entered 2 of 2"));
 }
 
 TEST(TraceAnalysis, AcceptsATraceWithoutSpans) {
@@ -185,7 +185,7 @@ TEST(TraceCollector, DropsUnreadableParts) {
   part.set_spans("\xff\xff");
   collector.add(part);
   for (const Rank rank : {0, 1}) {
-    EXPECT_EQ(collector.trace().ranks.at(rank).problem, "a part of it cannot be read");
+    EXPECT_EQ(collector.trace().ranks.at(rank).problem, "a part of it is malformed");
     EXPECT_TRUE(collector.trace().ranks.at(rank).spans.empty());
   }
 }

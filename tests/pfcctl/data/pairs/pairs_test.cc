@@ -226,9 +226,9 @@ TEST_F(Pairs, OverwriteNoImage) {
 
 TEST_F(Pairs, DoNotReplaceAnExistingFile) {
   write_file(folder_ / "mine.bin", "mine");
-  EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 1\n"), HasSubstr("is there already"));
+  EXPECT_THAT(error_of_list("p00/0.jpg p00/1.jpg 1\n"), HasSubstr("already exists"));
   EXPECT_THAT(error_of([&] { pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin"}, {}); }),
-              HasSubstr("is there already"));
+              HasSubstr("already exists"));
 }
 
 }  // namespace
