@@ -282,11 +282,12 @@ void declare_faults(CLI::App& verb, ChaosOptions& options) {
   add("--kill-every", options.kill_every,
       "Mean time between kills of a worker (SIGKILL): 30s, 2min");
   add("--stop-every", options.stop_every, "Mean time between stops of a worker (SIGSTOP)");
-  add("--stop-for", options.stop_for, "For so long")->capture_default_str();
+  add("--stop-for", options.stop_for, "How long a worker stays stopped")->capture_default_str();
   add("--partition-every", options.partition_every,
       "Mean time between partitions, which cut a host off from the job's other hosts. Its agent "
       "needs the capability CAP_NET_ADMIN, to change routes");
-  add("--partition-for", options.partition_for, "For so long")->capture_default_str();
+  add("--partition-for", options.partition_for, "How long a partition lasts")
+      ->capture_default_str();
   add("--kill-agent-every", options.kill_agent_every,
       "Mean time between kills of an agent, and with it of its host's workers. Something must "
       "restart the agent, such as systemd or Kubernetes");

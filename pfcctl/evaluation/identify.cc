@@ -264,7 +264,8 @@ void add_identify_verb(CLI::App& pfcctl) {
   verb->footer(
       "With a gallery: the fraction of the probes with a mate among the first k (TinyFace), and\n"
       "TPIR at FPIR if some probes have no mate. With distractors only, as in MegaFace:\n"
-      "searches each other image of the probe's person among them. With probes only: Recall@K,\n"
+      "searches for each other image of the probe's person among them. With probes only: "
+      "Recall@K,\n"
       "the fraction of them that have an image of their class among the K most similar other\n"
       "probes, as for Stanford Online Products (docs/evaluate.md). Examples:\n"
       "  pfcctl identify --model m.safetensors --probes Probe --gallery Match --distractors Rest\n"
