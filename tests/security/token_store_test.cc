@@ -206,7 +206,7 @@ TEST_F(Tokens, AreLimitedInNumberUntilTheyHaveLongExpired) {
   fill_file(TokenStore::kMostTokens - 1);
   store.create({.lifetime = 1h});
   EXPECT_THAT(message_of<InputError>([&] { store.create({.lifetime = 1h}); }),
-              HasSubstr("1000 tokens already"));
+              HasSubstr("found 1000 tokens, which is the limit"));
   now += 8 * 86'400;
   store.create({.lifetime = 1h});
   EXPECT_EQ(store.list().size(), 1U);
