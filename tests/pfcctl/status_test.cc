@@ -71,7 +71,7 @@ TEST_F(PfcctlStop, EndsTheJob) {
 }
 
 TEST_F(PfcctlStop, NowEndsTheJobImmediately) {
-  expect_tells(stop("--now", coordinator.address()), {"ends now"});
+  expect_tells(stop("--now", coordinator.address()), {"the job is ending"});
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
 }
 

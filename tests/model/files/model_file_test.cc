@@ -108,7 +108,7 @@ TEST_F(ModelFiles, NameATensorThatIsNotInTheNetwork) {
 TEST_F(ModelFiles, NameAnUnknownNetwork) {
   const std::vector<HostTensor> vit = {{"patch_embed.proj.weight", "F32", {0}, {}}};
   EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(vit)); }),
-              HasSubstr("holds a vision transformer"));
+              HasSubstr("contains a vision transformer"));
 }
 
 TEST_F(ModelFiles, RejectAFileWithoutANetwork) {

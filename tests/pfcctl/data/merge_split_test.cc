@@ -133,7 +133,7 @@ TEST_F(Sets, MergeHasSharedPeopleOnce) {
   EXPECT_EQ(merge_datasets(merge, {}).classes, 25);
   merge.identities = {folder_ / "one.txt"};
   EXPECT_THAT(message_of<InputError>([&] { merge_datasets(merge, {}); }),
-              HasSubstr("--identities: found 1 files, expected one for each of 2 sets"));
+              HasSubstr("--identities: found 1 files, expected one for each of the 2 data sets"));
 }
 
 TEST_F(Sets, MergeContinuesOnlyWithTheSameNames) {
