@@ -26,10 +26,10 @@
 #include "data/job_data.h"
 #include "kernels/cpu/cpu_info.h"
 #include "kernels/make_ops.h"
+#include "worker/capacity/measure_machine.h"
+#include "worker/capacity/measured_run.h"
 #include "worker/check/data_check.h"
 #include "worker/check/output_findings.h"
-#include "worker/cost/measure_machine.h"
-#include "worker/cost/measured_run.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {
@@ -54,8 +54,8 @@ MachineProfile measure_this(const PlannedJob& planned) {
                              .cpu_threads = cores,
                              .precision = planned.job.precision,
                              .tf32 = planned.job.tf32});
-  MachineProfile machine = measure_machine(*ops, say);
-  machine.source = "measured " + today();
+  MachineProfile machine = measure_machine(*ops, planned, say);
+  machine.source = fmt::format("measured {} with {}", today(), planned.job.network);
   machine.cores = cores;
   machine.step_seconds = kHostStep;
   if (machine.gpu) {
@@ -130,7 +130,7 @@ void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
   verb.add_option(
       "--gpu,--machine", flags.machine,
       "Also predict how long the job takes on this kind of machine: h200, h100, a100 or v100 (from "
-      "data sheets), this (measured, about 15 s), or a FILE written by --save");
+      "data sheets), this (measured with the job's network), or a FILE written by --save");
   verb.add_option("--network", flags.network,
                   "What joins one host to the others: 400Gb, 25Gb:30us (with its latency)")
       ->needs("--gpu");

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/cost/step_cost.h"
+#include "worker/capacity/step_cost.h"
 #include "worker/memory/memory_plan.h"
 
 namespace pfc {
@@ -37,7 +37,7 @@ Link parse_network(const std::string& text);
 void decide_precision(const CapacityFlags& flags, JobConfig& job);
 
 /// Returns the machine that the flags name; null without --gpu. Measures this machine for "this",
-/// which takes 15 s, and reports progress on stderr. Throws InputError.
+/// which takes seconds, and reports progress on stderr. Throws InputError.
 std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const PlannedJob& planned);
 
 struct Capacity {

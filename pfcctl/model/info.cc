@@ -20,7 +20,7 @@
 #include "kernels/make_ops.h"
 #include "model/files/model_file.h"
 #include "pfcctl/verbs.h"
-#include "worker/cost/recording_ops.h"
+#include "worker/capacity/recording_ops.h"
 
 namespace pfc {
 namespace {

@@ -97,7 +97,7 @@ TEST(CapacityPlan, ShowsDecodingCoresDiskSpaceAndBottleneck) {
   EXPECT_EQ(bottleneck_of(capacity().step).what, "backbone");
 }
 
-/// Measuring the machine takes 15 s.
+/// Measuring the machine takes seconds.
 TEST(CapacityPlan, ReadsTheMeasuredRunBeforeItMeasuresTheMachine) {
   PlannedJob planned = job_to_plan(1);
   planned.job.device = DeviceChoice::kCpu;

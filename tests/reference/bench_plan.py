@@ -2,10 +2,9 @@
 
     bench_plan.py --bin build/cpu/bin [--folder build/plan] [--steps 8] [--cases 0 20] [--phases]
 
-For each job measures the machine (10 to 15 s), asks for the plan, and runs a few steps. The machine is
-measured by single ops and by a few steps of the classification layer alone: no job calibrates
-anything. It is measured anew for each job because shared machines change their speed by more than
-the plan's error within minutes. Prints one line a job, as the table of the documentation has it, and the errors.
+For each job measures the machine with 8 images of the job's network (2 to 15 s), asks for the plan, and
+runs a few steps. It is measured anew for each job because shared machines change their speed by more
+than the plan's error within minutes. Prints one line a job, as the table of the documentation has it, and the errors.
 """
 
 import argparse

@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
-#include "common/clock.h"
-#include "kernels/owned_tensor.h"
-#include "worker/cost/step_work.h"
+#include "worker/capacity/step_work.h"
 #include "worker/head/head.h"
 
 namespace pfc {
@@ -17,67 +14,28 @@ namespace {
 constexpr std::int64_t kImages = 4, kImagesOfGpu = 32;  // per worker
 constexpr std::int64_t kSpeedCheckRows = 20'000;        // of a worker's shard
 
-/// Times the second of two passes, because the first one generates code and allocates memory.
-void time_backbone(Ops& ops, const PlannedJob& p, ComputeSeconds& seconds) {
-  BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
-  options.batch = std::min(options.batch, ops.on_host() ? kImages : kImagesOfGpu);
-  const std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
-  const OwnedTensor gradient(ops, {options.batch, options.embedding_size});
-  ops.fill(gradient, 1e-3F);
-  TimePoint start, middle;
-  for (int pass = 0; pass < 2; ++pass) {
-    ops.synchronize();
-    start = Clock::now();
-    backbone->forward(backbone->input(), /*training=*/true, pass);
-    ops.synchronize();
-    middle = Clock::now();
-    backbone->backward(gradient, {}, [](std::int64_t) {});
-    ops.synchronize();
-  }
-  const double times = static_cast<double>(p.job.batch_size * p.job.gradient_acc) /
-                       static_cast<double>(options.batch);
-  seconds.forward = times * seconds_since(start, middle);
-  seconds.backward = times * seconds_since(middle);
-}
-
-void time_head(Ops& ops, Comm& comm, const PlannedJob& p, ComputeSeconds& seconds) {
-  const std::int64_t workers = p.world_size, samples = p.job.batch_size * workers;
-  HeadOptions options = head_options(p.job);
-  options.gradient_acc = 1;
-  options.moves_later = false;
-  const HeadWork whole = head_work(options, samples, (options.classes + workers - 1) / workers);
-  options.classes = std::min(options.classes, kSpeedCheckRows * workers);
-  const HeadWork piece = head_work(options, samples, (options.classes + workers - 1) / workers);
-  const std::unique_ptr<Head> head = make_head(ops, comm, options);
-  const OwnedTensor embeddings(ops, {samples, options.embedding_size});
-  ops.fill(embeddings, 1e-2F);
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(samples));
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = static_cast<std::int64_t>(i) * 7919 % options.classes;
-  }
-  TimePoint start;
-  for (std::int64_t step = 1; step <= 3; ++step) {
-    const ActiveCentres active = head->sample(labels, step);
-    comm.barrier();
-    start = Clock::now();
-    head->run({.all_embeddings = embeddings,
-               .all_labels = labels,
-               .active = active,
-               .lr = 1e-3,
-               .update = step});
-    ops.synchronize();
-  }
-  seconds.head = seconds_since(start) * whole.flops / std::max(piece.flops, 1.0) *
-                 static_cast<double>(p.job.gradient_acc);
-}
-
 }  // namespace
 
 ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned) {
-  ComputeSeconds seconds;
+  const auto micro = static_cast<double>(planned.job.gradient_acc);
+  const std::int64_t workers = planned.world_size, samples = planned.job.batch_size * workers;
+  PlannedJob few = planned;  // images, then classes
+  few.job.batch_size = std::min(few.job.batch_size, ops.on_host() ? kImages : kImagesOfGpu);
   step_comm.barrier();
-  time_backbone(ops, planned, seconds);
-  time_head(ops, step_comm, planned, seconds);
+  ComputeSeconds seconds = time_backbone(ops, few, 1);
+  const double times =
+      micro * static_cast<double>(planned.job.batch_size) / static_cast<double>(few.job.batch_size);
+  seconds.forward *= times;
+  seconds.backward *= times;
+  few = planned;
+  few.job.heads = Heads::kOne;  // the classes of separate ones would have to be given
+  few.job.num_classes = std::min(few.job.num_classes, kSpeedCheckRows * workers);
+  const auto flops = [&](const PlannedJob& p) {
+    return head_work(head_options(p.job), samples, (p.job.num_classes + workers - 1) / workers)
+        .flops;
+  };
+  seconds.head =
+      micro * time_head(ops, step_comm, few, 1) * flops(planned) / std::max(flops(few), 1.0);
   return seconds;
 }
 

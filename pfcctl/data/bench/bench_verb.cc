@@ -21,7 +21,7 @@
 #include "pfcctl/data/bench/bench.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
-#include "worker/cost/step_cost.h"
+#include "worker/capacity/step_cost.h"
 
 namespace pfc {
 

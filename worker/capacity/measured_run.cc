@@ -1,4 +1,4 @@
-#include "worker/cost/measured_run.h"
+#include "worker/capacity/measured_run.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "worker/cost/work.h"
+#include "worker/capacity/recording_ops.h"
 #include "worker/head/head.h"
 #include "worker/memory/memory_plan.h"
 

@@ -1,4 +1,4 @@
-#include "worker/cost/step_cost.h"
+#include "worker/capacity/step_cost.h"
 
 #include <algorithm>
 #include <array>
@@ -14,12 +14,6 @@ constexpr double kBuckets = 16;            // number of gradient buckets (gradie
 
 /// Returns the factor by which an op is slower because the workers of a host share its cores.
 double sharing(const ClusterModel& c) { return c.machine.gpu ? 1 : c.workers_of_host; }
-
-double seconds_for(const OpWorks& works, const MachineProfile& machine) {
-  double sum = 0;
-  for (const OpWork& work : works) sum += machine.seconds(work);
-  return sum;
-}
 
 /// Cost of a collective over all workers. bytes: size of the whole result, or of what is summed.
 /// Each worker sends (W - 1) / W of it once, or twice in an all-reduce, which is the minimum.
@@ -66,7 +60,7 @@ bool communicates(const std::string& phase) {
 double input_seconds(const StepWork& work, std::int64_t batch, std::int64_t pixels,
                      const MachineProfile& machine) {
   const double images = static_cast<double>(batch) * static_cast<double>(pixels) / kPixels;
-  return images * machine.decode_seconds + work.head.drawn * machine.head.per_drawn;
+  return images * machine.decode_seconds + work.head.drawn * machine.draw_seconds;
 }
 
 }  // namespace
@@ -98,13 +92,14 @@ Bottleneck bottleneck_of(const StepCost& step) {
 StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pixels,
                       const ClusterModel& c, const Corrections& corrections) {
   const MachineProfile& machine = c.machine;
+  const Roofline& roofline = machine.roofline;
   const Collectives collectives(c);
   const double shared = sharing(c);
   const auto micro = static_cast<double>(work.micro_batches);
   const double sync = work.synced_norms * collectives.seconds(CollectiveKind::kAllGather, 0) / 2;
-  const double forward = shared * seconds_for(work.forward, machine) + sync;
-  const double backward = shared * seconds_for(work.backward, machine) + sync;
-  const double head = shared * machine.head.seconds(work.head) +
+  const double forward = shared * machine.forward * roofline.seconds(work.forward) + sync;
+  const double backward = shared * machine.backward * roofline.seconds(work.backward) + sync;
+  const double head = shared * machine.head * roofline.seconds(work.head) +
                       collectives.seconds(CollectiveKind::kAllGather, work.statistics);
   const double reduce = collectives.seconds(CollectiveKind::kAllReduce, work.gradients);
   // All buckets except the last are reduced during the backward pass.
@@ -113,7 +108,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   StepCost cost{
       .phases = {
           {"data_wait", 0},
-          {"images", micro * shared * seconds_for(work.images, machine)},
+          {"images", micro * shared * roofline.seconds(work.images)},
           {"forward", micro * forward},
           {"all_gather", micro * collectives.seconds(CollectiveKind::kAllGather, work.embeddings)},
           {"head", micro * head},
@@ -121,7 +116,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
            micro * collectives.seconds(CollectiveKind::kReduceScatter, work.embeddings)},
           {"backward", micro * backward},
           {"gradient_wait", reduce - hidden},
-          {"optimizer", shared * seconds_for(work.optimizer, machine) + machine.step_seconds},
+          {"optimizer", shared * roofline.seconds(work.optimizer) + machine.step_seconds},
       }};
   for (PhaseCost& each : cost.phases) {
     if (const auto found = corrections.find(each.phase); found != corrections.end()) {

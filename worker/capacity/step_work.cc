@@ -1,4 +1,4 @@
-#include "worker/cost/step_work.h"
+#include "worker/capacity/step_work.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,6 @@
 #include "kernels/make_ops.h"
 #include "kernels/math/row_statistics.h"
 #include "model/networks/backbone.h"
-#include "worker/cost/recording_ops.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/head/class_sampler.h"
 #include "worker/head/head.h"

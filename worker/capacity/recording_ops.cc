@@ -1,4 +1,4 @@
-#include "worker/cost/recording_ops.h"
+#include "worker/capacity/recording_ops.h"
 
 #include <initializer_list>
 
@@ -13,6 +13,10 @@ double tensor_bytes(std::initializer_list<const Tensor*> tensors) {
     if (*t) sum += static_cast<double>(t->bytes());
   }
   return sum;
+}
+
+OpWork moving(std::initializer_list<const Tensor*> tensors) {
+  return {.bytes = tensor_bytes(tensors)};
 }
 
 class Addresses : public Buffer {
@@ -37,30 +41,20 @@ class RecordingConv2d : public Conv2d {
       : Conv2d(shape, activations), works_(works) {}
 
  private:
-  enum Pass { kForward, kData, kWeights };
-
-  /// Returns the first of the three kinds for this convolution; one for each pass, in order.
-  [[nodiscard]] OpKind kind() const {
-    if (shape_.groups > 1 && shape_.groups == shape_.in_c) return OpKind::kDepthwise;
-    if (shape_.kernel == 1) return OpKind::kPointwise;
-    return shape_.stride > 1 ? OpKind::kStrided : OpKind::kConvolution;
-  }
-  void add(Pass pass, double bytes) {
+  void add(double bytes) {
     const std::int64_t products =
         shape_.y_shape().elements() * shape_.kernel * shape_.kernel * shape_.in_c / shape_.groups;
-    works_.push_back({.kind = static_cast<OpKind>(static_cast<int>(kind()) + pass),
-                      .flops = 2.0 * static_cast<double>(products),
-                      .bytes = bytes});
+    works_.push_back({.flops = 2.0 * static_cast<double>(products), .bytes = bytes});
   }
   void run_forward(const Tensor& x, const Tensor& w, const Tensor& y) override {
-    add(kForward, tensor_bytes({&x, &w, &y}));
+    add(tensor_bytes({&x, &w, &y}));
   }
   void run_backward_data(const Tensor& dy, const Tensor& w, const Tensor& dx) override {
-    add(kData, tensor_bytes({&dy, &w, &dx}));
+    add(tensor_bytes({&dy, &w, &dx}));
   }
   void run_backward_weights(const Tensor& x, const Tensor& dy, const Tensor& dw,
                             bool accumulate) override {
-    add(kWeights, tensor_bytes({&x, &dy, &dw}) + (accumulate ? tensor_bytes({&dw}) : 0));
+    add(tensor_bytes({&x, &dy, &dw}) + (accumulate ? tensor_bytes({&dw}) : 0));
   }
 
   OpWorks& works_;
@@ -73,18 +67,14 @@ class RecordingBatchNorm : public BatchNorm {
 
  private:
   void run_statistics(const Tensor& x, const Tensor&, const Tensor&) override {
-    works_.push_back({.kind = OpKind::kNormStatistics, .bytes = tensor_bytes({&x})});
+    works_.push_back(moving({&x}));
   }
   void run_forward(const Forward& f) override {
-    works_.push_back(
-        {.kind = OpKind::kNormForward, .bytes = tensor_bytes({&f.x, &f.residual, &f.y})});
+    works_.push_back(moving({&f.x, &f.residual, &f.y}));
   }
-  void run_backward_reduce(const Backward& b) override {
-    works_.push_back({.kind = OpKind::kNormReduce, .bytes = tensor_bytes({&b.x, &b.dy})});
-  }
+  void run_backward_reduce(const Backward& b) override { works_.push_back(moving({&b.x, &b.dy})); }
   void run_backward_apply(const Backward& b) override {
-    works_.push_back(
-        {.kind = OpKind::kNormApply, .bytes = tensor_bytes({&b.x, &b.dy, &b.add, &b.dx})});
+    works_.push_back(moving({&b.x, &b.dy, &b.add, &b.dx}));
   }
 
   OpWorks& works_;
@@ -113,26 +103,22 @@ std::unique_ptr<BatchNorm> RecordingOps::batch_norm(const BatchNormShape& shape)
 }
 
 void RecordingOps::run_copy(const Tensor& from, const Tensor& to) {
-  works_.push_back({.kind = OpKind::kElementwise, .bytes = tensor_bytes({&from, &to})});
+  works_.push_back(moving({&from, &to}));
 }
-void RecordingOps::run_fill(const Tensor& t, float /*value*/) {
-  works_.push_back({.kind = OpKind::kElementwise, .bytes = tensor_bytes({&t})});
-}
+void RecordingOps::run_fill(const Tensor& t, float /*value*/) { works_.push_back(moving({&t})); }
 void RecordingOps::run_convert(const Tensor& from, const Tensor& to) { run_copy(from, to); }
 void RecordingOps::run_normalise_images(const Tensor& images, const Tensor& y) {
   run_copy(images, y);
 }
 void RecordingOps::run_update_running_statistics(const RunningStatistics& r) {
-  works_.push_back({.kind = OpKind::kElementwise,
-                    .bytes = 2 * tensor_bytes({&r.running_mean, &r.running_variance})});
+  works_.push_back({.bytes = 2 * tensor_bytes({&r.running_mean, &r.running_variance})});
 }
 void RecordingOps::run_gemm(const Gemm& g) {
   const double products = static_cast<double>(g.m) * static_cast<double>(g.n * g.k);
-  works_.push_back(
-      {.kind = OpKind::kProduct, .flops = 2 * products, .bytes = tensor_bytes({&g.a, &g.b, &g.c})});
+  works_.push_back({.flops = 2 * products, .bytes = tensor_bytes({&g.a, &g.b, &g.c})});
 }
 void RecordingOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
-  works_.push_back({.kind = OpKind::kElementwise, .bytes = tensor_bytes({&a, &b, &y})});
+  works_.push_back(moving({&a, &b, &y}));
 }
 void RecordingOps::run_scale(const Tensor& x, float /*factor*/, const Tensor& y) { run_copy(x, y); }
 void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/) { run_copy(y, y); }
@@ -157,16 +143,12 @@ double RecordingOps::run_sum_of_squares(const Tensor& x) {
 void RecordingOps::run_sgd(const SgdOptions& /*o*/, float /*gradient_scale*/,
                            const Tensor& gradient, const Tensor& weight, const Tensor& velocity,
                            const Tensor& operand) {
-  works_.push_back(
-      {.kind = OpKind::kUpdate,
-       .bytes = tensor_bytes({&gradient, &weight, &weight, &velocity, &velocity, &operand})});
+  works_.push_back(moving({&gradient, &weight, &weight, &velocity, &velocity, &operand}));
 }
 void RecordingOps::run_adamw(const AdamWOptions& /*o*/, float /*gradient_scale*/,
                              const Tensor& gradient, const Tensor& weight, const Tensor& m,
                              const Tensor& v, const Tensor& operand) {
-  works_.push_back(
-      {.kind = OpKind::kUpdate,
-       .bytes = tensor_bytes({&gradient, &weight, &weight, &m, &m, &v, &v, &operand})});
+  works_.push_back(moving({&gradient, &weight, &weight, &m, &m, &v, &v, &operand}));
 }
 
 }  // namespace pfc

@@ -1,4 +1,4 @@
-#include "worker/cost/machine_profile.h"
+#include "worker/capacity/machine_profile.h"
 
 #include <cmath>
 #include <cstdint>
@@ -14,25 +14,20 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kMostProfileBytes = 1 << 20;  // maximum size of a profile's file
-constexpr int kProfileSchema = 1;
+constexpr int kProfileSchema = 2;
 
 /// Visits each number of a profile with its path in the JSON, so that reading and writing agree.
 template <typename Profile, typename F>
 void each_number(Profile& p, const F& f) {
-  for (std::size_t i = 0; i < kOpKinds; ++i) {
-    const std::string op = "/ops/" + std::string(kOpNames[i]);
-    f(op + "/overhead_seconds", p.ops[i].overhead);
-    f(op + "/seconds_per_flop", p.ops[i].per_flop);
-    f(op + "/seconds_per_byte", p.ops[i].per_byte);
-    f(op + "/seconds_per_near_byte", p.ops[i].per_near_byte);
-  }
-  f("/head/overhead_seconds", p.head.overhead);
-  f("/head/seconds_per_flop", p.head.per_flop);
-  f("/head/seconds_per_logit", p.head.per_logit);
-  f("/head/seconds_per_byte", p.head.per_byte);
-  f("/head/seconds_per_drawn_class", p.head.per_drawn);
+  f("/seconds_per_flop", p.roofline.per_flop);
+  f("/seconds_per_byte", p.roofline.per_byte);
+  f("/seconds_per_op", p.roofline.per_op);
+  f("/measured/forward", p.forward);
+  f("/measured/backward", p.backward);
+  f("/measured/head", p.head);
   f("/local/latency_seconds", p.local.latency);
   f("/local/seconds_per_byte", p.local.per_byte);
+  f("/draw_seconds_per_class", p.draw_seconds);
   f("/decode_seconds_per_image", p.decode_seconds);
   f("/step_seconds", p.step_seconds);
 }
@@ -83,9 +78,7 @@ MachineProfile from_json(const nlohmann::json& stored) {
       .source = text(stored, "/source"),
       .gpu = value<bool>(stored, "/gpu", at(stored, "/gpu").is_boolean(), "true or false"),
       .cores = static_cast<int>(count(stored, "/cores", 1, 1 << 20)),
-      .cache_bytes = count(stored, "/cache_bytes", 0, UINT64_MAX),
-      .ops = {},
-      .head = {},
+      .roofline = {},
       .local = {},
       .memory_bytes = count(stored, "/memory_bytes", 0, UINT64_MAX)};
   each_number(profile, [&](const std::string& key, double& n) { n = number(stored, key); });
@@ -95,13 +88,9 @@ MachineProfile from_json(const nlohmann::json& stored) {
 }  // namespace
 
 nlohmann::json to_json(const MachineProfile& profile) {
-  nlohmann::json stored{{"schema", kProfileSchema},
-                        {"name", profile.name},
-                        {"source", profile.source},
-                        {"gpu", profile.gpu},
-                        {"cores", profile.cores},
-                        {"cache_bytes", profile.cache_bytes},
-                        {"memory_bytes", profile.memory_bytes}};
+  nlohmann::json stored{{"schema", kProfileSchema}, {"name", profile.name},
+                        {"source", profile.source}, {"gpu", profile.gpu},
+                        {"cores", profile.cores},   {"memory_bytes", profile.memory_bytes}};
   each_number(profile, [&](const std::string& key, const double& n) {
     stored[nlohmann::json::json_pointer(key)] = n;
   });

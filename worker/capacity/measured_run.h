@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "worker/cost/step_cost.h"
+#include "worker/capacity/step_cost.h"
 
 namespace pfc {
 

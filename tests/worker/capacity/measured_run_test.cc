@@ -1,4 +1,4 @@
-#include "worker/cost/measured_run.h"
+#include "worker/capacity/measured_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,11 +46,10 @@ class MeasuredRun : public ::testing::Test {
 
   TemporaryFolder folder_;
   PlannedJob planned_{.job = {.network = "r50", .batch_size = 8, .num_classes = 5000}};
-  ClusterModel cluster_{.machine = {.cores = 1, .ops = {}, .head = {.overhead = 0.5}, .local = {}}};
+  ClusterModel cluster_{.machine = {.cores = 1, .roofline = {.per_flop = 1e-9}, .local = {}}};
 };
 
 TEST_F(MeasuredRun, ComparesTheMedianOfItsLaterStepsWithItsOwnPlan) {
-  for (Rate& rate : cluster_.machine.ops) rate.per_flop = 1e-9;
   std::vector<nlohmann::json> events{start(), step(900), start()};
   for (const double seconds : {90., 80., 70., 1., 1., 2., 3., 3.}) events.push_back(step(seconds));
   write(events);

@@ -1,4 +1,4 @@
-#include "worker/cost/step_cost.h"
+#include "worker/capacity/step_cost.h"
 
 #include <gtest/gtest.h>
 
@@ -7,19 +7,16 @@ namespace {
 
 /// One second forward, two backward, half a second for the head.
 StepWork work() {
-  return {.forward = {{.kind = OpKind::kConvolution, .flops = 1}},
-          .backward = {{.kind = OpKind::kConvolution, .flops = 2}},
-          .optimizer = {{.kind = OpKind::kUpdate, .flops = 0.25}},
+  return {.forward = {{.flops = 1}},
+          .backward = {{.flops = 2}},
+          .optimizer = {{.flops = 0.25}},
           .head = {.flops = 0.5}};
 }
 
 ClusterModel cluster(bool gpu, int workers = 1, int workers_of_host = 1) {
-  ClusterModel c{
-      .machine = {.gpu = gpu, .cores = 4, .ops = {}, .head = {.per_flop = 1}, .local = {}},
-      .workers = workers,
-      .workers_of_host = workers_of_host};
-  for (Rate& rate : c.machine.ops) rate.per_flop = 1;
-  return c;
+  return {.machine = {.gpu = gpu, .cores = 4, .roofline = {.per_flop = 1}, .local = {}},
+          .workers = workers,
+          .workers_of_host = workers_of_host};
 }
 
 TEST(StepCost, AddsThePhasesOfAStep) {
@@ -31,6 +28,14 @@ TEST(StepCost, AddsThePhasesOfAStep) {
   EXPECT_EQ(cost.of("all_gather"), 0);
   EXPECT_EQ(cost.of("no phase"), 0);
   EXPECT_EQ(cost.seconds(), 3.75);
+}
+
+TEST(StepCost, MultipliesTheFactorsOfAMeasuredMachine) {
+  ClusterModel c = cluster(true);
+  c.machine.forward = 3;
+  c.machine.backward = 2;
+  c.machine.head = 4;
+  EXPECT_EQ(predict_step(work(), 8, 1, c).seconds(), 3 + 4 + 2 + 0.25);
 }
 
 TEST(StepCost, RepeatsMicroBatchesButNotTheUpdate) {
@@ -87,6 +92,18 @@ TEST(StepCost, CountsInputsAgainstTheComputationOnACpu) {
   const StepCost cost = predict_step(work(), 10, 112 * 112, c);
   EXPECT_NEAR(cost.seconds(), 3.75 + 10 * 0.1 / 4, 1e-12);
   EXPECT_EQ(cost.of("data_wait"), 0);
+}
+
+/// docs/benchmarks/h200.md
+TEST(StepCost, IsCloseToMeasurementsOfAnH200) {
+  const ClusterModel c{.machine = *gpu_profile("h200", DType::kBFloat16, false)};
+  PlannedJob planned{.job = {.network = "r50", .precision = Precision::kBf16, .batch_size = 128},
+                     .gpu = true};
+  planned.job.num_classes = 1000;
+  EXPECT_NEAR(predict_step(count_step(planned), 128, 112L * 112, c).seconds(), 18.0e-3, 1.8e-3);
+  planned.job.num_classes = 1'000'000;
+  planned.job.batch_size = 1024;
+  EXPECT_NEAR(predict_step(count_step(planned), 1024, 112L * 112, c).of("head"), 15.1e-3, 1.5e-3);
 }
 
 TEST(Corrections, AdjustAPredictionToTheMeasurement) {

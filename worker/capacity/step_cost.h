@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/cost/machine_profile.h"
+#include "worker/capacity/machine_profile.h"
 
 namespace pfc {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "worker/cost/machine_profile.h"
+#include "worker/capacity/machine_profile.h"
 
 namespace pfc {
 namespace {
@@ -24,15 +24,14 @@ constexpr std::array<DataSheet, 4> kSheets{{
     {"v100", 0, 125e12, 0, 15.7e12, 0.9e12, 150e9, 32'000'000'000},
 }};
 
-// Assumed fraction of the peak that kernels reach, as is typical for such kernels.
-constexpr double kConvolutions = 0.40;
-constexpr double kProducts = 0.55;
+// Assumed fractions of the peaks that kernels reach. With these, r50 and a head of a million
+// classes take as long as measured on an H200 (docs/benchmarks/h200.md) within 5 %.
+constexpr double kProducts = 0.45;  // convolutions and matrix products
 constexpr double kMemory = 0.80;
 constexpr double kLinks = 0.70;
 constexpr double kKernel = 3e-6;         // seconds between the kernels of a CUDA graph
 constexpr double kStepSeconds = 300e-6;  // host's part of a step, in seconds
 constexpr double kCollective = 15e-6;    // small NCCL collective within a host, in seconds
-constexpr double kHeadLaunches = 200e-6;
 
 double peak(const DataSheet& sheet, DType activations, bool tf32) {
   switch (activations) {
@@ -45,8 +44,6 @@ double peak(const DataSheet& sheet, DType activations, bool tf32) {
   }
 }
 
-bool multiplies(OpKind kind) { return kind < OpKind::kDepthwise || kind == OpKind::kProduct; }
-
 }  // namespace
 
 std::vector<std::string> gpu_names() {
@@ -58,29 +55,15 @@ std::vector<std::string> gpu_names() {
 std::optional<MachineProfile> gpu_profile(const std::string& name, DType activations, bool tf32) {
   const auto sheet = std::ranges::find(kSheets, name, &DataSheet::name);
   if (sheet == kSheets.end() || peak(*sheet, activations, tf32) == 0) return std::nullopt;
-  MachineProfile profile{
-      .name = name,
-      .source = "its data sheet, with assumed efficiencies; nothing measured",
-      .gpu = true,
-      .ops = {},
-      .head = {},
-      .local = {.latency = kCollective, .per_byte = 1 / (sheet->nvlink * kLinks)},
-      .step_seconds = kStepSeconds,
-      .memory_bytes = sheet->memory_bytes};
-  const double flops = peak(*sheet, activations, tf32);
-  const double per_byte = 1 / (sheet->memory * kMemory);
-  for (std::size_t i = 0; i < kOpKinds; ++i) {
-    const auto kind = static_cast<OpKind>(i);
-    profile.ops[i] = {.overhead = kKernel, .per_byte = per_byte};
-    if (!multiplies(kind)) continue;
-    profile.ops[i].per_flop = 1 / (flops * (kind == OpKind::kProduct ? kProducts : kConvolutions));
-  }
-  // The head's matrix products use bf16 if activations do (docs/cuda_margin_softmax.md).
-  profile.head = {.overhead = kHeadLaunches,
-                  .per_flop = 1 / (flops * kProducts),
-                  .per_logit = 8 * per_byte,  // float32, written and read once
-                  .per_byte = per_byte};
-  return profile;
+  return MachineProfile{.name = name,
+                        .source = "its data sheet, with assumed efficiencies; nothing measured",
+                        .gpu = true,
+                        .roofline = {.per_flop = 1 / (peak(*sheet, activations, tf32) * kProducts),
+                                     .per_byte = 1 / (sheet->memory * kMemory),
+                                     .per_op = kKernel},
+                        .local = {.latency = kCollective, .per_byte = 1 / (sheet->nvlink * kLinks)},
+                        .step_seconds = kStepSeconds,
+                        .memory_bytes = sheet->memory_bytes};
 }
 
 }  // namespace pfc

@@ -1,15 +1,24 @@
-// Ops that record calls instead of computing.
+// Ops that record calls instead of computing: they count a training step's work
+// (docs/capacity.md).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/ops.h"
-#include "worker/cost/work.h"
 
 namespace pfc {
+
+/// One call of an op.
+struct OpWork {
+  double flops = 0;  ///< number of multiplications and additions
+  double bytes = 0;  ///< size of its tensors, counted once for each read or write
+};
+
+using OpWorks = std::vector<OpWork>;
 
 /// Allocates addresses but no memory, so a network of any size needs none. Tensors must not be
 /// accessed. Copies to and from the host are neither made nor recorded.

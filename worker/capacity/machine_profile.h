@@ -1,0 +1,75 @@
+// Speed of a machine for the work of a training step: measured, or from a data sheet.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/capacity/step_work.h"
+
+namespace pfc {
+
+/// Cost of a message between two workers: Hockney's model (Hockney, "The communication challenge
+/// for MPP", 1994).
+struct Link {
+  double latency = 0;   ///< seconds
+  double per_byte = 0;  ///< seconds per byte, one direction
+};
+
+/// The roofline model (Williams et al., "Roofline", 2009): an op takes as long as its arithmetic or
+/// its memory traffic, whichever takes longer.
+struct Roofline {
+  double per_flop = 0;  ///< seconds
+  double per_byte = 0;  ///< seconds
+  double per_op = 0;    ///< seconds between two ops
+  [[nodiscard]] double seconds(const OpWork& work) const {
+    return per_op + std::max(work.flops * per_flop, work.bytes * per_byte);
+  }
+  [[nodiscard]] double seconds(const OpWorks& works) const {
+    double sum = 0;
+    for (const OpWork& work : works) sum += seconds(work);
+    return sum;
+  }
+  /// Each tile of classes has its products, then passes over their results.
+  [[nodiscard]] double seconds(const HeadWork& work) const {
+    constexpr double kLogitBytes = 8;  // float32, written and read once
+    return work.flops * per_flop + (work.logits * kLogitBytes + work.bytes) * per_byte;
+  }
+};
+
+/// Compute resources of a host: one GPU, or all CPU cores that its workers share.
+struct MachineProfile {
+  std::string name;    ///< "h100", or the processor's name
+  std::string source;  ///< "measured 2026-11-23 with r50", "data sheet, efficiencies assumed"
+  bool gpu = false;
+  int cores = 1;  ///< number of cores that a CPU's rates refer to
+  Roofline roofline;
+  // Measured time of a network's phases, divided by the roofline's.
+  double forward = 1, backward = 1, head = 1;
+  /// Between workers of one host. For GPUs: each has its own link. For a CPU: total bytes moved by
+  /// all its workers, because the same cores copy them.
+  Link local;
+  double draw_seconds = 0;         ///< sampling, per class, on one core, in parallel with the step
+  double decode_seconds = 0;       ///< one image of 112 x 112 pixels, on one core
+  double step_seconds = 0;         ///< host's part of a step, outside of its ops
+  std::uint64_t memory_bytes = 0;  ///< of a GPU; 0 if unknown
+};
+
+/// Returns the profile of "h200", "h100", "a100" or "v100" from NVIDIA's data sheets, with the
+/// assumed fractions of the peaks that kernels reach. Nothing was measured. Returns nullopt for
+/// another name.
+std::optional<MachineProfile> gpu_profile(const std::string& name, DType activations, bool tf32);
+/// Returns the names that gpu_profile() accepts.
+std::vector<std::string> gpu_names();
+
+nlohmann::json to_json(const MachineProfile& profile);
+/// Throws InputError that names the file, and the missing or wrong key.
+MachineProfile read_profile(const std::filesystem::path& file);
+/// Throws StorageError.
+void write_profile(const MachineProfile& profile, const std::filesystem::path& file);
+
+}  // namespace pfc

@@ -1,0 +1,73 @@
+#include "worker/capacity/timed_step.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/clock.h"
+#include "kernels/owned_tensor.h"
+#include "model/networks/backbone.h"
+#include "worker/head/head.h"
+
+namespace pfc {
+namespace {
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+ComputeSeconds time_backbone(Ops& ops, const PlannedJob& p, int passes) {
+  const BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
+  const std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
+  const OwnedTensor gradient(ops, {options.batch, options.embedding_size});
+  ops.fill(gradient, 1e-3F);
+  std::vector<double> forward, backward;
+  for (int pass = 0; pass <= passes; ++pass) {
+    ops.synchronize();
+    const TimePoint start = Clock::now();
+    backbone->forward(backbone->input(), /*training=*/true, pass);
+    ops.synchronize();
+    const TimePoint middle = Clock::now();
+    backbone->backward(gradient, {}, [](std::int64_t) {});
+    ops.synchronize();
+    if (pass == 0) continue;  // it generates code and allocates memory
+    forward.push_back(seconds_since(start, middle));
+    backward.push_back(seconds_since(middle));
+  }
+  return {.forward = median_of(forward), .backward = median_of(backward)};
+}
+
+double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
+  const std::int64_t samples = p.job.batch_size * p.world_size;
+  HeadOptions options = head_options(p.job);
+  options.gradient_acc = 1;
+  options.moves_later = false;
+  const std::unique_ptr<Head> head = make_head(ops, comm, options);
+  const OwnedTensor embeddings(ops, {samples, options.embedding_size});
+  ops.fill(embeddings, 1e-2F);
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(samples));
+  std::vector<double> seconds;
+  for (std::int64_t step = 1; step <= passes + 2; ++step) {
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      labels[i] = (static_cast<std::int64_t>(i) * 7919 + step * 104729) % options.classes;
+    }
+    const ActiveCentres active = head->sample(labels, step);
+    comm.barrier();
+    const TimePoint start = Clock::now();
+    head->run({.all_embeddings = embeddings,
+               .all_labels = labels,
+               .active = active,
+               .lr = 1e-3,
+               .update = step});
+    ops.synchronize();
+    if (step > 2) seconds.push_back(seconds_since(start));  // the first ones allocate memory
+  }
+  return median_of(seconds);
+}
+
+}  // namespace pfc
