@@ -22,6 +22,7 @@
 
 #include "common/byte_size.h"
 #include "common/error.h"
+#include "common/files/fd.h"
 #include "common/files/file_error.h"
 #include "common/files/folder.h"
 #include "common/files/regular_file.h"
@@ -69,23 +70,14 @@ void make_own_folder(const fs::path& folder) {
 class Lock {
  public:
   Lock(const fs::path& folder, const Doing& doing) : file_(folder / kLock) {
-    try {
-      do {
-        if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-        make_own_folder(folder);
-        fd_ = open_to_write(file_, O_RDWR | O_CREAT);
-        if (fd_ < 0 && errno != ENOENT) fail_staging(file_, "open");
-        if (fd_ >= 0) wait(doing);
-      } while (fd_ < 0 || !is_there());  // the folder may have been removed meanwhile
-    } catch (...) {
-      if (fd_ >= 0) ::close(fd_);
-      throw;
-    }
+    do {
+      make_own_folder(folder);
+      fd_ = Fd(open_to_write(file_, O_RDWR | O_CREAT));
+      if (fd_ < 0 && errno != ENOENT) fail_staging(file_, "open");
+      if (fd_ >= 0) wait(doing);
+    } while (fd_ < 0 || !is_there());  // the folder may have been removed meanwhile
   }
-  ~Lock() { ::close(fd_); }
   [[nodiscard]] bool has_waited() const { return has_waited_; }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
 
  private:
   void wait(const Doing& doing) {
@@ -104,7 +96,7 @@ class Lock {
   }
 
   const fs::path file_;
-  int fd_ = -1;
+  Fd fd_;
   bool has_waited_ = false;
 };
 

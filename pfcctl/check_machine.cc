@@ -18,6 +18,7 @@
 #include "comm/memory_store.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/files/fd.h"
 #include "data/images/decode.h"
 #include "data/images/jpeg_encoder.h"
 #include "kernels/make_ops.h"
@@ -184,9 +185,8 @@ std::string try_memory() {
 
 std::string try_temporary_folder() {
   std::string path = (std::filesystem::temp_directory_path() / "pfc-check-XXXXXX").string();
-  const int file = mkstemp(path.data());
+  const Fd file(mkstemp(path.data()));
   expect(file >= 0, "cannot write to " + std::filesystem::path(path).parent_path().string());
-  close(file);
   std::filesystem::remove(path);
   return std::filesystem::path(path).parent_path().string() + " is writable";
 }

@@ -38,18 +38,13 @@ PartFile::PartFile(std::filesystem::path path)
     : path_(std::move(path)), part_(path_.string() + ".part") {
   expect_regular_or_nothing(path_);
   buffer_.reserve(kWriteBufferBytes);
-  try {
-    open();
-  } catch (...) {
-    if (fd_ >= 0) ::close(fd_);
-    throw;
-  }
+  open();
 }
 
 /// Locks the file, because two writers would overwrite each other's data.
 void PartFile::open() {
   while (true) {
-    fd_ = open_to_write(part_, O_RDWR | O_CREAT | O_NOFOLLOW);
+    fd_ = Fd(open_to_write(part_, O_RDWR | O_CREAT | O_NOFOLLOW));
     if (fd_ < 0) fail_part_file(part_, "create");
     // Some network file systems have no locks; writing there is still allowed.
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -61,7 +56,7 @@ void PartFile::open() {
     if (::fstat(fd_, &status) != 0) fail_part_file(part_, "look at");
     offset_ = static_cast<std::uint64_t>(status.st_size);
     if (is_at(part_, status)) return;
-    ::close(std::exchange(fd_, -1));  // meanwhile its writer renamed it to its final name
+    // Meanwhile its writer renamed it to its final name.
   }
 }
 
@@ -71,7 +66,6 @@ PartFile::~PartFile() {
     flush();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the next start rewrites it
   }
-  ::close(fd_);
 }
 
 void PartFile::keep(std::uint64_t bytes) {
@@ -120,7 +114,7 @@ void PartFile::sync() {
 void PartFile::commit() {
   sync();
   if (::rename(part_.c_str(), path_.c_str()) != 0) fail_part_file(part_, "rename");
-  ::close(std::exchange(fd_, -1));
+  fd_.reset();
 }
 
 }  // namespace pfc

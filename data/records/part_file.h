@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// Writes PATH.part, which remains if the program ends before commit(), so that the next run can
@@ -41,7 +43,7 @@ class PartFile {
   void put(std::uint64_t offset, std::span<const std::byte> bytes);
 
   const std::filesystem::path path_, part_;
-  int fd_ = -1;
+  Fd fd_;
   std::uint64_t offset_ = 0;
   std::vector<std::byte> buffer_;  ///< unwritten data before offset_
 };

@@ -95,29 +95,25 @@ OutputLock::OutputLock(std::filesystem::path output, std::string job_id, millise
     if (Clock::now() >= deadline) refuse();
     if (!std::exchange(told, true)) {
       spdlog::info("output: {} is in use by {}; waiting for at most {} s", output_.string(),
-                   owner_name(read_owner(fd_.number)), patience.count() / 1000);
+                   owner_name(read_owner(fd_)), patience.count() / 1000);
     }
     std::this_thread::sleep_for(kLockPollInterval);
   }
   write_owner();
 }
 
-OutputLock::Descriptor::~Descriptor() {
-  if (number >= 0) ::close(number);
-}
-
 void OutputLock::open_file() {
-  if (fd_.number >= 0) ::close(std::exchange(fd_.number, -1));
+  fd_.reset();
   std::error_code error;
   std::filesystem::create_directories(output_, error);
   if (error) refuse_folder(output_, error.value());
   // Open for writing: NFS requires it for an exclusive lock.
-  fd_.number = open_to_write(file_, O_RDWR | O_CREAT | O_NOFOLLOW);
-  if (fd_.number < 0) refuse_file(file_, errno);
+  fd_ = Fd(open_to_write(file_, O_RDWR | O_CREAT | O_NOFOLLOW));
+  if (fd_ < 0) refuse_file(file_, errno);
 }
 
 bool OutputLock::try_lock() {
-  while (::flock(fd_.number, LOCK_EX | LOCK_NB) != 0) {
+  while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     if (error == EINTR) continue;
     if (error == EWOULDBLOCK) return false;
@@ -132,7 +128,7 @@ bool OutputLock::try_lock() {
 }
 
 void OutputLock::refuse() const {
-  const nlohmann::json owner = read_owner(fd_.number);
+  const nlohmann::json owner = read_owner(fd_);
   if (!owner.is_null() && owner.value("job_id", nlohmann::json()) == job_id_) {
     throw CommError(
         "output: " + output_.string() +
@@ -150,8 +146,8 @@ void OutputLock::write_owner() const {
   const std::string text = owner.dump() + "\n";
   const auto size = static_cast<ssize_t>(text.size());
   // Synced, so that other hosts can read the file while it stays open here.
-  if (::ftruncate(fd_.number, 0) != 0 ||
-      ::pwrite(fd_.number, text.data(), text.size(), 0) != size || ::fsync(fd_.number) != 0) {
+  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) != size ||
+      ::fsync(fd_) != 0) {
     throw StorageError(file_.string() + ": cannot write: " + file_error_text(errno));
   }
 }
@@ -159,14 +155,14 @@ void OutputLock::write_owner() const {
 void OutputLock::expect_held() const {
   struct stat mine {
   }, there{};
-  const bool found = ::fstat(fd_.number, &mine) == 0 && ::stat(file_.c_str(), &there) == 0;
+  const bool found = ::fstat(fd_, &mine) == 0 && ::stat(file_.c_str(), &there) == 0;
   const int error = errno;
   if (!found || mine.st_ino != there.st_ino || mine.st_dev != there.st_dev) {
     throw StorageError("output: " + output_.string() +
                        " was removed or replaced while the job ran" +
                        (found ? "" : " (.lock: " + file_error_text(error) + ")"));
   }
-  const nlohmann::json owner = read_owner(fd_.number);
+  const nlohmann::json owner = read_owner(fd_);
   if (owner.is_null() || owner.value("job_id", nlohmann::json()) == job_id_) return;
   throw StorageError("output: " + output_.string() + " was taken over by " + owner_name(owner) +
                      " while this job ran");

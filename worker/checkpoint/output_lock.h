@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// Throws as OutputLock does if the folder can be neither written nor created, or if the lock
@@ -36,15 +38,6 @@ class OutputLock {
   void take_again_if_removed();
 
  private:
-  /// Closes the file, which releases the lock.
-  struct Descriptor {
-    int number = -1;
-    Descriptor() = default;
-    ~Descriptor();
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-  };
-
   void open_file();
   /// Returns false if another job has the lock; true if taken, or without locks.
   bool try_lock();
@@ -54,7 +47,7 @@ class OutputLock {
   const std::filesystem::path output_;
   const std::filesystem::path file_;
   const std::string job_id_;
-  Descriptor fd_;
+  Fd fd_;
   bool exclusive_ = false;
 };
 

@@ -16,6 +16,7 @@
 
 #include "common/config/strict_json.h"
 #include "common/error.h"
+#include "common/files/fd.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
 #include "common/files/write_all.h"
@@ -31,10 +32,7 @@ constexpr std::uint64_t kPiece = 1 << 20;      // bytes
 /// An open file, with errors that name it.
 class NamedFile {
  public:
-  NamedFile(const fs::path& path, int fd) : path_(path), fd_(fd) {}
-  ~NamedFile() { ::close(fd_); }
-  NamedFile(const NamedFile&) = delete;
-  NamedFile& operator=(const NamedFile&) = delete;
+  NamedFile(const fs::path& path, Fd fd) : path_(path), fd_(std::move(fd)) {}
 
   [[nodiscard]] std::uint64_t bytes() const {
     struct stat info {};
@@ -67,7 +65,7 @@ class NamedFile {
   }
 
   const fs::path path_;
-  const int fd_;
+  const Fd fd_;
 };
 
 /// Meaning of a line after resuming at `images` seen images.
@@ -170,13 +168,13 @@ void warn(const fs::path& metrics, const NamedFile& file, std::uint64_t first, s
 
 void drop_events_after(const fs::path& metrics, std::int64_t images) {
   expect_regular_or_nothing(metrics);
-  const int fd = ::open(metrics.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  Fd fd(::open(metrics.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (fd < 0) {
     const int error = errno;
     if (error == ENOENT) return;
     throw StorageError(metrics.string() + ": cannot read: " + file_error_text(error));
   }
-  const NamedFile file(metrics, fd);
+  const NamedFile file(metrics, std::move(fd));
   const Tail tail = tail_of(file, images);
   const Cut cut = cut_of(tail.text, images);
   if (cut.bad > 0) warn(metrics, file, tail.begin + cut.first_bad, cut.bad);

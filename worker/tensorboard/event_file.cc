@@ -17,24 +17,17 @@
 namespace pfc {
 
 EventFile::EventFile(std::filesystem::path path, std::int64_t first_step) : path_(std::move(path)) {
-  fd_ = open_to_write(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+  fd_ = Fd(open_to_write(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND));
   if (fd_ < 0) throw StorageError(path_.string() + ": cannot make: " + file_error_text(errno));
-  try {
-    tensorboard::Event version;
-    version.set_file_version("brain.Event:2");
-    version.mutable_source_metadata()->set_writer("pfc");
-    write(std::move(version));
-    tensorboard::Event start;
-    start.set_step(first_step);
-    start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
-    write(std::move(start));
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
+  tensorboard::Event version;
+  version.set_file_version("brain.Event:2");
+  version.mutable_source_metadata()->set_writer("pfc");
+  write(std::move(version));
+  tensorboard::Event start;
+  start.set_step(first_step);
+  start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
+  write(std::move(start));
 }
-
-EventFile::~EventFile() { ::close(fd_); }
 
 void EventFile::write(std::int64_t step, tensorboard::Summary summary) {
   tensorboard::Event event;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "common/files/fd.h"
 #include "tensorboard/compat/proto/event.pb.h"
 
 namespace pfc {
@@ -16,9 +17,6 @@ class EventFile {
   /// later points of earlier files in the folder. Throws StorageError that names the file and the
   /// reason, for example that it already exists.
   EventFile(std::filesystem::path path, std::int64_t first_step);
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
 
   /// Adds the summary of a step. Throws StorageError that names the file and the reason.
   void write(std::int64_t step, tensorboard::Summary summary);
@@ -27,7 +25,7 @@ class EventFile {
   void write(tensorboard::Event event);
 
   const std::filesystem::path path_;
-  int fd_ = -1;
+  Fd fd_;
 };
 
 }  // namespace pfc
