@@ -64,21 +64,14 @@ void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
                   tries, place.epoch));
 }
 
-Sample BatchFiller::read(std::int64_t image) {
-  if (unit_ != nullptr) {
-    const std::span<const std::byte> stored = unit_->find(image);
-    if (!stored.empty()) return source_.dataset.read_stored(image, stored, storage_);
-  }
-  return source_.dataset.read(image, storage_);
-}
-
 std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t position) {
   const DatasetInfo& info = source_.dataset.info();
   const std::int64_t image = source_.order.at(place.epoch, position);
   Sample sample;
   try {
     const TraceTrack::Scope scope(track_, "read", place.batch);
-    sample = read(image);
+    sample = source_.dataset.read(
+        image, storage_, unit_ != nullptr ? unit_->find(image) : std::span<const std::byte>());
   } catch (const DamagedImage& e) {
     return e.what();  // includes the name of the record
   }

@@ -58,13 +58,12 @@ class BatchFiller {
   std::optional<std::string> show(const Place& place, std::int64_t position);
   void show_stand_in(const Place& place, const std::string& damage);
   std::vector<std::string> fill_places(Batch& batch);
-  Sample read(std::int64_t image);
 
   const BatchSource& source_;
   const TraceTrack track_;
   ImageDecoder decoder_;
   Augmenter augmenter_;
-  std::vector<std::byte> storage_;
+  ImageBuffer storage_;
   const ReadAhead::Unit* unit_ = nullptr;  ///< for the current batch; nullptr: no read-ahead
 };
 

@@ -21,18 +21,22 @@ class ChosenDataset final : public Dataset {
     info_.images = std::ssize(choice_.images);
     if (!choice_.classes.empty()) info_.classes = std::ssize(choice_.classes);
     info_.part_classes = info_.part_images = {};
+    info_.images_in_order = 0;
     info_.index_bytes += (choice_.images.size() + choice_.classes.size()) * sizeof(std::int64_t);
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
-    Sample sample = whole_.read(at(image), storage);
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
+    return whole_.extent(at(image));
+  }
+  Sample parse(std::int64_t image, StoredImage& stored) const override {
+    Sample sample = whole_.parse(at(image), stored);
     if (choice_.classes.empty()) return sample;
     sample.label = new_label(sample.label);
     sample.record = {};  // contains the label in the whole set
     return sample;
   }
-  std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const override {
+  std::int64_t label(std::int64_t image, ImageBuffer& storage) const override {
     return new_label(whole_.label(at(image), storage));
   }
   [[nodiscard]] std::string name(std::int64_t image) const override {

@@ -27,29 +27,23 @@ std::int64_t class_of(const Part& part, std::int64_t label) {
                               : part.classes[static_cast<std::size_t>(label)];
 }
 
-Sample relabelled(const Part& part, Sample sample) {
-  sample.label = class_of(part, sample.label);
-  sample.record = {};  // contains the label in its own data set
-  return sample;
-}
-
 class CombinedDataset final : public Dataset {
  public:
   CombinedDataset(std::vector<PartDataset> parts, SharedIdentities shared);
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
     const Part& part = part_of(image);
-    return relabelled(part, part.given.dataset->read(image - part.first_image, storage));
+    return part.given.dataset->extent(image - part.first_image);
   }
-  [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const override;
-  Sample read_stored(std::int64_t image, std::span<const std::byte> stored,
-                     std::vector<std::byte>& storage) const override {
+  Sample parse(std::int64_t image, StoredImage& stored) const override {
     const Part& part = part_of(image);
-    return relabelled(part,
-                      part.given.dataset->read_stored(image - part.first_image, stored, storage));
+    Sample sample = part.given.dataset->parse(image - part.first_image, stored);
+    sample.label = class_of(part, sample.label);
+    sample.record = {};  // contains the label in its own data set
+    return sample;
   }
-  std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const override {
+  std::int64_t label(std::int64_t image, ImageBuffer& storage) const override {
     const Part& part = part_of(image);
     return class_of(part, part.given.dataset->label(image - part.first_image, storage));
   }
@@ -107,6 +101,10 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
     } else {
       info_.classes += info.classes;
     }
+    if (info_.images_in_order == info_.images) {
+      info_.images_in_order += info.images_in_order;
+      info_.bytes_in_order += info.bytes_in_order;
+    }
     info_.images += info.images;
     info_.index_bytes +=
         info.index_bytes + part.given.names.bytes() + part.classes.size() * sizeof(std::int64_t);
@@ -153,15 +151,6 @@ void CombinedDataset::share(Part& part) {
   if (twice == sorted.end()) return;
   throw InputError(fmt::format("share_identities: two labels of {} have the name '{}'",
                                given.dataset->briefs().front().file.string(), names_.at(*twice)));
-}
-
-std::optional<FileStretch> CombinedDataset::stretch(const ImageRange& images) const {
-  const Part& part = part_of(images.first);
-  const Dataset& dataset = *part.given.dataset;
-  const std::int64_t end = std::min(images.end - part.first_image, dataset.info().images);
-  auto stretch = dataset.stretch({images.first - part.first_image, end});
-  if (stretch) stretch->images_end += part.first_image;
-  return stretch;
 }
 
 std::string CombinedDataset::identity(std::int64_t label) const {

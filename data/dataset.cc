@@ -11,9 +11,16 @@
 
 namespace pfc {
 
+Sample Dataset::read(std::int64_t image, ImageBuffer& buffer,
+                     std::span<const std::byte> ahead) const {
+  check(image >= 0 && image < info().images, "Dataset: no such image");
+  StoredImage stored(extent(image), ahead, buffer);
+  return parse(image, stored);
+}
+
 ImageSize first_image_size(const Dataset& dataset) {
   constexpr std::int64_t kMost = 1000;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   ImageDecoder decoder;
   std::string why;  // reason for the first image
   for (std::int64_t i = 0; i < std::min(kMost, dataset.info().images); ++i) {

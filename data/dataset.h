@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/doing.h"
 #include "data/images/image_size.h"
-#include "data/order/interleaving.h"
+#include "data/stored_image.h"
 
 namespace pfc {
 
@@ -28,6 +27,10 @@ struct DatasetInfo {
   std::int64_t width = 112;
   /// Length of an embedding; 0 if the data are images.
   std::int64_t embedding_size = 0;
+  /// Number of images, from the first one, that follow each other in open files with little between
+  /// them; and their bytes. Only a data set where these are all images is read ahead.
+  std::int64_t images_in_order = 0;
+  std::uint64_t bytes_in_order = 0;
   std::size_t index_bytes = 0;  ///< memory of the open data set for the locations of the images
   /// Warnings for the user, one line each, for example about records that the index omits.
   std::vector<std::string> warnings = {};
@@ -38,7 +41,7 @@ struct DatasetInfo {
   }
 };
 
-/// One image as stored. The spans refer to the caller's buffer.
+/// One image, still encoded. The spans refer to the caller's memory.
 struct Sample {
   std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP; or float32 numbers of an embedding
   std::int64_t label = 0;
@@ -52,39 +55,23 @@ struct FileBrief {
   std::string holds;
 };
 
-/// A byte range of a file that contains images. The file is open as long as its data set.
-struct FileStretch {
-  int fd = -1;
-  std::uint64_t offset = 0, bytes = 0;
-  std::int64_t images_end = 0;  ///< number of its last image + 1
-};
-
 /// Thread-safe for reading.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
-  /// Reads image 0 .. images - 1 into `storage`, which grows as needed and should be reused.
-  /// Throws DamagedImage for an unreadable record, and InputError for a label that is not an
-  /// integer of 0 .. classes - 1. Both name file, key and offset.
-  virtual Sample read(std::int64_t image, std::vector<std::byte>& storage) const = 0;
+  /// Returns where the image is stored. Throws DamagedImage if its file cannot be opened.
+  [[nodiscard]] virtual Extent extent(std::int64_t image) const = 0;
+  /// Parses the bytes from extent() on; the sample refers to them or to the buffer. Throws
+  /// DamagedImage for an unreadable record, and InputError for a label that is not an integer of
+  /// 0 .. classes - 1. Both name file, key and offset.
+  virtual Sample parse(std::int64_t image, StoredImage& stored) const = 0;
+  /// Reads and parses image 0 .. images - 1. `ahead`: see StoredImage. Throws like extent() and
+  /// parse().
+  Sample read(std::int64_t image, ImageBuffer& buffer, std::span<const std::byte> ahead = {}) const;
   /// Returns the label, which most layouts know without reading the image. Throws like read().
-  virtual std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const {
-    return read(image, storage).label;
-  }
-  /// Returns the contiguous bytes of these images, for callers that read them directly; an image's
-  /// own bytes start at stretch() of that image. If the range continues in another file, returns
-  /// only the part in the first file; FileStretch::images_end is where to continue. Returns
-  /// nullopt for layouts other than RecordIO, which do not store images in file order. REQUIRES:
-  /// the range is not empty.
-  [[nodiscard]] virtual std::optional<FileStretch> stretch(const ImageRange& /*images*/) const {
-    return std::nullopt;
-  }
-  /// Same as read(), from bytes that start at stretch() of the image and may continue with other
-  /// images. The sample refers to `stored` or `storage`. REQUIRES: stretch() is not nullopt.
-  virtual Sample read_stored(std::int64_t image, std::span<const std::byte> /*stored*/,
-                             std::vector<std::byte>& storage) const {
-    return read(image, storage);
+  virtual std::int64_t label(std::int64_t image, ImageBuffer& buffer) const {
+    return read(image, buffer).label;
   }
   /// Returns the location of the image for messages: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;

@@ -5,24 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <exception>
 #include <limits>
-#include <mutex>
-#include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "common/clock.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/trace/profiler_range.h"
-#include "data/batch_filler.h"
 #include "data/order/global_order.h"
-#include "data/reading/read_ahead.h"
-#include "data/reading/read_plan.h"
 
 namespace pfc {
 
@@ -64,24 +55,6 @@ BatchPlan make_plan(const Dataset& dataset, const PrefetcherOptions& o) {
                    std::to_string(o.batch_size) + "): lower batch_size");
 }
 
-/// Order of images, and what is read together. There is no plan if the data cannot be read ahead.
-struct Reading {
-  std::unique_ptr<const ImageOrder> order;
-  std::unique_ptr<const ReadPlan> plan;
-};
-
-Reading make_reading(const Dataset& dataset, const BatchPlan& plan, const PrefetcherOptions& o) {
-  if (o.read.kind == ReadKind::kSequential) {
-    auto order = make_sequential_order(dataset, o.read, plan.global_batch(), o.seed, o.shuffle);
-    auto reads = plan_sequential_reads(*order, plan);
-    return {.order = std::move(order), .plan = std::move(reads)};
-  }
-  auto order = std::make_unique<GlobalOrder>(plan.images, o.seed, o.shuffle);
-  std::unique_ptr<ReadPlan> reads;
-  if (stored_bytes_of_image(dataset)) reads = plan_random_reads(*order, plan);
-  return {.order = std::move(order), .plan = std::move(reads)};
-}
-
 /// Number of units of stored images in memory, and maximum bytes of one.
 struct Room {
   int units = 0;
@@ -100,12 +73,27 @@ Room room_of(const ReadOptions& read, int world_size, int threads) {
   return {.units = units, .unit_bytes = kRandomReadBytes, .depth = kRandomReads};
 }
 
-std::unique_ptr<ReadAhead> make_reads(const Dataset& dataset, const Reading& reading,
-                                      const PrefetcherOptions& o) {
-  if (reading.plan == nullptr) return nullptr;
+}  // namespace
+
+Prefetcher::Reading Prefetcher::make_reading(const Dataset& dataset, const BatchPlan& plan,
+                                             const PrefetcherOptions& o) {
+  if (o.read.kind == ReadKind::kSequential) {
+    auto order = make_sequential_order(dataset, o.read, plan.global_batch(), o.seed, o.shuffle);
+    ReadPlan reads = plan_sequential_reads(*order, plan);
+    return {.order = std::move(order), .plan = std::move(reads)};
+  }
+  auto order = std::make_unique<GlobalOrder>(plan.images, o.seed, o.shuffle);
+  ReadPlan reads;
+  if (stored_bytes_of_image(dataset)) reads = plan_random_reads(*order, plan);
+  return {.order = std::move(order), .plan = std::move(reads)};
+}
+
+std::unique_ptr<ReadAhead> Prefetcher::make_reads(const Dataset& dataset, const Reading& reading,
+                                                  const PrefetcherOptions& o) {
+  if (!reading.plan) return nullptr;
   const Room room = room_of(o.read, o.world_size, o.threads);
   return std::make_unique<ReadAhead>(
-      dataset, *reading.plan,
+      dataset, reading.plan,
       ReadAheadOptions{
           .first_batch = o.first_batch,
           .end_batch = o.last_batch < 0 ? std::numeric_limits<std::int64_t>::max() : o.last_batch,
@@ -117,105 +105,54 @@ std::unique_ptr<ReadAhead> make_reads(const Dataset& dataset, const Reading& rea
           }});
 }
 
-/// Threads take batch numbers in order and store filled batches in a ring of `depth` slots. A
-/// number is taken only when its slot is free, which limits memory.
-class ThreadedPrefetcher final : public Prefetcher {
- public:
-  ThreadedPrefetcher(const Dataset& dataset, const PrefetcherOptions& options)
-      : plan_(make_plan(dataset, options)),
-        reading_(make_reading(dataset, plan_, options)),
-        reads_(make_reads(dataset, reading_, options)),
-        source_{.dataset = dataset,
-                .plan = plan_,
-                .order = *reading_.order,
-                .seed = options.seed,
-                .augmentation = options.augmentation,
-                .allowed_damage = allowed_damage(plan_, options.max_damaged),
-                .reads = reads_.get()},
-        max_damaged_(options.max_damaged),
-        end_(options.last_batch < 0 ? std::numeric_limits<std::int64_t>::max()
-                                    : options.last_batch),
-        ring_(static_cast<std::size_t>(options.depth > 0 ? options.depth
-                                                         : prefetch_depth(options.threads))),
-        next_to_fill_(options.first_batch),
-        next_to_give_(options.first_batch) {
-    const int busy = std::min(options.threads, static_cast<int>(ring_.size()));
-    try {
-      for (int i = 0; i < busy; ++i) {
-        threads_.emplace_back(
-            [this, track = track_of(options.trace, TraceRow::kLoader,
-                                    "loader " + std::to_string(i))] { fill_batches(track); });
-      }
-    } catch (const std::system_error&) {  // no thread can be started
-      end_threads();
-      throw;
+Prefetcher::Prefetcher(const Dataset& dataset, const PrefetcherOptions& options)
+    : plan_(make_plan(dataset, options)),
+      reading_(make_reading(dataset, plan_, options)),
+      reads_(make_reads(dataset, reading_, options)),
+      source_{.dataset = dataset,
+              .plan = plan_,
+              .order = *reading_.order,
+              .seed = options.seed,
+              .augmentation = options.augmentation,
+              .allowed_damage = allowed_damage(plan_, options.max_damaged),
+              .reads = reads_.get()},
+      max_damaged_(options.max_damaged),
+      end_(options.last_batch < 0 ? std::numeric_limits<std::int64_t>::max() : options.last_batch),
+      ring_(static_cast<std::size_t>(options.depth > 0 ? options.depth
+                                                       : prefetch_depth(options.threads))),
+      next_to_fill_(options.first_batch),
+      next_to_give_(options.first_batch) {
+  const int busy = std::min(options.threads, static_cast<int>(ring_.size()));
+  try {
+    for (int i = 0; i < busy; ++i) {
+      threads_.emplace_back(
+          [this, track = track_of(options.trace, TraceRow::kLoader,
+                                  "loader " + std::to_string(i))] { fill_batches(track); });
     }
+  } catch (const std::system_error&) {  // no thread can be started
+    end_threads();
+    throw;
   }
+}
 
-  ~ThreadedPrefetcher() override { end_threads(); }
-  ThreadedPrefetcher(const ThreadedPrefetcher&) = delete;
-  ThreadedPrefetcher& operator=(const ThreadedPrefetcher&) = delete;
-
-  std::unique_ptr<Batch> next() override;
-  void recycle(std::unique_ptr<Batch> batch) override {
-    if (batch == nullptr) return;
+void Prefetcher::end_threads() {
+  {
     const std::lock_guard lock(mutex_);
-    // Needs no limit: a batch is allocated only when none is spare.
-    spare_.push_back(std::move(batch));
+    stopping_ = true;
   }
+  slot_free_.notify_all();
+  if (reads_ != nullptr) reads_->stop();
+  for (std::thread& thread : threads_) thread.join();
+}
 
- private:
-  /// A filled batch, or the reason why it could not be filled.
-  struct Slot {
-    bool filled = false;
-    std::unique_ptr<Batch> batch;
-    std::vector<std::string> damaged;
-    std::exception_ptr error;
-  };
+void Prefetcher::recycle(std::unique_ptr<Batch> batch) {
+  if (batch == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  // Needs no limit: a batch is allocated only when none is spare.
+  spare_.push_back(std::move(batch));
+}
 
-  Slot& slot_of(std::int64_t index) {
-    return ring_[static_cast<std::size_t>(index) % ring_.size()];
-  }
-  void end_threads() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    slot_free_.notify_all();
-    if (reads_ != nullptr) reads_->stop();
-    for (std::thread& thread : threads_) thread.join();
-  }
-  void fill_batches(const TraceTrack& track);
-  std::unique_ptr<Batch> take_spare();
-  Slot fill(BatchFiller& filler, std::int64_t index, std::unique_ptr<Batch> batch);
-  void count_damage(std::int64_t epoch, const std::vector<std::string>& damaged);
-
-  // Constant after construction.
-  const BatchPlan plan_;
-  const Reading reading_;
-  const std::unique_ptr<ReadAhead> reads_;
-  const BatchSource source_;
-  const double max_damaged_;
-  const std::int64_t end_;
-
-  // Used only by the thread that calls next().
-  std::int64_t damage_epoch_ = -1;
-  std::int64_t damage_ = 0;  ///< in damage_epoch_
-
-  std::mutex mutex_;
-  std::condition_variable slot_filled_;
-  std::condition_variable slot_free_;
-  // Guarded by mutex_.
-  std::vector<Slot> ring_;
-  std::vector<std::unique_ptr<Batch>> spare_;
-  std::int64_t next_to_fill_;
-  std::int64_t next_to_give_;
-  bool stopping_ = false;
-
-  std::vector<std::thread> threads_;  // last, because they use all of the above
-};
-
-std::unique_ptr<Batch> ThreadedPrefetcher::next() {
+std::unique_ptr<Batch> Prefetcher::next() {
   const TimePoint begin = Clock::now();
   std::unique_lock lock(mutex_);
   if (next_to_give_ >= end_) return nullptr;
@@ -239,7 +176,7 @@ std::unique_ptr<Batch> ThreadedPrefetcher::next() {
 }
 
 /// Counts in batch order, so that reports do not depend on the number of threads.
-void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std::string>& damaged) {
+void Prefetcher::count_damage(std::int64_t epoch, const std::vector<std::string>& damaged) {
   if (epoch != damage_epoch_) damage_ = 0;
   damage_epoch_ = epoch;
   for (const std::string& message : damaged) {
@@ -258,7 +195,7 @@ void ThreadedPrefetcher::count_damage(std::int64_t epoch, const std::vector<std:
   }
 }
 
-void ThreadedPrefetcher::fill_batches(const TraceTrack& track) {
+void Prefetcher::fill_batches(const TraceTrack& track) {
   ::pthread_setname_np(::pthread_self(), "pfc-data");  // visible when debugging a stuck worker
   BatchFiller filler(source_, track);
   std::unique_lock lock(mutex_);
@@ -287,15 +224,15 @@ void ThreadedPrefetcher::fill_batches(const TraceTrack& track) {
   }
 }
 
-std::unique_ptr<Batch> ThreadedPrefetcher::take_spare() {
+std::unique_ptr<Batch> Prefetcher::take_spare() {
   if (spare_.empty()) return std::make_unique<Batch>();
   std::unique_ptr<Batch> batch = std::move(spare_.back());
   spare_.pop_back();
   return batch;
 }
 
-ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int64_t index,
-                                                  std::unique_ptr<Batch> batch) {
+Prefetcher::Slot Prefetcher::fill(BatchFiller& filler, std::int64_t index,
+                                  std::unique_ptr<Batch> batch) {
   Slot slot{.filled = true, .batch = std::move(batch), .damaged = {}, .error = nullptr};
   try {
     const TimePoint begin = Clock::now();
@@ -306,8 +243,6 @@ ThreadedPrefetcher::Slot ThreadedPrefetcher::fill(BatchFiller& filler, std::int6
   }
   return slot;
 }
-
-}  // namespace
 
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads) {
@@ -320,11 +255,6 @@ std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& sto
   const double unit =
       std::min(static_cast<double>(room.unit_bytes), kSpare * images * stored.mean_bytes);
   return static_cast<std::size_t>(room.units * unit);
-}
-
-std::unique_ptr<Prefetcher> make_prefetcher(const Dataset& dataset,
-                                            const PrefetcherOptions& options) {
-  return std::make_unique<ThreadedPrefetcher>(dataset, options);
 }
 
 }  // namespace pfc

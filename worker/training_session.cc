@@ -226,9 +226,10 @@ void TrainingSession::link_output(const SessionOptions& options) {
 
 void TrainingSession::open_data(std::vector<std::filesystem::path> staged, const Doing& doing) {
   if (doing) doing("opening " + text_of(job.rec));
-  std::swap(job.rec, staged);
-  dataset = open_job_data_and_complete(job, doing);
-  std::swap(job.rec, staged);
+  JobConfig opened = job;
+  opened.rec = std::move(staged);
+  dataset = open_job_data(opened, doing);
+  complete_job(job, dataset->info());
   if (membership.rank == 0) {
     for (FileBrief& brief : dataset->briefs()) data.push_back(std::move(brief.holds));
   }
@@ -463,31 +464,32 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
       },
       *writer, host_comm());
   const BatchPlan batches = plan.batches(membership.rank);
-  prefetcher = make_prefetcher(*dataset, {.batch_size = batches.batch_size,
-                                          .rank = batches.rank,
-                                          .world_size = batches.world_size,
-                                          .seed = job.seed,
-                                          .shuffle = job.shuffle,
-                                          .read = read_options(job),
-                                          .augmentation = job.augment,
-                                          .first_batch = batches.first_batch,
-                                          .start = batches.start,
-                                          .last_batch = plan.last_step * job.gradient_acc,
-                                          .threads = static_cast<int>(job.num_workers),
-                                          .max_damaged = job.max_damaged,
-                                          .trace = &trace});
+  prefetcher = std::make_unique<Prefetcher>(
+      *dataset, PrefetcherOptions{.batch_size = batches.batch_size,
+                                  .rank = batches.rank,
+                                  .world_size = batches.world_size,
+                                  .seed = job.seed,
+                                  .shuffle = job.shuffle,
+                                  .read = read_options(job),
+                                  .augmentation = job.augment,
+                                  .first_batch = batches.first_batch,
+                                  .start = batches.start,
+                                  .last_batch = plan.last_step * job.gradient_acc,
+                                  .threads = static_cast<int>(job.num_workers),
+                                  .max_damaged = job.max_damaged,
+                                  .trace = &trace});
   const auto signals = [this, stop_requested] {
     WorkerSignals mine{.stop = end_early || (stop_requested && stop_requested())};
     checkpoints->fill(mine);
     if (snapshots) snapshots->fill(mine);
     return mine;
   };
-  inputs = make_step_inputs(*ops, *prefetcher, *input_comm, *head,
-                            {.images = batch().shape,
-                             .type = batch().dtype,
-                             .gradient_acc = job.gradient_acc,
-                             .signals = signals,
-                             .track = thread_row("inputs")});
+  inputs = std::make_unique<StepInputs>(*ops, *prefetcher, *input_comm, *head,
+                                        StepInputsOptions{.images = batch().shape,
+                                                          .type = batch().dtype,
+                                                          .gradient_acc = job.gradient_acc,
+                                                          .signals = signals,
+                                                          .track = thread_row("inputs")});
 }
 
 CheckpointOptions TrainingSession::checkpoint_options() {

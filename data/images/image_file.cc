@@ -7,18 +7,16 @@
 
 namespace pfc {
 
-std::span<const std::byte> read_image_file(const std::filesystem::path& path,
-                                           std::vector<std::byte>& storage) {
-  return as_damaged_image([&] {
-    RegularFile file(path);
-    if (file.bytes() > kMaxImageBytes) {
-      throw DamagedImage(fmt::format("{}: {} bytes, more than the {} of an image", path.string(),
-                                     file.bytes(), kMaxImageBytes));
-    }
-    if (storage.size() < file.bytes()) storage.resize(file.bytes());
-    const std::size_t got = file.read(std::span(storage).first(file.bytes()));
-    return std::span<const std::byte>(storage).first(got);
-  });
+Extent image_file(const std::filesystem::path& path) {
+  auto file = as_damaged_image([&] { return std::make_shared<const RegularFile>(path); });
+  const std::uint64_t bytes = file->bytes();
+  if (bytes <= kMaxImageBytes) return {std::move(file), 0, bytes};
+  throw DamagedImage(fmt::format("{}: {} bytes, more than the {} of an image", path.string(), bytes,
+                                 kMaxImageBytes));
+}
+
+std::span<const std::byte> read_image_file(const std::filesystem::path& path, ImageBuffer& buffer) {
+  return StoredImage(image_file(path), {}, buffer).all();
 }
 
 }  // namespace pfc

@@ -85,7 +85,7 @@ void read_integers(const RegularFile& file, const ArrayInFile& array, std::size_
 class EmbeddingDataset final : public Dataset {
  public:
   EmbeddingDataset(ArrayInFile rows, const ArrayInFile& labels, const DatasetOptions& options)
-      : rows_(std::move(rows)), rows_file_(rows_.file) {
+      : rows_(std::move(rows)), rows_file_(std::make_shared<const RegularFile>(rows_.file)) {
     check_arrays(rows_, labels);
     info_.images = rows_.shape[0];
     info_.embedding_size = rows_.shape[1];
@@ -101,8 +101,13 @@ class EmbeddingDataset final : public Dataset {
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override;
-  std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
+    const std::uint64_t bytes =
+        size_of(rows_.type) * static_cast<std::uint64_t>(info_.embedding_size);
+    return {rows_file_, rows_.offset + static_cast<std::uint64_t>(image) * bytes, bytes};
+  }
+  Sample parse(std::int64_t image, StoredImage& stored) const override;
+  std::int64_t label(std::int64_t image, ImageBuffer&) const override {
     return labels_.at(static_cast<std::size_t>(image));
   }
   [[nodiscard]] std::string name(std::int64_t image) const override {
@@ -116,7 +121,7 @@ class EmbeddingDataset final : public Dataset {
   void check_row(std::span<const std::byte> row, std::int64_t image) const;
 
   const ArrayInFile rows_;
-  const RegularFile rows_file_;
+  const std::shared_ptr<const RegularFile> rows_file_;
   std::vector<std::int64_t> labels_;  ///< [images]
   IdentityNames names_;
   DatasetInfo info_;
@@ -158,25 +163,18 @@ void EmbeddingDataset::check_row(std::span<const std::byte> row, std::int64_t im
   if (all_zero) throw DamagedImage(name(image) + ": found zeros alone, expected a direction");
 }
 
-Sample EmbeddingDataset::read(std::int64_t image, std::vector<std::byte>& storage) const {
-  check(image >= 0 && image < info_.images, "Dataset: no such image");
-  const auto numbers = static_cast<std::size_t>(info_.embedding_size);
-  const std::size_t stored = numbers * size_of(rows_.type);
-  if (storage.size() < info_.sample_bytes()) storage.resize(info_.sample_bytes());
-  const auto row = std::span(storage).first(info_.sample_bytes());
-  // Read 16-bit numbers into the end of the row, then widen them from its start.
-  const auto read = row.last(stored);
-  const std::uint64_t offset = rows_.offset + static_cast<std::uint64_t>(image) * stored;
-  if (as_damaged_image([&] { return rows_file_.read_at(offset, read); }) < stored) {
-    throw DamagedImage(name(image) + ": cannot be read: the file has become shorter");
-  }
-  if (stored < row.size()) {
-    for (std::size_t i = 0; i < numbers; ++i) {
+Sample EmbeddingDataset::parse(std::int64_t image, StoredImage& stored) const {
+  std::span<const std::byte> row = stored.all();
+  if (row.size() < info_.sample_bytes()) {  // 16-bit numbers
+    std::vector<std::byte>& wide = stored.parsed();
+    wide.resize(info_.sample_bytes());
+    for (std::size_t i = 0; i < wide.size() / sizeof(float); ++i) {
       std::uint16_t bits = 0;
-      std::memcpy(&bits, read.data() + i * sizeof bits, sizeof bits);
-      const float wide = widened(rows_.type, bits);
-      std::memcpy(row.data() + i * sizeof wide, &wide, sizeof wide);
+      std::memcpy(&bits, row.data() + i * sizeof bits, sizeof bits);
+      const float number = widened(rows_.type, bits);
+      std::memcpy(wide.data() + i * sizeof number, &number, sizeof number);
     }
+    row = wide;
   }
   check_row(row, image);
   return {.encoded = row, .label = labels_[static_cast<std::size_t>(image)]};
@@ -185,7 +183,7 @@ Sample EmbeddingDataset::read(std::int64_t image, std::vector<std::byte>& storag
 /// Includes labels and a few rows, because other data may have the same sizes.
 std::vector<FileBrief> EmbeddingDataset::briefs() const {
   Sha256 sum;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   const std::int64_t distance = std::max<std::int64_t>(info_.images / kRowsOfSum, 1);
   for (std::int64_t i = 0; i < info_.images; i += distance) {
     std::int64_t known = i;
@@ -200,7 +198,7 @@ std::vector<FileBrief> EmbeddingDataset::briefs() const {
   return {{rows_.file, fmt::format("{} embeddings of {} numbers, {} classes, {} bytes, sha256 of "
                                    "some of them {}",
                                    info_.images, info_.embedding_size, info_.classes,
-                                   rows_file_.bytes(), sum.finish().substr(0, 16))}};
+                                   rows_file_->bytes(), sum.finish().substr(0, 16))}};
 }
 
 }  // namespace

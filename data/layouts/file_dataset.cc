@@ -55,7 +55,7 @@ class FileDataset final : public Dataset {
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
+  std::int64_t label(std::int64_t image, ImageBuffer&) const override {
     return files_.labels.at(static_cast<std::size_t>(image));
   }
   [[nodiscard]] std::string name(std::int64_t image) const override {
@@ -65,10 +65,11 @@ class FileDataset final : public Dataset {
     return files_.names.at(label);
   }
 
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
-    check(image >= 0 && image < info_.images, "Dataset: no such image");
-    return {.encoded = read_image_file(path_of(image), storage),
-            .label = files_.labels[static_cast<std::size_t>(image)]};
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
+    return image_file(path_of(image));
+  }
+  Sample parse(std::int64_t image, StoredImage& stored) const override {
+    return {.encoded = stored.all(), .label = files_.labels[static_cast<std::size_t>(image)]};
   }
 
   [[nodiscard]] std::vector<FileBrief> briefs() const override;

@@ -99,13 +99,16 @@ class LmdbDataset final : public Dataset {
   explicit LmdbDataset(const DatasetOptions& options);
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override;
-  std::int64_t label(std::int64_t image, std::vector<std::byte>& storage) const override {
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
+    return extent_of(places_.at(static_cast<std::size_t>(image)));
+  }
+  Sample parse(std::int64_t image, StoredImage& stored) const override;
+  std::int64_t label(std::int64_t image, ImageBuffer& storage) const override {
     if (labels_.empty()) return read(image, storage).label;
     return labels_.at(static_cast<std::size_t>(image));
   }
   [[nodiscard]] std::string name(std::int64_t image) const override {
-    return fmt::format("{}: image {} (offset {})", file_.path().string(), image,
+    return fmt::format("{}: image {} (offset {})", file_->path().string(), image,
                        places_.at(static_cast<std::size_t>(image)).offset);
   }
   [[nodiscard]] std::string identity(std::int64_t label) const override { return names_.at(label); }
@@ -116,16 +119,26 @@ class LmdbDataset final : public Dataset {
   [[nodiscard]] std::vector<Entry> read_entries(const Doing& doing) const;
   void take_pairs(const std::vector<Entry>& entries);
   void take_labels(const std::vector<Entry>& entries, const Doing& doing);
-  [[nodiscard]] std::int64_t label_in(const Numbered& entry, std::vector<std::byte>& storage) const;
+  [[nodiscard]] std::int64_t label_in(const Numbered& entry, ImageBuffer& storage) const;
   [[nodiscard]] std::int64_t classes(const DatasetOptions& options,
                                      const std::optional<Property>& property);
   [[nodiscard]] std::int64_t classes_of_values(const Doing& doing);
-  [[nodiscard]] std::span<const std::byte> bytes_at(const LmdbValue& place, const std::string& name,
-                                                    std::vector<std::byte>& storage) const;
-  [[nodiscard]] LabelledImage value(std::int64_t image, std::vector<std::byte>& storage) const;
-  [[nodiscard]] std::string path() const { return file_.path().string(); }
+  [[nodiscard]] Extent extent_of(const LmdbValue& value) const {
+    return {file_, value.offset - value.header_bytes, value.header_bytes + value.bytes};
+  }
+  [[nodiscard]] std::span<const std::byte> content(const LmdbValue& value,
+                                                   StoredImage& stored) const {
+    return as_damaged_image([&] { return reader_.content(value, stored.all()); });
+  }
+  [[nodiscard]] std::span<const std::byte> bytes_at(const LmdbValue& value,
+                                                    ImageBuffer& storage) const {
+    StoredImage stored(extent_of(value), {}, storage);
+    return content(value, stored);
+  }
+  [[nodiscard]] LabelledImage value(std::int64_t image, StoredImage& stored) const;
+  [[nodiscard]] std::string path() const { return file_->path().string(); }
 
-  const RegularFile file_;
+  const std::shared_ptr<const RegularFile> file_;
   const LmdbReader reader_;
   ValueKind kind_ = ValueKind::kImage;
   std::vector<LmdbValue> places_;
@@ -135,12 +148,13 @@ class LmdbDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-LmdbDataset::LmdbDataset(const DatasetOptions& options) : file_(options.rec), reader_(file_) {
+LmdbDataset::LmdbDataset(const DatasetOptions& options)
+    : file_(std::make_shared<const RegularFile>(options.rec)), reader_(*file_) {
   find_values(options.doing);
   places_.shrink_to_fit();
   labels_.shrink_to_fit();
   info_.images = std::ssize(places_);
-  const fs::path folder = file_.path().parent_path();
+  const fs::path folder = file_->path().parent_path();
   const auto property = read_property(folder / "property");
   info_.classes = classes(options, property);
   if (info_.classes > kMaxClasses) {
@@ -170,7 +184,7 @@ std::int64_t LmdbDataset::classes(const DatasetOptions& options,
     if (property->classes >= found) return property->classes;
     throw InputError(fmt::format(
         "{}: found {} classes, but the greatest label is {}: correct it or remove it",
-        (file_.path().parent_path() / "property").string(), property->classes, found - 1));
+        (file_->path().parent_path() / "property").string(), property->classes, found - 1));
   }
   check_image_count(info_.images, options, path());
   if (options.num_classes != 0) return options.num_classes;
@@ -199,8 +213,8 @@ void LmdbDataset::find_values(const Doing& doing) {
   std::vector<Entry> entries = read_entries(doing);
   const auto is_label = [](const Entry& entry) { return number_after("label-", entry.key) >= 0; };
   if (std::ranges::any_of(entries, is_label)) return take_pairs(entries);
-  std::vector<std::byte> storage;
-  kind_ = kind_of(bytes_at(entries.front().value, path(), storage));
+  ImageBuffer storage;
+  kind_ = kind_of(bytes_at(entries.front().value, storage));
   const auto number_of = [](const Entry& entry) { return number_in(entry.key); };
   if (std::ranges::all_of(entries, [&](const Entry& entry) { return number_of(entry) >= 0; })) {
     std::ranges::stable_sort(entries, {}, number_of);
@@ -210,8 +224,8 @@ void LmdbDataset::find_values(const Doing& doing) {
   for (const Entry& entry : entries) places_.push_back(entry.value);
 }
 
-std::int64_t LmdbDataset::label_in(const Numbered& entry, std::vector<std::byte>& storage) const {
-  const auto bytes = bytes_at(entry.value, path(), storage);
+std::int64_t LmdbDataset::label_in(const Numbered& entry, ImageBuffer& storage) const {
+  const auto bytes = bytes_at(entry.value, storage);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::int64_t label = parse_label(text);
   if (label >= 0) return label;
@@ -223,7 +237,7 @@ void LmdbDataset::take_pairs(const std::vector<Entry>& entries) {
   const std::vector<Numbered> images = numbered_entries("image-", entries);
   const std::vector<Numbered> labels = numbered_entries("label-", entries);
   kind_ = ValueKind::kImage;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (const Numbered& image : images) {
     const auto label = std::ranges::lower_bound(labels, image.number, {}, &Numbered::number);
     if (label == labels.end() || label->number != image.number) continue;
@@ -249,7 +263,7 @@ void LmdbDataset::take_pairs(const std::vector<Entry>& entries) {
 }
 
 void LmdbDataset::take_labels(const std::vector<Entry>& entries, const Doing& doing) {
-  const fs::path file = file_.path().parent_path() / "labels.txt";
+  const fs::path file = file_->path().parent_path() / "labels.txt";
   if (!something_at(file)) {
     throw InputError(fmt::format(
         "{}: the values are images without labels: expected a line 'KEY LABEL' for each in {}",
@@ -276,33 +290,24 @@ void LmdbDataset::take_labels(const std::vector<Entry>& entries, const Doing& do
   }
 }
 
-std::span<const std::byte> LmdbDataset::bytes_at(const LmdbValue& place, const std::string& name,
-                                                 std::vector<std::byte>& storage) const {
-  if (storage.size() < place.bytes) storage.resize(place.bytes);
-  if (as_damaged_image([&] { return reader_.read(place, storage); }) < place.bytes) {
-    throw DamagedImage(name + ": cannot be read: the file is cut short");
-  }
-  return std::span(storage).first(place.bytes);
-}
-
-LabelledImage LmdbDataset::value(std::int64_t image, std::vector<std::byte>& storage) const {
+LabelledImage LmdbDataset::value(std::int64_t image, StoredImage& stored) const {
   const auto i = static_cast<std::size_t>(image);
-  const std::string its_name = name(image);
-  const std::size_t bytes = bytes_at(places_.at(i), its_name, storage).size();
-  LabelledImage parsed = parse_value(kind_, bytes, its_name, storage);
+  LabelledImage parsed =
+      parse_value(kind_, content(places_.at(i), stored), name(image), stored.parsed());
   if (!labels_.empty()) parsed.label = labels_[i];
   return parsed;
 }
 
 std::int64_t LmdbDataset::classes_of_values(const Doing& doing) {
   std::int64_t greatest = -1, least = kMaxClasses;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::int64_t i = 0; i < info_.images; ++i) {
     if (doing && i % kEntriesPerMessage == 0) {
       doing(fmt::format("reading the labels of {}: {} of {} images", path(), i, info_.images));
     }
     try {
-      const std::int64_t label = value(i, storage).label;
+      StoredImage stored(extent(i), {}, storage);
+      const std::int64_t label = value(i, stored).label;
       greatest = std::max(greatest, label);
       least = std::min(least, label);
     } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): training counts it
@@ -314,9 +319,8 @@ std::int64_t LmdbDataset::classes_of_values(const Doing& doing) {
                                text_of(kind_)));
 }
 
-Sample LmdbDataset::read(std::int64_t image, std::vector<std::byte>& storage) const {
-  check(image >= 0 && image < info_.images, "Dataset: no such image");
-  const LabelledImage parsed = value(image, storage);
+Sample LmdbDataset::parse(std::int64_t image, StoredImage& stored) const {
+  const LabelledImage parsed = value(image, stored);
   if (parsed.label < 0 || parsed.label >= info_.classes) {
     throw InputError(fmt::format("{}: found label {}, expected 0 .. {}", name(image), parsed.label,
                                  info_.classes - 1));
@@ -331,10 +335,10 @@ std::vector<FileBrief> LmdbDataset::briefs() const {
     sum.update(std::as_bytes(std::span(&place.bytes, 1)));
   }
   sum.update(std::as_bytes(std::span(labels_)));
-  return {{file_.path(),
+  return {{file_->path(),
            fmt::format("{} images of {} classes, {} x {} pixels, {} bytes, sha256 of their places "
                        "and labels {}",
-                       info_.images, info_.classes, info_.height, info_.width, file_.bytes(),
+                       info_.images, info_.classes, info_.height, info_.width, file_->bytes(),
                        sum.finish().substr(0, 16))}};
 }
 

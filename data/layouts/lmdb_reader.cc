@@ -138,7 +138,7 @@ LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t numbe
     if (node.low > page.size() - place) {
       fail(number, fmt::format("found a value of {} bytes", node.low));
     }
-    return {.offset = number * page_bytes_ + place, .bytes = node.low, .has_own_pages = false};
+    return {.offset = number * page_bytes_ + place, .bytes = node.low};
   }
   if (place + 8 > page.size()) fail(number, "found a node without its data");
   const auto first = number_at<std::uint64_t>(page, place);
@@ -146,21 +146,21 @@ LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t numbe
     fail(number, fmt::format("found a value of {} bytes from page {} on, but only {} pages",
                              node.low, first, pages_));
   }
-  // read() checks the header of these pages, to avoid an extra read per image here.
-  return {.offset = first * page_bytes_ + kPageHeader, .bytes = node.low, .has_own_pages = true};
+  // content() checks the header of these pages, to avoid a read per image here.
+  return {
+      .offset = first * page_bytes_ + kPageHeader, .bytes = node.low, .header_bytes = kPageHeader};
 }
 
-std::size_t LmdbReader::read(const LmdbValue& value, std::span<std::byte> to) const {
-  if (value.has_own_pages) {
+std::span<const std::byte> LmdbReader::content(const LmdbValue& value,
+                                               std::span<const std::byte> stored) const {
+  if (value.header_bytes > 0) {
     const std::uint64_t first = value.offset / page_bytes_;
-    std::array<std::byte, kPageHeader> header{};
-    if (file_.read_at(first * page_bytes_, header) < header.size()) return 0;
-    const bool its_own = number_at<std::uint64_t>(header, 0) == first &&
-                         (number_at<std::uint16_t>(header, 10) & kOverflow) != 0 &&
-                         number_at<std::uint32_t>(header, 12) >= pages_of(value.bytes);
+    const bool its_own = number_at<std::uint64_t>(stored, 0) == first &&
+                         (number_at<std::uint16_t>(stored, 10) & kOverflow) != 0 &&
+                         number_at<std::uint32_t>(stored, 12) >= pages_of(value.bytes);
     if (!its_own) fail(first, fmt::format("expected the data of a value of {} bytes", value.bytes));
   }
-  return file_.read_at(value.offset, to.first(value.bytes));
+  return stored.subspan(value.header_bytes);
 }
 
 void LmdbReader::for_each(

@@ -18,7 +18,8 @@ namespace pfc {
 struct LmdbValue {
   std::uint64_t offset = 0;
   std::uint32_t bytes = 0;
-  bool has_own_pages = false;  ///< a large value; the header of its pages is not checked yet
+  /// Bytes before a large value: the header of its pages, which is not checked yet.
+  std::uint32_t header_bytes = 0;
 };
 
 /// Reads data.mdb as written by a 64-bit little-endian machine (format version 1): the main
@@ -34,9 +35,10 @@ class LmdbReader {
   /// duplicates. Does not read pages that contain only a value. Throws at the end if the number of
   /// entries differs from entries().
   void for_each(const std::function<void(std::string_view key, const LmdbValue&)>& take) const;
-  /// Reads a value into `to`, which must be large enough. Returns the number of bytes read, which
-  /// is smaller if the file has been truncated.
-  [[nodiscard]] std::size_t read(const LmdbValue& value, std::span<std::byte> to) const;
+  /// Checks the header of a value and returns the rest. `stored`: header and value. Throws
+  /// InputError.
+  [[nodiscard]] std::span<const std::byte> content(const LmdbValue& value,
+                                                   std::span<const std::byte> stored) const;
 
  private:
   struct Meta {

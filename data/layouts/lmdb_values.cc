@@ -31,7 +31,7 @@ bool is_pickle(std::span<const std::byte> value) {
 }
 
 LabelledImage parse_pickle(std::span<const std::byte> value, const std::string& name,
-                           std::vector<std::byte>& storage) {
+                           std::vector<std::byte>& parsed) {
   using Kind = PickleValue::Kind;
   const Pickle pickle(name, value);
   LabelledImage found;
@@ -50,8 +50,8 @@ LabelledImage parse_pickle(std::span<const std::byte> value, const std::string& 
   const bool is_view = found.image.data() >= value.data() &&
                        found.image.data() + found.image.size() <= value.data() + value.size();
   if (!is_view) {  // it is in the pickle's memory
-    storage.assign(found.image.begin(), found.image.end());
-    found.image = storage;
+    parsed.assign(found.image.begin(), found.image.end());
+    found.image = parsed;
   }
   return found;
 }
@@ -142,9 +142,8 @@ ValueKind kind_of(std::span<const std::byte> value) {
   return is_image_value(value) ? ValueKind::kImage : ValueKind::kDatum;
 }
 
-LabelledImage parse_value(ValueKind kind, std::size_t bytes, const std::string& name,
-                          std::vector<std::byte>& storage) {
-  const auto value = std::span<const std::byte>(storage).first(bytes);
+LabelledImage parse_value(ValueKind kind, std::span<const std::byte> value, const std::string& name,
+                          std::vector<std::byte>& parsed) {
   switch (kind) {
     case ValueKind::kImage:
       return {.image = value, .label = -1};
@@ -153,13 +152,7 @@ LabelledImage parse_value(ValueKind kind, std::size_t bytes, const std::string& 
     case ValueKind::kPickle:
       break;
   }
-  try {
-    return parse_pickle(value, name, storage);
-  } catch (const DamagedImage&) {
-    throw;
-  } catch (const InputError& error) {
-    throw DamagedImage(error.what());
-  }
+  return as_damaged_image([&] { return parse_pickle(value, name, parsed); });
 }
 
 }  // namespace pfc

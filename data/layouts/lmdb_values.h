@@ -18,14 +18,13 @@ const char* text_of(ValueKind kind);
 ValueKind kind_of(std::span<const std::byte> value);
 
 struct LabelledImage {
-  std::span<const std::byte> image;  ///< encoded; a view of `storage`
+  std::span<const std::byte> image;  ///< encoded; a view of the value or of `parsed`
   std::int64_t label = -1;           ///< -1: the value has no label
 };
 
-/// Parses a value in the first `bytes` of `storage`, which is overwritten if the image has to be
-/// decoded from another representation. Throws DamagedImage that starts with `name` if the value
-/// is of another kind, or malformed.
-LabelledImage parse_value(ValueKind kind, std::size_t bytes, const std::string& name,
-                          std::vector<std::byte>& storage);
+/// Parses a value. `parsed`: memory for an image in another representation. Throws DamagedImage
+/// that starts with `name` if the value is of another kind, or malformed.
+LabelledImage parse_value(ValueKind kind, std::span<const std::byte> value, const std::string& name,
+                          std::vector<std::byte>& parsed);
 
 }  // namespace pfc

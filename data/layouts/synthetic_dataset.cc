@@ -50,18 +50,12 @@ class SyntheticDataset final : public Dataset {
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
 
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
-    check(image >= 0 && image < info_.images, "Dataset: no such image");
+  [[nodiscard]] Extent extent(std::int64_t) const override { return {}; }
+  Sample parse(std::int64_t image, StoredImage&) const override {
     return {.encoded = images_[static_cast<std::size_t>(image) % kDifferent],
-            .label = label(image, storage)};
+            .label = label_of(image)};
   }
-
-  std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
-    const Philox4 words =
-        random_words(0, Stream::kSynth, kLabels, static_cast<std::uint64_t>(image));
-    const std::uint64_t random = std::uint64_t{words.x[1]} << 32 | words.x[0];
-    return static_cast<std::int64_t>(random % static_cast<std::uint64_t>(info_.classes));
-  }
+  std::int64_t label(std::int64_t image, ImageBuffer&) const override { return label_of(image); }
 
   [[nodiscard]] std::string name(std::int64_t image) const override {
     return fmt::format("{}: image {}", kSyntheticData, image);
@@ -73,6 +67,13 @@ class SyntheticDataset final : public Dataset {
 
  private:
   static constexpr std::size_t kDifferent = 256;
+
+  [[nodiscard]] std::int64_t label_of(std::int64_t image) const {
+    const Philox4 words =
+        random_words(0, Stream::kSynth, kLabels, static_cast<std::uint64_t>(image));
+    const std::uint64_t random = std::uint64_t{words.x[1]} << 32 | words.x[0];
+    return static_cast<std::int64_t>(random % static_cast<std::uint64_t>(info_.classes));
+  }
 
   DatasetInfo info_;
   std::vector<std::vector<std::byte>> images_;  ///< JPEG

@@ -243,7 +243,7 @@ class TarDataset final : public Dataset {
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  std::int64_t label(std::int64_t image, std::vector<std::byte>&) const override {
+  std::int64_t label(std::int64_t image, ImageBuffer&) const override {
     return labels_.at(static_cast<std::size_t>(image));
   }
   [[nodiscard]] std::string identity(std::int64_t label) const override { return names_.at(label); }
@@ -252,16 +252,16 @@ class TarDataset final : public Dataset {
     return fmt::format("{}: member at offset {}", paths_[at.shard].string(), at.offset);
   }
 
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
-    const auto i = static_cast<std::size_t>(image);
-    const TarImage& at = images_.at(i);
-    if (storage.size() < at.bytes) storage.resize(at.bytes);
-    const auto file = open(image, at.shard);
-    const auto encoded = std::span(storage).first(at.bytes);
-    if (as_damaged_image([&] { return file->read_at(at.offset, encoded); }) < at.bytes) {
-      throw DamagedImage(name(image) + ": cannot be read: the archive is cut short");
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
+    const TarImage& at = images_.at(static_cast<std::size_t>(image));
+    try {
+      return {shards_.get(at.shard), at.offset, at.bytes};
+    } catch (const InputError& e) {
+      throw DamagedImage(name(image) + ": " + e.what());
     }
-    return {.encoded = encoded, .label = labels_[i]};
+  }
+  Sample parse(std::int64_t image, StoredImage& stored) const override {
+    return {.encoded = stored.all(), .label = labels_[static_cast<std::size_t>(image)]};
   }
 
   [[nodiscard]] std::vector<FileBrief> briefs() const override {
@@ -277,14 +277,6 @@ class TarDataset final : public Dataset {
   }
 
  private:
-  [[nodiscard]] std::shared_ptr<const RegularFile> open(std::int64_t image,
-                                                        std::size_t shard) const {
-    try {
-      return shards_.get(shard);
-    } catch (const InputError& e) {
-      throw DamagedImage(name(image) + ": " + e.what());
-    }
-  }
   void read_headers(std::size_t shard);
   void take(const TarReader& reader, const TarMember& member, std::size_t shard, Pending& sample);
   void take_label(const TarReader& reader, const TarMember& member, std::size_t shard,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 namespace pfc {
@@ -28,5 +29,20 @@ class AsyncReader {
   /// fails. REQUIRES: under_way() > 0.
   virtual FileRead& finish() = 0;
 };
+
+enum class ReadMethod {
+  kAuto,     ///< io_uring if the kernel supports it, otherwise threads
+  kRing,     ///< io_uring: used by one thread, with few system calls
+  kThreads,  ///< pread(2) on threads, one call per read
+};
+
+/// Containers often forbid io_uring, and kernels before 5.6 lack it. kAuto then uses threads, and
+/// kRing returns nullptr. REQUIRES: depth > 0.
+std::unique_ptr<AsyncReader> make_async_reader(int depth, ReadMethod method = ReadMethod::kAuto);
+
+/// Returns nullptr if the kernel refuses a ring, or the ring does not support reads.
+std::unique_ptr<AsyncReader> make_ring_reader(int depth);
+/// Starts at most 16 threads, or `depth` if that is smaller. Further reads are queued.
+std::unique_ptr<AsyncReader> make_thread_reader(int depth);
 
 }  // namespace pfc

@@ -14,14 +14,17 @@ std::span<const std::byte> ReadAhead::Unit::find(std::int64_t image) const {
   if (behind == ranges_.begin()) return {};
   const Range& range = *std::prev(behind);
   if (image >= range.images.end) return {};
-  const auto own = dataset_->stretch({image, image + 1});
-  const std::uint64_t begin = own->offset - range.offset;
-  if (begin + own->bytes > range.readable) return {};
-  return std::span<const std::byte>(range.memory).subspan(begin, own->bytes);
+  const Extent own = dataset_->extent(image);
+  const std::uint64_t begin = own.offset - range.extent.offset;
+  if (begin + own.bytes > range.readable) return {};
+  return std::span<const std::byte>(range.memory).subspan(begin, own.bytes);
 }
 
-ReadAhead::ReadAhead(const Dataset& dataset, const ReadPlan& plan, const ReadAheadOptions& options)
-    : dataset_(dataset), plan_(plan), options_(options), next_batch_(options.first_batch) {
+ReadAhead::ReadAhead(const Dataset& dataset, ReadPlan plan, const ReadAheadOptions& options)
+    : dataset_(dataset),
+      plan_(std::move(plan)),
+      options_(options),
+      next_batch_(options.first_batch) {
   check(options.units > 1 && options.unit_bytes > 0 && options.piece_bytes > 0 &&
             options.make_reader != nullptr,
         "ReadAhead: bad options");
@@ -117,7 +120,7 @@ bool ReadAhead::begin_unit() {
     const std::lock_guard lock(mutex_);
     if (std::ssize(units_) >= options_.units) return false;
   }
-  const ReadUnit planned = plan_.unit_with(next_batch_);
+  const ReadUnit planned = plan_(next_batch_);
   lay_out(planned, *unit);
   for (Unit::Piece& piece : unit->pieces_) to_start_.push_back(&piece);
   unit->end_batch_ = planned.end_batch;
@@ -135,31 +138,23 @@ bool ReadAhead::begin_unit() {
 /// Allocates memory for its ranges, up to unit_bytes, and plans the reads that fill it.
 void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   unit.dataset_ = &dataset_;
-  std::vector<FileStretch> stretches;
-  std::size_t bytes = 0;
-  for (ImageRange rest : planned.images) {
-    while (rest.size() > 0) {
-      const FileStretch& stretch = stretches.emplace_back(dataset_.stretch(rest).value());
-      unit.ranges_.push_back({.images = {rest.first, stretch.images_end},
-                              .offset = stretch.offset,
-                              .memory = {},
-                              .readable = 0});
-      bytes += stretch.bytes;
-      rest.first = stretch.images_end;
-    }
+  for (const ImageRange& images : planned.images) {
+    for (std::int64_t image = images.first; image < images.end; ++image) add_image(image, unit);
   }
+  std::size_t bytes = 0;
+  for (const Unit::Range& range : unit.ranges_) bytes += range.extent.bytes;
   bytes = std::min(bytes, options_.unit_bytes);
   take_memory(bytes, unit);
   std::span<std::byte> room(unit.memory_.get(), bytes);
-  for (std::size_t r = 0; r < stretches.size(); ++r) {
-    const FileStretch& stretch = stretches[r];
-    const std::size_t size = std::min<std::size_t>(stretch.bytes, room.size());
-    unit.ranges_[r].memory = room.first(size);
-    unit.ranges_[r].readable = size;
+  for (std::size_t r = 0; r < unit.ranges_.size(); ++r) {
+    Unit::Range& range = unit.ranges_[r];
+    const std::size_t size = std::min<std::size_t>(range.extent.bytes, room.size());
+    range.memory = room.first(size);
+    range.readable = size;
     for (std::size_t at = 0; at < size; at += options_.piece_bytes) {
       Unit::Piece piece;
-      piece.fd = stretch.fd;
-      piece.offset = stretch.offset + at;
+      piece.fd = range.extent.file->fd();
+      piece.offset = range.extent.offset + at;
       piece.to = room.subspan(at, std::min(options_.piece_bytes, size - at));
       piece.unit = &unit;
       piece.range = r;
@@ -169,6 +164,22 @@ void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
     room = room.subspan(size);
   }
   unit.pieces_left_ = unit.pieces_.size();
+}
+
+/// Extends the last range if the image is the next one in the same file.
+void ReadAhead::add_image(std::int64_t image, Unit& unit) const {
+  const Extent extent = dataset_.extent(image);
+  if (!unit.ranges_.empty()) {
+    auto& [images, last, memory, readable] = unit.ranges_.back();
+    const std::uint64_t end = last.offset + last.bytes;
+    if (image == images.end && extent.file == last.file && extent.offset >= last.offset &&
+        extent.offset <= end) {
+      images.end = image + 1;
+      last.bytes = std::max(end, extent.offset + extent.bytes) - last.offset;
+      return;
+    }
+  }
+  unit.ranges_.push_back({.images = {image, image + 1}, .extent = extent});
 }
 
 /// Reuses memory of an earlier unit if it is large enough.

@@ -38,16 +38,17 @@ class ReadAhead {
   /// Images in memory.
   class Unit {
    public:
-    /// Returns the bytes of an image and those after it; empty if they are not in memory.
+    /// Returns the bytes of an image's extent; empty if they are not in memory.
     [[nodiscard]] std::span<const std::byte> find(std::int64_t image) const;
 
    private:
     friend class ReadAhead;
+    /// Contiguous bytes of a file.
     struct Range {
       ImageRange images;
-      std::uint64_t offset = 0;     ///< in the file
-      std::span<std::byte> memory;  ///< its first bytes, possibly not all
-      std::size_t readable = 0;     ///< part of `memory` that was read
+      Extent extent;
+      std::span<std::byte> memory = {};  ///< its first bytes, possibly not all
+      std::size_t readable = 0;          ///< part of `memory` that was read
     };
     struct Piece : FileRead {
       Unit* unit = nullptr;
@@ -63,8 +64,8 @@ class ReadAhead {
     std::size_t capacity_ = 0;
   };
 
-  /// Borrows `dataset` and `plan`. REQUIRES: the data set has a stretch() for its images.
-  ReadAhead(const Dataset& dataset, const ReadPlan& plan, const ReadAheadOptions& options);
+  /// Borrows `dataset`. REQUIRES: the images of the data set are in order.
+  ReadAhead(const Dataset& dataset, ReadPlan plan, const ReadAheadOptions& options);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
@@ -85,12 +86,13 @@ class ReadAhead {
   bool begin_unit();
   void finish_piece();
   void lay_out(const ReadUnit& planned, Unit& unit);
+  void add_image(std::int64_t image, Unit& unit) const;
   void take_memory(std::size_t bytes, Unit& unit);
   std::map<std::int64_t, std::unique_ptr<Unit>>::iterator unit_of(std::int64_t batch);
 
   // Constant after construction.
   const Dataset& dataset_;
-  const ReadPlan& plan_;
+  const ReadPlan plan_;
   const ReadAheadOptions options_;
 
   std::mutex mutex_;

@@ -20,29 +20,11 @@ std::vector<std::int64_t> images_of_sets(const DatasetInfo& info) {
   return info.part_images.empty() ? std::vector{info.images} : info.part_images;
 }
 
-/// Total size of the stretches from the first image on.
-struct Stretches {
-  std::uint64_t bytes = 0;
-  std::int64_t images = 0;  ///< in them: all, or those before the first without a stretch
-};
-
-Stretches stretches_of(const Dataset& dataset) {
-  Stretches found;
-  const std::int64_t images = dataset.info().images;
-  while (found.images < images) {
-    const auto stretch = dataset.stretch({found.images, images});
-    if (!stretch) break;
-    found.bytes += stretch->bytes;
-    found.images = stretch->images_end;
-  }
-  return found;
-}
-
 /// Returns the fraction of sampled images with the same label as the image `distance` later.
 double same_label(const Dataset& dataset, std::int64_t distance) {
   constexpr std::int64_t kPairs = 128;
   const std::int64_t images = dataset.info().images;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::int64_t same = 0, pairs = 0;
   for (std::int64_t i = 0; i < kPairs; ++i) {
     const std::int64_t image = i * images / kPairs;
@@ -58,19 +40,19 @@ double same_label(const Dataset& dataset, std::int64_t distance) {
 }  // namespace
 
 std::optional<double> stored_bytes_of_image(const Dataset& dataset) {
-  const Stretches found = stretches_of(dataset);
-  if (found.images < dataset.info().images) return std::nullopt;
-  return static_cast<double>(found.bytes) / static_cast<double>(found.images);
+  const DatasetInfo& info = dataset.info();
+  if (info.images_in_order < info.images) return std::nullopt;
+  return static_cast<double>(info.bytes_in_order) / static_cast<double>(info.images);
 }
 
 void check_sequential(const Dataset& dataset) {
-  const Stretches found = stretches_of(dataset);
-  if (found.images == dataset.info().images) return;
+  const std::int64_t in_order = dataset.info().images_in_order;
+  if (in_order == dataset.info().images) return;
   throw InputError(fmt::format(
       "read: \"sequential\" is for RecordIO whose .idx is in the order of its .rec and leaves out "
       "few records, but {} is not in such a file: write it with pfcctl data shuffle, or take "
       "\"random\"",
-      dataset.name(found.images)));
+      dataset.name(in_order)));
 }
 
 std::int64_t window_images(const ReadOptions& options, std::int64_t images, double image_bytes,

@@ -22,8 +22,8 @@ inline ReadOptions read_options(const JobConfig& job) {
   return {.kind = job.read, .buffer_bytes = static_cast<std::uint64_t>(job.read_buffer_mib) << 20};
 }
 
-/// Returns the mean bytes of an image in its file; nullopt if images are not contiguous in
-/// numerical order (Dataset::stretch()).
+/// Returns the mean bytes of an image in its file; nullopt if the data set is not read ahead
+/// (DatasetInfo::images_in_order).
 std::optional<double> stored_bytes_of_image(const Dataset& dataset);
 
 /// Throws InputError if the data cannot be read sequentially. It says why, and what to do.

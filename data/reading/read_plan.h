@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <vector>
 
 #include "data/batch_plan.h"
@@ -18,18 +18,13 @@ struct ReadUnit {
   std::vector<ImageRange> images;  ///< in ascending order
 };
 
-/// What a worker reads for its batches. A pure function; thread-safe.
-class ReadPlan {
- public:
-  virtual ~ReadPlan() = default;
-  [[nodiscard]] virtual ReadUnit unit_with(std::int64_t batch) const = 0;
-};
+/// Returns the unit that a worker reads for this batch. A pure function; thread-safe.
+using ReadPlan = std::function<ReadUnit(std::int64_t batch)>;
 
-/// Reads each batch separately. Borrows both arguments.
-std::unique_ptr<ReadPlan> plan_random_reads(const ImageOrder& order, const BatchPlan& batches);
-/// Reads the worker's share of a window. Borrows both arguments. REQUIRES: the order is for the
-/// global batch of `batches`, which start at a multiple of it.
-std::unique_ptr<ReadPlan> plan_sequential_reads(const SequentialOrder& order,
-                                                const BatchPlan& batches);
+/// Reads each batch separately. Borrows the order.
+ReadPlan plan_random_reads(const ImageOrder& order, const BatchPlan& batches);
+/// Reads the worker's share of a window. Borrows the order. REQUIRES: the order is for the global
+/// batch of `batches`, which start at a multiple of it.
+ReadPlan plan_sequential_reads(const SequentialOrder& order, const BatchPlan& batches);
 
 }  // namespace pfc

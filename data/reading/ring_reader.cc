@@ -1,5 +1,3 @@
-#include "data/reading/ring_reader.h"
-
 #include <liburing.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <thread>
 
 #include "common/error.h"
+#include "data/reading/async_reader.h"
 
 namespace pfc {
 

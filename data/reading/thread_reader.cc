@@ -1,5 +1,3 @@
-#include "data/reading/thread_reader.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "data/reading/async_reader.h"
 
 namespace pfc {
 

@@ -49,12 +49,11 @@ class RecordDataset final : public Dataset {
   RecordDataset(std::span<const fs::path> recs, const DatasetOptions& options);
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
-    return read_stored(image, {}, storage);
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
+    const auto [part, of_part] = place(image);
+    return part.extent(of_part);
   }
-  [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const override;
-  Sample read_stored(std::int64_t image, std::span<const std::byte> stored,
-                     std::vector<std::byte>& storage) const override;
+  Sample parse(std::int64_t image, StoredImage& stored) const override;
   [[nodiscard]] std::string name(std::int64_t image) const override {
     const auto [part, of_part] = place(image);
     return part.name(of_part);
@@ -109,6 +108,10 @@ void RecordDataset::open(std::span<const fs::path> recs, const Doing& doing) {
   for (const fs::path& rec : recs) {
     const RecordPart& part = parts_.emplace_back(rec, doing);
     begin_.push_back(info_.images);
+    if (part.bytes_in_order() > 0 && info_.images_in_order == info_.images) {
+      info_.images_in_order += part.images();
+      info_.bytes_in_order += part.bytes_in_order();
+    }
     info_.images += part.images();
     info_.index_bytes += part.index_bytes();
     info_.warnings.insert(info_.warnings.end(), part.warnings().begin(), part.warnings().end());
@@ -176,7 +179,7 @@ Classes RecordDataset::classes(const DatasetOptions& options,
 
 Classes RecordDataset::classes_of_labels(const Doing& doing) const {
   constexpr std::int64_t kRecordsPerMessage = 4096;  // images between two progress messages
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::int64_t greatest = -1, least = kMaxFloatLabel;
   std::int64_t where = 0;
   for (std::int64_t i = 0; i < info_.images; ++i) {
@@ -185,7 +188,7 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
     }
     try {
       const auto [part, image] = place(i);
-      const float label = part.record(image, {}, storage).record.label;
+      const float label = part.read(image, storage).record.label;
       // RecordIO's float32 labels cannot distinguish more classes.
       if (!is_label(label, kMaxFloatLabel)) {
         throw InputError(fmt::format("{}: found label {}, expected an integer of 0 .. {}", name(i),
@@ -207,19 +210,9 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
   return {greatest + 1, fmt::format("the greatest label ({})", name(where)), least};
 }
 
-std::optional<FileStretch> RecordDataset::stretch(const ImageRange& images) const {
-  check(images.first >= 0 && images.first < images.end && images.end <= info_.images,
-        "Dataset: no such images");
-  const auto [part, first] = place(images.first);
-  auto stretch = part.stretch({first, first + images.size()});
-  if (stretch) stretch->images_end += images.first - first;
-  return stretch;
-}
-
-Sample RecordDataset::read_stored(std::int64_t image, std::span<const std::byte> stored,
-                                  std::vector<std::byte>& storage) const {
+Sample RecordDataset::parse(std::int64_t image, StoredImage& stored) const {
   const auto [part, of_part] = place(image);
-  const auto [payload, r] = part.record(of_part, stored, storage);
+  const auto [payload, r] = part.parse(of_part, stored);
   if (!is_label(r.label, info_.classes)) {
     throw InputError(fmt::format("{}: found label {}, expected 0 .. {} ({} says {} classes)",
                                  name(image), r.label, info_.classes - 1, classes_source_,
@@ -235,12 +228,12 @@ std::string short_checksum(const std::string& sha256) { return sha256.substr(0, 
 std::string RecordDataset::checksum_of_some_records() const {
   constexpr std::int64_t kRecords = 16;
   Sha256 sum;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   const std::int64_t distance = std::max<std::int64_t>(info_.images / kRecords, 1);
   for (std::int64_t i = 0; i < info_.images; i += distance) {
     try {
       const auto [part, image] = place(i);
-      const ImageRecord r = part.record(image, {}, storage).record;
+      const ImageRecord r = part.read(image, storage).record;
       sum.update(std::as_bytes(std::span(&r.label, 1)));
       sum.update(r.image);
     } catch (const DamagedImage&) {

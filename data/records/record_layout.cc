@@ -49,7 +49,7 @@ std::optional<RecordZero> read_record_zero(const RecordReader& rec, const Record
   const auto zero = std::find(index.keys.begin(), index.keys.end(), 0);
   if (zero == index.keys.end()) return std::nullopt;
   const std::uint64_t offset = index.offsets[static_cast<std::size_t>(zero - index.keys.begin())];
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   const auto record = parse_image_record(rec.read(offset, storage));
   if (!record || record->flag == 0 || !record->image.empty()) return std::nullopt;
   const auto count = [&](std::size_t i) {
@@ -66,7 +66,7 @@ std::optional<RecordZero> read_record_zero(const RecordReader& rec, const Record
 }
 
 bool is_image_record(const RecordReader& rec, std::uint64_t offset) {
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   const auto record = parse_image_record(rec.read(offset, storage));
   return record && !record->image.empty();
 }

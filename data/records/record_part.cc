@@ -14,7 +14,7 @@ namespace pfc {
 
 namespace {
 
-/// Returns whether few records between images are missing in the index. A stretch ends at the next
+/// Returns whether few records between images are missing in the index. An extent ends at the next
 /// indexed record, so these records are read too.
 bool leaves_out_few(const IndexCoverage& coverage) {
   return coverage.between <= coverage.records / 8;
@@ -35,7 +35,7 @@ RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : r
   const bool all_are_images = layout_.identities == 0;
   const IndexCoverage coverage = index_coverage(rec_, layout_.offsets);
   warnings_ = index_warnings(coverage, all_are_images, index_.string(), rec.string());
-  has_stretches_ = has_stretches_ && leaves_out_few(coverage);
+  in_order_ = in_order_ && leaves_out_few(coverage);
 }
 
 /// Detects truncated files. A truncated .rec still has all keys in its .idx; a partial record is
@@ -43,16 +43,14 @@ RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : r
 /// another offset.
 void RecordPart::check_last_record() {
   end_ = rec_.record_end(*std::ranges::max_element(layout_.offsets));
-  has_stretches_ = std::ranges::is_sorted(layout_.offsets);
+  in_order_ = std::ranges::is_sorted(layout_.offsets);
   (void)rec_.record_end(layout_.offsets.back());
 }
 
-RecordPart::Read RecordPart::record(std::int64_t image, std::span<const std::byte> stored,
-                                    std::vector<std::byte>& storage) const {
-  check(image >= 0 && image < images(), "Dataset: no such image");
+RecordPart::Read RecordPart::parse(std::int64_t image, StoredImage& stored) const {
   const std::uint64_t offset = layout_.offsets[static_cast<std::size_t>(image)];
   try {
-    const auto payload = rec_.read_stored(offset, stored, storage);
+    const auto payload = rec_.payload(offset, stored);
     const auto parsed = parse_image_record(payload);
     if (parsed) return {payload, *parsed};
     throw DamagedImage(
@@ -65,16 +63,15 @@ RecordPart::Read RecordPart::record(std::int64_t image, std::span<const std::byt
   }
 }
 
-std::optional<FileStretch> RecordPart::stretch(const ImageRange& range) const {
-  if (!has_stretches_) return std::nullopt;
-  const std::int64_t images_end = std::min(range.end, images());
-  const std::uint64_t begin = layout_.offsets[static_cast<std::size_t>(range.first)];
+Extent RecordPart::extent(std::int64_t image) const {
+  const auto at = layout_.offsets.begin() + image;
+  if (!in_order_) return rec_.extent(*at);
+  auto next = at + 1;
   // Several lines of an index may refer to the same record.
-  const auto last = layout_.offsets.begin() + (images_end - 1);
-  const auto behind = std::upper_bound(last, layout_.offsets.end(), *last);
-  const std::uint64_t end = behind == layout_.offsets.end() ? end_ : *behind;
-  return FileStretch{
-      .fd = rec_.fd(), .offset = begin, .bytes = end - begin, .images_end = images_end};
+  if (next != layout_.offsets.end() && *next == *at) {
+    next = std::upper_bound(next, layout_.offsets.end(), *at);
+  }
+  return rec_.extent(*at, next == layout_.offsets.end() ? end_ : *next);
 }
 
 std::string RecordPart::name(std::int64_t image) const {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,19 +35,24 @@ class RecordPart {
   /// Returns warnings about records that are repeated or missing in the index (index_coverage.h).
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
-  /// A record and its content: views of the caller's buffer.
+  /// A record and its content: views of the caller's memory.
   struct Read {
     std::span<const std::byte> payload;
     ImageRecord record;
   };
-  /// `stored`: the bytes from stretch() of the image on, if they are in memory; otherwise empty.
+  /// Returns where the image's record is, with the records after it that the index leaves out.
+  [[nodiscard]] Extent extent(std::int64_t image) const;
   /// Throws DamagedImage that names file, offset and key.
-  [[nodiscard]] Read record(std::int64_t image, std::span<const std::byte> stored,
-                            std::vector<std::byte>& storage) const;
-  /// Returns the bytes of these images, up to the last one of this file. Returns nullopt if images
-  /// are not in numerical order in the file, or if there are many records between them that the
-  /// index omits.
-  [[nodiscard]] std::optional<FileStretch> stretch(const ImageRange& images) const;
+  [[nodiscard]] Read parse(std::int64_t image, StoredImage& stored) const;
+  [[nodiscard]] Read read(std::int64_t image, ImageBuffer& buffer) const {
+    StoredImage stored(extent(image), {}, buffer);
+    return parse(image, stored);
+  }
+  /// Returns the bytes of all images and what is between them; 0 if images are not in numerical
+  /// order in the file, or if there are many records between them that the index omits.
+  [[nodiscard]] std::uint64_t bytes_in_order() const {
+    return in_order_ ? end_ - layout_.offsets.front() : 0;
+  }
   /// Returns text such as "FILE: record KEY (offset N)".
   [[nodiscard]] std::string name(std::int64_t image) const;
 
@@ -59,7 +63,7 @@ class RecordPart {
   RecordLayout layout_;
   std::filesystem::path index_;
   std::vector<std::string> warnings_;
-  bool has_stretches_ = false;
+  bool in_order_ = false;
   std::uint64_t end_ = 0;  ///< end of the last image's record
 };
 

@@ -16,7 +16,7 @@ namespace pfc {
 namespace {
 
 // One system call reads most face images completely: JPEGs of 112 x 112 have 3 to 8 KiB.
-constexpr std::size_t kFirstRead = 16 << 10;
+constexpr std::uint64_t kFirstRead = 16 << 10;
 constexpr std::size_t kScanWindow = 4 << 20;
 
 }  // namespace
@@ -26,7 +26,7 @@ std::string RecordReader::at(std::uint64_t offset) const {
 }
 
 std::size_t RecordReader::read_some(std::uint64_t offset, std::span<std::byte> to) const {
-  return as_damaged_image([&] { return file_.read_at(offset, to); });
+  return as_damaged_image([&] { return file_->read_at(offset, to); });
 }
 
 void RecordReader::read_exactly(std::uint64_t offset, std::span<std::byte> to) const {
@@ -62,60 +62,33 @@ RecordReader::Part RecordReader::parse_part(std::uint64_t offset, std::span<cons
   return part;
 }
 
-std::span<const std::byte> RecordReader::read(std::uint64_t offset,
-                                              std::vector<std::byte>& storage) const {
+Extent RecordReader::extent(std::uint64_t offset, std::uint64_t end) const {
+  const std::uint64_t rest = bytes() - std::min(offset, bytes());
+  return {file_, offset, end > 0 ? end - offset : std::min(rest, kFirstRead)};
+}
+
+std::span<const std::byte> RecordReader::payload(std::uint64_t offset, StoredImage& stored) const {
   if (offset > bytes() || bytes() - offset < kPartHeaderBytes) {
     throw DamagedImage(fmt::format("{}: outside the file of {} bytes", at(offset), bytes()));
   }
-  if (storage.size() < kFirstRead) storage.resize(kFirstRead);
-  const std::size_t got = read_some(offset, std::span(storage).first(kFirstRead));
-  if (got < kPartHeaderBytes) throw DamagedImage(at(offset) + ": the file has become shorter");
-  const Part part = parse_part(offset, storage, true);
-  if (part.flag != static_cast<std::uint32_t>(PartKind::kWhole)) return join(offset, storage);
-
-  const std::size_t end = kPartHeaderBytes + part.bytes;
-  if (end > got) {
-    if (storage.size() < end) storage.resize(end);
-    read_exactly(offset + got, std::span(storage).subspan(got, end - got));
-  }
-  return std::span(storage).subspan(kPartHeaderBytes, part.bytes);
-}
-
-std::span<const std::byte> RecordReader::read_stored(std::uint64_t offset,
-                                                     std::span<const std::byte> stored,
-                                                     std::vector<std::byte>& storage) const {
-  std::array<std::uint32_t, 2> words{};
-  if (stored.size() >= kPartHeaderBytes) std::memcpy(words.data(), stored.data(), kPartHeaderBytes);
-  const bool here = words[0] == kRecordMagic &&
-                    part_flag(words[1]) == static_cast<std::uint32_t>(PartKind::kWhole) &&
-                    kPartHeaderBytes + part_bytes(words[1]) <= stored.size();
-  // Damaged, split and truncated records are rare; read() handles and reports them.
-  if (!here) return read(offset, storage);
-  return stored.subspan(kPartHeaderBytes, part_bytes(words[1]));
-}
-
-std::span<const std::byte> RecordReader::join(std::uint64_t offset,
-                                              std::vector<std::byte>& storage) const {
-  const std::uint64_t begin = offset;
-  std::size_t size = 0;
-  for (bool first = true, last = false; !last; first = false) {
-    std::array<std::byte, kPartHeaderBytes> header{};
-    read_exactly(offset, header);
-    const Part part = parse_part(offset, header, first);
-    const std::size_t magic = first ? 0 : sizeof kRecordMagic;
-    if (size + magic + part.bytes > kMaxRecordBytes) {
+  std::vector<std::byte>& joined = stored.parsed();
+  joined.clear();
+  std::size_t begin = 0;  // of the part
+  for (bool first = true;; first = false) {
+    const std::size_t content = begin + kPartHeaderBytes;
+    const Part part = parse_part(offset + begin, stored.first(content).subspan(begin), first);
+    const auto bytes = stored.first(content + part.bytes).subspan(content);
+    if (part.flag == static_cast<std::uint32_t>(PartKind::kWhole)) return bytes;
+    const auto magic = std::as_bytes(std::span(&kRecordMagic, first ? 0 : 1));
+    if (joined.size() + magic.size() + bytes.size() > kMaxRecordBytes) {
       throw DamagedImage(
-          fmt::format("{}: a record of more than {} bytes", at(begin), kMaxRecordBytes));
+          fmt::format("{}: a record of more than {} bytes", at(offset), kMaxRecordBytes));
     }
-    if (storage.size() < size + magic + part.bytes) storage.resize(size + magic + part.bytes);
-    if (!first) std::memcpy(storage.data() + size, &kRecordMagic, magic);
-    size += magic;
-    read_exactly(offset + kPartHeaderBytes, std::span(storage).subspan(size, part.bytes));
-    size += part.bytes;
-    offset += kPartHeaderBytes + padded(part.bytes);
-    last = part.flag == static_cast<std::uint32_t>(PartKind::kLast);
+    joined.insert(joined.end(), magic.begin(), magic.end());
+    joined.insert(joined.end(), bytes.begin(), bytes.end());
+    if (part.flag == static_cast<std::uint32_t>(PartKind::kLast)) return joined;
+    begin = content + padded(part.bytes);
   }
-  return std::span(storage).first(size);
 }
 
 std::uint64_t RecordReader::walk(std::uint64_t offset, const Fetch& fetch) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,33 +13,35 @@
 
 #include "common/files/regular_file.h"
 #include "data/doing.h"
+#include "data/stored_image.h"
 
 namespace pfc {
 
-/// An open .rec file. Thread-safe. Reads with pread(2), not mmap, so that a file that is truncated
-/// or fails while it is read causes an error and not a signal. A record has at most
-/// kMaxRecordBytes. Errors name the file and the offset, what was found and what was expected.
+/// An open .rec file. Thread-safe. A record has at most kMaxRecordBytes. Errors name the file and
+/// the offset, what was found and what was expected.
 class RecordReader {
  public:
   static constexpr std::uint64_t kMaxRecordBytes = std::uint64_t{1} << 29;
 
   /// Throws InputError if the file does not exist or is not a regular file.
-  explicit RecordReader(std::filesystem::path path) : file_(std::move(path)) {}
+  explicit RecordReader(std::filesystem::path path)
+      : file_(std::make_shared<const RegularFile>(std::move(path))) {}
 
-  [[nodiscard]] int fd() const { return file_.fd(); }
-  [[nodiscard]] const std::filesystem::path& path() const { return file_.path(); }
+  [[nodiscard]] const std::filesystem::path& path() const { return file_->path(); }
   /// Returns the size of the file when it was opened.
-  [[nodiscard]] std::uint64_t bytes() const { return file_.bytes(); }
+  [[nodiscard]] std::uint64_t bytes() const { return file_->bytes(); }
 
-  /// Returns the payload of the record that starts at `offset`: its parts, joined by the magic
-  /// words that were removed. A view of `storage`, which grows as needed and should be reused.
-  /// Throws DamagedImage.
-  std::span<const std::byte> read(std::uint64_t offset, std::vector<std::byte>& storage) const;
-
-  /// Same, if `stored` contains the file's bytes from `offset` on. Returns a view of it if it
-  /// contains the record in one part; otherwise reads the record.
-  std::span<const std::byte> read_stored(std::uint64_t offset, std::span<const std::byte> stored,
-                                         std::vector<std::byte>& storage) const;
+  /// Returns what to read of the record at `offset`: up to `end`, or, if that is not known (0), as
+  /// much as most records have.
+  [[nodiscard]] Extent extent(std::uint64_t offset, std::uint64_t end = 0) const;
+  /// Returns the payload of the record at `offset`, where `stored` begins: its parts, joined by the
+  /// magic words that were removed. A view of `stored` or its buffer. Throws DamagedImage.
+  std::span<const std::byte> payload(std::uint64_t offset, StoredImage& stored) const;
+  /// Reads the record at `offset` and returns its payload. Throws DamagedImage.
+  std::span<const std::byte> read(std::uint64_t offset, ImageBuffer& buffer) const {
+    StoredImage stored(extent(offset), {}, buffer);
+    return payload(offset, stored);
+  }
 
   /// Returns the offset of the end of the record that starts at `offset`, including padding. Reads
   /// only the headers of its parts. Throws InputError if there is no complete record.
@@ -58,12 +61,11 @@ class RecordReader {
   [[nodiscard]] std::uint64_t walk(std::uint64_t offset, const Fetch& fetch) const;
   [[nodiscard]] Part parse_part(std::uint64_t offset, std::span<const std::byte> header,
                                 bool first) const;
-  std::span<const std::byte> join(std::uint64_t offset, std::vector<std::byte>& storage) const;
   std::size_t read_some(std::uint64_t offset, std::span<std::byte> to) const;
   void read_exactly(std::uint64_t offset, std::span<std::byte> to) const;
   [[nodiscard]] std::string at(std::uint64_t offset) const;  ///< "FILE: offset N"
 
-  const RegularFile file_;
+  const std::shared_ptr<const RegularFile> file_;
 };
 
 }  // namespace pfc

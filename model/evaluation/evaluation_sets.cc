@@ -14,7 +14,7 @@ namespace {
 
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images));
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     try {
       labels[i] = dataset.label(static_cast<std::int64_t>(i), storage);
@@ -37,7 +37,7 @@ std::unique_ptr<Dataset> open_images(const std::filesystem::path& data, std::int
 ReadImage read_images_of(const Dataset& dataset, ImageSize size) {
   return [&dataset, size](std::int64_t image, std::span<std::uint8_t> rgb) {
     thread_local ImageDecoder decoder;
-    thread_local std::vector<std::byte> storage;
+    thread_local ImageBuffer storage;
     decoder.decode(dataset.read(image, storage).encoded, size, rgb);
   };
 }

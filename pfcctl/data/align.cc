@@ -79,7 +79,7 @@ struct Result {
 };
 
 void expect_face(const fs::path& target, std::int64_t size, ImageDecoder& decoder,
-                 std::vector<std::byte>& encoded) {
+                 ImageBuffer& encoded) {
   std::string found;
   try {
     const ImageSize there = decoder.size(read_image_file(target, encoded));
@@ -95,7 +95,7 @@ void expect_face(const fs::path& target, std::int64_t size, ImageDecoder& decode
 
 Result align_one(const Face& face, const fs::path& images, const AlignOptions& options) {
   thread_local ImageDecoder decoder;
-  thread_local std::vector<std::byte> encoded;
+  thread_local ImageBuffer encoded;
   thread_local std::vector<std::uint8_t> rgb, out;
   const fs::path target = options.out / face.out;
   if (something_at(target)) {

@@ -35,7 +35,7 @@ void look_at_images(const Dataset& dataset, DataSummary& summary) {
   const std::int64_t images = dataset.info().images;
   const std::int64_t count = std::min(kLooked, images);
   ImageDecoder decoder;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   double bytes = 0;
   for (std::int64_t k = 0; k < count; ++k) {
     const std::int64_t image = k * images / count;
@@ -74,7 +74,7 @@ std::vector<std::int64_t> images_of_classes(std::vector<std::int64_t> labels) {
 void count_labels(const Dataset& dataset, const ShowProgress& progress, DataSummary& summary) {
   const DatasetInfo& info = dataset.info();
   std::vector<std::int64_t> labels;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::int64_t i = 0; i < info.images; ++i) {
     if (progress && i % kTold == 0) progress(i, info.images);
     try {

@@ -47,7 +47,7 @@ class Preparer {
 
   [[nodiscard]] Prepared prepare(std::int64_t image) const {
     thread_local ImageDecoder decoder;
-    thread_local std::vector<std::byte> storage;
+    thread_local ImageBuffer storage;
     try {
       const Sample sample = dataset_.read(image, storage);
       return {.bytes = encode(decoder, sample.encoded), .damage = {}};

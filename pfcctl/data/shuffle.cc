@@ -43,7 +43,7 @@ struct Loaded {
 };
 
 Loaded load(const Dataset& dataset, std::int64_t image) {
-  thread_local std::vector<std::byte> storage;
+  thread_local ImageBuffer storage;
   try {
     const Sample sample = dataset.read(image, storage);
     if (!sample.record.empty()) {

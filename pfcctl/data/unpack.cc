@@ -18,6 +18,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/fd.h"
 #include "common/files/file_error.h"
 #include "common/files/regular_file.h"
 #include "common/files/write_all.h"
@@ -124,7 +125,7 @@ class ImageFiles {
   }
 
   [[nodiscard]] WrittenImage write(std::int64_t image) const {
-    thread_local std::vector<std::byte> storage;
+    thread_local ImageBuffer storage;
     try {
       const Sample sample = dataset_.read(image, storage);
       const std::string path = path_of(image, sample);
@@ -161,7 +162,7 @@ class ImageFiles {
     return number - 1;
   }
   [[nodiscard]] bool would_replace(std::int64_t image, const fs::path& file) const {
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     try {
       const Sample sample = dataset_.read(image, storage);
       return out_ / path_of(image, sample) == file && !has(file, sample.encoded);
@@ -188,10 +189,10 @@ class ImageFiles {
         fs::is_regular_file(fs::symlink_status(path)) && fs::file_size(path, none) == 0;
     if (something_at(path) && !is_empty) throw_is_there(path);
     const fs::path part = path.string() + ".part";
-    const int fd = open_to_write(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
+    Fd fd(open_to_write(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     int error = fd >= 0 && write_all(fd, text) ? 0 : errno;
-    if (fd >= 0 && ::close(fd) != 0 && error == 0) error = errno;
+    if (fd >= 0 && ::close(fd.release()) != 0 && error == 0) error = errno;
     if (error != 0) {
       throw StorageError(part.string() + ": cannot write: " + file_error_text(error));
     }

@@ -58,7 +58,7 @@ std::array<std::uint64_t, 2> sum_of(std::span<const std::byte> bytes) {
 
 Looked look_at(const Dataset& dataset, std::int64_t image) {
   thread_local ImageDecoder decoder;
-  thread_local std::vector<std::byte> storage;
+  thread_local ImageBuffer storage;
   thread_local std::vector<std::uint8_t> rgb;
   Looked looked;
   try {

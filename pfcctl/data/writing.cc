@@ -162,7 +162,7 @@ void tell_written(const fs::path& where, std::int64_t images, std::int64_t class
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   constexpr std::size_t kLookedAt = 256;  // images between two checks for an interrupt
   std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images), -1);
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (i % kLookedAt == 0) InterruptGuard::expect_none();
     try {

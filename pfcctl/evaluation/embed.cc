@@ -134,7 +134,7 @@ class EmbeddingWriter {
 
   /// The label of an unreadable image is 0. Its embedding is zero, and readers skip it.
   void give_labels(const ByteSink& sink) const {
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     Progress progress("reading labels", "images");
     for (std::int64_t i = 0; i < images(); ++i) {
       std::int64_t label = 0;

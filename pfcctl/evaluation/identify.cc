@@ -110,7 +110,7 @@ class Faces {
     const std::int64_t images = dataset->info().images;
     Damages damages(images, flags_.max_damaged);
     std::vector<float> sum(static_cast<std::size_t>(options_.embedding_size));
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     Progress progress("embedding " + data.string(), "images");
     const auto take = [&](std::int64_t i, const EmbeddedImage& image) {
       progress.show(i + 1, images);

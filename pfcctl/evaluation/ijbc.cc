@@ -49,7 +49,7 @@ struct IjbFlags {
 ReadImage read_aligned(const IjbLists& lists, const path& crops, const EmbedOptions& options) {
   return [&lists, crops, options](std::int64_t i, std::span<std::uint8_t> out) {
     thread_local ImageDecoder decoder;
-    thread_local std::vector<std::byte> encoded;
+    thread_local ImageBuffer encoded;
     thread_local std::vector<std::uint8_t> rgb;
     const IjbFace& face = lists.faces[static_cast<std::size_t>(i)];
     const Similarity placed = place_face(face.landmarks, options.height);

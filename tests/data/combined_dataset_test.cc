@@ -13,9 +13,9 @@
 #include "data/records/image_record.h"
 #include "data/records/property_file.h"
 #include "data/records/record_writer.h"
+#include "tests/support/data_folder.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
-#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using testing::make_jpeg;
 using testing::message_of;
 
-class SeveralSets : public ::testing::Test {
+class SeveralSets : public testing::DataFolder {
  protected:
   /// Writes a set of images of side x side pixels with these labels to a folder of this name.
   std::filesystem::path write(const std::string& name, const std::vector<std::int64_t>& labels,
@@ -42,19 +42,10 @@ class SeveralSets : public ::testing::Test {
     if (!names.empty()) write_file_atomically(folder / "identities.txt", names);
     return folder;
   }
-  static std::vector<std::int64_t> labels_of(const Dataset& dataset) {
-    std::vector<std::int64_t> labels;
-    std::vector<std::byte> storage;
-    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
-      labels.push_back(dataset.read(i, storage).label);
-    }
-    return labels;
-  }
   std::string error() const {
     return message_of<InputError>([&] { open_job_data(job_); });
   }
 
-  TemporaryFolder folder_;
   unsigned images_ = 0;
   JobConfig job_;
 };
@@ -72,7 +63,7 @@ TEST_F(SeveralSets, FollowEachOther) {
 TEST_F(SeveralSets, ReturnTheBytesOfEachImage) {
   job_.rec = {write("a", {0, 1}, 2), write("b", {0}, 1)};
   const auto dataset = open_job_data(job_);
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (unsigned i = 0; i < 3; ++i) {
     const Sample sample = dataset->read(i, storage);
     EXPECT_EQ(std::vector(sample.encoded.begin(), sample.encoded.end()), make_jpeg(16, 16, i));

@@ -42,7 +42,7 @@ class Faces {
 void decode(benchmark::State& state) {
   const Faces faces;
   ImageDecoder decoder;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::vector<std::uint8_t> rgb(112 * 112 * 3);
   std::int64_t image = 0;
   for (auto _ : state) {
@@ -56,7 +56,7 @@ BENCHMARK(decode);
 void decode_bare(benchmark::State& state) {
   const Faces faces;
   std::vector<std::vector<std::byte>> encoded;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::int64_t image = 0; image < 2000; ++image) {
     const auto bytes = faces.dataset().read(image, storage).encoded;
     encoded.emplace_back(bytes.begin(), bytes.end());
@@ -77,7 +77,7 @@ BENCHMARK(decode_bare);
 /// Changes every image in one way.
 void augment(benchmark::State& state, const Augmentation& augmentation) {
   const Faces faces;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::vector<std::uint8_t> rgb(112 * 112 * 3);
   ImageDecoder().decode(faces.dataset().read(0, storage).encoded, {112, 112}, rgb);
   Augmenter augmenter(augmentation, 1);
@@ -95,7 +95,7 @@ BENCHMARK_CAPTURE(augment, cut_out, {.flip = false, .cut_out = 1});
 
 void read_only(benchmark::State& state) {
   const Faces faces;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::int64_t image = 0;
   for (auto _ : state) {
     benchmark::DoNotOptimize(faces.dataset().read(image++ % 2000, storage));
@@ -114,11 +114,10 @@ BENCHMARK(global_order);
 
 void prefetch(benchmark::State& state, ReadKind kind) {
   const Faces faces;
-  const auto prefetcher =
-      make_prefetcher(faces.dataset(), {.batch_size = 128,
-                                        .read = {.kind = kind, .buffer_bytes = 32 << 20},
-                                        .threads = static_cast<int>(state.range(0))});
-  for (auto _ : state) prefetcher->recycle(prefetcher->next());
+  Prefetcher prefetcher(faces.dataset(), {.batch_size = 128,
+                                          .read = {.kind = kind, .buffer_bytes = 32 << 20},
+                                          .threads = static_cast<int>(state.range(0))});
+  for (auto _ : state) prefetcher.recycle(prefetcher.next());
   state.SetItemsProcessed(state.iterations() * 128);
 }
 BENCHMARK_CAPTURE(prefetch, random, ReadKind::kRandom)
@@ -135,11 +134,16 @@ BENCHMARK_CAPTURE(prefetch, sequential, ReadKind::kSequential)
 /// A disk or remote store that takes a millisecond per record, even for parallel requests.
 class SlowDataset : public Dataset {
  public:
-  explicit SlowDataset(const Dataset& faces) : faces_(faces) {}
-  [[nodiscard]] const DatasetInfo& info() const override { return faces_.info(); }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+  explicit SlowDataset(const Dataset& faces) : faces_(faces), info_(faces.info()) {
+    info_.images_in_order = 0;  // not read ahead
+  }
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+  [[nodiscard]] Extent extent(std::int64_t image) const override {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return faces_.read(image, storage);
+    return faces_.extent(image);
+  }
+  Sample parse(std::int64_t image, StoredImage& stored) const override {
+    return faces_.parse(image, stored);
   }
   [[nodiscard]] std::string name(std::int64_t image) const override { return faces_.name(image); }
   [[nodiscard]] std::string identity(std::int64_t label) const override {
@@ -149,14 +153,14 @@ class SlowDataset : public Dataset {
 
  private:
   const Dataset& faces_;
+  DatasetInfo info_;
 };
 
 void prefetch_from_slow_disk(benchmark::State& state) {
   const Faces faces;
   const SlowDataset slow(faces.dataset());
-  const auto prefetcher =
-      make_prefetcher(slow, {.batch_size = 32, .threads = static_cast<int>(state.range(0))});
-  for (auto _ : state) prefetcher->recycle(prefetcher->next());
+  Prefetcher prefetcher(slow, {.batch_size = 32, .threads = static_cast<int>(state.range(0))});
+  for (auto _ : state) prefetcher.recycle(prefetcher.next());
   state.SetItemsProcessed(state.iterations() * 32);
 }
 BENCHMARK(prefetch_from_slow_disk)->RangeMultiplier(2)->Range(1, 32)->MinTime(2)->UseRealTime();

@@ -20,50 +20,21 @@
 #include "data/reading/read_plan.h"
 #include "tests/support/error_message.h"
 #include "tests/support/face_folder.h"
+#include "tests/support/fake_dataset.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
 
+using testing::FakeDataset;
 using ::testing::HasSubstr;
-using testing::make_jpeg;
 using testing::message_of;
-
-/// A data set in memory: the label of an image is its number. Some images are damaged.
-class FakeDataset : public Dataset {
- public:
-  explicit FakeDataset(std::int64_t images)
-      : info_{.images = images, .classes = images, .height = 8, .width = 8} {
-    for (unsigned i = 0; i < images; ++i) encoded_.push_back(make_jpeg(8, 8, i));
-  }
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
-    if (image == bad_label) throw InputError("label of image " + std::to_string(image));
-    if (unreadable.contains(image)) throw DamagedImage(name(image) + ": unreadable");
-    storage = encoded_[static_cast<std::size_t>(image)];
-    if (cut.contains(image)) storage.resize(storage.size() / 2);
-    return {storage, image};
-  }
-  [[nodiscard]] std::string identity(std::int64_t) const override { return {}; }
-  [[nodiscard]] std::vector<FileBrief> briefs() const override { return {}; }
-  [[nodiscard]] std::string name(std::int64_t image) const override {
-    return "fake.rec: record " + std::to_string(image);
-  }
-
-  std::set<std::int64_t> unreadable;
-  std::set<std::int64_t> cut;
-  std::int64_t bad_label = -1;
-
- private:
-  DatasetInfo info_;
-  std::vector<std::vector<std::byte>> encoded_;
-};
 
 /// Every read waits until `expected` threads are reading, or a minute has passed.
 class MeetingDataset : public FakeDataset {
  public:
   MeetingDataset(std::int64_t images, int expected) : FakeDataset(images), expected_(expected) {}
-  Sample read(std::int64_t image, std::vector<std::byte>& storage) const override {
+  Sample parse(std::int64_t image, StoredImage& stored) const override {
     {
       std::unique_lock lock(mutex_);
       most_ = std::max(most_, ++reading_);
@@ -72,7 +43,7 @@ class MeetingDataset : public FakeDataset {
                               [&] { return late_ || most_ >= expected_; });
       --reading_;
     }
-    return FakeDataset::read(image, storage);
+    return FakeDataset::parse(image, stored);
   }
   /// Returns the maximum number of concurrently reading threads.
   [[nodiscard]] int most() const {
@@ -104,11 +75,11 @@ struct PrefetchedBatches {
 
 PrefetchedBatches run(const Dataset& dataset, PrefetcherOptions options, std::int64_t batches) {
   options.last_batch = options.first_batch + batches;
-  const auto prefetcher = make_prefetcher(dataset, options);
+  Prefetcher prefetcher(dataset, options);
   PrefetchedBatches seen;
-  while (auto batch = prefetcher->next()) {
+  while (auto batch = prefetcher.next()) {
     seen.add(*batch);
-    prefetcher->recycle(std::move(batch));
+    prefetcher.recycle(std::move(batch));
   }
   return seen;
 }
@@ -119,7 +90,7 @@ PrefetchedBatches run_all(const Dataset& dataset, PrefetcherOptions options, int
   std::vector<std::unique_ptr<Prefetcher>> workers;
   options.world_size = world_size;
   for (options.rank = 0; options.rank < world_size; ++options.rank) {
-    workers.push_back(make_prefetcher(dataset, options));
+    workers.push_back(std::make_unique<Prefetcher>(dataset, options));
   }
   PrefetchedBatches seen;
   for (std::int64_t i = 0; i < batches; ++i) {
@@ -141,14 +112,14 @@ TEST(Prefetcher, ShowsEveryImageOfAnEpochOnceExceptTheTail) {
 
 TEST(Prefetcher, FollowsTheGlobalOrderAndFlipsByPosition) {
   const FakeDataset dataset(50);
-  const auto prefetcher = make_prefetcher(
-      dataset, {.batch_size = 4, .rank = 1, .world_size = 2, .seed = 9, .first_batch = 5});
+  Prefetcher prefetcher(dataset,
+                        {.batch_size = 4, .rank = 1, .world_size = 2, .seed = 9, .first_batch = 5});
   const GlobalOrder order(50, 9, true);
   ImageDecoder decoder;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   int flipped = 0;
   for (std::int64_t index = 5; index < 20; ++index) {
-    const auto batch = prefetcher->next();
+    const auto batch = prefetcher.next();
     EXPECT_EQ(batch->index, index);
     EXPECT_EQ(batch->epoch, index / 6) << "48 of 50 images make 6 global batches of 8";
     ASSERT_EQ(batch->size, 4);
@@ -205,7 +176,7 @@ TEST(Prefetcher, ShufflesAndFlipsOnlyIfConfigured) {
   const PrefetchedBatches plain =
       run(dataset, {.batch_size = 10, .shuffle = false, .augmentation = {.flip = false}}, 2);
   ImageDecoder decoder;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::int64_t image = 0; image < 20; ++image) {
     EXPECT_EQ(plain.labels[static_cast<std::size_t>(image)], image);
     std::vector<std::uint8_t> rgb(192);
@@ -217,27 +188,26 @@ TEST(Prefetcher, ShufflesAndFlipsOnlyIfConfigured) {
 
 TEST(Prefetcher, ReturnsNullAfterTheLastBatch) {
   const FakeDataset dataset(20);
-  const auto prefetcher =
-      make_prefetcher(dataset, {.batch_size = 10, .first_batch = 1, .last_batch = 3});
-  EXPECT_EQ(prefetcher->next()->index, 1);
-  EXPECT_EQ(prefetcher->next()->index, 2);
-  EXPECT_EQ(prefetcher->next(), nullptr);
-  EXPECT_EQ(prefetcher->next(), nullptr);
+  Prefetcher prefetcher(dataset, {.batch_size = 10, .first_batch = 1, .last_batch = 3});
+  EXPECT_EQ(prefetcher.next()->index, 1);
+  EXPECT_EQ(prefetcher.next()->index, 2);
+  EXPECT_EQ(prefetcher.next(), nullptr);
+  EXPECT_EQ(prefetcher.next(), nullptr);
 }
 
 TEST(Prefetcher, UsesNoMoreMemoryThanStated) {
   constexpr int kHeld = 3;
   const FakeDataset dataset(40);
   const PrefetcherOptions options{.batch_size = 4, .threads = 3};
-  const auto prefetcher = make_prefetcher(dataset, options);
+  Prefetcher prefetcher(dataset, options);
   std::deque<std::unique_ptr<Batch>> held;
   std::map<const void*, std::size_t> memory;  // by batch
   for (int i = 0; i < 60; ++i) {
-    held.push_back(prefetcher->next());
+    held.push_back(prefetcher.next());
     const Batch& batch = *held.back();
     memory[&batch] = batch.images.capacity() + batch.labels.capacity() * sizeof(batch.labels[0]);
     if (held.size() < kHeld) continue;
-    prefetcher->recycle(std::move(held.front()));
+    prefetcher.recycle(std::move(held.front()));
     held.pop_front();
   }
   std::size_t taken = 0;
@@ -249,13 +219,12 @@ TEST(Prefetcher, UsesNoMoreMemoryThanStated) {
 
 TEST(Prefetcher, ReusesRecycledMemory) {
   const FakeDataset dataset(20);
-  const auto prefetcher =
-      make_prefetcher(dataset, {.batch_size = 10, .threads = 1, .depth = 1, .max_damaged = 0});
+  Prefetcher prefetcher(dataset, {.batch_size = 10, .threads = 1, .depth = 1, .max_damaged = 0});
   std::set<const void*> buffers;
   for (int i = 0; i < 20; ++i) {
-    auto batch = prefetcher->next();
+    auto batch = prefetcher.next();
     buffers.insert(batch->images.data());
-    prefetcher->recycle(std::move(batch));
+    prefetcher.recycle(std::move(batch));
   }
   EXPECT_LE(buffers.size(), 3u) << "one being filled, one ready, one with the caller";
 }
@@ -263,8 +232,8 @@ TEST(Prefetcher, ReusesRecycledMemory) {
 TEST(Prefetcher, KeepsEveryDecodingThreadBusy) {
   constexpr int kThreads = 9;
   const MeetingDataset dataset(200, kThreads);
-  const auto prefetcher = make_prefetcher(dataset, {.batch_size = 10, .threads = kThreads});
-  EXPECT_NE(prefetcher->next(), nullptr);
+  Prefetcher prefetcher(dataset, {.batch_size = 10, .threads = kThreads});
+  EXPECT_NE(prefetcher.next(), nullptr);
   EXPECT_EQ(dataset.most(), kThreads);
 }
 
@@ -278,21 +247,21 @@ TEST(Prefetcher, KeepsABoundedNumberOfBatchesAhead) {
 TEST(Prefetcher, CanBeDestroyedAtAnyTime) {
   const FakeDataset dataset(20);
   for (int batches = 0; batches < 5; ++batches) {
-    const auto prefetcher = make_prefetcher(dataset, {.batch_size = 10, .threads = 3});
-    for (int i = 0; i < batches; ++i) EXPECT_NE(prefetcher->next(), nullptr);
+    Prefetcher prefetcher(dataset, {.batch_size = 10, .threads = 3});
+    for (int i = 0; i < batches; ++i) EXPECT_NE(prefetcher.next(), nullptr);
   }
 }
 
 TEST(Prefetcher, MeasuresTheWait) {
   const FakeDataset dataset(20);
-  const auto prefetcher = make_prefetcher(dataset, {.batch_size = 10});
-  EXPECT_GT(prefetcher->next()->wait_seconds, 0);
+  Prefetcher prefetcher(dataset, {.batch_size = 10});
+  EXPECT_GT(prefetcher.next()->wait_seconds, 0);
 }
 
 TEST(Prefetcher, RejectsImagesThatDoNotFillABatch) {
   const FakeDataset dataset(20);
   EXPECT_THAT(message_of<InputError>(
-                  [&] { make_prefetcher(dataset, {.batch_size = 11, .world_size = 2}); }),
+                  [&] { const Prefetcher made(dataset, {.batch_size = 11, .world_size = 2}); }),
               HasSubstr("20 images, fewer than one batch of 22 (2 workers x batch_size 11)"));
 }
 
@@ -303,14 +272,14 @@ class DamagedImages : public ::testing::Test {
     std::map<std::int64_t, std::int64_t> labels;
     skipped_ = 0;
     for (int rank = 0; rank < world_size; ++rank) {
-      const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 100 / world_size,
-                                                         .rank = rank,
-                                                         .world_size = world_size,
-                                                         .seed = 4,
-                                                         .last_batch = 20,
-                                                         .max_damaged = 0.01});
+      Prefetcher prefetcher(dataset_, {.batch_size = 100 / world_size,
+                                       .rank = rank,
+                                       .world_size = world_size,
+                                       .seed = 4,
+                                       .last_batch = 20,
+                                       .max_damaged = 0.01});
       std::int64_t skipped = 0;
-      while (const auto batch = prefetcher->next()) {
+      while (const auto batch = prefetcher.next()) {
         for (std::int64_t i = 0; i < batch->size; ++i) {
           labels[(batch->index * world_size + rank) * batch->size + i] =
               batch->labels[static_cast<std::size_t>(i)];
@@ -347,59 +316,57 @@ TEST_F(DamagedImages, AreReplacedByTheNextUndamagedImage) {
 TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
   for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
   const PrefetcherOptions options{.batch_size = 10, .seed = 4, .max_damaged = 0.002};  // of 2000
-  const auto prefetcher = make_prefetcher(dataset_, options);
-  for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher->next(), nullptr);
-  const std::string message = message_of<InputError>([&] { prefetcher->next(); });
+  Prefetcher prefetcher(dataset_, options);
+  for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher.next(), nullptr);
+  const std::string message = message_of<InputError>([&] { prefetcher.next(); });
   EXPECT_THAT(message, HasSubstr("more than 0.2 % of epoch 0's images are damaged"));
   EXPECT_THAT(message, HasSubstr("pfcctl data validate --fix, or raise max_damaged"));
   EXPECT_THAT(message, HasSubstr("fake.rec: record " + std::to_string(order_.at(0, 508))));
-  EXPECT_EQ(message_of<InputError>([&] { prefetcher->next(); }), message) << "and stays so";
+  EXPECT_EQ(message_of<InputError>([&] { prefetcher.next(); }), message) << "and stays so";
 }
 
 TEST_F(DamagedImages, EndTheJobIfTheLimitIsAFraction) {
   for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
-  const auto prefetcher =
-      make_prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00225});  // 4.5
-  for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher->next(), nullptr);
-  EXPECT_THROW(prefetcher->next(), InputError);
+  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00225});  // 4.5
+  for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher.next(), nullptr);
+  EXPECT_THROW(prefetcher.next(), InputError);
 }
 
 TEST_F(DamagedImages, MayBeThreeInASmallSetUnlessNoneIsAllowed) {
   for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
-  const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 10, .seed = 4});  // 0.1 %: two
-  for (int i = 0; i < 60; ++i) EXPECT_NE(prefetcher->next(), nullptr);
-  const auto strict = make_prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0});
-  for (int i = 0; i < 50; ++i) EXPECT_NE(strict->next(), nullptr);
-  EXPECT_THROW(strict->next(), InputError);
+  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4});  // 0.1 %: two
+  for (int i = 0; i < 60; ++i) EXPECT_NE(prefetcher.next(), nullptr);
+  Prefetcher strict(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0});
+  for (int i = 0; i < 50; ++i) EXPECT_NE(strict.next(), nullptr);
+  EXPECT_THROW(strict.next(), InputError);
 }
 
 TEST_F(DamagedImages, AreCountedByEpoch) {
   dataset_.cut = {1, 2};
-  const auto prefetcher =
-      make_prefetcher(dataset_, {.batch_size = 1000, .seed = 4, .last_batch = 20});
+  Prefetcher prefetcher(dataset_, {.batch_size = 1000, .seed = 4, .last_batch = 20});
   std::vector<std::int64_t> counts;
-  while (const auto batch = prefetcher->next()) counts.push_back(batch->skipped_images);
+  while (const auto batch = prefetcher.next()) counts.push_back(batch->skipped_images);
   for (std::size_t i = 1; i < counts.size(); i += 2) EXPECT_EQ(counts[i], 2);
 }
 
 TEST_F(DamagedImages, EndTheJobImmediatelyIfAllAreDamaged) {
   for (std::int64_t i = 0; i < 2000; ++i) dataset_.cut.insert(i);
-  const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 10});
-  EXPECT_THAT(message_of<InputError>([&] { prefetcher->next(); }), HasSubstr("fake.rec: record"));
+  Prefetcher prefetcher(dataset_, {.batch_size = 10});
+  EXPECT_THAT(message_of<InputError>([&] { prefetcher.next(); }), HasSubstr("fake.rec: record"));
 }
 
 TEST(Prefetcher, ContinuesAtAnyPositionWithAnotherNumberOfWorkers) {
   const FakeDataset dataset(50);
   const GlobalOrder order(50, 7, true);
   // From image 13 of epoch 2 on, with 2 workers x 8: 13 .. 44, then epoch 3.
-  const auto prefetcher = make_prefetcher(dataset, {.batch_size = 8,
-                                                    .rank = 1,
-                                                    .world_size = 2,
-                                                    .seed = 7,
-                                                    .first_batch = 9,
-                                                    .start = DataPlace{2, 13}});
+  Prefetcher prefetcher(dataset, {.batch_size = 8,
+                                  .rank = 1,
+                                  .world_size = 2,
+                                  .seed = 7,
+                                  .first_batch = 9,
+                                  .start = DataPlace{2, 13}});
   for (const auto& [epoch, first] : {std::pair{2, 13}, {2, 29}, {3, 0}, {3, 16}, {3, 32}, {4, 0}}) {
-    const auto batch = prefetcher->next();
+    const auto batch = prefetcher.next();
     ASSERT_EQ(batch->epoch, epoch);
     for (std::int64_t i = 0; i < 8; ++i) {
       EXPECT_EQ(batch->labels[static_cast<std::size_t>(i)], order.at(epoch, first + 8 + i))
@@ -410,10 +377,10 @@ TEST(Prefetcher, ContinuesAtAnyPositionWithAnotherNumberOfWorkers) {
 
 TEST_F(DamagedImages, DoNotHideABadLabel) {
   dataset_.bad_label = order_.at(0, 25);
-  const auto prefetcher = make_prefetcher(dataset_, {.batch_size = 10, .seed = 4});
-  EXPECT_NE(prefetcher->next(), nullptr);
-  EXPECT_NE(prefetcher->next(), nullptr);
-  EXPECT_THAT(message_of<InputError>([&] { prefetcher->next(); }), HasSubstr("label of image"));
+  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4});
+  EXPECT_NE(prefetcher.next(), nullptr);
+  EXPECT_NE(prefetcher.next(), nullptr);
+  EXPECT_THAT(message_of<InputError>([&] { prefetcher.next(); }), HasSubstr("label of image"));
 }
 
 TEST(PrefetcherOnDisk, StopsReadingWhenItsReadAheadIsStopped) {
@@ -422,9 +389,8 @@ TEST(PrefetcherOnDisk, StopsReadingWhenItsReadAheadIsStopped) {
   const auto dataset = open_dataset({.rec = folder.path()});
   const BatchPlan plan{.images = dataset->info().images, .batch_size = 5};
   const GlobalOrder order(plan.images, 0, false);
-  const auto reads_of_plan = plan_random_reads(order, plan);
   ReadAhead reads(
-      *dataset, *reads_of_plan,
+      *dataset, plan_random_reads(order, plan),
       {.end_batch = 1, .unit_bytes = 1 << 20, .piece_bytes = 1 << 20, .make_reader = [] {
          return make_async_reader(1);
        }});
@@ -452,17 +418,6 @@ TEST(ReadAheadBytes, AreNoMoreThanTheBufferOfSequentialReading) {
   const ReadOptions options{.kind = ReadKind::kSequential, .buffer_bytes = 1 << 20};
   EXPECT_EQ(read_ahead_bytes(options, {1000, 20'000}, 8, 4, 1), std::size_t{1 << 20} / 4);
   EXPECT_EQ(read_ahead_bytes(options, {100, 1000}, 8, 4, 1), 2 * 100 / 4 * 1250u);
-}
-
-TEST(PrefetcherOnDisk, ReadsAFolder) {
-  const TemporaryFolder folder;
-  const testing::FaceFolder faces{.folder = folder.path()};
-  write_insightface(faces);
-  const auto dataset = open_dataset({.rec = folder.path()});
-  const PrefetchedBatches seen = run(*dataset, {.batch_size = 5}, 4);
-  std::map<std::int64_t, int> counts;
-  for (const std::int64_t label : seen.labels) ++counts[label];
-  for (std::int64_t label = 0; label < 5; ++label) EXPECT_EQ(counts[label], 4);
 }
 
 }  // namespace

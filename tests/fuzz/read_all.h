@@ -19,7 +19,7 @@ inline void read_all(const std::filesystem::path& rec) {
   try {
     const auto dataset = open_dataset({.rec = rec, .image_size = 8});
     check(dataset->info().images > 0 && dataset->info().classes > 0, "read_all: an empty data set");
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     for (std::int64_t i = 0; i < std::min(dataset->info().images, kMost); ++i) {
       try {
         static_cast<void>(dataset->read(i, storage));

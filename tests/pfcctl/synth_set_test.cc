@@ -40,7 +40,7 @@ TEST(SyntheticSet, CanBeReadAsATrainingSet) {
   EXPECT_EQ(set->info().classes, 3);
   EXPECT_EQ(set->info().height, 112);
   ImageDecoder decoder;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::vector<std::uint8_t> rgb(112 * 112 * 3);
   for (std::int64_t i = 0; i < 6; ++i) {
     const Sample sample = set->read(i, storage);

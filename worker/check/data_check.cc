@@ -117,7 +117,7 @@ std::vector<CheckFinding> facts_findings(const Dataset& dataset, const Evaluatio
 DecodeSpeed decode_speed(const Dataset& dataset) {
   const DatasetInfo& info = dataset.info();
   ImageDecoder decoder;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(info.height * info.width * 3));
   std::mt19937_64 random(2048);
   DecodeSpeed speed;

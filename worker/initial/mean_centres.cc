@@ -119,7 +119,7 @@ std::string set_mean_centres(const MeanCentres& m) {
   const RowRange shard = m.head.shard();
   GatheredBatch g(batch, m.options.embedding_size, m.comm.size());
   CentreSums sums(m.ops, m.head);
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::int64_t used = 0;
 
   // Index of this worker's image i; workers take turns.

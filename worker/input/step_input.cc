@@ -1,16 +1,10 @@
 #include "worker/input/step_input.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <exception>
-#include <mutex>
-#include <optional>
-#include <thread>
 #include <utility>
 
 #include "common/clock.h"
-#include "worker/input/image_upload.h"
 
 namespace pfc {
 
@@ -35,170 +29,145 @@ constexpr std::size_t kHeader = 5;
 
 std::size_t message_words(std::size_t labels) { return kHeader + labels; }
 
-class ThreadedStepInputs final : public StepInputs {
- public:
-  ThreadedStepInputs(Ops& ops, Prefetcher& prefetcher, Comm& comm, const Head& head,
-                     const StepInputsOptions& options)
-      : prefetcher_(prefetcher), comm_(comm), head_(head), options_(options) {
-    if (!ops.on_host()) upload_.emplace(ops, options.images, options.type);
-    thread_ = std::thread([this] { run(); });
-  }
-
-  ~ThreadedStepInputs() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    changed_.notify_all();
-    if (upload_) upload_->close();
-    thread_.join();
-  }
-
-  StepInput next() override {
-    const TimePoint start = Clock::now();
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
-    if (!ready_.has_value()) std::rethrow_exception(error_);
-    StepInput input = std::move(*ready_);
-    // The end stays ready, so that later calls return it again.
-    if (input.batch != nullptr) {
-      ready_.reset();
-    } else {
-      ready_.emplace();
-    }
-    lock.unlock();
-    changed_.notify_all();
-    if (input.batch != nullptr) input.images = images_of(*input.batch);
-    input.wait_seconds = seconds_since(start);
-    return input;
-  }
-
-  void recycle(StepInput& input) override {
-    if (upload_) upload_->release();
-    input.images = {};
-    prefetcher_.recycle(std::move(input.batch));
-  }
-
- private:
-  // On a CPU the images are used in place, in the prefetcher's batch.
-  Tensor images_of(Batch& batch) {
-    if (upload_) return upload_->take();
-    const Tensor images(batch.images.data(), options_.type, options_.images);
-    check(batch.images.size() == images.bytes(), "StepInputs: images of another shape");
-    return images;
-  }
-
-  void run() {
-    try {
-      while (hand_over(make())) {
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      error_ = std::current_exception();
-    }
-    changed_.notify_all();
-  }
-
-  StepInput make() {
-    StepInput input;
-    if (stopped_) return input;
-    std::string failure;
-    try {
-      const TraceTrack::Scope scope(options_.track, "wait_for_batch");
-      input.batch = prefetcher_.next();
-      if (input.batch == nullptr) return input;
-    } catch (const InputError& error) {
-      failure = error.what();
-    }
-    exchange(input, !failure.empty());
-    if (input.signals.data_failed) {
-      const bool mine = !failure.empty();
-      throw DataFailed(mine ? failure : "the data of another worker have failed", mine);
-    }
-    if (upload_) {
-      const TraceTrack::Scope scope(options_.track, "copy_to_device", input.batch->index);
-      upload_->put(input.batch->images);
-    }
-    return input;
-  }
-
-  // A worker whose data have failed participates too, to inform the others.
-  void exchange(StepInput& input, bool data_failed) {
-    WorkerSignals mine = options_.signals();
-    mine.data_failed = data_failed;
-    const std::vector<std::int64_t> none(
-        static_cast<std::size_t>(data_failed ? options_.images[0] : 0));
-    const std::vector<std::int64_t>& labels = data_failed ? none : input.batch->labels;
-    const std::size_t words = message_words(labels.size());
-    const auto workers = static_cast<std::size_t>(comm_.size());
-    message_.assign({mine.stop, mine.data_failed, mine.checkpoint_request, mine.checkpoint_on_disk,
-                     mine.snapshot_request});
-    message_.insert(message_.end(), labels.begin(), labels.end());
-    gathered_.resize(workers * words);
-    const auto count = static_cast<std::int64_t>(words);
-    comm_.all_gather(Tensor(message_.data(), DType::kInt64, {count}),
-                     Tensor(gathered_.data(), DType::kInt64, {comm_.size(), count}));
-
-    std::vector<WorkerSignals> signals;
-    input.all_labels.reserve(workers * labels.size());
-    for (std::size_t w = 0; w < workers; ++w) {
-      const std::int64_t* from = gathered_.data() + w * words;
-      signals.push_back({from[0] != 0, from[1] != 0, from[2], from[3], from[4]});
-      input.all_labels.insert(input.all_labels.end(), from + kHeader, from + words);
-    }
-    input.signals = combine(signals);
-    if (input.signals.data_failed) return;
-    // All workers stop at this micro-batch; one that continued would wait forever for labels.
-    stopped_ = input.signals.stop;
-    const Batch& batch = *input.batch;
-    // The step is the key of the sampling, so all its micro-batches use the same negatives.
-    input.step = batch.index / options_.gradient_acc + 1;
-    const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
-    input.active = head_.sample(input.all_labels, input.step);
-  }
-
-  // Blocks until the previous input has been taken. Returns whether to make another.
-  bool hand_over(StepInput input) {
-    const bool last = input.batch == nullptr;
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !ready_.has_value() || closed_; });
-    if (closed_) return false;
-    ready_ = std::move(input);
-    lock.unlock();
-    changed_.notify_all();
-    return !last;
-  }
-
-  Prefetcher& prefetcher_;
-  Comm& comm_;
-  const Head& head_;
-  const StepInputsOptions options_;
-  std::optional<ImageUpload> upload_;  // empty on a CPU
-
-  // Used only by thread_:
-  std::vector<std::int64_t> message_;
-  std::vector<std::int64_t> gathered_;
-  bool stopped_ = false;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<StepInput> ready_;  // guarded by mutex_
-  std::exception_ptr error_;        // guarded by mutex_
-  bool closed_ = false;             // guarded by mutex_
-  std::thread thread_;
-};
-
 }  // namespace
 
-std::size_t step_label_bytes(std::int64_t samples, int workers) {
-  const auto n = static_cast<std::size_t>(samples);
-  const auto w = static_cast<std::size_t>(workers);
-  return (kStepInputs * n + (w + 1) * message_words(n / w)) * sizeof(std::int64_t);
+StepInputs::StepInputs(Ops& ops, Prefetcher& prefetcher, Comm& comm, const Head& head,
+                       const StepInputsOptions& options)
+    : prefetcher_(prefetcher), comm_(comm), head_(head), options_(options) {
+  if (!ops.on_host()) upload_.emplace(ops, options.images, options.type);
+  thread_ = std::thread([this] { run(); });
 }
 
-std::unique_ptr<StepInputs> make_step_inputs(Ops& ops, Prefetcher& prefetcher, Comm& comm,
-                                             const Head& head, const StepInputsOptions& options) {
-  return std::make_unique<ThreadedStepInputs>(ops, prefetcher, comm, head, options);
+StepInputs::~StepInputs() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+  if (upload_) upload_->close();
+  thread_.join();
+}
+
+StepInput StepInputs::next() {
+  const TimePoint start = Clock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
+  if (!ready_.has_value()) std::rethrow_exception(error_);
+  StepInput input = std::move(*ready_);
+  // The end stays ready, so that later calls return it again.
+  if (input.batch != nullptr) {
+    ready_.reset();
+  } else {
+    ready_.emplace();
+  }
+  lock.unlock();
+  changed_.notify_all();
+  if (input.batch != nullptr) input.images = images_of(*input.batch);
+  input.wait_seconds = seconds_since(start);
+  return input;
+}
+
+void StepInputs::recycle(StepInput& input) {
+  if (upload_) upload_->release();
+  input.images = {};
+  prefetcher_.recycle(std::move(input.batch));
+}
+
+// On a CPU the images are used in place, in the prefetcher's batch.
+Tensor StepInputs::images_of(Batch& batch) {
+  if (upload_) return upload_->take();
+  const Tensor images(batch.images.data(), options_.type, options_.images);
+  check(batch.images.size() == images.bytes(), "StepInputs: images of another shape");
+  return images;
+}
+
+void StepInputs::run() {
+  try {
+    while (hand_over(make())) {
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+  }
+  changed_.notify_all();
+}
+
+StepInput StepInputs::make() {
+  StepInput input;
+  if (stopped_) return input;
+  std::string failure;
+  try {
+    const TraceTrack::Scope scope(options_.track, "wait_for_batch");
+    input.batch = prefetcher_.next();
+    if (input.batch == nullptr) return input;
+  } catch (const InputError& error) {
+    failure = error.what();
+  }
+  exchange(input, !failure.empty());
+  if (input.signals.data_failed) {
+    const bool mine = !failure.empty();
+    throw DataFailed(mine ? failure : "the data of another worker have failed", mine);
+  }
+  if (upload_) {
+    const TraceTrack::Scope scope(options_.track, "copy_to_device", input.batch->index);
+    upload_->put(input.batch->images);
+  }
+  return input;
+}
+
+// A worker whose data have failed participates too, to inform the others.
+void StepInputs::exchange(StepInput& input, bool data_failed) {
+  WorkerSignals mine = options_.signals();
+  mine.data_failed = data_failed;
+  const auto labels = static_cast<std::size_t>(options_.images[0]);
+  const std::size_t words = message_words(labels);
+  message_.assign({mine.stop, mine.data_failed, mine.checkpoint_request, mine.checkpoint_on_disk,
+                   mine.snapshot_request});
+  if (!data_failed) {
+    message_.insert(message_.end(), input.batch->labels.begin(), input.batch->labels.end());
+  }
+  message_.resize(words);
+  const auto workers = static_cast<std::size_t>(comm_.size());
+  std::vector<std::int64_t>& all = input.all_labels;
+  all.resize(workers * words);  // the messages, whose labels then move to the front
+  const auto count = static_cast<std::int64_t>(words);
+  comm_.all_gather(Tensor(message_.data(), DType::kInt64, {count}),
+                   Tensor(all.data(), DType::kInt64, {comm_.size(), count}));
+
+  std::vector<WorkerSignals> signals;
+  for (std::size_t w = 0; w < workers; ++w) {
+    const std::int64_t* from = all.data() + w * words;
+    signals.push_back({from[0] != 0, from[1] != 0, from[2], from[3], from[4]});
+    std::copy(from + kHeader, from + words, all.data() + w * labels);
+  }
+  all.resize(workers * labels);
+  input.signals = combine(signals);
+  if (input.signals.data_failed) return;
+  // All workers stop at this micro-batch; one that continued would wait forever for labels.
+  stopped_ = input.signals.stop;
+  const Batch& batch = *input.batch;
+  // The step is the key of the sampling, so all its micro-batches use the same negatives.
+  input.step = batch.index / options_.gradient_acc + 1;
+  const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
+  input.active = head_.sample(input.all_labels, input.step);
+}
+
+// Blocks until the previous input has been taken. Returns whether to make another.
+bool StepInputs::hand_over(StepInput input) {
+  const bool last = input.batch == nullptr;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !ready_.has_value() || closed_; });
+  if (closed_) return false;
+  ready_ = std::move(input);
+  lock.unlock();
+  changed_.notify_all();
+  return !last;
+}
+
+std::size_t step_label_bytes(std::int64_t samples, int workers) {
+  const auto w = static_cast<std::size_t>(workers);
+  const std::size_t words = message_words(static_cast<std::size_t>(samples) / w);
+  return (kStepInputs * w + 1) * words * sizeof(std::int64_t);
 }
 
 }  // namespace pfc

@@ -4,11 +4,16 @@
 // after it is being made. So neither the collective for labels nor the sampling delays a step.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/comm.h"
@@ -18,6 +23,7 @@
 #include "data/prefetcher.h"
 #include "kernels/ops.h"
 #include "worker/head/head.h"
+#include "worker/input/image_upload.h"
 
 namespace pfc {
 
@@ -58,25 +64,11 @@ struct StepInput {
   double wait_seconds = 0;  ///< time that next() waited for this input
 };
 
-/// Used by the training thread.
-class StepInputs {
- public:
-  virtual ~StepInputs() = default;
-  /// Returns the next micro-batch. Returns an input without a batch after the last one, and after
-  /// one whose signals say stop. Rethrows errors of the background thread: DataFailed on all
-  /// workers when the data of one have failed, CommError of the collective, and errors of
-  /// `signals`.
-  virtual StepInput next() = 0;
-  /// Releases batch and images, and leaves the rest of `input` unchanged. REQUIRES: all work that
-  /// reads the images is enqueued; input is from the last next(), and has a batch.
-  virtual void recycle(StepInput& input) = 0;
-};
-
 /// Number of inputs that exist at the same time: one in training, one ready and one being made.
 inline constexpr int kStepInputs = 3;
 
-/// Returns the bytes for the labels of N samples on `workers` workers: those of each input, and
-/// the messages that each worker sends and receives.
+/// Returns the bytes for the labels of N samples on `workers` workers: the messages of all workers
+/// in each input, and the one that this worker sends.
 std::size_t step_label_bytes(std::int64_t samples, int workers);
 
 struct StepInputsOptions {
@@ -88,8 +80,48 @@ struct StepInputsOptions {
   TraceTrack track = {};  ///< records the background thread
 };
 
-/// Borrows all arguments. Only the background thread uses `comm`.
-std::unique_ptr<StepInputs> make_step_inputs(Ops& ops, Prefetcher& prefetcher, Comm& comm,
-                                             const Head& head, const StepInputsOptions& options);
+/// Used by the training thread.
+class StepInputs {
+ public:
+  /// Borrows all arguments. Only the background thread uses `comm`.
+  StepInputs(Ops& ops, Prefetcher& prefetcher, Comm& comm, const Head& head,
+             const StepInputsOptions& options);
+  ~StepInputs();
+  StepInputs(const StepInputs&) = delete;
+  StepInputs& operator=(const StepInputs&) = delete;
+
+  /// Returns the next micro-batch. Returns an input without a batch after the last one, and after
+  /// one whose signals say stop. Rethrows errors of the background thread: DataFailed on all
+  /// workers when the data of one have failed, CommError of the collective, and errors of
+  /// `signals`.
+  StepInput next();
+  /// Releases batch and images, and leaves the rest of `input` unchanged. REQUIRES: all work that
+  /// reads the images is enqueued; input is from the last next(), and has a batch.
+  void recycle(StepInput& input);
+
+ private:
+  Tensor images_of(Batch& batch);
+  void run();
+  StepInput make();
+  void exchange(StepInput& input, bool data_failed);
+  bool hand_over(StepInput input);
+
+  Prefetcher& prefetcher_;
+  Comm& comm_;
+  const Head& head_;
+  const StepInputsOptions options_;
+  std::optional<ImageUpload> upload_;  // empty on a CPU
+
+  // Used only by thread_:
+  std::vector<std::int64_t> message_;
+  bool stopped_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<StepInput> ready_;  // guarded by mutex_
+  std::exception_ptr error_;        // guarded by mutex_
+  bool closed_ = false;             // guarded by mutex_
+  std::thread thread_;
+};
 
 }  // namespace pfc

@@ -71,7 +71,7 @@ class StageThread {
   const GlobalOrder order_;
   Augmenter augmenter_;
   ImageDecoder decoder_;
-  std::vector<std::byte> storage_;
+  ImageBuffer storage_;
   std::vector<std::uint8_t> rgb_, batch_;
   std::size_t place_ = 0;
 };
@@ -124,20 +124,20 @@ double loader_rate(const Dataset& dataset, const BenchOptions& options, int thre
                    const Tick& tick) {
   PrefetcherOptions loader = options.loader;
   loader.threads = threads;
-  const auto prefetcher = make_prefetcher(dataset, loader);
+  Prefetcher prefetcher(dataset, loader);
   // Batches that are ready at the start were prepared before the timing began.
   const int ready = prefetch_depth(threads);
   for (int i = 0; i < ready; ++i) {
     tick();
-    prefetcher->recycle(prefetcher->next());
+    prefetcher.recycle(prefetcher.next());
   }
   const TimePoint start = Clock::now();
   std::int64_t images = 0;
   while (images == 0 || seconds_since(start) < options.seconds) {
     tick();
-    auto batch = prefetcher->next();
+    auto batch = prefetcher.next();
     images += batch->size;
-    prefetcher->recycle(std::move(batch));
+    prefetcher.recycle(std::move(batch));
   }
   return static_cast<double>(images) / seconds_since(start);
 }

@@ -84,7 +84,7 @@ DrawnPair draw_one(Draws& draws, const People& people, bool same) {
 
 std::vector<std::byte> checked_image(const Dataset& dataset, std::int64_t image,
                                      ImageDecoder& decoder) {
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::vector<std::uint8_t> rgb;
   try {
     const Sample sample = dataset.read(image, storage);

@@ -157,8 +157,9 @@ std::vector<Pair> read_pairs(const fs::path& file, const fs::path& images) {
 /// Returns the bytes of an image, after checking that it decodes.
 std::vector<std::byte> image_bytes(const fs::path& path, ImageDecoder& decoder,
                                    std::vector<std::uint8_t>& rgb) {
-  std::vector<std::byte> bytes;
-  bytes.resize(read_image_file(path, bytes).size());
+  ImageBuffer buffer;
+  const auto found = read_image_file(path, buffer);
+  std::vector<std::byte> bytes(found.begin(), found.end());
   try {
     decoder.decode_whole(bytes, rgb);
   } catch (const DamagedImage& e) {

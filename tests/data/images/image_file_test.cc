@@ -31,7 +31,7 @@ class ImageFile : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::filesystem::path path_ = folder_ / "1.jpg";
-  std::vector<std::byte> storage_;
+  ImageBuffer storage_;
 };
 
 TEST_F(ImageFile, IsReadIntoStorageThatOnlyGrows) {
@@ -39,7 +39,7 @@ TEST_F(ImageFile, IsReadIntoStorageThatOnlyGrows) {
   EXPECT_EQ(read(), "seven77");
   write_file(path_, "two");
   EXPECT_EQ(read(), "two");
-  EXPECT_EQ(storage_.size(), 7u);
+  EXPECT_EQ(storage_.stored.size(), 7u);
 }
 
 TEST_F(ImageFile, IsDamagedIfItCannotBeRead) {
@@ -52,7 +52,7 @@ TEST_F(ImageFile, IsDamagedIfItIsTooLarge) {
   write_file(path_, "");
   std::filesystem::resize_file(path_, kMaxImageBytes + 1);  // sparse
   EXPECT_THAT(damage(), HasSubstr("1.jpg: 536870913 bytes, more than the 536870912 of an image"));
-  EXPECT_EQ(storage_.capacity(), 0u);
+  EXPECT_EQ(storage_.stored.capacity(), 0u);
 }
 
 }  // namespace

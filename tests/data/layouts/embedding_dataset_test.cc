@@ -55,7 +55,7 @@ class Embeddings : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
-  std::vector<std::byte> storage_;
+  ImageBuffer storage_;
 };
 
 TEST_F(Embeddings, ReadsNumPysArrays) {
@@ -102,19 +102,6 @@ TEST_F(Embeddings, DistinguishesMoreClassesThanFloatsCan) {
   EXPECT_EQ(dataset->read(0, storage_).label, large);
 }
 
-TEST_F(Embeddings, UsesNamesOfPeople) {
-  write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
-  write_file(folder_ / "identities.txt", "Ada\nBen\n");
-  EXPECT_EQ(open()->identity(1), "Ben");
-}
-
-TEST_F(Embeddings, ChecksGivenNumbers) {
-  write_npy({1, 2, 3, 4}, "(2, 2)", {0, 5});
-  EXPECT_THAT(error({.num_classes = 5}), HasSubstr("found label 5, but num_classes is 5"));
-  EXPECT_THAT(error({.num_image = 3}), HasSubstr("found 2 embeddings, but num_image is 3"));
-  EXPECT_EQ(open_dataset({.rec = folder_.path(), .num_classes = 9})->info().classes, 9);
-}
-
 TEST_F(Embeddings, ReportsWhatIsWrongWithTheArrays) {
   write_npy({1, 2, 3, 4}, "(4,)", {0, 1});
   EXPECT_THAT(error(), HasSubstr("embeddings.npy: found [4] of float32, expected embeddings"));
@@ -139,16 +126,6 @@ TEST_F(Embeddings, AreDamagedIfANumberIsNotFiniteOrAllAreZero) {
               HasSubstr("row 1: found zeros alone"));
 }
 
-TEST_F(Embeddings, AreDamagedIfTheFileHasBecomeShorter) {
-  write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
-  const auto dataset = open();
-  const auto file = folder_ / "embeddings.npy";
-  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 4);
-  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage_); }),
-              HasSubstr("the file has become shorter"));
-  EXPECT_THAT(row(*dataset, 0), ElementsAre(1, 2));
-}
-
 /// Reading labels on demand would need a second request per sample.
 TEST_F(Embeddings, KeepTheLabelsReadOnOpening) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
@@ -162,10 +139,9 @@ TEST_F(Embeddings, KeepTheLabelsReadOnOpening) {
 TEST_F(Embeddings, AreFloatsInBatches) {
   write_npy({1, 2, 3, 4, 5, 6, 7, 8}, "(4, 2)", {3, 2, 1, 0});
   const auto dataset = open();
-  const auto prefetcher =
-      make_prefetcher(*dataset, {.batch_size = 2, .shuffle = false, .last_batch = 2});
-  (void)prefetcher->next();
-  const auto batch = prefetcher->next();
+  Prefetcher prefetcher(*dataset, {.batch_size = 2, .shuffle = false, .last_batch = 2});
+  (void)prefetcher.next();
+  const auto batch = prefetcher.next();
   EXPECT_EQ(bytes_of_numbers(batch->images), bytes_of_numbers<float>({5, 6, 7, 8}));
   EXPECT_THAT(batch->labels, ElementsAre(1, 0));
 }

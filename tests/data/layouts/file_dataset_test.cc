@@ -6,16 +6,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "data/damaged_image.h"
 #include "data/layouts/labels.h"
-#include "data/open_dataset.h"
+#include "tests/support/data_folder.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
-#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
@@ -39,18 +37,8 @@ TEST(Labels, AreIntegersAlsoWithADecimalPoint) {
   }
 }
 
-class ImageFiles : public ::testing::Test {
+class ImageFiles : public testing::DataFolder {
  protected:
-  void write(const std::string& path, std::span<const std::byte> bytes) const {
-    const std::filesystem::path file = folder_ / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-  }
-  void write(const std::string& path, const std::string& text) const {
-    write(path, std::as_bytes(std::span(text)));
-  }
   [[nodiscard]] std::vector<std::string> images_of(const Dataset& dataset) const {
     std::vector<std::string> all;
     for (std::int64_t i = 0; i < dataset.info().images; ++i) {
@@ -58,19 +46,6 @@ class ImageFiles : public ::testing::Test {
     }
     return all;
   }
-  static std::vector<std::int64_t> labels_of(const Dataset& dataset) {
-    std::vector<std::int64_t> all;
-    std::vector<std::byte> storage;
-    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
-      all.push_back(dataset.read(i, storage).label);
-    }
-    return all;
-  }
-  std::string error(const DatasetOptions& options) const {
-    return message_of<InputError>([&] { open_dataset(options); });
-  }
-
-  TemporaryFolder folder_;
 };
 
 TEST_F(ImageFiles, ReadAFolderPerPersonInTheOrderOfNames) {
@@ -84,9 +59,7 @@ TEST_F(ImageFiles, ReadAFolderPerPersonInTheOrderOfNames) {
   EXPECT_EQ(dataset->info().height, 16);
   EXPECT_EQ(dataset->info().width, 24);
   EXPECT_EQ(dataset->identity(1), "grace");
-  std::vector<std::byte> storage;
-  const Sample sample = dataset->read(1, storage);
-  EXPECT_EQ(std::vector(sample.encoded.begin(), sample.encoded.end()), make_jpeg(16, 24, 1));
+  EXPECT_EQ(image_of(*dataset, 1), make_jpeg(16, 24, 1));
 }
 
 TEST_F(ImageFiles, SkipAndCountOtherFiles) {
@@ -161,10 +134,9 @@ TEST_F(ImageFiles, ReportMissingImagesAsDamaged) {
   std::filesystem::remove(folder_ / "ada" / "2.jpg");
   std::filesystem::remove(folder_ / "ada" / "3.jpg");
   ASSERT_EQ(mkfifo((folder_ / "ada" / "3.jpg").c_str(), 0600), 0);
-  std::vector<std::byte> storage;
-  EXPECT_NO_THROW(dataset->read(0, storage));
-  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }), HasSubstr("2.jpg"));
-  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(2, storage); }), HasSubstr("FIFO"));
+  EXPECT_NO_THROW(image_of(*dataset, 0));
+  EXPECT_THAT(message_of<DamagedImage>([&] { image_of(*dataset, 1); }), HasSubstr("2.jpg"));
+  EXPECT_THAT(message_of<DamagedImage>([&] { image_of(*dataset, 2); }), HasSubstr("FIFO"));
 }
 
 TEST_F(ImageFiles, ReadAListOfIm2rec) {
@@ -235,36 +207,6 @@ TEST_F(ImageFiles, ReadsWindowsPathsInLists) {
   for (const char* list : {"a.lst", "b.tsv"}) {
     EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / list})), ElementsAre("x/y/1.jpg"));
   }
-}
-
-TEST_F(ImageFiles, WarnsOfLabelsThatBeginAtOne) {
-  write("1.jpg", make_jpeg(16, 16, 1));
-  const auto warnings = [&](const std::string& lines) {
-    write("a.lst", lines);
-    return open_dataset({.rec = folder_ / "a.lst"})->info().warnings;
-  };
-  EXPECT_THAT(warnings("0\t1\t1.jpg\n1\t2\t1.jpg\n2\t2\t1.jpg\n"),
-              ElementsAre(HasSubstr("a.lst: the least label is 1, but labels begin at 0: the job "
-                                    "also trains a class without an image")));
-  EXPECT_THAT(warnings("0\t0\t1.jpg\n1\t2\t1.jpg\n2\t2\t1.jpg\n"), ElementsAre());
-}
-
-TEST_F(ImageFiles, RejectsGitLfsPointers) {
-  const std::string pointer =
-      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22e\n"
-      "size 12345\n";
-  for (const char* name : {"train.rec", "shard.tar", "list.lst", "data.mdb", "a.safetensors"}) {
-    write(name, pointer);
-    EXPECT_THAT(error({.rec = folder_ / name}),
-                HasSubstr(std::string(name) + ": is a Git LFS pointer, not the file itself; run "
-                                              "\"git lfs pull\""));
-  }
-  write("people/ada/1.jpg", make_jpeg(16, 16, 1));
-  write("people/ada/2.jpg", pointer);
-  const auto dataset = open_dataset({.rec = folder_ / "people"});
-  std::vector<std::byte> storage;
-  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }),
-              HasSubstr("2.jpg: is a Git LFS pointer"));
 }
 
 TEST_F(ImageFiles, AcceptListsWithLineEndsOfAnySystem) {
@@ -389,14 +331,6 @@ TEST_F(ImageFiles, NameTheInvalidLine) {
   EXPECT_THAT(error({.rec = folder_ / "c.lst"}), HasSubstr("no images"));
 }
 
-TEST_F(ImageFiles, CheckTheNumbersOfTheJob) {
-  write("ada/1.jpg", make_jpeg(16, 16, 1));
-  write("bob/1.jpg", make_jpeg(16, 16, 2));
-  EXPECT_EQ(open_dataset({.rec = folder_.path(), .num_classes = 5})->info().classes, 5);
-  EXPECT_THAT(error({.rec = folder_.path(), .num_classes = 1}), HasSubstr("num_classes is 1"));
-  EXPECT_THAT(error({.rec = folder_.path(), .num_image = 3}), HasSubstr("num_image is 3"));
-}
-
 TEST_F(ImageFiles, ReportWhatIsExpectedInAnEmptyFolder) {
   EXPECT_THAT(error({.rec = folder_.path()}),
               HasSubstr("train.rec: not found; expected a folder with train.rec"));
@@ -419,15 +353,6 @@ TEST_F(ImageFiles, RejectAnUnfinishedFolder) {
   write("train.rec.part", std::string());  // from a set that is about to replace this one
   write("train.lst", "0\t0\tada/1.jpg\n");
   EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 1);
-}
-
-TEST_F(ImageFiles, BriefsDistinguishOtherLabels) {
-  write("1.jpg", make_jpeg(16, 16, 1));
-  write("a.lst", "0\t0\t1.jpg\n");
-  const auto a = open_dataset({.rec = folder_ / "a.lst", .num_classes = 2})->briefs();
-  write("a.lst", "0\t1\t1.jpg\n");
-  const auto b = open_dataset({.rec = folder_ / "a.lst", .num_classes = 2})->briefs();
-  EXPECT_NE(a.front().holds, b.front().holds);
 }
 
 }  // namespace

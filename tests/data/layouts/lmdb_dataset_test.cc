@@ -13,13 +13,12 @@
 #include "common/files/regular_file.h"
 #include "data/damaged_image.h"
 #include "data/layouts/lmdb_reader.h"
-#include "data/open_dataset.h"
 #include "data/records/property_file.h"
+#include "tests/support/data_folder.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/files.h"
 #include "tests/support/lmdb_pages.h"
-#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
@@ -83,20 +82,11 @@ Entries read_lmdb(const fs::path& file) {
   return found;
 }
 
-class Lmdb : public ::testing::Test {
+class Lmdb : public testing::DataFolder {
  protected:
   std::unique_ptr<Dataset> open() const { return open_dataset({.rec = set_}); }
   [[nodiscard]] static std::string image(const Dataset& dataset, std::int64_t i) {
-    std::vector<std::byte> storage;
-    return text_of_bytes(dataset.read(i, storage).encoded);
-  }
-  [[nodiscard]] static std::vector<std::int64_t> labels(const Dataset& dataset) {
-    std::vector<std::int64_t> all;
-    std::vector<std::byte> storage;
-    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
-      all.push_back(dataset.read(i, storage).label);
-    }
-    return all;
+    return text_of_bytes(image_of(dataset, i));
   }
   static std::string jpeg(unsigned seed) { return text_of_bytes(make_jpeg(16, 16, seed)); }
   /// Same as pickle.dumps((image, label), 4).
@@ -121,7 +111,6 @@ class Lmdb : public ::testing::Test {
            varint(label) + "\x35" + std::string("\0\0\x80?", 4) + "\x38\x01";
   }
 
-  TemporaryFolder folder_;
   fs::path set_ = folder_ / "set";
 };
 
@@ -165,7 +154,7 @@ TEST_F(Lmdb, ReadsPicklesInTheOrderOfTheirNumbers) {
                     {"__keys__", "\x80\x04]."}});
   const auto dataset = open();
   EXPECT_EQ(dataset->info().layout, "LMDB, pickles of an image and a label");
-  EXPECT_THAT(labels(*dataset), ElementsAre(3, 0, 70'000));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(3, 0, 70'000));
   EXPECT_EQ(image(*dataset, 2), jpeg(3));
   EXPECT_EQ(dataset->info().classes, 70'001);
   EXPECT_EQ(dataset->info().height, 16);
@@ -175,7 +164,7 @@ TEST_F(Lmdb, ReadsCaffesDatum) {
   write_lmdb(set_, {{"00000000_a", datum(jpeg(1), 1)}, {"00000001_b", datum(jpeg(2), 300)}});
   const auto dataset = open();
   EXPECT_EQ(dataset->info().layout, "LMDB, Caffe's Datum");
-  EXPECT_THAT(labels(*dataset), ElementsAre(1, 300));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(1, 300));
   EXPECT_EQ(image(*dataset, 1), jpeg(2));
 }
 
@@ -187,7 +176,7 @@ TEST_F(Lmdb, ReadsImagesAndLabelsUnderSeparateKeys) {
                     {"image-000000003", jpeg(3)},
                     {"num-samples", "3"}});
   const auto dataset = open();
-  EXPECT_THAT(labels(*dataset), ElementsAre(0, 1));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1));
   EXPECT_EQ(image(*dataset, 0), jpeg(1));
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("left out 1 image without a label")));
 }
@@ -207,7 +196,7 @@ TEST_F(Lmdb, ReadsLabelsOfNumberedImagesFromAList) {
   write_lmdb(set_, {{"image-1", jpeg(1)}, {"image-2", jpeg(2)}, {"other", jpeg(3)}});
   write_file(set_ / "labels.txt", "image-1 4\nimage-2 2\nother 3\n");
   const auto dataset = open();
-  EXPECT_THAT(labels(*dataset), ElementsAre(4, 2, 3));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(4, 2, 3));
   EXPECT_EQ(image(*dataset, 1), jpeg(2));
   EXPECT_THAT(dataset->info().warnings, ::testing::Not(::testing::Contains(HasSubstr("left out"))));
 }
@@ -231,13 +220,13 @@ TEST_F(Lmdb, RejectsASetWithoutALabelledImage) {
 
 TEST_F(Lmdb, ReadsLabelsFromAList) {
   write_lmdb(set_, {{"ada/1.jpg", jpeg(1)}, {"bob/1.jpg", jpeg(2)}, {"eve/1.jpg", jpeg(3)}});
-  EXPECT_THAT(message_of<InputError>([&] { open(); }), HasSubstr("expected a line 'KEY LABEL'"));
+  EXPECT_THAT(error(set_), HasSubstr("expected a line 'KEY LABEL'"));
   write_file(set_ / "labels.txt", "bob/1.jpg 1\nada/1.jpg\t0\n");
   const auto dataset = open();
-  EXPECT_THAT(labels(*dataset), ElementsAre(0, 1));
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1));
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("left out 1 image without a line")));
   write_file(set_ / "labels.txt", "bob/1.jpg 1\nada/1.jpg 0\nbob/1.jpg 0\n");
-  EXPECT_THAT(message_of<InputError>([&] { open(); }),
+  EXPECT_THAT(error(set_),
               HasSubstr("labels.txt: line 3: found another label for 'bob/1.jpg' than before"));
 }
 
@@ -247,8 +236,7 @@ TEST_F(Lmdb, ReadsClassesAndSizeFromProperty) {
   const auto dataset = open();
   EXPECT_EQ(dataset->info().classes, 9);
   EXPECT_EQ(dataset->info().height, 112);
-  std::vector<std::byte> storage;
-  EXPECT_THAT(message_of<InputError>([&] { dataset->read(1, storage); }),
+  EXPECT_THAT(message_of<InputError>([&] { image_of(*dataset, 1); }),
               HasSubstr("found label 9, expected 0 .. 8"));
 }
 
@@ -260,18 +248,16 @@ TEST_F(Lmdb, ReadsClassesAndSizeFromPropertyWithAList) {
   EXPECT_EQ(open()->info().width, 96);
   EXPECT_EQ(open_dataset({.rec = set_, .num_classes = 7})->info().classes, 7);
   write_property(set_ / "property", {4, 112, 112});
-  EXPECT_THAT(message_of<InputError>([&] { open(); }),
-              HasSubstr("property: found 4 classes, but the greatest label is 4"));
+  EXPECT_THAT(error(set_), HasSubstr("property: found 4 classes, but the greatest label is 4"));
 }
 
 TEST_F(Lmdb, NamesDamagedValues) {
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", "\x80\x04K\x03."}, {"2", "\x80\x04"}});
   const auto dataset = open();
-  std::vector<std::byte> storage;
-  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }),
+  EXPECT_THAT(message_of<DamagedImage>([&] { image_of(*dataset, 1); }),
               AllOf(HasSubstr("data.mdb: image 1 (offset "),
                     HasSubstr("found another pickle, expected one of (bytes")));
-  EXPECT_THROW(dataset->read(2, storage), DamagedImage);
+  EXPECT_THROW(image_of(*dataset, 2), DamagedImage);
 }
 
 /// Opening does not read the pages of values, of which there are as many as images.
@@ -288,9 +274,8 @@ TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
   bytes[page * 4096] ^= std::byte{1};  // its number
   write_file(file, bytes);
   const auto dataset = open();
-  std::vector<std::byte> storage;
-  EXPECT_NO_THROW(dataset->read(0, storage));
-  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage); }),
+  EXPECT_NO_THROW(image_of(*dataset, 0));
+  EXPECT_THAT(message_of<DamagedImage>([&] { image_of(*dataset, 1); }),
               HasSubstr(std::to_string(page) + ": expected the data of a value of "));
 }
 
@@ -318,7 +303,7 @@ TEST_F(Lmdb, RejectsADifferentNumberOfEntriesThanStated) {
   for (const int said : {3, 1}) {
     bytes[kEntries] = bytes[kPage + kEntries] = static_cast<std::byte>(said);
     write_file(set_ / "data.mdb", bytes);
-    EXPECT_THAT(message_of<InputError>([&] { open(); }),
+    EXPECT_THAT(error(set_),
                 HasSubstr("data.mdb: found 2 entries, but the file says that there are " +
                           std::to_string(said)));
   }
@@ -387,8 +372,7 @@ TEST_F(Lmdb, SurvivesChangedBytes) {
 TEST_F(Lmdb, RejectsOtherFiles) {
   fs::create_directories(set_);
   write_file(set_ / "data.mdb", std::string(8192, 'x'));
-  EXPECT_THAT(message_of<InputError>([&] { open(); }),
-              HasSubstr("data.mdb: page 0: found 78787878, expected LMDB's beefc0de"));
+  EXPECT_THAT(error(set_), HasSubstr("data.mdb: page 0: found 78787878, expected LMDB's beefc0de"));
   write_lmdb(folder_ / "empty", {{"a", "b"}, {"a", ""}});
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_ / "empty"}); }),
               HasSubstr("no images; expected at least one"));

@@ -18,7 +18,7 @@ TEST(SyntheticDataset, HasRandomImagesAndLabels) {
   const auto data = open_dataset({.rec = "synthetic", .num_classes = 1000, .num_image = 5000});
   EXPECT_EQ(data->info().images, 5000);
   EXPECT_EQ(data->info().classes, 1000);
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < 5000; ++i) labels.push_back(data->label(i, storage));
   EXPECT_GE(*std::ranges::min_element(labels), 0);

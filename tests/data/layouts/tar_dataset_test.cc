@@ -12,14 +12,12 @@
 #include <vector>
 
 #include "common/files/regular_file.h"
-#include "data/damaged_image.h"
 #include "data/layouts/layout.h"
 #include "data/layouts/tar_reader.h"
-#include "data/open_dataset.h"
 #include "data/staging.h"
+#include "tests/support/data_folder.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"
-#include "tests/support/temporary_folder.h"
 
 namespace pfc {
 namespace {
@@ -33,18 +31,8 @@ using testing::make_jpeg;
 using testing::message_of;
 using ::testing::SizeIs;
 
-class Shards : public ::testing::Test {
+class Shards : public testing::DataFolder {
  protected:
-  void write(const std::string& path, std::span<const std::byte> bytes) const {
-    const std::filesystem::path file = folder_ / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-  }
-  void write(const std::string& path, const std::string& text) const {
-    write(path, std::as_bytes(std::span(text)));
-  }
   /// Writes an image and its label.
   void sample(const std::string& key, unsigned seed, const std::string& label) const {
     write("in/" + key + ".jpg", make_jpeg(16, 16, seed));
@@ -57,23 +45,10 @@ class Shards : public ::testing::Test {
                                 " " + what;
     ASSERT_EQ(std::system(command.c_str()), 0) << command;  // NOLINT(concurrency-mt-unsafe)
   }
-  static std::vector<std::int64_t> labels_of(const Dataset& dataset) {
-    std::vector<std::int64_t> all;
-    std::vector<std::byte> storage;
-    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
-      all.push_back(dataset.read(i, storage).label);
-    }
-    return all;
-  }
-  std::string error(const std::filesystem::path& rec) const {
-    return message_of<InputError>([&] { open_dataset({.rec = rec}); });
-  }
   [[nodiscard]] std::string bytes_of(const std::string& name) const {
     std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-
-  TemporaryFolder folder_;
 };
 
 TEST_F(Shards, SupportEveryFormatOfTar) {
@@ -86,11 +61,7 @@ TEST_F(Shards, SupportEveryFormatOfTar) {
     pack("x.tar", format);
     const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
     EXPECT_THAT(labels_of(*dataset), ElementsAre(5, 0, 16777217));
-    std::vector<std::byte> storage;
-    for (unsigned i = 0; i < 3; ++i) {
-      const Sample read = dataset->read(i, storage);
-      EXPECT_EQ(std::vector(read.encoded.begin(), read.encoded.end()), make_jpeg(16, 16, i + 1));
-    }
+    for (unsigned i = 0; i < 3; ++i) EXPECT_EQ(image_of(*dataset, i), make_jpeg(16, 16, i + 1));
   }
 }
 
@@ -314,16 +285,6 @@ TEST_F(Shards, ReportTheirCompression) {
                       "7zXZ"),
               HasSubstr("with xz: decompress it first"));
   EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("with bzip2: decompress it first"));
-}
-
-TEST_F(Shards, ReturnDamagedImagesWhenTruncatedLater) {
-  sample("0", 1, "1");
-  pack("x.tar", "pax");
-  const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
-  std::filesystem::resize_file(folder_ / "x.tar", 700);
-  std::vector<std::byte> storage;
-  EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(0, storage); }),
-              HasSubstr("member at offset"));
 }
 
 /// A member of an archive. Its size is a number, or the bytes of the field.

@@ -1,3 +1,5 @@
+#include "data/reading/async_reader.h"
+
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -5,7 +7,6 @@
 #include <vector>
 
 #include "common/files/regular_file.h"
-#include "data/reading/make_async_reader.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc {

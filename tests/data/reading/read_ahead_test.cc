@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "data/open_dataset.h"
-#include "data/reading/make_async_reader.h"
+#include "data/reading/async_reader.h"
 #include "tests/data/reading/counting_reader.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
@@ -21,14 +21,11 @@ using ::testing::IsEmpty;
 using testing::ReadLog;
 
 /// Unit u has the images 10 u .. 10 u + 9, for the batches 2 u and 2 u + 1.
-class TenEach final : public ReadPlan {
- public:
-  [[nodiscard]] ReadUnit unit_with(std::int64_t batch) const override {
-    const std::int64_t unit = batch / 2;
-    return {.end_batch = 2 * unit + 2,
-            .images = {{10 * unit, 10 * unit + 4}, {10 * unit + 4, 10 * unit + 10}}};
-  }
-};
+ReadUnit ten_each(std::int64_t batch) {
+  const std::int64_t unit = batch / 2;
+  return {.end_batch = 2 * unit + 2,
+          .images = {{10 * unit, 10 * unit + 4}, {10 * unit + 4, 10 * unit + 10}}};
+}
 
 /// The kernel fails on every read.
 class FailingReader final : public AsyncReader {
@@ -85,27 +82,27 @@ class ReadAheadOf : public ::testing::Test {
             }};
   }
   void expect_image(const ReadAhead::Unit& unit, std::int64_t image) {
-    std::vector<std::byte> there, here;
+    ImageBuffer there, here;
     const Sample expected = dataset_->read(image, there);
     const auto stored = unit.find(image);
     ASSERT_FALSE(stored.empty()) << image;
-    const Sample found = dataset_->read_stored(image, stored, here);
+    const Sample found = dataset_->read(image, here, stored);
     EXPECT_EQ(found.label, expected.label);
     EXPECT_TRUE(std::ranges::equal(found.encoded, expected.encoded)) << image;
-    EXPECT_THAT(here, IsEmpty()) << "a view of the memory, not read again";
+    EXPECT_THAT(here.stored, IsEmpty()) << "a view of the memory, not read again";
   }
   [[nodiscard]] std::uint64_t bytes_of(std::int64_t first, std::int64_t end) const {
-    return dataset_->stretch({first, end})->bytes;
+    const Extent last = dataset_->extent(end - 1);
+    return last.offset + last.bytes - dataset_->extent(first).offset;
   }
 
   const TemporaryFolder folder_;
   std::unique_ptr<Dataset> dataset_;
-  const TenEach plan_;
   ReadLog log_;
 };
 
 TEST_F(ReadAheadOf, HasTheImagesOfEachBatch) {
-  ReadAhead reads(*dataset_, plan_, options());
+  ReadAhead reads(*dataset_, ten_each, options());
   for (std::int64_t batch = 0; batch < 20; ++batch) {
     const ReadAhead::Unit* unit = reads.take(batch);
     ASSERT_NE(unit, nullptr);
@@ -119,7 +116,7 @@ TEST_F(ReadAheadOf, HasTheImagesOfEachBatch) {
 
 TEST_F(ReadAheadOf, LimitsTheUnitsInMemory) {
   {
-    ReadAhead reads(*dataset_, plan_, options());
+    ReadAhead reads(*dataset_, ten_each, options());
     reads.take(0);
     reads.take(2);  // both units are complete, and neither was given back
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20));
@@ -137,7 +134,7 @@ TEST_F(ReadAheadOf, StartsInTheMiddleOfAUnit) {
   middle.first_batch = 3;
   middle.end_batch = 5;
   {
-    ReadAhead reads(*dataset_, plan_, middle);
+    ReadAhead reads(*dataset_, ten_each, middle);
     expect_image(*reads.take(3), 15);
     reads.give_back(3);
     expect_image(*reads.take(4), 25);
@@ -149,7 +146,7 @@ TEST_F(ReadAheadOf, StartsInTheMiddleOfAUnit) {
 TEST_F(ReadAheadOf, LeavesToTheCallerWhatDoesNotFitIntoMemory) {
   ReadAheadOptions small = options();
   small.unit_bytes = bytes_of(0, 6) + 10;
-  ReadAhead reads(*dataset_, plan_, small);
+  ReadAhead reads(*dataset_, ten_each, small);
   const ReadAhead::Unit* unit = reads.take(0);
   for (std::int64_t image = 0; image < 6; ++image) expect_image(*unit, image);
   for (std::int64_t image = 6; image < 10; ++image) EXPECT_THAT(unit->find(image), IsEmpty());
@@ -157,15 +154,15 @@ TEST_F(ReadAheadOf, LeavesToTheCallerWhatDoesNotFitIntoMemory) {
 
 TEST_F(ReadAheadOf, LeavesToTheCallerWhatCannotBeRead) {
   std::filesystem::resize_file(folder_.path() / "train.rec",
-                               dataset_->stretch({0, 4})->offset + bytes_of(0, 4) + 5);
-  ReadAhead reads(*dataset_, plan_, options());
+                               dataset_->extent(0).offset + bytes_of(0, 4) + 5);
+  ReadAhead reads(*dataset_, ten_each, options());
   const ReadAhead::Unit* unit = reads.take(0);
   for (std::int64_t image = 0; image < 4; ++image) expect_image(*unit, image);
   for (std::int64_t image = 4; image < 10; ++image) EXPECT_THAT(unit->find(image), IsEmpty());
 }
 
 TEST_F(ReadAheadOf, EndsWaitsWhenItIsStopped) {
-  ReadAhead reads(*dataset_, plan_, options());
+  ReadAhead reads(*dataset_, ten_each, options());
   reads.stop();
   EXPECT_EQ(reads.take(10), nullptr);
 }
@@ -177,7 +174,7 @@ TEST_F(ReadAheadOf, StopsReadingAUnitWhenItIsStopped) {
   ReadAheadOptions slow = options();
   slow.make_reader = [&] { return std::make_unique<SlowReader>(started, gate, count); };
   {
-    ReadAhead reads(*dataset_, plan_, slow);
+    ReadAhead reads(*dataset_, ten_each, slow);
     started.get_future().wait();
     reads.stop();
     may_end.set_value();
@@ -188,7 +185,7 @@ TEST_F(ReadAheadOf, StopsReadingAUnitWhenItIsStopped) {
 TEST_F(ReadAheadOf, RethrowsKernelErrorsToTheCaller) {
   ReadAheadOptions broken = options();
   broken.make_reader = [] { return std::make_unique<FailingReader>(); };
-  ReadAhead reads(*dataset_, plan_, broken);
+  ReadAhead reads(*dataset_, ten_each, broken);
   EXPECT_THROW(reads.take(0), std::system_error);
   EXPECT_THROW(reads.take(0), std::system_error);
 }

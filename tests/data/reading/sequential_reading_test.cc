@@ -49,18 +49,18 @@ class SequentialReading : public ::testing::Test {
   }
   [[nodiscard]] PrefetcherOptions options(std::int64_t batch_size = 8) const {
     // A window uses 7/16 of the buffer.
-    const std::uint64_t window = dataset_->stretch({0, kImages})->bytes / 5;
+    const std::uint64_t window = dataset_->info().bytes_in_order / 5;
     return {.batch_size = batch_size,
             .seed = 3,
             .read = {.kind = ReadKind::kSequential, .buffer_bytes = window * 16 / 7 + 100}};
   }
   static SequentialBatches run(const Dataset& dataset, PrefetcherOptions o, std::int64_t batches) {
     o.last_batch = o.first_batch + batches;
-    const auto prefetcher = make_prefetcher(dataset, o);
+    Prefetcher prefetcher(dataset, o);
     SequentialBatches seen;
-    while (auto batch = prefetcher->next()) {
+    while (auto batch = prefetcher.next()) {
       seen.add(*batch);
-      prefetcher->recycle(std::move(batch));
+      prefetcher.recycle(std::move(batch));
     }
     return seen;
   }
@@ -69,7 +69,8 @@ class SequentialReading : public ::testing::Test {
                                    std::int64_t batches) {
     std::vector<std::unique_ptr<Prefetcher>> all;
     o.world_size = workers;
-    for (o.rank = 0; o.rank < workers; ++o.rank) all.push_back(make_prefetcher(dataset, o));
+    for (o.rank = 0; o.rank < workers; ++o.rank)
+      all.push_back(std::make_unique<Prefetcher>(dataset, o));
     SequentialBatches seen;
     for (std::int64_t i = 0; i < batches; ++i) {
       for (const auto& worker : all) seen.add(*worker->next());
@@ -114,7 +115,7 @@ TEST_F(SequentialReading, ContinuesInTheMiddleOfAWindowAfterReadingOnlyThatWindo
   PrefetcherOptions rest = options();
   rest.first_batch = 39;
   log_reads(*dataset_, rest, 1, log);
-  EXPECT_LE(log.bytes(), dataset_->stretch({0, kImages})->bytes / 4) << "a fifth, and its share";
+  EXPECT_LE(log.bytes(), dataset_->info().bytes_in_order / 4) << "a fifth, and its share";
   const SequentialBatches second = run(*dataset_, rest, 6);
   EXPECT_TRUE(std::equal(second.labels.begin(), second.labels.end(), whole.labels.end() - 48));
   EXPECT_TRUE(std::equal(second.images.begin(), second.images.end(),
@@ -133,15 +134,14 @@ TEST_F(SequentialReading, ReadsEachRecordOnceWithOneSeekPerWindow) {
       EXPECT_LE(log.seeks(), 5u + 1) << "5 windows, and the end of the file in one of them";
       EXPECT_GE(log.seeks(), 2u);
     }
-    EXPECT_EQ(bytes, dataset_->stretch({0, kImages})->bytes) << workers << " workers";
+    EXPECT_EQ(bytes, dataset_->info().bytes_in_order) << workers << " workers";
   }
 }
 
 TEST_F(SequentialReading, ReplacesADamagedImageByTheNextOne) {
   // The record keeps its length, but its image has no valid header.
-  const auto stretch = *dataset_->stretch({100, 101});
   std::fstream file(folder_.path() / "train.rec", std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(static_cast<std::streamoff>(stretch.offset + 8 + kImageHeaderBytes));
+  file.seekp(static_cast<std::streamoff>(dataset_->extent(100).offset + 8 + kImageHeaderBytes));
   file.write("damaged", 7);
   file.close();
   PrefetcherOptions o = options(24);
@@ -199,7 +199,7 @@ TEST_F(SequentialReading, ReadsTheFilesOfOneSetInOrder) {
   EXPECT_EQ(run_all(*of_several, options(2), 4, 40), expected);
   ReadLog log;
   log_reads(*of_several, options(8), 15, log);
-  EXPECT_EQ(log.bytes(), of_one->stretch({0, 120})->bytes) << "all from memory that was read ahead";
+  EXPECT_EQ(log.bytes(), of_one->info().bytes_in_order) << "all from memory that was read ahead";
 }
 
 TEST_F(SequentialReading, NamesASetThatIsNotInFileOrder) {
@@ -267,8 +267,8 @@ TEST_F(IndexOfAPart, ReadsOnlyNamedRecordsInRandomOrder) {
   o.make_reader = [&log] { return std::make_unique<CountingReader>(log, make_async_reader(4)); };
   std::set<std::int64_t> labels;
   {
-    const auto prefetcher = make_prefetcher(*dataset, o);
-    const auto batch = prefetcher->next();
+    Prefetcher prefetcher(*dataset, o);
+    const auto batch = prefetcher.next();
     labels.insert(batch->labels.begin(), batch->labels.end());
   }
   EXPECT_EQ(labels, (std::set<std::int64_t>{0, 10, 20, 30, 40, 50, 60, 70, 80, 90}));
@@ -279,7 +279,6 @@ TEST_F(IndexOfAPart, ReadsOnlyNamedRecordsInRandomOrder) {
 TEST_F(IndexOfAPart, CannotBeReadSequentially) {
   EXPECT_THAT(message_of<InputError>([&] { check_sequential(*open()); }),
               StartsWith("read: \"sequential\" is for RecordIO whose .idx is in the order"));
-  EXPECT_FALSE(open()->stretch({3, 4}).has_value());
 }
 
 TEST_F(IndexOfAPart, CanBeReadSequentiallyIfFewAreMissing) {
@@ -305,7 +304,7 @@ TEST_F(SequentialReading, RejectsFolders) {
 TEST_F(SequentialReading, RejectsABufferThatIsTooSmall) {
   PrefetcherOptions o = options(100);
   o.read.buffer_bytes = 1000;
-  EXPECT_THAT(message_of<InputError>([&] { make_prefetcher(*dataset_, o); }),
+  EXPECT_THAT(message_of<InputError>([&] { const Prefetcher made(*dataset_, o); }),
               HasSubstr("but a global batch has 100"));
 }
 

@@ -76,7 +76,7 @@ TEST_F(WithDmlc, WeReadDmlcsFiles) {
   const RecordReader reader(rec_);
   const RecordIndex index = scan_records(reader);
   ASSERT_EQ(index.offsets.size(), records.size());
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const auto payload = reader.read(index.offsets[i], storage);
     ASSERT_EQ(std::string(reinterpret_cast<const char*>(payload.data()), payload.size()),

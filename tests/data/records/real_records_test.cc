@@ -26,7 +26,7 @@ class RealRecords : public ::testing::Test {
   static std::set<std::int64_t> labels_of_all_images(const Dataset& dataset) {
     std::set<std::int64_t> labels;
     ImageDecoder decoder;
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     const ImageSize size{dataset.info().height, dataset.info().width};
     std::vector<std::uint8_t> rgb(static_cast<std::size_t>(size.height * size.width * 3));
     for (std::int64_t i = 0; i < dataset.info().images; ++i) {
@@ -56,13 +56,12 @@ TEST_F(RealRecords, ReadLfwInInsightFacesLayout) {
 
 TEST_F(RealRecords, ReadLfwThroughThePrefetcher) {
   const auto dataset = open_dataset({.rec = path("lfw112")});
-  const auto prefetcher =
-      make_prefetcher(*dataset, {.batch_size = 128, .seed = 1, .last_batch = 90});
+  Prefetcher prefetcher(*dataset, {.batch_size = 128, .seed = 1, .last_batch = 90});
   std::int64_t images = 0;
-  while (auto batch = prefetcher->next()) {
+  while (auto batch = prefetcher.next()) {
     images += batch->size;
     EXPECT_EQ(batch->skipped_images, 0);
-    prefetcher->recycle(std::move(batch));
+    prefetcher.recycle(std::move(batch));
   }
   EXPECT_EQ(images, 90 * 128);
 }
@@ -92,7 +91,7 @@ TEST_F(RealRecords, UseTheFirstOfAVectorOfLabels) {
   const auto enkh = open_dataset({.rec = path("recordio/enkh_train.rec")});
   EXPECT_EQ(enkh->info().images, 12) << "record 0 has labels and an image: it is no header";
   ImageDecoder decoder;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::int64_t i = 0; i < 12; ++i) {
     const Sample sample = enkh->read(i, storage);
     EXPECT_EQ(sample.label, 4);
@@ -106,7 +105,7 @@ TEST_F(RealRecords, ReadRecordsSplitAtTheMagicByDmlc) {
   const RecordReader reader(path("recordio/dmlc_magic_multipart.rec"));
   const std::vector<std::uint64_t> offsets = reader.scan();
   ASSERT_EQ(offsets.size(), 20u);
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::size_t k = 0; k < offsets.size(); ++k) {
     EXPECT_EQ(reader.read(offsets[k], storage).size(), 37 * k) << "record " << k;
   }

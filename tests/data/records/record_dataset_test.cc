@@ -51,7 +51,7 @@ class SeveralRecs : public ::testing::Test {
 
   TemporaryFolder folder_;
   unsigned seed_ = 0;
-  std::vector<std::byte> storage_;
+  ImageBuffer storage_;
 };
 
 TEST_F(SeveralRecs, ShareTheirLabels) {
@@ -106,12 +106,6 @@ TEST_F(SeveralRecs, MayHaveAPropertyWithAByteOrderMark) {
   testing::write_file(folder_ / "property", "3,16,24\n5");
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_.path()}); }),
               HasSubstr("property: found '3,16,24', expected classes,height,width"));
-}
-
-TEST_F(SeveralRecs, WarnOfLabelsThatBeginAtOne) {
-  write("train-0.rec", {2, 1, 1});
-  EXPECT_THAT(open_dataset({.rec = folder_.path()})->info().warnings,
-              ElementsAre(HasSubstr("train-0.rec: the least label is 1, but labels begin at 0")));
 }
 
 TEST_F(SeveralRecs, IgnoreTheNumberOfClassesInEachRecordZero) {

@@ -58,7 +58,7 @@ class RecordFile : public ::testing::Test {
   TemporaryFolder folder_;
   std::filesystem::path rec_ = folder_ / "train.rec";
   std::filesystem::path idx_ = folder_ / "train.idx";
-  Bytes storage_;
+  ImageBuffer storage_;
 };
 
 TEST_F(RecordFile, ReturnsEveryPayloadByIndexAndByScan) {

@@ -55,7 +55,7 @@ class ResumableRecords : public ::testing::Test {
     const RecordIndex index = read_record_index(idx_, reader);
     ASSERT_EQ(std::ssize(index.keys), count);
     EXPECT_EQ(reader.scan(), index.offsets);
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     for (std::int64_t i = 0; i < count; ++i) {
       const auto read = reader.read(index.offsets[static_cast<std::size_t>(i)], storage);
       EXPECT_EQ(Bytes(read.begin(), read.end()), payload(i));
@@ -103,7 +103,7 @@ TEST_F(ResumableRecords, MayBeLargerThanTheWriteBuffer) {
   const RecordReader reader(rec_);
   const std::vector<std::uint64_t> offsets = read_record_index(idx_, reader).offsets;
   EXPECT_EQ(reader.scan(), offsets);
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto read = reader.read(offsets[i], storage);
     EXPECT_TRUE(std::ranges::equal(read, Bytes(sizes[i], static_cast<std::byte>(i)))) << i;
@@ -202,7 +202,7 @@ TEST_F(ResumableRecords, ReplaceTheFirstRecord) {
     writer.replace_first(other);
     writer.close();
   }
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   const auto read = RecordReader(rec_).read(0, storage);
   EXPECT_EQ(Bytes(read.begin(), read.end()), other);
 }

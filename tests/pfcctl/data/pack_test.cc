@@ -50,13 +50,13 @@ class Pack : public ::testing::Test {
     write("people/eve/1.jpg", make_jpeg(20, 20, 4));
   }
   static std::vector<std::byte> bytes_of(const Dataset& dataset, std::int64_t image) {
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     const Sample sample = dataset.read(image, storage);
     return {sample.encoded.begin(), sample.encoded.end()};
   }
   static std::vector<std::int64_t> labels_of(const Dataset& dataset) {
     std::vector<std::int64_t> all;
-    std::vector<std::byte> storage;
+    ImageBuffer storage;
     for (std::int64_t i = 0; i < dataset.info().images; ++i) {
       all.push_back(dataset.label(i, storage));
     }
@@ -94,7 +94,7 @@ TEST_F(Pack, SortsByLabelAndWritesTheRangesOfIdentities) {
   EXPECT_THAT(labels_of(*after), ElementsAre(0, 2, 2));
   EXPECT_EQ(bytes_of(*after, 0), make_jpeg(20, 20, 2));
   const RecordReader reader(options_.out / "train.rec");
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   std::vector<std::pair<float, float>> ranges;
   for (const std::uint64_t offset : reader.scan()) {
     const auto record = parse_image_record(reader.read(offset, storage));

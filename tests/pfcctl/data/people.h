@@ -33,7 +33,7 @@ struct Labelled {
 
 inline std::vector<Labelled> contents(const Dataset& dataset) {
   std::vector<Labelled> all;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (std::int64_t i = 0; i < dataset.info().images; ++i) {
     const Sample sample = dataset.read(i, storage);
     all.push_back({{sample.encoded.begin(), sample.encoded.end()}, sample.label});

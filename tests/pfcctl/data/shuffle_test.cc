@@ -158,7 +158,7 @@ TEST_F(Shuffle, KeepsWholeRecords) {
   shuffle_dataset(options_, {});
   const RecordReader reader(options_.out / "train.rec");
   std::vector<std::vector<std::byte>> after;
-  std::vector<std::byte> storage;
+  ImageBuffer storage;
   for (const std::uint64_t offset : reader.scan()) {
     const auto payload = reader.read(offset, storage);
     after.emplace_back(payload.begin(), payload.end());

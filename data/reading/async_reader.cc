@@ -1,8 +1,6 @@
-#include "data/reading/make_async_reader.h"
+#include "data/reading/async_reader.h"
 
 #include "common/error.h"
-#include "data/reading/ring_reader.h"
-#include "data/reading/thread_reader.h"
 
 namespace pfc {
 
