@@ -55,7 +55,7 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
       remaining_(session.plan, {.verbose = session.job.verbose,
                                 .save_every_steps = session.job.save_every_steps}),
       input_watch_({.loader_threads = static_cast<int>(session.job.num_workers),
-                    .cores = session.planned().threads}),
+                    .cores = session.local.planned().threads}),
       window_start_(start_) {
   if (coordinator != nullptr) {
     Progress first = so_far_;
@@ -63,12 +63,12 @@ StepReporter::StepReporter(TrainingSession& session, CoordinatorClient* coordina
     first.step = s_.plan.start.step;
     first.images_seen = s_.plan.start.images;
     first.resident_bytes = process_memory().resident_bytes;
-    progress_.emplace(
-        *coordinator, s_.phase,
-        ProgressReporter::Options{.comms = [this] { return totals_of(s_.communicated()); },
-                                  .vitals = vitals_of(s_.ops->on_host(), s_.membership.local_rank),
-                                  .start = first,
-                                  .tick = report_pause(s_.membership.world_size)});
+    progress_.emplace(*coordinator, s_.phase,
+                      ProgressReporter::Options{
+                          .comms = [this] { return totals_of(s_.comms.counters()); },
+                          .vitals = vitals_of(s_.local.ops->on_host(), s_.membership.local_rank),
+                          .start = first,
+                          .tick = report_pause(s_.membership.world_size)});
   }
   if (s_.membership.rank != 0) return;
   log_.emplace(TrainingLogOptions{.output = s_.job.output,
@@ -86,9 +86,9 @@ void StepReporter::start() {
   log_->message(job.network + ", " + std::to_string(job.num_classes) + " classes, " +
                 std::to_string(job.num_image) + " images; " +
                 counted(s_.membership.world_size, "worker") + " x batch " +
-                std::to_string(job.batch_size) + "; " + s_.ops->description() + "; " +
-                s_.step_comm->description());
-  log_->message(memory_message(s_.memory));
+                std::to_string(job.batch_size) + "; " + s_.local.ops->description() + "; " +
+                s_.comms.step->description());
+  log_->message(memory_message(s_.local.memory));
   log_->message(s_.start_message + "; " + counted(s_.plan.last_step, "step") +
                 (s_.plan.resized() ? std::string()
                                    : ", " + std::to_string(s_.plan.warmup_steps) + " of warm-up"));
@@ -116,7 +116,7 @@ void StepReporter::step(const StepStats& stats, double seconds) {
     ++window_steps_;
     if (stats.step % s_.job.frequent == 0 || stats.step == s_.plan.last_step) log_window(record);
   });
-  if (s_.sampler.wants(stats.step)) sample(stats.step);
+  if (s_.trainer->sampler.wants(stats.step)) sample(stats.step);
   if (progress_) progress_->update(progress(record));
   take_phases_between_steps();
   check_output();
@@ -241,14 +241,14 @@ StepRecord StepReporter::step_record(const StepStats& stats, double seconds,
   StepRecord record{.stats = stats,
                     .step_seconds = seconds,
                     .phases = phases,
-                    .comm = s_.communicated(),
+                    .comm = s_.comms.counters(),
                     .resident_bytes = memory.resident_bytes,
                     .peak_resident_bytes = memory.peak_resident_bytes};
-  if (s_.loss_scale.is_dynamic()) record.loss_scale = stats.loss_scale;
-  if (s_.ops->on_host()) return record;
+  if (s_.trainer->loss_scale.is_dynamic()) record.loss_scale = stats.loss_scale;
+  if (s_.local.ops->on_host()) return record;
   // A query to the driver is slow, and all memory is reserved before the first step.
   if (gpu_memory_bytes_ == 0 || stats.step % s_.job.frequent == 0) {
-    const Ops::DeviceMemory gpu = s_.ops->memory();
+    const Ops::DeviceMemory gpu = s_.local.ops->memory();
     gpu_memory_bytes_ = gpu.total - gpu.free;
   }
   record.gpu_memory_bytes = gpu_memory_bytes_;
@@ -273,7 +273,7 @@ void StepReporter::log_window(const StepRecord& record) {
 }
 
 void StepReporter::sample(std::int64_t step) {
-  const StepSample sample = s_.phase("sample", [&] { return s_.sample(); });
+  const StepSample sample = s_.phase("sample", [&] { return s_.trainer->sample(s_.comms.host()); });
   s_.phase("log", [&] { to_board([&](TensorBoardLog& board) { board.sample(step, sample); }); });
 }
 
@@ -281,7 +281,7 @@ void StepReporter::sample(std::int64_t step) {
 // the wait for data differs between workers there.
 double StepReporter::own_seconds(const StepStats& stats, double seconds,
                                  const std::vector<PhaseTimer::Sample>& phases) const {
-  double waited = s_.step_comm->counters().call_seconds - calls_before_;
+  double waited = s_.comms.step->counters().call_seconds - calls_before_;
   for (const PhaseTimer::Sample& sample : phases) {
     if (std::string_view(sample.phase) == "gradient_wait") waited += sample.seconds;
   }
@@ -290,7 +290,7 @@ double StepReporter::own_seconds(const StepStats& stats, double seconds,
 }
 
 std::string StepReporter::device() const {
-  return s_.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank);
+  return s_.local.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s_.membership.local_rank);
 }
 
 Progress StepReporter::progress_of_session() const {
@@ -298,13 +298,14 @@ Progress StepReporter::progress_of_session() const {
           .device = device(),
           .saved_step = s_.plan.start.step,
           .checkpoint_step = s_.loaded_from_disk ? s_.plan.start.step : 0,
-          .output_unshared = s_.output_links.only_one_host_sees(s_.hosts),
+          .output_unshared = s_.comms.output.only_one_host_sees(s_.comms.hosts),
           .resumed_images = s_.plan.start.images,
-          .most_workers = most_workers(s_.planned()),
-          .least_workers = s_.membership.rank > 0 ? 0
-                                                  : least_workers(s_.planned(), s_.memory.available,
-                                                                  s_.membership.local_world_size ==
-                                                                      s_.membership.world_size),
+          .most_workers = most_workers(s_.local.planned()),
+          .least_workers =
+              s_.membership.rank > 0
+                  ? 0
+                  : least_workers(s_.local.planned(), s_.local.memory.available,
+                                  s_.membership.local_world_size == s_.membership.world_size),
           .loader_threads = static_cast<int>(s_.job.num_workers)};
 }
 

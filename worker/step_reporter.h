@@ -30,7 +30,7 @@ class StepReporter {
 
   void start();  ///< call before the first step
   /// Call before a step begins.
-  void begin_step() { calls_before_ = s_.step_comm->counters().call_seconds; }
+  void begin_step() { calls_before_ = s_.comms.step->counters().call_seconds; }
   /// Call after a complete step. `seconds`: the duration of the step.
   void step(const StepStats& stats, double seconds);
   /// Adds the duration of an evaluation to the estimate of the remaining time.

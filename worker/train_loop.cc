@@ -25,24 +25,24 @@ namespace {
 constexpr const char* kModel = "backbone.safetensors";
 
 void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
-  if (s.evaluation_sets.empty()) return;
+  if (s.local.evaluation_sets.empty()) return;
   const TimePoint start = Clock::now();
   // Without sync_bn each worker has the running statistics of its own batches. The written model
   // has those of rank 0, so evaluation uses them too. Training never reads them.
-  s.phase("evaluate", [&] { s.step_comm->broadcast(s.backbone->state.flat(), 0); });
-  const EmbedBatch embed = embed_with(*s.ops, *s.backbone, s.evaluated_images);
+  s.phase("evaluate", [&] { s.comms.step->broadcast(s.trainer->backbone->state.flat(), 0); });
+  const EmbedBatch embed = embed_with(*s.local.ops, *s.trainer->backbone, s.evaluated_images);
   const EmbedOptions options{.batch = s.job.batch_size,
-                             .height = s.dataset->info().height,
-                             .width = s.dataset->info().width,
+                             .height = s.local.dataset->info().height,
+                             .width = s.local.dataset->info().width,
                              .embedding_size = s.job.embedding_size,
                              .threads = threads_of_worker(1)};
   const auto evaluate_one = [&](const auto& set) {
     reporter.evaluation(
-        step, s.phase("evaluate", [&] { return evaluate(set, s.host_comm(), embed, options); }));
+        step, s.phase("evaluate", [&] { return evaluate(set, s.comms.host(), embed, options); }));
   };
   try {
-    std::ranges::for_each(s.evaluation_sets.verification, evaluate_one);
-    std::ranges::for_each(s.evaluation_sets.retrieval, evaluate_one);
+    std::ranges::for_each(s.local.evaluation_sets.verification, evaluate_one);
+    std::ranges::for_each(s.local.evaluation_sets.retrieval, evaluate_one);
   } catch (const InputError& error) {
     throw DataFailed(error.what(), true);  // all workers see the same error
   }
@@ -51,7 +51,7 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
 
 /// Also writes the model in the job's export formats. A failure is only logged.
 void export_model(const TrainingSession& s, std::vector<HostTensor> tensors) {
-  const DatasetInfo& data = s.dataset->info();
+  const DatasetInfo& data = s.local.dataset->info();
   ModelFile model{.weights = {.state_dict = NamedTensors(), .others = NamedTensors()},
                   .options = backbone_options(s.job, data.height, data.width)};
   model.options.batch = 1;
@@ -77,7 +77,7 @@ void export_model(const TrainingSession& s, std::vector<HostTensor> tensors) {
 }
 
 void write_model(TrainingSession& s) {
-  std::vector<HostTensor> tensors = export_state_dict(*s.ops, *s.backbone);
+  std::vector<HostTensor> tensors = export_state_dict(*s.local.ops, *s.trainer->backbone);
   std::vector<SafetensorsEntry> entries;
   entries.reserve(tensors.size());
   for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
@@ -86,7 +86,7 @@ void write_model(TrainingSession& s) {
 }
 
 void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
-  reporter.checkpoint(s.phase("checkpoint", [&] { return s.checkpoints->finish(done); }));
+  reporter.checkpoint(s.phase("checkpoint", [&] { return s.saving.checkpoints->finish(done); }));
 }
 
 /// False without a network: then training changes only the centres, which checkpoints hold.
@@ -102,11 +102,11 @@ void save_model(TrainingSession& s) {
 std::string where_saved(const TrainingSession& s, std::int64_t done) {
   const std::filesystem::path folder = s.job.output / checkpoint_format::folder_name(done);
   std::error_code not_there;
-  const bool saved = s.output_links.to_rank_zero ? done >= s.plan.first_step()
+  const bool saved = s.comms.output.to_rank_zero ? done >= s.plan.first_step()
                                                  : std::filesystem::exists(folder, not_there);
   if (!saved) return {};
   return "; the state after step " + std::to_string(done) + " is in " + folder.string() +
-         (s.output_links.shared() ? "" : " on host " + s.output_links.host) +
+         (s.comms.output.shared() ? "" : " on host " + s.comms.output.host) +
          "; set \"resume\": true to continue from it";
 }
 
@@ -138,7 +138,7 @@ TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter
       save_checkpoint(s, done, reporter);
       save_model(s);
       // The first failure ends the other workers, so the model must be written first.
-      s.host_comm().barrier();
+      s.comms.host().barrier();
       saved = where_saved(s, done);
     }
   } catch (const std::exception& error) {
@@ -157,7 +157,7 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
   if (trained) {
     // No step of this schedule follows, so the checkpoint gets the current centres.
     s.phase("checkpoint", [&] {
-      if (s.plan.planned_steps == s.plan.total_steps) s.head->settle_all();
+      if (s.plan.planned_steps == s.plan.total_steps) s.trainer->head->settle_all();
     });
     save_checkpoint(s, done, reporter);
   }
@@ -179,12 +179,11 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
 
 /// `done` is always the number of the last step whose changes are complete.
 TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& reporter) {
-  Trainer trainer = s.trainer();
   while (done < s.plan.last_step) {
     reporter.begin_step();
     s.trace.begin_step(done + 1);
     const TimePoint start = Clock::now();
-    const StepStats stats = train_step(trainer);
+    const StepStats stats = train_step(*s.trainer, *s.inputs);
     if (stats.complete) {
       done = stats.step;
       reporter.step(stats, seconds_since(start));
@@ -193,11 +192,11 @@ TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& rep
     if (done == s.plan.last_step) break;
     if (stats.signals.stop) return stop_training(s, done, reporter);
     const TimePoint checkpoint = Clock::now();
-    reporter.checkpoint(
-        s.phase("checkpoint", [&] { return s.checkpoints->after_step(done, stats.signals); }));
-    if (s.snapshots) {
+    reporter.checkpoint(s.phase(
+        "checkpoint", [&] { return s.saving.checkpoints->after_step(done, stats.signals); }));
+    if (s.saving.snapshots) {
       reporter.in_memory(s.phase("snapshot", [&] {
-        return s.snapshots->after_step(s.state(), s.plan.after(done), stats.signals);
+        return s.saving.snapshots->after_step(s.state(), s.plan.after(done), stats.signals);
       }));
     }
     reporter.checkpointed(done, seconds_since(checkpoint));
@@ -212,7 +211,7 @@ TrainingEnd train(TrainingSession& s, CoordinatorClient* coordinator) {
   StepReporter reporter(s, coordinator);
   const TraceTaker trace_taker(
       s.trace, coordinator,
-      s.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s.membership.local_rank));
+      s.local.ops->on_host() ? "cpu" : "cuda:" + std::to_string(s.membership.local_rank));
   reporter.start();
   std::int64_t done = s.plan.start.step;
   try {

@@ -27,7 +27,7 @@ Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) 
   return {.all_embeddings = rows_of(t, t.all_embeddings, micro),
           .all_labels = in.all_labels,
           .active = in.active,
-          .lr = t.lr.at(in.step),
+          .lr = t.lr->at(in.step),
           .update = update_number(t),
           .micro_batch = micro,
           .gradient_scale = share_of_micro_batch(t)};
@@ -56,9 +56,9 @@ void add_input(StepSoFar& so_far) {
 }
 
 void add_update(Trainer& t, const Optimizer::Result& update, StepStats& stats) {
-  stats.reduce_seconds = t.reducer.timeline().busy_seconds();
-  stats.reduce_overlapped_seconds = t.reducer.timeline().overlapped_seconds();
-  stats.lr = t.lr.at(stats.step);
+  stats.reduce_seconds = t.reducer->timeline().busy_seconds();
+  stats.reduce_overlapped_seconds = t.reducer->timeline().overlapped_seconds();
+  stats.lr = t.lr->at(stats.step);
   stats.gradient_norm = update.gradient_norm;
   stats.loss_scale = t.loss_scale.value();
 }
@@ -66,17 +66,17 @@ void add_update(Trainer& t, const Optimizer::Result& update, StepStats& stats) {
 /// Restores the state after the previous step. Before the last micro-batch nothing is updated
 /// except the running statistics, which each micro-batch moves. All workers see a stop at the
 /// same micro-batch, so all of them do this, or none.
-StepStats give_up(Trainer& t, StepInput& in) {
+StepStats give_up(Trainer& t, StepInputs& inputs, StepInput& in) {
   t.statistics.restore();
   StepStats stats{.step = in.step, .complete = false, .signals = in.signals};
-  t.inputs.recycle(in);
+  inputs.recycle(in);
   return stats;
 }
 
 /// Returns the next input. If the data have failed, restores the previous state and throws.
-StepInput next_input(Trainer& t) {
+StepInput next_input(Trainer& t, StepInputs& inputs) {
   try {
-    StepInput in = t.phase("data_wait", [&] { return t.inputs.next(); });
+    StepInput in = t.phase("data_wait", [&] { return inputs.next(); });
     check(in.batch != nullptr, "train_step: the data ended before the last step");
     return in;
   } catch (const DataFailed&) {
@@ -88,12 +88,12 @@ StepInput next_input(Trainer& t) {
 /// Updates the weights, and the copy of them that matrix products read.
 Optimizer::Result update_backbone(Trainer& t, std::int64_t step) {
   const Optimizer::Result result =
-      t.optimizer.step(t.backbone.gradients(), t.backbone.weights.flat(),
-                       {.lr = t.lr.at(step),
+      t.optimizer.step(t.backbone->gradients(), t.backbone->weights.flat(),
+                       {.lr = t.lr->at(step),
                         .number = update_number(t),
                         .loss_scale = t.loss_scale.value(),
-                        .operands = t.backbone.operands()});
-  if (result.finite) t.backbone.operands_are_current = true;
+                        .operands = t.backbone->operands()});
+  if (result.finite) t.backbone->operands_are_current = true;
   return result;
 }
 
@@ -104,7 +104,7 @@ void stop_not_finite(Trainer& t, const StepSoFar& so_far, const StepDump::Verdic
   const GivenToHead given{
       .step = so_far.in.step,
       .update = update_number(t),
-      .lr = t.lr.at(so_far.in.step),
+      .lr = t.lr->at(so_far.in.step),
       .micro_batches = samples / static_cast<std::int64_t>(so_far.in.all_labels.size()),
       .embeddings = row_range(t.all_embeddings, 0, samples),
       .labels = so_far.labels};
@@ -135,16 +135,16 @@ void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer
 /// the reduction of the gradients.
 void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
   const StepInput& in = so_far.in;
-  t.phase("images", [&] { t.backbone.read(in.images); });                     // [B, H, W, 3]
+  t.phase("images", [&] { t.backbone->read(in.images); });                    // [B, H, W, 3]
   const Tensor emb = t.phase("forward", [&] {
-    return t.backbone.forward(t.backbone.input(), /*training=*/true,
-                              in.batch->index);                               // [B, D]
+    return t.backbone->forward(t.backbone->input(), /*training=*/true,
+                               in.batch->index);                              // [B, D]
   });
   t.phase("all_gather", [&] {
     t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));              // [N, D]  comm 1
   });
   so_far.head = t.phase("head", [&] {
-    return t.head.run(head_step(t, in, micro));          // [N, D], [N], [S, D]; statistics: comm 2
+    return t.head->run(head_step(t, in, micro));         // [N, D], [N], [S, D]; statistics: comm 2
   });
   expect_finite_loss(t, so_far);
   const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                     // [B, D]
@@ -153,33 +153,33 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
   });
   t.phase("backward", [&] {
     const auto loss_scale = static_cast<float>(t.loss_scale.value());
-    t.backbone.backward(d_emb, {.accumulate = micro > 0, .gradient_scale = loss_scale},
-                        [&](std::int64_t offset) {
-                          if (is_last(t, micro)) t.reducer.ready(offset);  // overlaps the rest
-                        });
+    t.backbone->backward(d_emb, {.accumulate = micro > 0, .gradient_scale = loss_scale},
+                         [&](std::int64_t offset) {
+                           if (is_last(t, micro)) t.reducer->ready(offset);  // overlaps the rest
+                         });
   });
 }
 
 }  // namespace
 
-StepStats train_step(Trainer& t) {
+StepStats train_step(Trainer& t, StepInputs& inputs) {
   StepSoFar so_far;
   t.statistics.keep();
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
-    so_far.in = next_input(t);
-    if (so_far.in.signals.stop && !is_last(t, micro)) return give_up(t, so_far.in);
+    so_far.in = next_input(t, inputs);
+    if (so_far.in.signals.stop && !is_last(t, micro)) return give_up(t, inputs, so_far.in);
     add_input(so_far);
     micro_step(t, so_far, micro);
     so_far.stats.loss += so_far.head.loss * share_of_micro_batch(t);
     if (is_last(t, micro)) t.sampler.keep_images(so_far.in);
-    t.inputs.recycle(so_far.in);
+    inputs.recycle(so_far.in);
   }
-  t.phase("gradient_wait", [&] { t.reducer.wait(); });
+  t.phase("gradient_wait", [&] { t.reducer->wait(); });
   const StepInput& in = so_far.in;
   const Optimizer::Result update = t.phase("optimizer", [&] { return update_backbone(t, in.step); });
   expect_finite_gradient(t, so_far, update);
   if (update.finite && !so_far.head.moved) {
-    t.phase("head", [&] { t.head.move(head_step(t, in, t.gradient_acc - 1)); });
+    t.phase("head", [&] { t.head->move(head_step(t, in, t.gradient_acc - 1)); });
   }
   add_update(t, update, so_far.stats);
   t.loss_scale.update(update.finite);  // if not finite, no worker has changed backbone or centres

@@ -55,8 +55,9 @@ struct NamedValues {
 };
 
 NamedValues values_of(TrainingSession& s) {
-  return {export_state_dict(*s.ops, *s.backbone),
-          export_flat(*s.ops, s.backbone->weights, s.optimizer->momentum(), "")};
+  return {
+      export_state_dict(*s.local.ops, *s.trainer->backbone),
+      export_flat(*s.local.ops, s.trainer->backbone->weights, s.trainer->optimizer.momentum(), "")};
 }
 
 void expect_kept(const NamedValues& before, const NamedValues& after, const char* pattern) {
@@ -104,10 +105,12 @@ TEST_F(FineTune, ChangesOnlyCentresIfTheBackboneIsFrozen) {
   job_.freeze = {"*"};
   std::vector<HostTensor> before;
   testing::with_sessions(job_, 2, [&](int rank, TrainingSession& session) {
-    if (rank == 0) before = export_state_dict(*session.ops, *session.backbone);
-    const auto centres = testing::on_host(*session.ops, session.head->state().centres);
+    if (rank == 0) before = export_state_dict(*session.local.ops, *session.trainer->backbone);
+    const auto centres =
+        testing::on_host(*session.local.ops, session.trainer->head->state().centres);
     train(session, nullptr);
-    EXPECT_NE(testing::on_host(*session.ops, session.head->state().centres), centres);
+    EXPECT_NE(testing::on_host(*session.local.ops, session.trainer->head->state().centres),
+              centres);
   });
   const SafetensorsFile model(output_ / "backbone.safetensors");
   for (const HostTensor& tensor : before) {
@@ -120,14 +123,14 @@ std::vector<float> first_centres(const JobConfig& job, int workers,
                                  const std::function<void(TrainingSession&)>& look = {}) {
   std::vector<float> all(static_cast<std::size_t>(kIdentities * kSize));
   testing::with_sessions(job, workers, [&](int, TrainingSession& session) {
-    const Head::State state = session.head->state();
-    const RowRange shard = session.head->shard();
-    copy_rows_to_host(*session.ops, all.data() + shard.begin * kSize, state.centres);
+    const Head::State state = session.trainer->head->state();
+    const RowRange shard = session.trainer->head->shard();
+    copy_rows_to_host(*session.local.ops, all.data() + shard.begin * kSize, state.centres);
     std::vector<float> momentum(static_cast<std::size_t>(shard.size() * kSize));
-    copy_rows_to_host(*session.ops, momentum.data(), state.momentum);
+    copy_rows_to_host(*session.local.ops, momentum.data(), state.momentum);
     EXPECT_THAT(momentum, ::testing::Each(0.f));
     if (look) look(session);
-    session.host_comm().barrier();
+    session.comms.host().barrier();
   });
   return all;
 }
@@ -136,8 +139,9 @@ std::vector<float> first_centres(const JobConfig& job, int workers,
 std::vector<double> reference_centres(TrainingSession& session) {
   const EmbedOptions one{
       .batch = session.job.batch_size, .height = kSize, .width = kSize, .flip = false};
-  const EmbedBatch embed = embed_with(*session.ops, *session.backbone, session.evaluated_images);
-  const ReadImage read = read_images_of(*session.dataset, {kSize, kSize});
+  const EmbedBatch embed =
+      embed_with(*session.local.ops, *session.trainer->backbone, session.evaluated_images);
+  const ReadImage read = read_images_of(*session.local.dataset, {kSize, kSize});
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(one.batch * kSize * kSize * 3));
   std::vector<float> out(static_cast<std::size_t>(one.batch * kSize));
   std::vector<double> centres(static_cast<std::size_t>(kIdentities * kSize));
@@ -183,12 +187,13 @@ TEST_F(FineTune, ResumedJobKeepsItsCentres) {
   std::vector<float> trained;
   testing::with_sessions(job_, 1, [&](int, TrainingSession& session) {
     train(session, nullptr);
-    trained = testing::on_host(*session.ops, session.head->state().centres);
+    trained = testing::on_host(*session.local.ops, session.trainer->head->state().centres);
   });
   job_.resume = true;
   job_.max_steps = 3;
   testing::with_sessions(job_, 1, [&](int, TrainingSession& session) {
-    EXPECT_EQ(testing::on_host(*session.ops, session.head->state().centres), trained);
+    EXPECT_EQ(testing::on_host(*session.local.ops, session.trainer->head->state().centres),
+              trained);
   });
 }
 
@@ -199,7 +204,7 @@ class FineTuneFrom : public FineTune {
     JobConfig other = job();
     other.seed = 7;
     testing::with_sessions(other, 1, [&](int, TrainingSession& session) {
-      tensors_ = export_state_dict(*session.ops, *session.backbone);
+      tensors_ = export_state_dict(*session.local.ops, *session.trainer->backbone);
     });
     std::vector<float> centres;
     for (std::int64_t row = 0; row < rows; ++row)
@@ -253,11 +258,12 @@ TEST_F(FineTuneFrom, TakesOnlyNamedTensors) {
   std::vector<float> own_centres = first_centres(job(), 1);
   std::vector<HostTensor> own, mixed;
   testing::with_sessions(job(), 1, [&](int, TrainingSession& session) {
-    own = export_state_dict(*session.ops, *session.backbone);
+    own = export_state_dict(*session.local.ops, *session.trainer->backbone);
   });
   EXPECT_EQ(first_centres(job_, 1,
                           [&](TrainingSession& session) {
-                            mixed = export_state_dict(*session.ops, *session.backbone);
+                            mixed =
+                                export_state_dict(*session.local.ops, *session.trainer->backbone);
                             EXPECT_THAT(session.start_message,
                                         HasSubstr("left as initialised conv_sep (6 tensors), "
                                                   "features ("));

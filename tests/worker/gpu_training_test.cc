@@ -45,16 +45,16 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
 TrainedOnDevice train_one(TrainingSession& session) {
   // Workers allocate all GPU memory and choose algorithms before the first step.
   const auto free_memory = [&session] {
-    session.host_comm().barrier();
-    const std::size_t bytes = session.ops->memory().free;
-    session.host_comm().barrier();
+    session.comms.host().barrier();
+    const std::size_t bytes = session.local.ops->memory().free;
+    session.comms.host().barrier();
     return bytes;
   };
   const std::size_t free_before = free_memory();
-  Trainer trainer = session.trainer();
+  Trainer& trainer = *session.trainer;
   TrainedOnDevice trained;
   for (std::int64_t step = 1; step <= kGpuTrainingSteps; ++step) {
-    const StepStats stats = train_step(trainer);
+    const StepStats stats = train_step(trainer, *session.inputs);
     EXPECT_EQ(stats.step, step);
     trained.losses.push_back(stats.loss);
     trained.norms.push_back(stats.gradient_norm);
@@ -65,13 +65,13 @@ TrainedOnDevice train_one(TrainingSession& session) {
     EXPECT_GE(free_memory() + (std::size_t{64} << 20), free_before);
   }
   if (session.job.device == DeviceChoice::kCuda && session.membership.world_size > 1) {
-    EXPECT_EQ(session.memory.part("NCCL's buffers").detail, "measured");
-    EXPECT_GT(session.memory.part("NCCL's buffers").bytes, 0u);
+    EXPECT_EQ(session.local.memory.part("NCCL's buffers").detail, "measured");
+    EXPECT_GT(session.local.memory.part("NCCL's buffers").bytes, 0u);
   }
-  trained.weights = testing::on_host(*session.ops, session.backbone->weights.flat());
-  trained.centres = testing::on_host(*session.ops, session.head->state().centres);
-  session.step_comm->throw_if_failed();
-  session.host_comm().barrier();
+  trained.weights = testing::on_host(*session.local.ops, session.trainer->backbone->weights.flat());
+  trained.centres = testing::on_host(*session.local.ops, session.trainer->head->state().centres);
+  session.comms.step->throw_if_failed();
+  session.comms.host().barrier();
   return trained;
 }
 

@@ -35,12 +35,12 @@ struct UpdatedState {
 };
 
 UpdatedState state_of(TrainingSession& s) {
-  const Head::State head = s.head->state();
-  return {.weights = testing::on_host(*s.ops, s.backbone->weights.flat()),
-          .momentum = testing::on_host(*s.ops, s.optimizer->momentum()),
-          .centres = testing::on_host(*s.ops, head.centres),
-          .centre_momentum = testing::on_host(*s.ops, head.momentum),
-          .centre_second = testing::on_host(*s.ops, head.second),
+  const Head::State head = s.trainer->head->state();
+  return {.weights = testing::on_host(*s.local.ops, s.trainer->backbone->weights.flat()),
+          .momentum = testing::on_host(*s.local.ops, s.trainer->optimizer.momentum()),
+          .centres = testing::on_host(*s.local.ops, head.centres),
+          .centre_momentum = testing::on_host(*s.local.ops, head.momentum),
+          .centre_second = testing::on_host(*s.local.ops, head.second),
           .seen = {head.updated.begin(), head.updated.end()},
           .updates = head.history->count()};
 }
@@ -71,11 +71,11 @@ class Overflow : public ::testing::TestWithParam<OverflowCase> {
   /// Runs `body` on each worker, with a scale that makes the gradients of the first step overflow.
   void train(const std::function<void(TrainingSession&, Trainer&)>& body) {
     testing::with_sessions(job(), kOverflowWorkers, [&](int, TrainingSession& session) {
-      session.loss_scale = LossScale::dynamic();
-      session.loss_scale.restore({.value = on_gpu() ? 0x1p24 : 0x1p127});
-      Trainer trainer = session.trainer();
+      session.trainer->loss_scale = LossScale::dynamic();
+      session.trainer->loss_scale.restore({.value = on_gpu() ? 0x1p24 : 0x1p127});
+      Trainer& trainer = *session.trainer;
       body(session, trainer);
-      session.host_comm().barrier();
+      session.comms.host().barrier();
     });
   }
   static bool on_gpu() { return GetParam().device == DeviceChoice::kCuda; }
@@ -86,21 +86,21 @@ class Overflow : public ::testing::TestWithParam<OverflowCase> {
 TEST_P(Overflow, ChangesNeitherTheBackboneNorACentre) {
   train([](TrainingSession& session, Trainer& trainer) {
     const UpdatedState before = state_of(session);
-    const double scale = session.loss_scale.value();
-    const StepStats stats = train_step(trainer);
+    const double scale = session.trainer->loss_scale.value();
+    const StepStats stats = train_step(trainer, *session.inputs);
     EXPECT_FALSE(std::isfinite(stats.gradient_norm));
-    EXPECT_EQ(session.loss_scale.value(), scale / 2);
-    EXPECT_EQ(session.loss_scale.updates(), 0);
+    EXPECT_EQ(session.trainer->loss_scale.value(), scale / 2);
+    EXPECT_EQ(session.trainer->loss_scale.updates(), 0);
     EXPECT_TRUE(state_of(session) == before);
   });
 }
 
 TEST_P(Overflow, NextUpdateOfBothCountsAsTheFirst) {
   train([](TrainingSession& session, Trainer& trainer) {
-    static_cast<void>(train_step(trainer));
+    static_cast<void>(train_step(trainer, *session.inputs));
     const UpdatedState before = state_of(session);
-    session.loss_scale.restore({.value = 0x1p-8});
-    const StepStats stats = train_step(trainer);
+    session.trainer->loss_scale.restore({.value = 0x1p-8});
+    const StepStats stats = train_step(trainer, *session.inputs);
     EXPECT_TRUE(std::isfinite(stats.gradient_norm));
     const UpdatedState after = state_of(session);
     EXPECT_NE(after.weights, before.weights);

@@ -56,15 +56,16 @@ struct Moments {
 };
 
 Moments of_backbone(TrainingSession& s) {
-  return {testing::on_host(*s.ops, s.backbone->weights.flat()),
-          testing::on_host(*s.ops, s.optimizer->momentum()),
-          testing::on_host(*s.ops, s.optimizer->second())};
+  return {testing::on_host(*s.local.ops, s.trainer->backbone->weights.flat()),
+          testing::on_host(*s.local.ops, s.trainer->optimizer.momentum()),
+          testing::on_host(*s.local.ops, s.trainer->optimizer.second())};
 }
 
 Moments of_centres(TrainingSession& s) {
-  const Head::State head = s.head->state();
-  return {testing::on_host(*s.ops, head.centres), testing::on_host(*s.ops, head.momentum),
-          testing::on_host(*s.ops, head.second)};
+  const Head::State head = s.trainer->head->state();
+  return {testing::on_host(*s.local.ops, head.centres),
+          testing::on_host(*s.local.ops, head.momentum),
+          testing::on_host(*s.local.ops, head.second)};
 }
 
 /// Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2, with the moments
@@ -96,9 +97,9 @@ TEST_P(ResumedUpdate, ContinuesTheUpdateNumberOfTheCheckpoint) {
   now.gradient_acc = GetParam().gradient_acc;
   testing::with_sessions(now, GetParam().workers, [&](int rank, TrainingSession& session) {
     EXPECT_EQ(session.plan.first_step(), kUpdatesBefore + 1);
-    Trainer trainer = session.trainer();
+    Trainer& trainer = *session.trainer;
     const Moments backbone = of_backbone(session), centres = of_centres(session);
-    const StepStats stats = train_step(trainer);
+    const StepStats stats = train_step(trainer, *session.inputs);
     const auto error = [&](std::int64_t number, const Moments& old, const Moments& current) {
       return error_as_update(number, old, current, stats.lr, now.weight_decay);
     };
@@ -108,7 +109,7 @@ TEST_P(ResumedUpdate, ContinuesTheUpdateNumberOfTheCheckpoint) {
       EXPECT_GT(error(GetParam().by_images, backbone, of_backbone(session)), 0.01)
           << "rank " << rank << ": both update numbers give the same result";
     }
-    session.host_comm().barrier();
+    session.comms.host().barrier();
   });
 }
 

@@ -61,8 +61,10 @@ class TwoWorkers : public ::testing::Test {
       TwoWorkersOutcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       outcome.first_step = session.plan.first_step();
       outcome.end = train(session, nullptr);
-      outcome.weights = testing::on_host(*session.ops, session.backbone->weights.flat());
-      outcome.centres = testing::on_host(*session.ops, session.head->state().centres);
+      outcome.weights =
+          testing::on_host(*session.local.ops, session.trainer->backbone->weights.flat());
+      outcome.centres =
+          testing::on_host(*session.local.ops, session.trainer->head->state().centres);
     };
     testing::with_sessions(job, kTwoWorkers, use, asked_to_stop, output_of);
     return outcomes;

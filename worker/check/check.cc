@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -19,7 +20,6 @@
 #include "common/error_text.h"
 #include "common/machine/cores.h"
 #include "common/machine/gpu/gpus.h"
-#include "data/job_data.h"
 #include "data/staging.h"
 #include "kernels/make_ops.h"
 #include "worker/check/collectives_check.h"
@@ -29,9 +29,11 @@
 #include "worker/check/limits_check.h"
 #include "worker/check/output_findings.h"
 #include "worker/check/step_speed.h"
+#include "worker/checkpoint/output_links.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
+#include "worker/start/local_start.h"
 #include "worker/start/output_check.h"
 #include "worker/start/precision.h"
 
@@ -46,81 +48,20 @@ constexpr std::chrono::milliseconds kCollectiveLimit{20'000};
 
 bool has_data(const JobConfig& job) { return !job.rec.empty(); }
 
-void doing(const SessionOptions& options, const std::string& what) {
-  if (options.doing) options.doing(what);
-}
-
 CheckFinding problem(const std::string& what, const std::string& found, const std::string& remedy,
                      Verdict verdict = Verdict::kStops) {
   return {.what = what, .found = found, .expected = {}, .verdict = verdict, .remedy = remedy};
 }
 
-/// The data of the job. If they cannot be read, this is reported as a finding.
-struct OpenedData {
-  std::unique_ptr<Dataset> dataset;
-  EvaluationSets sets;
-};
-
-std::optional<OpenedData> open_data(JobConfig& job, const SessionOptions& options,
-                                    const TellFindings& tell) {
+/// Returns the error of `run`; empty on success. Throws CommError.
+std::string error_of(const std::function<void()>& run) {
   try {
-    doing(options, "opening " + text_of(job.rec));
-    OpenedData data{.dataset = open_job_data_and_complete(job, options.doing), .sets = {}};
-    data.sets =
-        open_evaluation_sets(job.val_targets, job.rec, data.dataset->info().height, options.doing);
-    return data;
-  } catch (const InputError& error) {
-    if (options.membership.local_rank == 0) {
-      tell({problem("data", error.what(), "give this host the same data as the others")});
-    }
+    run();
     return {};
-  }
-}
-
-PlannedJob planned_job(const JobConfig& job, const SessionOptions& options, const OpenedData& data,
-                       bool gpu) {
-  return {.job = job,
-          .world_size = options.membership.world_size,
-          .threads = threads_of_worker(1),
-          .data = planned_data(*data.dataset, data.sets),
-          .gpu = gpu};
-}
-
-/// Checks each worker's GPU memory; on CPUs only once, because workers have equal shares.
-void check_memory(const PlannedJob& planned, const Ops& ops, const SessionOptions& options,
-                  const MemoryThere& of_host, const TellFindings& tell) {
-  if (ops.on_host() && options.membership.local_rank != 0) return;
-  const MemoryThere there = ops.on_host() ? of_host : memory_of_gpu(ops);
-  const PlannedBackbone backbone = plan_backbone(planned);
-  const MemoryPlan plan = plan_memory(planned, backbone, there.bytes);
-  CheckFinding finding{.what = "memory of a worker",
-                       .found = byte_size_text(there.bytes) + " (" + there.where + ")",
-                       .expected = "at least " + byte_size_text(plan.total()),
-                       .of_host = ops.on_host()};
-  if (!plan.fits()) {
-    finding.verdict = Verdict::kStops;
-    finding.remedy = advice(planned, backbone, there);
-  } else if (plan.checkpoints_in_place) {
-    finding.verdict = Verdict::kSlows;
-    finding.remedy = memory_message(plan);
-  }
-  tell({finding});
-  if (options.membership.rank != 0) return;
-  doing(options, "writing in " + planned.job.output.string());
-  tell(output_findings(planned.job, checkpoints_bytes(planned, plan)));
-}
-
-/// Checks the job's keys, which are the same on all hosts.
-void check_job_itself(const PlannedJob& planned, const TellFindings& tell) {
-  try {
-    check_job(planned);
-    check_start_weights(planned);
-    tell({{.what = "job", .found = "its keys fit its data and workers", .expected = {}}});
-  } catch (const InputError& error) {
-    tell({problem("job", error.what(), "change the job file")});
-  }
-  for (const std::string& warning : job_warnings(planned)) {
-    tell({problem("job", warning, "change the job file", Verdict::kNote)});
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return text_of(error);
   }
 }
 
@@ -149,6 +90,13 @@ void check_stage(const JobConfig& job, const TellFindings& tell) {
   }
 }
 
+/// Does not use the affinity, because this worker may be bound to its own cores.
+int cores_of_host() {
+  const int quota = quota_cores();
+  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return quota > 0 ? std::min(quota, online) : online;
+}
+
 /// Checks the host as a whole, without its data.
 void check_host(const JobConfig& job, const SessionOptions& options, const TellFindings& tell) {
   const GpuSearch search = job.device == DeviceChoice::kCpu ? GpuSearch{} : usable_gpus();
@@ -160,25 +108,75 @@ void check_host(const JobConfig& job, const SessionOptions& options, const TellF
                        .threads = threads_of_worker(1) + static_cast<int>(job.num_workers),
                        .gpu = gpu}));
   if (search.gpus.empty()) return;
-  doing(options, "asking NVML about the GPUs");
+  tell_doing(options, "asking NVML about the GPUs");
   tell(gpu_findings(gpu_health(pci_addresses(search.gpus)), nccl_version()));
 }
 
-/// Returns the worker's device. On failure reports a finding and returns nullptr.
-std::unique_ptr<Ops> open_device(const JobConfig& job, const SessionOptions& options,
-                                 const TellFindings& tell) {
-  try {
-    return make_ops({.choice = job.device,
-                     .index = options.membership.local_rank,
-                     .precision = job.precision,
-                     .tf32 = job.tf32});
-  } catch (const std::exception& error) {
-    if (options.membership.local_rank == 0) {
-      tell({problem("device", text_of(error),
-                    "install NVIDIA's driver and a pfc with CUDA on this host, or set device to "
-                    "\"cpu\"")});
-    }
-    return nullptr;
+/// Reports the memory that the job needs. `error`: why it does not fit. Then checks the output
+/// folder.
+void check_memory(const LocalStart& start, const StartStep& step, const std::string& error,
+                  const SessionOptions& options, const TellFindings& tell) {
+  const PlannedJob planned = start.planned();
+  const MemoryThere& there = start.device_memory;
+  const PlannedBackbone backbone = plan_backbone(planned);
+  const MemoryPlan plan = plan_memory(planned, backbone, there.bytes);
+  CheckFinding finding{.what = step.name,
+                       .found = byte_size_text(there.bytes) + " (" + there.where + ")",
+                       .expected = "at least " + byte_size_text(plan.total()),
+                       .of_host = !planned.gpu};
+  if (!error.empty()) {
+    finding.verdict = Verdict::kStops;
+    finding.remedy = plan.fits() ? error : advice(planned, backbone, there);
+  } else if (plan.checkpoints_in_place) {
+    finding.verdict = Verdict::kSlows;
+    finding.remedy = memory_message(plan);
+  }
+  tell({finding});
+  if (options.membership.rank != 0) return;
+  tell_doing(options, "writing in " + planned.job.output.string());
+  tell(output_findings(planned.job, checkpoints_bytes(planned, plan)));
+}
+
+/// Reports the job's keys and its start weights, which are the same on all hosts.
+void check_job_itself(const PlannedJob& planned, const StartStep& step, std::string error,
+                      const TellFindings& tell) {
+  if (error.empty()) error = error_of([&] { check_start_weights(planned); });
+  tell({error.empty() ? CheckFinding{.what = step.name,
+                                     .found = "its keys fit its data and workers",
+                                     .expected = {}}
+                      : problem(step.name, error, step.remedy)});
+  for (const std::string& warning : job_warnings(planned)) {
+    tell({problem(step.name, warning, step.remedy, Verdict::kNote)});
+  }
+}
+
+/// Reports a step of the start that has run, and measures what it has opened. Workers that have the
+/// same result report it once.
+void report_step(const LocalStart& start, const StartStep& step, const std::string& error,
+                 const SessionOptions& options, const TellFindings& tell) {
+  using enum StartStep::Kind;
+  const bool first = options.membership.local_rank == 0;
+  const bool own_device = start.ops && !start.ops->on_host();
+  switch (step.kind) {
+    case kDevice:
+      if (!first && !own_device) return;
+      if (!error.empty()) return tell({problem(step.name, error, step.remedy)});
+      return tell(compute_findings(*start.ops, {.of_each = start.threads,
+                                                .workers = options.membership.local_world_size,
+                                                .cores = cores_of_host()}));
+    case kData:
+      if (!first) return;
+      if (!error.empty()) return tell({problem(step.name, error, step.remedy)});
+      check_stage(start.job, tell);
+      tell(facts_findings(*start.dataset, start.evaluation_sets));
+      tell_doing(options, "reading and decoding images of " + text_of(start.job.rec));
+      return tell(data_speed(*start.dataset));
+    case kJob:
+      if (options.membership.rank == 0) check_job_itself(start.planned(), step, error, tell);
+      return;
+    case kMemory:
+      if (first || own_device) check_memory(start, step, error, options, tell);
+      return;
   }
 }
 
@@ -200,22 +198,11 @@ bool all_have(Comm& comm, bool mine) {
   return std::ranges::count(all, 1) == comm.size();
 }
 
-/// Sets the number of classes and sizes from the data. Errors were already reported.
-void read_data(PlannedJob& planned) {
-  JobConfig& job = planned.job;
-  try {
-    const auto dataset = open_job_data_and_complete(job);
-    planned.data = planned_data(*dataset, {});
-  } catch (const InputError&) {
-    job.num_classes = 0;
-  }
-}
-
 /// Predicts steps per second from the computing time of all workers, which run together.
 void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJob& planned,
                  const CollectiveSeconds& collectives, const SessionOptions& options,
                  const TellFindings& tell) {
-  doing(options, "passing images through the job's network");
+  tell_doing(options, "passing images through the job's network");
   const ComputeSeconds own = time_compute(ops, *comms.step, planned);
   const ComputeSeconds slowest{.forward = of_slowest(comm, own.forward),
                                .backward = of_slowest(comm, own.backward),
@@ -225,28 +212,27 @@ void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJo
   tell({speed_to_expect(slowest, collectives, planned, planned.gpu || several_hosts)});
 }
 
-/// Times the communicators of a step. Without data, uses the sizes of the job's defaults.
-void check_collectives(const JobConfig& job, const SessionOptions& options, Comm& comm,
+/// Times the communicators of a step. Without data, uses the sizes of the job's defaults. Does not
+/// report the errors of this worker's device and data, because check_alone() has reported them.
+void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
                        const TellFindings& tell) {
-  const TellFindings nobody = [](const std::vector<CheckFinding>&) {};  // already reported
-  const std::unique_ptr<Ops> ops = open_device(job, options, nobody);
-  if (!all_have(comm, ops != nullptr)) return;
-  doing(options, "connecting to the other workers as a step does");
-  DeviceComms comms = make_device_comms(*ops, check_comm_options(options, ""), options.store);
+  LocalStart start{.job = job, .membership = options.membership, .doing = options.doing};
+  if (!all_have(comm, error_of([&] { start.open_device(); }).empty())) return;
+  tell_doing(options, "connecting to the other workers as a step does");
+  DeviceComms comms = make_device_comms(*start.ops, check_comm_options(options, ""), options.store);
   std::list<AbortSwitch::Guard> guards;
   if (options.abort_switch != nullptr) {
     guards.emplace_back(*options.abort_switch, *comms.step);
     guards.emplace_back(*options.abort_switch, *comms.gradients);
   }
-  PlannedJob planned{.job = job, .world_size = options.membership.world_size};
-  planned.gpu = !ops->on_host();
-  if (has_data(job)) read_data(planned);
-  if (planned.job.embedding_size == 0) planned.job.embedding_size = JobConfig{}.embedding_size;
-  const bool classes_known = all_have(comm, planned.job.num_classes >= planned.world_size);
-  planned.job.num_classes = std::max<std::int64_t>(planned.job.num_classes, planned.world_size);
+  if (has_data(job) && !error_of([&] { start.open_training_data(); }).empty()) job.num_classes = 0;
+  if (job.embedding_size == 0) job.embedding_size = JobConfig{}.embedding_size;
+  const bool classes_known = all_have(comm, job.num_classes >= comm.size());
+  job.num_classes = std::max<std::int64_t>(job.num_classes, comm.size());
+  const PlannedJob planned = start.planned();
   const std::size_t gradients = plan_backbone(planned).memory.gradients;
-  doing(options, "timing the collectives of a step");
-  TimedCollectives timed = time_collectives(*ops, comms, comm, planned, gradients);
+  tell_doing(options, "timing the collectives of a step");
+  TimedCollectives timed = time_collectives(*start.ops, comms, comm, planned, gradients);
   std::vector<CheckFinding>& findings = timed.findings;
   findings.push_back({.what = "collectives",
                       .found = comms.step->description(),
@@ -254,14 +240,14 @@ void check_collectives(const JobConfig& job, const SessionOptions& options, Comm
                       .of_host = false});
   if (options.membership.rank == 0) tell(findings);
   if (has_data(job) && classes_known) {
-    check_speed(*ops, comms, comm, planned, timed.seconds, options, tell);
+    check_speed(*start.ops, comms, comm, planned, timed.seconds, options, tell);
   }
 }
 
 /// Reports which hosts share the `output` folder of rank 0's host.
 void check_shared_output(const JobConfig& job, const SessionOptions& options, Comm& comm,
                          const TellFindings& tell) {
-  doing(options, "looking whether all hosts share the output folder");
+  tell_doing(options, "looking whether all hosts share the output folder");
   std::optional<FolderForAWhile> folder;
   std::vector<bool> sees;
   try {
@@ -282,13 +268,6 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
     }
   }
   comm.barrier();  // rank 0 keeps the folder until all have looked
-}
-
-/// Does not use the affinity, because this worker may be bound to its own cores.
-int cores_of_host() {
-  const int quota = quota_cores();
-  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return quota > 0 ? std::min(quota, online) : online;
 }
 
 }  // namespace
@@ -322,28 +301,23 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   if (job.precision == Precision::kAuto) {
     job.precision = choose_precision({{precisions_here(job, options)}}).precision;
   }
-  const bool first = options.membership.local_rank == 0;
-  const MemoryThere memory = memory_of_this_host(options.membership.local_world_size);
-  doing(options, "looking at limits and devices");
+  const Membership& me = options.membership;
+  const bool first = me.local_rank == 0;
+  LocalStart start{.job = job,
+                   .membership = me,
+                   .doing = options.doing,
+                   .host_memory = memory_of_this_host(me.local_world_size)};
+  tell_doing(options, "looking at limits and devices");
   if (first) check_host(job, options, tell);
-  const std::unique_ptr<Ops> ops = open_device(job, options, tell);
-  if (ops && (first || !ops->on_host()))
-    tell(compute_findings(*ops, {.of_each = threads_of_worker(1),
-                                 .workers = options.membership.local_world_size,
-                                 .cores = cores_of_host()}));
-  if (!has_data(job)) return;
-  const auto data = open_data(job, options, tell);
-  if (!data) return;
-  if (first) {
-    check_stage(job, tell);
-    tell(facts_findings(*data->dataset, data->sets));
-    doing(options, "reading and decoding images of " + text_of(job.rec));
-    tell(data_speed(*data->dataset));
+  std::vector<StartStep> steps = start.steps();
+  if (!has_data(job)) steps.resize(1);  // the device
+  bool all_open = true;
+  for (const StartStep& step : steps) {
+    if (!step.opens && !all_open) continue;
+    const std::string error = error_of(step.run);
+    if (step.opens && !error.empty()) all_open = false;
+    report_step(start, step, error, options, tell);
   }
-  if (!ops) return;
-  const PlannedJob planned = planned_job(job, options, *data, !ops->on_host());
-  if (options.membership.rank == 0) check_job_itself(planned, tell);
-  check_memory(planned, *ops, options, memory, tell);
 }
 
 void check_together(const JobConfig& config, const SessionOptions& options,
@@ -351,12 +325,12 @@ void check_together(const JobConfig& config, const SessionOptions& options,
   JobConfig job = config;
   try {
     if (job.precision == Precision::kAuto) {
-      doing(options, "waiting for the other workers' precisions");
+      tell_doing(options, "waiting for the other workers' precisions");
       job.precision = agree_on_precision(options.store, options.membership,
                                          precisions_here(job, options), options.connect_timeout)
                           .precision;
     }
-    doing(options, "connecting to the other workers");
+    tell_doing(options, "connecting to the other workers");
     const auto comm = make_host_comm(check_comm_options(options, "check"), options.store);
     std::optional<AbortSwitch::Guard> guard;
     if (options.abort_switch != nullptr) guard.emplace(*options.abort_switch, *comm);

@@ -6,7 +6,7 @@
 
 #include "common/config/config.h"
 #include "worker/report/check_finding.h"
-#include "worker/training_session.h"
+#include "worker/start/session_options.h"
 
 namespace pfc {
 

@@ -98,7 +98,7 @@ CheckFinding throttling(const GpuHealth& gpu) {
 
 }  // namespace
 
-std::vector<CheckFinding> compute_findings(Ops& ops, const WorkerThreads& threads) {
+std::vector<CheckFinding> compute_findings(Ops& ops, const CoreShares& threads) {
   if (!ops.on_host()) return {speed_finding(convolution_speed(ops, 256), true)};
   const auto one_thread = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   CheckFinding share{.what = "cores of a worker",

@@ -12,14 +12,14 @@
 namespace pfc {
 
 /// Division of a host's cores between its workers.
-struct WorkerThreads {
+struct CoreShares {
   int of_each = 1;
   int workers = 1;
   int cores = 1;  ///< cores of the host
 };
 /// Measures the speed of a convolution on the worker's device (on a CPU with one thread, the best
 /// of many short runs), and checks the number of cores per worker. Blocks for a second.
-std::vector<CheckFinding> compute_findings(Ops& ops, const WorkerThreads& threads);
+std::vector<CheckFinding> compute_findings(Ops& ops, const CoreShares& threads);
 
 /// Returns the driver, CUDA and NCCL versions, which must be equal on all hosts, and each GPU's
 /// memory errors, clock and throttling. `nccl`: its version; empty if not installed. Pure.

@@ -23,7 +23,7 @@
 #include "worker/input/image_upload.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/snapshot/snapshot_store.h"
-#include "worker/train_step.h"
+#include "worker/trainer.h"
 
 namespace pfc {
 namespace {

@@ -93,12 +93,13 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
         abort_switch.abort("this worker fails");
         throw;
       }
-      Ops& ops = *session.ops;
-      trained[i] = {.weights = testing::on_host(ops, session.backbone->weights.flat()),
-                    .statistics = testing::on_host(ops, session.backbone->state.flat()),
-                    .momentum = testing::on_host(ops, session.optimizer->momentum()),
-                    .centres = bytes_on_host(ops, session.head->state().centres),
-                    .centres_momentum = bytes_on_host(ops, session.head->state().momentum)};
+      Ops& ops = *session.local.ops;
+      trained[i] = {
+          .weights = testing::on_host(ops, session.trainer->backbone->weights.flat()),
+          .statistics = testing::on_host(ops, session.trainer->backbone->state.flat()),
+          .momentum = testing::on_host(ops, session.trainer->optimizer.momentum()),
+          .centres = bytes_on_host(ops, session.trainer->head->state().centres),
+          .centres_momentum = bytes_on_host(ops, session.trainer->head->state().momentum)};
     });
     return trained;
   }

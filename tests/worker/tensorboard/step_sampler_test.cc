@@ -52,16 +52,17 @@ class SampledStep : public ::testing::Test {
   StepSample sample() {
     StepSample found;
     testing::with_sessions(job_, kSampledWorkers, [&](int rank, TrainingSession& session) {
-      Trainer trainer = session.trainer();
-      const Tensor centres = session.head->state().centres;
-      const std::vector<float> before = testing::on_host(*session.ops, centres);
-      EXPECT_TRUE(train_step(trainer).complete);
-      StepSample sample = session.sample();
+      Trainer& trainer = *session.trainer;
+      const Tensor centres = session.trainer->head->state().centres;
+      const std::vector<float> before = testing::on_host(*session.local.ops, centres);
+      EXPECT_TRUE(train_step(trainer, *session.inputs).complete);
+      StepSample sample = session.trainer->sample(session.comms.host());
       const std::lock_guard lock(mutex_);
       centres_.resize(static_cast<std::size_t>(job_classes() * kSampledDimension));
-      std::ranges::copy(before, centres_.begin() + session.head->shard().begin * kSampledDimension);
+      std::ranges::copy(
+          before, centres_.begin() + session.trainer->head->shard().begin * kSampledDimension);
       if (rank == 0) {
-        embeddings_ = testing::on_host(*session.ops, session.all_embeddings);
+        embeddings_ = testing::on_host(*session.local.ops, session.trainer->all_embeddings);
         found = std::move(sample);
       } else {
         EXPECT_TRUE(sample.lengths.empty() && sample.images.empty());

@@ -1,0 +1,71 @@
+#include "worker/start/local_start.h"
+
+#include "data/job_data.h"
+#include "kernels/cuda/cuda_device.h"
+#include "kernels/make_ops.h"
+#include "worker/start/job_check.h"
+
+namespace pfc {
+
+std::vector<StartStep> LocalStart::steps() {
+  using enum StartStep::Kind;
+  const auto open_data = [this] {
+    open_training_data();
+    evaluation_sets = open_evaluation_sets(job.val_targets, job.rec, dataset->info().height, doing);
+  };
+  const auto plan = [this] {
+    device_memory = ops->on_host() ? host_memory : memory_of_gpu(*ops);
+    memory = expect_to_fit(planned(), device_memory);
+  };
+  return {{.kind = kDevice,
+           .name = "device",
+           .run = [this] { open_device(); },
+           .remedy = "install NVIDIA's driver and a pfc with CUDA on this host, or set device to "
+                     "\"cpu\"",
+           .opens = true},
+          {.kind = kData,
+           .name = "data",
+           .run = open_data,
+           .remedy = "give this host the same data as the others",
+           .opens = true},
+          {.kind = kJob,
+           .name = "job",
+           .run = [this] { check_job(planned()); },
+           .remedy = "change the job file"},
+          {.kind = kMemory,
+           .name = "memory of a worker",
+           .run = plan,
+           .remedy = "change the job file"}};
+}
+
+void LocalStart::open_device() {
+  ops = make_ops({.choice = job.device,
+                  .index = membership.local_rank,
+                  .precision = job.precision,
+                  .tf32 = job.tf32,
+                  .cuda_graphs = job.cuda_graphs});
+}
+
+void LocalStart::open_training_data() {
+  if (doing) doing("opening " + text_of(job.rec));
+  JobConfig opened = job;
+  if (!staged.empty()) opened.rec = staged;
+  dataset = open_job_data(opened, doing);
+  complete_job(job, dataset->info());
+}
+
+PlannedJob LocalStart::planned() const {
+  PlannedJob planned{.job = job,
+                     .world_size = membership.world_size,
+                     .threads = threads,
+                     .data = dataset ? planned_data(*dataset, evaluation_sets) : PlannedData{},
+                     .gpu = ops && !ops->on_host(),
+                     .host_bytes = host_memory.bytes};
+  if (planned.gpu) {
+    const DeviceInfo gpu = cuda_devices().at(static_cast<std::size_t>(membership.local_rank));
+    planned.gpu_sizes = gpu.sizes;
+  }
+  return planned;
+}
+
+}  // namespace pfc

@@ -1,0 +1,57 @@
+// The part of a worker's start that needs no other worker: its device, data, job and memory.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/config/config.h"
+#include "common/ids.h"
+#include "common/machine/cores.h"
+#include "data/dataset.h"
+#include "kernels/ops.h"
+#include "model/evaluation/evaluation_sets.h"
+#include "worker/memory/memory_advice.h"
+
+namespace pfc {
+
+/// One step of the start. If it fails, a check reports `name`, the error and `remedy`.
+struct StartStep {
+  enum class Kind { kDevice, kData, kJob, kMemory };
+
+  Kind kind;
+  const char* name;
+  std::function<void()> run;  ///< throws InputError, DeviceError
+  const char* remedy;
+  bool opens = false;  ///< opens what the steps that do not open anything need
+};
+
+/// Opens the device and the data of a worker, and checks its job and memory.
+struct LocalStart {
+  /// Returns the steps in their order. A training session runs all of them and ends with the first
+  /// error. `pfcctl check` runs the same steps and reports every error. REQUIRES: the precision is
+  /// chosen, and host_memory is set.
+  std::vector<StartStep> steps();
+  void open_device();
+  /// Opens the training data, without the verification sets.
+  void open_training_data();
+  /// Returns what the plans of memory and time need. Without data, assumes the default size of
+  /// images.
+  [[nodiscard]] PlannedJob planned() const;
+
+  JobConfig& job;  ///< borrowed; completed with the values of its data
+  Membership membership;
+  Doing doing;
+  std::vector<std::filesystem::path> staged = {};  ///< opened instead of job.rec, unless empty
+  MemoryThere host_memory = {};                    ///< measured before any worker allocates
+  std::unique_ptr<Ops> ops = {};
+  std::unique_ptr<Dataset> dataset = {};
+  EvaluationSets evaluation_sets = {};
+  int threads = threads_of_worker(1);  ///< compute threads of this worker
+  MemoryThere device_memory = {};
+  MemoryPlan memory = {};
+};
+
+}  // namespace pfc

@@ -1,0 +1,67 @@
+// What training changes: the network, the classification layer and the optimizer; and the buffers
+// of a step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "comm/comm.h"
+#include "common/config/config.h"
+#include "kernels/owned_tensor.h"
+#include "model/networks/backbone.h"
+#include "model/networks/statistics_backup.h"
+#include "worker/gradients/grad_reducer.h"
+#include "worker/gradients/loss_scale.h"
+#include "worker/gradients/optimizer.h"
+#include "worker/head/head.h"
+#include "worker/report/phase_timer.h"
+#include "worker/report/step_dump.h"
+#include "worker/schedule/lr_schedule.h"
+#include "worker/start/worker_comms.h"
+#include "worker/tensorboard/step_sampler.h"
+
+namespace pfc {
+
+/// Shapes of a step's own buffers, float32: M micro-batches, B images per worker, N = W * B. They
+/// hold the whole step, so it can be written to a file if a value in it is not finite.
+struct StepShapes {
+  StepShapes(const JobConfig& job, int workers)
+      : all_embeddings{job.gradient_acc * workers * job.batch_size, job.embedding_size},
+        d_embeddings{job.gradient_acc * job.batch_size, job.embedding_size} {}
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(all_embeddings.elements() + d_embeddings.elements()) *
+           sizeof(float);
+  }
+  Shape all_embeddings;  ///< [M * N, D]
+  Shape d_embeddings;    ///< [M * B, D]
+};
+
+/// Everything that a step uses, except its inputs. Belongs to the training thread.
+struct Trainer {
+  /// Makes an untrained model. Borrows ops, comms and phase. `images`: options of the data's
+  /// images.
+  Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const JobConfig& job,
+          const nlohmann::json& job_json, const BackboneOptions& options);
+  /// Samples a complete step that the sampler selects. Collective.
+  [[nodiscard]] StepSample sample(Comm& host_comm);
+
+  Ops& ops;
+  Comm& comm;  ///< for embeddings, row statistics and the embeddings' gradients
+  PhaseTimer& phase;
+  const std::int64_t gradient_acc;
+  std::unique_ptr<Backbone> backbone;
+  StatisticsBackup statistics;
+  std::unique_ptr<Head> head;
+  Optimizer optimizer;
+  LossScale loss_scale;
+  std::unique_ptr<GradReducer> reducer;
+  OwnedTensor all_embeddings;  ///< for a whole step (StepShapes)
+  OwnedTensor d_embeddings;    ///< for a whole step (StepShapes)
+  StepDump dump;
+  StepSampler sampler;
+  std::optional<LrScheduler> lr;  ///< set before the first step
+};
+
+}  // namespace pfc
