@@ -16,6 +16,7 @@
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/head/head.h"
+#include "worker/memory/step_shapes.h"
 #include "worker/report/phase_timer.h"
 #include "worker/report/step_dump.h"
 #include "worker/schedule/lr_schedule.h"
@@ -23,20 +24,6 @@
 #include "worker/tensorboard/step_sampler.h"
 
 namespace pfc {
-
-/// Shapes of a step's own buffers, float32: M micro-batches, B images per worker, N = W * B. They
-/// hold the whole step, so it can be written to a file if a value in it is not finite.
-struct StepShapes {
-  StepShapes(const JobConfig& job, int workers)
-      : all_embeddings{job.gradient_acc * workers * job.batch_size, job.embedding_size},
-        d_embeddings{job.gradient_acc * job.batch_size, job.embedding_size} {}
-  [[nodiscard]] std::size_t bytes() const {
-    return static_cast<std::size_t>(all_embeddings.elements() + d_embeddings.elements()) *
-           sizeof(float);
-  }
-  Shape all_embeddings;  ///< [M * N, D]
-  Shape d_embeddings;    ///< [M * B, D]
-};
 
 /// Everything that a step uses, except its inputs. Belongs to the training thread.
 struct Trainer {

@@ -21,9 +21,9 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/initial/mean_centres.h"
 #include "worker/input/image_upload.h"
+#include "worker/memory/step_shapes.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/snapshot/snapshot_store.h"
-#include "worker/trainer.h"
 
 namespace pfc {
 namespace {
