@@ -310,6 +310,7 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   tell_doing(options, "looking at limits and devices");
   if (first) check_host(job, options, tell);
   std::vector<StartStep> steps = start.steps();
+  std::ranges::stable_sort(steps, {}, &StartStep::kind);
   if (!has_data(job)) steps.resize(1);  // the device
   bool all_open = true;
   for (const StartStep& step : steps) {

@@ -21,6 +21,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/initial/mean_centres.h"
 #include "worker/input/image_upload.h"
+#include "worker/input/step_input.h"
 #include "worker/memory/step_shapes.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/snapshot/snapshot_store.h"

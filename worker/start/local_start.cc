@@ -17,25 +17,23 @@ std::vector<StartStep> LocalStart::steps() {
     device_memory = ops->on_host() ? host_memory : memory_of_gpu(*ops);
     memory = expect_to_fit(planned(), device_memory);
   };
-  return {{.kind = kDevice,
-           .name = "device",
-           .run = [this] { open_device(); },
-           .remedy = "install NVIDIA's driver and a pfc with CUDA on this host, or set device to "
-                     "\"cpu\"",
-           .opens = true},
-          {.kind = kData,
-           .name = "data",
-           .run = open_data,
-           .remedy = "give this host the same data as the others",
-           .opens = true},
-          {.kind = kJob,
-           .name = "job",
-           .run = [this] { check_job(planned()); },
-           .remedy = "change the job file"},
-          {.kind = kMemory,
-           .name = "memory of a worker",
-           .run = plan,
-           .remedy = "change the job file"}};
+  return {
+      {.kind = kDevice,
+       .name = "device",
+       .run = [this] { open_device(); },
+       .remedy = "install NVIDIA's driver and a pfc with CUDA on this host, or set device to "
+                 "\"cpu\"",
+       .opens = true},
+      {.kind = kData,
+       .name = "data",
+       .run = open_data,
+       .remedy = "give this host the same data as the others",
+       .opens = true},
+      {.kind = kMemory, .name = "memory of a worker", .run = plan, .remedy = "change the job file"},
+      {.kind = kJob,
+       .name = "job",
+       .run = [this] { check_job(planned()); },
+       .remedy = "change the job file"}};
 }
 
 void LocalStart::open_device() {

@@ -19,7 +19,7 @@ namespace pfc {
 
 /// One step of the start. If it fails, a check reports `name`, the error and `remedy`.
 struct StartStep {
-  enum class Kind { kDevice, kData, kJob, kMemory };
+  enum class Kind { kDevice, kData, kJob, kMemory };  ///< in the order of a check's findings
 
   Kind kind;
   const char* name;
