@@ -86,7 +86,7 @@ TEST_F(NcclFailure, NamesARankThatRegistersButDoesNotConnect) {
   EXPECT_THAT(message_of<CommError>([&] { make_device_comms(*ops, o, &store_); }),
               AllOf(HasSubstr("comm 'step': rank 0 (127.0.0.1, GPU 0) cannot connect through NCCL "
                               "over interface lo to rank 1 (10.0.0.2, GPU 3), which has not begun "
-                              "to, within 0.2 s"),
+                              "to connect, within 0.2 s"),
                     HasSubstr("NCCL_SOCKET_IFNAME")));
 }
 
