@@ -34,7 +34,7 @@ class Drain(JobTest):
     def test_pfcctl_drain_does_the_same(self):
         def drain():
             done = self.succeeded(self.pfcctl("drain", "localhost"))
-            self.assertIn("host localhost leaves", done.stdout)
+            self.assertIn("host localhost is being drained", done.stdout)
         output = self.trains_on_until(drain)
         self.assertTrue(output.endswith("job stopped: host localhost is leaving (pfcctl drain)\n"), output)
         self.assert_it_goes_on()

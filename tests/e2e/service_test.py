@@ -174,7 +174,7 @@ class Service(ServiceTest):
 
     def test_rejects_invalid_calls_with_one_line(self):
         self.service()
-        self.assert_one_line(self.ctl("stop"), "no job runs", code=2)
+        self.assert_one_line(self.ctl("stop"), "no job is running", code=2)
         self.assert_one_line(self.ctl("stop", "0000"), "0000", "pfcctl queue", code=2)
         self.assert_one_line(self.ctl("logs", "--rank", 0), "no job", code=2)
         self.assertEqual(json.loads(self.ctl("status", "--json").stdout)["state"], "idle")
