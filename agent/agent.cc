@@ -68,8 +68,9 @@ Agent::Agent(boost::asio::io_context& loop, AgentOptions options, Ended ended)
   }
   if (!guard_.is_there()) {
     print_message("pfc-agent", Severity::kWarning,
-                  "cannot start the guard process, because no process is left (ulimit -u); if this "
-                  "agent is killed, processes that its workers started keep running");
+                  "cannot start the guard process: raise the limit of processes (ulimit -u) or end "
+                  "other programs; without it, processes that workers started keep running if this "
+                  "agent is killed");
   }
   connect();
 }
@@ -120,7 +121,8 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
   if (!refused) {
     problem = "coordinator " + options_.coordinator +
               (limit.count() == 0
-                   ? " has ended, and workers do not wait for another one (coordinator grace 0)"
+                   ? " cannot be reached, and workers do not wait for another one (coordinator "
+                     "grace 0)"
                    : " cannot be reached for " + std::to_string(silence.count() / 1000) + " s") +
               " (" + problem + ")";
   }

@@ -56,8 +56,8 @@ void AuditedCalls::drain(const Caller& caller, const proto::DrainRequest& reques
   const proto::DrainRequest asked = request;
   if (!coordinator_.agents().has_host(asked.host())) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
-                          .message = "there is no host " + one_line(asked.host(), 64) +
-                                     "; expected one that pfcctl status lists"});
+                          .message = "unknown host " + one_line(asked.host(), 64) +
+                                     "; give a host that pfcctl status lists"});
   }
   answer(proto::DrainReply());
   coordinator_.agents().drain(asked.host(), asked.leaving());

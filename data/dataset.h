@@ -27,8 +27,8 @@ struct DatasetInfo {
   std::int64_t width = 112;
   /// Length of an embedding; 0 if the data are images.
   std::int64_t embedding_size = 0;
-  /// Number of images, from the first one, that follow each other in open files with little between
-  /// them; and their bytes. Only a data set where these are all images is read ahead.
+  /// The first images_in_order images are stored in order in open files, with small gaps, and take
+  /// bytes_in_order. A data set is read ahead only if these are all of its images.
   std::int64_t images_in_order = 0;
   std::uint64_t bytes_in_order = 0;
   std::size_t index_bytes = 0;  ///< memory of the open data set for the locations of the images

@@ -138,7 +138,8 @@ std::string try_jpeg() {
   const double seconds = seconds_since(start);
   int worst = 0;
   for (std::size_t i = 0; i < rgb.size(); ++i) worst = std::max(worst, std::abs(rgb[i] - again[i]));
-  expect(worst < 24, "a pixel came back " + std::to_string(worst) + " of 255 off");
+  expect(worst < 24, "a decoded pixel differs by " + std::to_string(worst) +
+                         " from the original, expected less than 24 of 255; check libjpeg-turbo");
   return std::to_string(static_cast<int>(kImages / seconds)) +
          " images of 112 x 112 a second on one core";
 }
@@ -186,7 +187,8 @@ std::string try_memory() {
 std::string try_temporary_folder() {
   std::string path = (std::filesystem::temp_directory_path() / "pfc-check-XXXXXX").string();
   const Fd file(mkstemp(path.data()));
-  expect(file >= 0, "cannot write to " + std::filesystem::path(path).parent_path().string());
+  expect(file >= 0, "cannot write to " + std::filesystem::path(path).parent_path().string() +
+                        "; set TMPDIR to a writable folder");
   std::filesystem::remove(path);
   return std::filesystem::path(path).parent_path().string() + " is writable";
 }

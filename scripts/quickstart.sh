@@ -26,7 +26,7 @@ say_how_long() {
   LC_ALL=C awk -v building="$building" -v training="$(LC_ALL=C awk "BEGIN { print $training_units * $seconds / 60 }")" \
     -v cores="$(nproc)" 'BEGIN {
       printf "quickstart: about %.0f minutes from here on, on %d cores: ", building + training + 0.5, cores
-      printf "building %.1f (less where ccache has compiled it before), drawing and training %.1f\n",
+      printf "building %.1f (less where ccache has compiled it before), generating data and training %.1f\n",
         building, training
     }'
 }
@@ -49,7 +49,7 @@ cmake --preset cpu
 say_how_long
 part "building" build
 "$bin/pfcctl" check
-part "drawing faces" draw
+part "generating data" draw
 part "training" train
 
 echo

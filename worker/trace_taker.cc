@@ -35,7 +35,7 @@ TraceRecorder::Limits limits_of(const TraceOrder& order) {
 void add_notes(TracePart::Summary& summary, const GpuActivity& gpu, const GpuSpans& kernels) {
   if (!kernels.note.empty()) summary.notes.push_back(kernels.note);
   if (!kernels.spans.empty()) return;
-  const std::string why = gpu.problem.empty() ? "CUPTI has told of none" : gpu.problem;
+  const std::string why = gpu.problem.empty() ? "CUPTI reported none" : gpu.problem;
   summary.notes.push_back(
       "the GPU's kernels are not in the trace (" + why +
       "); phases and collectives are what the host does: it enqueues work for the GPU");

@@ -37,7 +37,7 @@ Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) 
 struct StepSoFar {
   StepInput in;                      ///< of the newest micro-batch
   HeadResult head;                   ///< of the newest micro-batch
-  std::vector<std::int64_t> labels;  ///< of all micro-batches: [M * N] in the end
+  std::vector<std::int64_t> labels;  ///< of all micro-batches so far; [M * N] after the last
   StepStats stats;
 };
 

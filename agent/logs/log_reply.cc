@@ -19,7 +19,8 @@ void reply_with_log(WorkerLogs* logs, const proto::ReadLog& wanted, boost::asio:
   proto::AgentMessage reply;
   reply.mutable_log_chunk()->set_request(wanted.request());
   if (logs == nullptr) {
-    reply.mutable_log_chunk()->set_problem("its agent stores no logs (pfc-agent --log-dir '')");
+    reply.mutable_log_chunk()->set_problem(
+        "its agent stores no logs; start pfc-agent with --log-dir FOLDER");
     return send(std::move(reply));
   }
   const auto most = std::clamp<std::int64_t>(wanted.bytes(), 0, kLongestLogPiece);

@@ -34,7 +34,7 @@ bool is_id(const std::string& job) {
 
 /// Job ids come from another program and become folder names.
 void check_id(const std::string& job) {
-  if (!is_id(job)) throw InputError("not a job id");
+  if (!is_id(job)) throw InputError("malformed job id; expected one that pfcctl queue lists");
 }
 
 std::string folder_variable(const char* name) {

@@ -62,8 +62,8 @@ std::variant<FaultTarget, Refusal> fault_target(const ClusterState& state,
   }
   const auto host = std::ranges::find(state.hosts, request.host(), &HostState::name);
   if (host == state.hosts.end()) {
-    return invalid("there is no host " + one_line(request.host(), 64) +
-                   "; expected one that pfcctl status lists");
+    return invalid("unknown host " + one_line(request.host(), 64) +
+                   "; give a host that pfcctl status lists");
   }
   if (request.kind() == proto::FAULT_KILL_AGENT && host->local && !agent_comes_back) {
     return invalid("host " + host->name +

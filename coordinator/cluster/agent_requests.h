@@ -1,4 +1,4 @@
-// Requests to agents that wait for a report: on a log or a fault.
+// Requests to agents, for a log or a fault, that wait for the agent's reply.
 #pragma once
 
 #include <chrono>

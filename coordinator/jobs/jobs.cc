@@ -314,11 +314,15 @@ void Jobs::ask_for_log(const std::string& job_id, const std::string& host,
         if (const auto* refusal = std::get_if<Refusal>(&result)) return answer(*refusal);
         const auto& chunk = std::get<proto::LogChunk>(result);
         if (!chunk.problem().empty() || chunk.text().size() > kLongestLogChunk) {
-          return answer(
-              Refusal{.kind = Refusal::Kind::kInvalid,
-                      .message = "host " + host + ": " +
-                                 (chunk.problem().empty() ? "more was sent than was asked for"
-                                                          : one_line(chunk.problem()))});
+          return answer(Refusal{
+              .kind = Refusal::Kind::kInvalid,
+              .message =
+                  "host " + host + ": " +
+                  (chunk.problem().empty()
+                       ? "its agent sent " + std::to_string(chunk.text().size()) +
+                             " bytes of the log, expected at most " +
+                             std::to_string(kLongestLogChunk) + "; read the file on that host"
+                       : one_line(chunk.problem()))});
         }
         proto::LogsReply reply;
         reply.set_job_id(job_id);

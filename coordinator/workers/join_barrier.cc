@@ -61,7 +61,8 @@ void JoinBarrier::wait(ClusterState& state, Waiter waiter) {
            each.host == waiter.host;
   };
   waiters_.answer_if(is_same_process, [](const Waiter&) {
-    return Refusal{.kind = Refusal::Kind::kInvalid, .message = "this worker joins a second time"};
+    return Refusal{.kind = Refusal::Kind::kInvalid,
+                   .message = "replaced by a later join request of this worker"};
   });
   waiters_.add(std::move(waiter));
 }

@@ -31,8 +31,8 @@ class RecordReader {
   /// Returns the size of the file when it was opened.
   [[nodiscard]] std::uint64_t bytes() const { return file_->bytes(); }
 
-  /// Returns what to read of the record at `offset`: up to `end`, or, if that is not known (0), as
-  /// much as most records have.
+  /// Returns the bytes to read for the record at `offset`: up to `end`, or the usual size of a
+  /// record if `end` is 0 (unknown).
   [[nodiscard]] Extent extent(std::uint64_t offset, std::uint64_t end = 0) const;
   /// Returns the payload of the record at `offset`, where `stored` begins: its parts, joined by the
   /// magic words that were removed. A view of `stored` or its buffer. Throws DamagedImage.

@@ -85,8 +85,8 @@ def data():
         by_worker("Input wait", "worker:pfc_input_wait:ratio5m", "Fraction of its steps in which a worker waits for its own "
                   "images, the worst first. Above 10 %, give the loader more threads or put the data on faster disks.",
                   unit="percentunit", size=(10, 8), runbook="input-bound"),
-        by_worker("Speed of loaders", "worker:pfc_loader_samples:rate5m", "Images a second that the slowest loaders "
-                  "could deliver, and that a worker trains. A loader near the latter curve slows training.", function="bottomk", size=(10, 8),
+        by_worker("Speed of loaders", "worker:pfc_loader_samples:rate5m", "Images per second that the slowest "
+                  "loaders can deliver, and that a worker trains. A loader near the curve of a worker slows training.", function="bottomk", size=(10, 8),
                   more_queries={"trained by a worker": "avg without (rank, host) (worker:pfc_samples:rate1m{$I})"},
                   runbook="input-bound"),
         stat("Damaged images", "sum by (instance, job) (pfc_worker_skipped_images_total{$I})", "Images that could not be "
@@ -107,7 +107,7 @@ def collectives():
               "fewer bytes (a lower sample rate, bf16) or use a faster network.", unit="Bps"),
         curves("Speed inside collectives", {each: f"{sent} / on (instance, job, communicator, kind) ({seconds} > 0) "
                                                   "/ on (instance, job) group_left pfc_job_workers{$I}"},
-               "Bytes that a worker sends in a second of a collective. If it is far below the speed that pfcctl check "
+               "Bytes per second that a worker sends inside a collective. If it is far below the speed that pfcctl check "
                "measured, messages are small, or workers wait for one of them.", unit="Bps"),
         curves("Collectives", {each: "sum by (instance, job, communicator, kind) (rate(pfc_worker_collectives_total{$I}"
                                      "[$__rate_interval]))"},
@@ -142,10 +142,10 @@ def hosts():
                                      "slots of registered hosts": "sum by (instance, job) (pfc_host_slots{$I} * pfc_host_up{$I})",
                                      "idle slots": "pfc_job_slots_idle{$I}", "left out": "pfc_job_slots_left_out{$I}",
                                      "slow workers": "pfc_job_stragglers{$I}"},
-               "Idle slots are spares. Slots are left out because they failed too often. Slow workers make the others wait.", size=(8, 8),
+               "Idle slots are spares. Slots that failed too often are left out. Slow workers make the others wait.", size=(8, 8),
                custom={"lineInterpolation": "stepAfter"}, runbook="straggler"),
         curves("Heartbeats of hosts", {"{{host}}": worst("host:pfc_heartbeat_age_seconds", over="max")}, "Seconds since the last "
-               f"heartbeat of an agent, for the {MOST} hosts with the longest silence. A tooth of more than a few seconds means that the "
+               f"heartbeat of an agent, for the {MOST} hosts with the longest silence. A peak above a few seconds means that the "
                "network or the machine stalled; a rising line means that the host is gone.", unit="s", size=(8, 8), runbook="host-lost"),
         by_worker("Silence of workers", "worker:pfc_progress_age_seconds", "Seconds since a worker's step, phase or "
                   "collective changed, the longest first. If one curve rises, that worker is stuck; if all rise, all wait "
@@ -188,8 +188,8 @@ def failures():
 def checkpoints():
     written = "increase(pfc_job_checkpoints_total{$I}[$__range])"
     return [
-        curves("Age of the newest checkpoint", {"age": "job:pfc_checkpoint_age_seconds{$I}"}, "Each tooth of this curve is a "
-               "checkpoint. Growing teeth mean slower steps or slower storage.", unit="s", size=(8, 8), runbook="checkpoint-too-old"),
+        curves("Age of the newest checkpoint", {"age": "job:pfc_checkpoint_age_seconds{$I}"}, "The curve falls at each "
+               "checkpoint. Growing peaks mean slower steps or slower storage.", unit="s", size=(8, 8), runbook="checkpoint-too-old"),
         curves("Time of a checkpoint", {"newest": "pfc_job_last_checkpoint_duration_seconds{$I}"}, "Time from the beginning "
                "of a checkpoint to its final name. Training continues meanwhile, except for the time in the next panel. "
                "Growth means slower storage.", unit="s", size=(8, 8)),
@@ -241,16 +241,16 @@ def service():
                "waits for a host: pfcctl queue names it.", size=(6, 8), custom={"lineInterpolation": "stepAfter"}, whole=True),
         bars("Jobs ended", {"{{how}}": "increase(pfc_jobs_total{$I}[$__range])"}, "Jobs of a service that ended in the shown "
              "time. Refused jobs had a wrong job file.", whole=True, runbook="job-failed"),
-        curves("Coordinator's processor time", {"cores": "rate(process_cpu_seconds_total{$I}[$__rate_interval])"}, "Near 1 "
-               "the coordinator answers late: look for clients that send too many requests.", size=(6, 8), whole=True, runbook="coordinator-down"),
+        curves("Coordinator's processor time", {"cores": "rate(process_cpu_seconds_total{$I}[$__rate_interval])"}, "Cores "
+               "that it uses. Near 1 the coordinator answers late: look for clients that send too many requests.", size=(6, 8), whole=True, runbook="coordinator-down"),
         curves("Coordinator's memory", {"resident": "process_resident_memory_bytes{$I}"}, "Resident memory. It does not grow "
                "with the number of jobs.", unit="bytes", size=(6, 8), whole=True),
         bars("Coordinator's faults", {
             "takeovers": "pfc_coordinator_takeovers_total{$I}", "journal not written": "pfc_coordinator_journal_failures_total{$I}",
             "output lines dropped": "pfc_coordinator_dropped_output_lines_total{$I}",
             "audit lines left out": "pfc_coordinator_audit_lines_left_out_total{$I}"},
-            "Counts since its start. Takeovers: it was killed. Journal: its disk is full or broken. Output: no program reads "
-             "it.", whole=True,
+            "Counts since the coordinator started. Takeovers: an earlier coordinator ended unexpectedly. Journal: its disk is "
+             "full or broken. Output: no program reads the coordinator's output.", whole=True,
             runbook="coordinator-down"),
         bars("Refused", {"{{reason}}": "increase(pfc_coordinator_refusals_total{$I}[$__range])"}, "Refused calls, pages and "
              "connections in the shown time, because of wrong tokens and certificates. The audit log names the caller.", whole=True),

@@ -21,7 +21,8 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& /*options*/) {
 std::unique_ptr<MarginSoftmax> make_cuda_margin_softmax(Ops& ops,
                                                         const MarginSoftmaxOptions& /*options*/,
                                                         const CentreTable& /*table*/) {
-  throw DeviceError(ops.description() + ": this program lacks the margin softmax for GPUs");
+  throw DeviceError(ops.description() +
+                    ": this program lacks the margin softmax for GPUs; build the cuda preset");
 }
 
 }  // namespace pfc

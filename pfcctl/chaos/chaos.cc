@@ -145,8 +145,9 @@ class Chaos {
         }
       }
       if (!allowed) {
-        throw InputError("no host allows the fault " + name_of(wish.kind) +
-                         (why.empty() ? ": no such host has registered" : "; " + why));
+        throw InputError(
+            "no host allows the fault " + name_of(wish.kind) +
+            (why.empty() ? ": no matching host has registered; start its pfc-agent" : "; " + why));
       }
     }
   }
@@ -197,7 +198,7 @@ class Chaos {
 
   void do_one(const PlannedFault& fault) {
     const auto victim = pick_victim(fault, scope_, job_.status());
-    std::string why = "there is no possible target";
+    std::string why = "no worker or host is a possible target";
     if (victim) {
       try {
         const JobView before = view_of(job_.status(), since_start());

@@ -42,7 +42,7 @@ class Drain(JobTest):
     def test_a_host_that_is_not_there_is_named(self):
         def drain():
             wrong = self.pfcctl("drain", "elsewhere")
-            self.assert_one_line(wrong, "there is no host elsewhere", "pfcctl status", code=2)
+            self.assert_one_line(wrong, "unknown host elsewhere", "pfcctl status", code=2)
             os.kill(self.agent(), signal.SIGTERM)
         self.trains_on_until(drain)
 

@@ -34,7 +34,8 @@ struct Roofline {
     for (const OpWork& work : works) sum += seconds(work);
     return sum;
   }
-  /// Each tile of classes has its products, then passes over their results.
+  /// Adds arithmetic and memory traffic: a tile's products and the passes over their results do not
+  /// overlap.
   [[nodiscard]] double seconds(const HeadWork& work) const {
     constexpr double kLogitBytes = 8;  // float32, written and read once
     return work.flops * per_flop + (work.logits * kLogitBytes + work.bytes) * per_byte;

@@ -88,7 +88,7 @@ Link link_with_peer(int rank, KeyValueStore& store) {
       &store);
   constexpr std::size_t kSmall = 256, kLarge = 8 << 20;
   const double small = reduce_with_peer(*comm, kSmall), large = reduce_with_peer(*comm, kLarge);
-  // Each of the two sends half of it twice, in two messages, one after the other.
+  // Each worker sends half of the bytes twice, in two consecutive messages.
   return {.latency = small / 2, .per_byte = std::max(0.0, large - small) / (2.0 * kLarge)};
 }
 

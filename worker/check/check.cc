@@ -247,7 +247,7 @@ void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
 /// Reports which hosts share the `output` folder of rank 0's host.
 void check_shared_output(const JobConfig& job, const SessionOptions& options, Comm& comm,
                          const TellFindings& tell) {
-  tell_doing(options, "looking whether all hosts share the output folder");
+  tell_doing(options, "checking whether all hosts share the output folder");
   std::optional<FolderForAWhile> folder;
   std::vector<bool> sees;
   try {
@@ -307,7 +307,7 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
                    .membership = me,
                    .doing = options.doing,
                    .host_memory = memory_of_this_host(me.local_world_size)};
-  tell_doing(options, "looking at limits and devices");
+  tell_doing(options, "checking limits and devices");
   if (first) check_host(job, options, tell);
   std::vector<StartStep> steps = start.steps();
   std::ranges::stable_sort(steps, {}, &StartStep::kind);

@@ -25,7 +25,7 @@ struct StartStep {
   const char* name;
   std::function<void()> run;  ///< throws InputError, DeviceError
   const char* remedy;
-  bool opens = false;  ///< opens what the steps that do not open anything need
+  bool opens = false;  ///< opens the device or the data, which the other steps need
 };
 
 /// Opens the device and the data of a worker, and checks its job and memory.

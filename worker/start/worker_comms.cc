@@ -51,7 +51,7 @@ void link_output(WorkerComms& comms, const SessionOptions& options,
                  const std::filesystem::path& output, TraceRecorder& trace) {
   if (comms.hosts.empty()) return;
   const Membership& me = options.membership;
-  tell_doing(options, "looking whether all hosts share the output folder");
+  tell_doing(options, "checking whether all hosts share the output folder");
   comms.output.host = comms.hosts.front();
   comms.output.sees = who_sees(*comms.inputs, output);
   if (comms.output.shared()) return;

@@ -108,7 +108,7 @@ class Driver {
     if (result == kSuccess) return;
     const char* error = nullptr;
     call("cuGetErrorName", result, &error);
-    throw DeviceError(std::string("the CUDA driver failed: ") + name + " says " +
+    throw DeviceError(std::string("the CUDA driver failed: ") + name + " returned " +
                       (error == nullptr ? "error" : error) + " (" + std::to_string(result) +
                       "); nvidia-smi and the kernel log may show the cause");
   }

@@ -139,7 +139,8 @@ TEST_F(Logs, ReportAWriteErrorOfOneRankOnceAndKeepOtherRanksLogs) {
 TEST_F(Logs, RejectJobIdsThatLeadToAnotherFolder) {
   auto writer = logs();
   writer->add("../elsewhere", 0, "a\n");
-  EXPECT_EQ(reads(*writer, "../elsewhere", 0), "not a job id");
+  EXPECT_EQ(reads(*writer, "../elsewhere", 0),
+            "malformed job id; expected one that pfcctl queue lists");
   EXPECT_FALSE(fs::exists(folder / "elsewhere"));
 }
 

@@ -101,11 +101,11 @@ TEST_F(Gpus, VariableThatMayHideThemIsReportedWithItsValue) {
 TEST_F(Gpus, FailingDriverIsReportedWithTheCallAndItsError) {
   EXPECT_THAT(
       problem_with("not_ready"),
-      StartsWith("the CUDA driver failed: cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802); "));
+      StartsWith("the CUDA driver failed: cuInit returned CUDA_ERROR_SYSTEM_NOT_READY (802); "));
 }
 
 TEST_F(Gpus, UnnamedErrorIsReportedByItsNumber) {
-  EXPECT_THAT(problem_with("newer_error"), HasSubstr("cuInit says error (9999); "));
+  EXPECT_THAT(problem_with("newer_error"), HasSubstr("cuInit returned error (9999); "));
 }
 
 TEST_F(Gpus, InvalidCountIsADriverFailure) {

@@ -67,7 +67,7 @@ TEST_F(FaultOfAJob, CutsOnlyAddressesThatAreUniqueToOtherHosts) {
 TEST_F(FaultOfAJob, IsRefusedForAnUnknownHost) {
   request.set_kind(proto::FAULT_PARTITION);
   request.set_host("d");
-  EXPECT_THAT(refusal(), HasSubstr("there is no host d"));
+  EXPECT_THAT(refusal(), HasSubstr("unknown host d"));
 }
 
 TEST_F(FaultOfAJob, IsRefusedIfItWouldEndTheJob) {

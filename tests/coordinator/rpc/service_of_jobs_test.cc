@@ -234,7 +234,9 @@ TEST_F(ServiceOfJobs, ReturnsTheAgentsReplyToARequestForALog) {
   };
   EXPECT_EQ(reads("a line"), "");
   EXPECT_EQ(reads("", "no such file"), "host a: no such file");
-  EXPECT_EQ(reads(std::string((256 << 10) + 1, 'x')), "host a: more was sent than was asked for");
+  EXPECT_EQ(reads(std::string((256 << 10) + 1, 'x')),
+            "host a: its agent sent 262145 bytes of the log, expected at most 262144; read the "
+            "file on that host");
 }
 
 TEST_F(ServiceOfJobs, RefusesToReadALogWhenTheAgentThatHasItGoes) {

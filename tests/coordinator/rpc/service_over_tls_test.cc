@@ -174,7 +174,7 @@ TEST_F(ServiceOverTls, AuditsFailedRequestsAsNotDone) {
   wait_until([&] { return audit().find("\"what\":\"trace\"") != std::string::npos; });
   EXPECT_THAT(audit(),
               AllOf(HasSubstr("stop of job fedcba9876543210: not done: "),
-                    HasSubstr("drain of host nowhere: not done: there is no host"),
+                    HasSubstr("drain of host nowhere: not done: unknown host"),
                     HasSubstr("submission of job.json: not done: "), Not(HasSubstr("\"ok\""))));
 }
 

@@ -82,7 +82,7 @@ TEST_F(ForPrograms, JsonAcceptsAnyBytesOfAWorker) {
   }
 }
 
-TEST(MessageJson, HasTheFieldsAsTheyAre) {
+TEST(MessageJson, KeepsFieldNamesAndNumbers) {
   proto::QueueReply queue;
   queue.set_refused(std::int64_t{1} << 40);
   proto::JobStatus& job = *queue.add_jobs();

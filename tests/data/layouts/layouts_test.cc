@@ -27,7 +27,7 @@ using testing::message_of;
 using testing::write_file;
 using LabelList = std::vector<std::int64_t>;
 
-/// Writers of data sets: image i is jpeg_of(i). They return what to open.
+/// Functions that write a data set, one per layout. Image i is jpeg_of(i). Return the path to open.
 namespace layouts {
 
 std::vector<std::byte> jpeg_of(std::size_t image) {
@@ -226,7 +226,7 @@ TEST_P(AnyLayout, HasImagesAndLabelsInOrder) {
   EXPECT_EQ(dataset->identity(1), GetParam().is_folder() ? "p1" : "");
 }
 
-TEST_P(AnyLayout, ReadsTheRestOfWhatWasReadAhead) {
+TEST_P(AnyLayout, ReadsTheBytesThatWereNotReadAhead) {
   const auto dataset = open();
   for (std::size_t i = 0; i < 6; ++i) {
     const Extent extent = dataset->extent(static_cast<std::int64_t>(i));
@@ -239,7 +239,7 @@ TEST_P(AnyLayout, ReadsTheRestOfWhatWasReadAhead) {
   }
 }
 
-TEST_P(AnyLayout, GivesThePrefetcherTheSame) {
+TEST_P(AnyLayout, PrefetcherReturnsAllLabelsInOrder) {
   const auto dataset = open();
   Prefetcher prefetcher(*dataset, {.batch_size = 3, .shuffle = false, .last_batch = 4});
   LabelList labels;
@@ -298,7 +298,7 @@ TEST_P(AnyLayout, WarnsOfLabelsThatDoNotFit) {
                                Contains(HasSubstr("9 classes, but there are only 4 images"))));
 }
 
-TEST_P(AnyLayout, IsNotAGitLfsPointerOrAFifo) {
+TEST_P(AnyLayout, RejectsAGitLfsPointerAndAFifo) {
   open();
   const fs::path main = fs::is_directory(rec_) ? file() : rec_;
   write_file(main, "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n");
@@ -310,7 +310,7 @@ TEST_P(AnyLayout, IsNotAGitLfsPointerOrAFifo) {
   EXPECT_THAT(refused(), HasSubstr(main.string() + ": not a regular file but a FIFO"));
 }
 
-TEST_P(AnyLayout, HasAnotherBriefWithOtherLabels) {
+TEST_P(AnyLayout, BriefsDependOnTheLabels) {
   if (!GetParam().brief_has_labels) return;
   const auto briefs = [&](const LabelList& labels) {
     const TemporaryFolder folder;
