@@ -10,7 +10,7 @@ namespace pfc {
 namespace {
 
 constexpr std::string_view kMagic = "pfcjrnl\n";
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kNumber = 4;
 // Version, length and checksum of the identity; checksum of the header so far.
 constexpr std::size_t kHeaderBytes = kMagic.size() + 4 * kNumber;

@@ -10,11 +10,11 @@ namespace pfc::journal_keys {
 inline constexpr const char* kOwn = "coordinator";     ///< SavedCoordinator
 inline constexpr const char* kHost = "host/";          ///< followed by its name: HostState
 inline constexpr const char* kRun = "run";             ///< see saved_run()
-inline constexpr const char* kJob = "job";             ///< Job, of the run
+inline constexpr const char* kJob = "job";             ///< SavedJob of the run
 inline constexpr const char* kWorker = "worker/";      ///< followed by its rank: WorkerState
 inline constexpr const char* kProgress = "progress/";  ///< followed by its rank: Progress
 inline constexpr const char* kQueue = "queue";         ///< SavedQueue
-inline constexpr const char* kQueued = "queued/";      ///< followed by the job id: Job
+inline constexpr const char* kQueued = "queued/";      ///< followed by the job id: SavedJob
 inline constexpr const char* kEnded = "ended";         ///< EndedJobs
 inline constexpr const char* kMetrics = "metrics";     ///< SavedMetrics
 

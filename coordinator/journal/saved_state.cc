@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "proto/journal.pb.h"
+
 namespace pfc {
 namespace {
 
@@ -16,7 +18,8 @@ template <typename T, typename State>
 concept Any = std::same_as<std::remove_const_t<T>, State>;
 
 // visit_fields() names each saved field once, for FieldWriter and FieldReader, so they cannot
-// differ. restart() names a time that is not saved, because it starts again at a takeover.
+// differ. restart() names a time that starts again at a takeover; of an optional time, only whether
+// it is set is saved.
 
 void visit_fields(Any<Leaving> auto& leaving, auto& v) {
   v(leaving.reason, leaving.within);
@@ -98,10 +101,6 @@ void visit_fields(Any<NetworkState> auto& network, auto& v) {
   v.restart(network.ended_at);
 }
 
-void visit_fields(Any<Job> auto& job, auto& v) {
-  v(job.id, job.file, job.json, job.device, job.submitted, job.name, job.submitter);
-}
-
 /// Converts times between the steady clock and the wall clock, to the second, because the two
 /// clocks differ by another fraction at every call.
 struct Times {
@@ -143,7 +142,6 @@ class FieldWriter {
     }
   }
   void write(milliseconds time) { write(time.count()); }
-  void write(WallTime time) { write(to_ms(time)); }
   void write(TimePoint time) { write(times_.saved(time)); }
   void write(const std::string& text) {
     write(text.size());
@@ -196,7 +194,6 @@ class FieldReader {
     }
   }
   void read(milliseconds& time) { time = milliseconds{static_cast<std::int64_t>(number())}; }
-  void read(WallTime& time) { time = from_ms(static_cast<std::int64_t>(number())); }
   void read(TimePoint& time) { time = times_.restored(static_cast<std::int64_t>(number())); }
   void read(std::string& text) {
     text = rest_.substr(0, number());
@@ -277,13 +274,29 @@ void restore(GenerationState& generation, std::vector<WorkerState> workers) {
   generation.workers = std::move(workers);
 }
 
-std::string saved(const Job& job) { return bytes_of(job); }
+std::string saved(const Job& job) {
+  proto::SavedJob saved;
+  saved.set_id(job.id);
+  saved.set_file(job.file);
+  saved.set_json(job.json);
+  saved.set_device(static_cast<int>(job.device));
+  saved.set_submitted_ms(to_ms(job.submitted));
+  saved.set_name(job.name);
+  saved.set_submitter(job.submitter);
+  return saved.SerializeAsString();
+}
 
 Job job_from(std::string_view bytes) {
-  Job job;
-  FieldReader(bytes, {})(job);
-  job.output = output_of(job.json);
-  return job;
+  proto::SavedJob saved;
+  if (!saved.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return {};
+  return {.id = saved.id(),
+          .file = saved.file(),
+          .json = saved.json(),
+          .device = static_cast<DeviceChoice>(saved.device()),
+          .submitted = from_ms(saved.submitted_ms()),
+          .name = saved.name(),
+          .submitter = saved.submitter(),
+          .output = output_of(saved.json())};
 }
 
 }  // namespace pfc

@@ -1,7 +1,9 @@
 // Saves the coordinator's state as bytes for the journal, and restores it.
 //
-// The bytes are the fields in a fixed order, without names: only the same version of pfc reads
-// them. Times that start again at a takeover are not saved.
+// Hosts, workers and the run are saved as fields in a fixed order, without names. Only a
+// coordinator with the same kStateFormat takes over such a journal. Times that start again at a
+// takeover are not saved. The journal's checksums protect the bytes; these functions never throw,
+// and missing bytes become 0 or empty.
 #pragma once
 
 #include <string>
@@ -11,6 +13,9 @@
 #include "coordinator/cluster/cluster.h"
 
 namespace pfc {
+
+/// Add 1 whenever a saved field of saved_state.cc is added, removed or moved, or an enum changes.
+inline constexpr int kStateFormat = 2;
 
 std::string saved(const HostState& host);
 /// Restores the host, except its name, as last heard from at `heard`.
@@ -33,6 +38,7 @@ void restore_run(ClusterState& state, Run& run, std::string_view bytes, TimePoin
 /// memory; but not if a worker has ended well, because its work cannot be repeated.
 void restore(GenerationState& generation, std::vector<WorkerState> workers);
 
+/// Saves the job as a SavedJob, which coordinators of other versions read too.
 std::string saved(const Job& job);
 Job job_from(std::string_view bytes);
 

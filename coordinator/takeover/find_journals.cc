@@ -17,6 +17,7 @@
 #include "common/files/regular_file.h"
 #include "common/files/sha256.h"
 #include "common/version.h"
+#include "coordinator/journal/saved_state.h"
 #include "security/secret_file.h"
 
 namespace pfc {
@@ -149,6 +150,9 @@ std::optional<std::string> difference(const proto::JournalIdentity& left,
   if (left.version() != wanted.version()) {
     return "it was of pfc " + left.version() + ", and this is " + wanted.version();
   }
+  if (left.state_format() != wanted.state_format()) {
+    return "another build of pfc " + left.version() + " wrote its state, in another format";
+  }
   return "";
 }
 
@@ -263,6 +267,7 @@ proto::JournalIdentity identity_of(const std::vector<HostSpec>& hosts, int port,
   }
   identity.set_port(port);
   identity.set_version(version());
+  identity.set_state_format(kStateFormat);
   identity.set_grace_ms(grace.count());
   identity.set_is_service(job == nullptr);
   if (job == nullptr) return identity;

@@ -125,6 +125,25 @@ TEST_F(SavedState, IsUnchangedAfterAnotherSave) {
   }
 }
 
+TEST_F(SavedState, ContainsTheCountsOfTheRun) {
+  trains();
+  pfc::Run run{.cause = "rank 1: crashed"};
+  run.progress.count_on(2, 110, 40);
+  const auto wall = std::chrono::system_clock::now();
+  const std::string bytes = saved_run(state, run, now, wall);
+  ClusterState copy;
+  copy.hosts = state.hosts;
+  pfc::Run restored;
+  restore_run(copy, restored, bytes, now, wall);
+  EXPECT_EQ(restored.cause, "rank 1: crashed");
+  EXPECT_EQ(restored.progress.generation(), 2);
+  EXPECT_EQ(restored.progress.images_seen(), 110);
+  EXPECT_EQ(restored.progress.images_lost(), 40);
+  const std::chrono::duration<double> ran = wall - restored.started;
+  EXPECT_NEAR(ran.count(), seconds_since(state.job.started_at, now), 2);
+  EXPECT_EQ(saved_run(copy, restored, now, wall), bytes);
+}
+
 TEST_F(SavedState, IsReadUpToTheEndOfTooFewBytes) {
   trains();
   state.job.stop = StopRequest{.reason = "SIGTERM", .at = now, .leaving = "b"};
@@ -134,8 +153,13 @@ TEST_F(SavedState, IsReadUpToTheEndOfTooFewBytes) {
     ClusterState copy;
     pfc::Run run;
     restore_run(copy, run, whole.substr(0, bytes), now, wall);
-    EXPECT_LE(copy.job.id.size(), state.job.id.size());
+    EXPECT_EQ(copy.job.id, state.job.id.substr(0, copy.job.id.size()));
   }
+  ClusterState copy;
+  pfc::Run run;
+  restore_run(copy, run, whole.substr(0, whole.size() - 1), now, wall);
+  EXPECT_EQ(copy.job.id, state.job.id);
+  EXPECT_EQ(copy.job.stop->leaving, "b");
   EXPECT_EQ(worker_from("", now).host, "");
 }
 
@@ -258,12 +282,15 @@ TEST(SavedMetrics, ContinueCounting) {
 TEST(SavedQueue, ContainsTheWholeJob) {
   const Job job = job_from(saved(Job{.id = "a",
                                      .file = "f",
-                                     .json = "{}",
+                                     .json = R"({"output":"/out"})",
                                      .device = DeviceChoice::kCuda,
                                      .submitted = from_ms(5),
                                      .name = "night run",
                                      .submitter = "1f0c5ad2e6b7"}));
-  EXPECT_EQ(job.json, "{}");
+  EXPECT_EQ(job.id, "a");
+  EXPECT_EQ(job.file, "f");
+  EXPECT_EQ(job.json, R"({"output":"/out"})");
+  EXPECT_EQ(job.output, "/out");
   EXPECT_EQ(job.device, DeviceChoice::kCuda);
   EXPECT_EQ(job.submitted, from_ms(5));
   EXPECT_EQ(job.name, "night run");

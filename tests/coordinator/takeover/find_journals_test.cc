@@ -144,6 +144,16 @@ TEST_F(FindJournalsTest, SaysWhyAnotherJobIsNotResumed) {
               Contains(HasSubstr("its --port was 0, and is 7450 now")));
 }
 
+TEST_F(FindJournalsTest, ReturnsAJournalInAnotherStateFormatAsUnused) {
+  proto::JournalIdentity other_build = command("aaaa");
+  other_build.clear_state_format();
+  coordinator(other_build);
+  const FoundJournals journals = search(command("bbbb"));
+  EXPECT_FALSE(journals.found);
+  EXPECT_THAT(ids(journals.unused), ElementsAre("aaaa"));
+  EXPECT_THAT(journals.notes, Contains(HasSubstr("wrote its state, in another format")));
+}
+
 TEST_F(FindJournalsTest, ReturnsJournalsOfOtherJobsAsUnused) {
   coordinator(command("aaaa", R"({"lr":1})"));
   const Job elsewhere{.id = "bbbb", .file = "other.json", .json = "{}"};
