@@ -22,6 +22,7 @@ class ChosenDataset final : public Dataset {
     if (!choice_.classes.empty()) info_.classes = std::ssize(choice_.classes);
     info_.part_classes = info_.part_images = {};
     info_.images_in_order = 0;
+    info_.bytes_in_order = 0;
     info_.index_bytes += (choice_.images.size() + choice_.classes.size()) * sizeof(std::int64_t);
   }
 

@@ -64,7 +64,8 @@ class Dataset {
   [[nodiscard]] virtual Extent extent(std::int64_t image) const = 0;
   /// Parses the bytes from extent() on; the sample refers to them or to the buffer. Throws
   /// DamagedImage for an unreadable record, and InputError for a label that is not an integer of
-  /// 0 .. classes - 1. Both name file, key and offset.
+  /// 0 .. classes - 1. Both name the file, and the
+  /// offset, row or name of the image in it.
   virtual Sample parse(std::int64_t image, StoredImage& stored) const = 0;
   /// Reads and parses image 0 .. images - 1. `ahead`: see StoredImage. Throws like extent() and
   /// parse().

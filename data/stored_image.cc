@@ -8,13 +8,20 @@
 #include "data/damaged_image.h"
 
 namespace pfc {
+namespace {
+
+// An extent may be far longer than its image where a record file has records that are not indexed.
+constexpr std::uint64_t kMostUnasked = std::uint64_t{256} << 10;
+
+}  // namespace
 
 StoredImage::StoredImage(Extent extent, std::span<const std::byte> ahead, ImageBuffer& buffer)
     : extent_(std::move(extent)), have_(ahead), buffer_(buffer) {}
 
 std::span<const std::byte> StoredImage::first(std::size_t bytes) {
   if (bytes <= have_.size()) return have_.first(bytes);
-  const std::size_t have = have_.size(), wanted = std::max<std::size_t>(bytes, extent_.bytes);
+  const std::size_t have = have_.size();
+  const auto wanted = std::max<std::size_t>(bytes, std::min(extent_.bytes, kMostUnasked));
   const bool is_own = have_.data() == buffer_.stored.data();
   if (buffer_.stored.size() < wanted) buffer_.stored.resize(wanted);
   if (!is_own) std::ranges::copy(have_, buffer_.stored.begin());

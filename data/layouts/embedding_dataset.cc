@@ -164,7 +164,12 @@ void EmbeddingDataset::check_row(std::span<const std::byte> row, std::int64_t im
 }
 
 Sample EmbeddingDataset::parse(std::int64_t image, StoredImage& stored) const {
-  std::span<const std::byte> row = stored.all();
+  std::span<const std::byte> row;
+  try {
+    row = stored.all();
+  } catch (const DamagedImage& e) {
+    throw DamagedImage(fmt::format("{} (row {})", e.what(), image));
+  }
   if (row.size() < info_.sample_bytes()) {  // 16-bit numbers
     std::vector<std::byte>& wide = stored.parsed();
     wide.resize(info_.sample_bytes());

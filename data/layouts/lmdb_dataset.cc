@@ -124,7 +124,8 @@ class LmdbDataset final : public Dataset {
                                      const std::optional<Property>& property);
   [[nodiscard]] std::int64_t classes_of_values(const Doing& doing);
   [[nodiscard]] Extent extent_of(const LmdbValue& value) const {
-    return {file_, value.offset - value.header_bytes, value.header_bytes + value.bytes};
+    return {file_, value.offset - value.header_bytes,
+            std::uint64_t{value.header_bytes} + value.bytes};
   }
   [[nodiscard]] std::span<const std::byte> content(const LmdbValue& value,
                                                    StoredImage& stored) const {

@@ -153,6 +153,7 @@ LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t numbe
 
 std::span<const std::byte> LmdbReader::content(const LmdbValue& value,
                                                std::span<const std::byte> stored) const {
+  check(stored.size() >= value.header_bytes, "LmdbReader: bytes of a value");
   if (value.header_bytes > 0) {
     const std::uint64_t first = value.offset / page_bytes_;
     const bool its_own = number_at<std::uint64_t>(stored, 0) == first &&

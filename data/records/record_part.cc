@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "common/error.h"
 #include "common/files/regular_file.h"
 #include "data/damaged_image.h"
 #include "data/records/index_coverage.h"

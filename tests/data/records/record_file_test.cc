@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <random>
 
 #include "data/damaged_image.h"
@@ -10,6 +11,7 @@
 #include "data/records/record_index.h"
 #include "data/records/record_reader.h"
 #include "data/records/record_writer.h"
+#include "data/stored_image.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/files.h"
@@ -224,6 +226,28 @@ TEST_F(RecordIndexFile, RandomBytesOnlyThrow) {
     } catch (const InputError&) {
     }
   }
+}
+
+TEST(StoredImage, ReadsLittleOfALongExtentUntilMoreIsAskedFor) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", Bytes(1 << 20, std::byte{7}));
+  const auto file = std::make_shared<const RegularFile>(folder / "file");
+  ImageBuffer buffer;
+  StoredImage stored({file, 0, 1 << 20}, {}, buffer);
+  EXPECT_EQ(stored.first(8).size(), 8U);
+  EXPECT_LE(buffer.stored.size(), 1U << 18);
+  EXPECT_EQ(stored.all().size(), 1U << 20);
+}
+
+TEST(StoredImage, DoesNotReadBytesThatWereReadAhead) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", Bytes(100, std::byte{7}));
+  const auto file = std::make_shared<const RegularFile>(folder / "file");
+  std::filesystem::resize_file(folder / "file", 0);
+  const Bytes ahead(100, std::byte{8});
+  ImageBuffer buffer;
+  EXPECT_EQ(StoredImage({file, 0, 100}, ahead, buffer).all().data(), ahead.data());
+  EXPECT_THROW(StoredImage({file, 0, 100}, std::span(ahead).first(99), buffer).all(), DamagedImage);
 }
 
 }  // namespace
