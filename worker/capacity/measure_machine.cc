@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <future>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "comm/make_comm.h"
@@ -26,8 +27,7 @@ double median_call_seconds(const std::function<void()>& call) {
     call();
     seconds.push_back(seconds_since(start));
   }
-  std::ranges::nth_element(seconds, seconds.begin() + kRepetitions / 2);
-  return seconds[kRepetitions / 2];
+  return median_of(std::move(seconds));
 }
 
 double seconds_per_flop(Ops& ops) {
@@ -68,6 +68,7 @@ PlannedJob timed_part(const PlannedJob& planned, bool on_host) {
   constexpr std::int64_t kImages = 8, kImagesOfGpu = 128, kClasses = 50'000;
   PlannedJob part = planned;
   part.world_size = 1;
+  part.job.gradient_acc = 1;
   part.job.heads = Heads::kOne;  // the classes of separate ones would have to be given
   part.job.batch_size = std::min(part.job.batch_size, on_host ? kImages : kImagesOfGpu);
   part.job.num_classes = std::min(part.job.num_classes, kClasses);
@@ -107,7 +108,7 @@ MachineProfile measure_machine(Ops& ops, const PlannedJob& planned, const Measur
   const PlannedJob part = timed_part(planned, ops.on_host());
   doing(part.job.network + ": forward and backward");
   constexpr int kPasses = 5;
-  const ComputeSeconds backbone = time_backbone(ops, part, kPasses);
+  const BackboneSeconds backbone = time_backbone(ops, part, kPasses);
   doing("the classification layer");
   const double head = time_head(ops, *make_host_comm({}, nullptr), part, kPasses);
   const StepWork work = count_step(part);

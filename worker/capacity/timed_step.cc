@@ -13,21 +13,24 @@
 namespace pfc {
 namespace {
 
+// The first pass generates code and allocates memory; the second one records CUDA graphs.
+constexpr int kUntimed = 2;
+
+}  // namespace
+
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::ranges::nth_element(values, middle);
   return *middle;
 }
 
-}  // namespace
-
-ComputeSeconds time_backbone(Ops& ops, const PlannedJob& p, int passes) {
+BackboneSeconds time_backbone(Ops& ops, const PlannedJob& p, int passes) {
   const BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
   const std::unique_ptr<Backbone> backbone = make_backbone(ops, options);
   const OwnedTensor gradient(ops, {options.batch, options.embedding_size});
   ops.fill(gradient, 1e-3F);
   std::vector<double> forward, backward;
-  for (int pass = 0; pass <= passes; ++pass) {
+  for (int pass = 0; pass < passes + kUntimed; ++pass) {
     ops.synchronize();
     const TimePoint start = Clock::now();
     backbone->forward(backbone->input(), /*training=*/true, pass);
@@ -35,7 +38,7 @@ ComputeSeconds time_backbone(Ops& ops, const PlannedJob& p, int passes) {
     const TimePoint middle = Clock::now();
     backbone->backward(gradient, {}, [](std::int64_t) {});
     ops.synchronize();
-    if (pass == 0) continue;  // it generates code and allocates memory
+    if (pass < kUntimed) continue;
     forward.push_back(seconds_since(start, middle));
     backward.push_back(seconds_since(middle));
   }
@@ -52,7 +55,7 @@ double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
   ops.fill(embeddings, 1e-2F);
   std::vector<std::int64_t> labels(static_cast<std::size_t>(samples));
   std::vector<double> seconds;
-  for (std::int64_t step = 1; step <= passes + 2; ++step) {
+  for (std::int64_t step = 1; step <= passes + kUntimed; ++step) {
     for (std::size_t i = 0; i < labels.size(); ++i) {
       labels[i] = (static_cast<std::int64_t>(i) * 7919 + step * 104729) % options.classes;
     }
@@ -65,7 +68,7 @@ double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
                .lr = 1e-3,
                .update = step});
     ops.synchronize();
-    if (step > 2) seconds.push_back(seconds_since(start));  // the first ones allocate memory
+    if (step > kUntimed) seconds.push_back(seconds_since(start));
   }
   return median_of(seconds);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "worker/capacity/step_work.h"
+#include "worker/capacity/timed_step.h"
 #include "worker/head/head.h"
 
 namespace pfc {
@@ -22,11 +23,11 @@ ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned
   PlannedJob few = planned;  // images, then classes
   few.job.batch_size = std::min(few.job.batch_size, ops.on_host() ? kImages : kImagesOfGpu);
   step_comm.barrier();
-  ComputeSeconds seconds = time_backbone(ops, few, 1);
+  const BackboneSeconds backbone = time_backbone(ops, few, 1);
   const double times =
       micro * static_cast<double>(planned.job.batch_size) / static_cast<double>(few.job.batch_size);
-  seconds.forward *= times;
-  seconds.backward *= times;
+  ComputeSeconds seconds{.forward = times * backbone.forward,
+                         .backward = times * backbone.backward};
   few = planned;
   few.job.heads = Heads::kOne;  // the classes of separate ones would have to be given
   few.job.num_classes = std::min(few.job.num_classes, kSpeedCheckRows * workers);

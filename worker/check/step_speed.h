@@ -3,12 +3,17 @@
 
 #include "comm/comm.h"
 #include "kernels/ops.h"
-#include "worker/capacity/timed_step.h"
 #include "worker/check/collectives_check.h"
 #include "worker/memory/memory_plan.h"
 #include "worker/report/check_finding.h"
 
 namespace pfc {
+
+/// Seconds of a worker's part of a step, without separate collectives.
+struct ComputeSeconds {
+  double forward = 0, backward = 0;  ///< sum over all micro-batches
+  double head = 0;                   ///< same, including its own collective
+};
 
 /// Runs a few images through the job's backbone, forward and backward, and a step through a small
 /// classification layer of the same kind, and scales both to the job's batch and classes. All
