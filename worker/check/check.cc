@@ -53,14 +53,13 @@ CheckFinding problem(const std::string& what, const std::string& found, const st
   return {.what = what, .found = found, .expected = {}, .verdict = verdict, .remedy = remedy};
 }
 
-/// Returns the error of `run`; empty on success. Throws CommError.
+/// Returns the error of `run`, if it has the type Error; empty on success. Passes other errors on.
+template <typename Error>
 std::string error_of(const std::function<void()>& run) {
   try {
     run();
     return {};
-  } catch (const CommError&) {
-    throw;
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     return text_of(error);
   }
 }
@@ -140,7 +139,7 @@ void check_memory(const LocalStart& start, const StartStep& step, const std::str
 /// Reports the job's keys and its start weights, which are the same on all hosts.
 void check_job_itself(const PlannedJob& planned, const StartStep& step, std::string error,
                       const TellFindings& tell) {
-  if (error.empty()) error = error_of([&] { check_start_weights(planned); });
+  if (error.empty()) error = error_of<InputError>([&] { check_start_weights(planned); });
   tell({error.empty() ? CheckFinding{.what = step.name,
                                      .found = "its keys fit its data and workers",
                                      .expected = {}}
@@ -217,7 +216,7 @@ void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJo
 void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
                        const TellFindings& tell) {
   LocalStart start{.job = job, .membership = options.membership, .doing = options.doing};
-  if (!all_have(comm, error_of([&] { start.open_device(); }).empty())) return;
+  if (!all_have(comm, error_of<std::exception>([&] { start.open_device(); }).empty())) return;
   tell_doing(options, "connecting to the other workers as a step does");
   DeviceComms comms = make_device_comms(*start.ops, check_comm_options(options, ""), options.store);
   std::list<AbortSwitch::Guard> guards;
@@ -225,7 +224,8 @@ void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
     guards.emplace_back(*options.abort_switch, *comms.step);
     guards.emplace_back(*options.abort_switch, *comms.gradients);
   }
-  if (has_data(job) && !error_of([&] { start.open_training_data(); }).empty()) job.num_classes = 0;
+  if (has_data(job) && !error_of<InputError>([&] { start.open_training_data(); }).empty())
+    job.num_classes = 0;
   if (job.embedding_size == 0) job.embedding_size = JobConfig{}.embedding_size;
   const bool classes_known = all_have(comm, job.num_classes >= comm.size());
   job.num_classes = std::max<std::int64_t>(job.num_classes, comm.size());
@@ -315,7 +315,10 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   bool all_open = true;
   for (const StartStep& step : steps) {
     if (!step.opens && !all_open) continue;
-    const std::string error = error_of(step.run);
+    // A device may fail in its libraries, with errors of any type.
+    const std::string error = step.kind == StartStep::Kind::kDevice
+                                  ? error_of<std::exception>(step.run)
+                                  : error_of<InputError>(step.run);
     if (step.opens && !error.empty()) all_open = false;
     report_step(start, step, error, options, tell);
   }
