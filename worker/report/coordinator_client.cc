@@ -35,11 +35,20 @@ constexpr milliseconds kHeartbeat{1'000};
 constexpr milliseconds kConnectPause{1'000};
 
 // The enums have the values of the protocol's, except that OUTCOME_UNKNOWN has none here.
-static_assert(proto::OUTCOME_BAD_INPUT ==
-              1 + static_cast<int>(CoordinatorClient::Outcome::kBadInput));
-static_assert(proto::CHECK_STOPS == static_cast<int>(CheckFinding::Verdict::kStops));
-static_assert(proto::CHECK_AS_FAST_AS_OTHERS ==
-              static_cast<int>(CheckFinding::Comparison::kAsFastAsOthers));
+constexpr bool are_same(auto ours, auto theirs) { return static_cast<int>(ours) == theirs; }
+using Outcome = CoordinatorClient::Outcome;
+static_assert(are_same(Outcome::kCompleted, proto::OUTCOME_COMPLETED - 1));
+static_assert(are_same(Outcome::kStopped, proto::OUTCOME_STOPPED - 1));
+static_assert(are_same(Outcome::kFailed, proto::OUTCOME_FAILED - 1));
+static_assert(are_same(Outcome::kCommFailed, proto::OUTCOME_COMM_FAILED - 1));
+static_assert(are_same(Outcome::kBadInput, proto::OUTCOME_BAD_INPUT - 1));
+using enum CheckFinding::Verdict;
+static_assert(are_same(kOk, proto::CHECK_OK) && are_same(kNote, proto::CHECK_NOTE));
+static_assert(are_same(kSlows, proto::CHECK_SLOWS) && are_same(kStops, proto::CHECK_STOPS));
+using enum CheckFinding::Comparison;
+static_assert(are_same(kNone, proto::CHECK_NOT_COMPARED));
+static_assert(are_same(kSameEverywhere, proto::CHECK_SAME_EVERYWHERE));
+static_assert(are_same(kAsFastAsOthers, proto::CHECK_AS_FAST_AS_OTHERS));
 
 /// Leaves out the host, and sets rank 0 for this worker: the coordinator knows the sender.
 proto::CheckFinding finding_message(const CheckFinding& finding) {

@@ -9,6 +9,9 @@ namespace pfc {
 namespace {
 
 // The enums have the same values.
+static_assert(proto::TRACE_ROW_PHASES == static_cast<int>(TraceRow::kPhases));
+static_assert(proto::TRACE_ROW_COLLECTIVES == static_cast<int>(TraceRow::kCollectives));
+static_assert(proto::TRACE_ROW_THREAD == static_cast<int>(TraceRow::kThread));
 static_assert(proto::TRACE_ROW_LOADER == static_cast<int>(TraceRow::kLoader));
 
 /// Lists each name once. Equal literals at different addresses are listed separately.
