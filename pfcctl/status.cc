@@ -149,7 +149,8 @@ void drain(const DrainOptions& options) {
   std::cout
       << "host " << short_cell(options.host)
       << (request.job_id().empty()
-              ? " is free: no job is running, and none starts before its pfc-agent is started again"
+              ? " is being drained: no job is running, and none starts before its pfc-agent is "
+                "started again"
               : " is being drained: the workers write a checkpoint, and end or continue without "
                 "it; pfcctl status shows their state")
       << std::endl;

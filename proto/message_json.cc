@@ -55,7 +55,8 @@ Json worker_json(const proto::WorkerStatus& worker) {
       worker.progress(),
       {"step", "phase", "loss", "samples_per_second", "data_wait_seconds", "resident_bytes",
        "gpu_memory_bytes", "device", "skipped_images", "images_seen", "resumed_images"}));
-  json["comm_bytes"] = json["comm_calls"] = Json::object();
+  json["comm_bytes"] = Json::object();
+  json["comm_calls"] = Json::object();
   for (const proto::CommTotal& total : worker.progress().comm()) {
     json["comm_bytes"][total.purpose()] = total.sent_bytes();
     json["comm_calls"][total.purpose()] = total.calls();

@@ -1,5 +1,4 @@
-// What training changes: the network, the classification layer and the optimizer; and the buffers
-// of a step.
+// The model in training: network, classification layer and optimizer, with the buffers of a step.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +26,8 @@ namespace pfc {
 
 /// Everything that a step uses, except its inputs. Belongs to the training thread.
 struct Trainer {
-  /// Makes an untrained model. Borrows ops, comms and phase. `images`: options of the data's
-  /// images.
+  /// Makes an untrained model. Borrows `device`, `comms` and `timer`. `options`: of the backbone,
+  /// with the size of the data's images. Throws InputError and DeviceError.
   Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const JobConfig& job,
           const nlohmann::json& job_json, const BackboneOptions& options);
   /// Samples a complete step that the sampler selects. Collective.
@@ -44,8 +43,8 @@ struct Trainer {
   Optimizer optimizer;
   LossScale loss_scale;
   std::unique_ptr<GradReducer> reducer;
-  OwnedTensor all_embeddings;  ///< for a whole step (StepShapes)
-  OwnedTensor d_embeddings;    ///< for a whole step (StepShapes)
+  OwnedTensor all_embeddings;  ///< [M * N, D]: M micro-batches of all workers (StepShapes)
+  OwnedTensor d_embeddings;    ///< [M * B, D]: this worker's gradients
   StepDump dump;
   StepSampler sampler;
   std::optional<LrScheduler> lr;  ///< set before the first step

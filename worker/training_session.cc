@@ -102,7 +102,8 @@ void TrainingSession::choose_precision(const SessionOptions& options) {
   if (membership.rank == 0) spdlog::info("{}", chosen.message);
 }
 
-// Names a host whose data differ before anything is trained.
+// Connects to the other workers. With several hosts, also compares their data, and names a host
+// whose data differ.
 void TrainingSession::connect(const SessionOptions& options) {
   tell_doing(options, "connecting to the other workers");
   const bool snapshots = job.replicate && options.snapshots != nullptr;

@@ -15,6 +15,8 @@
 #include <ctime>
 #include <stdexcept>
 
+#include "common/files/file_error.h"
+
 namespace pfc {
 namespace {
 
@@ -47,21 +49,24 @@ std::int64_t now_ms() {
 
 Partition::Partition(const std::vector<std::string>& addresses, std::chrono::milliseconds lasts)
     : routes_(addresses) {
-  if (routes_.count() == 0)
+  if (routes_.count() == 0) {
     throw std::runtime_error("found no address to cut off, other than loopback addresses");
+  }
   std::array<int, 2> ends{-1, -1};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw std::runtime_error("cannot create a pipe: too many open files");
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw std::runtime_error("cannot create a pipe: " + file_error_text(errno));
+  }
   const std::int64_t deadline = now_ms() + lasts.count();
   healer_ = fork();
+  const int error = errno;
   if (healer_ == 0) heal_later(routes_, ends[0], deadline);
   close(ends[0]);
   fd_ = ends[1];
   if (healer_ < 0) {
     close(fd_);
     throw std::runtime_error(
-        "cannot start the process that would end the partition: the limit of processes has been "
-        "reached (ulimit -u)");
+        "cannot start the process that would end the partition: " + file_error_text(error) +
+        "; look at the limit of processes (ulimit -u)");
   }
   try {
     routes_.add();

@@ -42,7 +42,8 @@ class Inspection {
   bool operator()(int depth, json::parse_event_t event, json& value) {
     if (depth > depth_) {
       throw InputError(origin_ + ": found arrays and objects nested more than " +
-                       std::to_string(depth_) + " deep; expected fewer levels");
+                       std::to_string(depth_) + " deep; expected at most " +
+                       std::to_string(depth_));
     }
     if (event == json::parse_event_t::object_start) open_objects_.emplace_back();
     if (event == json::parse_event_t::object_end) open_objects_.pop_back();

@@ -20,9 +20,9 @@ class AgentRequests {
   static constexpr std::size_t kMost = 64;
 
   struct Options {
-    std::chrono::seconds timeout;
-    Refusal too_many;  ///< if kMost requests wait
-    Refusal late;      ///< at the timeout; "host NAME: " precedes its message
+    std::chrono::seconds timeout;  ///< for the agent to reply
+    Refusal too_many;              ///< if kMost requests wait
+    Refusal late;                  ///< at the timeout; "host NAME: " precedes its message
   };
   explicit AgentRequests(Options options) : options_(std::move(options)) {}
 

@@ -37,7 +37,7 @@ std::optional<Job> JobQueue::take(std::string_view id) {
 
 void JobQueue::remember(proto::EndedJob job) {
   *ended_.add_jobs() = std::move(job);
-  if (ended_.jobs_size() > kMostEnded) ended_.mutable_jobs()->erase(ended_.jobs().begin());
+  while (ended_.jobs_size() > kMostEnded) ended_.mutable_jobs()->erase(ended_.jobs().begin());
 }
 
 const proto::EndedJob* JobQueue::find_ended(std::string_view id) const {

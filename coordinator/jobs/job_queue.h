@@ -29,6 +29,7 @@ class JobQueue {
   /// Removes and returns this job.
   std::optional<Job> take(std::string_view id);
   void remember(proto::EndedJob job);
+  /// Replaces the ended jobs.
   void restore(proto::EndedJobs ended) { ended_ = std::move(ended); }
 
   [[nodiscard]] const std::deque<Job>& waiting() const { return waiting_; }

@@ -92,7 +92,7 @@ class Calls {
 
   /// Handles a unary call on the loop with a member function of `object`, if the call is admitted
   /// and is for the current job. The function has one of the forms in invoke(). The request is
-  /// valid only until it returns.
+  /// valid until the function answers or returns, whichever is first.
   template <typename Request, typename Reply, typename Object, typename Member>
   grpc::ServerUnaryReactor* handle(grpc::CallbackServerContext* context, const Request* request,
                                    Reply* reply, Object& object, Member member) {

@@ -20,8 +20,8 @@
 namespace pfc {
 
 // Overrides the generated function of a unary call: `member` of `object` handles its request on the
-// event loop (Calls::handle()). access/roles.cc says who may make it. Those of AuditedCalls and
-// TokenCalls write their results to the audit log.
+// event loop (Calls::handle()). access/roles.cc says who may make it. AuditedCalls and TokenCalls
+// write changes to the audit log.
 #define PFC_CALL(Name, object, member)                                                           \
   grpc::ServerUnaryReactor* Name(grpc::CallbackServerContext* context,                           \
                                  const proto::Name##Request* request, proto::Name##Reply* reply) \

@@ -14,11 +14,10 @@
 namespace pfc {
 
 /// Used on the event loop only, except for answers and Changed, which come on the thread that
-/// accesses files.
-/// Without a gate every call is refused.
+/// accesses files. Without a gate every call is refused.
 class TokenCalls {
  public:
-  /// Called when the certificate of a host was replaced or revoked.
+  /// Called when a certificate of this host was issued, replaced or revoked. Must be thread-safe.
   using Changed = std::function<void(const std::string& host)>;
 
   /// Owns neither; `gate` may be null. `address`: HOST:PORT in join strings.

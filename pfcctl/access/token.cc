@@ -90,8 +90,7 @@ void list(const Target& target) {
 void revoke(const RevokeOptions& options) {
   if (options.id.empty() == options.host.empty()) {
     throw InputError(
-        "found neither a token nor a host; give a token's ID (see pfcctl token list), or --host "
-        "NAME");
+        "expected either a token's ID (see pfcctl token list) or --host NAME, and not both");
   }
   proto::RevokeTokenRequest request;
   request.set_id(options.id);

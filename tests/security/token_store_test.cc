@@ -53,14 +53,14 @@ class Tokens : public ::testing::Test {
 
   /// Adds copies of the first token to the file until it contains `tokens` of them.
   void fill_file(std::size_t tokens) {
-    nlohmann::json json;
-    std::ifstream(folder / "tokens.json") >> json;
-    nlohmann::json& list = json.at("tokens");
+    nlohmann::json written;
+    std::ifstream(folder / "tokens.json") >> written;
+    nlohmann::json& list = written.at("tokens");
     while (list.size() < tokens) {
       list.push_back(list[0]);
       list.back()["id"] = "copy" + std::to_string(list.size());
     }
-    std::ofstream(folder / "tokens.json") << json;
+    std::ofstream(folder / "tokens.json") << written;
   }
 
   TemporaryFolder folder;

@@ -191,7 +191,8 @@ TEST_F(Taker, ReportsWhatATraceOfAGpuLacks) {
   trains(1, 2);
   const TracePart::Summary summary = client.summary();
   ASSERT_EQ(summary.notes.size(), 1U);
-  EXPECT_THAT(summary.notes[0], ::testing::HasSubstr("kernels are not in the trace (no libcupti"));
+  EXPECT_THAT(summary.notes[0],
+              ::testing::HasSubstr("kernels are not in the trace (found no libcupti"));
 }
 
 TEST_F(Taker, SendsKernelsOfAGpu) {

@@ -1,7 +1,6 @@
 #include "worker/input/step_input.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "common/clock.h"

@@ -1,4 +1,4 @@
-// What a worker knows when it starts in one generation of a job.
+// Options of a worker for one generation of a job.
 #pragma once
 
 #include <chrono>

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class RequestsToTwoAgents : public ::testing::Test {
+class AgentRequestsTest : public ::testing::Test {
  protected:
   std::int64_t asks(const std::string& host) {
     return requests.wait(
@@ -39,7 +39,7 @@ class RequestsToTwoAgents : public ::testing::Test {
   std::vector<std::string> answers;
 };
 
-TEST_F(RequestsToTwoAgents, AreAnsweredOnceByTheHostThatWasAsked) {
+TEST_F(AgentRequestsTest, AnswersOnceFromTheRequestedHost) {
   const std::int64_t first = asks("a"), second = asks("b");
   tells("b", first, "not its own");
   EXPECT_THAT(answers, IsEmpty());
@@ -49,14 +49,14 @@ TEST_F(RequestsToTwoAgents, AreAnsweredOnceByTheHostThatWasAsked) {
   EXPECT_THAT(answers, ElementsAre("of b", "of a"));
 }
 
-TEST_F(RequestsToTwoAgents, AreRefusedWhenTheHostHasGone) {
+TEST_F(AgentRequestsTest, RefusesRequestsToAHostThatHasGone) {
   asks("a");
   asks("b");
   requests.host_gone("a");
   EXPECT_THAT(answers, ElementsAre("host a: its agent has gone"));
 }
 
-TEST_F(RequestsToTwoAgents, AreRefusedAtTheirDeadline) {
+TEST_F(AgentRequestsTest, RefusesRequestsAfterTheTimeout) {
   asks("a");
   requests.expire(now + 9s);
   EXPECT_THAT(answers, IsEmpty());
@@ -64,7 +64,7 @@ TEST_F(RequestsToTwoAgents, AreRefusedAtTheirDeadline) {
   EXPECT_THAT(answers, ElementsAre("host a: no report"));
 }
 
-TEST_F(RequestsToTwoAgents, AreRefusedIfTooManyWait) {
+TEST_F(AgentRequestsTest, RefusesMoreRequestsThanMayWait) {
   for (int i = 0; i < 64; ++i) EXPECT_NE(asks("a"), 0);
   EXPECT_EQ(asks("b"), 0);
   EXPECT_THAT(answers, ElementsAre("too many"));

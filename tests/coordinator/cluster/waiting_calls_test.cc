@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class CallsThatWait : public ::testing::Test {
+class WaitingCallsTest : public ::testing::Test {
  protected:
   struct Call {
     std::string name;
@@ -34,7 +34,7 @@ class CallsThatWait : public ::testing::Test {
   std::vector<std::string> answers;
 };
 
-TEST_F(CallsThatWait, AreAnsweredOnceInTheirOrder) {
+TEST_F(WaitingCallsTest, AnswersEachCallOnceInOrder) {
   for (const char* name : {"a", "b", "c"}) waits(name);
   const auto is_not_b = [](const Call& call) { return call.name != "b"; };
   const auto reply_of = [](const Call& call) { return "=" + call.name; };
@@ -44,7 +44,7 @@ TEST_F(CallsThatWait, AreAnsweredOnceInTheirOrder) {
   EXPECT_EQ(calls.size(), 1U);
 }
 
-TEST_F(CallsThatWait, EndAtTheirDeadlineOrWhenTheirCallerHasGone) {
+TEST_F(WaitingCallsTest, EndsCallsAtTheirDeadlineOrWithoutACaller) {
   bool gone = false;
   waits("a", now + 1s);
   waits("b", now + 2s);
@@ -59,7 +59,7 @@ TEST_F(CallsThatWait, EndAtTheirDeadlineOrWhenTheirCallerHasGone) {
   EXPECT_THAT(answers, ElementsAre("a!late", "c!late"));
 }
 
-TEST_F(CallsThatWait, AreRefusedTogether) {
+TEST_F(WaitingCallsTest, RefusesAllCalls) {
   waits("a");
   waits("b");
   calls.answer_all(Refusal{.message = "over"});
@@ -67,7 +67,7 @@ TEST_F(CallsThatWait, AreRefusedTogether) {
   EXPECT_EQ(calls.size(), 0U);
 }
 
-TEST_F(CallsThatWait, MayBeAddedByAnAnswer) {
+TEST_F(WaitingCallsTest, LetsAnAnswerAddACall) {
   const auto waits_again = [this](const auto&) { waits("again"); };
   calls.add({.name = "a", .patience = {}, .answer = waits_again});
   calls.answer_if([](const Call&) { return true; }, [](const Call&) { return std::string(); });

@@ -50,5 +50,21 @@ TEST(JobQueue, RemembersTheLastJobsThatHaveEnded) {
   EXPECT_EQ(queue.find_ended("2")->status().state(), "stopped");
 }
 
+TEST(JobQueue, ContinuesWithTheEndedJobsOfAnotherCoordinator) {
+  JobQueue first, second;
+  proto::EndedJob job = ended_job(named("a"), Verdict::Kind::kFailed, "no space");
+  job.set_workers(3);
+  job.add_first_ranks(0);
+  job.add_first_ranks(2);
+  first.remember(job);
+  proto::EndedJobs saved;
+  ASSERT_TRUE(saved.ParseFromString(first.ended().SerializeAsString()));
+  second.restore(saved);
+  const proto::EndedJob* const restored = second.find_ended("a");
+  ASSERT_NE(restored, nullptr);
+  EXPECT_EQ(restored->SerializeAsString(), job.SerializeAsString());
+  EXPECT_EQ(restored->status().started_ms(), 0) << "it has not begun";
+}
+
 }  // namespace
 }  // namespace pfc

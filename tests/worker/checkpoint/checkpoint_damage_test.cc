@@ -144,9 +144,9 @@ class WrongManifest : public Checkpoint {
 
 TEST_F(WrongManifest, IsRejectedBeyondItsLimits) {
   testing::write_file(file_, std::string_view(std::string(5'000'000, '[')));
-  EXPECT_EQ(load_error(5),
-            file_.string() +
-                ": found arrays and objects nested more than 16 deep; expected fewer levels");
+  EXPECT_EQ(
+      load_error(5),
+      file_.string() + ": found arrays and objects nested more than 16 deep; expected at most 16");
   testing::write_file(file_, std::string_view(std::string((16 << 20) + 1, ' ')));
   EXPECT_EQ(load_error(5), file_.string() + ": 16.0 MiB of JSON, expected at most 16.0 MiB");
 }

@@ -54,13 +54,13 @@ TEST_F(AwaitedWorkers, HaveNotBegunTheCollectiveOfTheOthers) {
   EXPECT_EQ(to_text(all[0]), "while 2 others wait for it in all_gather (number 17 of 'step')");
 }
 
-TEST_F(AwaitedWorkers, AreEmptyIfNoWorkerOrEveryWorkerWaits) {
+TEST_F(AwaitedWorkers, NoneIsFoundIfNoWorkerOrEveryWorkerWaits) {
   worker({{"step", 16, 16}});
   worker({{"step", 15, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "nobody waits";
 }
 
-TEST_F(AwaitedWorkers, AreEmptyIfAllAreInTheSameCollective) {
+TEST_F(AwaitedWorkers, NoneIsFoundIfAllAreInTheSameCollective) {
   worker({{"step", 16, 15}});
   worker({{"step", 16, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "the network, perhaps";
