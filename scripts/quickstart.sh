@@ -18,7 +18,7 @@ part() {  # part NAME COMMAND [ARGUMENT...]: runs it and records its time
 }
 
 # Times of building, and of generating data and training, as multiples of compile_seconds.
-readonly build_units=130 training_units=10
+readonly build_units=180 training_units=30
 say_how_long() {
   local seconds building
   seconds=$(compile_seconds)
