@@ -194,20 +194,22 @@ void PendingConnections::look_after() {
 
 void PendingConnections::sweep(TimePoint now, std::vector<Closed>& closed) {
   for (auto each = entered_.begin(); each != entered_.end();) {
-    const Inside& inside = each->second;
+    Inside& inside = each->second;
     const bool has_gone = inode_of(inside.fd) != inside.inode;
     const bool is_contended = waiting_ > 0 && (entered_.size() >= limits_.all ||
                                                !addresses_.at(inside.address).waiting.empty());
     const auto patience = is_contended ? limits_.contended : limits_.patience;
     const bool is_late = now - inside.since >= patience;
     const bool is_large = !has_gone && tcp_info_of(inside.fd).bytes_received > limits_.bytes;
-    if (!has_gone && !is_late && !is_large) {
-      ++each;
+    if (has_gone) {
+      each = forget(each);
       continue;
     }
-    if (!has_gone) {
-      // gRPC notices and closes it. Only this thread opens sockets of this port.
+    if ((is_late || is_large) && !inside.ended) {
+      // gRPC notices, frees the calls and closes the socket. Until then it holds its place, because
+      // it holds memory. Only this thread opens sockets of this port.
       shutdown(inside.fd, SHUT_RDWR);
+      inside.ended = true;
       sent_much_ = sent_much_ || is_large;
       closed.push_back(
           {.connection = {.peer = inside.peer},
@@ -217,7 +219,7 @@ void PendingConnections::sweep(TimePoint now, std::vector<Closed>& closed) {
                       : "the connection has shown no credential within " + seconds_text(patience) +
                             (is_contended ? ", and other connections are waiting" : "")});
     }
-    each = forget(each);
+    ++each;
   }
 }
 

@@ -29,7 +29,7 @@ class PendingConnections {
  public:
   struct Limits {
     std::size_t all = 512;       ///< admitted connections
-    std::size_t of_address = 8;  ///< admitted connections per address
+    std::size_t of_address = 4;  ///< admitted connections per address
     /// Queued connections. Above this, closes the oldest one of the address with the most.
     std::size_t waiting = 4'096;
     std::chrono::milliseconds patience{10'000};  ///< limit in the queue, and again after admission
@@ -73,6 +73,7 @@ class PendingConnections {
     std::string peer;  ///< ADDRESS:PORT
     TimePoint since;
     bool stalled = false;  ///< already reported
+    bool ended = false;    ///< shut down, and not yet closed by gRPC
   };
   struct Address {
     std::size_t inside = 0;
