@@ -239,7 +239,7 @@ class CompetitionLimits(Exported):
         model.graph.node.append(onnx.helper.make_node("Softplus", ["before"], [output], name="last"))
         onnx.save(model, self.folder / "unknown.onnx")
         done = self.pfcctl("model", "check-onnx", self.folder / "unknown.onnx", codes=(2,))
-        self.assertRegex(done.stdout, r"FAIL embeddings of 32 images +.*operator Softplus is not known")
+        self.assertRegex(done.stdout, r"FAIL embeddings of 32 images +.*operator Softplus is not supported here")
         self.assertIn("ok   embedding ", done.stdout)
 
 
