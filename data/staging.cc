@@ -62,7 +62,7 @@ void make_own_folder(const fs::path& folder) {
   if (::lstat(folder.c_str(), &status) != 0) fail_staging(folder, "look at");
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     throw InputError(folder.string() +
-                     ": is no folder of this user; move it away, or stage somewhere else");
+                     ": is not a folder of this user; move it away, or stage somewhere else");
   }
 }
 

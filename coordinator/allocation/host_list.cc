@@ -61,7 +61,7 @@ std::string_view name_part(std::string_view entry) {
 std::string parse_name(const Source& source, const std::string& quoted, std::string_view part) {
   if (part.empty()) source.refuse(quoted + " has no host name");
   if (!part.starts_with('[')) {
-    if (!valid_name(part)) source.refuse(quoted + " is no host name or address");
+    if (!valid_name(part)) source.refuse(quoted + " is not a host name or address");
     boost::system::error_code no_address;
     const auto address = ip::make_address_v4(std::string(part), no_address);
     if (!no_address && (address.is_unspecified() || address == ip::address_v4::broadcast())) {

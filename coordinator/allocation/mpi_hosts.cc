@@ -41,7 +41,7 @@ int slots_from(const std::string& where, const std::string& expected, const std:
   int slots = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), slots);
   if (error != std::errc() || end != word.data() + word.size() || slots < 1 || slots > kMaxSlots) {
-    throw InputError(where + ": '" + word + "' is no number of slots from 1 to " +
+    throw InputError(where + ": '" + word + "' is not a number of slots from 1 to " +
                      std::to_string(kMaxSlots) + "; expected " + expected);
   }
   return slots;

@@ -173,7 +173,7 @@ proto::CheckReport CheckRecord::report(const ClusterState& state, const RefusedA
   }
   if (dropped_) {
     findings.push_back(finding("", -1, "check", "more findings than are kept", "",
-                               "mend what is listed, and check again", proto::CHECK_NOTE));
+                               "fix what is listed, and check again", proto::CHECK_NOTE));
   }
   sort_by_verdict(findings);
   proto::CheckReport report;

@@ -92,7 +92,7 @@ void Checks::result(const proto::CheckResultRequest& request,
                                        &std::pair<std::string, proto::CheckReport>::first);
   if (found == reports_.end()) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
-                          .message = "there is no check with this id: the coordinator keeps the "
+                          .message = "no check has this id: the coordinator keeps the "
                                      "last " +
                                      std::to_string(kMostKept) +
                                      ", and none of an earlier coordinator; check again"});

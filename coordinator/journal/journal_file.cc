@@ -31,7 +31,7 @@ std::uint32_t number_at(std::string_view bytes, std::size_t place) {
 
 [[noreturn]] void damaged(const std::string& name, std::size_t offset, const std::string& what) {
   throw InputError(name + ": damaged at byte " + std::to_string(offset) + ": " + what +
-                   "; remove the file to begin anew without what it has");
+                   "; remove the file to start without what it holds");
 }
 
 /// Space that the file system allocated but did not fill.

@@ -58,7 +58,7 @@ std::optional<LockedFile> lock_file(const fs::path& file, milliseconds patience 
       throw StorageError(file.string() + ": found a journal that cannot be written (" +
                          std::strerror(errno) +
                          "); it may be of the job that this command should go on with. Make it "
-                         "writable, or remove it to begin anew");
+                         "writable, or remove it to start without it");
     }
     struct stat own {
     }, named{};
@@ -106,15 +106,15 @@ bool outlive_lock(const Left& left, const LockWait& wait) {
     const TimePoint now = Clock::now();
     const std::string what = left.file.string() + ": locked, but unchanged for ";
     if (now - start >= wait.untouched + wait.limit) {
-      throw StorageError(
-          what + seconds(wait.untouched + wait.limit) +
-          ": its coordinator seems dead, or is suspended. End it, or restart its "
-          "host so that the file server releases the lock; or start anew with --take-over never");
+      throw StorageError(what + seconds(wait.untouched + wait.limit) +
+                         ": its coordinator seems dead, or is suspended. End it, or restart its "
+                         "host so that the file server releases the lock; or start without it by "
+                         "--take-over never");
     }
     if (now - start >= wait.untouched && !std::exchange(told, true)) {
       wait.tell(what + seconds(wait.untouched) + ": its coordinator seems dead. Waiting at most " +
                 seconds(wait.limit) + " for the file server to release the lock, to continue " +
-                identity_title(left.identity) + " (--take-over never starts anew)");
+                identity_title(left.identity) + " (--take-over never starts without it)");
     }
     std::this_thread::sleep_for(kLockPoll);
   }
@@ -181,7 +181,7 @@ std::vector<Left> journals_in(const fs::path& folder, const std::string& choice,
       if (choice == "auto") {
         throw InputError(
             std::string(error.what()) +
-            ". Restore the file; or remove it, or give --take-over never, to begin anew");
+            ". Restore the file; or remove it, or give --take-over never, to start without it");
       }
       notes.emplace_back(error.what());
     }

@@ -82,7 +82,7 @@ std::string text_in(const nlohmann::json& body, const char* key) {
 
 nlohmann::json body_of(const HttpRequest& request) {
   auto body = parse_strict_json(request.body, "the body");
-  if (!body.is_object()) throw InputError("the body is no JSON object");
+  if (!body.is_object()) throw InputError("the body is not a JSON object");
   return body;
 }
 

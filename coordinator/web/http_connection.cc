@@ -46,7 +46,8 @@ std::string limit_text() { return "expected at most " + std::to_string(kMaxHeade
 
 HttpReply refusal_of(beast::error_code why, bool has_first_line) {
   if (why != http::error::header_limit) {
-    return {.status = 400, .body = "this is no HTTP request: " + one_line(why.message()) + "\n"};
+    return {.status = 400,
+            .body = "this is not an HTTP request: " + one_line(why.message()) + "\n"};
   }
   return has_first_line
              ? HttpReply{.status = 431, .body = "the request's header is too long: " + limit_text()}

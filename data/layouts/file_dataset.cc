@@ -277,7 +277,7 @@ ImageFiles find_people(const DatasetOptions& options) {
   level.expect_right(options.rec);
   if (left_out.files > 0 || left_out.folders > 0) {
     files.warnings.push_back(fmt::format(
-        "{}: left out {} that are no images by their names (.jpg, .jpeg, .png, .webp){} and {} "
+        "{}: left out {} whose names are not those of images (.jpg, .jpeg, .png, .webp){} and {} "
         "without images",
         options.rec.string(), counted(left_out.files, "file"),
         left_out.files == 0 ? "" : fmt::format(", for example {},", left_out.names),

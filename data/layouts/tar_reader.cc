@@ -64,7 +64,7 @@ std::uint64_t TarReader::number(const Header& header, std::size_t at, std::size_
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, 8);
   if (!text.empty() && (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size())) {
-    fail("a header whose numbers are not octal: this is no tar archive, or it is damaged");
+    fail("a header whose numbers are not octal: this is not a tar archive, or it is damaged");
   }
   return value;
 }
@@ -78,7 +78,7 @@ void TarReader::check_sum(const Header& header) const {
   const std::uint64_t said = number(header, kSum, kSumSize);
   if (said == sum) return;
   fail(
-      fmt::format("a header whose checksum is {}, but says {}: this is no tar archive, or it is "
+      fmt::format("a header whose checksum is {}, but says {}: this is not a tar archive, or it is "
                   "damaged",
                   sum, said));
 }
@@ -105,7 +105,7 @@ void TarReader::take_pax(const std::string& records) {
       std::uint64_t size = 0;
       const auto number = std::from_chars(value.data(), value.data() + value.size(), size);
       if (number.ec != std::errc{} || number.ptr != value.data() + value.size()) {
-        fail("an extended header whose size is no number");
+        fail("an extended header whose size is not a number");
       }
       long_size_ = size;
     }

@@ -230,7 +230,7 @@ bool PickleMachine::run_object(std::uint8_t opcode) {
 }
 
 void PickleMachine::append_to_list(std::size_t first) {
-  append_to(first, Kind::kSequence, "appends to what is no list");
+  append_to(first, Kind::kSequence, "appends to an object that is not a list");
 }
 
 /// Moves the values from `first` on into the list or dict below them. An object of unknown type

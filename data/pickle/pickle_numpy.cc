@@ -59,7 +59,7 @@ void PickleMachine::reduce() {
   if (dialect_ == PickleDialect::kTorch) return reduce_torch();
   const Values operands = pop_top(2);
   const PickleValue& callable = operands[0];
-  if (callable.kind != Kind::kGlobal) fail("calls what is no function");
+  if (callable.kind != Kind::kGlobal) fail("calls an object that is not a function");
   switch (static_cast<Name>(callable.number)) {
     case Name::kReconstruct:
       push(make_array({}));
@@ -77,7 +77,7 @@ void PickleMachine::reduce() {
     case Name::kScalar: {
       const Values& a = tuple(operands[1], 2);  // dtype, bytes
       if (a[0].kind != Kind::kDtype || a[0].text() != "b1" || a[1].bytes.size() != 1) {
-        fail("a numpy scalar that is no bool");
+        fail("a numpy scalar that is not a bool");
       }
       push({.kind = Kind::kBool, .number = a[1].bytes[0] != std::byte{0}, .bytes = {}});
       return;
@@ -99,7 +99,7 @@ void PickleMachine::build() {
   push(object);
   // PyTorch attaches _metadata to a dict of tensors; it is not needed.
   if (object.kind == Kind::kDtype || dialect_ == PickleDialect::kTorch) return;
-  if (object.kind != Kind::kArray) fail("builds what is no numpy array");
+  if (object.kind != Kind::kArray) fail("builds an object that is not a numpy array");
   const Values& state = tuple(operands[1], 5);
   out_.arrays_[static_cast<std::size_t>(object.number)] =
       filled_array(state[1], state[2], state[4]);

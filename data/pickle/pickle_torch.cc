@@ -28,7 +28,7 @@ enum TorchOpcode : std::uint8_t {
 bool PickleMachine::run_torch(std::uint8_t opcode) {
   const auto set_items = [&](std::size_t first) {
     if (first > stack_.size() || (stack_.size() - first) % 2 != 0) fail("a key without a value");
-    append_to(first, Kind::kDict, "sets an item of what is no dict");
+    append_to(first, Kind::kDict, "sets an item of an object that is not a dict");
     return true;
   };
   switch (opcode) {
@@ -80,7 +80,7 @@ void PickleMachine::reduce_torch() {
   const Values operands = pop_top(2);
   const PickleValue& callable = operands[0];
   if (callable.kind != Kind::kGlobal && callable.kind != Kind::kOpaque) {
-    fail("calls what is no function");
+    fail("calls an object that is not a function");
   }
   const std::string_view name = callable.text();
   if (name == "collections.OrderedDict") return push_sequence({}, Kind::kDict);

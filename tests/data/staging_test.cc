@@ -269,7 +269,7 @@ TEST_F(Staging, DoesNotUseAFolderOfAnotherUser) {
   fs::create_directories(folder_ / "elsewhere");
   fs::create_directory_symlink(folder_ / "elsewhere", there);
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),
-              HasSubstr("is no folder of this user"));
+              HasSubstr("is not a folder of this user"));
   EXPECT_TRUE(fs::is_empty(folder_ / "elsewhere"));
 }
 

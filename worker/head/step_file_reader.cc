@@ -313,7 +313,7 @@ void read_metadata(const SafetensorsFile& file, HeadStepInput& in) {
   if (const auto job = metadata.find(step_file::kJob); job != metadata.end()) {
     in.job = parsed(file, step_file::kJob, job->second);
     if (!in.job.is_object()) {
-      throw InputError(file.path().string() + ": metadata job is no JSON object");
+      throw InputError(file.path().string() + ": metadata job is not a JSON object");
     }
   }
   if (metadata.contains(step_file::kLr)) in.job["lr"] = number(file, step_file::kLr, 0.0);

@@ -159,8 +159,8 @@ void warn(const fs::path& metrics, const NamedFile& file, std::uint64_t first, s
   for (std::uint64_t begin = 0; begin < first; begin += kPiece) {
     line += std::ranges::count(file.read(begin, std::min(begin + kPiece, first)), '\n');
   }
-  spdlog::warn("{}: line {} is no event with a whole number as images_seen; {}", metrics.string(),
-               line,
+  spdlog::warn("{}: line {} is not an event with a whole number as images_seen; {}",
+               metrics.string(), line,
                count == 1 ? "it is dropped" : fmt::format("it and {} more are dropped", count - 1));
 }
 

@@ -119,7 +119,8 @@ std::vector<std::string> job_warnings(const PlannedJob& p) {
   if (batch_norm_samples(p.job, p.world_size) == 2) {
     warnings.emplace_back(
         "batch_size: the last batch norm sees 2 samples and makes them +1 and -1 nearly whatever "
-        "they are, so that their gradients tell little; take a larger batch_size, or sync_bn with "
+        "they are, so their gradients carry little information; take a larger batch_size, or "
+        "sync_bn with "
         "more workers");
   }
   return warnings;

@@ -58,7 +58,7 @@ std::vector<Written> files_in(const fs::path& folder) {
     if (!fs::is_regular_file(entry.symlink_status())) {
       if (!written_of(entry.path())) continue;
       spdlog::warn(
-          "{}: a link or no file, so that it is not cut where the job resumes: steps may be "
+          "{}: not a regular file, so it is not cut where the job resumes: steps may be "
           "in TensorBoard twice; put the file itself there",
           entry.path().string());
       continue;

@@ -67,15 +67,15 @@ TEST(ParseHosts, RefusesANumberOfSlotsThatIsNotPositive) {
 }
 
 TEST(ParseHosts, RejectsInvalidHostNames) {
-  EXPECT_THAT(host_list_error("a b:1"), HasSubstr("no host name or address"));
-  EXPECT_THAT(host_list_error("$(reboot):1"), HasSubstr("no host name or address"));
+  EXPECT_THAT(host_list_error("a b:1"), HasSubstr("not a host name or address"));
+  EXPECT_THAT(host_list_error("$(reboot):1"), HasSubstr("not a host name or address"));
 }
 
 TEST(ParseHosts, RejectsUnspecifiedAndBroadcastAddresses) {
   for (const char* hosts : {"0.0.0.0:1", "255.255.255.255"}) {
     EXPECT_THAT(host_list_error(hosts), HasSubstr("is the address of no host"));
   }
-  EXPECT_THAT(host_list_error("-x"), HasSubstr("no host name or address"));
+  EXPECT_THAT(host_list_error("-x"), HasSubstr("not a host name or address"));
 }
 
 TEST(ParseHosts, RefusesTheSameHostTwice) {

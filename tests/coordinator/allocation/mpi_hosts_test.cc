@@ -59,8 +59,8 @@ TEST_F(MpiHosts, AreReadFromTheDefaultHostFile) {
 TEST_F(MpiHosts, RejectMalformedLists) {
   EXPECT_THAT(refusal({{"LSB_MCPU_HOSTS", "a 2 b"}}),
               AllOf(HasSubstr("LSB_MCPU_HOSTS 'a 2 b'"), HasSubstr("'b' has no number of slots")));
-  EXPECT_THAT(refusal({{"LSB_MCPU_HOSTS", "a x"}}), HasSubstr("'x' is no number of slots"));
-  EXPECT_THAT(refusal({{"LSB_HOSTS", "-a"}}), HasSubstr("'-a' is no host name"));
+  EXPECT_THAT(refusal({{"LSB_MCPU_HOSTS", "a x"}}), HasSubstr("'x' is not a number of slots"));
+  EXPECT_THAT(refusal({{"LSB_HOSTS", "-a"}}), HasSubstr("'-a' is not a host name"));
   EXPECT_THAT(refusal({{"PBS_NODEFILE", file("\n")}}), HasSubstr("it names no host"));
   EXPECT_THAT(refusal({{"PE_HOSTFILE", file("a 2\nb\n")}}), HasSubstr("hosts', line 2: "));
   EXPECT_THAT(refusal({{"PBS_NODEFILE", (folder / "none").string()}}), HasSubstr("cannot open"));

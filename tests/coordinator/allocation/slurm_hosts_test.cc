@@ -116,8 +116,8 @@ TEST(SlurmHosts, NameTheMissingVariableOutsideAJob) {
 }
 
 TEST(SlurmHosts, RejectInvalidAndRepeatedHosts) {
-  for (const auto& [nodes, problem] :
-       {std::pair{"a b", "'a b' is no host name"}, std::pair{"a,a", "host 'a' is given twice"}}) {
+  for (const auto& [nodes, problem] : {std::pair{"a b", "'a b' is not a host name"},
+                                       std::pair{"a,a", "host 'a' is given twice"}}) {
     EXPECT_THAT(
         testing::message_of<InputError>([&, list = nodes] {
           slots({{"SLURM_JOB_NODELIST", list}});

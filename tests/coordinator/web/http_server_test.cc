@@ -134,7 +134,8 @@ TEST_F(Http, AnswersRequestsThatAreNotHttp) {
   for (const std::string request :
        {"nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
         "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n"}) {
-    EXPECT_THAT(answer_to(request), AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("no HTTP request")))
+    EXPECT_THAT(answer_to(request),
+                AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("not an HTTP request")))
         << request;
   }
 }

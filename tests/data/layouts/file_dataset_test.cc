@@ -72,7 +72,7 @@ TEST_F(ImageFiles, SkipAndCountOtherFiles) {
   EXPECT_EQ(dataset->info().images, 1);
   EXPECT_EQ(dataset->info().classes, 1);
   EXPECT_THAT(dataset->info().warnings,
-              ElementsAre(HasSubstr("left out 3 files that are no images by their names")));
+              ElementsAre(HasSubstr("left out 3 files whose names are not those of images")));
   for (const char* name : {"ada/notes.txt", "ada/.hidden.jpg", "list.txt"}) {
     EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr(name)));
   }

@@ -200,7 +200,7 @@ TEST_F(Shards, ReportWhereTheyAreTruncated) {
     EXPECT_THAT(error(folder_ / "cut.tar"), HasSubstr("cut.tar: offset ")) << bytes;
   }
   write("text.tar", std::string(2000, 'x'));
-  EXPECT_THAT(error(folder_ / "text.tar"), HasSubstr("no tar archive"));
+  EXPECT_THAT(error(folder_ / "text.tar"), HasSubstr("not a tar archive"));
 }
 
 TEST_F(Shards, WarnIfTheyMayBeTruncatedBetweenMembers) {

@@ -89,7 +89,7 @@ TEST_F(RealRecords, NeedNoIndex) {
 
 TEST_F(RealRecords, UseTheFirstOfAVectorOfLabels) {
   const auto enkh = open_dataset({.rec = path("recordio/enkh_train.rec")});
-  EXPECT_EQ(enkh->info().images, 12) << "record 0 has labels and an image: it is no header";
+  EXPECT_EQ(enkh->info().images, 12) << "record 0 has labels and an image: it is not a header";
   ImageDecoder decoder;
   ImageBuffer storage;
   for (std::int64_t i = 0; i < 12; ++i) {

@@ -148,10 +148,11 @@ TEST(EventTail, DropsOtherLinesWithAWarningThatNamesThem) {
   const TrainingLog log(
       {.output = folder.path(), .start = testing::trained_with(1, 64), .global_batch = 64});
   spdlog::set_default_logger(before);
-  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
-              ::testing::HasSubstr((folder / "metrics.jsonl").string() +
-                                   ": line 2 is no event with a whole number as images_seen; it "
-                                   "and 2 more are dropped"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStdout(),
+      ::testing::HasSubstr((folder / "metrics.jsonl").string() +
+                           ": line 2 is not an event with a whole number as images_seen; it "
+                           "and 2 more are dropped"));
   EXPECT_THAT(
       lines_of(folder / "metrics.jsonl"),
       ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})", R"({"a note": "of a person"})"));
