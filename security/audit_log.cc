@@ -65,7 +65,6 @@ AuditLog::~AuditLog() {
   }
   changed_.notify_all();
   thread_.join();
-  if (fd_ >= 0) ::close(fd_);
 }
 
 std::string AuditLog::open() {
@@ -75,7 +74,7 @@ std::string AuditLog::open() {
     return std::string("cannot be ") + what + ": " + file_error_text(errno) +
            "; choose another folder with --state-dir";
   };
-  fd_ = ::open(path_.c_str(), kFlags, S_IRUSR | S_IWUSR);
+  fd_ = Fd(::open(path_.c_str(), kFlags, S_IRUSR | S_IWUSR));
   if (fd_ < 0 && errno == ENXIO) return kNoFile;
   if (fd_ < 0) return cannot("opened");
   struct stat info {};
@@ -85,7 +84,7 @@ std::string AuditLog::open() {
   } else if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0 && fchmod(fd_, S_IRUSR | S_IWUSR) != 0) {
     problem = cannot("hidden from other users");
   }
-  if (!problem.empty()) ::close(std::exchange(fd_, -1));
+  if (!problem.empty()) fd_.reset();
   return problem;
 }
 
@@ -138,7 +137,7 @@ void AuditLog::write(const std::string& line) {
   if (is_full && there.st_ino == info.st_ino) {
     ::rename(path_.c_str(), (path_.string() + ".1").c_str());
   }
-  if (is_full || is_removed) ::close(std::exchange(fd_, -1));
+  if (is_full || is_removed) fd_.reset();
   if (fd_ < 0) static_cast<void>(open());  // if this fails, lines are dropped
   if (fd_ >= 0 && ::write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size()))
     return;

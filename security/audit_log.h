@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "common/files/fd.h"
 #include "security/identity.h"
 
 namespace pfc {
@@ -54,7 +55,7 @@ class AuditLog {
 
   const std::filesystem::path path_;
   const std::uintmax_t most_bytes_;
-  int fd_ = -1;  ///< used only by thread_ after construction
+  Fd fd_;  ///< used only by thread_ after construction
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::string> lines_;  ///< guarded by mutex_

@@ -10,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/files/fd.h"
 #include "security/secret_file.h"
 
 namespace pfc {
@@ -41,11 +42,8 @@ std::string take_stdin() {
     if (got <= 0) break;
     text.append(piece.data(), static_cast<std::size_t>(got));
   }
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null >= 0) {
-    dup2(null, STDIN_FILENO);
-    close(null);
-  }
+  const Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (null >= 0) dup2(null, STDIN_FILENO);
   return text;
 }
 

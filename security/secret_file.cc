@@ -103,27 +103,23 @@ std::string read_secret(const fs::path& path, std::size_t most) {
 void write_secret(const fs::path& path, std::string_view text, const std::string& option) {
   const fs::path temporary = path.string() + "." + std::to_string(getpid()) + ".tmp";
   unlink(temporary.c_str());
-  const int fd =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (fd < 0) fail(path, "created", option);
   try {
     write_secret_text(fd, text, path, option);
     if (rename(temporary.c_str(), path.c_str()) != 0) fail(path, "renamed", option);
   } catch (...) {
-    close(fd);
     unlink(temporary.c_str());
     throw;
   }
-  close(fd);
 }
 
 FolderLock::FolderLock(const fs::path& folder) {
   const fs::path path = folder / "lock";
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  fd_ = Fd(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (fd_ < 0) fail(path, "created");
   for (const TimePoint deadline = Clock::now() + kLockLimit; flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
     if (errno != EINTR && (errno != EWOULDBLOCK || Clock::now() >= deadline)) {
-      close(fd_);
       throw StorageError(path.string() +
                          ": another program of this user has held the lock for more than 5 s; try "
                          "again when it has ended");
@@ -131,7 +127,5 @@ FolderLock::FolderLock(const fs::path& folder) {
     std::this_thread::sleep_for(kLockPause);
   }
 }
-
-FolderLock::~FolderLock() { close(fd_); }
 
 }  // namespace pfc

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// Makes the folder (mode 0700) and its missing parents. Throws StorageError if it cannot be made
@@ -31,12 +33,11 @@ class FolderLock {
  public:
   /// Waits up to 5 s, then throws StorageError that names the lock file.
   explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  int fd_ = -1;
+  Fd fd_;
 };
 
 }  // namespace pfc

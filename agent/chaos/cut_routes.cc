@@ -3,7 +3,6 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <boost/asio/ip/address.hpp>
@@ -13,6 +12,8 @@
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
+
+#include "common/files/fd.h"
 
 namespace pfc {
 namespace {
@@ -60,7 +61,9 @@ std::string message_of(const ip::address& address, unsigned short type, unsigned
   return message;
 }
 
-int open_netlink() noexcept { return ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE); }
+Fd open_netlink() noexcept {
+  return Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+}
 
 /// Returns the kernel's reply: 0 or an errno. Async-signal-safe.
 int ask(int fd, std::string_view message) noexcept {
@@ -124,38 +127,34 @@ CutRoutes::CutRoutes(const std::vector<std::string>& addresses) {
 }
 
 void CutRoutes::add() const {
-  const int fd = open_netlink();
+  const Fd fd = open_netlink();
   for (std::size_t i = 0; i < additions_.size(); ++i) {
     const int error = fd < 0 ? errno : ask(fd, additions_[i]);
     if (error == 0) continue;
-    if (fd >= 0) ::close(fd);
     remove();
     throw std::runtime_error("cannot add the route that cuts off " + addresses_[i] + ": " +
                              reason(error));
   }
-  ::close(fd);
 }
 
 void CutRoutes::remove() const noexcept {
-  const int fd = open_netlink();
+  const Fd fd = open_netlink();
   if (fd < 0) return;
   for (const std::string& removal : removals_) ask(fd, removal);
-  ::close(fd);
 }
 
 std::string CutRoutes::obstacle() {
-  const int fd = open_netlink();
+  const Fd fd = open_netlink();
   if (fd < 0) return "cannot open a netlink socket: " + reason(errno);
   // Deleting a route that does not exist fails with ESRCH if this process may change routes.
   const int error = ask(fd, message_of(ip::make_address(kNobody), RTM_DELROUTE, 0));
-  ::close(fd);
   if (error == 0 || error == ESRCH) return {};
   return "its agent is not allowed to change the host's routes (" + reason(error) +
          "); run the agent as root, or with the capability CAP_NET_ADMIN";
 }
 
 void CutRoutes::remove_all() noexcept {
-  const int fd = open_netlink();
+  const Fd fd = open_netlink();
   if (fd < 0) return;
   try {
     for (const unsigned char family : {AF_INET, AF_INET6}) {
@@ -163,7 +162,6 @@ void CutRoutes::remove_all() noexcept {
     }
   } catch (const std::bad_alloc&) {  // the routes stay
   }
-  ::close(fd);
 }
 
 }  // namespace pfc

@@ -56,14 +56,13 @@ Partition::Partition(const std::vector<std::string>& addresses, std::chrono::mil
   if (pipe2(ends.data(), O_CLOEXEC) != 0) {
     throw std::runtime_error("cannot create a pipe: " + file_error_text(errno));
   }
+  const Fd read_end(ends[0]);
+  fd_ = Fd(ends[1]);
   const std::int64_t deadline = now_ms() + lasts.count();
   healer_ = fork();
   const int error = errno;
-  if (healer_ == 0) heal_later(routes_, ends[0], deadline);
-  close(ends[0]);
-  fd_ = ends[1];
+  if (healer_ == 0) heal_later(routes_, read_end, deadline);
   if (healer_ < 0) {
-    close(fd_);
     throw std::runtime_error(
         "cannot start the process that would end the partition: " + file_error_text(error) +
         "; look at the limit of processes (ulimit -u)");
@@ -73,7 +72,6 @@ Partition::Partition(const std::vector<std::string>& addresses, std::chrono::mil
   } catch (const std::runtime_error&) {
     kill(healer_, SIGKILL);
     waitpid(healer_, nullptr, 0);
-    close(fd_);
     throw;
   }
 }
@@ -82,7 +80,7 @@ Partition::~Partition() {
   const char now = 0;
   while (write(fd_, &now, 1) < 0 && errno == EINTR) {
   }
-  close(fd_);
+  fd_.reset();
   while (waitpid(healer_, nullptr, 0) < 0 && errno == EINTR) {
   }
   routes_.remove();  // in case the healer was killed

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/chaos/cut_routes.h"
+#include "common/files/fd.h"
 
 namespace pfc {
 
@@ -28,7 +29,7 @@ class Partition {
  private:
   const CutRoutes routes_;
   pid_t healer_ = -1;
-  int fd_ = -1;  ///< write end of a pipe; a byte makes the healer act now
+  Fd fd_;  ///< write end of a pipe; a byte makes the healer act now
 };
 
 }  // namespace pfc

@@ -92,12 +92,8 @@ RotatingLog::RotatingLog(fs::path path, const LogLimits& limits)
   open();
 }
 
-RotatingLog::~RotatingLog() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void RotatingLog::open() {
-  fd_ = open_to_write(path_, O_WRONLY | O_CREAT | O_APPEND);
+  fd_ = Fd(open_to_write(path_, O_WRONLY | O_CREAT | O_APPEND));
   if (fd_ < 0) fail(path_, "opened");
   struct stat info {};
   size_ = ::fstat(fd_, &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
@@ -116,7 +112,7 @@ void RotatingLog::write(std::string_view text) {
 }
 
 void RotatingLog::begin_part() {
-  ::close(std::exchange(fd_, -1));
+  fd_.reset();
   const auto parts = parts_of_log(path_);
   const std::int64_t newest = parts.empty() ? 1 : parts.rbegin()->first;
   if (::rename(path_.c_str(), part_path(path_, newest).c_str()) != 0) fail(path_, "renamed");
@@ -143,11 +139,10 @@ LogPiece read_log(const fs::path& path, std::int64_t part, std::int64_t offset, 
     piece.part = place->first;
     piece.offset = 0;
   }
-  const int fd = ::open(place->second.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const Fd fd(::open(place->second.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd < 0) fail(place->second, "opened");
   piece.text.resize(most);
   const ssize_t got = ::pread(fd, piece.text.data(), most, piece.offset);
-  ::close(fd);
   if (got < 0) fail(place->second, "read");
   piece.text.resize(static_cast<std::size_t>(got));
   piece.offset += got;

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 struct LogLimits {
@@ -25,7 +27,6 @@ class RotatingLog {
  public:
   /// Opens or creates the log. Throws StorageError that names the file and the reason.
   RotatingLog(std::filesystem::path path, const LogLimits& limits);
-  ~RotatingLog();
   RotatingLog(const RotatingLog&) = delete;
   RotatingLog& operator=(const RotatingLog&) = delete;
 
@@ -39,7 +40,7 @@ class RotatingLog {
 
   const std::filesystem::path path_;
   const LogLimits limits_;
-  int fd_ = -1;
+  Fd fd_;
   std::uint64_t size_ = 0;
 };
 

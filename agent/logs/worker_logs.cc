@@ -68,12 +68,11 @@ bool is_own(const fs::directory_entry& folder) {
          is_id(folder.path().filename().string()) && fs::exists(folder.path() / kMarker, error);
 }
 
-/// Locks a folder against removal. Returns the descriptor, or -1.
-int lock_folder(const fs::path& folder, int how) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0 || ::flock(fd, how | LOCK_NB) == 0) return fd;
-  ::close(fd);
-  return -1;
+/// Locks a folder against removal. Returns a negative descriptor if that fails.
+Fd lock_folder(const fs::path& folder, int how) {
+  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd >= 0 && ::flock(fd, how | LOCK_NB) != 0) fd.reset();
+  return fd;
 }
 
 }  // namespace
@@ -165,7 +164,7 @@ void WorkerLogs::begin_job(const std::string& job) {
 void WorkerLogs::end_job() {
   files_.clear();
   warned_ = false;
-  if (lock_ >= 0) ::close(std::exchange(lock_, -1));
+  lock_.reset();
 }
 
 void WorkerLogs::remove_old_jobs() {
@@ -178,14 +177,13 @@ void WorkerLogs::remove_old_jobs() {
   }
   std::ranges::sort(jobs, std::greater{});  // newest first
   for (std::size_t i = static_cast<std::size_t>(limits_.jobs); i < jobs.size(); ++i) {
-    const int lock = lock_folder(jobs[i].second, LOCK_EX);
+    const Fd lock = lock_folder(jobs[i].second, LOCK_EX);
     if (lock < 0) continue;  // another agent uses it
     try {
       remove_own_folder(jobs[i].second, is_log_name, kMarker);
     } catch (const StorageError& problem) {
       if (told_.insert(jobs[i].second).second) warning_(problem.what());
     }
-    ::close(lock);
   }
 }
 

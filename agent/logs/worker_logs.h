@@ -61,7 +61,7 @@ class WorkerLogs {
   std::atomic<std::size_t> dropped_bytes_{0};
   // Used on the log thread only.
   std::string job_;      // job whose files are open
-  int lock_ = -1;        // lock on the job's folder; prevents its removal
+  Fd lock_;              // lock on the job's folder; prevents its removal
   bool warned_ = false;  // already warned for this job
   std::map<Rank, std::unique_ptr<RotatingLog>> files_;
   std::set<std::filesystem::path> told_;  // folders already reported as not removable

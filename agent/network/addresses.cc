@@ -15,6 +15,8 @@
 #include <optional>
 #include <string>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 namespace {
 
@@ -41,12 +43,11 @@ int bits_of(const ip::address& mask) {
 }
 
 int mtu_of(const char* interface) {
-  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const Fd fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (fd < 0) return 0;
   ifreq request{};
   std::strncpy(request.ifr_name, interface, sizeof(request.ifr_name) - 1);
   const bool known = ::ioctl(fd, SIOCGIFMTU, &request) == 0;
-  ::close(fd);
   return known ? request.ifr_mtu : 0;
 }
 

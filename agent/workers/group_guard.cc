@@ -47,20 +47,18 @@ constexpr std::size_t kMostGroups = 4'096;  // a host has at most 1,024 slots
 GroupGuard::GroupGuard() {
   std::array<int, 2> ends{-1, -1};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return;
+  const Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
   pid_ = fork();
-  if (pid_ == 0) guard(ends[0]);
-  close(ends[0]);
-  if (pid_ < 0) {
-    close(ends[1]);
-    return;
-  }
-  fd_ = ends[1];
+  if (pid_ == 0) guard(read_end);
+  if (pid_ < 0) return;
+  fd_ = std::move(write_end);
   fcntl(fd_, F_SETFL, O_NONBLOCK);  // a stopped guard must not block this process
 }
 
 GroupGuard::~GroupGuard() {
   if (pid_ <= 0) return;
-  close(std::exchange(fd_, -1));
+  fd_.reset();
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// A child process that waits for the end of this process, for any reason, and then sends SIGKILL
@@ -27,7 +29,7 @@ class GroupGuard {
   void tell(pid_t number) const;
 
   pid_t pid_ = -1;
-  int fd_ = -1;  ///< write end of a pipe; closing it signals the end of this process
+  Fd fd_;  ///< write end of a pipe; closing it signals the end of this process
 };
 
 }  // namespace pfc
