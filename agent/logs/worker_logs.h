@@ -14,6 +14,7 @@
 #include <string>
 
 #include "agent/logs/rotating_log.h"
+#include "common/files/fd.h"
 #include "common/ids.h"
 
 namespace pfc {

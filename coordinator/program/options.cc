@@ -150,7 +150,7 @@ void declare_takeover(CLI::App& app, Options& options) {
       ->envname("PFC_COORDINATOR_GRACE");
   app.add_option("--take-over", options.take_over,
                  "auto: goes on with the job or service of a coordinator that was killed and was "
-                 "the same command; never: starts a new job; or the beginning of its id")
+                 "the same command; never: starts a new job or service; or the beginning of its id")
       ->capture_default_str();
   app.add_option(
          "--state-dir", options.state_dir,
@@ -180,9 +180,7 @@ void declare(CLI::App& app, Options& options) {  // in the order of --help
   app.footer(
       "A first SIGINT (Ctrl-C), SIGTERM or SIGHUP lets the workers write a checkpoint and end; a "
       "second one leaves them 5 s, then they are killed. A service ends in the same way with the "
-      "job "
-      "that\n"
-      "runs; the same command continues with jobs that wait (docs/service.md).\n"
+      "job that\nruns; the same command continues with jobs that wait (docs/service.md).\n"
       "Exit codes: 0 completed; 1 the job failed, or workers had to be killed; 2 bad input;\n"
       "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended after a\n"
       "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP; 5: ended after a checkpoint "

@@ -149,14 +149,14 @@ std::vector<int> PendingConnections::take_next() {
     waiting_ -= 1;
     // An existing entry with the same key belongs to a closed connection.
     const std::string key = connection_key(name, chosen.peer.substr(chosen.peer.rfind(':') + 1));
-    const bool is_new = entered_
-                            .insert_or_assign(key, Inside{.fd = chosen.fd,
-                                                          .inode = inode_of(chosen.fd),
-                                                          .address = name,
-                                                          .peer = chosen.peer,
-                                                          .since = Clock::now()})
-                            .second;
-    if (is_new) address.inside += 1, inside_ += 1;
+    const auto [entry, is_new] = entered_.try_emplace(key);
+    if (!is_new) addresses_.at(entry->second.address).inside -= 1, inside_ -= 1;
+    entry->second = {.fd = chosen.fd,
+                     .inode = inode_of(chosen.fd),
+                     .address = name,
+                     .peer = chosen.peer,
+                     .since = Clock::now()};
+    address.inside += 1, inside_ += 1;
     taken.push_back(chosen.fd);
   }
   return taken;
@@ -226,7 +226,7 @@ void PendingConnections::sweep(TimePoint now, std::vector<Closed>& closed) {
 std::vector<std::string> PendingConnections::find_stalled() {
   std::vector<std::string> stalled;
   for (auto& [key, inside] : entered_) {
-    if (inside.stalled) continue;
+    if (inside.stalled || inside.ended) continue;
     const TcpInfo info = tcp_info_of(inside.fd);
     if (info.known.tcpi_retransmits < kStalledRetransmits || info.bytes_received == 0) continue;
     inside.stalled = true;

@@ -108,13 +108,13 @@ bool outlive_lock(const Left& left, const LockWait& wait) {
     if (now - start >= wait.untouched + wait.limit) {
       throw StorageError(what + seconds(wait.untouched + wait.limit) +
                          ": its coordinator seems dead, or is suspended. End it, or restart its "
-                         "host so that the file server releases the lock; or start without it by "
-                         "--take-over never");
+                         "host so that the file server releases the lock; or start without "
+                         "its job: --take-over never");
     }
     if (now - start >= wait.untouched && !std::exchange(told, true)) {
       wait.tell(what + seconds(wait.untouched) + ": its coordinator seems dead. Waiting at most " +
                 seconds(wait.limit) + " for the file server to release the lock, to continue " +
-                identity_title(left.identity) + " (--take-over never starts without it)");
+                identity_title(left.identity) + " (to start without it, give --take-over never)");
     }
     std::this_thread::sleep_for(kLockPoll);
   }

@@ -120,8 +120,7 @@ std::vector<std::string> job_warnings(const PlannedJob& p) {
     warnings.emplace_back(
         "batch_size: the last batch norm sees 2 samples and makes them +1 and -1 nearly whatever "
         "they are, so their gradients carry little information; take a larger batch_size, or "
-        "sync_bn with "
-        "more workers");
+        "sync_bn with more workers");
   }
   return warnings;
 }

@@ -59,7 +59,7 @@ std::vector<Written> files_in(const fs::path& folder) {
       if (!written_of(entry.path())) continue;
       spdlog::warn(
           "{}: not a regular file, so it is not cut where the job resumes: steps may be "
-          "in TensorBoard twice; put the file itself there",
+          "in TensorBoard twice; replace it by the file itself",
           entry.path().string());
       continue;
     }

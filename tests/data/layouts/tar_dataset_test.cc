@@ -311,7 +311,8 @@ TEST_F(Shards, RejectDamagedSizes) {
   };
   const std::string last = member('0', std::string(20, 'x'));
   EXPECT_EQ(opened(member('x', "10 size=7\n") + last)->bytes, 7u);
-  EXPECT_THAT(error_of(member('x', "11 size=7x\n") + last), HasSubstr("whose size is no number"));
+  EXPECT_THAT(error_of(member('x', "11 size=7x\n") + last),
+              HasSubstr("whose size is not a number"));
   EXPECT_THAT(error_of(member('x', "10_size=7\n") + last), HasSubstr("header that is damaged"));
   EXPECT_THAT(error_of(member('x', "10 size=7x") + last), HasSubstr("header that is damaged"));
   EXPECT_THAT(error_of(member('0', "x", std::string(12, '\xff'))), HasSubstr("is negative"));
