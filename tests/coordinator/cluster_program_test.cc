@@ -180,7 +180,7 @@ TEST_F(Cluster, LetsTheWorkersSaveTheirStateWhenTheCoordinatorIsKilled) {
   // The message comes from the kernel or the connection, whichever is first.
   EXPECT_THAT(contents(folder / "err"),
               AnyOf(HasSubstr("pfc-agent: error: the coordinator was killed"),
-                    ContainsRegex("pfc-agent: error: coordinator \\S+ has gone")));
+                    ContainsRegex("pfc-agent: error: coordinator \\S+ cannot be reached")));
 }
 
 TEST_F(Cluster, ReportsBadInputInOneLineBeforeAnythingStarts) {
