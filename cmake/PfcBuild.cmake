@@ -190,17 +190,3 @@ function(pfc_test name)
   endif()
   pfc_add_parts(${name} ${arg_PARTS})
 endfunction()
-
-# pfc_benchmark(kernels SOURCES ... DEPENDS ...) creates the Google Benchmark binary
-# benchmarks/kernels_benchmark.
-function(pfc_benchmark name)
-  if(NOT PFC_TESTS OR PFC_SANITIZE)
-    return()
-  endif()
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
-  add_executable(${name}_benchmark ${arg_SOURCES})
-  target_link_libraries(${name}_benchmark PRIVATE pfc_flags ${arg_DEPENDS}
-    benchmark::benchmark benchmark::benchmark_main)
-  set_target_properties(${name}_benchmark PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/benchmarks)
-endfunction()

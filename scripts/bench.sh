@@ -27,18 +27,15 @@ esac
 scripts/setup.sh build bench
 cmake --preset cpu -DPFC_TESTS=ON >/dev/null
 case $what in
-  step)
+  step | snapshots | plan | watching)
     cmake --build --preset cpu --target programs
-    exec /usr/bin/python3 tests/reference/bench_step.py --bin build/cpu/bin "$@" ;;
-  snapshots | plan | watching)
-    cmake --build --preset cpu --target programs
-    exec /usr/bin/python3 -B "tests/reference/bench_$what.py" --bin build/cpu/bin "$@" ;;
+    exec /usr/bin/python3 -B bench/*/"bench_$what.py" --bin build/cpu/bin "$@" ;;
   embed)
     cmake --build --preset cpu --target programs evaluation_benchmark
-    exec /usr/bin/python3 -B tests/reference/bench_embed.py --bin build/cpu/bin "$@" ;;
+    exec /usr/bin/python3 -B bench/cpu/bench_embed.py --bin build/cpu/bin "$@" ;;
   head)
     cmake --build --preset cpu --target head_benchmark head_limits
-    exec /usr/bin/python3 -B tests/reference/bench_head.py \
+    exec /usr/bin/python3 -B bench/cpu/bench_head.py \
       --program build/cpu/benchmarks/head_benchmark "$@" ;;
   kernels)
     cmake --build --preset cpu --target kernels_benchmark

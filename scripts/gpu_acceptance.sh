@@ -8,4 +8,4 @@ cd "$(dirname "$0")/.."
 source scripts/build_environment.sh
 root=$PWD
 cd "$started_in"  # --bin may be relative to it
-exec python3 -B "$root/tests/acceptance/gpu_acceptance.py" "$@"
+exec python3 -B "$root/bench/acceptance/gpu_acceptance.py" "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs an archive for scripts/gpu_acceptance.sh on a machine with a GPU and without compilers.
 #   scripts/gpu_bundle.sh OUT.tar.xz [BUILD]     BUILD: build/cuda, with its targets programs and gpu_tests
-# The archive contains scripts/ and tests/ of the sources, bundle/ with the programs and their libraries,
+# The archive contains scripts/, bench/ and tests/ of the sources, bundle/ with the programs and their libraries,
 # and faces/lfw112, a part of PFC_TEST_DATA's faces, if that is set. CUDA's, cuDNN's and NCCL's libraries
 # are left out: the other machine has its own, or PyTorch's. Fails if the archive exceeds 60 MiB.
 set -euo pipefail
@@ -23,7 +23,7 @@ for program in "$build"/bin/{pfc-coordinator,pfc-agent,pfc-worker,pfcctl} "$buil
   done
 done
 strip --strip-all "$folder"/bundle/bin/* && strip --strip-unneeded "$folder"/bundle/lib/*
-git archive --format=tar HEAD scripts tests CMakePresets.json | tar -x -C "$folder"
+git archive --format=tar HEAD scripts bench tests CMakePresets.json | tar -x -C "$folder"
 if [[ -n ${PFC_TEST_DATA:-} ]]; then
   # Keep only the held-out part: "train" is larger, and all pairs of the verification set stay.
   "$build/bin/pfcctl" data split "$PFC_TEST_DATA/lfw112" --held-out "$held_out" --out "$folder/split"
@@ -32,7 +32,7 @@ if [[ -n ${PFC_TEST_DATA:-} ]]; then
   cp "$PFC_TEST_DATA/lfw112/lfw_fold10.bin" "$folder/faces/lfw112/"
 fi
 # The programs share much code, so a large dictionary compresses well.
-tar -C "$folder" -c bundle scripts tests CMakePresets.json $([[ -d $folder/faces ]] && echo faces) |
+tar -C "$folder" -c bundle scripts bench tests CMakePresets.json $([[ -d $folder/faces ]] && echo faces) |
   xz --lzma2=preset=6,dict=256MiB >"$archive"
 size=$(stat -c %s "$archive")
 echo "$archive: $((size >> 20)) MiB; there: PFC_TEST_DATA=faces scripts/gpu_acceptance.sh --bin bundle --call a --out OUT"

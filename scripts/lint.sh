@@ -26,7 +26,7 @@ if [[ $what == alone ]]; then
   cmake --build build/lint --target "${objects[@]}"
   exit
 fi
-((${#files[@]})) || mapfile -t files < <(git ls-files '*.cc' ':!tests' \
+((${#files[@]})) || mapfile -t files < <(git ls-files '*.cc' ':!tests' ':!bench' \
   ':!kernels/cpu/vector/grouped_conv.cc')  # uses __builtin_shuffle, which only GCC has
 # clang-tidy needs an omp.h. clang's is in libomp-16-dev, which would remove any other libomp-dev. Use
 # g++'s without the attributes that only g++ knows.

@@ -15,9 +15,9 @@
 # The second form has no undisturbed runs. It also exits with 1 if a job trains another number of distinct
 # images than planned (the last step may add less than a global batch), or if a generation begins below a
 # saved checkpoint.
-# PFC_BIN: the folder of the programs (build/cpu/bin). All options: tests/soak/soak.py --help.
+# PFC_BIN: the folder of the programs (build/cpu/bin). All options: bench/soak/soak.py --help.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"
 export PFC_BIN=${PFC_BIN:-$PWD/build/cpu/bin}
-exec /usr/bin/python3 -B tests/soak/soak.py "$@"
+exec /usr/bin/python3 -B bench/soak/soak.py "$@"

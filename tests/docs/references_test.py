@@ -97,8 +97,7 @@ class References(unittest.TestCase):
         known = set(FOREIGN)
         for program in PROGRAMS:
             known |= set(OPTION.findall(help_of(program)))
-        for script in [*(pages.ROOT / "scripts").glob("*.sh"), *(pages.ROOT / "tests").rglob("*.py"),
-                       *(pages.ROOT / "deploy").rglob("*.py")]:
+        for script in [*(pages.ROOT / "scripts").glob("*.sh"), *(path for folder in ("bench", "deploy", "tests") for path in (pages.ROOT / folder).rglob("*.py"))]:
             known |= set(OPTION.findall(script.read_text()))
         for page in pages.pages():
             text = pages.code_spans(page) + [(b.line, b.text) for b in pages.blocks(page)]

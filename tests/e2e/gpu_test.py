@@ -10,7 +10,7 @@ import unittest
 
 from support import BIN, JobTest, digest, run
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "acceptance"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "acceptance"))
 import gpus  # noqa: E402
 
 WORKER = pathlib.Path(os.environ["PFC_GPU_WORKER"])

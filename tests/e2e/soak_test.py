@@ -15,7 +15,7 @@ from unittest import mock
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import seconds  # noqa: E402, F401  prints the time of each test
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "soak"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "soak"))
 from images import Record
 from soak import Soak
 from network import may_make_namespaces

@@ -35,11 +35,11 @@ ALLOWED = {
 
 
 def read_includes(root):
-    """Returns {file: [included files of this project]}, without the tests."""
+    """Returns {file: [included files of this project]}, without tests and benchmarks."""
     listed = subprocess.run(["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"],
                             check=True, capture_output=True, text=True).stdout.split()
     sources = {f for f in listed
-               if SOURCE.search(f) and not f.startswith("tests/") and (root / f).is_file()}
+               if SOURCE.search(f) and not f.startswith(("tests/", "bench/")) and (root / f).is_file()}
     return {f: [i for i in INCLUDE.findall((root / f).read_text()) if i in sources]
             for f in sources}
 

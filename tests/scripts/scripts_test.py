@@ -11,7 +11,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import seconds  # noqa: E402, F401  prints the time of each test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/soak"))
+sys.path.append(str(ROOT / "bench/soak"))
 import curves  # noqa: E402
 
 SCRIPTS = sorted((ROOT / "scripts").glob("*.sh"))

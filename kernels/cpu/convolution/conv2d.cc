@@ -15,7 +15,7 @@ template <typename T>
 using GradientPass = std::function<void(const T* x, const T* dy, float* dw, bool accumulate)>;
 
 // These functions select the fastest algorithm for each pass of a shape, as measured with
-// tests/kernels/conv2d_benchmark.cc (docs/benchmarks/cpu.md).
+// bench/programs/conv2d_benchmark.cc (docs/benchmarks/cpu.md).
 
 // Returns whether to use GroupedConvolution. With two channels per group, oneDNN is six times
 // slower. With one channel, our code is faster if the rows of an image do not stay in the cache,

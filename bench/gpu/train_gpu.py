@@ -22,7 +22,7 @@ import gpu_runs
 import reference_input
 import safetensors_io
 import torch
-from gpu_runs import HERE
+from gpu_runs import REFERENCE
 
 PEOPLE, IMAGES = 1000, 20  # drawn, where there is no --data
 TOLERANCE = 0.02  # of accuracy, by which pfc may be worse
@@ -72,7 +72,7 @@ def pfc(options, job):
 
 def reference(options, job, init):
     path = options.folder / "reference.jsonl"
-    command = [sys.executable, "-B", HERE / "train_reference.py", "--job", job, "--input", init,
+    command = [sys.executable, "-B", REFERENCE / "train_reference.py", "--job", job, "--input", init,
                "--data", options.data, "--val", options.val, "--device", options.device,
                "--precision", options.precision, "--metrics", path]
     return learnt(options, command, path)

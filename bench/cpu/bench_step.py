@@ -23,8 +23,8 @@ import tempfile
 
 import bench_peer
 import bench_report
-import reference_input
-from bench_runs import HERE, PYTHON, Failed, Runner, say
+from bench_runs import PYTHON, REFERENCE, Failed, Runner, say
+import reference_input  # in tests/reference, like the next
 from pfc_runs import metrics
 
 WARM_UP_STEPS = 2
@@ -66,7 +66,7 @@ class Case:
         return self.runner.run(command, result)
 
     def torch_command(self, settings, *more):
-        return [*PYTHON, HERE / "train_reference.py", "--job", self.path, "--threads",
+        return [*PYTHON, REFERENCE / "train_reference.py", "--job", self.path, "--threads",
                 len(self.runner.cores), "--input", self.folder / "reference.safetensors",
                 "--metrics", self.folder / "reference.jsonl", *settings.arguments, *more]
 

@@ -9,6 +9,8 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).parent
+REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "tests" / "reference"
+sys.path.append(str(REFERENCE))
 PYTHON = ["/usr/bin/python3", "-B"]  # Debian's, which has Debian's PyTorch
 DISTURBED = 0.05  # of the cores, taken by other programs
 # Variables that set the speed of OpenMP, BLAS, oneDNN, PyTorch or malloc.

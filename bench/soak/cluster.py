@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
 from network import Network, enter, ip  # noqa: E402
 
 BIN = pathlib.Path(os.environ["PFC_BIN"])

@@ -20,9 +20,9 @@ import time
 
 import numpy as np
 
-import image_records
-import reference_input
 from bench_runs import say
+import image_records  # in tests/reference, like the next
+import reference_input
 
 # As the verbs wait: threads that decode take turns with those that compute.
 ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}

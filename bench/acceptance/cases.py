@@ -8,7 +8,7 @@ import re
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "tests" / "reference"
+BENCH = ROOT / "bench"
 PARTS = {  # in their order: the longest, which shows the least, comes last
     "build": "The `cuda` preset, for the architectures of the GPUs here.",
     "versions": "The driver, its GPUs, and what `pfcctl check` finds.",
@@ -146,7 +146,7 @@ def versions(programs):
 
 def of_pfc_alone(plan, part, network, *more):
     needed = ("pfc-worker", "pfcctl", "pfc-coordinator", "pfc-agent")
-    command = ["python3", "-B", ROOT / "tests" / "acceptance" / "jobs.py", part, "--bin",
+    command = ["python3", "-B", BENCH / "acceptance" / "jobs.py", part, "--bin",
                plan.programs.path("pfc-worker").parent, "--folder", plan.work / part, "--network",
                network, "--batch", plan.options.job_batch, "--size", plan.options.job_size, "--device",
                plan.options.job_device, *more]
@@ -176,7 +176,7 @@ def sanitizer(programs):
 def train(plan):
     options, worker = plan.options, plan.programs.path("pfc-worker")
     kept = plan.kept("train", options.train_network)
-    command = [plan.python, "-B", REFERENCE / "train_gpu.py", "--bin", worker.parent, "--folder",
+    command = [plan.python, "-B", BENCH / "gpu" / "train_gpu.py", "--bin", worker.parent, "--folder",
                plan.work / "train", "--network", options.train_network, "--kept", kept]
     data = os.environ.get("PFC_TEST_DATA")
     if data:
@@ -192,7 +192,7 @@ def step(plan):
     for network, batch in itertools.product(options.networks, options.batches):
         name = f"{network}-{batch}"
         kept = plan.kept("step", name)
-        command = [plan.python, "-B", REFERENCE / "bench_step_gpu.py", "--bin", worker.parent,
+        command = [plan.python, "-B", BENCH / "gpu" / "bench_step_gpu.py", "--bin", worker.parent,
                    "--folder", plan.work / "step", "--network", network, "--batch", batch,
                    "--compile", options.compile, "--rounds", options.rounds, "--precisions",
                    *options.precisions, "--kept", kept]
@@ -204,7 +204,7 @@ def step(plan):
 def head_steps(plan, classes, rate, *more):
     name = f"{classes}-{rate}"
     kept = plan.kept("head", name)
-    command = [plan.python, "-B", REFERENCE / "bench_head_gpu.py", "--program",
+    command = [plan.python, "-B", BENCH / "gpu" / "bench_head_gpu.py", "--program",
                plan.programs.path("head_benchmark"), "--classes", classes, "--rate", rate,
                "--gpu-memory", plan.gpus[0].memory_bytes, "--kept", kept, *more]
     return Case("head", name, command, LONG, plan.programs.missing("head_benchmark"), kept=kept)
@@ -213,7 +213,7 @@ def head_steps(plan, classes, rate, *more):
 def training_of_many_classes(plan):
     programs_of_a_job = ("pfc-worker", "pfcctl", "pfc-coordinator", "pfc-agent")
     return Case("head", f"train-{MANY_TRAINED}",
-                [plan.python, "-B", REFERENCE / "many_classes.py", "--bin",
+                [plan.python, "-B", BENCH / "studies" / "many_classes.py", "--bin",
                  plan.programs.path("pfc-worker").parent, "--folder", plan.work / "many-classes",
                  "--classes", MANY_TRAINED, "--rate", 1, "--workers", 1, "--device", "cuda", "--precision",
                  "bf16"], 590, plan.programs.missing(*programs_of_a_job))

@@ -32,7 +32,7 @@ import reference_input
 import safetensors_io
 import torch
 from bench_head import same_loss
-from gpu_runs import HERE
+from gpu_runs import REFERENCE
 from pfc_runs import metrics
 from network_floor import floor
 
@@ -86,7 +86,7 @@ def pfc(options, precision):
 
 def reference(options, precision, *more):
     out = options.folder / "reference.jsonl"
-    gpu_runs.run([sys.executable, "-B", HERE / "train_reference.py", "--device", options.device,
+    gpu_runs.run([sys.executable, "-B", REFERENCE / "train_reference.py", "--device", options.device,
                   "--job", write_job(options, precision), "--input", initial(options), "--data",
                   faces(options), "--precision", precision, "--metrics", out, *more], options.limit)
     return metrics(out)

@@ -17,8 +17,8 @@ import statistics
 import tempfile
 
 import bench_report
-import reference_input
 from bench_runs import Runner, say
+import reference_input  # in tests/reference, like the next
 from pfc_runs import metrics, seconds_between
 
 WARM_UP_STEPS = 4

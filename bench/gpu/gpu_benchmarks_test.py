@@ -15,7 +15,7 @@ import types
 import unittest
 from unittest import mock
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "support"))
 import seconds  # noqa: E402, F401  prints the time of each test
 
 import bench_head_gpu

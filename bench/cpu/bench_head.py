@@ -33,7 +33,7 @@ import sys
 
 import bench_peer
 import bench_report
-from bench_runs import HERE, PYTHON, Failed, Runner, say
+from bench_runs import PYTHON, REFERENCE, Failed, Runner, say
 
 TABLE_PART = 1.15                 # memory at most so many times centres and momentum
 MOST_MEMORY = 0.9                 # of what is available, that PyTorch may need
@@ -72,7 +72,7 @@ class Programs:
         return self.runner.run(command, json.loads)
 
     def torch_command(self, classes, rate, variant, steps):
-        return [*PYTHON, HERE / "head_torch.py", *self.shape(classes, rate), "--update", variant,
+        return [*PYTHON, REFERENCE / "head_torch.py", *self.shape(classes, rate), "--update", variant,
                 "--threads", self.threads, "--steps", steps]
 
     def torch(self, rate, variant):

@@ -1,20 +1,22 @@
 """What int8 costs a trained network: exports it as float32 and as int8, and runs both in ONNX Runtime on the pairs of a
 verification set. By hand, with real faces:
 
-    python3 tests/reference/int8_accuracy.py --bin build/cpu/bin --calibrate ../shared/data/lfw112 \\
+    python3 bench/studies/int8_accuracy.py --bin build/cpu/bin --calibrate ../shared/data/lfw112 \\
         --pairs ../shared/data/lfw112/lfw_fold10.bin mbf.safetensors r50.safetensors
 """
 
 import argparse
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 
 import numpy as np
 
-import onnxruntime
-import verification
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "reference"))
+import onnxruntime  # noqa: E402
+import verification  # noqa: E402
 
 LEAST_COSINE, MOST_LOST = 0.99, 6 / 600
 

@@ -29,7 +29,7 @@ import sys
 
 import gpu_runs
 from bench_head import LOSS_TOLERANCE, same_loss
-from gpu_runs import HERE
+from gpu_runs import REFERENCE
 
 GOALS = {1.0: 5.0}  # times faster than PyTorch, by sample rate
 CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}  # bytes moved of one number of a centre
@@ -73,7 +73,7 @@ def reference(options, *more):
     needed = needed_by_torch(options)
     if 0 < options.gpu_memory < needed:
         raise gpu_runs.DoesNotFit(f"not tried, at least {needed / 2**30:.0f} GiB are needed")
-    result = measured([sys.executable, "-B", HERE / "head_torch.py", *shape(options), "--precision",
+    result = measured([sys.executable, "-B", REFERENCE / "head_torch.py", *shape(options), "--precision",
                        options.torch_precision, *more], options.limit)
     sampling = result["sample_seconds"] or [0] * len(result["seconds"])  # at rate 1 none
     step = [whole - part for whole, part in zip(result["seconds"], sampling)]

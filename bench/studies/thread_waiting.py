@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how the threads of kernels should wait beside many decoding threads.
 
-  tests/reference/thread_waiting.py --bin build/cpu/bin [--rounds 5]
+  bench/studies/thread_waiting.py --bin build/cpu/bin [--rounds 5]
 
 One worker with two threads trains mbf on drawn faces. Each setting runs once a round, one after the other.
 Prints medians of the runs' median samples/s, and of their ratios to the default's run of the same round.

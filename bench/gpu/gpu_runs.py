@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "tests" / "reference"
+sys.path += [str(REFERENCE), str(ROOT / "bench" / "cpu")]
 # What PyTorch, pfc's allocations and pfc's plan of memory say.
 NO_MEMORY = ("out of memory", "of GPU memory asked for,", "memory: a worker needs")
 

@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import sys
 
-import pfc_runs
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "reference"))
+import pfc_runs  # noqa: E402
 
 # All studies use small images and a small network, so a run takes minutes.
 JOB = {"network": "mbf", "embedding_size": 128, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 32,
