@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/counted.h"
+#include "common/median.h"
 #include "coordinator/network/network_choice.h"
 
 namespace pfc {
@@ -14,12 +15,6 @@ namespace {
 
 using proto::CheckFinding;
 using proto::CheckPair;
-
-/// Returns the upper median: of two hosts the faster one is the reference.
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 
 /// Returns a finding with the most common value; the first one if there is a tie.
 const CheckFinding& most_common(const std::vector<CheckFinding*>& findings) {
@@ -56,7 +51,7 @@ void expect_same(const std::vector<CheckFinding*>& findings, const KnownValues& 
 void expect_as_fast(const std::vector<CheckFinding*>& findings) {
   std::vector<double> values;
   for (const CheckFinding* each : findings) values.push_back(each->value());
-  const double usual = median(values);
+  const double usual = median_of(std::move(values));  // of two hosts the faster one
   const auto right = std::ranges::min_element(
       findings, {}, [&](const CheckFinding* each) { return std::abs(each->value() - usual); });
   for (CheckFinding* each : findings) {
@@ -135,7 +130,7 @@ std::vector<CheckFinding> judge_pairs(const std::vector<CheckPair>& pairs) {
     if (!pair.error().empty()) broken.push_back(&pair);
     if (pair.bits_per_second() > 0) speeds.push_back(pair.bits_per_second());
   }
-  const double usual = median(speeds);
+  const double usual = median_of(std::move(speeds));
   for (const CheckPair& pair : pairs) {
     if (!pair.error().empty() || pair.bits_per_second() <= 0) continue;
     if (pair.bits_per_second() < kSlowLink * usual) slow.push_back(&pair);

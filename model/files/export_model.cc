@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/files/atomic_file.h"
 #include "common/files/safetensors.h"
+#include "common/median.h"
 #include "data/augment/flip.h"
 #include "kernels/make_ops.h"
 #include "model/files/onnx_calibration.h"
@@ -151,15 +152,14 @@ double check_cosine(const std::filesystem::path& path, const Floats& got, const 
     const double c = cosine(std::span(got).subspan(begin, d), std::span(want).subspan(begin, d));
     cosines.push_back(std::isnan(c) ? -1 : c);
   }
-  const auto middle = cosines.begin() + std::ssize(cosines) / 2;
-  std::ranges::nth_element(cosines, middle);
-  if (*middle >= kLeastCosine) return *middle;
+  const double median = median_of(std::move(cosines));
+  if (median >= kLeastCosine) return median;
   throw InputError(fmt::format(
       "{}: not written, because the median cosine between its embeddings of the calibration images "
       "and "
       "those of float32 is {:.4f}, expected at least {}; calibrate with more images of the kind "
       "that the network was trained on, or export float16",
-      path.string(), *middle, kLeastCosine));
+      path.string(), median, kLeastCosine));
 }
 
 /// Writes the file after `check`, which throws if the model parsed from its bytes is wrong.

@@ -1,7 +1,6 @@
 // pfcctl model info: describes a model file.
 #include <spdlog/fmt/fmt.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -10,12 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/byte_size.h"
 #include "common/clock.h"
 #include "common/counted.h"
 #include "common/machine/thread_waiting.h"
+#include "common/median.h"
 #include "common/one_line.h"
 #include "kernels/make_ops.h"
 #include "model/files/model_file.h"
@@ -74,8 +75,7 @@ double latency_of(const ModelFile& model) {
     ops->synchronize();
     if (run > 0) seconds.push_back(seconds_since(start));  // the first run is a warm-up
   }
-  std::ranges::nth_element(seconds, seconds.begin() + kTimedRuns / 2);
-  return 1000 * seconds[kTimedRuns / 2];
+  return 1000 * median_of(std::move(seconds));
 }
 
 json description_of(const ModelFile& model) {

@@ -7,15 +7,10 @@
 #include <tuple>
 #include <utility>
 
+#include "common/median.h"
+
 namespace pfc {
 namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 /// Returns whether a communicator is NCCL's: the host only enqueues its collectives.
 bool only_enqueued(const CollectedRank& rank, const std::string& communicator) {
@@ -89,8 +84,8 @@ CollectiveWaits waits_of(const CollectedTrace& trace, const Kind& kind,
     ++count;
     sum += waited.back();
   }
-  waits.seconds = median(std::move(took));
-  waits.wait_seconds = median(std::move(waited));
+  waits.seconds = median_of(std::move(took));
+  waits.wait_seconds = median_of(std::move(waited));
   for (const auto& [rank, told] : last) {
     if (told.second <= waits.waited_for_last_seconds) continue;
     waits.last = rank;

@@ -10,6 +10,7 @@
 #include "comm/make_comm.h"
 #include "comm/memory_store.h"
 #include "common/clock.h"
+#include "common/median.h"
 #include "kernels/owned_tensor.h"
 #include "worker/capacity/timed_step.h"
 #include "worker/head/class_sampler.h"

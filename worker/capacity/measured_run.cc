@@ -7,11 +7,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/config/config.h"
 #include "common/error.h"
 #include "common/files/regular_file.h"
+#include "common/median.h"
 #include "common/one_line.h"
 
 namespace pfc {
@@ -63,9 +65,7 @@ StepCost median_step(const Run& run) {
   }
   StepCost cost;
   for (auto& [phase, values] : seconds) {
-    const auto middle = values.begin() + std::ssize(values) / 2;
-    std::ranges::nth_element(values, middle);
-    cost.phases.push_back({phase, *middle});
+    cost.phases.push_back({phase, median_of(std::move(values))});
   }
   if (cost.seconds() <= 0) throw InputError("steps that took no time: they correct nothing");
   return cost;

@@ -1,11 +1,11 @@
 #include "worker/capacity/timed_step.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "common/clock.h"
+#include "common/median.h"
 #include "kernels/owned_tensor.h"
 #include "model/networks/backbone.h"
 #include "worker/head/head.h"
@@ -17,12 +17,6 @@ namespace {
 constexpr int kUntimed = 2;
 
 }  // namespace
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 BackboneSeconds time_backbone(Ops& ops, const PlannedJob& p, int passes) {
   const BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);

@@ -1,16 +1,11 @@
 // Times the computation of a training step, on a job's own network.
 #pragma once
 
-#include <vector>
-
 #include "comm/comm.h"
 #include "kernels/ops.h"
 #include "worker/memory/memory_plan.h"
 
 namespace pfc {
-
-/// Returns the upper median. REQUIRES: there are values.
-double median_of(std::vector<double> values);
 
 /// Seconds of a worker's backbone for one micro-batch.
 struct BackboneSeconds {

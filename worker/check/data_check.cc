@@ -10,9 +10,12 @@
 #include <cstdint>
 #include <random>
 #include <string_view>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/files/fd.h"
+#include "common/median.h"
 #include "common/version.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
@@ -31,26 +34,11 @@ constexpr std::int64_t kMostReadBytes = 64 << 20;   // total bytes of all reads
 constexpr double kFastDisk = 100e6;                 // bytes/s: about 20,000 images of 5 kB
 constexpr int kSlice = 16;                          // images between two readings of the clock
 
-class ReadFile {
- public:
-  explicit ReadFile(const std::filesystem::path& path)
-      : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~ReadFile() {
-    if (number_ >= 0) close(number_);
-  }
-  ReadFile(const ReadFile&) = delete;
-  ReadFile& operator=(const ReadFile&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  const int number_;
-};
-
 /// Returns the median speed of all blocks in bytes per second, because other programs may
 /// interrupt some of them. 0 if nothing could be read.
 double read_speed(const std::filesystem::path& rec) {
-  const ReadFile file(rec);
-  const off_t size = file.number() < 0 ? 0 : lseek(file.number(), 0, SEEK_END);
+  const Fd file(open(rec.c_str(), O_RDONLY | O_CLOEXEC));
+  const off_t size = file < 0 ? 0 : lseek(file, 0, SEEK_END);
   if (size <= 0) return 0;
   std::mt19937_64 random(2048);
   std::vector<std::byte> block(kReadBlockBytes);
@@ -59,16 +47,14 @@ double read_speed(const std::filesystem::path& rec) {
   const TimePoint begin = Clock::now();
   while (seconds_since(begin) < kReadSeconds && done < kMostReadBytes) {
     const off_t at = static_cast<off_t>(random() % static_cast<std::uint64_t>(size)) / 4096 * 4096;
-    posix_fadvise(file.number(), at, kReadBlockBytes, POSIX_FADV_DONTNEED);
+    posix_fadvise(file, at, kReadBlockBytes, POSIX_FADV_DONTNEED);
     const TimePoint start = Clock::now();
-    const ssize_t got = pread(file.number(), block.data(), block.size(), at);
+    const ssize_t got = pread(file, block.data(), block.size(), at);
     if (got <= 0) return 0;
     speeds.push_back(static_cast<double>(got) / std::max(seconds_since(start), 1e-6));
     done += got;
   }
-  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
-  std::ranges::nth_element(speeds, middle);
-  return *middle;
+  return median_of(std::move(speeds));
 }
 
 /// Returns the largest file of the data set that contains images or embeddings. Empty if each

@@ -5,17 +5,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/median.h"
+
 namespace pfc {
-namespace {
-
-/// Returns the upper median. REQUIRES: values is not empty.
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-}  // namespace
 
 void Stragglers::add(Rank rank, const proto::Progress& before, const proto::Progress& now) {
   const std::int64_t steps = now.step() - before.step();

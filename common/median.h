@@ -1,0 +1,18 @@
+// The middle one of several values.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+namespace pfc {
+
+/// Returns the upper median; 0 if there are no values.
+inline double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace pfc
