@@ -301,93 +301,98 @@ HostCredentials credentials_of(const std::string& host, const std::filesystem::p
           {.role = Role::kWorker, .host = host, .job = kJob, .agent = exchanged.issued.serial})};
 }
 
+/// Time, and CPU seconds of the coordinator, since its construction.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const std::function<double()>& used)
+      : used_(used), start_(Clock::now()), before_(used()) {}
+  [[nodiscard]] double seconds() const { return seconds_since(start_); }
+  [[nodiscard]] double used() const { return used_() - before_; }
+  [[nodiscard]] double cores() const { return used() / seconds(); }
+
+ private:
+  const std::function<double()>& used_;
+  const TimePoint start_;
+  const double before_;
+};
+
+using Workers = std::vector<std::unique_ptr<Worker>>;
+
+/// Calls a function for each worker in every period of that time, spread over the period.
+void each_period(const Workers& all, std::chrono::nanoseconds period, std::chrono::seconds time,
+                 const std::function<void(Worker&)>& call) {
+  const TimePoint begin = Clock::now();
+  for (TimePoint start = begin; start < begin + time; start += period) {
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      call(*all[rank]);
+      if (rank % 16 == 0) std::this_thread::sleep_until(start + period * rank / all.size());
+    }
+  }
+}
+
+void report_for(const Workers& all, std::chrono::seconds time) {
+  const auto pause = report_pause(static_cast<int>(all.size()));
+  each_period(all, pause, time, [&](Worker& worker) { worker.reports(pause); });
+}
+
 /// `http_port`: 0 over TLS, where the page is not read. `used`: CPU seconds of the coordinator.
 /// `metrics`: makes the coordinator generate its metrics, and returns their size.
 void measure(int workers, const std::string& address, int http_port,
              const std::filesystem::path& state_dir, const std::function<double()>& used,
              const std::function<std::size_t()>& metrics) {
   std::vector<std::unique_ptr<testing::VoiceOfAgent>> agents;
-  std::vector<HostCredentials> credentials;
+  Workers all;
   for (int number = 0; number < workers / kSlots; ++number) {
     const std::string host = "host" + std::to_string(number);
-    credentials.push_back(credentials_of(host, state_dir));
+    const HostCredentials credentials = credentials_of(host, state_dir);
     agents.push_back(std::make_unique<testing::VoiceOfAgent>(
-        address, host, "agent" + std::to_string(number), version(), credentials.back().agent));
+        address, host, "agent" + std::to_string(number), version(), credentials.agent));
+    for (int slot = 0; slot < kSlots; ++slot) {
+      all.push_back(std::make_unique<Worker>(address, number * kSlots + slot, credentials.worker));
+    }
   }
   for (const auto& agent : agents) agent->is_told_workers();
 
-  std::vector<std::unique_ptr<Worker>> all;
-  for (int rank = 0; rank < workers; ++rank) {
-    const Credential& credential = credentials[static_cast<std::size_t>(rank / kSlots)].worker;
-    all.push_back(std::make_unique<Worker>(address, rank, credential));
-  }
-  TimePoint start = Clock::now();
-  double before = used();
+  const Stopwatch join(used);
   Countdown joined(workers);
   for (const auto& worker : all) worker->join(joined);
   joined.wait();
-  const double join_seconds = seconds_since(start), join_used = used() - before;
+  std::printf("%8d %10.2f %10.2f", workers, join.seconds(), join.used());
 
-  start = Clock::now();
-  before = used();
+  const Stopwatch roll(used);
   Countdown answered(workers);
   for (const auto& worker : all) worker->calls_the_roll(workers, answered);
   answered.wait();
-  const double roll_seconds = seconds_since(start), roll_used = used() - before;
+  std::printf(" %10.2f %10.2f", roll.seconds(), roll.used());
 
   Countdown ended(workers);
   for (const auto& worker : all) worker->attach(ended);
   for (const auto& worker : all) worker->beats();
   std::this_thread::sleep_for(2s);
-  before = used();
-  start = Clock::now();
-  for (int second = 0; second < kHeartbeats.count(); ++second) {
-    for (int rank = 0; rank < workers; ++rank) {
-      all[static_cast<std::size_t>(rank)]->beats();
-      if (rank % 64 == 0) {
-        std::this_thread::sleep_until(
-            start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
-                        second + static_cast<double>(rank) / workers)));
-      }
-    }
-  }
-  const double cores = (used() - before) / seconds_since(start);
-  before = used();
+  const Stopwatch beats(used);
+  each_period(all, 1s, kHeartbeats, [](Worker& worker) { worker.beats(); });
+  std::printf(" %12.3f", beats.cores());
+  const Stopwatch idle(used);
   std::this_thread::sleep_for(5s);
-  const double idle = (used() - before) / 5;
+  std::printf(" %12.3f", idle.cores());
 
-  const auto pause = report_pause(workers);
-  const auto report_for = [&](std::chrono::seconds time) {
-    const TimePoint begin = Clock::now();
-    for (int round = 0; begin + round * pause < begin + time; ++round) {
-      for (int rank = 0; rank < workers; ++rank) {
-        all[static_cast<std::size_t>(rank)]->reports(pause);
-        if (rank % 16 == 0) {
-          std::this_thread::sleep_until(begin + round * pause + pause * rank / workers);
-        }
-      }
-    }
-  };
-  report_for(3s);
-  before = used();
-  start = Clock::now();
-  report_for(kReports);
-  const double reporting = (used() - before) / seconds_since(start);
+  report_for(all, 3s);
+  const Stopwatch reporting(used);
+  report_for(all, kReports);
+  std::printf(" %12.3f", reporting.cores());
   double looked_at = 0;
   std::uint64_t sent = 0;
   if (http_port != 0) {
     const PageReader reader(http_port);
-    before = used();
-    start = Clock::now();
-    report_for(kReports);
-    looked_at = (used() - before) / seconds_since(start);
+    const Stopwatch reading(used);
+    report_for(all, kReports);
+    looked_at = reading.cores();
     sent = reader.bytes() / static_cast<std::uint64_t>(kReports.count());
   }
-  before = used();
+  const Stopwatch of_metrics(used);
   const std::size_t page = metrics();
-  std::printf("%8d %10.2f %10.2f %10.2f %10.2f %12.3f %12.3f %12.3f %12.3f %8llu %10zu %10.3f\n",
-              workers, join_seconds, join_used, roll_seconds, roll_used, cores, idle, reporting,
-              looked_at, static_cast<unsigned long long>(sent >> 10), page >> 10, used() - before);
+  std::printf(" %12.3f %8llu %10zu %10.3f\n", looked_at,
+              static_cast<unsigned long long>(sent >> 10), page >> 10, of_metrics.used());
   std::fflush(stdout);
   for (const auto& worker : all) worker->detach();
   ended.wait();
