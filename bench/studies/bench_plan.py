@@ -12,10 +12,9 @@ import json
 import pathlib
 import shutil
 import statistics
-import subprocess
-import sys
 
 from many_classes import spread_labels
+from pfc_runs import run
 
 WARM_UP = 3
 # network, batch, workers, classes, sample rate, other keys
@@ -31,21 +30,13 @@ CASES = [
 ]
 
 
-def run(*command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}\nfailed with {done.returncode}:\n"
-                 f"{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 class Bench:
     def __init__(self, options):
         self.bin, self.folder, self.steps = options.bin, options.folder, options.steps
         self.faces = self.folder / "faces"
         if not (self.faces / "train.rec").exists():
-            run(self.bin / "pfcctl", "data", "synth", "--identities", 50, "--images-per-identity", 20,
-                "--size", 112, "--val-identities", 10, "--val-pairs", 10, "--force", "--out", self.faces)
+            run([self.bin / "pfcctl", "data", "synth", "--identities", 50, "--images-per-identity", 20,
+                 "--size", 112, "--val-identities", 10, "--val-pairs", 10, "--force", "--out", self.faces])
         self.machine = self.folder / "machine.json"
         shutil.rmtree(self.folder / "out", ignore_errors=True)  # of a run that was ended
 
@@ -62,17 +53,17 @@ class Bench:
 
     def measure_machine(self, job):
         self.machine.unlink(missing_ok=True)
-        run(self.bin / "pfcctl", "plan", "--config", job, "--gpu", "this", "--save", self.machine)
+        run([self.bin / "pfcctl", "plan", "--config", job, "--gpu", "this", "--save", self.machine])
 
     def planned(self, job, workers):
-        return json.loads(run(self.bin / "pfcctl", "plan", "--config", job, "--workers", workers,
-                              "--gpu", self.machine, "--json"))["time"]
+        return json.loads(run([self.bin / "pfcctl", "plan", "--config", job, "--workers", workers,
+                               "--gpu", self.machine, "--json"]))["time"]
 
     def measured(self, job, workers):
         """Median seconds of a step, and of its phases."""
         shutil.rmtree(self.folder / "out", ignore_errors=True)
-        run(self.bin / "pfc-coordinator", "--hosts", f"localhost:{workers}", "--config", job,
-            "--port", 0, "--http-port", 0, "--state-dir", self.folder / "state")
+        run([self.bin / "pfc-coordinator", "--hosts", f"localhost:{workers}", "--config", job,
+             "--port", 0, "--http-port", 0, "--state-dir", self.folder / "state"])
         with open(self.folder / "out" / "metrics.jsonl") as lines:
             events = [json.loads(line) for line in lines]
         steps = [event for event in events if event["kind"] == "step"][WARM_UP:]

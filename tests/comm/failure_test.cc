@@ -20,7 +20,6 @@
 #include "comm/abort_switch.h"
 #include "common/clock.h"
 #include "common/error.h"
-#include "common/files/atomic_file.h"
 #include "common/workers/store_keys.h"
 #include "tests/comm/ranks.h"
 #include "tests/support/error_message.h"
@@ -265,32 +264,6 @@ TEST(CommFailure, AbortedCommOfOneWorkerThrows) {
   EXPECT_EQ(message_of<CommError>([&] { comm->barrier(); }), "a newer generation has begun");
 }
 
-/// A store for processes: one file per key.
-class FolderStore : public KeyValueStore {
- public:
-  explicit FolderStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
-
-  void set(const std::string& key, const std::vector<char>& value) override {
-    write_file_atomically(file(key), {value.data(), value.size()});
-  }
-  std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {
-    const TimePoint deadline = Clock::now() + timeout;
-    while (!std::filesystem::exists(file(key))) {
-      if (Clock::now() > deadline) throw CommError("no value of '" + key + "'");
-      std::this_thread::sleep_for(1ms);
-    }
-    std::ifstream in(file(key), std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
- private:
-  [[nodiscard]] std::filesystem::path file(std::string key) const {
-    std::ranges::replace(key, '/', '_');
-    return folder_ / key;
-  }
-  const std::filesystem::path folder_;
-};
-
 constexpr std::int64_t kFloats = 6'000'000;  // more than the socket buffers hold
 
 using Collective = void (*)(Comm&, std::vector<float>& in, std::vector<float>& out);
@@ -319,7 +292,7 @@ pid_t fork_rank(int rank, int world_size, const std::filesystem::path& folder,
                 Collective collective) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
-  FolderStore store(folder);
+  testing::FolderStore store(folder);
   std::atomic<int> rounds = 0;
   const std::string error = repeat_until_failure(rank, world_size, store, collective, rounds);
   ::_exit(error.empty() ? 1 : 0);
@@ -332,7 +305,7 @@ void kill_one_of(int world_size, Collective collective, const std::string& name)
   for (int rank = 1; rank < world_size; ++rank) {
     others.push_back(fork_rank(rank, world_size, folder.path(), collective));
   }
-  FolderStore store(folder.path());
+  testing::FolderStore store(folder.path());
   std::atomic<int> rounds = 0;
   std::string error;
   std::thread us([&] { error = repeat_until_failure(0, world_size, store, collective, rounds); });

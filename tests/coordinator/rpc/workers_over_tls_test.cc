@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "security/certificate.h"
@@ -37,6 +39,15 @@ class WorkersOverTls : public ServiceOverTls {
                                    .credential = credential,
                                    .job_id = kJob,
                                    .agent_id = agent});
+  }
+
+  /// Returns the clients of both workers, after they have joined.
+  std::array<std::unique_ptr<CoordinatorClient>, 2> both_join() {
+    auto first = client("id-a", of_a), second = client("id-b", of_b);
+    auto joining = std::async(std::launch::async, [&] { return first->join(20s); });
+    second->join(20s);
+    joining.get();
+    return {std::move(first), std::move(second)};
   }
 
   /// Returns the status of a stream of host a's worker with messages of these ranks.
@@ -106,19 +117,13 @@ TEST_F(WorkersOverTls, MayNotTakeTheSlotOfAnotherHost) {
 }
 
 TEST_F(WorkersOverTls, MayNotSpeakForARankOfAnotherHost) {
-  const auto first = client("id-a", of_a), second = client("id-b", of_b);
-  auto joining = std::async(std::launch::async, [&] { return first->join(20s); });
-  second->join(20s);
-  joining.get();
+  const auto workers = both_join();
   EXPECT_THAT(attaches({1}).error_message(), HasSubstr("the certificate is of host a"));
   expect_noted("wrong_host");
 }
 
 TEST_F(WorkersOverTls, SpeakForOneRankInOneStream) {
-  const auto first = client("id-a", of_a), second = client("id-b", of_b);
-  auto joining = std::async(std::launch::async, [&] { return first->join(20s); });
-  second->join(20s);
-  joining.get();
+  const auto workers = both_join();
   const grpc::Status status = attaches({0, 7});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(), "the stream is of rank 0, and its message of rank 7");

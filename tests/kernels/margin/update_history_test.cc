@@ -148,6 +148,13 @@ class AdamWHistory : public ::testing::Test {
     return std::abs(caught_up(start, seen).w - want) / std::abs(want);
   }
 
+  void expect_caught_up(const Moments& start, std::int32_t seen) const {
+    const Moments want = one_by_one(start, since(seen)), got = caught_up(start, seen);
+    EXPECT_NEAR(got.w, want.w, 2e-7) << seen;
+    EXPECT_NEAR(got.m, want.m, 2e-7) << seen;
+    EXPECT_NEAR(got.v, want.v, 2e-7) << seen;
+  }
+
   UpdateHistory history_{OptimizerKind::kAdamW};
 };
 
@@ -155,11 +162,7 @@ TEST_F(AdamWHistory, CatchesUpWithEveryNumberOfMissedUpdates) {
   make(150);
   for (std::int32_t seen = 0; seen <= 150; ++seen) {
     for (const Moments start : {Moments{1, 0, 0}, Moments{0, 1, 1}, Moments{0.3, -0.02, 4e-3}}) {
-      const Moments want = one_by_one(start, since(seen));
-      const Moments got = caught_up(start, seen);
-      EXPECT_NEAR(got.w, want.w, 2e-7) << seen;
-      EXPECT_NEAR(got.m, want.m, 2e-7) << seen;
-      EXPECT_NEAR(got.v, want.v, 2e-7) << seen;
+      expect_caught_up(start, seen);
     }
   }
 }
@@ -167,12 +170,7 @@ TEST_F(AdamWHistory, CatchesUpWithEveryNumberOfMissedUpdates) {
 TEST_F(AdamWHistory, CatchesUpWithUpdatesOfManyBlocks) {
   make(9000);  // beta1 to the power of 9000 is 0 in float64
   for (const std::int32_t seen : {0, 1, 63, 64, 65, 1000, 6951, 6952, 8999}) {
-    const Moments start{0.3, -0.02, 4e-3};
-    const Moments want = one_by_one(start, since(seen));
-    const Moments got = caught_up(start, seen);
-    EXPECT_NEAR(got.w, want.w, 2e-7) << seen;
-    EXPECT_NEAR(got.m, want.m, 2e-7) << seen;
-    EXPECT_NEAR(got.v, want.v, 2e-7) << seen;
+    expect_caught_up({0.3, -0.02, 4e-3}, seen);
   }
 }
 

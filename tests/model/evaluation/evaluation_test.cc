@@ -239,32 +239,33 @@ TEST_F(Retrieval, NamesADamagedImageOnAllWorkers) {
   }
 }
 
-TEST_F(Retrieval, UsesAtMostTheStatedMemory) {
-  const EmbedOptions wide{.batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
+/// Runs one worker, and passes on the bytes that it allocates for wide embeddings.
+template <typename Set>
+double bytes_taken(const Set& set, const EmbedOptions& wide) {
+  double taken = 0;
   run_ranks(1, [&](Comm& comm) {
     const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
       std::iota(out.begin(), out.end(), 1.f);
     };
     const std::size_t before = testing::bytes_of_new();
-    evaluate(sets_.retrieval.at(0), comm, embed, wide);
-    const auto taken = static_cast<double>(testing::bytes_of_new() - before);
-    // `own` is released before the rows are copied for the search; this counts both.
-    EXPECT_NEAR(static_cast<double>(retrieval_bytes(22, 1, wide)),
-                taken - 22 * 20'001 * sizeof(float), 0.02 * taken);
+    evaluate(set, comm, embed, wide);
+    taken = static_cast<double>(testing::bytes_of_new() - before);
   });
+  return taken;
+}
+
+constexpr EmbedOptions kWide{.batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
+
+TEST_F(Retrieval, UsesAtMostTheStatedMemory) {
+  const double taken = bytes_taken(sets_.retrieval.at(0), kWide);
+  // `own` is released before the rows are copied for the search; this counts both.
+  EXPECT_NEAR(static_cast<double>(retrieval_bytes(22, 1, kWide)),
+              taken - 22 * 20'001 * sizeof(float), 0.02 * taken);
 }
 
 TEST_F(Evaluation, UsesTheStatedMemory) {
-  const EmbedOptions wide{.batch = 3, .height = kSide, .width = kSide, .embedding_size = 20'000};
-  run_ranks(1, [&](Comm& comm) {
-    const EmbedBatch embed = [](std::span<const std::uint8_t>, std::span<float> out) {
-      std::iota(out.begin(), out.end(), 1.f);
-    };
-    const std::size_t before = testing::bytes_of_new();
-    evaluate(set_, comm, embed, wide);
-    const auto taken = static_cast<double>(testing::bytes_of_new() - before);
-    EXPECT_NEAR(static_cast<double>(evaluation_bytes(22, 1, wide)), taken, 0.02 * taken);
-  });
+  const double taken = bytes_taken(set_, kWide);
+  EXPECT_NEAR(static_cast<double>(evaluation_bytes(22, 1, kWide)), taken, 0.02 * taken);
 }
 
 }  // namespace

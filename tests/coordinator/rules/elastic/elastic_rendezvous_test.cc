@@ -61,6 +61,12 @@ class ElasticRendezvous : public testing::Rendezvous {
   void leaves(const std::string& host) {
     host_leaves(*find_host(state, host), "SIGTERM", 20s, now);
   }
+  void drains_one_of_three_hosts() {
+    trains_on_three_hosts();
+    leaves("c");
+    EXPECT_EQ(does(), "regroup");
+    EXPECT_EQ(does(), "ask to stop");
+  }
 };
 
 TEST_F(ElasticRendezvous, BeginsWithoutAHostThatDoesNotComeInTime) {
@@ -272,10 +278,7 @@ TEST_F(ElasticRendezvous, NeverHasMoreThanTheMaximum) {
 }
 
 TEST_F(ElasticRendezvous, ADrainedHostLeavesAfterACheckpoint) {
-  trains_on_three_hosts();
-  leaves("c");
-  EXPECT_EQ(does(), "regroup");
-  EXPECT_EQ(does(), "ask to stop");
+  drains_one_of_three_hosts();
   EXPECT_EQ(does(), "wait");
   for (WorkerState& worker : state.job.current.workers) {
     EXPECT_EQ(may_pause(state, worker), worker.host != "c");
@@ -290,20 +293,14 @@ TEST_F(ElasticRendezvous, ADrainedHostLeavesAfterACheckpoint) {
 }
 
 TEST_F(ElasticRendezvous, ADrainedHostHasNoMoreThanItsGraceTime) {
-  trains_on_three_hosts();
-  leaves("c");
-  EXPECT_EQ(does(), "regroup");
-  EXPECT_EQ(does(), "ask to stop");
+  drains_one_of_three_hosts();
   passes(20s);
   EXPECT_EQ(begins().size(), 4U);
 }
 
 TEST_F(ElasticRendezvous, WorkersThatHaveSavedWaitForABrieflySilentAgent) {
   config.elastic.min_workers = 2;
-  trains_on_three_hosts();
-  leaves("c");
-  EXPECT_EQ(does(), "regroup");
-  EXPECT_EQ(does(), "ask to stop");
+  drains_one_of_three_hosts();
   for (WorkerState& worker : state.job.current.workers) worker_paused(worker);
   find_host(state, "b")->last_heard -= 4s;
   EXPECT_EQ(tick().reason, "waiting for hosts that do not answer");
@@ -339,10 +336,7 @@ TEST_F(ElasticRendezvous, AHostMayBeBrieflySilentBeforeThereIsSomethingToSave) {
 }
 
 TEST_F(ElasticRendezvous, AStopEndsAJobWhoseWorkersHaveSavedForARegroup) {
-  trains_on_three_hosts();
-  leaves("c");
-  EXPECT_EQ(does(), "regroup");
-  EXPECT_EQ(does(), "ask to stop");
+  drains_one_of_three_hosts();
   for (WorkerState& worker : state.job.current.workers) {
     if (worker.host != "c") worker_paused(worker);
   }
