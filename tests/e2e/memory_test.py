@@ -1,4 +1,4 @@
-"""Compares a job's planned memory with its real use. --table prints the table of docs/memory.md."""
+"""Compares a job's planned memory with its real use, and measures a machine for its plan. --table prints the table of docs/memory.md."""
 
 import json
 import os
@@ -81,6 +81,19 @@ class Memory(JobTest):
         keys = self.keys("mbf", 8, 60_000, 0.1, replicate=True, snapshot_seconds=0.001, max_steps=20)
         planned, peak = self.compare(2, keys)
         self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
+
+    def test_a_measured_machine_plans_the_same_steps_from_its_file(self):
+        job, saved = self.job(**self.keys("mbf", 8, 1_000, 1)), self.folder / "this.json"
+        measured = self.plan(job, 2, "--gpu", "this", "--save", saved)["time"]
+        self.assertRegex(measured["machine_source"], r"^measured \d{4}-\d\d-\d\d with mbf$")
+        factors = json.loads(saved.read_text())["measured"]
+        self.assertNotIn(1, factors.values(), "an unmeasured part counts as the roofline says")
+        from_file, larger = (self.plan(job, 2, "--gpu", saved, "--set", f"batch_size={batch}")["time"]["phases"]
+                             for batch in (8, 16))
+        for phase in ("forward", "backward", "head", "optimizer", "all_gather"):
+            self.assertGreater(measured["phases"][phase], 0, phase)
+            self.assertEqual(from_file[phase], measured["phases"][phase], phase)
+        self.assertGreater(larger["forward"], 1.5 * from_file["forward"])
 
 
 def print_table(cases):
