@@ -11,7 +11,6 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
 #include "common/config/json_reader.h"
 #include "common/config/strict_json.h"
@@ -44,26 +43,10 @@ void make_folder(const fs::path& folder) {
   check_owner(folder);
 }
 
-class File {
- public:
-  File(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  [[nodiscard]] int fd() const { return fd_; }
-  int give_away() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
 /// Returns whether the coordinator that wrote the file is alive: it holds a lock on the file.
 bool is_locked(const fs::path& path) {
-  const File file(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
-  return file.fd() >= 0 && ::flock(file.fd(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  return file >= 0 && ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 std::vector<fs::path> files_in(const fs::path& folder) {
@@ -81,7 +64,7 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 /// Writes and locks the file under a temporary name first, so that no reader sees it unlocked or
 /// incomplete. Returns the descriptor that holds the lock.
-int write_locked(const fs::path& path, const std::string& text) {
+Fd write_locked(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + ".tmp";
   const auto fail = [&](const char* doing) {
     const int error = errno;
@@ -89,14 +72,15 @@ int write_locked(const fs::path& path, const std::string& text) {
     throw StorageError(path.string() + ": cannot be " + doing + ": " + file_error_text(error) +
                        "; choose another folder with --state-dir");
   };
-  File file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
-  if (file.fd() < 0) fail("made");
-  if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) fail("locked");
-  if (::write(file.fd(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+  Fd file(::open(temporary.c_str(), kFlags, 0600));
+  if (file < 0) fail("made");
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0) fail("locked");
+  if (::write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     fail("written");
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) fail("renamed");
-  return file.give_away();
+  return file;
 }
 
 std::string text_of_file(const CoordinatorFile& file) {
@@ -176,13 +160,10 @@ void PublishedCoordinator::renew() {
   struct stat info {};
   if (::stat(path_.c_str(), &info) == 0) return;
   make_folder(path_.parent_path());
-  ::close(std::exchange(fd_, write_locked(path_, text_)));
+  fd_ = write_locked(path_, text_);
 }
 
-PublishedCoordinator::~PublishedCoordinator() {
-  ::unlink(path_.c_str());
-  ::close(fd_);
-}
+PublishedCoordinator::~PublishedCoordinator() { ::unlink(path_.c_str()); }
 
 std::vector<CoordinatorFile> living_coordinators(const fs::path& folder) {
   std::vector<CoordinatorFile> living;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// Returns $PFC_STATE_DIR, or /tmp/pfc-UID if it is not set. $XDG_RUNTIME_DIR is not used, because
@@ -39,7 +41,7 @@ class PublishedCoordinator {
  private:
   const std::filesystem::path path_;
   const std::string text_;
-  int fd_ = -1;  ///< holds the lock
+  Fd fd_;  ///< holds the lock
 };
 
 /// Returns this user's live coordinators, by job id. Throws InputError that names a malformed

@@ -72,7 +72,7 @@ class Lock {
   Lock(const fs::path& folder, const Doing& doing) : file_(folder / kLock) {
     do {
       make_own_folder(folder);
-      fd_ = Fd(open_to_write(file_, O_RDWR | O_CREAT));
+      fd_ = open_to_write(file_, O_RDWR | O_CREAT);
       if (fd_ < 0 && errno != ENOENT) fail_staging(file_, "open");
       if (fd_ >= 0) wait(doing);
     } while (fd_ < 0 || !is_there());  // the folder may have been removed meanwhile

@@ -93,7 +93,7 @@ RotatingLog::RotatingLog(fs::path path, const LogLimits& limits)
 }
 
 void RotatingLog::open() {
-  fd_ = Fd(open_to_write(path_, O_WRONLY | O_CREAT | O_APPEND));
+  fd_ = open_to_write(path_, O_WRONLY | O_CREAT | O_APPEND);
   if (fd_ < 0) fail(path_, "opened");
   struct stat info {};
   size_ = ::fstat(fd_, &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;

@@ -22,6 +22,7 @@
 #include "comm/abort_switch.h"
 #include "comm/roll_call.h"
 #include "common/error.h"
+#include "common/files/fd.h"
 
 namespace pfc {
 namespace {
@@ -50,16 +51,15 @@ class Alarm {
           if (!ends_before(deadline)) late();
         }) {}
   ~Alarm() {
-    ::eventfd_write(over_.fd, 1);
+    ::eventfd_write(event_, 1);
     thread_.join();
-    ::close(over_.fd);
   }
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
  private:
-  static int make_event() {
-    const int fd = ::eventfd(0, EFD_CLOEXEC);
+  static Fd make_event() {
+    Fd fd(::eventfd(0, EFD_CLOEXEC));
     if (fd < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
     return fd;
   }
@@ -67,15 +67,16 @@ class Alarm {
   /// Waits on the steady clock. poll() is used because gcc's ThreadSanitizer does not know the
   /// function with which a condition variable waits on that clock.
   bool ends_before(TimePoint deadline) {
+    pollfd over{.fd = event_, .events = POLLIN, .revents = 0};
     while (true) {
       const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
       if (left <= 0) return false;
       const auto wait = static_cast<int>(std::min<std::int64_t>(left, INT_MAX));
-      if (::poll(&over_, 1, wait) > 0) return true;
+      if (::poll(&over, 1, wait) > 0) return true;
     }
   }
 
-  pollfd over_{.fd = make_event(), .events = POLLIN, .revents = 0};
+  const Fd event_ = make_event();
   std::thread thread_;  // last, because it uses the other member
 };
 
@@ -102,11 +103,8 @@ void ignore_broken_pipes() {
 
 /// Returns 0, or the errno that explains why this address cannot be bound.
 int try_bind(const addrinfo& candidate) {
-  const int fd = ::socket(candidate.ai_family, candidate.ai_socktype | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
-  const int error = ::bind(fd, candidate.ai_addr, candidate.ai_addrlen) == 0 ? 0 : errno;
-  ::close(fd);
-  return error;
+  const Fd fd(::socket(candidate.ai_family, candidate.ai_socktype | SOCK_CLOEXEC, 0));
+  return fd >= 0 && ::bind(fd, candidate.ai_addr, candidate.ai_addrlen) == 0 ? 0 : errno;
 }
 
 /// Creates the TCP device for an address or host name of this machine. Throws InputError that

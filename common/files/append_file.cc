@@ -1,7 +1,6 @@
 #include "common/files/append_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -18,8 +17,6 @@ AppendFile::AppendFile(std::filesystem::path path) : path_(std::move(path)) {
   fd_ = open_to_write(path_, O_WRONLY | O_CREAT | O_APPEND);
   if (fd_ < 0) throw StorageError(path_.string() + ": cannot open: " + file_error_text(errno));
 }
-
-AppendFile::~AppendFile() { ::close(fd_); }
 
 void AppendFile::write_line(std::string_view line) {
   std::string text(line);

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// Appends to a file and keeps its existing content. Not thread-safe.
@@ -12,9 +14,6 @@ class AppendFile {
   /// Creates the file if it does not exist. Throws StorageError with the file and the reason, for
   /// example if it is not a regular file (regular_file.h).
   explicit AppendFile(std::filesystem::path path);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   /// Appends `line` and a newline with one system call, so that readers see only whole lines.
   /// Throws StorageError with the file and the reason.
@@ -22,7 +21,7 @@ class AppendFile {
 
  private:
   const std::filesystem::path path_;
-  int fd_ = -1;
+  Fd fd_;
 };
 
 }  // namespace pfc

@@ -21,7 +21,7 @@ AtomicFile::AtomicFile(std::filesystem::path path)
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
-  ::close(fd_);
+  fd_.reset();
   ::unlink(temporary_.c_str());
 }
 
@@ -49,7 +49,7 @@ WrittenFile AtomicFile::commit() {
   // On a network file system, "disk full" may be reported only here.
   if (::fsync(fd_) != 0) fail("cannot sync");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot rename");
-  ::close(std::exchange(fd_, -1));
+  fd_.reset();
   const auto folder = path_.parent_path();
   sync_folder(folder.empty() ? "." : folder);
   return {.bytes = bytes_, .sha256 = sum_.finish()};
@@ -62,12 +62,9 @@ WrittenFile write_file_atomically(const std::filesystem::path& path, std::string
 }
 
 void sync_folder(const std::filesystem::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = fd >= 0 && ::fsync(fd) == 0;
-  const int error = errno;
-  if (fd >= 0) ::close(fd);
-  if (!synced) {
-    throw StorageError(folder.string() + ": cannot sync the folder: " + file_error_text(error));
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd < 0 || ::fsync(fd) != 0) {
+    throw StorageError(folder.string() + ": cannot sync the folder: " + file_error_text(errno));
   }
 }
 

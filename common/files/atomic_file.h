@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/fd.h"
 #include "common/files/sha256.h"
 
 namespace pfc {
@@ -38,7 +39,7 @@ class AtomicFile {
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;
-  int fd_ = -1;
+  Fd fd_;
   std::uint64_t bytes_ = 0;
   Sha256 sum_;
 };

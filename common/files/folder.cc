@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "common/error.h"
+#include "common/files/fd.h"
 #include "common/files/file_error.h"
 
 namespace pfc {
@@ -45,11 +46,6 @@ class OpenFolder {
  public:
   explicit OpenFolder(const std::filesystem::path& path)
       : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {}
-  ~OpenFolder() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  OpenFolder(const OpenFolder&) = delete;
-  OpenFolder& operator=(const OpenFolder&) = delete;
 
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
   /// Returns false if the entry no longer exists.
@@ -61,7 +57,7 @@ class OpenFolder {
   }
 
  private:
-  int fd_;
+  Fd fd_;
 };
 
 }  // namespace

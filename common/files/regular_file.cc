@@ -64,23 +64,15 @@ RegularFile::RegularFile(std::filesystem::path path) : path_(std::move(path)) {
   struct stat status {};
   if (::stat(path_.c_str(), &status) != 0) fail(path_, "open", errno);
   refuse_to_read_unless_regular(path_, status.st_mode);
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) fail(path_, "open", errno);
-  try {
-    if (::fstat(fd_, &status) != 0) fail(path_, "open", errno);
-    refuse_to_read_unless_regular(path_, status.st_mode);
-    if (is_lfs_pointer(fd_, status.st_size)) {
-      throw InputError(path_.string() +
-                       ": is a Git LFS pointer, not the file itself; run \"git lfs pull\" there");
-    }
-  } catch (...) {
-    ::close(fd_);
-    throw;
+  fd_ = Fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd_ < 0 || ::fstat(fd_, &status) != 0) fail(path_, "open", errno);
+  refuse_to_read_unless_regular(path_, status.st_mode);
+  if (is_lfs_pointer(fd_, status.st_size)) {
+    throw InputError(path_.string() +
+                     ": is a Git LFS pointer, not the file itself; run \"git lfs pull\" there");
   }
   bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
-
-RegularFile::~RegularFile() { ::close(fd_); }
 
 std::size_t RegularFile::read(std::span<std::byte> to) {
   std::size_t done = 0;
@@ -132,18 +124,14 @@ void expect_not_an_input(const std::filesystem::path& output,
   }
 }
 
-int open_to_write(const std::filesystem::path& path, int flags) {
+Fd open_to_write(const std::filesystem::path& path, int flags) {
   // stat() first and O_NONBLOCK for the reasons given in the constructor.
   struct stat status {};
   const auto look = (flags & O_NOFOLLOW) != 0 ? ::lstat : ::stat;
   if (look(path.c_str(), &status) == 0) refuse_to_write_unless_regular(path, status.st_mode);
-  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644);
-  if (fd < 0 || ::fstat(fd, &status) != 0) return fd;
-  try {
+  Fd fd(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (fd >= 0 && ::fstat(fd, &status) == 0) {
     refuse_to_write_unless_regular(path, status.st_mode);
-  } catch (...) {
-    ::close(fd);
-    throw;
   }
   return fd;
 }

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// An open regular file. Opening never blocks. Throws InputError "PATH: cannot open: REASON",
@@ -16,9 +18,6 @@ namespace pfc {
 class RegularFile {
  public:
   explicit RegularFile(std::filesystem::path path);
-  ~RegularFile();
-  RegularFile(const RegularFile&) = delete;
-  RegularFile& operator=(const RegularFile&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] int fd() const { return fd_; }                  ///< valid while this object lives
@@ -33,7 +32,7 @@ class RegularFile {
 
  private:
   std::filesystem::path path_;
-  int fd_ = -1;
+  Fd fd_;
   std::uint64_t bytes_ = 0;
 };
 
@@ -50,11 +49,11 @@ void expect_regular_or_nothing(const std::filesystem::path& path);
 void expect_not_an_input(const std::filesystem::path& output,
                          std::span<const std::filesystem::path> inputs);
 
-/// Opens a file for writing; creates it if `flags` has O_CREAT. Returns the descriptor, which the
-/// caller closes, or -1 with errno, like open(), but never blocks. Throws StorageError as
+/// Opens a file for writing; creates it if `flags` has O_CREAT. Returns no
+/// descriptor, and sets errno, where open() would fail, but never blocks. Throws StorageError as
 /// expect_regular_or_nothing() does. O_NOFOLLOW also rejects links; temporary files need it, so
 /// that no link's target is overwritten.
-int open_to_write(const std::filesystem::path& path, int flags);
+Fd open_to_write(const std::filesystem::path& path, int flags);
 
 /// Returns whether anything exists at `path`, including an unreadable file or a dangling link.
 /// Throws InputError if that is unknown, for example if a parent folder may not be searched.

@@ -31,46 +31,28 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStartLimit{10'000};  // from fork to exec, which a file system may block
 constexpr milliseconds kEndLimit{5'000};     // from SIGKILL to the end of the process
 
-/// Both ends of a pipe. Closes the ends that were not taken.
-struct Pipe {
-  std::array<int, 2> ends{-1, -1};
+/// Both ends of a pipe: for reading, for writing.
+using Pipe = std::array<Fd, 2>;
 
-  void open() {
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) {
-      throw std::system_error(errno, std::generic_category(), "pipe");
-    }
+Pipe open_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "pipe");
   }
-  void close_end(int end) {
-    if (ends[end] >= 0) close(std::exchange(ends[end], -1));
-  }
-  ~Pipe() {
-    close_end(0);
-    close_end(1);
-  }
-};
+  return {Fd(ends[0]), Fd(ends[1])};
+}
 
-/// An anonymous file that contains this text, positioned at its start. -1 if the text is empty.
-class Input {
- public:
-  explicit Input(const std::string& text) {
-    if (text.empty()) return;
-    fd_ = memfd_create("pfc-input", MFD_CLOEXEC);
-    const auto size = static_cast<ssize_t>(text.size());
-    if (fd_ < 0 || pwrite(fd_, text.data(), text.size(), 0) != size) {
-      throw std::system_error(errno, std::generic_category(), "stdin of a program");
-    }
+/// Returns an anonymous file that contains this text, positioned at its start; none if the text is
+/// empty.
+Fd open_input(const std::string& text) {
+  if (text.empty()) return {};
+  Fd fd(memfd_create("pfc-input", MFD_CLOEXEC));
+  const auto size = static_cast<ssize_t>(text.size());
+  if (fd < 0 || pwrite(fd, text.data(), text.size(), 0) != size) {
+    throw std::system_error(errno, std::generic_category(), "stdin of a program");
   }
-  ~Input() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Input(const Input&) = delete;
-  Input& operator=(const Input&) = delete;
-
-  [[nodiscard]] int fd() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
+  return fd;
+}
 
 /// Everything the child needs, allocated before the fork. After a fork in a multi-threaded
 /// program, only async-signal-safe calls are allowed.
@@ -184,19 +166,19 @@ std::string describe(const ProcessExit& exit) {
 
 ChildProcess::ChildProcess(const SpawnOptions& options) {
   const Prepared prepared = prepare_spawn(options);
-  const Input input(options.input);
-  Pipe out, err, failure;
-  failure.open();
+  const Fd input = open_input(options.input);
+  Pipe failure = open_pipe();
+  Pipe out, err;
   if (options.capture_output) {
-    out.open();
-    err.open();
+    out = open_pipe();
+    err = open_pipe();
   }
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    become(prepared, options.parent_death_signal, parent, input.fd(), out.ends[1], err.ends[1]);
+    become(prepared, options.parent_death_signal, parent, input, out[1], err[1]);
     const int reason = errno;
-    [[maybe_unused]] const auto written = write(failure.ends[1], &reason, sizeof(reason));
+    [[maybe_unused]] const auto written = write(failure[1], &reason, sizeof(reason));
     _exit(kCannotStartCode);
   }
   if (pid_ < 0) {
@@ -204,8 +186,8 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
     throw std::runtime_error(options.program.string() + ": cannot be started: " + text_of(error));
   }
   setpgid(pid_, pid_);  // in both processes, because either may run first
-  failure.close_end(1);
-  if (const int reason = read_failure(failure.ends[0]); reason != 0) {
+  failure[1].reset();
+  if (const int reason = read_failure(failure[0]); reason != 0) {
     kill(pid_, SIGKILL);
     reap(pid_);
     throw InputError(
@@ -213,13 +195,13 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
         ": cannot be started: " + std::generic_category().message(reason) +
         "; expected the program in the same folder as this one; install both together");
   }
-  stdout_ = std::exchange(out.ends[0], -1);
-  stderr_ = std::exchange(err.ends[0], -1);
+  stdout_ = std::move(out[0]);
+  stderr_ = std::move(err[0]);
 }
 
 ChildProcess::~ChildProcess() {
-  if (stdout_ >= 0) close(stdout_);
-  if (stderr_ >= 0) close(stderr_);
+  stdout_.reset();
+  stderr_.reset();
   if (exit_) return;
   kill(-pid_, SIGKILL);
   reap(pid_);

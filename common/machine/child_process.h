@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// How a process ended.
@@ -64,8 +66,8 @@ class ChildProcess {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// Transfers ownership of the read end of the output; -1 if not captured.
-  int take_stdout() { return std::exchange(stdout_, -1); }
-  int take_stderr() { return std::exchange(stderr_, -1); }
+  int take_stdout() { return stdout_.release(); }
+  int take_stderr() { return stderr_.release(); }
 
   /// Returns how the child ended, or nullopt if it is running. When it has ended, kills the rest
   /// of its group. Never blocks.
@@ -75,8 +77,8 @@ class ChildProcess {
 
  private:
   pid_t pid_ = -1;
-  int stdout_ = -1;
-  int stderr_ = -1;
+  Fd stdout_;
+  Fd stderr_;
   std::optional<ProcessExit> exit_;
 };
 

@@ -27,16 +27,7 @@ constexpr int kGrowth = 4;  // the file may be this many times as large as its v
 
 }  // namespace
 
-LockedFile::~LockedFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-LockedFile& LockedFile::operator=(LockedFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-Journal::Journal(Options options, JournalContents contents, LockedFile found)
+Journal::Journal(Options options, JournalContents contents, Fd found)
     : options_(std::move(options)),
       identity_(std::move(contents.identity)),
       file_(std::move(found)),
@@ -188,7 +179,7 @@ void Journal::write_once(Lock& lock) {
   changed_.notify_all();
   lock.unlock();
   if (problem.empty()) {
-    ::fdatasync(file_.fd());  // an error here shows at the next rewrite
+    ::fdatasync(file_);  // an error here shows at the next rewrite
   } else {
     touch();  // the coordinator is alive although the write failed
   }
@@ -196,7 +187,7 @@ void Journal::write_once(Lock& lock) {
 }
 
 void Journal::append(const std::string& record) {
-  if (!pfc::write_all(file_.fd(), record)) fail(options_.file, "written");
+  if (!pfc::write_all(file_, record)) fail(options_.file, "written");
 }
 
 /// Locks the file before it gets its name, so that no coordinator takes it for an abandoned one.
@@ -205,16 +196,16 @@ void Journal::rewrite(const std::string& bytes) {
   make_own_folder(options_.file.parent_path());  // the folder may have been removed
   ::unlink(temporary.c_str());
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
-  LockedFile fresh(::open(temporary.c_str(), kFlags, 0600));
-  if (fresh.fd() < 0) fail(options_.file, "made");
-  if (::flock(fresh.fd(), LOCK_EX | LOCK_NB) != 0) fail(options_.file, "locked");
-  if (!pfc::write_all(fresh.fd(), bytes)) {
+  Fd fresh(::open(temporary.c_str(), kFlags, 0600));
+  if (fresh < 0) fail(options_.file, "made");
+  if (::flock(fresh, LOCK_EX | LOCK_NB) != 0) fail(options_.file, "locked");
+  if (!pfc::write_all(fresh, bytes)) {
     const int error = errno;
     ::unlink(temporary.c_str());
     errno = error;
     fail(options_.file, "written");
   }
-  if (::fdatasync(fresh.fd()) != 0) fail(options_.file, "synced");
+  if (::fdatasync(fresh) != 0) fail(options_.file, "synced");
   if (::rename(temporary.c_str(), options_.file.c_str()) != 0) fail(options_.file, "renamed");
   file_ = std::move(fresh);
   sync_folder(options_.file.parent_path());
@@ -244,12 +235,12 @@ proto::JournalRecord Journal::changes() const {
 
 bool Journal::was_removed() const {
   struct stat info {};
-  if (file_.fd() < 0) return false;
-  if (::fstat(file_.fd(), &info) == 0 && info.st_nlink == 0) return true;
+  if (file_ < 0) return false;
+  if (::fstat(file_, &info) == 0 && info.st_nlink == 0) return true;
   return ::stat(options_.file.c_str(), &info) != 0 && errno == ENOENT;  // the folder was removed
 }
 
-void Journal::touch() const { ::futimens(file_.fd(), nullptr); }
+void Journal::touch() const { ::futimens(file_, nullptr); }
 
 void Journal::note_failure(const std::string& why) {
   failures_ += 1;

@@ -11,26 +11,10 @@
 #include <string>
 #include <thread>
 
+#include "common/files/fd.h"
 #include "coordinator/journal/journal_file.h"
 
 namespace pfc {
-
-/// Owns an open file and an exclusive lock on it.
-class LockedFile {
- public:
-  LockedFile() = default;
-  explicit LockedFile(int fd) : fd_(fd) {}  ///< takes ownership of a locked file
-  ~LockedFile();
-  LockedFile(LockedFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  LockedFile& operator=(LockedFile&& other) noexcept;
-  LockedFile(const LockedFile&) = delete;
-  LockedFile& operator=(const LockedFile&) = delete;
-
-  [[nodiscard]] int fd() const { return fd_; }  ///< -1 if empty
-
- private:
-  int fd_ = -1;
-};
 
 /// Stores values by key in a file that only this user can read, and holds its lock for the
 /// lifetime of this object. Its own thread writes; values put during a write become one record. If
@@ -50,9 +34,9 @@ class Journal {
     std::chrono::milliseconds touch{2'000};
   };
 
-  /// Writes the file with these contents, replacing the one open in `found`, if any. Failures are
-  /// reported and retried.
-  Journal(Options options, JournalContents contents, LockedFile found = {});
+  /// Writes the file with these contents, replacing the open and locked one in `found`, if any.
+  /// Failures are reported and retried.
+  Journal(Options options, JournalContents contents, Fd found = {});
   /// Writes pending values. Keeps the file, unless remove() was called.
   ~Journal();
   Journal(const Journal&) = delete;
@@ -106,7 +90,7 @@ class Journal {
 
   const Options options_;
   const proto::JournalIdentity identity_;
-  LockedFile file_;          // used by the writer
+  Fd file_;                  // locked; used by the writer
   std::uint64_t bytes_ = 0;  // guarded by mutex_: size of the file
   std::mutex mutex_;
   std::condition_variable changed_;

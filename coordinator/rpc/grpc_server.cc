@@ -1,7 +1,5 @@
 #include "coordinator/rpc/grpc_server.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <stdexcept>
 
@@ -39,13 +37,13 @@ void set_arguments(grpc::ServerBuilder& builder) {
 GrpcServer::GrpcServer(boost::asio::io_context& loop, const Options& options)
     : gate_(options.gate),
       pending_(
-          loop, options.pending, [this](int fd) { serve(fd); },
+          loop, options.pending, [this](Fd fd) { serve(std::move(fd)); },
           [this](const std::string& peer, const std::string& why) {
             refuse(peer, "slow_handshake", why);
           },
           options.stalled),
       filter_(
-          loop, [this](int fd) { pending_.add(fd); },
+          loop, [this](Fd fd) { pending_.add(std::move(fd)); },
           [this](const std::string& peer) {
             refuse(peer, "plaintext", "the connection was not TLS");
           }),
@@ -54,7 +52,7 @@ GrpcServer::GrpcServer(boost::asio::io_context& loop, const Options& options)
                  .port = options.port,
                  .flag = "--port",
                  .held_back = kDescriptorsForOwnFiles},
-                [this](int fd) { accepted(fd); }) {}
+                [this](Fd fd) { accepted(std::move(fd)); }) {}
 
 void GrpcServer::start(grpc::Service& service) {
   set_up_grpc();
@@ -76,14 +74,14 @@ std::shared_ptr<grpc::ServerCredentials> GrpcServer::credentials() const {
   return grpc::SslServerCredentials(options);
 }
 
-void GrpcServer::accepted(int fd) {
-  if (gate_ == nullptr) return serve(fd);
-  filter_.look(listener_.protocol(), fd);
+void GrpcServer::accepted(Fd fd) {
+  if (gate_ == nullptr) return serve(std::move(fd));
+  filter_.look(listener_.protocol(), std::move(fd));
 }
 
-void GrpcServer::serve(int fd) {
+void GrpcServer::serve(Fd fd) {
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-  connection.fd = fd;
+  connection.fd = fd.release();
   connections_->HandleNewConnection(&connection);
 }
 

@@ -45,8 +45,8 @@ class GrpcServer {
 
  private:
   [[nodiscard]] std::shared_ptr<grpc::ServerCredentials> credentials() const;
-  void accepted(int fd);
-  void serve(int fd);
+  void accepted(Fd fd);
+  void serve(Fd fd);
   void refuse(const std::string& peer, const char* reason, const std::string& why);
 
   Gate* const gate_;

@@ -2,7 +2,6 @@
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <boost/asio/ip/v6_only.hpp>
 #include <cerrno>
@@ -86,19 +85,16 @@ void Listener::wait() {
 
 void Listener::accept() {
   if (!acceptor_.is_open()) return;
-  const int fd = accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  Fd fd(accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd < 0) {
     const bool exhausted =
         errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     return exhausted ? pause() : wait();  // otherwise only that connection has failed
   }
   wait();
-  if (descriptors_are_short(fd, held_back_)) {
-    ::close(fd);
-    return;
-  }
+  if (descriptors_are_short(fd, held_back_)) return;
   send_at_once(fd);
-  accepted_(fd);
+  accepted_(std::move(fd));
 }
 
 void Listener::pause() {

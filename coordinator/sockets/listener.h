@@ -7,6 +7,8 @@
 #include <functional>
 #include <string>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// Used on the event loop only. Without free file descriptors it retries after a pause. It closes
@@ -20,8 +22,8 @@ class Listener {
     std::string flag;     ///< command-line flag, for errors: "--port"
     int held_back = 0;
   };
-  /// Receives a connected, non-blocking socket and owns it.
-  using Accepted = std::function<void(int fd)>;
+  /// Receives a connected, non-blocking socket.
+  using Accepted = std::function<void(Fd fd)>;
 
   /// Throws InputError that names port and flag if the port cannot be used.
   Listener(boost::asio::io_context& loop, const Options& options, Accepted accepted);

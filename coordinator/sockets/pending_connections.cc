@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/ip/tcp.hpp>
@@ -85,24 +84,20 @@ PendingConnections::~PendingConnections() { close(); }
 void PendingConnections::close() {
   timer_.cancel();
   const std::lock_guard lock(mutex_);
-  for (const auto& [name, address] : std::exchange(addresses_, {})) {
-    for (const Waiting& each : address.waiting) ::close(each.fd);
-  }
+  addresses_.clear();
   entered_.clear();
   inside_ = waiting_ = 0;
 }
 
-void PendingConnections::add(int fd) {
+void PendingConnections::add(Fd fd) {
   const PeerName name = peer_name(fd);
-  if (name.port == 0) {
-    ::close(fd);
-    return;
-  }
+  if (name.port == 0) return;
   std::vector<Closed> closed;
   {
     const std::lock_guard lock(mutex_);
-    addresses_[name.address].waiting.push_back(
-        {.fd = fd, .peer = join_host_port(name.address, name.port), .since = Clock::now()});
+    addresses_[name.address].waiting.push_back({.fd = std::move(fd),
+                                                .peer = join_host_port(name.address, name.port),
+                                                .since = Clock::now()});
     if (++waiting_ > limits_.waiting) drop_one(closed);
   }
   tell(closed);
@@ -128,13 +123,13 @@ PendingConnections::Entered::iterator PendingConnections::forget(Entered::iterat
 }
 
 void PendingConnections::let_in() {
-  for (const int fd : take_next()) passed_(fd);
+  for (Fd& fd : take_next()) passed_(std::move(fd));
   watch();
 }
 
-std::vector<int> PendingConnections::take_next() {
+std::vector<Fd> PendingConnections::take_next() {
   const std::lock_guard lock(mutex_);
-  std::vector<int> taken;
+  std::vector<Fd> taken;
   std::size_t without = 0;  // consecutive addresses from which none may enter
   auto next = addresses_.upper_bound(last_address_);
   while (waiting_ > 0 && entered_.size() < limits_.all && without < addresses_.size()) {
@@ -144,7 +139,7 @@ std::vector<int> PendingConnections::take_next() {
     if (address.waiting.empty() || address.inside >= limits_.of_address) continue;
     without = 0;
     last_address_ = name;
-    const Waiting chosen = std::move(address.waiting.front());
+    Waiting chosen = std::move(address.waiting.front());
     address.waiting.pop_front();
     waiting_ -= 1;
     // An existing entry with the same key belongs to a closed connection.
@@ -157,7 +152,7 @@ std::vector<int> PendingConnections::take_next() {
                      .peer = chosen.peer,
                      .since = Clock::now()};
     address.inside += 1, inside_ += 1;
-    taken.push_back(chosen.fd);
+    taken.push_back(std::move(chosen.fd));
   }
   return taken;
 }
@@ -262,9 +257,9 @@ void PendingConnections::drop_one(std::vector<Closed>& closed) {
   waiting_ -= 1;
 }
 
-void PendingConnections::tell(const std::vector<Closed>& closed) {
-  for (const Closed& each : closed) {
-    if (each.connection.fd >= 0) ::close(each.connection.fd);
+void PendingConnections::tell(std::vector<Closed>& closed) {
+  for (Closed& each : closed) {
+    each.connection.fd.reset();
     refused_(each.connection.peer, each.why);
   }
 }

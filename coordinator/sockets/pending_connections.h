@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "common/files/fd.h"
 
 namespace pfc {
 
@@ -39,8 +40,8 @@ class PendingConnections {
     /// request before the sender can be checked.
     std::uint64_t bytes = std::uint64_t{1280} << 10;
   };
-  /// Receives and owns an admitted socket.
-  using Passed = std::function<void(int fd)>;
+  /// Receives an admitted socket.
+  using Passed = std::function<void(Fd fd)>;
   /// Called with the peer's address and the reason when a connection is closed.
   using Refused = std::function<void(const std::string& peer, const std::string& why)>;
   /// Called with the address of a peer that sends data but does not acknowledge any.
@@ -54,7 +55,7 @@ class PendingConnections {
   PendingConnections& operator=(const PendingConnections&) = delete;
 
   /// Adds a connected socket.
-  void add(int fd);
+  void add(Fd fd);
   /// Called when a peer ("ipv4:10.0.0.2:4711", as named by gRPC) has authenticated. Thread-safe.
   void known(const std::string& peer);
   /// Closes the queued connections, and forgets the admitted ones.
@@ -62,7 +63,7 @@ class PendingConnections {
 
  private:
   struct Waiting {
-    int fd = -1;
+    Fd fd;
     std::string peer;  ///< ADDRESS:PORT
     TimePoint since;
   };
@@ -87,7 +88,7 @@ class PendingConnections {
 
   void let_in();
   /// Removes the connections to admit from the queues, round-robin.
-  std::vector<int> take_next();
+  std::vector<Fd> take_next();
   void watch();
   void look_after();
   /// Forgets closed connections, and closes those over a limit.
@@ -97,7 +98,7 @@ class PendingConnections {
   void expire_waiting(TimePoint now, std::vector<Closed>& closed);
   void drop_one(std::vector<Closed>& closed);
   Entered::iterator forget(Entered::iterator which);
-  void tell(const std::vector<Closed>& closed);
+  void tell(std::vector<Closed>& closed);
 
   boost::asio::io_context& loop_;
   const Limits limits_;

@@ -1,7 +1,6 @@
 #include "coordinator/sockets/tls_filter.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -35,14 +34,12 @@ void TlsFilter::close() {
   }
 }
 
-void TlsFilter::look(const boost::asio::ip::tcp& protocol, int fd) {
+void TlsFilter::look(const boost::asio::ip::tcp& protocol, Fd fd) {
   const auto waiting = std::make_shared<Waiting>(loop_);
   boost::system::error_code error;
   waiting->socket.assign(protocol, fd, error);
-  if (error) {
-    ::close(fd);
-    return;
-  }
+  if (error) return;
+  fd.release();
   if (waiting_.size() >= kMostWaiting) {
     waiting_.front()->timer.cancel();
     waiting_.front()->socket.close(error);
@@ -71,7 +68,7 @@ void TlsFilter::look(const boost::asio::ip::tcp& protocol, int fd) {
 void TlsFilter::decide(Waiting& waiting) {
   unsigned char first = 0;
   const ssize_t got = recv(waiting.socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (got == 1 && first == kHandshake) return passed_(waiting.socket.release());
+  if (got == 1 && first == kHandshake) return passed_(Fd(waiting.socket.release()));
   if (got == 1) refused_(peer_text(waiting.socket));
 }
 

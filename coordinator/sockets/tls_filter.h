@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 
 /// Used on the event loop only. gRPC closes plaintext connections silently; this class reports
@@ -16,8 +18,8 @@ namespace pfc {
 /// kMostWaiting have sent nothing yet.
 class TlsFilter {
  public:
-  /// Receives and owns a socket that begins a handshake.
-  using Passed = std::function<void(int fd)>;
+  /// Receives a socket that begins a handshake.
+  using Passed = std::function<void(Fd fd)>;
   /// Called with the peer's address when a connection sends anything else and is closed.
   using Refused = std::function<void(const std::string& peer)>;
 
@@ -29,7 +31,7 @@ class TlsFilter {
   TlsFilter& operator=(const TlsFilter&) = delete;
 
   /// Takes ownership of a connected, non-blocking socket.
-  void look(const boost::asio::ip::tcp& protocol, int fd);
+  void look(const boost::asio::ip::tcp& protocol, Fd fd);
   /// Closes the waiting connections.
   void close();
 

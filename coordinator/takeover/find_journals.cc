@@ -49,11 +49,11 @@ milliseconds age_of(const fs::path& file) {
 }
 
 /// Locks the file. Returns nothing if a live coordinator holds the lock.
-std::optional<LockedFile> lock_file(const fs::path& file, milliseconds patience = kLockPatience) {
+std::optional<Fd> lock_file(const fs::path& file, milliseconds patience = kLockPatience) {
   const TimePoint deadline = Clock::now() + patience;
   while (true) {
-    LockedFile open(::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
-    if (open.fd() < 0) {
+    Fd open(::open(file.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
+    if (open < 0) {
       if (errno == ENOENT) return {};
       throw StorageError(file.string() + ": found a journal that cannot be written (" +
                          std::strerror(errno) +
@@ -62,7 +62,7 @@ std::optional<LockedFile> lock_file(const fs::path& file, milliseconds patience 
     }
     struct stat own {
     }, named{};
-    if (::flock(open.fd(), LOCK_EX | LOCK_NB) == 0 && ::fstat(open.fd(), &own) == 0 &&
+    if (::flock(open, LOCK_EX | LOCK_NB) == 0 && ::fstat(open, &own) == 0 &&
         ::stat(file.c_str(), &named) == 0 && own.st_ino == named.st_ino) {
       return open;
     }
@@ -210,7 +210,7 @@ std::string list_of(const std::vector<Left>& fitting) {
   return text;
 }
 
-FoundJournal open_journal(const Left& left, LockedFile lock) {
+FoundJournal open_journal(const Left& left, Fd lock) {
   // Read again, because its coordinator may have been alive until the lock was taken.
   JournalContents contents = parse_journal(read_begin(left.file, kMostBytes), left.file.string());
   return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
@@ -315,7 +315,7 @@ FoundJournals find_journals(const fs::path& folder, const proto::JournalIdentity
                      list_of(fitting));
   }
   if (fitting.empty()) return journals;
-  std::optional<LockedFile> lock = lock_file(fitting.front().file);
+  std::optional<Fd> lock = lock_file(fitting.front().file);
   if (lock) journals.found = open_journal(fitting.front(), std::move(*lock));
   return journals;
 }

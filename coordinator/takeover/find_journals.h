@@ -17,7 +17,7 @@ namespace pfc {
 /// The journal of a dead coordinator.
 struct FoundJournal {
   std::filesystem::path file;
-  LockedFile lock;
+  Fd lock;  ///< the open and locked file
   JournalContents contents;
   bool is_unwanted = false;  ///< --take-over never: delete the file when another job begins
 };

@@ -24,25 +24,12 @@ bool has_variable(pid_t pid, const std::string& variable) {
 std::optional<ForeignProcess> ForeignProcess::find(pid_t pid, const std::string& name,
                                                    const std::string& value) {
   if (pid <= 0 || value.empty()) return {};
-  const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (fd < 0) return {};
-  ForeignProcess process(pid, fd);
+  ForeignProcess process(pid, std::move(fd));
   // The pidfd prevents reuse of the pid, so the environment is this process's.
   if (process.has_ended() || !has_variable(pid, name + "=" + value)) return {};
   return process;
-}
-
-ForeignProcess::ForeignProcess(ForeignProcess&& other) noexcept
-    : pid_(other.pid_), fd_(std::exchange(other.fd_, -1)) {}
-
-ForeignProcess& ForeignProcess::operator=(ForeignProcess&& other) noexcept {
-  std::swap(pid_, other.pid_);
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-ForeignProcess::~ForeignProcess() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 bool ForeignProcess::wait(std::chrono::milliseconds limit) const {
@@ -51,7 +38,7 @@ bool ForeignProcess::wait(std::chrono::milliseconds limit) const {
 }
 
 void ForeignProcess::send(int signal) const {
-  ::syscall(SYS_pidfd_send_signal, fd_, signal, nullptr, 0);
+  ::syscall(SYS_pidfd_send_signal, int{fd_}, signal, nullptr, 0);
 }
 
 std::filesystem::path ForeignProcess::working_folder() const {

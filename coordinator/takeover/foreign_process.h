@@ -7,6 +7,9 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include "common/files/fd.h"
 
 namespace pfc {
 
@@ -17,11 +20,6 @@ class ForeignProcess {
   /// its environment. Otherwise the pid belongs to another process.
   static std::optional<ForeignProcess> find(pid_t pid, const std::string& name,
                                             const std::string& value);
-  ~ForeignProcess();
-  ForeignProcess(ForeignProcess&& other) noexcept;
-  ForeignProcess& operator=(ForeignProcess&& other) noexcept;
-  ForeignProcess(const ForeignProcess&) = delete;
-  ForeignProcess& operator=(const ForeignProcess&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool has_ended() const { return wait(std::chrono::milliseconds{0}); }
@@ -32,10 +30,10 @@ class ForeignProcess {
   [[nodiscard]] std::filesystem::path working_folder() const;
 
  private:
-  ForeignProcess(pid_t pid, int fd) : pid_(pid), fd_(fd) {}
+  ForeignProcess(pid_t pid, Fd fd) : pid_(pid), fd_(std::move(fd)) {}
 
   pid_t pid_;
-  int fd_;  ///< a pidfd
+  Fd fd_;  ///< a pidfd
 };
 
 }  // namespace pfc

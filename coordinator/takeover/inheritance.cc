@@ -44,7 +44,7 @@ std::vector<std::string> Inheritance::notes() const {
 
 std::unique_ptr<Journal> Inheritance::open(std::function<void(const std::string& line)> tell) {
   JournalContents contents{.identity = identity_, .values = {}};
-  LockedFile lock;
+  Fd lock;
   if (journals_.found) {
     contents.values = std::move(journals_.found->contents.values);
     lock = std::move(journals_.found->lock);

@@ -1,7 +1,5 @@
 #include "coordinator/web/http_server.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/asio/ssl.hpp>
 #include <memory>
@@ -44,16 +42,14 @@ HttpServer::HttpServer(asio::io_context& loop, const std::string& address, int p
                  .port = port,
                  .flag = "--http-port",
                  .held_back = kDescriptorsForOthers},
-                [this](int fd) { serve(fd); }) {}
+                [this](Fd fd) { serve(std::move(fd)); }) {}
 
-void HttpServer::serve(int fd) {
+void HttpServer::serve(Fd fd) {
   asio::ip::tcp::socket socket(loop_);
   boost::system::error_code error;
   socket.assign(listener_.protocol(), fd, error);
-  if (error) {
-    ::close(fd);
-    return;
-  }
+  if (error) return;
+  fd.release();
   make_room();
   const auto connection = std::make_shared<HttpConnection>(std::move(socket), site_, security_,
                                                            sessions_, tls_ ? &*tls_ : nullptr);

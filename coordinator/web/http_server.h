@@ -30,7 +30,7 @@ class HttpServer {
   [[nodiscard]] int port() const { return listener_.port(); }
 
  private:
-  void serve(int fd);
+  void serve(Fd fd);
   void make_room();
 
   boost::asio::io_context& loop_;

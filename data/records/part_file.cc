@@ -44,7 +44,7 @@ PartFile::PartFile(std::filesystem::path path)
 /// Locks the file, because two writers would overwrite each other's data.
 void PartFile::open() {
   while (true) {
-    fd_ = Fd(open_to_write(part_, O_RDWR | O_CREAT | O_NOFOLLOW));
+    fd_ = open_to_write(part_, O_RDWR | O_CREAT | O_NOFOLLOW);
     if (fd_ < 0) fail_part_file(part_, "create");
     // Some network file systems have no locks; writing there is still allowed.
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

@@ -189,7 +189,7 @@ class ImageFiles {
         fs::is_regular_file(fs::symlink_status(path)) && fs::file_size(path, none) == 0;
     if (something_at(path) && !is_empty) throw_is_there(path);
     const fs::path part = path.string() + ".part";
-    Fd fd(open_to_write(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW));
+    Fd fd = open_to_write(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     int error = fd >= 0 && write_all(fd, text) ? 0 : errno;
     if (fd >= 0 && ::close(fd.release()) != 0 && error == 0) error = errno;

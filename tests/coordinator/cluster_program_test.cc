@@ -233,15 +233,15 @@ TEST_F(Cluster, ContinuesIfStdoutIsNotRead) {
 }
 
 /// Idle connections.
-std::vector<int> idle_connections(int count, const std::string& address) {
+std::vector<Fd> idle_connections(int count, const std::string& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   to.sin_port =
       htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  std::vector<int> sockets;
+  std::vector<Fd> sockets;
   for (int i = 0; i < count; ++i) {
-    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(connect(sockets.back(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
   }
   return sockets;
@@ -253,7 +253,7 @@ TEST_F(Cluster, AnswersCallsDespiteManyIdleConnections) {
   wait_for_output("[rank 1] world size 2");
   const CoordinatorFile file = find_coordinator(folder / "state", "");
   for (const std::string& address : {file.http_address, file.address}) {
-    const std::vector<int> idle = idle_connections(60, address);
+    const std::vector<Fd> idle = idle_connections(60, address);
     const auto stub = proto::CoordinatorService::NewStub(
         make_channel(file.address, read_credential(folder / "state" / "security" / "admin.pem")));
     grpc::ClientContext context;
@@ -263,7 +263,6 @@ TEST_F(Cluster, AnswersCallsDespiteManyIdleConnections) {
     const grpc::Status status = stub->Status(&context, proto::StatusRequest(), &reply);
     EXPECT_TRUE(status.ok()) << address << ": " << status.error_message();
     EXPECT_EQ(reply.state(), "training");
-    for (const int fd : idle) close(fd);
   }
   coordinator->send(SIGTERM);
   EXPECT_EQ(ends(*coordinator).exit.code, 143);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "common/error.h"
+#include "common/files/fd.h"
 #include "tests/support/error_message.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
@@ -63,14 +64,13 @@ TEST_F(Staging, ListsTheDataOnce) {
   for (const char* name : {"a.tar", "b.tar"}) {
     write_file(folder_ / "shards" / name, std::vector<std::byte>(1000));
   }
-  const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  const Fd watch(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   // Equal consecutive events are reported once, so closing events must separate them.
   const int events_of = inotify_add_watch(watch, (folder_ / "shards").c_str(), IN_OPEN | IN_CLOSE);
   ASSERT_GE(events_of, 0);
   stage_dataset(folder_ / "shards", fast_);
   alignas(inotify_event) std::array<char, 65536> events{};
   const ssize_t bytes = ::read(watch, events.data(), events.size());
-  ::close(watch);
   int lists = 0;
   for (ssize_t at = 0; at < bytes;) {
     const auto* event = reinterpret_cast<const inotify_event*>(events.data() + at);
@@ -237,14 +237,13 @@ TEST_F(Staging, ConcurrentProcessesMakeOneCopy) {
 
 TEST_F(Staging, CopiesTheDataAsTheyAreAfterAWait) {
   const fs::path there = stage_dataset(data_, fast_);
-  const int other = ::open((there / "lock").c_str(), O_RDWR | O_CLOEXEC);
+  const Fd other(::open((there / "lock").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(other, LOCK_EX), 0);
   stage_dataset(data_, fast_, [&](const std::string& what) {
     if (!what.starts_with("waiting")) return;
     put("property", 21, 9);
     ::flock(other, LOCK_UN);
   });
-  ::close(other);
   EXPECT_EQ(read_file(there / "property"), read_file(data_ / "property"));
 }
 

@@ -15,6 +15,7 @@
 #include "common/byte_size.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/files/fd.h"
 #include "common/files/file_error.h"
 #include "worker/start/output_check.h"
 
@@ -38,7 +39,7 @@ struct Written {
 /// Writes to a file that is unlinked before the first write, so that nothing is left behind.
 Written write_there(const fs::path& folder, std::uint64_t room) {
   std::string name = (folder / kTemporary).string();
-  const int file = mkostemp(name.data(), O_CLOEXEC);
+  const Fd file(mkostemp(name.data(), O_CLOEXEC));
   if (file < 0) return {.error = errno};
   unlink(name.c_str());
   const std::vector<char> block(kWriteBlockBytes, 'x');
@@ -52,7 +53,6 @@ Written write_there(const fs::path& folder, std::uint64_t room) {
   }
   const int error = done == 0 || fsync(file) != 0 ? errno : 0;
   const double seconds = std::max(seconds_since(start), 1e-6);
-  close(file);
   return {.bytes_per_second = static_cast<double>(done) / seconds, .error = error};
 }
 

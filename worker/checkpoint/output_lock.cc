@@ -108,7 +108,7 @@ void OutputLock::open_file() {
   std::filesystem::create_directories(output_, error);
   if (error) refuse_folder(output_, error.value());
   // Open for writing: NFS requires it for an exclusive lock.
-  fd_ = Fd(open_to_write(file_, O_RDWR | O_CREAT | O_NOFOLLOW));
+  fd_ = open_to_write(file_, O_RDWR | O_CREAT | O_NOFOLLOW);
   if (fd_ < 0) refuse_file(file_, errno);
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 
 #include "common/error.h"
 #include "common/files/atomic_file.h"
+#include "common/files/fd.h"
 #include "kernels/cuda/cuda_device.h"
 
 namespace pfc {
@@ -56,11 +56,9 @@ class Lock {
     if (fd_ < 0 || flock(fd_, LOCK_EX) != 0)
       throw StorageError(path.string() + ": cannot be locked");
   }
-  Lock(const Lock&) = delete;
-  ~Lock() { close(fd_); }
 
  private:
-  const int fd_;
+  const Fd fd_;
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "common/clock.h"
+#include "common/files/fd.h"
 
 namespace pfc {
 namespace {
@@ -168,9 +169,8 @@ void loopback_up() {
   ifreq request{};
   std::strcpy(request.ifr_name, "lo");
   request.ifr_flags = IFF_UP;
-  const int fd = ::socket(AF_INET, SOCK_DGRAM, 0);
+  const Fd fd(::socket(AF_INET, SOCK_DGRAM, 0));
   ASSERT_EQ(::ioctl(fd, SIOCSIFFLAGS, &request), 0);
-  ::close(fd);
 }
 
 /// Runs its body on a thread in a separate network namespace without routes.
@@ -189,7 +189,7 @@ void in_a_network_of_its_own(Body body) {
 /// Returns the error of a datagram to this address; 0: there is a route.
 int way_to(const char* address) {
   const bool v6 = std::string(address).find(':') != std::string::npos;
-  const int fd = ::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0);
+  const Fd fd(::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0));
   sockaddr_in to4{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {}, .sin_zero = {}};
   sockaddr_in6 to6{};
   to6.sin6_family = AF_INET6;
@@ -198,9 +198,7 @@ int way_to(const char* address) {
   inet_pton(AF_INET6, address, &to6.sin6_addr);
   const int result = v6 ? ::connect(fd, reinterpret_cast<sockaddr*>(&to6), sizeof(to6))
                         : ::connect(fd, reinterpret_cast<sockaddr*>(&to4), sizeof(to4));
-  const int error = result == 0 ? 0 : errno;
-  ::close(fd);
-  return error;
+  return result == 0 ? 0 : errno;
 }
 
 template <typename Condition>

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files/fd.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "proto/grpc_runtime.h"
 
@@ -117,8 +118,8 @@ TEST(CoordinatorClient, ReportsNoProgressOfAnEarlierGenerationAtItsEnd) {
 class SilentHost {
  public:
   SilentHost() {
-    for (int& fd : listeners_) {
-      fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    for (Fd& fd : listeners_) {
+      fd = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       sockaddr_in address{};
       address.sin_family = AF_INET;
       address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -130,13 +131,10 @@ class SilentHost {
                   std::to_string(ntohs(address.sin_port));
     }
   }
-  ~SilentHost() {
-    for (const int fd : listeners_) ::close(fd);
-  }
   [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
-  std::array<int, 5> listeners_{};  // one attempt to connect tries all, for 2 s each
+  std::array<Fd, 5> listeners_;  // one attempt to connect tries all, for 2 s each
   std::string address_;
 };
 

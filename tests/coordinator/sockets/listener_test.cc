@@ -29,7 +29,6 @@ class AListener : public ::testing::Test {
     setrlimit(RLIMIT_NOFILE, &few);
   }
   ~AListener() override {
-    for (const int fd : accepted) close(fd);
     close_spare();
     setrlimit(RLIMIT_NOFILE, &before_);
   }
@@ -37,8 +36,8 @@ class AListener : public ::testing::Test {
   Listener listener(int held_back) {
     return {loop,
             {.address = "127.0.0.1", .port = 0, .flag = "--port", .held_back = held_back},
-            [this](int fd) {
-              accepted.push_back(fd);
+            [this](Fd fd) {
+              accepted.push_back(std::move(fd));
               loop.stop();
             }};
   }
@@ -51,19 +50,16 @@ class AListener : public ::testing::Test {
   }
 
   void open_descriptors(int count) {
-    for (int fd = 0; count-- > 0 && (fd = dup(STDERR_FILENO)) >= 0;) spare_.push_back(fd);
+    for (int fd = 0; count-- > 0 && (fd = dup(STDERR_FILENO)) >= 0;) spare_.emplace_back(fd);
   }
-  void close_spare() {
-    for (const int fd : spare_) close(fd);
-    spare_.clear();
-  }
+  void close_spare() { spare_.clear(); }
 
   boost::asio::io_context loop, client_loop;
-  std::vector<int> accepted;
+  std::vector<Fd> accepted;
 
  private:
   rlimit before_{};
-  std::vector<int> spare_;
+  std::vector<Fd> spare_;
 };
 
 TEST_F(AListener, PassesOnNonBlockingSockets) {
@@ -104,7 +100,7 @@ TEST_F(AListener, SaysWhyAPortCannotBeListenedOnAndWhatToDo) {
   const Listener first = listener(0);
   const auto refusal = [&](const std::string& address, int port) {
     try {
-      const Listener second(loop, {.address = address, .port = port, .flag = "--port"}, [](int) {});
+      const Listener second(loop, {.address = address, .port = port, .flag = "--port"}, [](Fd) {});
     } catch (const InputError& error) {
       return std::string(error.what());
     }

@@ -24,12 +24,8 @@ using ::testing::HasSubstr;
 /// Connections from 127.0.0.1, 127.0.0.2, ... to one listener.
 class PendingConnectionsTest : public ::testing::Test {
  protected:
-  ~PendingConnectionsTest() override {
-    for (const int fd : inside) close(fd);
-  }
-
   PendingConnections limited(const PendingConnections::Limits& limits) {
-    return {loop, limits, [this](int fd) { inside.push_back(fd); },
+    return {loop, limits, [this](Fd fd) { inside.push_back(std::move(fd)); },
             [this](const std::string& peer, const std::string& why) {
               refused.push_back(peer + ": " + why);
             }};
@@ -60,15 +56,15 @@ class PendingConnectionsTest : public ::testing::Test {
   boost::asio::io_context loop, client_loop;
   tcp::acceptor acceptor{client_loop, {boost::asio::ip::address_v4::loopback(), 0}};
   std::vector<tcp::socket> clients;
-  std::vector<int> inside;
+  std::vector<Fd> inside;
   std::vector<std::string> refused;
 };
 
 TEST_F(PendingConnectionsTest, AreAdmittedOnlyUpToTheLimit) {
   auto connections = limited({.all = 2, .of_address = 2});
   const Connection first = connects();
-  connections.add(first.fd);
-  for (int i = 0; i < 2; ++i) connections.add(connects().fd);
+  connections.add(Fd(first.fd));
+  for (int i = 0; i < 2; ++i) connections.add(Fd(connects().fd));
   EXPECT_EQ(inside.size(), 2U);
   connections.known(first.peer);
   run_until([&] { return inside.size() == 3; });
@@ -76,27 +72,26 @@ TEST_F(PendingConnectionsTest, AreAdmittedOnlyUpToTheLimit) {
 
 TEST_F(PendingConnectionsTest, AreLimitedPerAddress) {
   auto connections = limited({.all = 3, .of_address = 1});
-  for (int i = 0; i < 4; ++i) connections.add(connects(1).fd);
+  for (int i = 0; i < 4; ++i) connections.add(Fd(connects(1).fd));
   EXPECT_EQ(inside.size(), 1U);
   const int other = connects(2).fd;
-  connections.add(other);
+  connections.add(Fd(other));
   EXPECT_THAT(inside, ElementsAre(::testing::_, other));
 }
 
 TEST_F(PendingConnectionsTest, FreeTheirPlaceWhenTheyDisconnect) {
   auto connections = limited({.all = 1});
-  connections.add(connects().fd);
+  connections.add(Fd(connects().fd));
   const int second = connects().fd;
-  connections.add(second);
-  close(inside.front());  // as gRPC does when the peer has gone
-  inside.clear();
+  connections.add(Fd(second));
+  inside.clear();  // closes it, as gRPC does when the peer has gone
   run_until([&] { return !inside.empty(); });
   EXPECT_THAT(inside, ElementsAre(second));
 }
 
 TEST_F(PendingConnectionsTest, AreClosedIfTheyDoNotAuthenticateInTime) {
   auto connections = limited({.all = 1, .patience = 1ms});
-  connections.add(connects().fd);
+  connections.add(Fd(connects().fd));
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused.front(),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("has shown no credential within")));
@@ -106,13 +101,13 @@ TEST_F(PendingConnectionsTest, AreClosedIfTheyDoNotAuthenticateInTime) {
 
 TEST_F(PendingConnectionsTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
   auto connections = limited({.bytes = 1'000});
-  connections.add(connects().fd);
+  connections.add(Fd(connects().fd));
   boost::asio::write(clients.back(), boost::asio::buffer(std::string(900, 'x')));
   const Connection known = connects();
-  connections.add(known.fd);
+  connections.add(Fd(known.fd));
   connections.known(known.peer);
   boost::asio::write(clients.back(), boost::asio::buffer(std::string(2'000, 'x')));
-  connections.add(connects().fd);
+  connections.add(Fd(connects().fd));
   boost::asio::write(clients.back(), boost::asio::buffer(std::string(1'100, 'x')));
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused,
@@ -121,16 +116,15 @@ TEST_F(PendingConnectionsTest, AreClosedWhenTheySendTooMuchWithoutACredential) {
 
 TEST_F(PendingConnectionsTest, ClosesIdleConnectionsSoonerWhileOthersWait) {
   auto connections = limited({.of_address = 1, .patience = 1h, .contended = 0ms});
-  connections.add(connects(1).fd);
-  connections.add(connects(2).fd);
+  connections.add(Fd(connects(1).fd));
+  connections.add(Fd(connects(2).fd));
   const int other = connects(1).fd;
-  connections.add(other);
+  connections.add(Fd(other));
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"),
                                          HasSubstr(", and other connections are waiting"))));
   loop.run_for(50ms);
   EXPECT_EQ(inside.size(), 2U);  // gRPC still holds memory for the ended connection
-  close(inside.front());
   inside.erase(inside.begin());
   run_until([&] { return inside.size() == 2; });
   EXPECT_EQ(inside.back(), other);
@@ -151,12 +145,11 @@ void lose_large_packets(tcp::socket& socket) {
 TEST_F(PendingConnectionsTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
   std::vector<std::string> stalled;
   PendingConnections connections(
-      loop, {.patience = 1h}, [](int) {}, [](auto&, auto&) {},
-      [&](const std::string& address) { stalled.push_back(address); });
+      loop, {.patience = 1h}, [this](Fd fd) { inside.push_back(std::move(fd)); },
+      [](auto&, auto&) {}, [&](const std::string& address) { stalled.push_back(address); });
   for (const int address : {1, 2, 3}) {
     const int fd = connects(address).fd;
-    inside.push_back(fd);
-    connections.add(fd);
+    connections.add(Fd(fd));
     boost::asio::write(clients.back(), boost::asio::buffer(std::string("hello")));
     if (address > 1) lose_large_packets(clients.back());
     ASSERT_EQ(write(fd, std::string(1'000, 'x').data(), 1'000), 1'000);
@@ -168,23 +161,23 @@ TEST_F(PendingConnectionsTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
 TEST_F(PendingConnectionsTest, AreLeftAloneOnceAuthenticated) {
   auto connections = limited({.all = 1, .patience = 1ms});
   const Connection known = connects(1);
-  connections.add(known.fd);
+  connections.add(Fd(known.fd));
   connections.known(known.peer);
-  connections.add(connects(2).fd);
+  connections.add(Fd(connects(2).fd));
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused, ElementsAre(HasSubstr("127.0.0.2:")));
 }
 
 TEST_F(PendingConnectionsTest, AreRefusedWhenTooManyWait) {
   auto connections = limited({.all = 1, .waiting = 2});
-  for (int i = 0; i < 3; ++i) connections.add(connects(1).fd);
-  connections.add(connects(2).fd);
+  for (int i = 0; i < 3; ++i) connections.add(Fd(connects(1).fd));
+  connections.add(Fd(connects(2).fd));
   EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"), HasSubstr("wait to be let in"))));
 }
 
 TEST_F(PendingConnectionsTest, AreRefusedWhenTheyHaveWaitedForTooLong) {
   auto connections = limited({.all = 0, .patience = 1ms});
-  connections.add(connects().fd);
+  connections.add(Fd(connects().fd));
   run_until([&] { return !refused.empty(); });
   EXPECT_THAT(refused.front(), HasSubstr("too many connections"));
   EXPECT_TRUE(inside.empty());

@@ -35,7 +35,7 @@ class FindJournalsTest : public ::testing::Test {
                                  std::filesystem::perms::owner_all);
     return open(identity, {});
   }
-  std::unique_ptr<Journal> open(const proto::JournalIdentity& identity, LockedFile lock) {
+  std::unique_ptr<Journal> open(const proto::JournalIdentity& identity, Fd lock) {
     return std::make_unique<Journal>(
         Journal::Options{
             .file = journal_file(folder.path(), identity.id()), .tell = [](auto&) {}, .touch = 5ms},
@@ -81,15 +81,10 @@ class StaleLock {
       : fd_(::open(file.c_str(), O_WRONLY | O_CLOEXEC)) {
     EXPECT_EQ(::flock(fd_, LOCK_EX | LOCK_NB), 0);
   }
-  ~StaleLock() { release(); }
-  StaleLock(const StaleLock&) = delete;
-  StaleLock& operator=(const StaleLock&) = delete;
-  void release() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
+  void release() { fd_.reset(); }
 
  private:
-  int fd_;
+  Fd fd_;
 };
 
 TEST_F(FindJournalsTest, WaitsForTheLockOfADeadCoordinatorAndSaysSo) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "common/files/fd.h"
+
 namespace pfc {
 namespace {
 
@@ -26,27 +28,22 @@ class Reader {
  public:
   Reader() {
     std::signal(SIGPIPE, SIG_IGN);  // as in the coordinator
-    EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
-  }
-  ~Reader() {
-    close_writing();
-    leave();
+    std::array<int, 2> ends{-1, -1};
+    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    reading_ = Fd(ends[0]);
+    writing_ = Fd(ends[1]);
   }
 
-  [[nodiscard]] int fd() const { return ends_[1]; }
-  void close_writing() {
-    if (ends_[1] >= 0) close(std::exchange(ends_[1], -1));
-  }
-  void leave() {
-    if (ends_[0] >= 0) close(std::exchange(ends_[0], -1));
-  }
+  [[nodiscard]] int fd() const { return writing_; }
+  void close_writing() { writing_.reset(); }
+  void leave() { reading_.reset(); }
 
   /// Reads up to and including a text, which must arrive.
   std::string read_until(const std::string& text) {
     std::string all;
     std::array<char, 65'536> buffer;
     while (all.find(text) == std::string::npos) {
-      const ssize_t count = read(ends_[0], buffer.data(), buffer.size());
+      const ssize_t count = read(reading_, buffer.data(), buffer.size());
       if (count <= 0) break;
       all.append(buffer.data(), static_cast<std::size_t>(count));
     }
@@ -54,7 +51,7 @@ class Reader {
   }
 
  private:
-  std::array<int, 2> ends_{-1, -1};
+  Fd writing_, reading_;
 };
 
 const std::string kLine = std::string(99, 'x') + "\n";

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/files/fd.h"
 #include "tests/worker/checkpoint/checkpoint_fixture.h"
 
 namespace pfc {
@@ -29,6 +30,7 @@ class OtherJob {
   explicit OtherJob(const std::filesystem::path& output) {
     int ready[2];
     check(::pipe(ready) == 0, "pipe");
+    const Fd reading(ready[0]), writing(ready[1]);
     pid_ = ::fork();
     if (pid_ == 0) {
       const OutputLock lock(output, "other", 0ms);
@@ -37,8 +39,6 @@ class OtherJob {
     }
     char byte = 0;
     check(::read(ready[0], &byte, 1) == 1, "the other job did not get the lock");
-    ::close(ready[0]);
-    ::close(ready[1]);
   }
   ~OtherJob() { kill(); }
   OtherJob(const OtherJob&) = delete;
