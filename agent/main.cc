@@ -14,13 +14,13 @@
 #include "common/error.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
-#include "common/machine/child_process.h"
 #include "common/machine/cores.h"
 #include "common/machine/descriptors.h"
-#include "common/machine/event_loop.h"
-#include "common/machine/exit_deadline.h"
 #include "common/machine/limits.h"
-#include "common/machine/stop_signals.h"
+#include "common/process/child_process.h"
+#include "common/process/event_loop.h"
+#include "common/process/exit_deadline.h"
+#include "common/process/stop_signals.h"
 
 namespace pfc {
 namespace {

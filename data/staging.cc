@@ -30,7 +30,7 @@
 #include "common/machine/host_memory.h"
 #include "data/layouts/layout.h"
 #include "data/layouts/staged_names.h"
-#include "data/records/part_file.h"
+#include "data/records/writing/part_file.h"
 
 namespace pfc {
 

@@ -13,7 +13,7 @@ compile_seconds() {
     (
       export CCACHE_DISABLE=1  # where g++ is a link to ccache
       g++ -std=c++20 -O1 -I. -c proto/channel.cc -o "$folder/grpc-$core.o"
-      g++ -std=c++20 -O1 -I. -c common/machine/stop_signals.cc -o "$folder/asio-$core.o"
+      g++ -std=c++20 -O1 -I. -c common/process/stop_signals.cc -o "$folder/asio-$core.o"
       g++ -std=c++20 -O3 -I. -mavx2 -mfma -DPFC_ISA=avx2 '-DPFC_ISA_NAME="AVX2"' -DPFC_VECTOR_BYTES=32 \
         -Wno-psabi -c kernels/cpu/vector/elementwise.cc -o "$folder/vector-$core.o"
     ) &

@@ -23,12 +23,12 @@
 #include "common/error_text.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
-#include "common/machine/exit_deadline.h"
 #include "common/machine/limits.h"
+#include "common/process/exit_deadline.h"
 #include "worker/check/check.h"
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
+#include "worker/coordinator_link/start_report.h"
 #include "worker/report/stack_trace.h"
-#include "worker/report/start_report.h"
 #include "worker/train_loop.h"
 
 namespace {

@@ -11,9 +11,9 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "worker/coordinator_link/coordinator_client.h"
+#include "worker/coordinator_link/progress_reporter.h"
 #include "worker/input/input_watch.h"
-#include "worker/report/coordinator_client.h"
-#include "worker/report/progress_reporter.h"
 #include "worker/report/training_log.h"
 #include "worker/tensorboard/tensorboard_log.h"
 #include "worker/training_session.h"

@@ -13,7 +13,7 @@
 #include "common/trace/clock_map.h"
 #include "common/trace/gpu/gpu_recorder.h"
 #include "common/trace/recorder.h"
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
 
 namespace pfc {
 

@@ -1,7 +1,7 @@
 // The training loop: steps, and between them logs, reports, evaluations, checkpoints and the stop.
 #pragma once
 
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
 #include "worker/training_session.h"
 
 namespace pfc {

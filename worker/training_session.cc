@@ -18,7 +18,7 @@
 #include "kernels/make_ops.h"
 #include "worker/checkpoint/arcface/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
-#include "worker/checkpoint/fetch_checkpoint.h"
+#include "worker/checkpoint/transfer/fetch_checkpoint.h"
 #include "worker/initial/init_from.h"
 #include "worker/initial/mean_centres.h"
 #include "worker/snapshot/snapshot_restore.h"

@@ -11,7 +11,7 @@
 
 #include "common/config/config.h"
 #include "common/trace/recorder.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
 #include "worker/checkpoint/output_lock.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "agent/workers/binding.h"
-#include "common/machine/child_process.h"
 #include "common/machine/gpu/gpus.h"
+#include "common/process/child_process.h"
 #include "proto/coordinator.pb.h"
 #include "security/credential.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/workers/line_splitter.h"
-#include "common/machine/child_process.h"
+#include "common/process/child_process.h"
 
 namespace pfc {
 

@@ -9,7 +9,7 @@
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
 #include "data/order/global_order.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"

@@ -38,7 +38,7 @@
 #include "tests/coordinator/rpc/voice_of_agent.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/support/temporary_folder.h"
-#include "worker/report/progress.h"
+#include "worker/coordinator_link/progress.h"
 
 namespace pfc {
 namespace {

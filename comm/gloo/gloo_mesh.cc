@@ -19,8 +19,8 @@
 #include <thread>
 #include <utility>
 
-#include "comm/abort_switch.h"
-#include "comm/roll_call.h"
+#include "comm/failures/abort_switch.h"
+#include "comm/failures/roll_call.h"
 #include "common/error.h"
 #include "common/files/fd.h"
 

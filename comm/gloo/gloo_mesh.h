@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/collective_report.h"
 #include "comm/comm_options.h"
+#include "comm/failures/collective_report.h"
 #include "comm/key_value_store.h"
 #include "common/clock.h"
 

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <utility>
 
-#include "comm/abort_switch.h"
+#include "comm/failures/abort_switch.h"
+#include "comm/failures/roll_call.h"
 #include "comm/nccl/nccl_call.h"
 #include "comm/network_interface.h"
-#include "comm/roll_call.h"
 #include "common/error.h"
 
 namespace pfc {

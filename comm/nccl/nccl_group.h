@@ -22,8 +22,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/collective_report.h"
 #include "comm/comm_options.h"
+#include "comm/failures/collective_report.h"
 #include "comm/key_value_store.h"
 #include "common/clock.h"
 #include "kernels/cuda/runtime/stream.h"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/coordinator_file.h"
-#include "common/machine/stop_signals.h"
+#include "common/process/stop_signals.h"
 #include "coordinator/access/gate.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/journal/journal.h"

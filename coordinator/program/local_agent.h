@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "common/machine/child_process.h"
+#include "common/process/child_process.h"
 #include "coordinator/takeover/foreign_process.h"
 
 namespace pfc {

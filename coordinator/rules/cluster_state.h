@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "common/config/config.h"
 #include "common/ids.h"
-#include "common/machine/child_process.h"
+#include "common/process/child_process.h"
 #include "coordinator/rules/blame/blame.h"
 #include "coordinator/rules/blame/restart_budget.h"
 #include "coordinator/rules/host_addresses.h"

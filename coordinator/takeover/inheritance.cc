@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/log.h"
-#include "common/machine/child_process.h"
+#include "common/process/child_process.h"
 #include "coordinator/journal/journal_keys.h"
 
 namespace pfc {

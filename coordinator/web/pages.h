@@ -10,8 +10,8 @@
 #include "coordinator/coordinator.h"
 #include "coordinator/web/actions.h"
 #include "coordinator/web/http_request.h"
-#include "coordinator/web/live_feed.h"
-#include "coordinator/web/live_state.h"
+#include "coordinator/web/live/live_feed.h"
+#include "coordinator/web/live/live_state.h"
 
 namespace pfc {
 

@@ -14,7 +14,7 @@
 #include "common/files/mapped_file.h"
 #include "common/files/regular_file.h"
 #include "data/pickle/pickle.h"
-#include "data/records/buffered_file.h"
+#include "data/records/writing/buffered_file.h"
 
 namespace pfc {
 

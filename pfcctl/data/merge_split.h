@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "pfcctl/data/pack.h"
+#include "pfcctl/data/pack/pack.h"
 #include "pfcctl/data/writing.h"
 
 namespace pfc {

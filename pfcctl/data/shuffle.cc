@@ -19,10 +19,10 @@
 #include "data/damaged_image.h"
 #include "data/open_dataset.h"
 #include "data/records/image_record.h"
-#include "data/records/resumable_writer.h"
+#include "data/records/writing/resumable_writer.h"
 #include "kernels/math/philox.h"
 #include "pfcctl/data/options.h"
-#include "pfcctl/data/pack.h"
+#include "pfcctl/data/pack/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 

@@ -23,7 +23,7 @@
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
 #include "pfcctl/data/options.h"
-#include "pfcctl/data/pack.h"
+#include "pfcctl/data/pack/pack.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/verbs.h"

@@ -22,7 +22,7 @@
 #include "common/files/regular_file.h"
 #include "common/files/safetensors.h"
 #include "common/one_line.h"
-#include "data/records/buffered_file.h"
+#include "data/records/writing/buffered_file.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/writing.h"
 #include "pfcctl/evaluation/damages.h"

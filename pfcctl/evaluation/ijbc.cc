@@ -20,7 +20,7 @@
 #include "data/images/image_file.h"
 #include "model/evaluation/identification.h"
 #include "model/evaluation/template_pooling.h"
-#include "pfcctl/data/landmarks.h"
+#include "pfcctl/data/align/landmarks.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/writing.h"
 #include "pfcctl/evaluation/damages.h"

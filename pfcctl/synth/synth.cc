@@ -15,7 +15,7 @@
 #include "data/images/jpeg_encoder.h"
 #include "data/records/image_record.h"
 #include "data/records/property_file.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "model/evaluation/verification_bin.h"
 #include "pfcctl/synth/draw.h"
 #include "pfcctl/synth/face.h"

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/abort_switch.h"
+#include "comm/failures/abort_switch.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/workers/store_keys.h"

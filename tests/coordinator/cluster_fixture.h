@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/machine/child_process.h"
+#include "common/process/child_process.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pfc::testing {

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "common/coordinator_file.h"
-#include "common/machine/child_process.h"
 #include "common/machine/cores.h"
+#include "common/process/child_process.h"
 #include "proto/channel.h"
 #include "proto/coordinator.grpc.pb.h"
 #include "security/credential.h"

@@ -17,7 +17,7 @@
 
 #include "common/error.h"
 #include "security/credential.h"
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "data/job_data.h"
 #include "data/records/image_record.h"
 #include "data/records/property_file.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "tests/support/data_folder.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"

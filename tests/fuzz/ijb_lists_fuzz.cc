@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/error.h"
-#include "pfcctl/data/landmarks.h"
+#include "pfcctl/data/align/landmarks.h"
 #include "pfcctl/evaluation/ijb_files.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/files.h"

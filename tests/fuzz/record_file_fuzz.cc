@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "data/records/image_record.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/read_all.h"
 #include "tests/support/encoded_images.h"

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "common/config/config.h"
-#include "worker/report/check_finding.h"
+#include "worker/coordinator_link/check_finding.h"
 #include "worker/start/session_options.h"
 
 namespace pfc {

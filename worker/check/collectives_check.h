@@ -6,8 +6,8 @@
 #include "comm/comm.h"
 #include "comm/nccl/device_comms.h"
 #include "kernels/ops.h"
+#include "worker/coordinator_link/check_finding.h"
 #include "worker/memory/memory_plan.h"
-#include "worker/report/check_finding.h"
 
 namespace pfc {
 

@@ -8,7 +8,7 @@
 
 #include "data/dataset.h"
 #include "model/evaluation/evaluation_sets.h"
-#include "worker/report/check_finding.h"
+#include "worker/coordinator_link/check_finding.h"
 
 namespace pfc {
 

@@ -7,7 +7,7 @@
 #include "common/config/config.h"
 #include "kernels/ops.h"
 #include "worker/check/gpu_health.h"
-#include "worker/report/check_finding.h"
+#include "worker/coordinator_link/check_finding.h"
 
 namespace pfc {
 

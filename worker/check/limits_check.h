@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "worker/report/check_finding.h"
+#include "worker/coordinator_link/check_finding.h"
 
 namespace pfc {
 

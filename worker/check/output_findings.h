@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "worker/coordinator_link/check_finding.h"
 #include "worker/memory/memory_plan.h"
-#include "worker/report/check_finding.h"
 
 namespace pfc {
 

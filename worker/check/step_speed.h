@@ -4,8 +4,8 @@
 #include "comm/comm.h"
 #include "kernels/ops.h"
 #include "worker/check/collectives_check.h"
+#include "worker/coordinator_link/check_finding.h"
 #include "worker/memory/memory_plan.h"
-#include "worker/report/check_finding.h"
 
 namespace pfc {
 

@@ -11,10 +11,10 @@
 #include "common/files/mapped_file.h"
 #include "common/files/safetensors.h"
 #include "common/files/sha256.h"
-#include "worker/checkpoint/centres_transfer.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/stored_centres.h"
+#include "worker/checkpoint/transfer/centres_transfer.h"
 
 namespace pfc {
 namespace {

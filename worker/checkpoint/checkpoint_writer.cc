@@ -20,7 +20,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
-#include "worker/checkpoint/file_transfer.h"
+#include "worker/checkpoint/transfer/file_transfer.h"
 
 namespace pfc {
 namespace {

@@ -11,7 +11,7 @@
 #include "common/config/no_network.h"
 #include "common/config/parameters/parameter_rules.h"
 #include "common/counted.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cuda/scratch.h"

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "comm/abort_switch.h"
+#include "comm/failures/abort_switch.h"
 #include "comm/key_value_store.h"
 #include "common/ids.h"
 #include "common/machine/host_name.h"

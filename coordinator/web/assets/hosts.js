@@ -3,7 +3,7 @@ import { bytes, count, element, find, rate, setText, table, tableIn } from "./fo
 
 const MANY = 64;  // workers; with more, tiles are small
 
-// Indexes of a worker's values in the server's array (coordinator/web/live_json.h).
+// Indexes of a worker's values in the server's array (coordinator/web/live/live_json.h).
 const RANK = 0, HOST = 1, SLOT = 2, PID = 3, STATE = 4, STEP = 5, PHASE = 6, SPEED = 7, MEMORY = 8,
   GPU_MEMORY = 9, DEVICE = 10, SILENT = 11, SLOWNESS = 12;
 

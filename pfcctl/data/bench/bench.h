@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "pfcctl/data/writing.h"
 
 namespace pfc {

@@ -17,10 +17,10 @@
 #include "common/machine/cores.h"
 #include "common/one_line.h"
 #include "data/job_data.h"
-#include "pfcctl/capacity.h"
 #include "pfcctl/data/bench/bench.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/verbs.h"
+#include "pfcctl/plan/capacity.h"
 #include "worker/capacity/step_cost.h"
 
 namespace pfc {

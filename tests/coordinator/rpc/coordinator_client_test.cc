@@ -1,5 +1,5 @@
 // A worker's client and a coordinator that only listens.
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>

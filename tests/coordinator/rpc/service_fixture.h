@@ -13,7 +13,7 @@
 #include "proto/coordinator.grpc.pb.h"
 #include "tests/coordinator/rpc/voice_of_agent.h"
 #include "tests/coordinator/running_coordinator.h"
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
 
 namespace pfc::testing {
 

@@ -7,7 +7,7 @@
 
 #include "tests/coordinator/rpc/voice_of_agent.h"
 #include "tests/coordinator/running_coordinator.h"
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
 
 namespace pfc {
 namespace {

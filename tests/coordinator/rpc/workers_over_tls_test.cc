@@ -12,7 +12,7 @@
 #include "security/certificate.h"
 #include "security/private_key.h"
 #include "tests/coordinator/rpc/service_over_tls.h"
-#include "worker/report/coordinator_client.h"
+#include "worker/coordinator_link/coordinator_client.h"
 
 namespace pfc {
 namespace {

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "coordinator/web/assets.h"
-#include "coordinator/web/live_state.h"
+#include "coordinator/web/live/live_state.h"
 #include "coordinator/web/pages.h"
 #include "tests/coordinator/running_coordinator.h"
 #include "tests/coordinator/text_output.h"

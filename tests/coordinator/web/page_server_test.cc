@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "coordinator/web/http_server.h"
-#include "coordinator/web/live_feed.h"
+#include "coordinator/web/live/live_feed.h"
 
 namespace pfc {
 namespace {

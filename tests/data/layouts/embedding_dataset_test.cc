@@ -11,7 +11,7 @@
 #include "data/damaged_image.h"
 #include "data/job_data.h"
 #include "data/open_dataset.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "tests/support/array_files.h"
 #include "tests/support/error_message.h"
 #include "tests/support/files.h"

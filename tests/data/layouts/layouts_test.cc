@@ -10,9 +10,9 @@
 
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "data/records/image_record.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "tests/support/array_files.h"
 #include "tests/support/data_folder.h"
 #include "tests/support/encoded_images.h"

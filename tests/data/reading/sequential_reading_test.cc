@@ -9,7 +9,7 @@
 #include "data/combined_dataset.h"
 #include "data/job_data.h"
 #include "data/open_dataset.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "data/records/record_index.h"
 #include "tests/data/reading/counting_reader.h"
 #include "tests/support/error_message.h"

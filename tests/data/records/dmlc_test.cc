@@ -11,7 +11,7 @@
 #include "data/records/record_format.h"
 #include "data/records/record_index.h"
 #include "data/records/record_reader.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 

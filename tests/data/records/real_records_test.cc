@@ -6,7 +6,7 @@
 #include "common/error.h"
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
-#include "data/prefetcher.h"
+#include "data/prefetch/prefetcher.h"
 #include "data/records/record_index.h"
 #include "data/records/record_reader.h"
 #include "tests/support/test_data.h"

@@ -7,7 +7,7 @@
 #include "data/open_dataset.h"
 #include "data/records/image_record.h"
 #include "data/records/property_file.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "data/staging.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/error_message.h"

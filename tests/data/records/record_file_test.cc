@@ -10,7 +10,7 @@
 #include "data/records/record_format.h"
 #include "data/records/record_index.h"
 #include "data/records/record_reader.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "data/stored_image.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "data/records/image_record.h"
-#include "data/records/record_writer.h"
+#include "data/records/writing/record_writer.h"
 #include "tests/support/encoded_images.h"
 #include "tests/support/temporary_folder.h"
 

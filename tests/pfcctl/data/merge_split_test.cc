@@ -9,7 +9,7 @@
 
 #include "common/error.h"
 #include "data/open_dataset.h"
-#include "pfcctl/data/unpack.h"
+#include "pfcctl/data/pack/unpack.h"
 #include "pfcctl/data/validate.h"
 #include "pfcctl/verbs.h"
 #include "tests/pfcctl/data/people.h"

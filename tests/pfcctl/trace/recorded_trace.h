@@ -9,7 +9,7 @@
 #include "common/trace/clock_map.h"
 #include "pfcctl/trace/collected_trace.h"
 #include "pfcctl/trace/trace_analysis.h"
-#include "worker/report/trace_message.h"
+#include "worker/coordinator_link/trace_message.h"
 
 namespace pfc::testing {
 

@@ -10,7 +10,7 @@
 #include "tests/support/thread_comm.h"
 #include "tests/worker/checkpoint/checkpoint_fixture.h"
 #include "tests/worker/checkpoint/two_hosts.h"
-#include "worker/checkpoint/fetch_checkpoint.h"
+#include "worker/checkpoint/transfer/fetch_checkpoint.h"
 
 namespace pfc {
 namespace {
