@@ -118,6 +118,12 @@ class Convolution : public OnEachDevice {
     return 2e-6 + static_cast<double>(n) / (256 * 8) * 0x1p-23 / 4;
   }
 
+  static Conv2dShape three_by_three(Conv2dShape shape) {
+    shape.kernel = 3;
+    shape.pad = 1;
+    return shape;
+  }
+
   // Repeats the same random numbers, because drawing so many would take long.
   std::vector<float> repeated(std::int64_t n) {
     const std::vector<float> few = random(65537, 0.1f);
@@ -128,30 +134,11 @@ class Convolution : public OnEachDevice {
 };
 
 TEST_P(Convolution, Kernel3x3AgreesWithFloat64) {
-  agrees_with_float64({.batch = 3,
-                       .in_h = 9,
-                       .in_w = 9,
-                       .in_c = 64,
-                       .out_c = 64,
-                       .kernel = 3,
-                       .stride = 1,
-                       .pad = 1});
-  agrees_with_float64({.batch = 2,
-                       .in_h = 14,
-                       .in_w = 10,
-                       .in_c = 32,
-                       .out_c = 48,
-                       .kernel = 3,
-                       .stride = 2,
-                       .pad = 1});
-  agrees_with_float64({.batch = 2,
-                       .in_h = 7,
-                       .in_w = 7,
-                       .in_c = 64,
-                       .out_c = 128,
-                       .kernel = 3,
-                       .stride = 2,
-                       .pad = 1});
+  agrees_with_float64(three_by_three({.batch = 3, .in_h = 9, .in_w = 9, .in_c = 64, .out_c = 64}));
+  agrees_with_float64(
+      three_by_three({.batch = 2, .in_h = 14, .in_w = 10, .in_c = 32, .out_c = 48, .stride = 2}));
+  agrees_with_float64(
+      three_by_three({.batch = 2, .in_h = 7, .in_w = 7, .in_c = 64, .out_c = 128, .stride = 2}));
 }
 
 // Full panels and vectors of channels, and remainders after both, for one thread and for three. In
@@ -186,34 +173,15 @@ TEST_P(Convolution, ManyChannelsAndPixelsAgreeWithFloat64) {
 
 TEST_P(Convolution, ChannelsThatDoNotFillAVectorAgreeWithFloat64) {
   for (const int stride : {1, 2}) {
-    agrees_with_float64({.batch = 2,
-                         .in_h = 8,
-                         .in_w = 9,
-                         .in_c = 139,
-                         .out_c = 23,
-                         .kernel = 3,
-                         .stride = stride,
-                         .pad = 1});
+    agrees_with_float64(three_by_three(
+        {.batch = 2, .in_h = 8, .in_w = 9, .in_c = 139, .out_c = 23, .stride = stride}));
   }
 }
 
 TEST_P(Convolution, StemAgreesWithFloat64) {
-  agrees_with_float64({.batch = 3,
-                       .in_h = 16,
-                       .in_w = 16,
-                       .in_c = 3,
-                       .out_c = 64,
-                       .kernel = 3,
-                       .stride = 1,
-                       .pad = 1});
-  agrees_with_float64({.batch = 3,
-                       .in_h = 17,
-                       .in_w = 16,
-                       .in_c = 3,
-                       .out_c = 64,
-                       .kernel = 3,
-                       .stride = 2,
-                       .pad = 1});
+  agrees_with_float64(three_by_three({.batch = 3, .in_h = 16, .in_w = 16, .in_c = 3, .out_c = 64}));
+  agrees_with_float64(
+      three_by_three({.batch = 3, .in_h = 17, .in_w = 16, .in_c = 3, .out_c = 64, .stride = 2}));
 }
 
 TEST_P(Convolution, Kernel1x1AgreesWithFloat64) {
@@ -226,15 +194,13 @@ TEST_P(Convolution, DepthwiseAgreesWithFloat64) {
   for (const int stride : {1, 2}) {
     for (const std::int64_t channels : {16, 64, 128, 37}) {
       for (const std::int64_t size : {21, 14, 9, 7}) {
-        agrees_with_float64({.batch = 3,
-                             .in_h = size,
-                             .in_w = size,
-                             .in_c = channels,
-                             .out_c = channels,
-                             .kernel = 3,
-                             .stride = stride,
-                             .pad = 1,
-                             .groups = channels});
+        agrees_with_float64(three_by_three({.batch = 3,
+                                            .in_h = size,
+                                            .in_w = size,
+                                            .in_c = channels,
+                                            .out_c = channels,
+                                            .stride = stride,
+                                            .groups = channels}));
       }
     }
   }
@@ -268,36 +234,15 @@ TEST_P(Convolution, WholeImageDepthwiseAgreesWithFloat64) {
 }
 
 TEST_P(Convolution, TwoChannelGroupsAgreeWithFloat64) {
-  agrees_with_float64({.batch = 2,
-                       .in_h = 12,
-                       .in_w = 12,
-                       .in_c = 128,
-                       .out_c = 128,
-                       .kernel = 3,
-                       .stride = 1,
-                       .pad = 1,
-                       .groups = 64});
-  agrees_with_float64({.batch = 3,
-                       .in_h = 7,
-                       .in_w = 9,
-                       .in_c = 24,
-                       .out_c = 24,
-                       .kernel = 3,
-                       .stride = 2,
-                       .pad = 1,
-                       .groups = 12});
+  agrees_with_float64(three_by_three(
+      {.batch = 2, .in_h = 12, .in_w = 12, .in_c = 128, .out_c = 128, .groups = 64}));
+  agrees_with_float64(three_by_three(
+      {.batch = 3, .in_h = 7, .in_w = 9, .in_c = 24, .out_c = 24, .stride = 2, .groups = 12}));
 }
 
 TEST_P(Convolution, WiderGroupsAgreeWithFloat64) {
-  agrees_with_float64({.batch = 2,
-                       .in_h = 6,
-                       .in_w = 6,
-                       .in_c = 32,
-                       .out_c = 64,
-                       .kernel = 3,
-                       .stride = 1,
-                       .pad = 1,
-                       .groups = 4});
+  agrees_with_float64(
+      three_by_three({.batch = 2, .in_h = 6, .in_w = 6, .in_c = 32, .out_c = 64, .groups = 4}));
 }
 
 TEST_P(Convolution, OddShapesAgreeWithFloat64) {
@@ -326,35 +271,16 @@ TEST_P(Convolution, ManyChannelsSumManyPixelsAccurately) {
 }
 
 TEST_P(Convolution, DepthwiseSumsManyPixelsAccurately) {
-  weight_gradient_is_accurate({.batch = 128,
-                               .in_h = 112,
-                               .in_w = 112,
-                               .in_c = 2,
-                               .out_c = 2,
-                               .kernel = 3,
-                               .pad = 1,
-                               .groups = 2});
-  weight_gradient_is_accurate({.batch = 128,
-                               .in_h = 56,
-                               .in_w = 56,
-                               .in_c = 16,
-                               .out_c = 16,
-                               .kernel = 3,
-                               .stride = 2,
-                               .pad = 1,
-                               .groups = 16});
+  weight_gradient_is_accurate(
+      three_by_three({.batch = 128, .in_h = 112, .in_w = 112, .in_c = 2, .out_c = 2, .groups = 2}));
+  weight_gradient_is_accurate(three_by_three(
+      {.batch = 128, .in_h = 56, .in_w = 56, .in_c = 16, .out_c = 16, .stride = 2, .groups = 16}));
 }
 
 TEST_P(Convolution, TwoChannelGroupsSumManyPixelsAccurately) {
-  weight_gradient_is_accurate({.batch = 128,
-                               .in_h = 56,
-                               .in_w = 56,
-                               .in_c = 4,
-                               .out_c = 4,
-                               .kernel = 3,
-                               .pad = 1,
-                               .groups = 2},
-                              cudnn_rounding());
+  weight_gradient_is_accurate(
+      three_by_three({.batch = 128, .in_h = 56, .in_w = 56, .in_c = 4, .out_c = 4, .groups = 2}),
+      cudnn_rounding());
 }
 
 // Shapes of r50. A real GPU divides large sums among its blocks, so it uses the batch of a job.

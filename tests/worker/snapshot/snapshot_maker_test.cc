@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "common/error.h"
@@ -130,33 +131,11 @@ TEST(SnapshotMaker, KeepsThePreviousSnapshotIfAWorkerIsLostMeanwhile) {
   }
 }
 
-TEST(SnapshotMaker, EndsImmediatelyWhenItIsAborted) {
-  SnapshotStore store;
-  testing::Comms comms(2, true);
-  std::atomic<bool> ended = false;
-  on_threads(2, [&](int rank) {
-    const auto comm = comms.make(rank);
-    if (rank == 1) {  // takes no part
-      while (!ended) std::this_thread::yield();
-      return;
-    }
-    SmallWorker worker(0, 2, {.classes = 23});
-    worker.fill(6);
-    {
-      SnapshotMaker maker(store, *comm, snapshot_options(0, 2, {}));
-      maker.after_step(worker.state(), testing::trained_with(6, 10), {.snapshot_request = 1});
-      comm->abort("this generation has ended");
-      EXPECT_THAT(
-          testing::message_of<CommError>([&] { wait_for_snapshot(maker, worker.state(), 6); }),
-          HasSubstr("this generation has ended"));
-    }
-    ended = true;
-  });
-  EXPECT_EQ(held_by(store)[1].shared + held_by(store)[0].shared, 1) << "of rank 0 only";
-}
-
-TEST(SnapshotMaker, DestructionDoesNotWaitForOthers) {
-  SnapshotStore store;
+/// Rank 0 begins a snapshot in which rank 1 takes no part, and calls `then` before it destroys the
+/// maker.
+void snapshot_of_one(
+    SnapshotStore& store,
+    const std::function<void(SnapshotMaker& maker, SmallWorker& worker, Comm& comm)>& then) {
   testing::Comms comms(2, true);
   std::atomic<bool> ended = false;
   on_threads(2, [&](int rank) {
@@ -170,9 +149,26 @@ TEST(SnapshotMaker, DestructionDoesNotWaitForOthers) {
     {
       SnapshotMaker maker(store, *comm, snapshot_options(0, 2, {}));
       maker.after_step(worker.state(), testing::trained_with(6, 10), {.snapshot_request = 1});
+      then(maker, worker, *comm);
     }
     ended = true;
   });
+}
+
+TEST(SnapshotMaker, EndsImmediatelyWhenItIsAborted) {
+  SnapshotStore store;
+  snapshot_of_one(store, [](SnapshotMaker& maker, SmallWorker& worker, Comm& comm) {
+    comm.abort("this generation has ended");
+    EXPECT_THAT(
+        testing::message_of<CommError>([&] { wait_for_snapshot(maker, worker.state(), 6); }),
+        HasSubstr("this generation has ended"));
+  });
+  EXPECT_EQ(held_by(store)[1].shared + held_by(store)[0].shared, 1) << "of rank 0 only";
+}
+
+TEST(SnapshotMaker, DestructionDoesNotWaitForOthers) {
+  SnapshotStore store;
+  snapshot_of_one(store, [](SnapshotMaker&, SmallWorker&, Comm&) {});
 }
 
 }  // namespace
