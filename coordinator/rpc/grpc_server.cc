@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <stdexcept>
+#include <utility>
 
 #include "coordinator/access/peer_limits.h"
 #include "proto/channel.h"

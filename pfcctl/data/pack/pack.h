@@ -33,8 +33,8 @@ struct Packed {
 /// Their keys are 1, 2, 3 ... Without size and quality their bytes stay the same and only their
 /// headers are read. Otherwise every image is decoded, resized (data/images/resize.h) and encoded
 /// as JPEG, by all threads. The files appear when they are complete; after an interruption the
-/// same call continues (records/resumable_writer.h). `progress` is called on the caller's thread;
-/// an exception from it ends the work.
+/// same call continues (records/writing/resumable_writer.h). `progress` is called on the caller's
+/// thread; an exception from it ends the work.
 ///
 /// Throws InputError: for more than 2^24 classes or images of that many, which RecordIO's float32
 /// cannot represent exactly, for a folder that has a data set, and for too many damaged images.
