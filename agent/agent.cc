@@ -191,7 +191,8 @@ void Agent::inject(const proto::Fault& fault) {
   });
 }
 
-// Replies after the worker has written its stack, because the coordinator kills the worker then.
+// Replies after the worker has written its stack, because the coordinator kills the worker after
+// this reply.
 void Agent::describe(const proto::DescribeWorker& wanted) {
   const auto process = workers_.process_of(wanted.slot(), wanted.incarnation());
   if (!process) return;
@@ -207,7 +208,7 @@ void Agent::describe(const proto::DescribeWorker& wanted) {
 
 void Agent::reconcile() {
   if (ending_ || leaving_) return;
-  const bool may_start = !left_job_;  // otherwise the host must become free
+  const bool may_start = !left_job_;  // false while the host is drained
   workers_.reconcile(desired_, may_start);
 }
 

@@ -94,14 +94,14 @@ class Agent {
   const std::unique_ptr<proto::CoordinatorService::Stub> stub_;
   boost::asio::steady_timer leave_;
   WorkerDescriber describer_;
-  bool connected_ = false;  // a message came since the last failed attempt
+  bool connected_ = false;  // a message has arrived since the last failed attempt
   // Milliseconds without a coordinator before it gives up. Also used by the stream's thread.
   std::atomic<std::int64_t> limit_;
   std::optional<std::chrono::milliseconds> told_grace_;  // sent by the last coordinator
   bool lost_ = false;  // workers are being ended because the coordinator is gone
   Outbox outbox_;
   std::string job_id_;           // empty: no job
-  proto::DesiredSlots desired_;  // of this job
+  proto::DesiredSlots desired_;  // slots that should run for this job
   WorkerSlots workers_;
   Faults faults_;
   bool leaving_ = false;                 ///< workers are being ended; no coordinator wants them

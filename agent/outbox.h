@@ -52,9 +52,9 @@ class Outbox {
   mutable std::mutex mutex_;
   std::deque<proto::AgentMessage> pending_;          // guarded by mutex_
   std::vector<proto::AgentMessage> history_;         // guarded by mutex_
-  std::size_t output_bytes_ = 0;                     // guarded by mutex_: of pending_
+  std::size_t output_bytes_ = 0;                     // guarded by mutex_: output in pending_
   std::vector<proto::AgentMessage> logs_;            // guarded by mutex_
-  std::size_t log_bytes_ = 0;                        // guarded by mutex_: of logs_
+  std::size_t log_bytes_ = 0;                        // guarded by mutex_: size of logs_
   std::map<std::pair<int, bool>, Dropped> dropped_;  // guarded by mutex_; by slot and is_stderr
 };
 

@@ -18,7 +18,7 @@ class CutRoutes {
   explicit CutRoutes(const std::vector<std::string>& addresses);
 
   [[nodiscard]] std::size_t count() const { return additions_.size(); }
-  /// Throws std::runtime_error that names the address; then no route stays.
+  /// Throws std::runtime_error that names the address. Removes the routes added so far.
   void add() const;
   /// Removes all routes and ignores errors. Async-signal-safe.
   void remove() const noexcept;

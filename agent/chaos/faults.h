@@ -60,7 +60,7 @@ class Faults {
   std::map<std::int64_t, std::weak_ptr<WorkerProcess>> stopped_;
   std::optional<Partition> partition_;
   bool will_cut_ = false;                                     ///< a partition is scheduled
-  std::int64_t last_ = 0;                                     ///< of stopped_ and timers_
+  std::int64_t last_ = 0;                                     ///< last key of stopped_ or timers_
   std::map<std::int64_t, boost::asio::steady_timer> timers_;  ///< of after(), by number
 };
 

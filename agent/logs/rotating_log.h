@@ -15,7 +15,7 @@ namespace pfc {
 struct LogLimits {
   std::uint64_t part_bytes = std::uint64_t{10} << 20;  ///< per part
   int parts = 5;                                       ///< per worker, including the newest
-  int jobs = 20;                                       ///< whose logs are kept
+  int jobs = 20;                                       ///< number of jobs whose logs are kept
 };
 
 /// Returns the log's files by part number. The newest is `path`; older parts are PATH.1, PATH.2

@@ -32,7 +32,7 @@ class NetworkProbe {
   struct Reported;
   const Report report_;
   std::string measurement_;             // current measurement; empty: none
-  int number_ = 0;                      // of the last step
+  int number_ = 0;                      // number of the last step
   std::shared_ptr<Reported> reported_;  // shared with the test thread
   std::unique_ptr<ProbeListener> listener_;
   std::unique_ptr<NetworkTests> tests_;

@@ -32,7 +32,7 @@ class WorkerDescriber {
 
   /// Asks the worker to write its stack to stderr (SIGUSR1), if it handles that signal. Calls
   /// `answer` with describe_process() as of now: after 500 ms, so that the stack arrives first, or
-  /// immediately if there is none. Never calls it after this object's end.
+  /// immediately if there is none. Never calls it after this object is destroyed.
   void describe(pid_t pid, const Answer& answer);
 
  private:
