@@ -244,7 +244,7 @@ void add_submit_verb(CLI::App& pfcctl) {
       "--name", options->name,
       "Name of the job in the queue and on the page; default: the path of the job file");
   verb->add_option("--set", options->overrides,
-                   "key=value: changes a key of the job file; may be given several times")
+                   "key=value: changes a key of the job file. May be repeated")
       ->allow_extra_args(false);
   options->target.declare(*verb);
   verb->footer(

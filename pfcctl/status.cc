@@ -191,7 +191,8 @@ std::string restarts_text(const proto::StatusReply& status) {
          one_line(status.last_restart()) + "\n";
 }
 
-/// Returns "4 of 6 workers: host b is not here", the slots that are left out, and the idle ones.
+/// Returns "4 of 6 workers: host b is not registered", the slots that are left out, and the idle
+/// ones.
 std::string membership_text(const proto::StatusReply& status) {
   std::string text;
   if (!status.why_smaller().empty()) text += one_line(status.why_smaller()) + "\n";

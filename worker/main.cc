@@ -278,13 +278,13 @@ void handle_signals(bool alone) {
 int run(int argc, char** argv) {
   Arguments arguments;
   CLI::App app(
-      "Trains one rank of a job. Most often pfc-agent starts it; alone, with --config, it trains "
-      "the whole job with one worker.",
+      "Trains one rank of a job; pfc-agent usually starts it. With --config, trains a whole job "
+      "with one worker.",
       "pfc-worker");
   auto* config =
       app.add_option("--config", arguments.config, "The job file (docs/configuration.md)");
   app.add_option("--set", arguments.overrides,
-                 "key=value: changes a key of the job file; may be given several times")
+                 "key=value: changes a key of the job file. May be repeated")
       ->needs(config);
   auto* coordinator = app.add_option("--coordinator", arguments.coordinator.address,
                                      "HOST:PORT of the coordinator");
@@ -297,10 +297,10 @@ int run(int argc, char** argv) {
       app.add_option("--agent", arguments.coordinator.agent_id,
                      "The id of the pfc-agent that starts it"),
       app.add_option("--slot", arguments.coordinator.slot,
-                     "Its place among the workers of its host")
+                     "Number of this worker on its host, from 0")
           ->check(whole_number(0, std::numeric_limits<int>::max())),
       app.add_option("--incarnation", arguments.coordinator.incarnation,
-                     "Which process in this slot it is")};
+                     "Number of this process in its slot")};
   for (CLI::Option* each : identity) {
     each->needs(coordinator);
     coordinator->needs(each);
@@ -314,8 +314,8 @@ int run(int argc, char** argv) {
       ->transform(duration())
       ->capture_default_str();
   app.add_option("--coordinator-grace", arguments.coordinator_grace,
-                 "Seconds to wait for a coordinator that has gone without a word, to join or to "
-                 "report the end; training itself needs none")
+                 "Seconds to wait for a coordinator that has disappeared, to join or to report the "
+                 "end. Training continues without a coordinator")
       ->transform(duration(true))
       ->capture_default_str();
   app.footer(

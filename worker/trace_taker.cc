@@ -156,7 +156,7 @@ milliseconds TraceTaker::patience() {
   const std::lock_guard lock(mutex_);
   if (!send_until_) return kSendTimeout;
   const auto left = std::chrono::duration_cast<milliseconds>(*send_until_ - Clock::now());
-  if (left <= milliseconds{0}) throw CommError("the coordinator does not take it in time");
+  if (left <= milliseconds{0}) throw CommError("the coordinator did not accept it in time");
   return left;
 }
 

@@ -52,7 +52,7 @@ class TraceTaker {
   std::optional<TraceOrder> order_;  // an order that has not started
   std::int64_t newest_ = 0;          // the id of the last order
   bool ended_ = false;
-  std::optional<TimePoint> send_until_;  // empty: training goes on
+  std::optional<TimePoint> send_until_;  // empty: training continues
   std::thread thread_;                   // declared last, because it uses all members above
 };
 

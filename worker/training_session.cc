@@ -232,7 +232,7 @@ bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images
   const std::uint64_t moved = load_snapshot(*chosen, *store, state(), *comms.snapshots);
   go_on_after(chosen->id.trained);
   start_message =
-      "went on from the copies in memory of " + where_from(*chosen) + "; moved " +
+      "continued from the copies in memory of " + where_from(*chosen) + "; moved " +
       byte_size_text(moved) + ": next is step " + std::to_string(plan.first_step()) +
       other_images({.job = job_json, .micro_batch = chosen->id.world_size * job.batch_size});
   return true;

@@ -11,7 +11,7 @@ namespace pfc {
 struct Caller {
   std::string peer;  ///< address and port: "ipv4:10.0.0.2:4711"
   Identity identity;
-  std::string serial = {};  ///< of the certificate, or the id of the token
+  std::string serial = {};  ///< serial number of the certificate, or id of the token
 };
 
 }  // namespace pfc

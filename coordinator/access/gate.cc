@@ -91,7 +91,8 @@ Gate::Folder::Folder(std::filesystem::path state)
 }
 
 void Gate::Folder::make() const {
-  // Both before any key is written. Other users may have access to state_dir, but must not own it.
+  // Called before any key is written. Other users may have access to state_dir, but must not own
+  // it.
   make_own_folder(state_dir);
   make_private_folder(path);
 }
@@ -276,7 +277,7 @@ std::variant<TokenStore::Exchange, Refusal> Gate::exchange(const Caller& caller,
   named.identity.host = host;
   if (starts_agent_of(host)) {
     return refuse(named, kWhat, "own_host",
-                  "host " + host + "'s agent is started by the coordinator itself: none is needed");
+                  "host " + host + ": the coordinator starts its agent itself: no token is needed");
   }
   try {
     const KeyOwner key = key_of_request(certificate_request);

@@ -42,7 +42,7 @@ Agents::Agents(Cluster& cluster, Jobs& jobs, Takeover& takeover, Checks& checks,
       fault_requests_({.timeout = kFaultTimeout,
                        .too_many = {.kind = Refusal::Kind::kOldGeneration,
                                     .message = std::to_string(FaultRequests::kMost) +
-                                               " faults wait for their agents already"},
+                                               " faults already wait for their agents"},
                        .late = {.kind = Refusal::Kind::kTimeout,
                                 .message = "its agent has not answered for " +
                                            std::to_string(kFaultTimeout.count()) + " s"}}) {}
@@ -116,8 +116,8 @@ std::optional<Refusal> Agents::add(const proto::AgentRegistration& registration,
   }
   if (is_own(*host) && registration.agent_id() != cluster_.options.local_agent_id) {
     return refuse("host " + host->name +
-                  " is the coordinator's own, which has started its agent "
-                  "itself: none is needed here");
+                  " is the coordinator's own host, whose agent the coordinator starts itself: no "
+                  "other agent is needed here");
   }
   if (auto refusal = replace(*host, registration.agent_id(), peer)) {
     checks_.agent_refused(host->name, refusal->message);
@@ -155,15 +155,15 @@ std::optional<Refusal> Agents::replace(HostState& host, const std::string& agent
   const auto refuse = [](std::string message) {
     return Refusal{.kind = Refusal::Kind::kOldGeneration, .message = std::move(message)};
   };
-  const std::string taken_over = "another pfc-agent was started on host " + host.name +
-                                 " later, and has taken it over from this one";
+  const std::string taken_over =
+      "another pfc-agent was started on host " + host.name + " later, and has replaced this one";
   if (std::ranges::count(host.former_agents, agent_id) > 0) return refuse(taken_over);
   const bool is_another = !host.agent_id.empty() && host.agent_id != agent_id;
   const bool replaces = host.registered && is_another;
   if (replaces && cluster_.links.has_agent(host.name) && peer != host.peer) {
-    return refuse("host " + host.name + " has an agent already, which connects from " + host.peer +
-                  ", and this one from " + peer +
-                  ": end that one, or give each a --host of its own");
+    return refuse("host " + host.name + " already has an agent, which connects from " + host.peer +
+                  "; this one connects from " + peer +
+                  ": end that one, or give each its own --host");
   }
   cluster_.links.close_agent(host.name, replaces ? refuse(taken_over)
                                                  : Refusal{.kind = Refusal::Kind::kUnavailable,
@@ -251,7 +251,7 @@ void Agents::inject_fault(const proto::InjectFaultRequest& request,
   const auto& target = std::get<FaultTarget>(found);
   if (!cluster_.links.has_agent(target.host)) {
     return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
-                          .message = "host " + target.host + " has no agent that is connected"});
+                          .message = "host " + target.host + " has no connected agent"});
   }
   const std::string what = "pfcctl chaos " + to_text(target);
   const std::int64_t number = fault_requests_.wait(

@@ -67,8 +67,8 @@ std::variant<FaultTarget, Refusal> fault_target(const ClusterState& state,
   }
   if (request.kind() == proto::FAULT_KILL_AGENT && host->local && !agent_comes_back) {
     return invalid("host " + host->name +
-                   " is the coordinator's own, and its agent is not started again: without it the "
-                   "job would end");
+                   " is the coordinator's own host, and its agent is not restarted: the job would "
+                   "end without it");
   }
   if (request.kind() == proto::FAULT_PARTITION) {
     for (const std::string& address : addresses_of_others(state, host->name)) {
@@ -90,7 +90,7 @@ std::string to_text(const FaultTarget& target) {
     case proto::FAULT_KILL_AGENT:
       return "kills the agent of " + target.name;
     default:
-      return "undoes what lasts on " + target.name;
+      return "ends the faults on " + target.name;
   }
 }
 

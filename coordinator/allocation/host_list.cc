@@ -65,7 +65,7 @@ std::string parse_name(const Source& source, const std::string& quoted, std::str
     boost::system::error_code no_address;
     const auto address = ip::make_address_v4(std::string(part), no_address);
     if (!no_address && (address.is_unspecified() || address == ip::address_v4::broadcast())) {
-      source.refuse(quoted + " is the address of no host");
+      source.refuse(quoted + " cannot be the address of a host");
     }
     return std::string(part);
   }
@@ -170,7 +170,7 @@ std::vector<HostSpec> checked_hosts(const std::string& where, const std::string&
     list.add(source, std::move(host));
   }
   std::vector<HostSpec> checked = list.take();
-  if (checked.empty()) source.refuse("it names no host");
+  if (checked.empty()) source.refuse("it lists no host");
   return checked;
 }
 
@@ -212,7 +212,7 @@ std::vector<HostSpec> read_hosts_file(const std::filesystem::path& file) {
   }
   source.where = file.string();
   std::vector<HostSpec> hosts = list.take();
-  if (hosts.empty()) source.refuse("it names no host");
+  if (hosts.empty()) source.refuse("it lists no host");
   return hosts;
 }
 

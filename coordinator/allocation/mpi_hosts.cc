@@ -115,9 +115,9 @@ std::vector<HostSpec> mpi_hosts(const Variables& variables) {
   throw InputError(
       std::string("--hosts-from mpi: none of LSB_MCPU_HOSTS, LSB_HOSTS, PBS_NODEFILE, PE_HOSTFILE, "
                   "PRTE_MCA_prte_default_hostfile and OMPI_MCA_orte_default_hostfile is set") +
-      (is_child ? ", and mpirun tells the processes that it starts no list of hosts" : "") +
-      "; expected the environment of a batch job, or give the host file of mpirun as --hosts-file "
-      "too, and run pfc-coordinator beside mpirun");
+      (is_child ? ", and mpirun passes no list of hosts to its processes" : "") +
+      "; expected the environment of a batch job, or mpirun's host file as --hosts-file, with "
+      "pfc-coordinator started separately from mpirun");
 }
 
 }  // namespace pfc

@@ -94,7 +94,7 @@ void CheckRecord::note(const ClusterState& state) {
     findings_.push_back(
         finding(host_of_incident(state, incident), incident.rank.value_or(-1), "worker",
                 incident.what, "a worker that runs to the end of the check",
-                "its own words say why; where they do not, see pfcctl logs, and dmesg on this host",
+                "if this text does not explain why, see pfcctl logs, and dmesg on this host",
                 proto::CHECK_STOPS));
   }
 }
@@ -103,19 +103,18 @@ void CheckRecord::note_late(const WorkerState& worker, double seconds, bool agen
   if (!agent_is_there) {
     findings_.push_back(finding(
         worker.host, worker.rank, "agent", "the agent has disconnected; its worker sent no result",
-        "an agent that stays to the end of the check",
+        "an agent that stays connected until the check ends",
         "see its log for why it ended, start it again, and check again", proto::CHECK_STOPS));
     return;
   }
   const std::string& doing = worker.progress.phase();
   findings_.push_back(finding(worker.host, worker.rank, "worker",
-                              "not at the end of its own tests after " +
+                              "has not finished its own tests after " +
                                   std::to_string(static_cast<int>(seconds)) + " s" +
-                                  (doing.empty() ? "" : "; it last said: " + doing),
+                                  (doing.empty() ? "" : "; last phase: " + doing),
                               "a minute at most",
-                              "look at the disk or mount that it reads, and at dmesg on this host: "
-                              "a mount that hangs stops "
-                              "a job too",
+                              "check the disk or mount that it reads, and dmesg on this host: a "
+                              "hanging mount would stop a job too",
                               proto::CHECK_STOPS));
 }
 
@@ -131,7 +130,7 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
     if (was_refused) explained.insert(found->first);
     if (host.registered && host.leaving) {
       findings.push_back(finding(host.name, -1, "agent", "it is leaving: " + host.leaving->reason,
-                                 "an agent that takes work",
+                                 "an agent that accepts work",
                                  "start the agent of this host again, or check without it",
                                  proto::CHECK_STOPS));
       continue;
@@ -142,7 +141,7 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
       if (!was_refused || now - found->second.at > kRefusedLately) continue;
       findings.push_back(finding(
           host.name, -1, "agent", "another agent was refused: " + found->second.why, "one agent",
-          "end one of the two, or give each a --host of its own", proto::CHECK_STOPS));
+          "end one of the two, or give each its own --host", proto::CHECK_STOPS));
       continue;
     }
     findings.push_back(
@@ -151,7 +150,7 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
                 "an agent of version " + std::string(version()),
                 was_refused ? "do what the reason says, and start the agent of this host again"
                             : agent_advice(state.address, host) +
-                                  "; where it runs, let the firewalls admit it to this port",
+                                  "; if it runs already, open this port in the firewalls",
                 proto::CHECK_STOPS));
   }
   for (const auto& [host, last] : refused.last()) {
@@ -172,7 +171,7 @@ proto::CheckReport CheckRecord::report(const ClusterState& state, const RefusedA
                                "see docs/network.md", proto::CHECK_STOPS));
   }
   if (dropped_) {
-    findings.push_back(finding("", -1, "check", "more findings than are kept", "",
+    findings.push_back(finding("", -1, "check", "more findings than can be stored", "",
                                "fix what is listed, and check again", proto::CHECK_NOTE));
   }
   sort_by_verdict(findings);

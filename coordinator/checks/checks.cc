@@ -95,7 +95,8 @@ void Checks::result(const proto::CheckResultRequest& request,
                           .message = "no check has this id: the coordinator keeps the "
                                      "last " +
                                      std::to_string(kMostKept) +
-                                     ", and none of an earlier coordinator; check again"});
+                                     " checks, and none of an earlier coordinator; run the check "
+                                     "again"});
   }
   reply.set_over(true);
   *reply.mutable_report() = found->second;
@@ -110,7 +111,7 @@ void Checks::report(const proto::ReportCheckRequest& request,
   WorkerState* const worker = find_worker(cluster_.state, request.worker());
   if (worker == nullptr || !cluster_.run.job.check) {
     return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
-                          .message = "this worker is of no check that runs"});
+                          .message = "this worker does not belong to a running check"});
   }
   worker->last_heard = Clock::now();
   record_.add(*worker, request);

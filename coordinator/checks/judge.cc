@@ -149,9 +149,8 @@ std::vector<CheckFinding> judge_pairs(const std::vector<CheckPair>& pairs) {
         its, {}, [](const CheckPair* p) { return p->bits_per_second(); });
     findings.push_back(network_finding(
         host, proto::CHECK_SLOWS, pair_text(worst) + " " + speed_text(worst.bits_per_second()),
-        "about " + speed_text(usual) + ", as other pairs have",
-        "look at this host's cable, switch port and driver (ethtool), and at what else sends over "
-        "its link",
+        "about " + speed_text(usual) + ", as between other pairs",
+        "check this host's cable, switch port and driver (ethtool), and other traffic on its link",
         its.size()));
   });
   return findings;

@@ -26,17 +26,17 @@ inline constexpr std::chrono::milliseconds kJoinSlack{10'000};
 
 struct CoordinatorOptions {
   std::vector<HostSpec> hosts;
-  /// Waits for jobs, and runs each when all hosts are registered. Otherwise ends with its job.
+  /// True: waits for jobs, and runs each when all hosts are registered. False: ends with its job.
   bool is_service = false;
   std::string local_agent_id = {};  ///< of the agent that it starts; empty: none
   RendezvousConfig rendezvous;      ///< for every job, except the device
   NetworkWish network = {};         ///< restricts the workers' addresses
   std::chrono::milliseconds collective_timeout{300'000};  ///< sent to the workers
   std::chrono::milliseconds coordinator_grace{600'000};   ///< sent to the agents
-  std::chrono::milliseconds tick{100};                    ///< decide() is asked at least so often
+  std::chrono::milliseconds tick{100};                    ///< between calls of decide()
 };
 
-/// The running job, besides its state. The next job replaces it.
+/// Data of the running job that are not part of the cluster's state. The next job replaces it.
 struct Run {
   Job job;
   RendezvousConfig config;

@@ -32,14 +32,16 @@ void ClusterWatch::see_hosts(const ClusterState& state, std::vector<ClusterEvent
       found.push_back(note(ClusterEvent::Kind::kHost, "host " + host.name + " has joined with " +
                                                           counted(host.slots, "slot")));
     } else if (known.registered && !host.registered) {
-      found.push_back(note(ClusterEvent::Kind::kHost, "host " + host.name + " is not here any more",
+      found.push_back(note(ClusterEvent::Kind::kHost,
+                           "host " + host.name +
+                               " is no longer "
+                               "registered",
                            Severity::kWarning));
     }
     if (host.leaving && !std::exchange(known.leaving, true)) {
-      found.push_back(
-          note(ClusterEvent::Kind::kHost,
-               "host " + host.name + " must be free soon (" + host.leaving->reason + ")",
-               Severity::kWarning));
+      found.push_back(note(ClusterEvent::Kind::kHost,
+                           "host " + host.name + " is being drained (" + host.leaving->reason + ")",
+                           Severity::kWarning));
     }
     known.leaving = host.leaving.has_value();
     known.registered = host.registered;

@@ -11,8 +11,9 @@
 
 namespace pfc {
 
-/// Detects hosts that join, disappear or are drained, failures, checkpoints, stops, and that all
-/// workers have joined. The caller, which knows the reason, reports the start of a generation.
+/// Detects hosts that join, disappear or are drained, failures, checkpoints, stops, and the moment
+/// when all workers have joined. The caller, which knows the reason, reports the start of a
+/// generation.
 class ClusterWatch {
  public:
   /// Failures reported per generation. Later ones are mostly consequences.

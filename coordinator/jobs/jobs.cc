@@ -51,7 +51,7 @@ Jobs::Jobs(Cluster& cluster)
       log_requests_({.timeout = kLogTimeout,
                      .too_many = {.kind = Refusal::Kind::kOldGeneration,
                                   .message = std::to_string(LogRequests::kMost) +
-                                             " others read logs at this moment"},
+                                             " other readers are reading logs; try again"},
                      .late = {.kind = Refusal::Kind::kOldGeneration,
                               .message = "its agent has not sent the log in " +
                                          std::to_string(kLogTimeout.count()) + " s"}}) {}
@@ -71,17 +71,17 @@ void Jobs::submit(const proto::SubmitRequest& request, const std::string& submit
   };
   if (!cluster_.options.is_service) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
-                   .message = "this coordinator ends with its job; start one without --config, "
-                              "which takes jobs one after another"});
+                   .message = "this coordinator runs a single job; start one without --config, "
+                              "which runs jobs one after another"});
   }
   const bool is_idle = cluster_.state.job.id.empty() && queue_.waiting().empty();
   if (request.check() && !is_idle) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
                    .message = cluster_.run.job.check
-                                  ? "a check runs here, and two would measure each other; wait for "
-                                    "it, or end it with pfcctl stop"
-                                  : "a job runs or waits here, and a check would disturb it and "
-                                    "measure it; check when pfcctl queue shows none"});
+                                  ? "a check is running, and a second one would disturb it; wait "
+                                    "for it, or end it with pfcctl stop"
+                                  : "a job is running or waiting, and a check would disturb it; "
+                                    "run the check when pfcctl queue shows no job"});
   }
   proto::SubmitReply reply;
   std::string title;
@@ -109,7 +109,7 @@ std::optional<Job> Jobs::take_next() {
   const bool is_check = !queue_.waiting().empty() && queue_.waiting().front().check;
   if (cluster_.options.is_service && !is_check) {
     if (queue_.waiting().empty()) {
-      cluster_.reason = "no job waits";
+      cluster_.reason = "no job is waiting";
       return {};
     }
     if (const std::string awaited = awaited_hosts(); !awaited.empty()) {
@@ -202,8 +202,8 @@ void Jobs::stop(const proto::StopRequest& request, const Answer<proto::StopReply
     reply.set_was_waiting(true);
     if (!job->check) cluster_.metrics.count_job("stopped");
     queue_.remember(ended_job(*job, Verdict::Kind::kStopped,
-                              "taken out of the queue by " + one_line(request.reason(), 100)));
-    cluster_.terminal.note(title_of(*job) + ": taken out of the queue");
+                              "removed from the queue by " + one_line(request.reason(), 100)));
+    cluster_.terminal.note(title_of(*job) + ": removed from the queue");
   } else {
     return answer(
         Refusal{.kind = Refusal::Kind::kInvalid, .message = "job " + id + " has ended already"});
@@ -223,7 +223,7 @@ std::variant<std::string, Refusal> Jobs::find(const std::string& begin) const {
   for (const proto::EndedJob& job : queue_.ended().jobs()) look(job.status().job_id());
   if (!begin.empty() && ids.size() == 1) return ids.front();
   std::string what =
-      cluster_.state.job.id.empty() ? "no job runs, and none was named" : "no job was named";
+      cluster_.state.job.id.empty() ? "no job is running, and none was named" : "no job was named";
   if (!begin.empty()) {
     what = ids.empty() ? "no job has an id that begins"
                        : std::to_string(ids.size()) + " jobs have an id that begins";
@@ -293,16 +293,14 @@ void Jobs::read_log(const proto::LogsRequest& request, const Answer<proto::LogsR
   if (ended != nullptr && ended->status().started_ms() == 0) {
     return answer(Refusal{
         .kind = Refusal::Kind::kInvalid,
-        .message = "job " + id + " was taken out of the queue and never ran; it has no log"});
+        .message = "job " + id + " was removed from the queue and never ran; it has no log"});
   }
   const std::string host = host_of(id, request.rank());
   if (cluster_.links.has_agent(host)) return ask_for_log(id, host, request, answer);
   answer(Refusal{.kind = Refusal::Kind::kInvalid,
                  .message = host.empty()
                                 ? "job " + id + " has no rank " + std::to_string(request.rank())
-                                : "host " + host +
-                                      ", which has the log, has no agent that is "
-                                      "connected"});
+                                : "host " + host + ", which has the log, has no connected agent"});
 }
 
 void Jobs::ask_for_log(const std::string& job_id, const std::string& host,

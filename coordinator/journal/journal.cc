@@ -246,20 +246,20 @@ void Journal::note_failure(const std::string& why) {
   failures_ += 1;
   if (std::exchange(failing_, true)) return;
   options_.tell("the journal: " + why +
-                "; the job goes on, but if this coordinator were killed now, another one could "
-                "not take it over. It is tried again every second");
+                "; the job continues, but if this coordinator were killed now, another one could "
+                "not take it over. Writing is retried every second");
 }
 
 void Journal::note_success() {
-  if (std::exchange(failing_, false)) options_.tell("the journal is written again");
+  if (std::exchange(failing_, false)) options_.tell("the journal can be written again");
 }
 
 void Journal::note_hang(std::chrono::milliseconds limit) {
   hanging_ = true;
   options_.tell("the journal: the disk of " + options_.file.string() + " has not answered for " +
                 std::to_string(limit.count()) +
-                " ms; the job goes on without waiting for it, but if this coordinator were killed "
-                "now, another one could not take it over");
+                " ms; the job continues without waiting for it, but if this coordinator were "
+                "killed now, another one could not take it over");
 }
 
 void Journal::note_answer() {

@@ -31,7 +31,7 @@ std::uint32_t number_at(std::string_view bytes, std::size_t place) {
 
 [[noreturn]] void damaged(const std::string& name, std::size_t offset, const std::string& what) {
   throw InputError(name + ": damaged at byte " + std::to_string(offset) + ": " + what +
-                   "; remove the file to start without what it holds");
+                   "; remove the file to start without its contents");
 }
 
 /// Space that the file system allocated but did not fill.
@@ -89,7 +89,7 @@ std::optional<std::pair<proto::JournalRecord, std::size_t>> read_record(std::str
   }
   proto::JournalRecord record;
   if (!record.ParseFromArray(text.data(), static_cast<int>(length))) {
-    damaged(name, offset, "a record makes no sense");
+    damaged(name, offset, "a record cannot be parsed");
   }
   return std::pair(std::move(record), size);
 }

@@ -101,8 +101,8 @@ void visit_fields(Any<NetworkState> auto& network, auto& v) {
   v.restart(network.ended_at);
 }
 
-/// Converts times between the steady clock and the wall clock, to the second, because the two
-/// clocks differ by another fraction at every call.
+/// Converts times between the steady clock and the wall clock, to the second, because their
+/// difference varies by a fraction of a second from call to call.
 struct Times {
   TimePoint now;
   WallTime wall;

@@ -86,7 +86,7 @@ void NetworkMeasurement::said(int host, const proto::NetworkReport& report) {
   const bool whole = report.results_size() == std::ssize(answer.tests) && report.port() > 0 &&
                      report.port() <= kLastPort;
   if (!whole) {
-    return end({.address = {}, .text = "host " + name + ": its agent's answer is not whole"});
+    return end({.address = {}, .text = "host " + name + ": its agent's answer is incomplete"});
   }
   answer.report = report;
   answer.port = report.port();
@@ -239,7 +239,7 @@ void NetworkMeasurement::transfer() {
   for (Answer& answer : answers_) answer.tests.clear();
   for (UsableNetwork& network : found_.usable) network.speed.reset();
   const std::size_t measured = std::min(found_.usable.size(), kMostMeasured);
-  // If there is a choice, one bad moment of one host must not decide.
+  // With several networks, repeats, because a short disturbance of one host must not decide.
   const int repetitions = measured > 1 ? 2 : 1;
   milliseconds begin_at{0};
   for (int repetition = 0; repetition < repetitions; ++repetition) {

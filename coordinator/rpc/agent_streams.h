@@ -28,9 +28,9 @@ class AgentStreams {
   struct Session {
     Caller caller;
     std::optional<std::string> host;  ///< registered host
-    std::string certificate_request;  ///< of its workers
+    std::string certificate_request;  ///< for its workers
     std::string job;                  ///< job of `certificate`
-    std::string certificate;          ///< of its workers
+    std::string certificate;          ///< for its workers
   };
 
   void heard(Session& session, const proto::AgentMessage& message, AgentLink& link);

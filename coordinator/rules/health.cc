@@ -331,7 +331,7 @@ std::string doing(const WorkerState& worker, TimePoint now) {
 std::string agent_advice(const std::string& coordinator, const HostState& host) {
   if (host.local) {
     return "the pfc-agent that was started here runs, but has not connected; a limit of threads or "
-           "processes (ulimit -u) may keep it from that, and its own lines above may say more";
+           "processes (ulimit -u) may prevent that, and its messages above may say more";
   }
   if (host.resolves) {
     const bool by_token = coordinator.find('#') != std::string::npos;

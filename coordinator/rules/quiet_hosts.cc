@@ -15,7 +15,9 @@ std::vector<std::string> QuietHosts::update(const ClusterState& state,
     if (quiet == quiet_.contains(host.name)) continue;
     if (quiet) {
       quiet_[host.name] = now;
-      lines.push_back("host " + host.name + ": its agent does not answer; it is lost after " +
+      lines.push_back("host " + host.name +
+                      ": its agent does not answer; the host counts as lost "
+                      "after " +
                       std::to_string(lost_after.count() / 1000) + " s");
     } else {
       const TimePoint told = quiet_[host.name];

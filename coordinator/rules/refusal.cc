@@ -16,7 +16,9 @@ bool of_this_job(std::string_view job_id, const Fence& current, Refusal& why) {
                                ? "this coordinator runs no job now"
                                : "this coordinator's job is " + std::string(current.job_id);
   why = {.kind = Refusal::Kind::kOldGeneration,
-         .message = theirs + " is refused: " + ours + "; end what was started for another one"};
+         .message = theirs + " is refused: " + ours +
+                    "; end processes that were started for "
+                    "another job"};
   return false;
 }
 

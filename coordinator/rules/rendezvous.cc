@@ -57,7 +57,7 @@ std::optional<Incident> too_few_slots(const ClusterState& state, const ElasticCo
                   .host = {},
                   .who = "hosts",
                   .what = "they have " + counted(slots, "slot") + " in all, found " +
-                          asked_for(config) + "; give fewer, or more hosts",
+                          asked_for(config) + "; give smaller numbers, or more hosts",
                   .at_start = true,
                   .permanent = true,
                   .at = now};
@@ -101,7 +101,7 @@ Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config,
   if (auto measure = see_to_network(state, plan)) return *measure;
   if (network_failed(state, plan)) return blame({network_problem(state, now)});
   return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = {}},
-             missing.empty() ? "all hosts are here" : "going on without " + missing);
+             missing.empty() ? "all hosts are here" : "continuing without " + missing);
 }
 
 Decision watch_training(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {

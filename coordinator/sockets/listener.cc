@@ -27,9 +27,9 @@ constexpr std::chrono::milliseconds kAcceptRetryPause{100};
                      " is in use, perhaps by another pfc-coordinator; end that program, or choose "
                      "another port with " +
                      options.flag + " (" + options.flag +
-                     " 0: any free one), which does not continue a job that has this one");
+                     " 0: any free port). Another port does not continue a job that used this one");
   }
-  std::string what = where + " cannot be listened on: " + why.message();
+  std::string what = where + ": cannot listen: " + why.message();
   if (why == asio::error::no_descriptors) what += "; raise the limit of open files (ulimit -n)";
   if (why == asio::error::access_denied)
     what += "; choose a port of 1024 or more with " + options.flag;

@@ -57,8 +57,8 @@ std::optional<Fd> lock_file(const fs::path& file, milliseconds patience = kLockP
       if (errno == ENOENT) return {};
       throw StorageError(file.string() + ": found a journal that cannot be written (" +
                          std::strerror(errno) +
-                         "); it may be of the job that this command should go on with. Make it "
-                         "writable, or remove it to start without it");
+                         "); it may belong to the job that this command should resume. Make it "
+                         "writable, or remove it to start a new job");
     }
     struct stat own {
     }, named{};
@@ -148,7 +148,7 @@ std::optional<std::string> difference(const proto::JournalIdentity& left,
   if (left.job_sha256() != wanted.job_sha256())
     return wanted.job_file() + " or --set was changed since then";
   if (left.version() != wanted.version()) {
-    return "it was of pfc " + left.version() + ", and this is " + wanted.version();
+    return "it was written by pfc " + left.version() + ", and this is " + wanted.version();
   }
   if (left.state_format() != wanted.state_format()) {
     return "another build of pfc " + left.version() + " wrote its state, in another format";
@@ -196,8 +196,7 @@ void forget(const Left& left) {
 
 /// Returns the note about a journal that is not used.
 std::string not_used(const Left& left, const std::string& why) {
-  return identity_title(left.identity) +
-         ", whose coordinator was killed, is not gone on with: " + why +
+  return identity_title(left.identity) + ", whose coordinator was killed, is not resumed: " + why +
          ". Its workers end at the latest " + std::to_string(left.identity.grace_ms() / 1000) +
          " s after that coordinator";
 }
@@ -304,14 +303,12 @@ FoundJournals find_journals(const fs::path& folder, const proto::JournalIdentity
                   [&](const Left& left) { return !left.identity.id().starts_with(choice); });
     if (fitting.empty()) {
       throw InputError("--take-over " + choice + ": " + journals_folder.string() +
-                       " has no journal with this id of a coordinator that was this command and "
-                       "has ended");
+                       " has no journal with this id of a dead coordinator that ran this command");
     }
   }
   if (fitting.size() > 1) {
     throw InputError(journals_folder.string() + ": " + std::to_string(fitting.size()) +
-                     " coordinators that were this command have been killed; choose with "
-                     "--take-over ID: " +
+                     " killed coordinators ran this command; choose one with --take-over ID: " +
                      list_of(fitting));
   }
   if (fitting.empty()) return journals;

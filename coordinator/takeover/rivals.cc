@@ -60,8 +60,8 @@ std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::pa
 
 void end(const Rival& rival, const fs::path& output,
          const std::function<void(const std::string& line)>& tell) {
-  tell(rival.title() + ", whose coordinator was killed, still trains into " + output.string() +
-       ", as this job will: first it writes a checkpoint and ends");
+  tell(rival.title() + ", whose coordinator was killed, still writes to " + output.string() +
+       ", which this job also uses. It is stopped after a checkpoint");
   rival.agent.send(SIGTERM);
   if (!rival.agent.wait(kCheckpoint)) {
     tell(rival.title() + " has not ended for " + std::to_string(kCheckpoint.count()) +
@@ -81,8 +81,8 @@ void end_rivals(std::vector<FoundJournal> journals, const Job& job,
   const std::vector<Rival> rivals = rivals_among(std::move(journals), output);
   if (!rivals.empty() && !resumes(job.json)) {
     throw InputError("output: " + rivals.front().title() + " still trains into " + output.string() +
-                     ", though its coordinator was killed. Start that command again to go on with "
-                     "it; or set \"resume\": true, and this job goes on from its checkpoint; or "
+                     ", although its coordinator was killed. Start that command again to "
+                     "continue it; or set \"resume\": true to continue from its checkpoint; or "
                      "give another output");
   }
   for (const Rival& rival : rivals) end(rival, output, tell);

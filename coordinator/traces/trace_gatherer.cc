@@ -29,7 +29,7 @@ proto::TraceSummary limited_summary(proto::TraceSummary summary) {
 Refusal not_wanted(std::int64_t id) {
   // Not kOldGeneration, which would tell the worker that its generation has ended.
   return {.kind = Refusal::Kind::kInvalid,
-          .message = "trace " + std::to_string(id) + " is not wanted of this worker any more"};
+          .message = "trace " + std::to_string(id) + " is no longer expected from this worker"};
 }
 
 }  // namespace
@@ -167,9 +167,10 @@ void TraceGatherer::read(const proto::ReadTraceRequest& request,
                                      " minutes, and none of an earlier coordinator"});
   }
   if (readers_.size() >= kMostReaders) {
-    return answer(
-        Refusal{.kind = Refusal::Kind::kOldGeneration,
-                .message = std::to_string(kMostReaders) + " others read the trace at this moment"});
+    return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
+                          .message = std::to_string(kMostReaders) +
+                                     " other readers are reading the trace; "
+                                     "try again"});
   }
   step_ = step;
   last_read_ = now;
@@ -191,8 +192,8 @@ void TraceGatherer::expire(std::int64_t step, TimePoint now) {
   if (id_ == 0) return;
   step_ = step;
   if (first_done_ && now - *first_done_ >= kSlowest) {
-    end("it has not sent all of it " + std::to_string(kSlowest.count()) +
-        " s after the first worker that has");
+    end("it has not sent its whole trace " + std::to_string(kSlowest.count()) +
+        " s after the first worker had");
   }
   if (readers_.size() > 0) last_read_ = now;
   readers_.expire(now, [this](const Reader& reader) { return reply(reader); });

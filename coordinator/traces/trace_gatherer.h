@@ -23,7 +23,7 @@ struct TraceWish {
   std::int64_t step = 0;         ///< last reported step
   std::int64_t total_steps = 0;  ///< of the job
   double step_seconds = 0;       ///< seconds per step; 0: unknown
-  double told_seconds = 0;       ///< since that report
+  double told_seconds = 0;       ///< seconds since that report
 };
 
 struct TraceSteps {

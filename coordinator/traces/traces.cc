@@ -36,11 +36,11 @@ void Traces::start(const proto::StartTraceRequest& request,
   }
   const std::vector<WorkerState>& workers = cluster_.state.job.current.workers;
   if (cluster_.state.job.id.empty())
-    return answer(not_now("no job runs: there is nothing to trace"));
+    return answer(not_now("no job is running: there is nothing to trace"));
   if (cluster_.run.job.check)
-    return answer(not_now("the job that runs is a check, which trains nothing"));
+    return answer(not_now("the running job is a check, which trains nothing"));
   if (workers.empty() || !std::ranges::all_of(workers, &WorkerState::training)) {
-    return answer(not_now("the job does not train now (" + cluster_.reason +
+    return answer(not_now("the job is not training now (" + cluster_.reason +
                           "): ask again when pfcctl status says that it does"));
   }
   const TimePoint now = Clock::now();
@@ -110,7 +110,7 @@ void Traces::expire(TimePoint now) {
   if (gatherer_.goes_on()) {
     for (const WorkerState& worker : cluster_.state.job.current.workers) {
       if (worker.exit || worker.report || worker.left || worker.paused) {
-        gatherer_.lose(worker.rank, "the worker has ended before it had sent all of it");
+        gatherer_.lose(worker.rank, "the worker has ended before it had sent its whole trace");
       }
     }
   }

@@ -169,8 +169,8 @@ std::optional<HttpReply> HttpConnection::refusal(HttpRequest& request) {
     if (security_.refused) security_.refused(request.caller, "page", "foreign_name", "");
     return HttpReply{.status = 421,
                      .body =
-                         "this server is known as localhost and 127.0.0.1 alone, and was asked "
-                         "as " +
+                         "this server accepts only requests for localhost and 127.0.0.1, and this "
+                         "one is for " +
                          one_line(header("Host"), 80) + " (docs/security.md)\n"};
   }
   if (security_.loopback_only && is_for_monitoring(request.path)) return {};

@@ -15,7 +15,7 @@ HttpReply serve_page(Coordinator& coordinator, std::string_view path) {
   if (path == "/status.json") {
     return {.content_type = "application/json", .body = json_text(to_json(coordinator.status()))};
   }
-  return {.status = 404, .body = "not here: try /, /metrics, /healthz or /status.json\n"};
+  return {.status = 404, .body = "no such page: try /, /metrics, /healthz or /status.json\n"};
 }
 
 HttpSite Pages::site() {
@@ -33,7 +33,7 @@ void Pages::handle(const HttpRequest& request, const HttpAnswer& answer) {
 
 HttpReply Pages::events() {
   if (auto feed = feed_.open()) return {.feed = std::move(feed)};
-  return {.status = 503, .body = "too many pages are open at this moment; try again\n"};
+  return {.status = 503, .body = "too many pages are open now; try again\n"};
 }
 
 }  // namespace pfc

@@ -37,8 +37,7 @@ Refusal unknown_worker(const proto::WorkerId& id) {
   return {.kind = Refusal::Kind::kOldGeneration,
           .message = "slot " + std::to_string(id.slot()) + ", incarnation " +
                      std::to_string(id.incarnation()) +
-                     " of this agent is not wanted: another worker or another agent is in its "
-                     "place"};
+                     " of this agent is not expected: another worker or agent has replaced it"};
 }
 
 }  // namespace

@@ -215,7 +215,7 @@ void add_check_verb(CLI::App& pfcctl) {
       "--config", options->config,
       "For a cluster: a job file, whose data, output, memory and collectives are checked too");
   verb->add_option("--set", options->overrides,
-                   "key=value: changes a key of the job file; may be given several times")
+                   "key=value: changes a key of the job file. May be repeated")
       ->allow_extra_args(false)
       ->needs(config);
   verb->add_flag("--json", options->json, "Prints JSON, for programs");

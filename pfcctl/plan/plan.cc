@@ -244,7 +244,7 @@ void add_plan_verb(CLI::App& pfcctl) {
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   verb->add_option("--config", flags->config, "Job file (docs/configuration.md)")->required();
   verb->add_option("--set", flags->overrides,
-                   "key=value: changes a key of the job file; may be given several times");
+                   "key=value: changes a key of the job file. May be repeated");
   verb->add_option("--workers,--gpus", flags->workers, "Workers of the job")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();

@@ -61,7 +61,8 @@ class Speed(CheckTest):
         code, report, _ = self.ends(check)
         self.assertEqual(code, 1)
         self.assert_found(report, "host-b", "worker", "stops", "pfc-worker 9", "install the same version")
-        self.assert_found(report, "host-c", "network", "slows", "Mbit/s", "as other pairs have", "cable")
+        self.assert_found(report, "host-c", "network", "slows", "Mbit/s", "as between other "
+                                                                          "pairs", "cable")
         self.assertEqual(report["workers"], 4, "the others have connected")
         self.assertEqual([each for each in report["findings"] if each["what"] == "connections"], [], "the link is only slow")
 
@@ -107,7 +108,7 @@ class Speed(CheckTest):
         job = self.small_job(num_epoch=100_000)
         self.succeeded(self.pfcctl("submit", job))
         refused = self.pfcctl("check", "--cluster", "--config", job)
-        self.assert_one_line(refused, "a job runs or waits here", code=2)
+        self.assert_one_line(refused, "a job is running or waiting", code=2)
         self.pfcctl("stop", "--now")
 
 

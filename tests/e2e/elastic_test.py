@@ -147,7 +147,7 @@ class SeveralHosts(HostsTest):
     def test_a_host_that_must_be_free_leaves_and_comes_back(self):
         leaving = self.agents[1]
         leaving.terminate()
-        self.here = self.lines.wait_for(r"host host-c is leaving \(SIGTERM\): the workers write a checkpoint and go on",
+        self.here = self.lines.wait_for(r"host host-c is leaving \(SIGTERM\): the workers write a checkpoint and continue",
                                         self.here)
         self.here = self.lines.wait_for(r"generation 2: starting 0 workers, and 4 workers stay", self.here)
         self.assertEqual(leaving.wait(timeout=60), 143, "the agent ends after its workers")
@@ -189,7 +189,7 @@ class OwnOutput(HostsTest):
         here = self.lines.wait_for("Global Step: 12")
         self.agents[0].kill()
         self.agents[0].wait()
-        here = self.lines.wait_for("went on from the copies in memory", here)
+        here = self.lines.wait_for("continued from the copies in memory", here)
         here = self.lines.wait_for("Global Step: 50", here)
         self.comes()
         here = self.lines.wait_for(r"copied the checkpoint of step \d+ from host host-a to ", here)

@@ -81,7 +81,7 @@ class Embeddings(JobTest):
         job = self.embeddings_job("out", batch_size=4, num_epoch=400, replicate=True, snapshot_seconds=0.1)
         process = self.start(2, job, "--max-restarts", 3, until="Global Step: 200")
         os.kill(self.workers()[1], signal.SIGKILL)
-        self.read_until(process, "went on from the copies in memory")
+        self.read_until(process, "continued from the copies in memory")
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=LIMIT)
         self.assertIn("checkpoint written", rest)

@@ -173,7 +173,8 @@ class JobOnHosts(HostsTest):
         timeline.note("named", self.lines.time(self.here))
         return line
 
-    def goes_on(self, timeline, generation, survivors=(), start="went on from the copies in memory of step"):
+    def goes_on(self, timeline, generation, survivors=(), start="continued from the copies in "
+                                                                "memory of step"):
         """Notes when these processes have left the last generation's collectives and joined this or a later one, and
         when a step has finished; returns the line that says where the job resumed."""
         states = ("joined", "training", "no progress", "leaving")

@@ -23,7 +23,7 @@ long = unittest.skipUnless(os.environ.get("PFC_FAULTS") == "all" or DEFAULTS or 
                            "takes about a minute; PFC_FAULTS=all runs it")
 
 # If two workers lost their memory, there may be no complete copy.
-AGAIN = "training begins at step 1|went on from the copies in memory of step"
+AGAIN = "training begins at step 1|continued from the copies in memory of step"
 
 HOLDS = """#!/bin/sh
 # A worker that, while this file is there, starts and does nothing.
@@ -73,7 +73,7 @@ class OfOneHost(JobOnHosts):
         pids = self.pids()
         timeline = Timeline("network of the workers cut", "10 s of a collective, 10 s for the link to come back")
         self.network.take_away("c", "silent", "eth1")
-        self.named(timeline, "going on without host-c: .*host host-. cannot reach host host-c")
+        self.named(timeline, "continuing without host-c: .*host host-. cannot reach host host-c")
         self.goes_on(timeline, 2, {pids[0], pids[1]})
         self.assertEqual(self.status()["left_out"][0]["host"], "host-c")
         self.stops_well()

@@ -72,7 +72,8 @@ class Restart(JobTest):
         self.read_until(process, "Global Step: 4 ")
         self.assertEqual(list(out.glob("step-*")), [], "nothing is on disk")
         for rank, step in ((1, 8), (0, 18)):  # rank 0 also writes the logs
-            line = self.loses(process, rank, signal.SIGKILL, step, "went on from the copies in memory of step")
+            line = self.loses(process, rank, signal.SIGKILL, step, "continued from the copies in "
+                                                                   "memory of step")
             self.assertIn("2 of 3 parts from their own worker, 1 from the neighbour", line)
         self.assertNotIn("training begins at step 1", self.end_of(process))
         self.assert_same_bits(whole, out)

@@ -178,12 +178,12 @@ class Service(ServiceTest):
         self.assert_one_line(self.ctl("stop", "0000"), "0000", "pfcctl queue", code=2)
         self.assert_one_line(self.ctl("logs", "--rank", 0), "no job", code=2)
         self.assertEqual(json.loads(self.ctl("status", "--json").stdout)["state"], "idle")
-        self.assertIn("no job waits", self.ctl("queue").stdout)
-        self.assertIn("\nidle: no job waits\n", self.ctl("status").stdout)
+        self.assertIn("no job is waiting", self.ctl("queue").stdout)
+        self.assertIn("\nidle: no job is waiting\n", self.ctl("status").stdout)
         one = self.starts("one", FAKE / "pfc-coordinator", "--config", self.fake_job("until_stop"), "--port", 0,
                           "--http-port", 0, "--state-dir", self.folder / "one")
         self.wait_for("an address", lambda: "listening on" in self.said("one"))
-        self.assert_one_line(self.ctl("submit", self.fake_job(), name="one"), "ends with its job", code=2)
+        self.assert_one_line(self.ctl("submit", self.fake_job(), name="one"), "runs a single job", code=2)
         self.ends(one)
 
     def test_starts_its_own_agent_again_and_goes_on_with_the_next_job(self):

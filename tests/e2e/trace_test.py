@@ -53,7 +53,7 @@ class TraceTest(JobTest):
         """Repeats the command until all workers have reported that they train."""
         def traced():
             done = self.pfcctl("trace", "--output", self.folder / "trace.json", *more)
-            return "does not train now" not in done.stderr and done
+            return "is not training now" not in done.stderr and done
         return self.wait_for("all workers train", traced, pause=0.1)
 
     def written(self):

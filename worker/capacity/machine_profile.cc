@@ -104,7 +104,7 @@ MachineProfile read_profile(const std::filesystem::path& file) {
   } catch (const nlohmann::json::exception& error) {
     throw InputError(file.string() + ": no JSON: " + one_line(error.what(), 200));
   } catch (const InputError& error) {
-    throw InputError(file.string() + ": no machine that pfcctl plan has measured: " + error.what());
+    throw InputError(file.string() + ": not a profile of pfcctl plan: " + error.what());
   }
 }
 

@@ -67,7 +67,10 @@ StepCost median_step(const Run& run) {
   for (auto& [phase, values] : seconds) {
     cost.phases.push_back({phase, median_of(std::move(values))});
   }
-  if (cost.seconds() <= 0) throw InputError("steps that took no time: they correct nothing");
+  if (cost.seconds() <= 0)
+    throw InputError(
+        "expected steps that took time, found 0 s in every "
+        "phase");
   return cost;
 }
 
@@ -84,7 +87,7 @@ PlannedJob job_of(const Run& run, PlannedJob planned) {
   job.gradient_acc = start.at("global_batch").get<std::int64_t>() / samples;
   const std::string device = start.at("device").get<std::string>();
   if (planned.gpu == (device == "cpu")) {
-    throw InputError("found a run on '" + device + "', expected one on such a machine");
+    throw InputError("found a run on '" + device + "', expected a run on the same kind of device");
   }
   return planned;
 }

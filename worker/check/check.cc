@@ -262,19 +262,19 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
       tell(shared_output_findings(job));
     } else {
       tell({problem("output", "not shared with the host of rank 0",
-                    "nothing has to be done: what this host writes goes through rank 0, over the "
-                    "network; a shared folder is faster",
+                    "no action needed: this host writes through rank 0, over the network; a shared "
+                    "folder is faster",
                     Verdict::kNote)});
     }
   }
-  comm.barrier();  // rank 0 keeps the folder until all have looked
+  comm.barrier();  // rank 0 keeps the folder until all workers have checked it
 }
 
 }  // namespace
 
 CheckFinding unexpected_finding(const std::exception& error) {
   CheckFinding finding =
-      problem("worker", text_of(error), "do what the line says, and check again");
+      problem("worker", text_of(error), "fix the reported problem, and run the check again");
   finding.of_host = false;
   return finding;
 }
@@ -289,8 +289,8 @@ CheckFinding finding_of_clock(double ahead, double precision) {
   if (std::abs(ahead) > most) {
     finding.verdict = Verdict::kNote;
     finding.remedy =
-        "let all hosts follow a time server (chrony, systemd-timesyncd): the times of lines and "
-        "files are off, and certificates may be refused";
+        "synchronize all hosts with a time server (chrony, systemd-timesyncd): times in logs are "
+        "wrong, and certificates may be refused";
   }
   return finding;
 }

@@ -78,7 +78,7 @@ CheckFinding memory_errors(const GpuHealth& gpu) {
                        .expected = "none"};
   if (*gpu.memory_errors > 0) {
     finding.verdict = kStops;
-    finding.remedy = "reset the GPU (nvidia-smi -r) or reboot, and replace it if they come again";
+    finding.remedy = "reset the GPU (nvidia-smi -r) or reboot, and replace it if the errors return";
   }
   return finding;
 }
@@ -87,8 +87,8 @@ CheckFinding throttling(const GpuHealth& gpu) {
   CheckFinding finding{
       .what = "clock of " + gpu.name,
       .found = fmt::format("{} of {} MHz{}", gpu.clock_mhz, gpu.highest_clock_mhz,
-                           gpu.throttled_by.empty() ? "" : ", held back by " + gpu.throttled_by),
-      .expected = "not held back"};
+                           gpu.throttled_by.empty() ? "" : ", limited by " + gpu.throttled_by),
+      .expected = "not limited"};
   if (!gpu.throttled_by.empty()) {
     finding.verdict = kSlows;
     finding.remedy = "look at cooling, power cables and nvidia-smi -q -d PERFORMANCE,POWER";
@@ -129,8 +129,8 @@ std::vector<CheckFinding> gpu_findings(const GpuHealthReport& health, const std:
                         .found = health.problem,
                         .expected = "NVML, which comes with the driver",
                         .verdict = kNote,
-                        .remedy = "install libnvidia-ml of the driver's version to have GPUs "
-                                  "looked at"});
+                        .remedy = "install libnvidia-ml of the driver's version, so that GPUs can "
+                                  "be checked"});
   } else {
     findings.push_back(
         same("driver", health.driver, "install the same driver on all hosts", kNote));

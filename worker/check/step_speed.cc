@@ -51,7 +51,7 @@ CheckFinding speed_to_expect(const ComputeSeconds& compute, const CollectiveSeco
   const auto samples =
       static_cast<double>(planned.job.batch_size * planned.world_size * planned.job.gradient_acc);
   return {.what = "speed to expect",
-          .found = fmt::format("about {:.3g} samples/s, {:.3g} steps/s: {:.0f} ms a step, of them "
+          .found = fmt::format("about {:.3g} samples/s, {:.3g} steps/s: {:.0f} ms a step, of which "
                                "backbone {:.0f}, classification layer {:.0f}, collectives {:.0f}",
                                samples / step, 1 / step, step * 1e3, backbone * 1e3,
                                compute.head * 1e3, communication * 1e3),

@@ -48,7 +48,8 @@ struct CheckpointInfo {
 
 /// How CheckpointWriter::begin() writes.
 enum class CheckpointMode {
-  /// Copies the state to host memory and returns. A thread writes the copy while training goes on.
+  /// Copies the state to host memory and returns. A thread writes the copy while training
+  /// continues.
   kCopy,
   /// Writes the state without copying all of it first, and returns when this worker's part is on
   /// disk. Needs host memory for one file of the backbone, and on a GPU for the centres as well.
@@ -105,7 +106,7 @@ std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& 
 
 /// Returns the newest published checkpoint under `output` whose manifest can be read; nullopt if
 /// there is no checkpoint. Throws InputError if there are checkpoints and none can be read. So a
-/// job never starts untrained next to damaged checkpoints unless it is told to.
+/// job does not silently start from the beginning next to damaged checkpoints.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& output);
 /// Returns the newest checkpoint as above, from which a job with this `output` resumes. Throws
 /// InputError if there is one but the job does not have `resume`.

@@ -79,9 +79,9 @@ auto read_json(const std::filesystem::path& path, Read read) {
   try {
     return read(content);
   } catch (const json::exception& e) {
-    throw InputError(path.string() +
-                     ": expected what pfc writes for a checkpoint, found JSON with " +
-                     "another content: " + problem_of(e));
+    throw InputError(
+        path.string() +
+        ": expected a file of a checkpoint as pfc writes it, found other JSON: " + problem_of(e));
   } catch (const InputError& e) {
     throw InputError(path.string() + ": " + e.what());
   }
@@ -344,7 +344,9 @@ Manifest load_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifest;
   std::error_code error;  // an unreadable path is reported when it is read
   if (!std::filesystem::exists(path, error) && !error) {
-    throw InputError(folder.string() + ": no " + kManifest + " in it: not a whole checkpoint");
+    throw InputError(folder.string() + ": no " + kManifest +
+                     " in this folder: the checkpoint is "
+                     "incomplete");
   }
   return read_json(path, [&](const json& m) { return manifest_of(m, folder.filename().string()); });
 }

@@ -210,7 +210,7 @@ std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& 
   if (!newest || resume) return newest;
   throw InputError("output: " + output.string() + " already holds " +
                    newest->folder.filename().string() +
-                   "; set \"resume\": true to go on from it, or choose another folder");
+                   "; set \"resume\": true to continue from it, or choose another folder");
 }
 
 CheckpointInfo read_manifest(const std::filesystem::path& folder) {

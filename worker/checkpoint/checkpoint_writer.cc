@@ -243,7 +243,7 @@ void make_folder(const std::filesystem::path& folder) {
   if (::mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST) return;
   if (errno != ENOENT) throw StorageError(folder.string() + ": " + file_error_text(errno));
   throw StorageError("output: " + folder.parent_path().string() +
-                     " is not there; it was when the job began");
+                     " is missing; it existed when the job began");
 }
 
 /// Sends one file: the part of a worker without a backbone to write.
@@ -281,7 +281,7 @@ void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& fi
   } catch (const StorageError&) {  // free the space: others may need it to finish
     std::error_code error;
     if (options_.membership.rank != 0 && !std::filesystem::exists(folder, error) && !error) {
-      throw CommError(folder.string() + " is gone: rank 0 has given this checkpoint up");
+      throw CommError(folder.string() + " is missing: rank 0 has abandoned this checkpoint");
     }
     // Rank 0 or the next job removes what cannot be removed now.
     for (const format::File& file : written) std::filesystem::remove(folder / file.name, error);
@@ -307,7 +307,7 @@ std::vector<format::File> FolderWriter::gather_parts(const std::filesystem::path
   for (Rank rank = 0; rank < options_.membership.world_size; ++rank) {
     if (!std::filesystem::exists(folder / format::part_name(rank))) {
       throw StorageError(folder.string() + ": the part of rank " + std::to_string(rank) +
-                         " is not here; it was when the worker said that it is written");
+                         " is missing; it existed when its worker reported it as written");
     }
     for (format::File& file : format::read_part(folder, rank)) files.push_back(std::move(file));
   }

@@ -118,9 +118,8 @@ bool OutputLock::try_lock() {
     if (error == EINTR) continue;
     if (error == EWOULDBLOCK) return false;
     exclusive_ = false;
-    spdlog::warn(
-        "output: {} cannot be locked ({}): see to it yourself that no other job uses this folder",
-        output_.string(), file_error_text(error));
+    spdlog::warn("output: {} cannot be locked ({}): make sure that no other job uses this folder",
+                 output_.string(), file_error_text(error));
     return true;
   }
   exclusive_ = true;
@@ -133,11 +132,11 @@ void OutputLock::refuse() const {
     throw CommError(
         "output: " + output_.string() +
         " is still held by an earlier worker of this job: " + owner_name(owner) +
-        "; end that process, or wait until its host or the file server has given it up");
+        "; end that process, or wait until its host or the file server has released the lock");
   }
   throw InputError("output: " + output_.string() + " is in use by " + owner_name(owner) +
-                   "; wait until it has ended, or choose another folder. Where its coordinator was "
-                   "killed its workers end after about a minute");
+                   "; wait until it has ended, or choose another folder. If its coordinator was "
+                   "killed, its workers end after about a minute");
 }
 
 void OutputLock::write_owner() const {

@@ -2,7 +2,7 @@
 // or gradient is not finite; `pfcctl replay head` reads it.
 //
 //   embeddings [M * N, D] F32                of all workers; M micro-batches, in order
-//   labels [M * N] I64                       likewise
+//   labels [M * N] I64                       in the same order
 //   centres [R, D] F32
 //   momentum, second [R, D] F32              optional; zeros if missing
 //   classes [R] I64                          optional: the class of each row, in rising order. The

@@ -184,8 +184,8 @@ void check_complete(std::span<const Part> parts) {
 void check_parts(std::span<const Part> parts) {
   for (const Part& part : parts) {
     if (parts.size() > 1 && part.all_classes) {
-      throw InputError(part.name() + ": has no tensor classes, so it holds a whole step and " +
-                       "no part of one; give --in this file alone");
+      throw InputError(part.name() + ": has no tensor classes, so it holds a whole step; " +
+                       "give --in this file alone");
     }
     expect_same(parts.front(), part, "embeddings");
     expect_same(parts.front(), part, "labels");

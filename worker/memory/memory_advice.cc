@@ -159,7 +159,7 @@ MemoryThere memory_of_this_host(int workers, const KeptMemory& kept) {
   }
   return {.bytes = *left - std::min(kUnusedAddresses, *left) + resident,
           .where = "ulimit -v, less " + byte_size_text(kUnusedAddresses) +
-                   " that are mapped and not used"};
+                   " that are mapped but not used"};
 }
 
 MemoryThere memory_of_gpu(const Ops& ops) {
@@ -179,7 +179,7 @@ std::string advice(const PlannedJob& p, const PlannedBackbone& backbone, const M
   std::vector<MemoryPart> parts = plan.parts;
   std::ranges::stable_sort(parts, std::greater{}, &MemoryPart::bytes);
   std::string text = fmt::format(
-      "a worker needs {} of memory, but there are {} for it ({}): ", byte_size_text(plan.total()),
+      "a worker needs {} of memory, but only {} are available ({}): ", byte_size_text(plan.total()),
       byte_size_text(there.bytes), there.where);
   for (std::size_t i = 0; i < std::min(kPartsNamed, parts.size()); ++i) {
     text +=
@@ -188,7 +188,7 @@ std::string advice(const PlannedJob& p, const PlannedBackbone& backbone, const M
   std::vector<std::string> todo = remedies(p, backbone, there.bytes);
   for (std::string& change : todo) change = "set " + change;
   if (const int workers = enough_workers(p, backbone, there.bytes); workers > 0) {
-    todo.push_back(fmt::format("take {} workers, each with as much memory", workers));
+    todo.push_back(fmt::format("use {} workers, each with as much memory", workers));
   }
   if (todo.empty()) todo.emplace_back("no single change makes it fit: lower several keys");
   text += fmt::format("; {}", fmt::join(todo, ", or "));
@@ -225,8 +225,8 @@ std::string memory_message(const MemoryPlan& plan) {
   }
   if (plan.checkpoints_in_place) {
     text += fmt::format(
-        "; training waits while a checkpoint is written, because a copy of {} to "
-        "write from would not fit",
+        "; training waits while a checkpoint is written, because a copy of {} would not fit into "
+        "memory",
         byte_size_text(plan.checkpoint_copy));
   }
   return text;
@@ -238,8 +238,9 @@ MemoryPlan expect_to_fit(const PlannedJob& p, const MemoryThere& there) {
   if (!plan.fits()) throw InputError("memory: " + advice(p, backbone, there));
   if (p.gpu && p.host_bytes > 0 && plan.snapshots > p.host_bytes) {
     throw InputError(fmt::format(
-        "memory: the snapshots of a worker (\"replicate\": true) need {} of host memory, but there "
-        "are {} for it; set replicate to false, or take more workers",
+        "memory: the snapshots of a worker (\"replicate\": true) need {} of host memory, but only "
+        "{} are available; set replicate to false, "
+        "or use more workers",
         byte_size_text(plan.snapshots), byte_size_text(p.host_bytes)));
   }
   return plan;

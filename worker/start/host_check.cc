@@ -37,7 +37,7 @@ std::string encoded(const std::vector<HostFact>& facts) {
   };
   const std::string whole = text(list);
   if (whole.size() <= kLongestText) return whole;
-  return text(json::array({json::array({"what describes its many files",
+  return text(json::array({json::array({"the list of its files",
                                         "SHA-256 " + sha256_hex(std::as_bytes(std::span(whole))),
                                         "give every host the same data"})}));
 }
@@ -99,7 +99,7 @@ std::vector<std::string> clock_warnings(std::span<const std::string> hosts,
     if (std::abs(ahead) <= std::chrono::milliseconds(kClockTolerance).count()) continue;
     warnings.push_back(fmt::format(
         "host {}: its clock is {:.0f} s {} that of host {}: training does not depend on it, but "
-        "the times of its lines and files are off; let both follow a time server",
+        "times in its logs are wrong; synchronize both with a time server",
         hosts[rank], static_cast<double>(std::abs(ahead)) / 1000, ahead > 0 ? "ahead of" : "behind",
         hosts.front()));
   }

@@ -25,7 +25,7 @@ void check_head_classes(const JobConfig& job) {
   if (one == job.head_classes.end()) return;
   const auto set = static_cast<std::size_t>(one - job.head_classes.begin());
   throw InputError(fmt::format(
-      "heads: {} has 1 class, expected 2 or more for a head of its own: the softmax over one class "
+      "heads: {} has 1 class, expected 2 or more for a separate head: the softmax over one class "
       "is 1 for every image, and nothing would be learnt; leave the data set out, or set heads to "
       "\"one\"",
       set < job.rec.size() ? job.rec[set].string()
@@ -118,8 +118,9 @@ std::vector<std::string> job_warnings(const PlannedJob& p) {
   if (p.job.lr == 0) warnings.emplace_back("lr: found 0: no weight will change");
   if (batch_norm_samples(p.job, p.world_size) == 2) {
     warnings.emplace_back(
-        "batch_size: the last batch norm sees 2 samples and makes them +1 and -1 nearly whatever "
-        "they are, so their gradients carry little information; take a larger batch_size, or "
+        "batch_size: the last batch norm sees 2 samples and normalises them to about +1 and -1, "
+        "whatever their values are, so their gradients carry little information; take a larger "
+        "batch_size, or "
         "sync_bn with more workers");
   }
   return warnings;

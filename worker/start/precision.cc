@@ -74,7 +74,7 @@ ChosenPrecision agree_on_precision(KeyValueStore* store, const Membership& me,
     workers.push_back(value ? read(*value) : WorkerPrecisions{});
   }
   if (!silent.empty()) {
-    throw CommError(fmt::format("precision auto: no word of worker {} after {} s",
+    throw CommError(fmt::format("precision auto: worker {} has not reported after {} s",
                                 fmt::join(silent, ", "), timeout.count() / 1000));
   }
   return choose_precision(workers);

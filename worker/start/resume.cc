@@ -128,7 +128,7 @@ std::string resumed_message(const CheckpointInfo& checkpoint, const StepPlan& pl
   if (plan.first_step() <= plan.last_step) {
     return text + ": next is step " + std::to_string(plan.first_step());
   }
-  return text + ": nothing is left to train; to go on, raise num_epoch or max_steps";
+  return text + ": nothing is left to train; to continue, raise num_epoch or max_steps";
 }
 
 }  // namespace pfc

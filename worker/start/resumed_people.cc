@@ -94,7 +94,7 @@ std::string job_value_text(const json& job, const char* key) {
 std::string other_data(const fs::path& checkpoint, const std::string& changes) {
   if (changes.empty()) return {};
   return fmt::format(
-      "{} was trained on other data: {}; each class goes on with the centre of its number",
+      "{} was trained on other data: {}; each class continues with the centre of the same number",
       checkpoint.string(), changes);
 }
 

@@ -58,8 +58,8 @@ std::vector<Written> files_in(const fs::path& folder) {
     if (!fs::is_regular_file(entry.symlink_status())) {
       if (!written_of(entry.path())) continue;
       spdlog::warn(
-          "{}: not a regular file, so it is not cut where the job resumes: steps may be "
-          "in TensorBoard twice; replace it by the file itself",
+          "{}: not a regular file, so steps that will be repeated are not removed from it: "
+          "TensorBoard may show them twice; replace it by a regular file",
           entry.path().string());
       continue;
     }
@@ -134,7 +134,7 @@ Kept kept_of(const Written& written, std::int64_t first_step) {
     kept.bytes = events.end();
   }
   if (events.damaged()) {
-    spdlog::warn("{}: what follows byte {} is damaged, and is dropped", written.path.string(),
+    spdlog::warn("{}: damaged after byte {}; the rest is dropped", written.path.string(),
                  kept.bytes);
   }
   return kept;

@@ -134,7 +134,7 @@ Decision regroup(const ClusterState& state, const RendezvousConfig& config, Time
     return all_exited(state) ? act(action::Finish(), "all workers have completed")
                              : wait_for("training");
   }
-  const std::string saves = change.reason + ": the workers write a checkpoint and go on";
+  const std::string saves = change.reason + ": the workers write a checkpoint and continue";
   if (!state.job.current.stop_sent) return act(action::AskToStop(), saves);
   const bool saved = std::ranges::none_of(state.job.current.workers, takes_part);
   if (!saved && now < change.at + change.within) {

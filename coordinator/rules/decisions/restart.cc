@@ -53,7 +53,7 @@ std::optional<Decision> leave_unreached_out(const ClusterState& state,
   FailureHistory blame = leave_hosts_out(state, apart, state.network.text, now);
   if (!plan_members(state, blame, config.elastic, now).enough()) return {};
   return act(action::ChangeBlame{std::move(blame)},
-             "going on without " + listed(apart) + ": " + state.network.text);
+             "continuing without " + listed(apart) + ": " + state.network.text);
 }
 
 /// Measures again, because a lost link may come back. `since`: start of the search for members.
@@ -152,7 +152,7 @@ std::optional<Decision> gather_for_restart(const ClusterState& state,
   if (!plan.enough()) {
     if (auto blame = take_back(state, config.elastic, now)) {
       return act(action::ChangeBlame{std::move(*blame)},
-                 "too few slots are left; one that was left out is taken back");
+                 "too few slots are left; an excluded one is used again");
     }
     const std::string missing = awaited(state, now);
     if (now >= since + config.limits.start) {
@@ -237,7 +237,7 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
       return ask_and_blame(state, {std::move(*suspect)}, now);
     }
     if (now < since + config.grace)
-      return wait_for("a worker has lost its peers; the cause is awaited");
+      return wait_for("a worker has lost its peers; waiting for the cause");
   }
   if (auto silent = silent_hosts(state, config.limits, now); !silent.empty()) {
     return blame(std::move(silent));
@@ -264,14 +264,14 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
 }
 
 Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {
-  const std::string why = "the coordinator was away while workers connected";
+  const std::string why = "the coordinator was down while workers connected";
   const TimePoint since = state.job.current.started_at;
   const Plan plan = plan_members(state, config.elastic, now);
   const Incident away{.kind = Incident::Kind::kCrash,
                       .rank = {},
                       .host = {},
                       .who = "coordinator",
-                      .what = "it was away while workers connected",
+                      .what = "it was down while workers connected",
                       .at_start = true,
                       .permanent = true,
                       .at = now};

@@ -260,9 +260,9 @@ std::string why_smaller(const ClusterState& state, const ElasticConfig& config, 
   std::vector<std::string> reasons;
   for (const HostState& host : state.hosts) {
     if (!host.registered) {
-      reasons.push_back("host " + host.name + " is not here");
+      reasons.push_back("host " + host.name + " is not registered");
     } else if (host.leaving) {
-      reasons.push_back("host " + host.name + " must be free (" + host.leaving->reason + ")");
+      reasons.push_back("host " + host.name + " is being drained (" + host.leaving->reason + ")");
     } else if (is_quiet(host, now)) {
       reasons.push_back("host " + host.name + " does not answer");
     } else if (slots_there(host, state.job.device) < host.slots) {

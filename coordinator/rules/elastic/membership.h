@@ -93,8 +93,8 @@ std::optional<Growth> possible_growth(const ClusterState& state, const ElasticCo
 /// Returns the first host with workers that is being drained; null if there is none.
 const HostState* leaving_host(const ClusterState& state);
 
-/// Returns why the job has fewer workers than wanted: "4 of 6 workers: host b is not here; slot 1
-/// of host c is left out". Empty if it has all.
+/// Returns why the job has fewer workers than wanted: "4 of 6 workers: host b is not registered;
+/// slot 1 of host c is left out". Empty if it has all.
 std::string why_smaller(const ClusterState& state, const ElasticConfig& config, TimePoint now);
 
 /// Marks the host unusable after its agent ended for good. Returns true if that is an incident:

@@ -136,7 +136,7 @@ void add_data_bench(CLI::App& data) {
                    "Job file: measures with its augmentations and order, and prints how many "
                    "images per second its device needs");
   verb->add_option("--set", flags->overrides,
-                   "key=value: changes a key of the job file; may be given several times")
+                   "key=value: changes a key of the job file. May be repeated")
       ->needs("--config");
   verb->add_option("--threads", flags->threads, "Numbers of threads. Default: 1, 2, 4 ... cores")
       ->delimiter(',')

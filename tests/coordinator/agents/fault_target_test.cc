@@ -73,7 +73,7 @@ TEST_F(FaultOfAJob, IsRefusedForAnUnknownHost) {
 TEST_F(FaultOfAJob, IsRefusedIfItWouldEndTheJob) {
   request.set_kind(proto::FAULT_KILL_AGENT);
   request.set_host("a");
-  EXPECT_THAT(refusal(false), HasSubstr("without it the job would end"));
+  EXPECT_THAT(refusal(false), HasSubstr("the job would end without it"));
   EXPECT_EQ(refusal(true), "not refused");
   request.set_host("b");
   EXPECT_EQ(refusal(false), "not refused");

@@ -73,7 +73,7 @@ TEST(ParseHosts, RejectsInvalidHostNames) {
 
 TEST(ParseHosts, RejectsUnspecifiedAndBroadcastAddresses) {
   for (const char* hosts : {"0.0.0.0:1", "255.255.255.255"}) {
-    EXPECT_THAT(host_list_error(hosts), HasSubstr("is the address of no host"));
+    EXPECT_THAT(host_list_error(hosts), HasSubstr("cannot be the address of a host"));
   }
   EXPECT_THAT(host_list_error("-x"), HasSubstr("not a host name or address"));
 }
@@ -135,7 +135,7 @@ TEST_F(HostsFile, IsRefusedWithTheLine) {
 }
 
 TEST_F(HostsFile, IsRefusedWithoutAHost) {
-  EXPECT_THAT(refusal_of("# nobody\n"), HasSubstr("it names no host"));
+  EXPECT_THAT(refusal_of("# nobody\n"), HasSubstr("it lists no host"));
 }
 
 TEST_F(HostsFile, IsRejectedIfItIsNotAFile) {

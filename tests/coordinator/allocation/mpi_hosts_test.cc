@@ -61,7 +61,7 @@ TEST_F(MpiHosts, RejectMalformedLists) {
               AllOf(HasSubstr("LSB_MCPU_HOSTS 'a 2 b'"), HasSubstr("'b' has no number of slots")));
   EXPECT_THAT(refusal({{"LSB_MCPU_HOSTS", "a x"}}), HasSubstr("'x' is not a number of slots"));
   EXPECT_THAT(refusal({{"LSB_HOSTS", "-a"}}), HasSubstr("'-a' is not a host name"));
-  EXPECT_THAT(refusal({{"PBS_NODEFILE", file("\n")}}), HasSubstr("it names no host"));
+  EXPECT_THAT(refusal({{"PBS_NODEFILE", file("\n")}}), HasSubstr("it lists no host"));
   EXPECT_THAT(refusal({{"PE_HOSTFILE", file("a 2\nb\n")}}), HasSubstr("hosts', line 2: "));
   EXPECT_THAT(refusal({{"PBS_NODEFILE", (folder / "none").string()}}), HasSubstr("cannot open"));
 }
@@ -78,7 +78,8 @@ TEST_F(MpiHosts, AreLimitedInNumber) {
 TEST_F(MpiHosts, NameTheVariablesThatWereTried) {
   EXPECT_THAT(refusal({}), AllOf(HasSubstr("PBS_NODEFILE"), HasSubstr("LSB_MCPU_HOSTS"),
                                  HasSubstr("--hosts-file")));
-  EXPECT_THAT(refusal({{"OMPI_COMM_WORLD_SIZE", "2"}}), HasSubstr("mpirun tells the processes"));
+  EXPECT_THAT(refusal({{"OMPI_COMM_WORLD_SIZE", "2"}}), HasSubstr("mpirun passes no list of "
+                                                                  "hosts"));
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST(CheckJudge, NamesTheHostWithTheSlowLinkOnce) {
   EXPECT_EQ(findings[0].host(), "c");
   EXPECT_EQ(findings[0].verdict(), proto::CHECK_SLOWS);
   EXPECT_EQ(findings[0].found(), "c to a 20 Mbit/s, and 1 other pair");
-  EXPECT_EQ(findings[0].expected(), "about 1.0 Gbit/s, as other pairs have");
+  EXPECT_EQ(findings[0].expected(), "about 1.0 Gbit/s, as between other pairs");
 }
 
 TEST(CheckJudge, NamesTheHostThatNoHostReaches) {

@@ -54,14 +54,14 @@ TEST_F(Watch, ReportsALostHostAndItsNextAgent) {
   registers(state.hosts[0], "first");
   texts();
   state.hosts[0].registered = false;
-  EXPECT_THAT(texts(), ElementsAre("host a is not here any more"));
+  EXPECT_THAT(texts(), ElementsAre("host a is no longer registered"));
   registers(state.hosts[0], "second");
   EXPECT_THAT(texts(), ElementsAre(HasSubstr("host a has joined")));
 }
 
 TEST_F(Watch, ReportsAHostThatIsDrained) {
   state.hosts[1].leaving = Leaving{.reason = "SIGTERM", .at = {}};
-  EXPECT_THAT(texts(), ElementsAre("host b must be free soon (SIGTERM)"));
+  EXPECT_THAT(texts(), ElementsAre("host b is being drained (SIGTERM)"));
   EXPECT_THAT(texts(), IsEmpty());
 }
 

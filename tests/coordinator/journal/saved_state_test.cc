@@ -216,7 +216,7 @@ TEST_F(SavedState, ReadmitsASlotIfTooFewAreLeft) {
   add_failure(state.job.blame, "b", 0, 2, "killed", now);
   leave_out(state.job.blame.records.front(), now);
   killed_and_started_again();
-  EXPECT_EQ(tick().reason, "too few slots are left; one that was left out is taken back");
+  EXPECT_EQ(tick().reason, "too few slots are left; an excluded one is used again");
 }
 
 TEST_F(SavedState, LimitsTheWaitForALostGpu) {
@@ -229,7 +229,7 @@ TEST_F(SavedState, LimitsTheWaitForALostGpu) {
   EXPECT_EQ(tick().reason, "waiting for slots: there are 2 of at least 3");
   passes(config.limits.start);
   EXPECT_EQ(tick().reason,
-            "coordinator: it was away while workers connected; there are slots for 2 workers, "
+            "coordinator: it was down while workers connected; there are slots for 2 workers, "
             "and at least 3 are needed");
 }
 

@@ -113,7 +113,7 @@ TEST(NetworkMeasurement, RefusesAReportOfMoreResultsThanTests) {
   proto::NetworkReport report = report_of(hosts.sent.front().second);
   report.add_results();
   measurement.said(0, report);
-  EXPECT_EQ(measurement.choice()->text, "host host0: its agent's answer is not whole");
+  EXPECT_EQ(measurement.choice()->text, "host host0: its agent's answer is incomplete");
 }
 
 TEST(TriedBy, TriesAllPairsOfAFewHosts) {

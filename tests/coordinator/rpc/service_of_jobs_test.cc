@@ -253,7 +253,7 @@ TEST_F(ServiceOfJobs, RefusesToReadALogWhenTheAgentThatHasItGoes) {
     EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
     EXPECT_THAT(refused.error_message(), HasSubstr("host a: its agent has gone"));
   }
-  EXPECT_THAT(reads_log(job).error_message(), HasSubstr("has no agent that is connected"));
+  EXPECT_THAT(reads_log(job).error_message(), HasSubstr("has no connected agent"));
 }
 
 }  // namespace

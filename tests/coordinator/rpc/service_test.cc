@@ -100,7 +100,7 @@ TEST_F(ServiceOfOneHost, ReplacesUnjoinedWorkersOfARestartedAgent) {
   ASSERT_EQ(wanted.slots_size(), 2);
   EXPECT_EQ(wanted.slots(0).incarnation(), 2);
   EXPECT_THAT(message_of<CommError>([&] { worker(1)->join(1s); }),
-              HasSubstr("slot 1, incarnation 1 of this agent is not wanted"));
+              HasSubstr("slot 1, incarnation 1 of this agent is not expected"));
   std::vector<std::future<JoinResult>> joined;
   std::vector<std::unique_ptr<CoordinatorClient>> anew;
   for (const int slot : {0, 1}) {
@@ -150,12 +150,12 @@ TEST_F(ServiceOfOneHost, RefusesAJoinAfterItsTimeAndNamesTheMissing) {
 TEST_F(ServiceOfOneHost, RefusesTheJoinOfAWorkerThatIsNotWanted) {
   begin_generation();
   EXPECT_THAT(message_of<CommError>([&] { worker(7)->join(1s); }),
-              HasSubstr("slot 7, incarnation 1 of this agent is not wanted"));
+              HasSubstr("slot 7, incarnation 1 of this agent is not expected"));
   EXPECT_THAT(message_of<CommError>([&] { worker(-1)->join(1s); }), HasSubstr("slot -1"));
   CoordinatorClientOptions of_another_agent = options(0);
   of_another_agent.agent_id = "second";
   EXPECT_THAT(message_of<CommError>([&] { connect_to_coordinator(of_another_agent)->join(1s); }),
-              HasSubstr("is not wanted"));
+              HasSubstr("is not expected"));
 }
 
 // Regression: a worker that outlived its coordinator joined the next one's job as rank 0.
@@ -166,7 +166,7 @@ TEST_F(ServiceOfOneHost, RefusesTheWorkerOfAnotherJobInOneLine) {
   const auto stranger = connect_to_coordinator(strange);
   EXPECT_EQ(message_of<CommError>([&] { stranger->join(1s); }),
             "join: job fedcba9876543210 is refused: this coordinator's job is 0123456789abcdef; "
-            "end what was started for another one");
+            "end processes that were started for another job");
   EXPECT_TRUE(testing::is_superseded(*stranger));
   stranger->finish(CoordinatorClient::Outcome::kFailed, "not mine to tell");
   const proto::StatusReply status = coordinator.status();

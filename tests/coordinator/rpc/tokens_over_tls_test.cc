@@ -71,7 +71,7 @@ TEST_F(ServiceOverTls, RefusesATokenOfAnotherHostAndAHostThatIsNotInTheList) {
 TEST_F(ServiceOverTls, RefusesEveryTokenForTheHostWhoseAgentTheCoordinatorStarts) {
   const Credential own = gate.credential_for_local_agent("a");
   EXPECT_THAT(is_refused(new_join_string(), "a", "machine"),
-              HasSubstr("host a's agent is started by the coordinator itself"));
+              HasSubstr("host a: the coordinator starts its agent itself"));
   EXPECT_THAT(is_refused(join_string_for("a"), "a", "machine"), HasSubstr("by the coordinator"));
   expect_noted("own_host", 2);
   VoiceOfAgent agent(coordinator.address(), "a", "first", version(), own);

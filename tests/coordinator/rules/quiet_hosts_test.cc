@@ -17,7 +17,7 @@ TEST(QuietHosts, AreReportedWhenTheyBecomeSilentAndWhenTheyReturn) {
   QuietHosts quiet;
   EXPECT_THAT(quiet.update(state, 30s, start + 4s), IsEmpty());
   EXPECT_THAT(quiet.update(state, 30s, start + 5s),
-              ElementsAre("host a: its agent does not answer; it is lost after 30 s"));
+              ElementsAre("host a: its agent does not answer; the host counts as lost after 30 s"));
   EXPECT_THAT(quiet.update(state, 30s, start + 6s), IsEmpty());
   state.hosts[0].last_heard = start + 7s;
   EXPECT_THAT(quiet.update(state, 30s, start + 7s), ElementsAre("host a: its agent answers again"));

@@ -178,7 +178,7 @@ TEST_F(Restarts, DoesNotBeginAgainWhenAHostNeverCame) {
 TEST_F(Restarts, WaitsForTheCauseWhenWorkersHaveOnlyLostAPeer) {
   trains_on_two_hosts();
   leaves(0);
-  EXPECT_EQ(tick().reason, "a worker has lost its peers; the cause is awaited");
+  EXPECT_EQ(tick().reason, "a worker has lost its peers; waiting for the cause");
   passes(10ms);
   loses(1);
   EXPECT_EQ(begins().at(0).survivor, 1);

@@ -110,13 +110,13 @@ TEST_F(AListener, SaysWhyAPortCannotBeListenedOnAndWhatToDo) {
   EXPECT_EQ(refusal("127.0.0.1", first.port()),
             "port " + taken +
                 " on 127.0.0.1 is in use, perhaps by another pfc-coordinator; end that program, "
-                "or choose another port with --port (--port 0: any free one), which does not "
-                "continue a job that has this one");
+                "or choose another port with --port (--port 0: any free port). Another port does "
+                "not continue a job that used this one");
   EXPECT_EQ(refusal("203.0.113.1", 0),
-            "port 0 on 203.0.113.1 cannot be listened on: Cannot assign requested address");
+            "port 0 on 203.0.113.1: cannot listen: Cannot assign requested address");
   open_descriptors(1'000);
   EXPECT_EQ(refusal("127.0.0.1", 0),
-            "port 0 on 127.0.0.1 cannot be listened on: Too many open files; raise the limit of " +
+            "port 0 on 127.0.0.1: cannot listen: Too many open files; raise the limit of " +
                 std::string("open files (ulimit -n)"));
 }
 

@@ -134,7 +134,7 @@ TEST_F(TraceService, IsRefusedBeforeTrainingBegins) {
   request.set_steps(5);
   const grpc::Status status = stub()->StartTrace(&context, request, &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), HasSubstr("does not train now"));
+  EXPECT_THAT(status.error_message(), HasSubstr("is not training now"));
 }
 
 TEST_F(TraceService, TakesOneTraceAtATime) {

@@ -207,7 +207,7 @@ TEST_F(Checkpoint, IsInvisibleBeforeItIsPublished) {
   all[0]->wait();
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
   EXPECT_THAT(message_of<StorageError>([&] { all[0]->publish(5); }),
-              HasSubstr("the part of rank 1 is not here"));
+              HasSubstr("the part of rank 1 is missing"));
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
 }
 
@@ -217,7 +217,7 @@ TEST_F(Checkpoint, IsNotAFolderWithoutAManifest) {
   std::filesystem::create_directories(folder(6));
   expect_loads(1, 5);
   EXPECT_THAT(message_of<InputError>([&] { read_manifest(folder(6)); }),
-              HasSubstr("not a whole checkpoint"));
+              HasSubstr("the checkpoint is incomplete"));
 }
 
 TEST_F(Checkpoint, KeepsTheNewest) {
@@ -325,7 +325,7 @@ TEST_F(Checkpoint, ThrowsCommErrorWhenRankZeroHasEnded) {
                       .classes = worker.options.classes,
                       .network = "small"};
   all[1]->begin(state, testing::trained_with(6, 256), worker.job(), CheckpointMode::kInPlace);
-  EXPECT_THAT(message_of<CommError>([&] { all[1]->wait(); }), HasSubstr("rank 0 has given"));
+  EXPECT_THAT(message_of<CommError>([&] { all[1]->wait(); }), HasSubstr("rank 0 has abandoned"));
 }
 
 TEST_F(Checkpoint, ThrowsAFailedWriteInBothThreads) {

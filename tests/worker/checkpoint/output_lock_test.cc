@@ -170,7 +170,7 @@ TEST_F(Checkpoint, NeverMixesPartsOfTwoJobsInOneFolder) {
                   CheckpointMode::kInPlace);
   }
   EXPECT_THAT(message_of<StorageError>([&] { b->publish(5); }),
-              HasSubstr("the part of rank 1 is not here"));
+              HasSubstr("the part of rank 1 is missing"));
   EXPECT_THAT(entries(), ElementsAre(".step-000000005.a.g1.tmp", ".step-000000005.b.g1.tmp"));
 }
 

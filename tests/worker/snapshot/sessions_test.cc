@@ -118,7 +118,7 @@ TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
   stores_[1] = std::make_unique<SnapshotStore>();  // its process has ended
   const std::vector<TrainedWorker> parts = train_in(folder_ / "parts", 2, 0);
   EXPECT_THAT(messages_[0],
-              AllOf(HasSubstr("went on from the copies in memory of step "),
+              AllOf(HasSubstr("continued from the copies in memory of step "),
                     HasSubstr("1 of 2 parts from their own worker, 1 from the neighbour")));
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(parts[rank].weights, whole[rank].weights);

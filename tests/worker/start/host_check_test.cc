@@ -97,8 +97,8 @@ TEST(CompareHosts, WarnsOfAHostWhoseClockIsOff) {
     if (comm.rank() != 0) return;
     EXPECT_THAT(warnings,
                 ElementsAre("host b: its clock is 60 s ahead of that of host a: training does not "
-                            "depend on it, but the times of its lines and files are off; let both "
-                            "follow a time server"));
+                            "depend on it, but times in its logs are wrong; synchronize both with "
+                            "a time server"));
   });
 }
 

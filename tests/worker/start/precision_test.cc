@@ -56,7 +56,7 @@ TEST(AutoPrecision, NamesSilentWorkers) {
     agree_on_precision(&store, {.rank = 1, .world_size = 3}, kNew, std::chrono::milliseconds(1));
     FAIL() << "no error";
   } catch (const CommError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("no word of worker 0, 2"));
+    EXPECT_THAT(error.what(), HasSubstr("worker 0, 2 has not reported"));
   }
 }
 

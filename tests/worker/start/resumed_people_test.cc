@@ -60,7 +60,7 @@ TEST_F(ResumedPeople, WarnsOfChangedData) {
   EXPECT_THAT(compare_now({"80 images, sha256 b"}), IsEmpty());
   EXPECT_EQ(compare_now({"80 images, sha256 a"}),
             "out/step-000000003 was trained on other data: 80 images, sha256 a became 80 images, "
-            "sha256 b; each class goes on with the centre of its number");
+            "sha256 b; each class continues with the centre of the same number");
 }
 
 TEST_F(ResumedPeople, AcceptsMovedDataSets) {
@@ -73,7 +73,7 @@ TEST_F(ResumedPeople, AcceptsMovedDataSets) {
 TEST_F(ResumedPeople, WarnsOfARenamedDataSet) {
   EXPECT_EQ(compare_recs("/a/faces", "/a/cleaned"),
             "out/step-000000003 was trained on other data: rec \"/a/faces\" became \"/a/cleaned\"; "
-            "each class goes on with the centre of its number");
+            "each class continues with the centre of the same number");
 }
 
 TEST_F(ResumedPeople, ComparesIdentitiesIfTheyAreShared) {

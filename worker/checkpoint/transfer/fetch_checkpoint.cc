@@ -39,7 +39,7 @@ std::optional<format::Published> newest_own(const CheckpointOptions& options, bo
     }
   } catch (const StorageError& error) {
     if (is_rank_zero) throw;
-    spdlog::warn("{}; checkpoints there are not looked at", error.what());
+    spdlog::warn("{}; checkpoints there are ignored", error.what());
   }
   return std::nullopt;
 }

@@ -34,7 +34,7 @@ void say(Comm& link, Word word) {
 void expect(Comm& link, Word expected) {
   const auto word = static_cast<Word>(exchange_number(link, 0, kRankZero));
   if (word == expected) return;
-  check(word == Word::kFailed, "send_file: rank 0 has said something else than expected");
+  check(word == Word::kFailed, "send_file: unexpected answer of rank 0");
   const std::int64_t length = exchange_number(link, 0, kRankZero);
   std::string why(static_cast<std::size_t>(std::clamp<std::int64_t>(length, 0, kPieceBytes)), ' ');
   exchange_bytes(link, why.data(), why.size(), kRankZero);

@@ -94,8 +94,8 @@ TEST_F(ElasticRendezvous, DoesNotBeginIfAllHostsHaveFewerSlotsThanTheMinimum) {
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "finish");
   EXPECT_EQ(verdict(state).message,
-            "job failed: hosts: they have 3 slots in all, found --min-workers 4; give fewer, or "
-            "more hosts");
+            "job failed: hosts: they have 3 slots in all, found --min-workers 4; give smaller "
+            "numbers, or more hosts");
 }
 
 TEST_F(ElasticRendezvous, DoesNotBeginIfAllSlotsWouldBeSpares) {
@@ -262,7 +262,7 @@ TEST_F(ElasticRendezvous, AHostJoinsAfterARequestedCheckpointIfNoneComes) {
   passes(1s);
   EXPECT_EQ(does(), "regroup");
   EXPECT_EQ(does(), "ask to stop");
-  EXPECT_EQ(tick().reason, "host b joins: the workers write a checkpoint and go on");
+  EXPECT_EQ(tick().reason, "host b joins: the workers write a checkpoint and continue");
   for (WorkerState& worker : state.job.current.workers) {
     ASSERT_TRUE(may_pause(state, worker));
     worker_paused(worker);
@@ -534,7 +534,7 @@ TEST_F(ElasticRendezvous, AnUnrequestedStopCountsAsALoss) {
     reports(worker.rank, proto::OUTCOME_STOPPED);
     exits(worker.rank, {});
   }
-  EXPECT_EQ(tick().reason, "a worker has lost its peers; the cause is awaited");
+  EXPECT_EQ(tick().reason, "a worker has lost its peers; waiting for the cause");
   passes(5s);
   EXPECT_EQ(begins().size(), 6U);
 }
