@@ -124,7 +124,8 @@ void CombinedDataset::warn_of_strangers() {
   for (const Part& part : parts_) of_parts += part.given.dataset->info().classes;
   if (of_parts > info_.classes || parts_.size() == 1) return;
   info_.warnings.push_back(
-      "share_identities: no name is in more than one of the data sets: are they the same names?");
+      "share_identities: no name is in more than one of the data sets: do the data sets use the "
+      "same names?");
 }
 
 void CombinedDataset::share(Part& part) {

@@ -32,16 +32,16 @@ ImageSize first_image_size(const Dataset& dataset) {
   }
   const std::string name = dataset.name(0);
   throw InputError(
-      fmt::format("{}{}; without a property file and image_size the first image gives the size of "
-                  "all, and none "
-                  "of the first ones can be read",
+      fmt::format("{}{}; there is neither a property file nor image_size, and none of the first "
+                  "images can be read to find their size",
                   why.starts_with(name) ? "" : name + ": ", why));
 }
 
 void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin) {
   if (least <= 0) return;
   info.warnings.push_back(fmt::format(
-      "{}: the least label is {}, but labels begin at 0: the job also trains {} without an image",
+      "{}: the smallest label is {}, but labels begin at 0: the job also trains {} without an "
+      "image",
       origin, least, least == 1 ? "a class" : fmt::format("{} classes", least)));
 }
 

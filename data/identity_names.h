@@ -28,7 +28,8 @@ class IdentityNames {
   std::vector<std::uint64_t> ends_;  ///< end offset of each name in text_
 };
 
-/// No file: no names. Throws InputError if it cannot be read, or has not `classes` lines.
+/// Returns no names if there is no file. Throws InputError if it cannot be read, or does not have
+/// `classes` lines.
 IdentityNames read_identity_names(const std::filesystem::path& file, std::int64_t classes);
 
 }  // namespace pfc

@@ -176,7 +176,7 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
     if (std::ranges::find(sources, source.to, &Source::to) != sources.end()) {
       throw InputError(
           fmt::format("{}: stage: two of its files are called {}; put them into one "
-                      "folder, under names of their own",
+                      "folder, under different names",
                       rec.string(), file.filename().string()));
     }
     sources.push_back(std::move(source));

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-// An extent may be far longer than its image where a record file has records that are not indexed.
+// An extent may be far longer than its image if the file has records that are not indexed.
 constexpr std::uint64_t kMostUnasked = std::uint64_t{256} << 10;
 
 }  // namespace

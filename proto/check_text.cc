@@ -209,7 +209,7 @@ std::string check_sentence(const CheckReport& report) {
   const int slows = count_of(report, proto::CHECK_SLOWS);
   const std::string what = report.job_file().empty() ? "a job" : "this job";
   if (stops == 0 && slows == 0 && report.workers() == 0) {
-    return "no worker took part to the end: nothing is known of " + what;
+    return "no worker completed the check: nothing is known about " + what;
   }
   if (stops == 0 && slows == 0) {
     return "the cluster would run " + what + ": " + counted(report.workers(), "worker") + " on " +

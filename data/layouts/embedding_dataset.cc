@@ -74,7 +74,7 @@ void read_integers(const RegularFile& file, const ArrayInFile& array, std::size_
                    std::span<std::int64_t> to) {
   const auto read = [&](std::span<std::byte> bytes) {
     if (file.read_at(array.offset + first * size_of(array.type), bytes) == bytes.size()) return;
-    throw InputError(array.name + ": the file has become shorter");
+    throw InputError(array.name + ": the file was truncated while it was read");
   };
   if (array.type == ElementType::kInt64) return read(std::as_writable_bytes(to));
   std::vector<std::int32_t> narrow(to.size());
@@ -160,7 +160,7 @@ void EmbeddingDataset::check_row(std::span<const std::byte> row, std::int64_t im
     }
     all_zero = all_zero && number == 0;
   }
-  if (all_zero) throw DamagedImage(name(image) + ": found zeros alone, expected a direction");
+  if (all_zero) throw DamagedImage(name(image) + ": found only zeros, expected a direction");
 }
 
 Sample EmbeddingDataset::parse(std::int64_t image, StoredImage& stored) const {

@@ -121,7 +121,7 @@ void expect_whole(const fs::path& folder) {
     if (!something_at(folder / name)) continue;
     throw InputError(
         fmt::format("{}: this data set is not finished; run the same pfcctl data command again, "
-                    "which goes on, or delete the folder",
+                    "which continues, or delete the folder",
                     (folder / name).string()));
   }
 }

@@ -56,7 +56,9 @@ LmdbReader::LmdbReader(const RegularFile& file) : file_(file) {
 
 void LmdbReader::fail(std::uint64_t page, const std::string& what) const {
   throw InputError(
-      fmt::format("{}: page {}: {}: not a whole LMDB database", file_.path().string(), page, what));
+      fmt::format("{}: page {}: {}: not a complete LMDB "
+                  "database",
+                  file_.path().string(), page, what));
 }
 
 LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
@@ -92,7 +94,7 @@ std::vector<std::byte> LmdbReader::page(std::uint64_t number) const {
   }
   std::vector<std::byte> bytes(page_bytes_);
   if (file_.read_at(number * page_bytes_, bytes) < bytes.size()) {
-    fail(number, "the file has become shorter");
+    fail(number, "the file was truncated while it was read");
   }
   if (const auto found = number_at<std::uint64_t>(bytes, 0); found != number) {
     fail(number, fmt::format("found the number {} in it", found));
@@ -179,8 +181,8 @@ void LmdbReader::for_each(
   });
   if (duplicates || met == entries_) return;
   throw InputError(
-      fmt::format("{}: found {} entries, but the file says that there are {}: not a "
-                  "whole LMDB database",
+      fmt::format("{}: found {} entries, but the file says that there are {}: not a complete LMDB "
+                  "database",
                   file_.path().string(), met, entries_));
 }
 
@@ -193,7 +195,7 @@ void LmdbReader::for_each_leaf(
     const auto [number, level] = open.back();
     open.pop_back();
     // In a tree no page occurs twice.
-    if (++visited > pages_) fail(number, "found pages that lead to each other");
+    if (++visited > pages_) fail(number, "found a cycle of pages");
     const std::vector<std::byte> bytes = page(number);
     const auto flags = number_at<std::uint16_t>(bytes, 10);
     if ((flags & kBranch) != 0) {

@@ -116,7 +116,7 @@ class FolderLabels {
       const fs::path folder = name;
       if (folder.empty() || folder.parent_path() != first.parent_path()) {
         throw InputError(fmt::format(
-            "{}: no image has a label, and images lie in '{}' and in '{}'; expected {}, or a "
+            "{}: no image has a label, and images are in '{}' and in '{}'; expected {}, or a "
             "folder for each person, all of them in the same folder",
             origin.string(), first.string(), name, kExpectedMembers));
       }
@@ -186,7 +186,7 @@ void warn_of_gaps(const ByNumber& shards, std::vector<std::string>& warnings) {
   for (auto last = shards.begin(), next = std::next(last); next != shards.end(); ++last, ++next) {
     const std::int64_t missing = next->first - last->first - 1;
     if (missing == 0) continue;
-    warnings.push_back(fmt::format("{}: the next shard is {}: {} between them {} not there",
+    warnings.push_back(fmt::format("{}: the next shard is {}: {} between them {} missing",
                                    last->second.string(), next->second.filename().string(),
                                    counted(missing, "shard"), missing == 1 ? "is" : "are"));
   }
@@ -322,12 +322,12 @@ void TarDataset::read_headers(std::size_t shard) {
   if (!reader.has_end()) {
     info_.warnings.push_back(file.path().string() +
                              ": has no block of zeros at its end, so it may be cut short: compare "
-                             "it with where it comes from");
+                             "it with its source");
   }
   if (const std::uint64_t behind = reader.bytes_behind_end(); behind > 0) {
     info_.warnings.push_back(fmt::format(
-        "{}: {} behind its end, which is a block of zeros, are not read: of archives that were "
-        "put together with cat, each needs a file of its own",
+        "{}: {} after the end of the archive (a block of zeros) are not read: keep archives that "
+        "were joined with cat in separate files",
         file.path().string(), counted(static_cast<long long>(behind), "byte")));
   }
 }

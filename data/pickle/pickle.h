@@ -2,7 +2,6 @@
 // numbers, flags, numpy arrays of bytes). Supports only the opcodes (protocols 2 to 5, Python 2)
 // and names that those use, and never runs code. Python's Lib/pickletools.py describes the
 // opcodes.
-// contain, and never runs code. Python's Lib/pickletools.py describes the opcodes.
 #pragma once
 
 #include <cstddef>

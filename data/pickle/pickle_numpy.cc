@@ -139,7 +139,7 @@ PickleArray PickleMachine::filled_array(const PickleValue& shape, const PickleVa
 PickleValue PickleMachine::encode_latin1(const Values& arguments) {
   if (arguments[0].kind != Kind::kText ||
       (arguments[1].text() != "latin1" && arguments[1].text() != "latin-1")) {
-    fail("encodes something else than text as latin1");
+    fail("encodes something other than text as latin1");
   }
   const auto text = arguments[0].bytes;
   decoded_bytes_ += text.size();

@@ -69,7 +69,7 @@ bool PickleMachine::run_torch(std::uint8_t opcode) {
 void PickleMachine::push_torch_global(std::string_view module, std::string_view name) {
   const std::string full = fmt::format("{}.{}", module, name);
   decoded_bytes_ += full.size();
-  if (decoded_bytes_ > 2 * file_.size()) fail("asks for the same names again and again");
+  if (decoded_bytes_ > 2 * file_.size()) fail("contains too many names");
   count_values(1);
   const auto* const bytes = reinterpret_cast<const std::byte*>(full.data());
   out_.decoded_.emplace_back(bytes, bytes + full.size());

@@ -60,7 +60,7 @@ void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
     if (!show(place, (place.position + i) % images)) return;
   }
   throw InputError(
-      fmt::format("{}; and none of the {} images after it in epoch {}'s order is whole", damage,
+      fmt::format("{}; and none of the {} images after it in epoch {}'s order is undamaged", damage,
                   tries, place.epoch));
 }
 

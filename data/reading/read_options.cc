@@ -49,8 +49,8 @@ void check_sequential(const Dataset& dataset) {
   const std::int64_t in_order = dataset.info().images_in_order;
   if (in_order == dataset.info().images) return;
   throw InputError(fmt::format(
-      "read: \"sequential\" is for RecordIO whose .idx is in the order of its .rec and leaves out "
-      "few records, but {} is not in such a file: write it with pfcctl data shuffle, or take "
+      "read: \"sequential\" needs RecordIO whose .idx is in the order of its .rec and leaves out "
+      "few records, but {} is not in such a file: write it with pfcctl data shuffle, or set "
       "\"random\"",
       dataset.name(in_order)));
 }
@@ -88,8 +88,9 @@ std::optional<std::string> sequential_warning(const Dataset& dataset) {
   const double near = same_label(dataset, 1), far = same_label(dataset, images / 2);
   if (near < far + 0.25) return std::nullopt;
   return fmt::format(
-      "read: \"sequential\" mixes the images of its buffer only, but what begins with {} is sorted "
-      "by class: {:.0f} % of its images have the next one's class. Shuffle it once: pfcctl data "
+      "read: \"sequential\" mixes only the images in its buffer, but the data from {} on are "
+      "sorted by class: {:.0f} % of the images have the class of the next one. Shuffle them once: "
+      "pfcctl data "
       "shuffle",
       dataset.name(0), 100 * near);
 }

@@ -83,9 +83,8 @@ std::vector<std::string> index_warnings(const IndexCoverage& c, bool all_are_ima
                                         const std::string& origin, const std::string& rec) {
   if (c.lines > 1 && c.records == 1) {
     throw InputError(
-        fmt::format("{}: all {} lines for images name the same record of {}: this is "
-                    "not its index; make it again, or remove it to have the .rec "
-                    "scanned",
+        fmt::format("{}: all {} lines for images name the same record of {}: this is not its "
+                    "index; create it again, or remove it: then the .rec is scanned",
                     origin, c.lines, rec));
   }
   std::vector<std::string> warnings;
@@ -95,9 +94,9 @@ std::vector<std::string> index_warnings(const IndexCoverage& c, bool all_are_ima
   }
   if (all_are_images && c.unnamed > 0) {
     warnings.push_back(fmt::format(
-        "{}: {}{} of {} have no line in it, {}{} of them behind the last one that has, and are "
-        "not trained on: the index is cut short, or made of a part on purpose (with num_image the "
-        "job says how many images it expects)",
+        "{}: {}{} of {} have no line in this index, {}{} of them after the last record with a "
+        "line. They are not used: the index is cut short, or covers only a part on purpose "
+        "(num_image in the job then checks the number)",
         origin, c.exact ? "" : "about ", counted(c.unnamed, "record"), rec, c.exact ? "" : "about ",
         c.behind));
   }

@@ -171,8 +171,10 @@ Classes RecordDataset::classes(const DatasetOptions& options,
                                  sources.front().count, other.source, other.count));
   }
   if (sources.front().count < 1 || sources.front().count > kMaxFloatLabel) {
-    throw InputError(fmt::format("{} says {} classes; RecordIO's float32 labels tell 1 .. {} apart",
-                                 sources.front().source, sources.front().count, kMaxFloatLabel));
+    throw InputError(
+        fmt::format("{} says {} classes; RecordIO's float32 labels can distinguish 1 "
+                    ".. {}",
+                    sources.front().source, sources.front().count, kMaxFloatLabel));
   }
   return sources.front();
 }

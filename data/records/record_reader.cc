@@ -51,7 +51,7 @@ RecordReader::Part RecordReader::parse_part(std::uint64_t offset, std::span<cons
   if (!expected) {
     throw DamagedImage(
         fmt::format("{}: found a part with cflag {}, expected {}", at(offset), part.flag,
-                    first ? "0 or 1 (a record begins)" : "2 or 3 (the record goes on)"));
+                    first ? "0 or 1 (a record begins)" : "2 or 3 (the record continues)"));
   }
   if (part.bytes > bytes() - offset - kPartHeaderBytes) {
     throw DamagedImage(
@@ -134,7 +134,7 @@ std::vector<std::uint64_t> RecordReader::scan(const Doing& doing) const {
       begin = part;
       end = part + read_some(part, window);
       if (end < part + kPartHeaderBytes) {
-        throw DamagedImage(at(part) + ": the file has become shorter");
+        throw DamagedImage(at(part) + ": the file was truncated while it was read");
       }
       if (doing) {
         doing(fmt::format("scanning {}: {} %", path().string(), 100 * part / bytes()));

@@ -207,7 +207,7 @@ TEST_F(DatasetFolder, WarnsOfRecordsMissingInTheIndex) {
   EXPECT_THAT(warnings(), IsEmpty());
   cut_index(2);
   EXPECT_THAT(warnings(), ElementsAre(HasSubstr("train.idx: 4 records of ")));
-  EXPECT_THAT(warnings(), ElementsAre(HasSubstr("4 of them behind the last one")));
+  EXPECT_THAT(warnings(), ElementsAre(HasSubstr("4 of them after the last record")));
 }
 
 TEST_F(DatasetFolder, ExpectsNoLinesForRecordsThatAreNotImages) {

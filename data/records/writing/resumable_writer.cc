@@ -37,7 +37,7 @@ std::optional<std::uint64_t> offset_in(std::string_view line) {
 struct IndexLine {
   std::int64_t number = 0;   ///< from 1; 0 for none
   std::uint64_t end = 0;     ///< end of the line in the .idx
-  std::uint64_t offset = 0;  ///< of its record in the .rec
+  std::uint64_t offset = 0;  ///< offset of its record in the .rec
 };
 
 /// Returns nullopt if the record is not complete.

@@ -121,7 +121,7 @@ TEST(CheckText, HasAJsonForm) {
 TEST(CheckOfNobody, IsNotGoodWithoutWorkers) {
   const proto::CheckReport nothing;
   EXPECT_FALSE(is_good(nothing));
-  EXPECT_EQ(check_sentence(nothing), "no worker took part to the end: nothing is known of a job");
+  EXPECT_EQ(check_sentence(nothing), "no worker completed the check: nothing is known about a job");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST_F(NpyFile, RejectsOtherTypes) {
 
 TEST_F(NpyFile, ReportsATruncatedFile) {
   EXPECT_THAT(error(npy("<f4", "(3, 3)", data_)),
-              HasSubstr("found 24 bytes behind the header, expected 36 for [3, 3] of float32"));
+              HasSubstr("found 24 bytes after the header, expected 36 for [3, 3] of float32"));
 }
 
 TEST_F(NpyFile, RejectsShapesWhoseProductOverflows) {

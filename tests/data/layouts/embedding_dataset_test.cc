@@ -123,7 +123,7 @@ TEST_F(Embeddings, AreDamagedIfANumberIsNotFiniteOrAllAreZero) {
   EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(0, storage_); }),
               HasSubstr("embeddings.npy: row 0: found nan at column 1"));
   EXPECT_THAT(message_of<DamagedImage>([&] { dataset->read(1, storage_); }),
-              HasSubstr("row 1: found zeros alone"));
+              HasSubstr("row 1: found only zeros"));
 }
 
 /// Reading labels on demand would need a second request per sample.

@@ -279,7 +279,7 @@ TEST_F(ImageFiles, UseTheSizeOfTheFirstReadableImage) {
   write("people/ada/2.jpg", std::string(""));
   EXPECT_THAT(error({.rec = folder_ / "people"}),
               AllOf(HasSubstr("ada/1.jpg: 8 bytes that begin with"),
-                    HasSubstr("none of the first ones can be read")));
+                    HasSubstr("none of the first images can be read")));
 }
 
 TEST_F(ImageFiles, RejectAFolderOneLevelTooHighAndNameTheRightOne) {

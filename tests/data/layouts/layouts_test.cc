@@ -319,7 +319,8 @@ TEST_P(AnyLayout, WarnsOfLabelsThatDoNotFit) {
   if (GetParam().is_folder()) return;  // its labels are numbers of folders
   labels_ = {1, 1, 2, 8};
   EXPECT_THAT(open()->info().warnings,
-              ::testing::AllOf(Contains(HasSubstr("the least label is 1, but labels begin at 0")),
+              ::testing::AllOf(Contains(HasSubstr("the smallest label is 1, but labels begin at "
+                                                  "0")),
                                Contains(HasSubstr("9 classes, but there are only 4 images"))));
 }
 

@@ -98,7 +98,7 @@ TEST_F(Shards, RejectFoldersOfSeveralLevels) {
   write("in/val/ada/1.jpg", make_jpeg(16, 16, 2));
   pack("x.tar", "pax");
   EXPECT_THAT(error(folder_ / "x.tar"),
-              HasSubstr("no image has a label, and images lie in 'train/ada' and in 'val/ada'"));
+              HasSubstr("no image has a label, and images are in 'train/ada' and in 'val/ada'"));
   std::filesystem::remove_all(folder_ / "in/val");
   pack("x.tar", "pax");
   EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("has an image and a label"))

@@ -230,7 +230,7 @@ TEST_F(SequentialReading, RejectsDataThatAreNotInFileOrder) {
   }
   swapped.close();
   EXPECT_THAT(message_of<InputError>([&] { open_job_data(job); }),
-              StartsWith("read: \"sequential\" is for RecordIO whose .idx is in the order"));
+              StartsWith("read: \"sequential\" needs RecordIO whose .idx is in the order"));
 }
 
 /// An index that names every tenth image, as for a cleaned data set.
@@ -278,7 +278,7 @@ TEST_F(IndexOfAPart, ReadsOnlyNamedRecordsInRandomOrder) {
 
 TEST_F(IndexOfAPart, CannotBeReadSequentially) {
   EXPECT_THAT(message_of<InputError>([&] { check_sequential(*open()); }),
-              StartsWith("read: \"sequential\" is for RecordIO whose .idx is in the order"));
+              StartsWith("read: \"sequential\" needs RecordIO whose .idx is in the order"));
 }
 
 TEST_F(IndexOfAPart, CanBeReadSequentiallyIfFewAreMissing) {
@@ -314,7 +314,7 @@ TEST_F(SequentialReading, WarnsOfAFileThatIsSortedByClass) {
   testing::write_insightface(
       {.folder = sorted.path(), .identities = 20, .images_per_identity = 20});
   EXPECT_THAT(*sequential_warning(*open_dataset({.rec = sorted.path()})),
-              HasSubstr("is sorted by class"));
+              HasSubstr("are sorted by class"));
 }
 
 }  // namespace

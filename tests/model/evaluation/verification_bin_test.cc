@@ -111,7 +111,8 @@ TEST_F(VerificationBin, ReportsThatAFileIsNotAPickle) {
   EXPECT_THAT(error(""), HasSubstr("faces.bin: offset 0: begins with nothing, expected a pickle"));
   EXPECT_THAT(error("PK\x03\x04 zip"), HasSubstr("begins with 50 4b 03 04"));
   EXPECT_THAT(error("\x80\x06."), HasSubstr("begins with 80 06 2e"));
-  EXPECT_THAT(error("\x80\x04]q"), HasSubstr("faces.bin: offset 3: opcode 71: 1 bytes are"));
+  EXPECT_THAT(error("\x80\x04]q"),
+              HasSubstr("faces.bin: offset 3: opcode 71: expected 1 more bytes"));
   EXPECT_THAT(error("\x80\x04."), HasSubstr("offset 2: opcode 2e: the stack is empty"));
   EXPECT_THAT(error("\x80\x04}."), HasSubstr("offset 2: opcode 7d: an opcode that verification"));
 }
