@@ -153,7 +153,7 @@ void add_head(CLI::App& replay) {
       ->check(whole_number(1, 1024))
       ->capture_default_str();
   verb->add_option("--set", flags->overrides,
-                   "key=value: changes a key of the job; may be given several times");
+                   "key=value: changes a key of the job. May be repeated");
   verb->add_option("--step", flags->step,
                    "Number of the step and of its update. Default: the number in the file")
       ->check(whole_number(1, std::numeric_limits<std::int64_t>::max()));

@@ -58,7 +58,7 @@ struct JobConfig {
   LrScaling lr_scaling = LrScaling::kAuto;
   double momentum = 0.9;
   double weight_decay = 5e-4;
-  std::vector<ParameterRule> parameters;  ///< a later rule replaces what an earlier one says
+  std::vector<ParameterRule> parameters;  ///< a later rule overrides an earlier one
   bool no_decay_on_norms = false;         ///< norms, PReLUs and biases have no weight decay
   std::vector<std::string> freeze;        ///< patterns: tensors of the backbone that do not change
   double clip_norm = 5.0;                 ///< 0: off

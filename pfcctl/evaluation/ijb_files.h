@@ -31,13 +31,13 @@ struct IjbLists {
   std::string set;             ///< "ijbb" or "ijbc"
   std::vector<IjbFace> faces;  ///< by template, then by medium, otherwise in the file's order
   std::vector<IjbPair> pairs;
-  std::vector<std::vector<IjbSubject>> galleries;  ///< of 1:N; none where the folder has no lists
+  std::vector<std::vector<IjbSubject>> galleries;  ///< of 1:N; empty if the folder has no lists
   std::vector<IjbSubject> probes;                  ///< of 1:N; sorted, without duplicates
 };
 
 /// Reads FOLDER/meta: {ijbb,ijbc}_face_tid_mid.txt (name, template, medium), _name_5pts_score.txt
-/// (name, ten coordinates, score), _template_pair_label.txt (two templates, 0 or 1), and where they
-/// are there _1N_gallery_G1.csv, _G2.csv (IJB-B: S1, S2) and _1N_probe_mixed.csv (lines of
+/// (name, ten coordinates, score), _template_pair_label.txt (two templates, 0 or 1), and, if
+/// present, _1N_gallery_G1.csv, _G2.csv (IJB-B: S1, S2) and _1N_probe_mixed.csv (lines of
 /// template, subject; the first may be a heading). The first two files must name the same images in
 /// the same order, and every template must have an image. Throws InputError that names file and
 /// line.

@@ -43,8 +43,8 @@ class LoadedModel {
     return read_images_of(dataset, {options_.height, options_.width});
   }
   [[nodiscard]] EmbedBatch embed() const { return embed_with(*ops_, *backbone_, images_); }
-  /// `length` is that of an embedding. Throws InputError that names the model and image() if it is
-  /// zero or not finite: the embedding of a damaged model, which has nothing to compare.
+  /// Throws InputError that names the model and image() if the length of an embedding is zero or
+  /// not finite, which a damaged model causes.
   template <class Name>
   void expect_usable(double length, const Name& image) const {
     if (!(length > 0 && std::isfinite(length))) refuse(length, image());

@@ -160,7 +160,7 @@ std::vector<Verified> verify_all(const VerifyFlags& flags, std::vector<path> bin
   return all;
 }
 
-/// Whether the set has impostor pairs enough for one false accept at this FAR.
+/// Returns whether the set has enough impostor pairs for one false accept at this FAR.
 bool resolves(const Roc& roc, double far) { return far * static_cast<double>(roc.impostors) >= 1; }
 
 std::string table_of(const std::vector<Verified>& all) {

@@ -132,12 +132,15 @@ void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
       "Also predict how long the job takes on this kind of machine: h200, h100, a100 or v100 (from "
       "data sheets), this (measured with the job's network), or a FILE written by --save");
   verb.add_option("--network", flags.network,
-                  "What joins one host to the others: 400Gb, 25Gb:30us (with its latency)")
+                  "Network between the hosts: 400Gb, or 25Gb:30us with its latency")
       ->needs("--gpu");
-  verb.add_option("--save", flags.save, "A file for what was measured of this machine")
+  verb.add_option("--save", flags.save,
+                  "File to which the measurements of this machine are "
+                  "written")
       ->needs("--gpu");
   verb.add_option("--measured", flags.measured,
-                  "Output folder of a short run on such machines: its phases correct the plan's")
+                  "Output folder of a short run on this kind of machine, whose times correct the "
+                  "plan")
       ->needs("--gpu");
 }
 
@@ -183,7 +186,7 @@ std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const Plann
     machine = measure_this(planned);
     if (!flags.save.empty()) write_profile(*machine, flags.save);
   } else if (!flags.save.empty()) {
-    throw InputError("--save: only what is measured can be saved; give --gpu this");
+    throw InputError("--save: only measurements can be saved; give --gpu this");
   } else if (is_gpu_name(flags.machine)) {
     machine = gpu_profile(flags.machine, activation_type(planned.job.precision), planned.job.tf32);
     if (!machine) {
@@ -192,8 +195,7 @@ std::optional<MachineProfile> machine_of(const CapacityFlags& flags, const Plann
     }
   } else if (!something_at(flags.machine)) {
     throw InputError(fmt::format(
-        "--gpu {}: no such file, and no GPU whose data sheet is known: expected {}, this, or a "
-        "FILE that --save wrote",
+        "--gpu {}: neither a file nor a known GPU: expected {}, this, or a FILE written by --save",
         one_line(flags.machine, 200), fmt::join(gpu_names(), ", ")));
   } else {
     machine = read_profile(flags.machine);
@@ -227,7 +229,7 @@ Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, in
   if (!flags.network.empty()) c.cluster.network = parse_network(flags.network);
   if (c.cluster.hosts() > 1 && flags.network.empty()) {
     throw InputError(
-        fmt::format("{} workers, {} a host: give --network, what joins the {} hosts "
+        fmt::format("{} workers, {} per host: give --network, the network between the {} hosts "
                     "(400Gb, 25Gb:30us)",
                     planned.world_size, workers_of_host, c.cluster.hosts()));
   }
@@ -239,7 +241,7 @@ Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, in
   c.step = predict_step(count_step(planned), planned.job.batch_size, pixels, c.cluster, corrected);
   if (!(c.step.seconds() > 0 && std::isfinite(c.step.seconds()))) {
     throw InputError("--gpu " + one_line(flags.machine, 200) +
-                     ": a step takes no time there: no machine that pfcctl plan has measured");
+                     ": a step takes no time there: not a profile of pfcctl plan");
   }
   if (planned.data.images >= c.samples) {
     c.steps = plan_steps(planned.job, planned.world_size, planned.data.images).last_step;
@@ -262,7 +264,7 @@ std::string capacity_text(const Capacity& c) {
                       c.samples_per_second(), c.samples_per_second() / c.cluster.workers, 1 / all,
                       c.samples);
   if (c.steps > 0) {
-    text += fmt::format("{} steps ({:.3g} epochs) in {}, and evaluations and checkpoints\n",
+    text += fmt::format("{} steps ({:.3g} epochs) in {}, plus evaluations and checkpoints\n",
                         c.steps, c.epochs, hours(static_cast<double>(c.steps) * all));
   }
   text += fmt::format("inputs: {:.1f} cores of each host, at {:.0f} us an image on one core\n",

@@ -84,8 +84,8 @@ PlannedData read_data(JobConfig& job) {
   }
   if (job.embedding_size == 0) {
     throw InputError(
-        "embedding_size: with network \"none\" the data say it, and they are not on this machine; "
-        "give it with --set embedding_size=512");
+        "embedding_size: with network \"none\" it comes from the data, which are not on this "
+        "machine; give it with --set embedding_size=512");
   }
   return {.images = job.num_image};
 }
@@ -97,7 +97,7 @@ MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>
   if (machine && machine->gpu) {
     planned.gpu = true;
     if (planned.job.device == DeviceChoice::kCpu) {
-      spdlog::warn("device is \"cpu\", but --gpu names one: the plan is of GPUs");
+      spdlog::warn("device is \"cpu\", but --gpu is given: the plan is for GPUs");
     }
     if (flags.device_memory.empty()) return {machine->memory_bytes, "memory of " + machine->name};
     return {parse_byte_size(flags.device_memory, "--device-memory"), "--device-memory"};
@@ -111,7 +111,7 @@ MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>
   if (!planned.gpu) return memory_of_this_host(workers_on_host);
   if (search.gpus.empty()) {
     throw InputError("device is \"cuda\", but " + search.problem +
-                     "; say what a GPU has with --device-memory 80GB");
+                     "; give a GPU's memory with --device-memory 80GB");
   }
   const auto least = std::ranges::min_element(search.gpus, {}, &Gpu::memory_bytes);
   planned.gpu_sizes = least->sizes;
@@ -190,7 +190,7 @@ std::string plan_text(const PlanReport& r) {
                                  r.planned.gpu ? " of GPU memory" : "");
   for (const MemoryPart& part : r.plan.parts) text += row(part.name, part.bytes, part.detail);
   text += row("in all", r.plan.total(), "");
-  text += row("there is", r.there.bytes, r.there.where);
+  text += row("available", r.there.bytes, r.there.where);
   if (r.plan.checkpoints_in_place) {
     text += fmt::format(
         "a copy of {} for checkpoints would not fit: training waits while they are "
@@ -240,7 +240,7 @@ void add_plan_verb(CLI::App& pfcctl) {
   CLI::App* verb = pfcctl.add_subcommand(
       "plan",
       "Prints the memory that a worker of a job needs, and with --gpu how long its steps take; "
-      "fails where there is less memory, and where the job would be refused");
+      "fails if there is too little memory or the job would be refused");
   const auto flags = std::make_shared<Flags>();  // owned by the verb's callback
   verb->add_option("--config", flags->config, "Job file (docs/configuration.md)")->required();
   verb->add_option("--set", flags->overrides,
@@ -249,12 +249,12 @@ void add_plan_verb(CLI::App& pfcctl) {
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--workers-per-host,--gpus-per-host", flags->workers_per_host,
-                   "Workers that share this host's memory and cores; without it, all")
+                   "Workers that share this host's memory and cores. Default: all")
       ->check(whole_number(1, 1 << 20));
   verb->add_option("--device-memory", flags->device_memory,
-                   "What each worker has (80GB, 80GiB, 512MB); without it, this machine's");
+                   "Memory of each worker (80GB, 80GiB, 512MB). Default: this machine's");
   add_capacity_options(*verb, flags->capacity);
-  verb->add_flag("--json", flags->json, "As JSON, for programs");
+  verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
       "Examples:\n"
       "  pfcctl plan --config job.json --workers 2\n"

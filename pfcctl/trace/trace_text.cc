@@ -76,9 +76,9 @@ std::string sentence_on_input(const CollectedTrace& trace, const TraceAnalysis& 
   if (!analysis.hungriest) return {};
   const bool holds = analysis.input_share >= kInputHolds;
   return fmt::format(
-      "The input {} training back: {} waited for its own data for {:.1f} % of the "
+      "The input {} training down: {} waited for its own data for {:.1f} % of the "
       "time{}.\n",
-      holds ? "held" : "did not hold", title_of_rank(trace, *analysis.hungriest),
+      holds ? "slowed" : "did not slow", title_of_rank(trace, *analysis.hungriest),
       100 * analysis.input_share, holds ? "" : ", the others for less");
 }
 

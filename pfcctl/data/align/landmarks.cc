@@ -114,7 +114,7 @@ std::pair<Landmarks, double> best_exchange(const Landmarks& points) {
 /// If most faces fit only when exchanged, the list names the person's own left. Then every face is
 /// exchanged that fits better exchanged, also one that fits badly either way (a profile). In other
 /// lists a face is exchanged only if it does not fit as it is and does fit exchanged.
-void mend_sides(LandmarkList& list) {
+void correct_sides(LandmarkList& list) {
   std::int64_t fitting = 0, exchanged = 0;
   for (const FaceLine& face : list.faces) {
     if (!face.problem.empty()) continue;
@@ -232,7 +232,7 @@ LandmarkList read_landmarks(const fs::path& file) {
           list.faces[i].image.string() + ": all five landmarks are the same point";
     }
   }
-  mend_sides(list);
+  correct_sides(list);
   return list;
 }
 

@@ -32,7 +32,7 @@ TEST(Plan, PrintsATableWithItsSumAndAVerdict) {
             "  class centres                   3.00 GiB   many\n"
             "  activations                      512 MiB\n"
             "  in all                          3.50 GiB\n"
-            "  there is                        4.00 GiB   half of it\n"
+            "  available                       4.00 GiB   half of it\n"
             "largest num_classes that fits, all else equal: 2000000\n"
             "largest batch_size that fits, all else equal: 70\n"
             "it fits; start the job with pfc-coordinator --config job.json\n");

@@ -77,7 +77,7 @@ TEST(TraceAnalysis, TextHasSentences) {
               HasSubstr("rank 1 (host-b, slot 1) entered 20 of 20 all_gathers of the "
                         "communicator \"step\" last; the others waited 12.0 ms per step for it."));
   EXPECT_THAT(text, HasSubstr("Slowest: rank 1 (host-b, slot 1), 63.0 ms of each step its own"));
-  EXPECT_THAT(text, HasSubstr("did not hold training back"));
+  EXPECT_THAT(text, HasSubstr("did not slow training down"));
 }
 
 // Returns a collective of two workers into which rank 1 comes 5 ms after rank 0.
@@ -142,9 +142,10 @@ TEST(TraceAnalysis, ReportsWhetherInputSlowsTraining) {
   const TraceAnalysis analysis = analysis_of(trace);
   EXPECT_EQ(analysis.hungriest, 0);
   EXPECT_NEAR(analysis.input_share, 0.3, 1e-6);
-  EXPECT_THAT(to_text(trace, analysis),
-              HasSubstr("The input held training back: rank 0 (host-b, slot 0) waited for its own "
-                        "data for 30.0 % of the time."));
+  EXPECT_THAT(
+      to_text(trace, analysis),
+      HasSubstr("The input slowed training down: rank 0 (host-b, slot 0) waited for its own "
+                "data for 30.0 % of the time."));
 }
 
 TEST(TraceAnalysis, NamesMissingData) {
