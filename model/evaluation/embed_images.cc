@@ -84,8 +84,8 @@ class BatchEmbedder {
   std::vector<std::uint8_t> pixels_;                ///< [batch, H, W, 3]
   std::vector<float> plain_;                        ///< [batch, D]
   std::vector<float> mirrored_;                     ///< [batch, D]
-  std::vector<std::optional<std::string>> damage_;  ///< of the images that wait
-  std::int64_t first_ = 0;                          ///< of them
+  std::vector<std::optional<std::string>> damage_;  ///< by image in the batch
+  std::int64_t first_ = 0;                          ///< number of the first one
 };
 
 }  // namespace

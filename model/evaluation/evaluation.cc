@@ -99,8 +99,8 @@ void check_labels(const RetrievalSet& set) {
   std::ranges::sort(labels);
   if (std::ranges::adjacent_find(labels) != labels.end()) return;
   throw InputError(
-      fmt::format("retrieval set {}: found {} images of as many classes, expected several images "
-                  "of some class; remove this set",
+      fmt::format("retrieval set {}: found {} images of as many classes, expected a class with "
+                  "several images; remove this set",
                   set.folder.string(), labels.size()));
 }
 

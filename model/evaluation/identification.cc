@@ -68,7 +68,7 @@ std::vector<Result> for_probes(RowRange probes, int threads, const Work& work) {
 
 RowRange all_of(const LabelledRows& rows) { return {0, std::ssize(rows.subject)}; }
 
-/// Where the gallery is the probes' own set, an image is not its own mate.
+/// If the gallery is the probes' own set, an image is not its own mate.
 std::vector<Search> search_range(const LabelledRows& probes, RowRange range,
                                  const LabelledRows& gallery, int threads) {
   check_sizes(probes, gallery);

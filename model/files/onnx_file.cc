@@ -93,7 +93,7 @@ onnx::ModelProto parse_onnx(const std::filesystem::path& path, std::span<const s
 
 void check_onnx(const std::filesystem::path& path, onnx::ModelProto model) {
   try {
-    if (model.functions_size() > 0) throw InputError("found functions, expected operators alone");
+    if (model.functions_size() > 0) throw InputError("found functions, expected only operators");
     onnx::checker::check_model(model);
     expect_divisors(model.graph());
     onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),

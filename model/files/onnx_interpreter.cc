@@ -64,7 +64,7 @@ class Interpreter {
     for (const onnx::NodeProto& node : graph_.node()) evaluate(node);
     const auto output =
         graph_.output_size() == 1 ? activations_.find(graph_.output(0).name()) : activations_.end();
-    expect(output != activations_.end(), "the graph has not one output, computed by a node");
+    expect(output != activations_.end(), "expected one output, computed by a node");
     return std::move(output->second.values);
   }
 

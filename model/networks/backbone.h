@@ -55,7 +55,7 @@ struct BackboneOptions {
   std::uint64_t seed = 0;
   bool random_weights = true;  ///< false: weights are undefined until the caller sets them
   bool training = true;        ///< false: no gradients, and activations need less memory
-  /// Not null: batch norms compute their statistics over all its workers. Borrowed.
+  /// If not null, batch norms compute their statistics over all workers of this Comm. Borrowed.
   Comm* sync_bn = nullptr;
   int rank = 0;  ///< selects dropout's mask
   /// Patterns (common/config/parameters/name_patterns.h) of weights that training does not
