@@ -76,7 +76,7 @@ class Choosing(Quiet):
         self.assertEqual(dict(settings.environment)["OPENBLAS_CORETYPE"], "HASWELL")
         self.assertEqual(sum("why_not" in entry for entry in tried), 3)
 
-    def test_a_candidate_that_fails_is_passed_over(self):
+    def test_a_candidate_that_fails_is_skipped(self):
         def seconds(settings, _):
             if settings.name == "b":
                 raise bench_runs.Failed("no")
@@ -97,7 +97,7 @@ class Runs(Quiet):
         with self.assertRaisesRegex(bench_runs.Failed, "failed with 3:\nboom"):
             bench_runs.Runner(1, 1).attempt(["sh", "-c", "echo boom; exit 3"])
 
-    def test_a_program_that_takes_too_long_is_given_up(self):
+    def test_a_program_that_takes_too_long_is_ended(self):
         with self.assertRaisesRegex(bench_runs.Failed, "slower than 0 s"):
             bench_runs.Runner(1, 1).attempt(["sleep", "5"], limit=0.1)
 
@@ -189,7 +189,7 @@ class Reference(unittest.TestCase):
             found.append(step(embeddings, torch.randint(50, (6,))))
         return found
 
-    def test_rows_has_the_losses_of_dense_where_all_classes_take_part(self):
+    def test_rows_has_the_losses_of_dense_if_all_classes_take_part(self):
         for a, b in zip(self.losses(1.0, "dense"), self.losses(1.0, "rows")):
             self.assertAlmostEqual(a, b, places=3)
 

@@ -111,7 +111,7 @@ class Head(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("nothing of pfc was measured", said)
 
-    def test_leaves_pytorch_out_where_it_cannot_fit(self):
+    def test_omits_pytorch_if_it_does_not_fit(self):
         code, table, said = self.bench("", "--programs", "pfc", "torch", "--gpu-memory",
                                        str(79 << 30))
         self.assertEqual(code, 0, said)
@@ -138,7 +138,7 @@ class Head(unittest.TestCase):
         self.assertEqual(bench_head_gpu.compared(options, "pfc", ours, theirs),
                          "9.00 | 4.50 | >= 5 MISSED |")
 
-    def test_fails_where_the_first_losses_differ(self):
+    def test_fails_if_the_first_losses_differ(self):
         known = ("pfc", "PyTorch")
         for loss, right in ((40.0, True), (41.0, True), (42.0, False), (None, False)):
             runs = outcomes(pfc={"loss": loss}, PyTorch={"loss": 40.0})
@@ -157,14 +157,14 @@ class Step(unittest.TestCase):
     def runs(self, ours, theirs):
         return outcomes(**{"pfc, bf16": ours, "PyTorch, bf16": theirs})
 
-    def test_fails_where_the_first_losses_in_the_same_precision_differ(self):
+    def test_fails_if_the_first_losses_in_the_same_precision_differ(self):
         for loss, right in ((41.9, True), (42.1, False), (None, False), (float("nan"), False)):
             found = bench_step_gpu.problems(self.KNOWN, self.runs(self.steps(loss), self.steps()))
             self.assertEqual(found == [], right, loss)
         other = outcomes(**{"pfc, bf16": self.steps(50), "PyTorch, fp16": self.steps()})
         self.assertEqual(bench_step_gpu.problems(self.KNOWN, other), [])
 
-    def test_fails_where_nothing_of_pfc_was_measured(self):
+    def test_fails_if_nothing_of_pfc_was_measured(self):
         found = bench_step_gpu.problems(self.KNOWN, outcomes(**{"PyTorch, bf16": self.steps()}))
         self.assertEqual(found, ["nothing of pfc was measured"])
 
@@ -181,12 +181,12 @@ class Step(unittest.TestCase):
 
 
 class Train(unittest.TestCase):
-    def test_fails_where_pfc_has_learnt_less(self):
+    def test_fails_if_pfc_has_learnt_less(self):
         for accuracy, right in ((0.95, True), (0.881, True), (0.879, False), (float("nan"), False)):
             runs = outcomes(pfc={"accuracy": accuracy}, PyTorch={"accuracy": 0.9})
             self.assertEqual(train_gpu.problems(runs) == [], right, accuracy)
 
-    def test_fails_where_a_program_did(self):
+    def test_fails_if_a_program_failed(self):
         runs = outcomes(pfc={"accuracy": 0.9})
         runs.outcomes["PyTorch"] = {"measured": [], "why_not": "does not fit into memory"}
         self.assertEqual(train_gpu.problems(runs), ["PyTorch: does not fit into memory"])
@@ -202,7 +202,7 @@ class Train(unittest.TestCase):
 
 
 class Reference(unittest.TestCase):
-    def test_goes_on_without_fused_sgd_where_the_first_step_refuses_it(self):
+    def test_continues_without_fused_sgd_if_the_first_step_rejects_it(self):
         trainer = object.__new__(train_reference.Trainer)
         trainer.make_optimizer = lambda: f"fused: {trainer.fused}"
         refusal = RuntimeError("params, grads must have the same layout")

@@ -65,7 +65,7 @@ class Kubernetes(unittest.TestCase):
             self.assertEqual(one(found, "Service", service)["spec"]["selector"].items() - labels.items(), set())
         self.assertEqual(one(found, "Service", "pfc-agents")["spec"]["clusterIP"], "None")
 
-    def test_a_service_comes_back_with_its_state_under_its_name(self):
+    def test_a_restarted_service_keeps_its_state_and_name(self):
         found = objects("service.yaml")
         deployment = one(found, "Deployment", "pfc-coordinator")
         self.assertEqual((deployment["spec"]["replicas"], deployment["spec"]["strategy"]["type"]), (1, "Recreate"))
@@ -115,7 +115,7 @@ class Everything(unittest.TestCase):
         for name in ("slurm/pfc.sbatch", "mpi/pfc.sh"):
             self.assertEqual(subprocess.run(["bash", "-n", DEPLOY / name]).returncode, 0, name)
 
-    def test_every_option_is_one_that_a_program_has(self):
+    def test_every_option_exists_in_a_program(self):
         known = FOREIGN | {option for program in ("pfc-coordinator", "pfc-agent") for option in OPTION.findall(
             subprocess.run([BIN / program, "--help"], capture_output=True, text=True).stdout)}
         for file in (path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".md"):
@@ -131,7 +131,7 @@ class Everything(unittest.TestCase):
 class Units(unittest.TestCase):
     units = sorted((DEPLOY / "systemd").glob("*.service"))
 
-    def test_units_are_systemds(self):
+    def test_units_are_accepted_by_systemd(self):
         said = subprocess.run(["systemd-analyze", "verify", "--man=no", *self.units], capture_output=True, text=True)
         problems = [line for line in said.stderr.splitlines() if "is not executable" not in line]
         self.assertEqual(problems, [])
@@ -148,7 +148,7 @@ class Units(unittest.TestCase):
             return lines.strip()
         self.assertEqual(len({sandbox(unit) for unit in self.units}), 1)
 
-    def test_users_and_folders_are_systemds(self):
+    def test_users_and_folders_are_accepted_by_systemd(self):
         for command, file in (("systemd-sysusers", "pfc.sysusers"), ("systemd-tmpfiles", "pfc.tmpfiles")):
             with tempfile.TemporaryDirectory() as root:
                 extra = ["--create"] if "tmpfiles" in command else []

@@ -79,7 +79,7 @@ class Schema(unittest.TestCase):
             raise AssertionError(installed.stderr)
         done.write_text(lock)
 
-    def test_the_api_takes_every_manifest(self):
+    def test_the_api_accepts_every_manifest(self):
         said = node("node", "validate.js", input=json.dumps(list(known_to_the_api())))
         self.assertEqual((said.returncode, said.stdout), (0, ""), said.stderr)
 
@@ -122,7 +122,7 @@ class Pods(unittest.TestCase):
             for each in pod["containers"] + pod.get("initContainers", []):
                 self.assertEqual({mount["name"] for mount in each["volumeMounts"]} - volumes, set(), name)
 
-    def test_coordinators_are_probed_where_they_serve(self):
+    def test_coordinators_are_probed_at_the_port_that_they_serve(self):
         probed = [pod["containers"][0] for name, pod in pods() if pod["containers"][0]["name"] == "coordinator"]
         self.assertEqual(len(probed), 3)
         for each in probed:

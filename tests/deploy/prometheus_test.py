@@ -23,7 +23,7 @@ class PrometheusFilesTest(unittest.TestCase):
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_rules_make_what_they_should(self):
+    def test_rules_give_the_expected_series(self):
         self.check("promtool", "test", "rules", ROOT / "tests" / "deploy" / "prometheus_rules.yml")
 
     def test_configuration_is_valid(self):

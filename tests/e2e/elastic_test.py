@@ -144,7 +144,7 @@ class SeveralHosts(HostsTest):
         self.here = self.lines.wait_for("Global Step", self.here)
         self.stops_well()
 
-    def test_a_host_that_must_be_free_leaves_and_comes_back(self):
+    def test_a_drained_host_leaves_and_returns(self):
         leaving = self.agents[1]
         leaving.terminate()
         self.here = self.lines.wait_for(r"host host-c is leaving \(SIGTERM\): the workers write a checkpoint and continue",
@@ -184,7 +184,7 @@ class OwnOutput(HostsTest):
     def steps_of(self, key):
         return [m for m in self.metrics(self.folder / f"out-of-{key}") if m["kind"] == "step"]
 
-    def test_a_first_host_that_comes_back_goes_on_from_the_checkpoints_of_the_others(self):
+    def test_a_returning_first_host_continues_from_the_checkpoints_of_the_others(self):
         self.comes()
         here = self.lines.wait_for("Global Step: 12")
         self.agents[0].kill()

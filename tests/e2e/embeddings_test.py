@@ -76,7 +76,7 @@ class Embeddings(JobTest):
         self.assertEqual([m["step"] for m in steps], list(range(1, 21)))
         self.assertEqual(self.centres("a", 20), self.centres("b", 20))
 
-    def test_goes_on_from_the_copies_in_memory_after_a_worker_was_killed(self):
+    def test_continues_from_the_copies_in_memory_after_a_worker_was_killed(self):
         self.write()
         job = self.embeddings_job("out", batch_size=4, num_epoch=400, replicate=True, snapshot_seconds=0.1)
         process = self.start(2, job, "--max-restarts", 3, until="Global Step: 200")

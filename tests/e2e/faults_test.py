@@ -59,11 +59,11 @@ class OfOneHost(JobOnHosts):
         self.goes_on(timeline, 3, start="3 workers x batch")
         self.stops_well()
 
-    def test_a_host_whose_link_is_cut_in_silence_is_left_out_and_comes_back(self):
+    def test_a_host_whose_link_drops_all_packets_is_left_out_and_returns(self):
         self.loses_its_link("silent")
 
     @long
-    def test_a_host_whose_link_goes_down_is_left_out_and_comes_back(self):
+    def test_a_host_whose_link_goes_down_is_left_out_and_returns(self):
         self.loses_its_link("down")
 
     @long
@@ -79,7 +79,7 @@ class OfOneHost(JobOnHosts):
         self.stops_well()
 
     @long
-    def test_a_bad_cable_ends_nothing(self):
+    def test_a_slow_lossy_link_does_not_end_the_job(self):
         self.begins("--max-restarts", 3)
         steps = 5 if DEFAULTS else 1
         timeline = Timeline("5 % lost, 100 ms delay")
@@ -193,7 +193,7 @@ class WhileOthersStart(JobOnHosts):
             self.assertNotIn(pids[2], self.pids().values())
         self.stops_well()
 
-    def test_all_workers_at_once(self):
+    def test_all_workers_are_killed_at_once(self):
         self.begins("--max-restarts", 3, save_every_steps=2)
         timeline = Timeline("all workers killed")
         for pid in self.pids().values():
@@ -203,7 +203,7 @@ class WhileOthersStart(JobOnHosts):
         self.stops_well()
 
     @long
-    def test_hosts_that_leave_and_join_again_and_again(self):
+    def test_hosts_leave_and_join_repeatedly(self):
         turns = 3 if REPEAT == 1 else REPEAT
         self.begins("--min-workers", 2, save_every_steps=2)
         for turn in range(turns):

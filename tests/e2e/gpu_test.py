@@ -73,7 +73,7 @@ class WorkerOnAGpu(JobTest):
                 self.assertEqual(digest(self.folder / f"{precision}-whole/backbone.safetensors"),
                                  digest(self.folder / f"{precision}-parts/backbone.safetensors"))
 
-    def test_leaves_a_checkpoint_that_a_cpu_goes_on_from(self):
+    def test_writes_a_checkpoint_from_which_a_cpu_continues(self):
         self.trained("gpu", max_steps=2)
         losses, _ = self.trained("gpu", BIN / "pfc-worker", device="cpu", resume=True)
         self.assertEqual(len(losses), 4)

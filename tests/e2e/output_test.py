@@ -28,7 +28,7 @@ class Output(JobTest):
 
 
 class TwoJobs(Output):
-    def test_a_second_job_is_refused_and_the_first_one_goes_on(self):
+    def test_a_second_job_is_refused_and_the_first_one_continues(self):
         first = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         # A job waits half of --collective-timeout for the output folder.
         second = self.train(2, self.job("second.json", resume=True), "--collective-timeout", "6s")

@@ -66,7 +66,7 @@ class Restart(JobTest):
         self.end_of(process)
         self.assert_same_bits(whole, self.folder / "out")
 
-    def test_without_a_checkpoint_a_job_goes_on_from_its_workers_memory(self):
+    def test_without_a_checkpoint_a_job_continues_from_its_workers_memory(self):
         whole, out = self.whole(), self.folder / "out"
         process = self.start(3, self.job(**self.KEYS, replicate=True, snapshot_seconds=0.01), "--max-restarts", 2)
         self.read_until(process, "Global Step: 4 ")

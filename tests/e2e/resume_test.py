@@ -75,7 +75,7 @@ class Resume(JobTest):
         self.assertRegex(done.stderr, r"computes with 2 threads instead of 1 as before, because OMP_NUM_THREADS is set")
 
     @unittest.skipUnless(HAS_BF16, "not run: no AVX512_BF16")
-    def test_a_step_in_bf16_gives_the_same_bits_again_and_resumed_and_goes_on_in_fp32(self):
+    def test_a_bf16_step_gives_the_same_bits_repeated_or_resumed_and_continues_in_fp32(self):
         keys = dict(batch_size=2, max_steps=4, num_epoch=2, sample_rate=0.5, precision="bf16")
         b = self.resumes_with_the_same_bits(2, **keys)
         self.finished(2, self.job("c.json", output=str(self.folder / "c"), **keys))
@@ -104,7 +104,7 @@ class Resume(JobTest):
         with open(self.folder / "b/step-000000006/centres-00000-of-00002.safetensors", "rb") as file:
             self.assertIn(b'"updated"', file.read(4096))
 
-    def test_four_workers_checkpoint_goes_on_with_one_and_with_three(self):
+    def test_a_checkpoint_of_four_workers_resumes_with_one_and_with_three(self):
         keys = dict(batch_size=2, num_epoch=3, max_steps=4)
         out = self.folder / "out"
         self.finished(4, self.job(**keys))

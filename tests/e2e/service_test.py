@@ -186,7 +186,7 @@ class Service(ServiceTest):
         self.assert_one_line(self.ctl("submit", self.fake_job(), name="one"), "runs a single job", code=2)
         self.ends(one)
 
-    def test_starts_its_own_agent_again_and_goes_on_with_the_next_job(self):
+    def test_restarts_its_own_agent_and_continues_with_the_next_job(self):
         self.service()
         first = self.submit("until_stop")
         self.wait_for_training()
@@ -221,7 +221,7 @@ class Colleague(ServiceTest):
         return run(BIN / "pfcctl", *words, "--access-file", self.home / "pfc-access", cwd=self.home, **self.user,
                    env={**self.environment, "PFC_STATE_DIR": str(self.home / "state"), "HOME": str(self.home)})
 
-    def test_submits_jobs_and_stops_these_alone_also_after_a_takeover(self):
+    def test_a_submitter_stops_only_its_own_jobs_also_after_a_takeover(self):
         self.environment["PFC_COORDINATOR_GRACE"] = "60s"
         service = self.service()
         self.gives("pfc-access", self.ctl("token", "create", "--role", "submitter").stdout)

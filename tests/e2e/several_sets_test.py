@@ -81,7 +81,7 @@ class SeveralSets(JobTest):
         done = self.finished(2, self.job(rec=moved, max_steps=2, resume=True))
         self.assertNotIn("other data", done.stdout)
 
-    def test_staged_data_train_like_those_where_they_are(self):
+    def test_staged_data_train_like_the_original_data(self):
         fast = self.folder / "fast"
         fast.mkdir()
         expected = self.losses("where-they-are", 2, rec=str(self.data))
@@ -89,7 +89,7 @@ class SeveralSets(JobTest):
         copies = [path.name for path in fast.glob("pfc-staged-*/*")]
         self.assertIn("train.rec", copies)
 
-    def test_a_folder_of_people_and_what_is_packed_of_it_train_alike(self):
+    def test_a_folder_of_people_trains_like_its_packed_copy(self):
         people = self.folder / "people"
         for i, (label, image) in enumerate(records_of(self.data / "train.rec")):
             (people / f"{label:04d}").mkdir(parents=True, exist_ok=True)

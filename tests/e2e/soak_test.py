@@ -63,7 +63,7 @@ class FakeWatch:
 
 
 class Goodput(unittest.TestCase):
-    def test_counts_from_a_checkpoint_until_training_has_gone_on(self):
+    def test_counts_from_a_checkpoint_until_training_has_resumed(self):
         with tempfile.TemporaryDirectory(prefix="pfc-e2e-") as folder:
             soak = Soak(SimpleNamespace(kinds="kill", minutes=1e-6, hang=1), pathlib.Path(folder))
             watch = FakeWatch(pathlib.Path(folder))

@@ -281,7 +281,7 @@ class Survival(JobTest):
         self.coordinators[-1].send_signal(signal.SIGTERM)
         self.expect_end(143)
 
-    def test_a_job_with_another_output_stays_alone(self):
+    def test_a_job_with_another_output_is_left_running(self):
         old = self.kill_while_it_trains(self.job(**{**self.KEYS, "max_steps": 100000}))
         other = self.finished(2, self.job(max_steps=2, output=str(self.folder / "other")))
         self.assertEqual(old - set(self.processes()), set(), other.stderr)
@@ -354,7 +354,7 @@ class SeveralHosts(HostsTest):
 
 
 class AService(ServiceTest):
-    def test_goes_on_with_its_queue(self):
+    def test_continues_with_its_queue(self):
         self.environment["PFC_COORDINATOR_GRACE"] = "60s"
         service = self.service()
         done = self.submit()

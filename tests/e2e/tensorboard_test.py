@@ -128,11 +128,11 @@ class TensorBoard(JobTest):
             mirrored += errors[1] < errors[0]
         self.assertTrue(0 < mirrored < 8, mirrored)
 
-    def test_nothing_is_written_where_it_is_switched_off(self):
+    def test_nothing_is_written_if_it_is_switched_off(self):
         self.alone("--set", "tensorboard=false", max_steps=1)
         self.assertFalse(self.board.exists())
 
-    def test_a_job_that_was_killed_goes_on_without_a_point_twice(self):
+    def test_a_killed_job_continues_without_repeated_points(self):
         job = self.job(max_steps=1000, num_epoch=100, save_every_steps=4, histograms_every_steps=2)
         process = subprocess.Popen([BIN / "pfc-worker", "--config", job], env=self.environment,
                                    stdout=subprocess.PIPE, text=True)
@@ -159,7 +159,7 @@ class TensorBoard(JobTest):
         self.assertEqual(resumed[1].step, begins)
         self.assertEqual(max(event.step for event in event_files.events(first)), begins - 1)
 
-    def test_steps_of_another_size_go_on_in_the_same_run(self):
+    def test_steps_of_another_size_continue_the_same_run(self):
         self.alone(max_steps=4, batch_size=8, save_every_steps=4, num_epoch=10)
         # 6 of the planned steps are left: 12 of half the size.
         self.alone("--set", "resume=true", max_steps=10, batch_size=4, num_epoch=10)

@@ -69,7 +69,7 @@ class Train(JobTest):
         self.assertLessEqual(sum(spent.values()), events[-1]["seconds"])
         self.assertIn(" evaluate ", done.stdout.split("where the time went:")[1])
 
-    def test_phase_metrics_and_status_are_there_while_it_trains(self):
+    def test_phase_metrics_and_status_are_available_during_training(self):
         # Large batches, so that the phases of a step are much longer than the gaps between them.
         process = self.start(2, self.job(num_epoch=10_000, batch_size=16))
         try:

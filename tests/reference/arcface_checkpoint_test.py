@@ -113,7 +113,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         for word in words:
             self.assertIn(word, done.stderr)
 
-    def test_three_workers_go_on_as_pytorch_does(self):
+    def test_three_workers_continue_as_pytorch_does(self):
         for keys, layouts in ({}, ((1, ""), (12, "module."))), (step_parity.ADAMW, ((2, ""),)):
             with tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
@@ -145,7 +145,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         (self.folder / "out" / "checkpoint_gpu_2.pt").unlink()
         self.fails(job, "out: its 1 file checkpoint_gpu_0.pt and so on hold 13 classes, expected num_classes, 25")
 
-    def test_files_that_do_not_belong_together_are_refused(self):
+    def test_files_of_different_checkpoints_are_refused(self):
         job, out = self.make(resume=True, max_steps=1), self.folder / "out"
         self.save_two_shards()
         first, second = (torch.load(out / f"checkpoint_gpu_{rank}.pt") for rank in range(2))

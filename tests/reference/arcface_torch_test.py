@@ -86,7 +86,7 @@ class WithArcfaceTorch(unittest.TestCase):
               f"largest {max(errors):.1e}", flush=True)
         self.assertLess(max(errors), 1e-3, name)
 
-    def test_pfc_goes_on_with_three_workers_as_arcface_torch_does(self):
+    def test_pfc_continues_with_three_workers_as_arcface_torch_does(self):
         for network, optimizer, gpus in CASES:
             with self.subTest(network=network, optimizer=optimizer, gpus=gpus):
                 self.prepare(network, optimizer)
@@ -94,7 +94,7 @@ class WithArcfaceTorch(unittest.TestCase):
                 ours = self.pfc(self.folder / "out" / "epoch-1", PER_EPOCH + STEPS, resume=True, init_from=None)
                 self.compare(f"to pfc: {network}, {optimizer}, {gpus} GPUs", ours, theirs[PER_EPOCH:])
 
-    def test_arcface_torch_goes_on_from_exported_files_as_pfc_does(self):
+    def test_arcface_torch_continues_from_exported_files_as_pfc_does(self):
         for network, optimizer, gpus in CASES:
             with self.subTest(network=network, optimizer=optimizer, gpus=gpus):
                 self.prepare(network, optimizer)

@@ -110,7 +110,7 @@ class WithPyTorch(Exported):
                 self.assertTrue(np.array_equal(loaded[name].numpy(), values), name)
             make_backbone(network, 512, 0.0, 32, 32).load_state_dict(loaded)
 
-    def test_info_lists_what_is_beside_the_network(self):
+    def test_info_lists_the_tensors_outside_the_network(self):
         state = {name: torch.from_numpy(np.asarray(value)) for name, value in self.network("mbf", 32, 64).items()}
         centres, momentum = torch.randn(5, 64), {"momentum_buffer": torch.randn(5, 64)}
         forged = {"\x1b[31m\nnetwork": "r50\n" + "x" * 2000 + "\x07"}

@@ -67,7 +67,7 @@ class TorchFiles(unittest.TestCase):
                 state = random_state(network)
                 self.reads(state, state)
 
-    def test_files_with_other_things_beside_the_network(self):
+    def test_files_with_other_data_than_the_network(self):
         state = random_state("mbf")
         centres = torch.randn(5, 64)
         named = lambda prefix: {prefix + name: tensor for name, tensor in state.items()}
@@ -83,7 +83,7 @@ class TorchFiles(unittest.TestCase):
             with self.subTest(name):
                 self.reads(contents, state)
 
-    def test_cvlface_says_in_a_file_beside_the_weights_which_colours_come_first(self):
+    def test_cvlface_gives_the_order_of_colours_in_a_file_next_to_the_weights(self):
         state, stem = random_state("ir_18"), "input_layer.0.weight"
         contents = {"net." + name: tensor for name, tensor in state.items()}
         self.fails(contents, "model.yaml: found no line", "copy the file")

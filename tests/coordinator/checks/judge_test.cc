@@ -90,7 +90,7 @@ TEST(CheckJudge, ComparesTwoHostsWithTheFasterOne) {
   EXPECT_THAT(verdicts(fast({49, 100})), ElementsAre(proto::CHECK_SLOWS, proto::CHECK_OK));
 }
 
-TEST(CheckJudge, CallsNothingSlowThatIsFastEnough) {
+TEST(CheckJudge, DoesNotCallAFastEnoughHostSlow) {
   EXPECT_THAT(verdicts(fast({1000, 410}, 400)), ElementsAre(proto::CHECK_OK, proto::CHECK_OK));
 }
 
@@ -104,7 +104,7 @@ proto::CheckPair pair(const std::string& from, const std::string& to, double spe
   return pair;
 }
 
-TEST(CheckJudge, FindsNothingWhereAllLinksAreEquallyFast) {
+TEST(CheckJudge, FindsNothingIfAllLinksAreEquallyFast) {
   EXPECT_THAT(judge_pairs({pair("a", "b", 1e9), pair("b", "a", 9e8), pair("a", "c", 5e8)}),
               IsEmpty());
 }

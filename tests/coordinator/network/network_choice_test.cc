@@ -37,7 +37,7 @@ TEST(ChooseNetwork, TakesTheFastest) {
             "10.0.0.0/24 (slowest pair a to b 1.0 Gbit/s)");
 }
 
-TEST(ChooseNetwork, DoesNotLetOneBadMomentOfAHostDecide) {
+TEST(ChooseNetwork, IgnoresATemporarilySlowHost) {
   for (int transfer = 1; transfer <= 24; ++transfer) {
     SimulatedHosts hosts = three_hosts();
     hosts.speed("10.9.0.0/24", 9.4e9);
@@ -278,7 +278,7 @@ TEST(ChooseNetwork, AgreesWithAnExhaustiveSearchForRandomHosts) {
   EXPECT_GT(missed, 500);
 }
 
-TEST(ChooseNetwork, NamesTheHostWithoutWhichTheOthersReachEachOther) {
+TEST(ChooseNetwork, NamesTheHostWithoutWhichAllOthersReachEachOther) {
   SimulatedHosts hosts = three_hosts();
   for (const char* other : {"1", "3"}) {
     for (const std::string network : {"10.0.0.", "10.9.0."})

@@ -132,7 +132,7 @@ TEST_F(Generations, IgnoresALossReportedAfterTheNextOneHasBegun) {
   EXPECT_EQ(coordinator.status().state(), "starting");
 }
 
-TEST_F(Generations, LetsAWorkerJoinAgainThatCompletesAfterTheNextOneHasBegun) {
+TEST_F(Generations, LetsAWorkerThatCompletesAfterTheNextOneHasBegunJoinAgain) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   wait_until([&] { return coordinator.status().generation() == 2; });
@@ -216,7 +216,7 @@ TEST_F(Generations, RepliesNotToJoinAgainWhenNoRestartIsLeft) {
   EXPECT_EQ(coordinator.status().state(), "failing");
 }
 
-TEST_F(Generations, RefusesJoinsThatWaitWhenTheJobEnds) {
+TEST_F(Generations, RefusesWaitingJoinsWhenTheJobEnds) {
   join_both();
   EXPECT_TRUE(first->finish(Outcome::kCommFailed, "all_reduce: rank 1 is gone").join_again);
   auto waiting = std::async(std::launch::async,

@@ -215,7 +215,7 @@ TEST_F(ServiceOfJobs, StopsOnlyAJobThatIsNamed) {
 
 TEST_F(ServiceOfJobs, HasNoTextInTheLogOfAJobThatWaits) { EXPECT_TRUE(reads_log(submits()).ok()); }
 
-TEST_F(ServiceOfJobs, SaysThatAJobThatWasTakenOutOfTheQueueHasNoLog) {
+TEST_F(ServiceOfJobs, SaysThatAJobRemovedFromTheQueueHasNoLog) {
   const std::string job = submits();
   EXPECT_TRUE(stops(job).ok());
   EXPECT_THAT(reads_log(job).error_message(), HasSubstr("never ran; it has no log"));
@@ -239,7 +239,7 @@ TEST_F(ServiceOfJobs, ReturnsTheAgentsReplyToARequestForALog) {
             "file on that host");
 }
 
-TEST_F(ServiceOfJobs, RefusesToReadALogWhenTheAgentThatHasItGoes) {
+TEST_F(ServiceOfJobs, RefusesALogRequestWhenItsAgentDisconnects) {
   std::string job;
   {
     VoiceOfAgent agent(coordinator.address(), "a");

@@ -20,7 +20,7 @@ using ::testing::Not;
 using testing::RunningCoordinator;
 using testing::VoiceOfAgent;
 
-TEST(ServiceOfTwoHosts, PrintsTheOutputOfAWorkerFromItsOwnHostAlone) {
+TEST(ServiceOfTwoHosts, PrintsTheOutputOfAWorkerOnlyFromItsOwnHost) {
   RunningCoordinator coordinator({{.name = "a", .slots = 1}, {.name = "b", .slots = 1}});
   VoiceOfAgent a(coordinator.address(), "a", "agent a"), b(coordinator.address(), "b", "agent b");
   a.is_told_workers();

@@ -137,7 +137,7 @@ TEST_F(ServiceOverTls, ClosesTheStreamOfAHostWhoseCertificateIsRevoked) {
   EXPECT_EQ(again.is_refused().error_code(), grpc::StatusCode::PERMISSION_DENIED);
 }
 
-TEST_F(ServiceOverTls, LetsReadersSeeTheStatusAlone) {
+TEST_F(ServiceOverTls, LetsReadersSeeOnlyTheStatus) {
   const std::string reader =
       gate.create_token({}, {.role = Role::kReader}, coordinator.address()).text.substr(0, 32);
   EXPECT_TRUE(calls(&Stub::Status, stranger, proto::StatusRequest(), reader).ok());

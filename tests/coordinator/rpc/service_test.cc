@@ -79,7 +79,7 @@ TEST_F(ServiceOfOneHost, RefusesAnotherVersionAndNamesBoth) {
   EXPECT_THAT(status.error_message(), AllOf(HasSubstr("0.0.1"), HasSubstr(version())));
 }
 
-TEST_F(ServiceOfOneHost, LetsAnAgentThatWasStartedAgainTakeOverAndRefusesTheOldOne) {
+TEST_F(ServiceOfOneHost, LetsARestartedAgentReplaceTheOldOneAndRefusesTheOldOne) {
   begin_generation();
   VoiceOfAgent second_agent(coordinator.address(), "a", "second");
   EXPECT_TRUE(second_agent.hears().has_registered());
@@ -116,7 +116,7 @@ TEST_F(ServiceOfOneHost, ReplacesUnjoinedWorkersOfARestartedAgent) {
   EXPECT_THAT(joining.get(), HasSubstr("another process has this worker's place"));
 }
 
-TEST_F(ServiceOfOneHost, FailsAJobThatTrainsWhenAnAgentIsStartedAgain) {
+TEST_F(ServiceOfOneHost, FailsATrainingJobWhenAnAgentIsRestarted) {
   join_both();
   VoiceOfAgent second_agent(coordinator.address(), "a", "second");
   EXPECT_EQ(coordinator.verdict().message,

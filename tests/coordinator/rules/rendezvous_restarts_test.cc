@@ -106,7 +106,7 @@ TEST_F(Restarts, NeedsAnotherRestartWhenTheWorkerInItsPlaceDiesToo) {
   EXPECT_EQ(state.job.restarts, 2);
 }
 
-TEST_F(Restarts, NeedsAnotherRestartWhenAWorkerDiesThatHasJoinedAgain) {
+TEST_F(Restarts, NeedsAnotherRestartWhenAWorkerThatHasJoinedAgainDies) {
   trains_on_two_hosts();
   loses(1);
   EXPECT_EQ(does(), "start");

@@ -69,7 +69,7 @@ TEST_F(RepeatedLookups, EndWhenAllNamesHaveAnAddress) {
   EXPECT_THAT(names_of_lookups(), ElementsAre(ElementsAre("a", "b"), ElementsAre("b")));
 }
 
-TEST_F(RepeatedLookups, GoOnForANameWithoutAnswerUntilTheyAreStopped) {
+TEST_F(RepeatedLookups, ContinueForANameWithoutAnswerUntilTheyAreStopped) {
   lookup_.names = {"a", "dead"};
   EXPECT_THAT(names_of_lookups(),
               ElementsAre(ElementsAre("a", "dead"), ElementsAre("dead"), ElementsAre("dead")));

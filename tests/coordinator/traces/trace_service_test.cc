@@ -84,7 +84,7 @@ class Trainee {
   TraceTaker taker_;
 };
 
-TEST_F(TraceService, GathersWhatAllWorkersHaveRecorded) {
+TEST_F(TraceService, GathersTheRecordingsOfAllWorkers) {
   train_at_step(10);
   const Trainee a(*first), b(*second);
   proto::StartTraceReply begun;

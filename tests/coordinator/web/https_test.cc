@@ -85,7 +85,7 @@ class Https : public ::testing::Test {
   std::thread thread{[this] { loop.run(); }};
 };
 
-TEST_F(Https, ServesPagesToThoseWhoHaveTheToken) {
+TEST_F(Https, ServesPagesToHoldersOfTheToken) {
   EXPECT_THAT(get("/metrics", "Authorization: Bearer " + token + "\r\n"),
               AllOf(StartsWith("HTTP/1.1 200"), EndsWith("you asked for /metrics")));
 }

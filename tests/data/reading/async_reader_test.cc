@@ -70,7 +70,7 @@ TEST_P(AsyncReaderOf, ReportsTheEndOfTheFile) {
   EXPECT_TRUE(std::ranges::equal(over_the_end.to.first(100), expected(99'900, 100)));
 }
 
-TEST_P(AsyncReaderOf, ReturnsNothingOfAFileThatCannotBeRead) {
+TEST_P(AsyncReaderOf, ReturnsNoBytesOfAFileThatCannotBeRead) {
   std::vector<std::byte> memory(10);
   FileRead read{.fd = 1 << 20, .offset = 0, .to = memory};
   const auto reader = this->reader(2);

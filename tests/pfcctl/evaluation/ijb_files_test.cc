@@ -112,7 +112,7 @@ TEST_F(IjbFiles, RejectMalformedLines) {
   }
 }
 
-TEST_F(IjbFiles, RejectWhatIsNotAFile) {
+TEST_F(IjbFiles, RejectPathsThatAreNotFiles) {
   std::filesystem::remove(list("template_pair_label.txt"));
   EXPECT_THAT(refusal(), AllOf(HasSubstr("template_pair_label.txt"), HasSubstr("cannot open")));
   ASSERT_EQ(mkfifo(list("template_pair_label.txt").c_str(), 0600), 0);

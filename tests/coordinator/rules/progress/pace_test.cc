@@ -32,7 +32,7 @@ class PaceOfAJob : public ::testing::Test {
   Pace pace;
 };
 
-TEST_F(PaceOfAJob, GivesTheFirstStepsThePeersTimeout) {
+TEST_F(PaceOfAJob, LimitsTheFirstStepsByThePeersTimeout) {
   EXPECT_EQ(pace.limit("forward", limits), 300s);
   steps(5'001, 5'002, 0.1);  // a resumed job
   EXPECT_EQ(pace.limit("forward", limits), 300s);
@@ -40,7 +40,7 @@ TEST_F(PaceOfAJob, GivesTheFirstStepsThePeersTimeout) {
   EXPECT_EQ(pace.limit("forward", limits), 30s);
 }
 
-TEST_F(PaceOfAJob, GivesAStepTenTimesTheSlowestOfTheLast) {
+TEST_F(PaceOfAJob, LimitsAStepToTenTimesTheSlowestRecentOne) {
   steps(1, 2, 0.5);
   tells(3, {{"forward", 3}, {"all_gather", 1}, {"checkpoint", 50}});
   steps(4, 66, 0.5);
@@ -56,7 +56,7 @@ TEST_F(PaceOfAJob, CountsAStepOnceForAllWorkers) {
   EXPECT_EQ(pace.limit("forward", limits), 40s);
 }
 
-TEST_F(PaceOfAJob, GivesCheckpointsAndEvaluationsLimitsOfTheirOwn) {
+TEST_F(PaceOfAJob, HasSeparateLimitsForCheckpointsAndEvaluations) {
   steps(1, 10, 0.5);
   EXPECT_EQ(pace.limit("evaluate", limits), 300s);
   EXPECT_EQ(pace.limit("checkpoint", limits), 300s);

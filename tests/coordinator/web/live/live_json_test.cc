@@ -105,7 +105,7 @@ TEST(LivePlan, AcceptsAnEmptyJob) {
   EXPECT_EQ(live_plan(R"({"network":"r50"})", {})["job"]["network"], "r50");
 }
 
-TEST(LiveStatus, IsTheSameTextUntilSomethingHappens) {
+TEST(LiveStatus, IsTheSameTextUntilTheStateChanges) {
   proto::StatusReply status;
   status.set_uptime_seconds(10.2);
   const std::string before = live_status(status, 1'000'200).dump();

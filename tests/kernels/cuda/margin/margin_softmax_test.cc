@@ -117,7 +117,7 @@ TEST(MarginPlan, FitsATileIntoTheCacheOfAGpuWithSlowMemory) {
   EXPECT_EQ(MarginPlan(other).padded_dimension, 8);
 }
 
-TEST(MarginPlan, UsesLargeTilesWhereMemoryIsFastOrTheCacheIsSmall) {
+TEST(MarginPlan, UsesLargeTilesIfMemoryIsFastOrTheCacheIsSmall) {
   MarginPlanOptions gpu{
       .samples = 1024, .dimension = 512, .bf16_products = true, .classes = 1'000'000};  // an H100
   const std::int64_t large = MarginPlan(gpu).tile;

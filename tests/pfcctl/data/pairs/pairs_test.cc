@@ -202,7 +202,7 @@ TEST_F(Pairs, NameTheWrongLineOfAList) {
   EXPECT_THAT(error_of_list(""), HasSubstr("no pairs"));
 }
 
-TEST_F(Pairs, DoNotTakeAPairForAHeading) {
+TEST_F(Pairs, DoNotTreatAPairAsAHeading) {
   const std::string pair = "p00/0.jpg p00/1.jpg";
   EXPECT_THAT(error_of_list(pair + "\n" + pair + " 1\n"),
               HasSubstr("pairs.txt: line 1: found 'p00/0.jpg p00/1.jpg', expected"));
