@@ -177,15 +177,13 @@ void declare(CLI::App& app, Options& options) {  // in the order of --help
   app.add_flag("--allow-chaos", options.allow_chaos,
                "Starts this machine's agent with --allow-chaos, which allows pfcctl chaos");
   app.footer(
-      "After a first SIGINT (Ctrl-C), SIGTERM or SIGHUP the workers write a checkpoint and end. "
-      "After a second one they have 5 s and are then killed. A service ends in the same way with "
-      "the "
-      "running\njob; the same command resumes the waiting jobs (docs/service.md).\n"
+      "After a first SIGINT (Ctrl-C), SIGTERM or SIGHUP the workers write a checkpoint and end.\n"
+      "After a second one they have 5 s and are then killed. A service ends in the same way with\n"
+      "the running job; the same command resumes the waiting jobs (docs/service.md).\n"
       "Exit codes: 0 completed; 1 the job failed, or workers had to be killed; 2 bad input;\n"
       "3 a host, worker or GPU was missing at the start; 130, 143, 129: ended after a\n"
-      "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP; 5: ended after a checkpoint "
-      "because a\n"
-      "host was drained (docs/exit-codes.md).");
+      "checkpoint by SIGINT, by SIGTERM or pfcctl stop, by SIGHUP; 5: ended after a\n"
+      "checkpoint because a host was drained (docs/exit-codes.md).");
 }
 
 }  // namespace pfc

@@ -90,8 +90,7 @@ std::optional<std::string> sequential_warning(const Dataset& dataset) {
   return fmt::format(
       "read: \"sequential\" mixes only the images in its buffer, but the data from {} on are "
       "sorted by class: {:.0f} % of the images have the class of the next one. Shuffle them once: "
-      "pfcctl data "
-      "shuffle",
+      "pfcctl data shuffle",
       dataset.name(0), 100 * near);
 }
 

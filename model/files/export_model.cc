@@ -156,9 +156,8 @@ double check_cosine(const std::filesystem::path& path, const Floats& got, const 
   if (median >= kLeastCosine) return median;
   throw InputError(fmt::format(
       "{}: not written, because the median cosine between its embeddings of the calibration images "
-      "and "
-      "those of float32 is {:.4f}, expected at least {}; calibrate with more images of the kind "
-      "that the network was trained on, or export float16",
+      "and those of float32 is {:.4f}, expected at least {}; calibrate with more images of the "
+      "kind that the network was trained on, or export float16",
       path.string(), median, kLeastCosine));
 }
 
