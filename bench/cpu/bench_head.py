@@ -192,8 +192,8 @@ def torch_row(rate, variant, results, settings):
 
 
 def against_torch_sections(options, results, settings):
-    header = ("| sample rate | program | step, s | of that sampling, ms | PyTorch dense takes times as "
-              "long | PyTorch rows takes times as long | GB | limit on memory, GB: "
+    header = ("| sample rate | program | step, s | sampling, ms | PyTorch dense / pfc | PyTorch rows / "
+              "pfc | GB | limit on memory, GB: "
               f"{TABLE_PART} x centres and momentum | PyTorch's allocator |")
     rows, short = [], []
     for rate in RATES:
@@ -227,7 +227,7 @@ def growing_classes(programs, options):
                     f"{1e3 * median(ours, 'sample_seconds'):.2f} | {growth:.2f} | "
                     f"{verdict(growth, f'<= {GROWTH_GOAL}', lambda x: x <= GROWTH_GOAL)} | "
                     f"{gigabytes(ours):.2f} |")
-    header = ("| classes | active | pfc, s | of that sampling, ms | against the fewest | goal | "
+    header = ("| classes | active | pfc, s | sampling, ms | ratio to the fewest classes | goal | "
               "pfc, GB |")
     return {"head-growing": f"{active:,} active classes out of more and more.\n\n"
                             f"{table(header, rows)}"}, results
@@ -275,7 +275,7 @@ def limits_table(found):
             each = " / ".join(f"{rate:.0f}" for rate in products.values())
             rows.append(f"| {precision} products by {program}: {' / '.join(products)}, GFLOP/s | "
                         f"{each} |")
-    return table("| what the machine does at best, all threads together | |", rows)
+    return table("| the best of the machine, all threads together | |", rows)
 
 
 def against_limits(programs, options):
@@ -302,7 +302,7 @@ def against_limits(programs, options):
                     f"{limit['flops'] / seconds / 1e9:.0f} | {limit['memory']:.3f} | "
                     f"{limit['arithmetic']:.3f} | {most / seconds:.0%} | {both / seconds:.0%} |")
     header = ("| sample rate | centres | products | step, s | GB/s | GFLOP/s | memory alone, s | "
-              "arithmetic alone, s | the longer of them is of the step | their sum is of the step |")
+              "arithmetic alone, s | longer of them, part of the step | sum of both, part of the step |")
     section = (f"{options.classes:,} classes.\n\n{limits_table(found)}\n\n{table(header, rows)}")
     return {"head-limit": section}, {"limits": found, "steps": results}
 

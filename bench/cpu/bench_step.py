@@ -167,7 +167,7 @@ def sections(data):
              f"{bench_report.blas_tried(data['blas_tried'])}\n"
              f"Batch {data['batch']}, {data['rounds']} alternating rounds of {data['steps']} steps. "
              f"{bench_report.others(data['others'])}")
-    full = ["| network | precision | pfc, samples/s | PyTorch, samples/s | ratio | to pfc's fp32 | "
+    full = ["| network | precision | pfc, samples/s | PyTorch, samples/s | ratio | ratio to pfc's fp32 | "
             "pfc, MiB | PyTorch, MiB | PyTorch's settings |", "|---|---|---|---|---|---|---|---|---|"]
     short = ["| network | precision | pfc, samples/s | PyTorch, samples/s | ratio | "
              "peak memory, pfc / PyTorch |", "|---|---|---|---|---|---|"]

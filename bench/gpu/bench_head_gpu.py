@@ -35,7 +35,7 @@ GOALS = {1.0: 5.0}  # times faster than PyTorch, by sample rate
 CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}  # bytes moved of one number of a centre
 WARM_UP_STEPS = 3
 HEADER = ("| classes | sample rate | program | step, ms | with sampling, ms | floor: FLOPs, ms "
-          "| floor: bytes, ms | GPU, GiB | PyTorch takes times as long | with sampling | goal |\n"
+          "| floor: bytes, ms | GPU, GiB | PyTorch / pfc | with sampling | goal |\n"
           "|" + "---|" * 11)
 
 

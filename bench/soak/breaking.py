@@ -13,7 +13,7 @@ class Fault:
     def __init__(self, number, kind, target, at, lasts, generation, trains):
         self.number, self.kind, self.target, self.at, self.lasts = number, kind, target, at, lasts
         self.generation, self.trains = generation, trains
-        self.took = None  # seconds until training went on
+        self.took = None  # seconds from the fault to the next step
 
     def __str__(self):
         return f"{self.kind} of {self.target}" + (f" for {self.lasts:.1f} s" if self.lasts else "")
@@ -58,7 +58,7 @@ class Faults:
             same = steps and now > fault.at + fault.lasts and (not fault.trains or fault.kind not in ("kill", "agent", "absence"))
             if (later and stepped) or same:
                 fault.took = now - fault.at
-                print(f"{clock()}  went on      after {fault.took:5.1f} s  (#{fault.number}, {fault})", flush=True)
+                print(f"{clock()}  continued    after {fault.took:5.1f} s  (#{fault.number}, {fault})", flush=True)
 
     @staticmethod
     def has_stepped(status):

@@ -213,7 +213,7 @@ class Soak:
 
     def tell_faults(self, faults):
         line = "{:<12} {:>7} {:>9} {:>9} {:>9}"
-        self.table.append(line.format("fault", "done", "went on", "median", "worst"))
+        self.table.append(line.format("fault", "done", "continued", "median", "worst"))
         for kind in [*self.kinds, "all"]:
             of_kind = [f for f in faults.faults if kind in (f.kind, "all")]
             took = sorted(f.took for f in of_kind if f.took is not None)
@@ -262,7 +262,7 @@ class Soak:
     # Goodput alone.
 
     def goodput(self):
-        self.table.append("{:<22} {:>7} {:>10} {:>8} {:>12}".format("", "faults", "images/s", "of none", "images lost"))
+        self.table.append("{:<22} {:>7} {:>10} {:>8} {:>12}".format("", "faults", "images/s", "of normal", "images lost"))
         cluster, watch = self.begin("goodput", 1)
         faults = Faults(self.kinds, self.options.seed)
         faults.turn_to(cluster, watch, self.broken_job)

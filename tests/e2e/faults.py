@@ -184,7 +184,7 @@ class JobOnHosts(HostsTest):
             return status["generation"] > generation or (
                 status["generation"] == generation and all(worker["state"] in states for worker in here))
         if survivors:
-            timeline.note("survivors out", self.status.wait_until(out, "survivors have joined")[1])
+            timeline.note("collectives left", self.status.wait_until(out, "survivors have joined")[1])
         line = self.waits_for(start)
         self.waits_for("Global Step")
         timeline.note("next step", self.lines.time(self.here))
