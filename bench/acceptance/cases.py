@@ -1,4 +1,4 @@
-"""What the acceptance of a GPU consists of: cases, each one command with a time limit, in parts."""
+"""The cases of the acceptance of a GPU, in parts. A case is one command with a time limit."""
 
 import dataclasses
 import itertools
@@ -8,8 +8,8 @@ import re
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BENCH = ROOT / "bench"
-PARTS = {  # in their order: the longest, which shows the least, comes last
+REFERENCE = ROOT / "tests" / "reference"
+PARTS = {  # in this order: the part that takes longest and finds least is last
     "build": "The `cuda` preset, for the architectures of the GPUs here.",
     "versions": "The driver, its GPUs, and what `pfcctl check` finds.",
     "tests": "Every GPU test.",
@@ -32,20 +32,20 @@ CALLS = {
 CALL_DEFAULTS = {"networks": ("r50", "r100"), "batches": (128,), "precisions": ("bf16",),
                  "classes": (1_000_000, 10_000_000), "minutes": 9.5}
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# Tests of kernels of our own rather than of libraries.
+# Tests of pfc's own kernels, without those that only call libraries.
 OWN_KERNELS = {"kernels_gpu_test": "*Elementwise*:*Normalisation*:*Updates*:*Depthwise*",
                "head_gpu_test": "*HeadAgainstReference*:*HeadUpdates*:*/Bf16Products.*"}
-# Seconds of each test program, in their order. NCCL's comes last: its processes may wait for each
-# other for ever.
+# Time limit of each test program, in seconds, in this order. NCCL's comes last, because its processes may wait for
+# each other without end.
 TEST_LIMITS = {"kernels_gpu_test": 150, "backbone_gpu_test": 90, "head_gpu_test": 180,
                "training_gpu_test": 120, "grad_reducer_gpu_test": 60, "comm_gpu_test": 120}
 NCCL = "^(comm|training|grad_reducer)_gpu"  # tests with processes that wait for each other
-# Seconds of a case that keeps what it has measured: a call that ends earlier is gone on from.
+# Time limit, in seconds, of a case that stores its measurements. The next call continues from them.
 LONG = 1800
 NETWORKS, BATCHES = ("r50", "r100", "mbf"), (128, 256, 512)
 CLASSES, RATES = (1_000_000, 4_000_000, 10_000_000), (1, 0.1)
-MANY = 29_000_000          # of a step of the head alone
-MANY_TRAINED = 16_000_000  # of a job: the float32 labels of a .rec distinguish at most 2^24 classes
+MANY = 29_000_000          # classes of a step of the head alone
+MANY_TRAINED = 16_000_000  # classes of a job: float32 labels of a .rec allow at most 2^24
 PRECISIONS = ("bf16", "fp16")
 
 
@@ -55,17 +55,17 @@ class Case:
     name: str
     command: list
     limit: int          # seconds
-    missing: str = ""   # why it cannot be run here
-    tests: bool = False  # judged by the output of the test program
-    sanitized: bool = False  # and by the summary of compute-sanitizer
+    missing: str = ""   # why the case cannot run here
+    tests: bool = False  # whether the output of the test program decides the verdict
+    sanitized: bool = False  # whether the summary of compute-sanitizer decides it too
     kept: pathlib.Path = None  # measurements from which a later call continues
 
     def __post_init__(self):
         self.command = [str(word) for word in self.command]
 
     def judge(self, code, output):
-        """"passed", or why it has not. A test that was skipped has not passed. code: None for a case
-        that was ended."""
+        """Returns "passed" or the reason why not. A skipped test has not passed. code: None if the case was
+        killed."""
         if code is None:
             return f"not done after {self.limit:g} s{self.at(output)}"
         if code != 0:

@@ -1,5 +1,5 @@
-"""The three calls of the acceptance, each to its end: pfc's worker on an emulated GPU, a driver that
-names GPUs which are not there, and stand-ins for what needs a real one (GPU tests, compute-sanitizer,
+"""Runs the three calls of the acceptance completely, with pfc's worker on an emulated GPU, a driver that reports GPUs
+which do not exist, and scripts in place of the programs that need a real GPU (GPU tests, compute-sanitizer,
 PyTorch)."""
 
 import os
@@ -35,7 +35,7 @@ class EmulatedCalls(unittest.TestCase):
         self.bin = self.folder / "bin"
         self.bin.mkdir()
         for name in ("pfc-coordinator", "pfc-agent", "pfcctl"):
-            shutil.copy(BIN / name, self.bin)  # they start the worker beside them
+            shutil.copy(BIN / name, self.bin)  # these programs start the worker in their own folder
         shutil.copy(EMULATED, self.bin / "pfc-worker")
         for name, script in STAND_INS.items():
             programs.write_script(self.bin / name, script)

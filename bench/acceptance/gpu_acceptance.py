@@ -1,20 +1,19 @@
-"""Proves and measures the CUDA side on a machine with a GPU, and writes docs/benchmarks/GPU.md.
+"""Tests and measures the CUDA code on a machine with a GPU, and writes docs/benchmarks/GPU.md.
 
     scripts/gpu_acceptance.sh [--call a] [--only tests,step] [--minutes 9] [--bin FOLDER]
 
 Parts: build (the `cuda` preset), versions (driver, GPUs, `pfcctl check`), tests (every GPU test),
 trace (three steps, kernel by kernel), step and head (benchmarks against PyTorch), resume (the same
 bits after a stop), train (real faces of PFC_TEST_DATA/lfw112, or drawn ones, against PyTorch),
-sanitizer (compute-sanitizer on a short set). --call does a part of them in at most ten minutes: a
-shows whether the programs are right, b how fast they are beside PyTorch, c races, resume and
-training. With --out, the results are packed into that folder after each part. Each part consists of
-cases with a time limit of their own; one that fails stops no other. What a case came to at this
-commit, with these programs, is kept, and of a benchmark what it has measured so far: with --minutes
-the run ends in time, and the same command goes on from there; --again does anew what is asked for.
-Where the sources have come without git, PFC_COMMIT says which they are.
+sanitizer (compute-sanitizer on a short set). --call runs some of the parts in at most ten minutes: a tests the
+programs, b compares their speed with PyTorch, c tests races, resuming and training. With --out, the results are
+packed into that folder after each part. Each part consists of cases, each with its own time limit. When a case fails,
+the others still run. The script stores the result of each case, and the measurements of an incomplete benchmark, for
+this commit and these programs. With --minutes the run ends in time, and the same command continues it; --again
+repeats the requested parts. If the sources have no git history, PFC_COMMIT names their commit.
 
-Exit code: 0 all that was asked for has passed; 1 something failed, which the last lines name; 4
-nothing failed, but something has not run; 3 no GPU: nothing has run; 2 wrong arguments.
+Exit code: 0 all requested cases have passed; 1 a case failed (the last lines name it); 4 no case failed, but some
+have not run; 3 there is no GPU, and no case has run; 2 wrong arguments.
 """
 
 import argparse
@@ -32,8 +31,8 @@ from cases import BATCHES, CALL_DEFAULTS, CALLS, CLASSES, NETWORKS, PARTS, PRECI
 from plan import Plan
 
 FAILED, NO_GPU, NOT_ALL_RUN = 1, 3, 4
-BEGIN = time.monotonic()  # --minutes count from here
-SHORTEST = 20  # seconds: with less left no case is started
+BEGIN = time.monotonic()  # --minutes is counted from here
+SHORTEST = 20  # seconds: with less time left, no further case starts
 
 
 def parts(text):
@@ -166,7 +165,7 @@ def main():
         print(f"gpu_acceptance: no GPU: {problem}. Not run: {', '.join(options.only)}",
               file=sys.stderr)
         return NO_GPU
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("gpu_acceptance: ended"))  # and its case too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("gpu_acceptance: ended"))  # ends the running case too
     options.work = options.work.resolve() / found[0].slug
     keep_algorithms(options.work)
     plan = Plan(found, options.work, options)

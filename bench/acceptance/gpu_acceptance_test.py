@@ -1,4 +1,4 @@
-"""The acceptance script where there is no GPU, and what it takes for having passed."""
+"""Tests the acceptance script without a GPU, and its verdicts on cases."""
 
 import contextlib
 import io

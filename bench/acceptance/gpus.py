@@ -1,5 +1,5 @@
-"""The GPUs of this machine, asked of the driver itself, as common/machine/gpus.cc does: before anything is
-built, and with CUDA_VISIBLE_DEVICES obeyed, which nvidia-smi does not do."""
+"""Finds the GPUs of this machine through the driver, as common/machine/gpus.cc does. This works before pfc is built,
+and it obeys CUDA_VISIBLE_DEVICES, unlike nvidia-smi."""
 
 import ctypes
 import dataclasses
@@ -9,7 +9,7 @@ import shutil
 import statistics
 import subprocess
 
-OLDEST_CUDA = 13000  # that a driver must support
+OLDEST_CUDA = 13000  # CUDA version that a driver must support
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 
 
@@ -77,7 +77,7 @@ def _nvidia_smi(fields, *more):
     return ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits", "-i", "0", *more]
 
 
-@functools.cache  # asked after every case
+@functools.cache  # called after every case
 def facts():
     """Returns driver and limits from nvidia-smi, for a report: {name: text}."""
     fields = {"driver": "driver_version", "largest SM clock, MHz": "clocks.max.sm",

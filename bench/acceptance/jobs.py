@@ -19,7 +19,7 @@ import sys
 import time
 
 PEOPLE, IMAGES = 64, 16
-PATIENCE = 300  # seconds for a job's first step: algorithms are timed in it
+PATIENCE = 300  # seconds for a job's first step, in which algorithms are timed
 
 
 def run(*command, **more):
@@ -88,7 +88,7 @@ def losses(out):
 
 
 def tensors(out):
-    """Returns {name: bytes} of the tensors of the model. Like the whole script, needs no NumPy."""
+    """Returns {name: bytes} of the tensors of the model, without NumPy."""
     data = (out / "backbone.safetensors").read_bytes()
     begin = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:begin])

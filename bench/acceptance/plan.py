@@ -1,4 +1,4 @@
-"""Which cases there are for the GPUs, the programs and the Python at hand."""
+"""Chooses the cases for the GPUs, programs and Python of this machine."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The programs that are accepted, and which they are: results of others are not taken over."""
+"""Finds the tested programs and their version. Results of other versions are not used."""
 
 import hashlib
 import os
@@ -45,8 +45,8 @@ class Programs:
             self._wrap((work / "programs").resolve())
 
     def _wrap(self, folder):
-        """Makes a folder of scripts that start the bundle's programs. They do not use its `run`, which
-        searches the disk for CUDA's libraries every time: the path that it finds is kept."""
+        """Makes a folder of scripts that start the bundle's programs. They do not use its `run`, which searches the
+        disk for CUDA's libraries every time. The path that it finds is stored."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.folders, self.binaries = [folder], self.given / "bin"

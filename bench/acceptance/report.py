@@ -1,4 +1,4 @@
-"""The page in docs/benchmarks that says what a GPU was found to do."""
+"""Writes the page in docs/benchmarks with the results of a GPU."""
 
 import datetime
 

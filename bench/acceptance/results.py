@@ -1,5 +1,5 @@
-"""What came of each case, kept as one file a case, commit and programs, so that a run can be taken
-up where it ended."""
+"""Stores the result of each case, in one file for each case, commit and set of programs, so that a run can continue
+where it ended."""
 
 import dataclasses
 import datetime
@@ -14,7 +14,7 @@ import gpus
 from cases import ROOT, TABLES
 
 KEPT_OUTPUT = 20_000  # characters
-GRACE = 10  # seconds that a case which takes too long has for printing what it has found
+GRACE = 10  # seconds in which a case at its time limit can print its results so far
 
 
 @dataclasses.dataclass
@@ -26,8 +26,8 @@ class Result:
     when: str = ""
     command: str = ""
     clocks: str = ""
-    table: str = ""   # markdown that the case has printed
-    output: str = ""  # everything, its end
+    table: str = ""   # markdown that the case printed
+    output: str = ""  # the end of its whole output
 
     @property
     def kind(self):
@@ -35,7 +35,7 @@ class Result:
 
     @property
     def goals_missed(self):
-        """Returns the number of missed speed goals: these do not make a case fail, and the page counts them."""
+        """Returns the number of missed speed goals. They do not make a case fail, but the page counts them."""
         return self.table.count("MISSED")
 
     @property
@@ -73,7 +73,7 @@ def shown(command):
 
 
 def execute(case, seconds):
-    """Runs a case for at most so long, in a process group of its own that ends with it."""
+    """Runs a case with a time limit, in its own process group, which ends with it."""
     process = subprocess.Popen(case.command, cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace",
                                preexec_fn=os.setpgrp)
@@ -99,7 +99,7 @@ def signal_group(process, number):
 
 
 def run(case, seconds):
-    """Returns the result of a case. A case that was cut off before its own limit has not run."""
+    """Returns the result of a case. A case that was ended before its own time limit counts as not run."""
     result = Result(case.part, case.name, f"not run: {case.missing}",
                     when=datetime.date.today().isoformat(), command=shown(case.command))
     if case.missing:

@@ -1,4 +1,4 @@
-"""Random faults on a cluster, and what becomes of each."""
+"""Injects random faults into a cluster, and measures when training continues after each."""
 
 import os
 import random
@@ -6,7 +6,7 @@ import signal
 import time
 
 KINDS = ("kill", "stop", "partition", "coordinator", "agent", "absence")
-SOON = 0.25  # of the faults come within a second of the last one
+SOON = 0.25  # fraction of faults that come within a second of the previous one
 
 
 class Fault:
@@ -26,7 +26,7 @@ class Faults:
         self.kinds = kinds
         self.random = random.Random(seed)
         self.faults = []
-        self.deck = []  # kinds that come before one comes again
+        self.deck = []  # kinds that are used before any kind is repeated
 
     def turn_to(self, cluster, watch, job):
         """Breaks this job from now on."""
@@ -50,8 +50,8 @@ class Faults:
         return self.random.uniform(0.05, 1) if self.random.random() < SOON else self.random.expovariate(1 / mean)
 
     def see(self, now, status, steps):
-        """Training has gone on with the first step of a later generation, or with the first after the fault's
-        end where the generation goes on."""
+        """Notes that training has continued: with the first step of a later generation, or with the first step after
+        the fault's end if the generation survives."""
         stepped = steps or (status["state"] == "training" and self.has_stepped(status))
         for fault in self.waiting():
             later = status["generation"] > fault.generation
@@ -75,7 +75,7 @@ class Faults:
         self.later.append((time.monotonic() + seconds, what))
 
     def one(self):
-        """Injects a fault that is possible now."""
+        """Injects one of the faults that are possible now."""
         if not self.deck:
             self.deck = list(self.kinds)
             self.random.shuffle(self.deck)

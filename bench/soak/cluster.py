@@ -1,5 +1,5 @@
-"""A cluster of network namespaces for a soak test: a coordinator on a host of its own, an agent on each of
-the others, and what breaks them."""
+"""A cluster of network namespaces for a soak test, with the faults that it can have. The coordinator has its own
+host, and each of the other hosts has an agent."""
 
 import http.client
 import json
@@ -67,7 +67,7 @@ class Cluster:
         return own
 
     def start_coordinator(self, job):
-        """Starts it, or starts it again after it was killed."""
+        """Starts the coordinator, also after it was killed."""
         hosts = ",".join(f"host-{key}:{self.workers_of_host}" for key in self.keys)
         mark = (self.folder / "coordinator.log").stat().st_size
         self.coordinator = subprocess.Popen(
@@ -109,7 +109,7 @@ class Cluster:
         return found
 
     def stop(self):
-        """The job writes a checkpoint and ends. Returns the coordinator's exit code."""
+        """Stops the job after a checkpoint. Returns the coordinator's exit code."""
         if self.coordinator.poll() is None:
             self.coordinator.send_signal(signal.SIGTERM)
         return self.coordinator.wait(timeout=180)
@@ -160,7 +160,7 @@ class Watch(threading.Thread):
     def see(self, status):
         now = time.monotonic()
         with self.changed:
-            # A coordinator that was started again counts from 0.
+            # A restarted coordinator counts from 0.
             lost = status["images_lost"] - (self.last_lost if status["images_lost"] >= self.last_lost else 0)
             self.images_lost += lost
             self.last_lost = status["images_lost"]

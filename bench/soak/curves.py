@@ -1,4 +1,4 @@
-"""Loss curves, and how far one is from another."""
+"""Compares loss curves."""
 
 import json
 
@@ -37,9 +37,9 @@ def distance(a, b):
 
 
 def compare(broken, first, second):
-    """Returns the distance of the broken run from the first unbroken one, in units of how far the second, of another seed,
-    is from the first: over the steps that all three have, each curve smoothed over a twentieth of them.
-    Returns (ratio, number of steps)."""
+    """Returns (ratio, number of steps). The ratio is the distance of the broken run from the first unbroken one,
+    divided by the distance of the second unbroken run, which has another seed, from the first. Distances cover the
+    steps that all three have. Each curve is smoothed over a twentieth of these steps."""
     steps = sorted(set(broken) & set(first) & set(second))
     if len(steps) < 10:
         raise ValueError(f"the runs have {len(steps)} steps in common, expected at least 10")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Breaks a job again and again, at random moments, and checks that it takes it. See --help, and scripts/soak.sh."""
+"""Breaks a job repeatedly, at random times, and checks that it recovers. See --help, and scripts/soak.sh."""
 
 import argparse
 import json
@@ -18,12 +18,12 @@ import curves  # noqa: E402
 from breaking import KINDS, Faults, clock  # noqa: E402
 from images import Record, newest_checkpoint  # noqa: E402
 
-MOST_RATIO = 1.5        # of the loss curve's distance to an unbroken one, to that of two seeds
-MOST_GROWTH = 1.3       # of resident memory, and so many bytes more
+MOST_RATIO = 1.5        # largest distance to an unbroken loss curve, relative to that of two seeds
+MOST_GROWTH = 1.3       # largest growth of resident memory, plus the bytes below
 MOST_GROWTH_BYTES = 32 << 20
-MOST_FILES = 16         # more open files than at the begin
+MOST_FILES = 16         # largest number of additional open files
 BATCH = 4               # images of each worker
-SETTLE = 15             # seconds of a process's life before it is first looked at
+SETTLE = 15             # seconds until a process is first measured
 
 
 def arguments():
@@ -110,7 +110,7 @@ class Soak:
         watch.wait_for(lambda status: status["step"] > 2, 240, f"the first steps of run {name}")
         return cluster, watch
 
-    # The run that is broken.
+    # The run with faults.
 
     def break_it(self):
         cluster, watch = self.begin("broken", 1)
@@ -140,7 +140,7 @@ class Soak:
         self.tell_lives(lives)
 
     def break_jobs(self):
-        """Runs jobs one after another, each to its end."""
+        """Runs jobs one after another until each has ended."""
         faults, counts, number = Faults(self.kinds, self.options.seed), [], 0
         line = "{:<8} {:>7} {:>12} {:>8} {:>8} {:>8} {:>12} {:>6}"
         lines = [line.format("job", "faults", "generations", "planned", "trained", "again", "checkpoints", "moved")]
@@ -232,7 +232,7 @@ class Soak:
             if grown:
                 self.failures.append(f"the {role} {pid} has grown: {first} -> {last} (bytes, files)")
 
-    # The runs that nothing happens to.
+    # The runs without faults.
 
     def unbroken(self, name, seed):
         """Trains as many images as the broken run."""
@@ -259,7 +259,7 @@ class Soak:
         self.table.append(f"goodput: {self.broken_rate:.1f} images/s that count, {100 * self.broken_rate / rate:.1f} % of "
                           f"the {rate:.1f} without faults")
 
-    # Goodput alone.
+    # Only the measurement of goodput.
 
     def goodput(self):
         self.table.append("{:<22} {:>7} {:>10} {:>8} {:>12}".format("", "faults", "images/s", "of normal", "images lost"))
