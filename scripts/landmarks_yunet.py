@@ -6,8 +6,8 @@
 Needs OpenCV 4.5.4 or newer for Python (Debian: python3-opencv) and YuNet's ONNX file, which OpenCV publishes in
 https://github.com/opencv/opencv_zoo. Each image gives one line, for its largest face: the path relative to --images,
 then x and y of the left eye, right eye, nose and corners of the mouth, as seen in the image after its Exif rotation.
-Started again with the same --out, it goes on with the images that have no line. An image that cannot be read, or in
-which no face is found, is named on stderr and gets no line.
+If the script is started again with the same --out, it continues with the images that have no line. An image that
+cannot be read, or that has no face, is named on stderr and gets no line.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def one_line(text):
 
 
 def images_in(folder):
-    """Relative paths of the images, sorted, at any depth. Hidden files and folders are left out."""
+    """Returns the relative paths of the images, sorted, at any depth, without hidden files and folders."""
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -65,7 +65,7 @@ def images_in(folder):
 
 
 def finished(out):
-    """Paths that have a line already. Cuts off a last line that was not written whole."""
+    """Returns the paths that have a line already. Removes an incomplete last line."""
     if not out.exists():
         return set()
     text = out.read_bytes()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes man pages and shell completions from what the programs print for --help.
+"""Makes man pages and shell completions from the --help output of the programs.
 
     scripts/program_docs.py --bin build/cpu/bin --out build/cpu/share --version 0.1.0
 
@@ -46,7 +46,7 @@ class Command:
 
 
 def help_of(program, verbs):
-    """Without the defaults that are this machine's and this user's."""
+    """Returns the help text, without defaults that depend on this machine and this user."""
     done = subprocess.run([program, *verbs, "--help"], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"program_docs.py: {program} {' '.join(verbs)} --help failed: {done.stderr}")
@@ -55,7 +55,7 @@ def help_of(program, verbs):
 
 
 def entries(lines):
-    """The (left column, text) of a list; a text goes on in lines that are indented further."""
+    """Yields (left column, text) of a list. Lines that are indented further continue a text."""
     found = []
     for line in lines:
         if re.match(r"  \S", line):
@@ -73,7 +73,7 @@ def parse_option(left, text):
 
 
 def parse(name, text, verb_command):
-    """CLI11's help: a summary, the usage, lists under headings, and notes."""
+    """Parses CLI11's help: a summary, the usage, lists under headings, and notes."""
     blocks = [block for block in re.split(r"\n\s*\n|\n(?=\w[\w ]*:\n)", text) if block.strip()]
     head, _, usage = blocks[0].partition("Usage: ")
     command = Command(name, " ".join(head.split()), " ".join(usage.split()), [], [], "")
@@ -138,7 +138,7 @@ def man_page(command, version):
 
 
 def table(command):
-    """A shell's case branches: the words of a command line's verbs, and what may follow them."""
+    """Returns case branches for a shell: from the verbs of a command line to the words that may follow."""
     lines = []
     for part in command.with_verbs():
         verbs = " ".join(part.name.split()[1:])
@@ -154,8 +154,8 @@ def takes_value(command):
     return "|".join(sorted(names)) or "--"
 
 
-# Both find the verbs in the words before the cursor that are neither options nor values of options.
-# Values of options are completed as file names.
+# Both shells find the verbs among the words before the cursor, without options and their values. Values of options
+# are completed as file names.
 BASH = """\
 # bash completion for {name}; made from its --help.
 {function}() {{

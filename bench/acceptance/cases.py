@@ -8,7 +8,7 @@ import re
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-REFERENCE = ROOT / "tests" / "reference"
+BENCH = ROOT / "bench"
 PARTS = {  # in this order: the part that takes longest and finds least is last
     "build": "The `cuda` preset, for the architectures of the GPUs here.",
     "versions": "The driver, its GPUs, and what `pfcctl check` finds.",

@@ -24,9 +24,9 @@ from bench_runs import say
 import image_records  # in tests/reference, like the next
 import reference_input
 
-# As the verbs wait: threads that decode take turns with those that compute.
+# The verbs wait in the same way: threads that decode take turns with those that compute.
 ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-SMALL = 32  # pixels of the images whose number grows
+SMALL = 32  # pixels a side of the images in the sets of growing size
 
 
 def run(*command):
@@ -91,7 +91,7 @@ def memory(arguments, folder):
     print("| images | peak memory of embed |\n|---|---|")
     found = []
     for count in arguments.memory:
-        # The images again and again, as a set without record 0.
+        # Repeats the images, in a set without record 0.
         many = folder / f"many-{count}"
         many.mkdir()
         (many / "train.rec").symlink_to(data / "train.rec")

@@ -4,12 +4,12 @@
     bench_head.py --program build/cpu/benchmarks/head_benchmark [--check 1 2 3 4 7] [--rounds 2]
                   [--json FILE] [--markdown FILE...]
 
-PyTorch runs under the fastest settings that are found by trying (bench_peer.py): BLAS build and core
-type once, the allocator for each of its variants. Those are head_torch.py's: dense, as arcface_torch
-has it, and rows, as a person would write it for speed. Each round starts every program anew, one
-after the other; a program's first step is left out. The tables hold medians over all steps of all
-rounds, in brackets the smallest and the largest, the median of the rounds' ratios, and peak resident
-memory. A time includes the drawing of classes. GB is 10^9 bytes. What the checks are:
+PyTorch runs with the fastest settings of a few trials (bench_peer.py). BLAS build and core type are chosen once, the
+allocator for each variant. The variants of head_torch.py are dense, which works like arcface_torch, and rows, which
+is written for speed. Each round starts every program again, one after the other; a program's first step is left out.
+The tables give the median over all steps of all rounds, with the smallest and the largest value in brackets, the
+median of the rounds' ratios, and peak resident memory. A time includes the sampling of classes. GB is 10^9 bytes.
+The checks are:
 
   1  time of a step with all classes and with a tenth of them, against PyTorch
   2  memory of the same runs, against centres and momentum; fp32 and bf16
@@ -18,10 +18,9 @@ memory. A time includes the drawing of classes. GB is 10^9 bytes. What the check
      reaches
   7  two workers over Gloo with one thread each, against one worker with one and with two
 
-1 and 2 take ten minutes on two AVX-512 cores and 17 GB of memory; 3 and 7 take ten more, 4 three. Threads that
-wait for each other suffer badly when something else runs, PyTorch's the most: a run during which
-other programs took more than a twentieth of the cores is repeated, and the text above the tables says
-what was left of it.
+1 and 2 take ten minutes on two AVX-512 cores and 17 GB of memory; 3 and 7 take ten more, 4 three. Other programs slow
+down threads that wait for each other, PyTorch's most of all. So a run is repeated if other programs took more than a
+twentieth of the cores, and the text above the tables gives what they took in the runs that count.
 """
 
 import argparse
@@ -35,12 +34,12 @@ import bench_peer
 import bench_report
 from bench_runs import PYTHON, REFERENCE, Failed, Runner, say
 
-TABLE_PART = 1.15                 # memory at most so many times centres and momentum
-MOST_MEMORY = 0.9                 # of what is available, that PyTorch may need
-GROWTH_GOAL = 1.3                 # step time at most so many times that of the fewest classes
-# Both draw alike but not the same numbers: a mean over the samples differs by about 1 %.
+TABLE_PART = 1.15                 # limit of memory, relative to centres and momentum
+MOST_MEMORY = 0.9                 # fraction of the available memory that PyTorch may use
+GROWTH_GOAL = 1.3                 # limit of a step's time, relative to that with the fewest classes
+# Both draw from the same distribution, but other numbers: a mean over the samples differs by about 1 %.
 LOSS_TOLERANCE = 0.04
-VALUE_BYTES = {"fp32": 8, "bf16_momentum": 6, "bf16": 4}  # of a centre's value and its momentum
+VALUE_BYTES = {"fp32": 8, "bf16_momentum": 6, "bf16": 4}  # bytes of a centre's value and its momentum
 VARIANTS = ("dense", "rows")      # of PyTorch
 RATES = (1.0, 0.1)
 
@@ -234,9 +233,9 @@ def growing_classes(programs, options):
 
 
 def step_limits(options, rate, centres, precision, found):
-    """Returns the seconds of a step's memory and arithmetic at the machine's best rates. Forward reads
-    the centres, and below rate 1 their momentum; backward reads and writes both. Products that fit
-    into a tenth of the table's memory are written and read once; others are made a second time."""
+    """Returns the seconds of a step's memory traffic and arithmetic at the machine's best rates. Forward reads the
+    centres, and below rate 1 their momentum; backward reads and writes both. Products that fit into a tenth of the
+    table's memory are written and read once; others are computed twice."""
     classes, width, samples = options.classes * rate, options.dimension, options.samples
     weight = width * (2 if centres == "bf16" else 4)
     momentum = width * (4 if centres == "fp32" else 2)
@@ -308,8 +307,8 @@ def against_limits(programs, options):
 
 
 def two_workers(programs, options):
-    """Check 7. Half of the classes are a worker's, and all of the embeddings: two workers should
-    take half the time of one with as many threads, and as long as one with twice as many."""
+    """Check 7. Each worker has half of the classes and all embeddings. Two workers should take half the time of one
+    worker with as many threads, and the same time as one worker with twice as many."""
     shapes = {"1 worker, 1 thread": (1, 1), "1 worker, 2 threads": (1, 2),
               "2 workers, 1 thread each": (2, 1)}
     cases = {f"{rate:g} | {name}": functools.partial(programs.pfc, options.classes, rate, *shape)

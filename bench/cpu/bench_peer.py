@@ -1,4 +1,4 @@
-"""Chooses the settings under which PyTorch is measured on a CPU: those that are fastest when tried.
+"""Chooses the settings for measurements of PyTorch on a CPU: the fastest of a few trials.
 
 The BLAS build and OpenBLAS's core type are chosen by matrix products of the benchmarks' shapes, each
 in a process of its own. A candidate that crashes, or whose products are wrong, is left out. The
@@ -16,7 +16,7 @@ from bench_runs import HERE, PYTHON, Failed, say
 LIBRARIES = pathlib.Path("/usr/lib/x86_64-linux-gnu")
 BLAS_BUILDS = ("openblas-pthread", "openblas-openmp")  # folders of Debian's packages
 CORE_TYPES = ("", "SAPPHIRERAPIDS", "COOPERLAKE", "SKYLAKEX", "ZEN", "HASWELL")
-RIGHT = 1e-5  # the relative error of a product in float32
+RIGHT = 1e-5  # largest relative error of a product in float32
 
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40),
                 "MALLOC_TOP_PAD_": str(2**26)}
@@ -31,8 +31,8 @@ PRELOADED = {
 @dataclasses.dataclass(frozen=True)
 class Settings:
     name: str
-    environment: tuple = ()  # of (name, value)
-    arguments: tuple = ()    # of the measured program
+    environment: tuple = ()  # pairs (name, value)
+    arguments: tuple = ()    # arguments of the measured program
 
     def __add__(self, other):
         name = ", ".join(part for part in (self.name, other.name) if part)
@@ -47,8 +47,8 @@ def setting(name, environment=(), arguments=()):
 @dataclasses.dataclass(frozen=True)
 class Trial:
     settings: Settings
-    seconds: float  # of what is compared
-    wall: float     # of the whole run
+    seconds: float  # seconds of the compared work
+    wall: float     # seconds of the whole run
 
 
 def fastest(candidates, seconds, best=None):

@@ -1,5 +1,5 @@
-"""What a benchmark writes: the machine and PyTorch's settings above each table, the tables as sections
-of markdown, and everything as JSON."""
+"""Writes the results of a benchmark: the machine and PyTorch's settings above each table, the tables as sections of
+markdown, and all data as JSON."""
 
 import json
 import os

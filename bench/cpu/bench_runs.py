@@ -1,5 +1,5 @@
-"""Runs the programs that a benchmark compares: on the same cores, with no setting left over from
-the caller's environment, and watched for what other programs take of the machine meanwhile."""
+"""Runs the programs that a benchmark compares, on the same cores and without speed settings of the caller's
+environment. Measures the processor time that other programs take meanwhile."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).parent
 REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "tests" / "reference"
 sys.path.append(str(REFERENCE))
 PYTHON = ["/usr/bin/python3", "-B"]  # Debian's, which has Debian's PyTorch
-DISTURBED = 0.05  # of the cores, taken by other programs
+DISTURBED = 0.05  # fraction of the cores that other programs may take
 # Variables that set the speed of OpenMP, BLAS, oneDNN, PyTorch or malloc.
 SPEED_SETTINGS = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "NVPL_", "DNNL_",
                   "ONEDNN_", "ATEN_", "MALLOC_", "TCMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD",
@@ -20,7 +20,7 @@ SPEED_SETTINGS = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_"
 
 
 class Failed(Exception):
-    """A program failed; names it and has its output."""
+    """A program failed. The text has its name and output."""
 
 
 def environment(threads, settings=()):
@@ -42,7 +42,7 @@ class Runner:
     def __init__(self, threads, attempts):
         self.cores = sorted(os.sched_getaffinity(0))[:threads]
         self.attempts = attempts
-        self.others = []  # part of the machine's cores that other programs took, a run
+        self.others = []  # for each run, the fraction of the cores that other programs took
 
     def run(self, command, result, settings=(), limit=None):
         """Returns `result` of the program's output, of the least disturbed of a few attempts."""

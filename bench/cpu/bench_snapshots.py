@@ -1,13 +1,13 @@
-"""Measures what copies of the state in memory ("replicate") cost while nothing fails: jobs of two
-workers on this machine without them, with one in --snapshot-seconds, and with many more, alternating.
+"""Measures the cost of copies of the state in memory ("replicate") while nothing fails. Alternates jobs of two
+workers on this machine: without copies, with one every --snapshot-seconds, and with many more.
 
     bench_snapshots.py --bin build/cpu/bin [--network r18] [--batch 16] [--classes 50000] [--rounds 3]
                        [--seconds 130] [--snapshot-seconds 60] [--often 5] [--json FILE]
 
-The time of a step is that between the log's records of the first steps' end and of the last step, by
-the number of steps: so it has all that happens between steps too. A copy once a minute costs about as
-much as the noise of the machine; so the third job takes one each --often seconds, and what each of
-them adds is told as well. Wants an otherwise idle machine, and then takes 25 minutes.
+The time of a step is the time between the log's records of the first steps' end and of the last step, divided by the
+number of steps. So it includes the work between steps. The cost of one copy a minute is about as small as the noise
+of the machine. So the third job takes a copy every --often seconds, and the script also prints the cost of each. The
+machine should be idle otherwise; the script takes 25 minutes.
 """
 
 import argparse

@@ -4,13 +4,13 @@ alternating in one run on the same cores.
     bench_step.py --bin build/cpu/bin [--networks r18 r50 mbf] [--batch 32] [--rounds 3] [--steps 6]
                   [--precisions fp32 bf16] [--json FILE] [--markdown FILE...]
 
-PyTorch runs under the fastest settings that are found by trying (bench_peer.py): BLAS build and core
-type once; memory layout, oneDNN's convolutions or PyTorch's own, fp32 or autocast to bf16, and the
-allocator for each network. Then each round starts all programs anew, one after the other. The first
-steps of a run are left out: memory is touched and plans are made in them. The tables hold medians of
-samples a second over all steps of all rounds, in brackets the smallest and the largest, the median of
-the rounds' ratios, and peak resident memory. On two AVX-512 cores that are otherwise idle it takes a
-quarter of an hour. bf16 is left out where the processor has no avx512_bf16.
+PyTorch runs with the fastest settings of a few trials (bench_peer.py). BLAS build and core type are chosen once.
+Memory layout, oneDNN's convolutions or PyTorch's own, fp32 or autocast to bf16, and the allocator are chosen for each
+network. Then each round starts all programs again, one after the other. The first steps of a run are left out,
+because they touch memory and make plans. The tables give the median samples per second over all steps of all rounds,
+with the smallest and the largest value in brackets, the median of the rounds' ratios, and peak resident memory. On
+two AVX-512 cores that are otherwise idle the script takes a quarter of an hour. It leaves out bf16 if the processor
+lacks avx512_bf16.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import reference_input  # in tests/reference, like the next
 from pfc_runs import metrics
 
 WARM_UP_STEPS = 2
-TRIAL_STEPS = 3  # of a candidate, of which the first is left out
+TRIAL_STEPS = 3  # steps of a candidate; the first one does not count
 LAYOUTS = [
     bench_peer.setting("channels-last, oneDNN", arguments=["--layout", "channels_last"]),
     bench_peer.setting("NCHW, oneDNN", arguments=["--layout", "nchw"]),
@@ -45,7 +45,7 @@ def has_bf16():
 
 @dataclasses.dataclass
 class Case:
-    """A network's job and input, in a folder of its own."""
+    """The job and the input of a network, in their own folder."""
     runner: Runner
     folder: pathlib.Path
     network: str
@@ -60,7 +60,7 @@ class Case:
 
         def result(_):
             found = measured(out / "metrics.jsonl", WARM_UP_STEPS)
-            shutil.rmtree(out)  # a disturbed attempt is made again, and a job wants an empty folder
+            shutil.rmtree(out)  # a disturbed attempt is repeated, and a job needs an empty folder
             return found
 
         return self.runner.run(command, result)

@@ -1,14 +1,14 @@
-"""Measures what watching costs a training step: jobs of two workers that nobody looks at, and jobs whose
-metrics are scraped, whose page is open and whose status is asked, alternating.
+"""Measures how much watching a job slows its steps down. Alternates jobs of two workers without any watcher, and jobs
+with open pages and with readers of metrics and status.
 
     bench_watching.py --bin build/cpu/bin [--network r18] [--batch 16] [--rounds 5] [--seconds 60]
                       [--scrape 15] [--readers 1] [--set KEY=VALUE ...]
 
-Watched means: /metrics read every --scrape seconds and `status --json` asked every two seconds, by --readers
-each, and as many pages open. --set changes a key of the job for the watched one alone, for what is written
-beside training. The watchers run on the same cores. The time of a step is that between the log's records of
-the first steps' end and of the last step, by the number of steps, so it has all that happens between steps.
-Wants an otherwise idle machine.
+In a watched job, each of --readers readers reads /metrics every --scrape seconds and `status --json` every two
+seconds, and as many pages are open. --set changes a key only in the watched job, to measure files that a job writes
+while it trains. The watchers run on the same cores. The time of a step is the time between the log's records of the
+first steps' end and of the last step, divided by the number of steps, so it includes the work between steps. The
+machine should be idle otherwise.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What the benchmarks on a CPU choose and write, shown with programs that only pretend to measure."""
+"""Tests what the benchmarks on a CPU choose and write, with programs that only pretend to measure."""
 
 import argparse
 import contextlib
@@ -155,7 +155,7 @@ class Reports(Quiet):
     def test_a_steps_limits_follow_from_the_machines_rates(self):
         options = argparse.Namespace(classes=1_000_000, dimension=512, samples=128)
         whole = bench_head.step_limits(options, 1.0, "fp32", "fp32", self.LIMITS)
-        # 2,048 bytes read of each centre; 8,192 in backward; 409.6 of its 512 of logits kept.
+        # Bytes of each centre: 2,048 read forward, 8,192 moved backward; 409.6 of its 512 bytes of logits are kept.
         self.assertAlmostEqual(whole["bytes"] / 1e6, 2048 + 8192 + 2 * 409.6)
         self.assertAlmostEqual(whole["memory"], 2.048 / 20 + (8.192 + 0.8192) / 40)
         self.assertAlmostEqual(whole["arithmetic"], 3.2 * 2 * 128 * 512e6 / 400e9)
@@ -176,7 +176,7 @@ class Reports(Quiet):
 
 
 class Reference(unittest.TestCase):
-    """Both variants of the head's reference are one computation."""
+    """Both variants of the head's reference compute the same."""
 
     def losses(self, rate, update):
         options = argparse.Namespace(classes=50, dimension=8, rate=rate, update=update, device="cpu",

@@ -4,21 +4,20 @@ reference (head_torch.py) on the same GPU.
     bench_head_gpu.py --program build/cuda/benchmarks/head_benchmark --classes 1000000 --rate 0.1
                       [--samples 1024] [--rounds 2] [--steps 20]
 
-pfc with centres and momentum in fp32 and in bf16, the reference with its product in fp16 (autocast,
-as its users run it) and, below rate 1, also with only the sampled rows in the optimizer. Each round
-starts every program anew; the first steps of a run are left out. Prints a table in markdown:
-medians over the steps of all rounds, in brackets the smallest and the largest. Memory is what the
-GPU had no longer free, contexts included.
+pfc runs with centres and momentum in fp32 and in bf16. The reference runs with its product in fp16 (autocast, as its
+users run it) and, below rate 1, also with only the sampled rows in the optimizer. Each round starts every program
+again; the first steps of a run are left out. Prints a table in markdown: medians over the steps of all rounds, with
+the smallest and the largest value in brackets. Memory is all memory in use on the GPU, including contexts.
 
-Both programs' times are given without and with the drawing of the step's classes: pfc draws them
-beside the forward pass, the reference inside its step. So are the ratios, against the reference as
-its users run it; a goal has to be reached by the smaller one.
+Times and ratios are given without and with the sampling of classes: pfc samples during the forward pass, the
+reference inside its step. Ratios compare with the reference as its users run it, and the smaller ratio must reach the
+goal.
 
-Floors of a step over S active classes: three products of 2 N D S FLOPs, and of each active centre
-two readings and a writing, of its momentum one of each. `--programs pfc` leaves the reference out.
+The floors of a step over S active classes count three products of 2 N D S FLOPs, and the bytes of two reads and one
+write of each active centre and of one read and one write of its momentum. `--programs pfc` leaves the reference out.
 
-A program that fails or takes longer than --limit becomes a row that says so. Fails, after the
-table, where one did, where nothing of pfc was measured, or where the first losses differ.
+A program that fails or takes longer than --limit gets a row that reports this. The script prints the table, and then
+fails if a program has failed, if no run of pfc was measured, or if the first losses differ.
 """
 
 import argparse
@@ -32,7 +31,7 @@ from bench_head import LOSS_TOLERANCE, same_loss
 from gpu_runs import REFERENCE
 
 GOALS = {1.0: 5.0}  # times faster than PyTorch, by sample rate
-CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}  # bytes moved of one number of a centre
+CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}  # bytes read and written for one number of a centre
 WARM_UP_STEPS = 3
 HEADER = ("| classes | sample rate | program | step, ms | with sampling, ms | floor: FLOPs, ms "
           "| floor: bytes, ms | GPU, GiB | PyTorch / pfc | with sampling | goal |\n"
@@ -61,7 +60,7 @@ def pfc(options, centres):
 
 
 def needed_by_torch(options):
-    """Returns the least bytes of a step of the reference: centres and momentum in float32, the
+    """Returns the least memory of a step of the reference, in bytes: centres and momentum in float32, the
     active centres' copy in 16 bits, and four float32 matrices of logits (before and after the
     clamp, scaled, and their logarithmic softmax)."""
     active = options.classes * min(1, options.rate)
@@ -75,7 +74,7 @@ def reference(options, *more):
         raise gpu_runs.DoesNotFit(f"not tried, at least {needed / 2**30:.0f} GiB are needed")
     result = measured([sys.executable, "-B", REFERENCE / "head_torch.py", *shape(options), "--precision",
                        options.torch_precision, *more], options.limit)
-    sampling = result["sample_seconds"] or [0] * len(result["seconds"])  # at rate 1 none
+    sampling = result["sample_seconds"] or [0] * len(result["seconds"])  # empty at rate 1
     step = [whole - part for whole, part in zip(result["seconds"], sampling)]
     return {**result, "step": step, "whole": result["seconds"]}
 

@@ -5,17 +5,17 @@ in one run on the same GPU, each in bf16 and fp16.
                       [--rounds 2] [--steps 40] [--compile max-autotune] [--kept FILE]
 
 The reference runs as its users run it (autocast fp16 with a GradScaler, NCHW) and at its best
-(channels-last, torch.compile, TF32, a fused optimizer), in both precisions. Both programs take the
-same drawn faces and begin with the same weights. Each round starts every program anew; the first
-steps of a run are left out: in them algorithms are chosen, graphs captured, kernels compiled.
+(channels-last, torch.compile, TF32, a fused optimizer), in both precisions. Both programs use the same drawn faces
+and start with the same weights. Each round starts every program again. The first steps of a run are left out, because
+they choose algorithms, capture graphs and compile kernels.
 
-Prints a table in markdown: medians over the steps of all rounds, in brackets the smallest and the
-largest; the ratio is the median of the rounds' ratios, of pfc in the same precision. Memory is what
-the GPU had no longer free, contexts included. Floors are those of network_floor.py.
+Prints a table in markdown: medians over the steps of all rounds, with the smallest and the largest value in brackets.
+The ratio to pfc in the same precision is the median of the rounds' ratios. Memory is all memory in use on the GPU,
+including contexts. Floors are those of network_floor.py.
 
-A program that fails or takes longer than --limit becomes a row that says so. Fails, after the
-table, where one did, where nothing of pfc was measured, or where the losses of the first step
-differ: the weights are the same, the images another draw of the same faces.
+A program that fails or takes longer than --limit gets a row that reports this. The script prints the table, and then
+fails if a program has failed, if no run of pfc was measured, or if the losses of the first step differ. The weights
+are the same; the images are other draws of the same faces.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def initial(options):
         new = path.with_suffix(".new")
         safetensors_io.save(new, reference_input.initial_weights(options.network, EMBEDDING,
                                                                  options.classes))
-        new.replace(path)  # at once: the script may be ended at any time
+        new.replace(path)  # atomically, because the script may be ended at any time
     return path
 
 
@@ -78,7 +78,7 @@ def write_job(options, precision):
 
 def pfc(options, precision):
     output = options.folder / "out"
-    shutil.rmtree(output, ignore_errors=True)  # a checkpoint there would be gone on from
+    shutil.rmtree(output, ignore_errors=True)  # the job would resume from a checkpoint there
     gpu_runs.run([options.bin / "pfc-worker", "--config", write_job(options, precision)],
                  options.limit)
     return metrics(output / "metrics.jsonl")

@@ -1,5 +1,5 @@
-"""What the benchmarks on a GPU make of programs that fail, hang, do not fit or compute something
-else, shown with programs that only pretend to measure."""
+"""Tests how the benchmarks on a GPU report programs that fail, hang, do not fit or compute a wrong result, with
+programs that only pretend to measure."""
 
 import argparse
 import contextlib
@@ -66,7 +66,7 @@ class Head(unittest.TestCase):
         self.assertIn("pfc, centres fp32 | 3.000 (2.000 to 4.000) | 4.000 (3.000 to 5.000)", table)
         self.assertIn("pfc, centres bf16 | failed: boom |", table)
         self.assertEqual(said.splitlines()[-1], "pfc, centres bf16: failed: boom")
-        self.assertEqual(self.starts(), 3)  # no second round of what has failed
+        self.assertEqual(self.starts(), 3)  # a program that has failed gets no second round
 
     def test_a_program_that_ends_without_measurements_has_failed(self):
         code, table, _ = self.bench("[ $centres = bf16 ] || { echo '{}'; exit 0; }")

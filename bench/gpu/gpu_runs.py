@@ -1,6 +1,5 @@
-"""Programs that are measured on a GPU one after the other, round by round. One that fails, hangs or
-does not fit stops no other; what each has come to is kept in a file, from which a later call goes
-on.
+"""Measures programs on a GPU one after the other, round by round. When one fails, hangs or does not fit, the others
+still run. The results are stored in a file, from which a later call continues.
 """
 
 import json
@@ -13,12 +12,12 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "tests" / "reference"
 sys.path += [str(REFERENCE), str(ROOT / "bench" / "cpu")]
-# What PyTorch, pfc's allocations and pfc's plan of memory say.
+# Messages of PyTorch, pfc's allocations and pfc's memory plan.
 NO_MEMORY = ("out of memory", "of GPU memory asked for,", "memory: a worker needs")
 
 
 class Failed(Exception):
-    """Why a program was not measured, for a cell of a table."""
+    """The reason why a program was not measured, for a cell of a table."""
 
 
 class DoesNotFit(Failed):
@@ -29,7 +28,7 @@ class DoesNotFit(Failed):
 def run(command, limit):
     """Returns the program's stdout. Raises Failed if it fails or needs more than `limit` seconds."""
     words = [str(word) for word in command]
-    # Files: a pipe would be waited for until all descendants of an ended program have closed it.
+    # Files, because reading a pipe would wait until all descendants of an ended program have closed it.
     with text_file() as out, text_file() as errors:
         try:
             code = subprocess.run(words, stdout=out, stderr=errors, timeout=limit).returncode
@@ -105,7 +104,7 @@ class Runs:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_suffix(".new")
         new.write_text(json.dumps({"options": self.options, "outcomes": self.outcomes}))
-        new.replace(self.path)  # at once: the script may be ended at any time
+        new.replace(self.path)  # atomically, because the script may be ended at any time
 
     def failures(self):
         """Returns the failures, except for those of missing memory."""

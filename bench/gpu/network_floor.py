@@ -1,8 +1,8 @@
-"""What a training step of a backbone cannot do without, by a count over its layers.
+"""Counts the least work of a training step of a backbone.
 
-FLOPs: every product of a convolution or linear layer three times, for its output, its input's gradient
-and its weights' gradient. Bytes: the input and the output of each of these products once, in 16 bits;
-batch norm, PReLU and the residual sums are counted as fused into them, weights as nothing.
+FLOPs: every product of a convolution or linear layer counts three times, for its output, its input's gradient and its
+weights' gradient. Bytes: the input and the output of each of these products count once, in 16 bits. Batch norm, PReLU
+and residual sums count as fused into the products. Weights do not count.
 """
 
 import torch
@@ -19,7 +19,7 @@ def floor(network, embedding_size=512):
 
     def count(module, inputs, output):
         nonlocal flops, values
-        weights = module.weight[0].numel()  # of one output value
+        weights = module.weight[0].numel()  # weights of one output value
         flops += 3 * 2 * output.numel() * weights
         values += 3 * (inputs[0].numel() + output.numel())
 

@@ -1,13 +1,14 @@
 """Trains pfc-worker and the PyTorch reference on the same images from the same initial weights, and
-prints what both have learnt, as a table in markdown.
+prints the accuracy and loss of both as a table in markdown.
 
     train_gpu.py --bin build/cuda/bin --folder build/train --data FOLDER --val NAME.bin
                  [--network r50] [--epochs 20] [--precision bf16]
 
-FOLDER holds train.rec, train.idx and property; without --data both learn faces that are drawn.
-Order and flips are each program's own. Accuracy is LFW's protocol over the verification set, each
-program's own code; the loss is the mean of the steps of the last epoch. Fails, after the table,
-where a program did, or where pfc's accuracy is lower than PyTorch's by more than 0.02.
+FOLDER holds train.rec, train.idx and property; without --data both train on drawn faces. Each
+program has its own order and flips, and its own code for the accuracy of the verification set by
+LFW's protocol. The loss is the mean of the steps of the last epoch. The script prints the table,
+and then fails if a program has failed, or if pfc's accuracy is lower than PyTorch's by more than
+0.02.
 """
 
 import argparse
@@ -24,8 +25,8 @@ import safetensors_io
 import torch
 from gpu_runs import REFERENCE
 
-PEOPLE, IMAGES = 1000, 20  # drawn, where there is no --data
-TOLERANCE = 0.02  # of accuracy, by which pfc may be worse
+PEOPLE, IMAGES = 1000, 20  # number of drawn people and images without --data
+TOLERANCE = 0.02  # how much lower pfc's accuracy may be
 HEADER = ("| program | network | precision | data | epochs | steps | last epoch's loss "
           "| accuracy | samples/s |\n|" + "---|" * 9)
 
@@ -54,7 +55,7 @@ def write_job(options, classes):
 
 
 def learnt(options, command, path):
-    """Runs a program that writes its records to `path`; returns what it has learnt."""
+    """Runs a program that writes its records to `path`. Returns its accuracy and loss."""
     gpu_runs.run(command, options.limit)
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     steps = [entry for entry in entries if "loss" in entry]
@@ -66,7 +67,7 @@ def learnt(options, command, path):
 
 def pfc(options, job):
     out = options.folder / "out"
-    shutil.rmtree(out, ignore_errors=True)  # a checkpoint there would be gone on from
+    shutil.rmtree(out, ignore_errors=True)  # the job would resume from a checkpoint there
     return learnt(options, [options.bin / "pfc-worker", "--config", job], out / "metrics.jsonl")
 
 

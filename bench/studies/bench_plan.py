@@ -1,10 +1,11 @@
-"""How well `pfcctl plan --gpu this` foretells the steps of jobs that it has not seen (docs/capacity.md).
+"""Compares the steps that `pfcctl plan --gpu this` predicts with those of real jobs (docs/capacity.md).
 
     bench_plan.py --bin build/cpu/bin [--folder build/plan] [--steps 8] [--cases 0 20] [--phases]
 
 For each job measures the machine with 8 images of the job's network (2 to 15 s), asks for the plan, and
-runs a few steps. It is measured anew for each job because shared machines change their speed by more
-than the plan's error within minutes. Prints one line a job, as the table of the documentation has it, and the errors.
+runs a few steps. The machine is measured again for each job, because the speed of shared machines changes within
+minutes by more than the plan's error. Prints one line for each job, in the format of the table in the documentation,
+and the errors.
 """
 
 import argparse
@@ -38,7 +39,7 @@ class Bench:
             run([self.bin / "pfcctl", "data", "synth", "--identities", 50, "--images-per-identity", 20,
                  "--size", 112, "--val-identities", 10, "--val-pairs", 10, "--force", "--out", self.faces])
         self.machine = self.folder / "machine.json"
-        shutil.rmtree(self.folder / "out", ignore_errors=True)  # of a run that was ended
+        shutil.rmtree(self.folder / "out", ignore_errors=True)  # the output of a run that was ended
 
     def job(self, network, batch, classes, rate, more):
         data = self.folder / f"data-{classes}"

@@ -1,4 +1,4 @@
-"""Training runs on drawn faces for studies: the data set, one run of pfc-worker, and what it measured."""
+"""Trains on drawn faces for studies: makes the data set, runs pfc-worker, and reads its results."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def make_set(options):
 
 def shuffle(options, data):
     """Writes data/shuffled: the images in random order, as sequential reading needs."""
-    if not (data / "shuffled" / "train.rec").exists():  # it appears when it is whole
+    if not (data / "shuffled" / "train.rec").exists():  # the file appears when it is complete
         run([options.bin / "pfcctl", "data", "shuffle", data, "--out", data / "shuffled"],
             options.threads)
 

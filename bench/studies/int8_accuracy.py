@@ -1,5 +1,5 @@
-"""What int8 costs a trained network: exports it as float32 and as int8, and runs both in ONNX Runtime on the pairs of a
-verification set. By hand, with real faces:
+"""Measures the accuracy that a trained network loses with int8. Exports it as float32 and as int8, and runs both in
+ONNX Runtime on the pairs of a verification set. By hand, with real faces:
 
     python3 bench/studies/int8_accuracy.py --bin build/cpu/bin --calibrate ../shared/data/lfw112 \\
         --pairs ../shared/data/lfw112/lfw_fold10.bin mbf.safetensors r50.safetensors

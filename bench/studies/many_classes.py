@@ -5,9 +5,9 @@
                     [--device cuda --precision bf16]
 
 The images are a few drawn faces; each of their identities becomes one of the classes, spread evenly
-over all, so that every worker owns some. The other classes are never a label: negatives, as most are
-in any step. Prints for every worker its peak resident memory, and for the machine the most that was
-in use; of rank 0 the loss and the time of every step, and the head's share of it.
+over all, so that every worker owns some. The other classes have no images, so they are always negatives. Prints the
+peak resident memory of every worker and of the machine, and for every step of rank 0 the loss, the time, and the
+head's share of it.
 
 A checkpoint of so many classes takes 20 GB of disk and minutes: unless --checkpoint asks for the one
 at the end, the job is killed after its last measured step.
@@ -78,7 +78,7 @@ def children(parent):
         try:
             fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines()
                           if ":\t" in line)
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         pid = int(status.parent.name)
         parents[pid], names[pid] = int(fields["PPid"]), fields["Name"].strip()
@@ -193,7 +193,7 @@ def main():
     parser.add_argument("--precision", default="fp32")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and the job with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # ends the job too
     report(options, *train(options, make_set(options)))
 
 

@@ -1,17 +1,16 @@
-"""How far does training in lower precision follow training in fp32?
+"""Compares the loss curves of training in lower precision and in fp32.
 
     precision_curves.py --bin build/cpu/bin --folder build/precision-curves [--seeds 1]
                         [--variants bf16_momentum/fp32 bf16/fp32 fp32/bf16 bf16/bf16]
                         [--steps 600] [--every 50] [--report curves.md]
 
 Trains the same job on the same drawn faces, in the same order and from the same weights, once a
-variant (centre_precision/precision), and prints the mean loss of every so many steps. Training is
-chaotic: rounding of any kind grows from step to step until a run follows its own path through the
-same landscape. What that alone does shows the first column beside fp32, "fp32 again": fp32 with a
-learning rate higher by one part in a million. Differences are relative to fp32: the largest over all
-windows after the first, and that of the last window.
+variant (centre_precision/precision), and prints the mean loss of every --every steps. Training is chaotic: rounding
+errors grow from step to step until two runs differ visibly. The first column after fp32, "fp32 again", shows this
+effect alone: it is fp32 with a learning rate that is higher by one part in a million. Differences are relative to
+fp32: the largest over all windows after the first, and that of the last window.
 
-Runs that are done are not repeated.
+Complete runs are not repeated.
 """
 
 import argparse

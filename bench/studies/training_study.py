@@ -1,13 +1,13 @@
-"""Does training in another way reach what training in the usual way reaches?
+"""Compares the results of training in different ways.
 
     training_study.py --bin build/cpu/bin --folder build/training-study
                       [--variants sample_rate=1 sample_rate=0.3 sample_rate=0.1]
                       [--seeds 1 2 3] [--epochs 5] [--report table.md]
 
 A variant is one or more keys of the job with their values, KEY=VALUE[,KEY=VALUE...], for example
-precision=bf16 or read=sequential,read_buffer_mib=1; the first one is what the others are compared
-with. Trains one job a variant and seed on the same drawn faces, shuffled once on the disk; the seed
-changes initial weights, the order of the images, flips and sampling. What is compared:
+precision=bf16 or read=sequential,read_buffer_mib=1; the others are compared with the first one. Trains one job for
+each variant and seed on the same drawn faces, shuffled once on the disk. The seed changes initial weights, the order
+of the images, flips and sampling. These are compared:
 
   training loss      of the last epoch, as the run logs it: over the classes that take part, and so
                      over fewer negatives the lower sample_rate is.
@@ -16,11 +16,11 @@ changes initial weights, the order of the images, flips and sampling. What is co
                      centres, at sample_rate 1, in fp32 and at learning rate 0.
   accuracy           of the last evaluation: pairs of identities that are not in the training set.
 
-The noise is what seeds do: with s the standard deviation of a run around the mean of its variant,
+The noise is the effect of seeds: with s the standard deviation of a run around the mean of its variant,
 pooled over the variants, two means of n runs each of the same distribution differ by more than
 t s sqrt(2 / n) once in twenty times (Student's t for the pooled degrees of freedom).
 
-Runs that are done are not repeated, so an interrupted study goes on where it was.
+Complete runs are not repeated, so an interrupted study continues where it ended.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What deploy/ names exists: options of the programs, and the names that its files share."""
+"""Checks that the names in deploy/ exist: options of the programs, and names that its files share."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ DEPLOY = ROOT / "deploy"
 BIN = pathlib.Path(os.environ["PFC_BIN"])
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
-# Of sbatch, srun and mpirun.
+# Options of sbatch, srun and mpirun.
 FOREIGN = {"--job-name", "--output", "--open-mode", "--requeue", "--signal", "--ntasks", "--ntasks-per-node", "--cpu-bind",
            "--map-by", "--bind-to", "--hostfile"}
 
@@ -119,7 +119,7 @@ class Everything(unittest.TestCase):
         known = FOREIGN | {option for program in ("pfc-coordinator", "pfc-agent") for option in OPTION.findall(
             subprocess.run([BIN / program, "--help"], capture_output=True, text=True).stdout)}
         for file in (path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".md"):
-            # apt-get's and useradd's; a script's own.
+            # Options of apt-get and useradd, and of a script itself.
             if file.parent.name == "container" or file.suffix == ".py":
                 continue
             commands = [line for line in file.read_text().splitlines() if not line.startswith("# ")]

@@ -1,4 +1,5 @@
-"""The dashboard of deploy/grafana, held against Grafana's types, Prometheus' parser and our metrics. No server runs."""
+"""Checks the dashboard of deploy/grafana with Grafana's types, Prometheus' parser and pfc's metrics. No server
+runs."""
 
 import itertools
 import json
@@ -160,7 +161,7 @@ class Dashboard(unittest.TestCase):
         chosen = [str(each["query"]) for each in self.made["templating"]["list"]]
         shown = set().union(*map(names_in, queries(self.made) + chosen))
         while more := set().union(*(names_in(rules()[name]) for name in shown & rules().keys())) - shown:
-            shown |= more  # what the rules ask for, and the rules of these
+            shown |= more  # metrics of the rules, and of the rules that these use
         self.assertEqual(metrics() - shown, left_out)
 
 

@@ -1,4 +1,4 @@
-"""deploy/kubernetes against the schemas and types of Kubernetes' API, and against its advice for pods."""
+"""Checks deploy/kubernetes with the schemas and types of Kubernetes' API, and with its advice for pods."""
 
 import json
 import os
@@ -22,7 +22,7 @@ KUBERNETES = HERE.parents[1] / "deploy/kubernetes"
 # Installed once for each build folder.
 WORK = pathlib.Path(os.environ["PFC_BIN"]).parent / "tests/deploy/kubernetes_schema"
 
-# What deploy/ uses of JobSet's API v1alpha2, written down from its reference.
+# The parts of JobSet's API v1alpha2 that deploy/ uses, from its reference.
 JOB_SET_KEYS = {"suspend", "network", "successPolicy", "failurePolicy", "replicatedJobs", "startupPolicy"}
 
 
@@ -31,7 +31,7 @@ def manifests():
 
 
 def known_to_the_api():
-    """All objects; of a JobSet, which the API itself does not have, the Jobs that it makes."""
+    """Returns all objects. The API itself has no JobSet, so this returns the Jobs that a JobSet makes."""
     for each in manifests():
         if each["kind"] != "JobSet":
             yield each

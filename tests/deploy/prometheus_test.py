@@ -1,4 +1,4 @@
-"""The files of deploy/prometheus, looked at by Prometheus' own tools, and the pages that alerts name."""
+"""Checks the files of deploy/prometheus with Prometheus' own tools, and that the pages of alerts exist."""
 
 import pathlib
 import re

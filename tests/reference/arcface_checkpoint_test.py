@@ -1,7 +1,7 @@
-"""Jobs that go on from arcface_torch's checkpoints, and that begin from model.pt, against PyTorch.
+"""Compares with PyTorch jobs that continue arcface_torch's checkpoints or start from model.pt.
 
-step_reference.py trains an epoch. What it has then is saved as train_v2.py saves it with
-save_all_states, for 1, 2 and 12 GPUs; three workers of pfc and the reference go on for 20 steps.
+step_reference.py trains an epoch. Its state is saved in the form of train_v2.py with save_all_states, for 1, 2 and 12
+GPUs. Then three workers of pfc and the reference train 20 more steps.
 """
 
 import argparse
@@ -184,7 +184,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         for network, keys in ("r18", {}), ("r18", step_parity.ADAMW), ("mbf", {}):
             with self.subTest(network=network, keys=keys), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
-                # Most centres are not active in the last step, and their files have yet to catch up.
+                # Most centres are not active in the last step, so they have outstanding updates.
                 job = self.make(network=network, sample_rate=0.3, max_steps=4, **keys,
                                 init_from=str(self.folder / "init.safetensors"))
                 self.runs("pfc-worker", "--config", job)
@@ -206,7 +206,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         self.assertEqual(set(backbone), set(trainer.backbone.state_dict()))
         names = [name for name, _ in trainer.backbone.named_parameters()]
         self.assertEqual([name for name in backbone if name in names], names)
-        # Gradients of some biases are nothing but rounding (step_parity.py).
+        # Gradients of some biases are only rounding errors (step_parity.py).
         weights = [(backbone[name], t) for name, t in trainer.backbone.state_dict().items() if t.dim() > 1]
         weights.append((torch.cat([part["state_dict_softmax_fc"]["weight"] for part in saved]), trainer.centres))
         pairs = []  # moments

@@ -2,11 +2,11 @@
 
     RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=1234 arcface_torch_run.py CHECKOUT SETTINGS.json
 
-Its trainer, networks, loss, optimizers, schedule and checkpoints run as they are. Replaced here: calls of CUDA
-and NCCL; the data, by the images of a file in their order; validation, logs and packages that it only needs for
-those; the compression of gradients to float16. Batch norms take their statistics over all processes, so that a
-batch means the same on any number of them. Settings: `config` for arcface_torch, `data` (a safetensors file),
-`batch` of all processes, `steps` after which to stop, `losses` (the file to write).
+Its trainer, networks, loss, optimizers, schedule and checkpoints run unchanged. This script replaces calls of CUDA
+and NCCL, and the data by the images of a file in their order. It removes validation, logs, the packages for them, and
+the compression of gradients to float16. Batch norms use statistics over all processes, so a batch gives the same
+results with any number of processes. Settings: `config` for arcface_torch, `data` (a safetensors file), `batch` of
+all processes, `steps` after which to stop, `losses` (the file to write).
 """
 
 import json
@@ -74,7 +74,7 @@ class Images:
 
 
 def synced(kind, dims):
-    """A batch norm with the statistics of all processes."""
+    """A batch norm that uses the statistics of all processes."""
     class Synced(kind):
         def forward(self, x):
             if not self.training:

@@ -1,8 +1,8 @@
-"""Jobs that go from arcface_torch's own trainer to pfc, and from pfc to it: the losses of 20 steps.
+"""Compares the losses of 20 steps after a change from arcface_torch's own trainer to pfc, and from pfc to it.
 
-PFC_ARCFACE_TORCH is the folder recognition/arcface_torch of a checkout of InsightFace; without it nothing is
-run. One epoch is trained there on 1, 2 and 8 processes; then both programs go on from its checkpoint_gpu_*.pt.
-And pfc trains an epoch and writes such files, from which both go on.
+PFC_ARCFACE_TORCH is the folder recognition/arcface_torch of a checkout of InsightFace; without it no test runs.
+arcface_torch trains one epoch on 1, 2 and 8 processes; then both programs continue from its checkpoint_gpu_*.pt. In
+the other direction pfc trains an epoch and writes such files, and both continue from them.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class WithArcfaceTorch(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.size = 112 if network == "mbf" else 32  # its mobilefacenet takes no others
+        self.size = 112 if network == "mbf" else 32  # its mobilefacenet takes no other size
         self.job = {**JOB, "network": network, "optimizer": optimizer, "lr": RATES[optimizer], "num_classes": CLASSES}
         path = reference_input.make(self.folder, self.job, CLASSES, PER_CLASS, size=self.size)
         self.made = json.loads(path.read_text())

@@ -2,23 +2,22 @@
 
     backbone_parity.py --program build/cpu/tests/backbone_parity [--networks r18 r50 mbf] [--batch 4]
 
-Random weights, images and upstream gradients go to both. PyTorch runs in float32 and in float64.
-Columns are relative L2 errors: of pfc and of PyTorch's float32 against float64, so that it is plain
-who is wrong when they differ, and of pfc against PyTorch's float32, to which the limit applies.
+Both programs get the same random weights, images and upstream gradients. PyTorch runs in float32 and in float64. The
+columns are relative L2 errors. The first two are the errors of pfc and of PyTorch's float32 against float64, which
+show which program is wrong. The third is the error of pfc against PyTorch's float32, to which the limit applies.
 
-A shift in front of a batch norm changes nothing, so the exact gradient of many biases is zero, and
-what each program finds is rounding: those are measured against the length of the whole gradient.
+A shift in front of a batch norm changes nothing, so the exact gradient of many biases is zero, and each program
+computes only rounding errors. The errors of these biases are relative to the length of the whole gradient.
 
-PReLU's derivative jumps at 0. A few activations in a million lie so near to 0 that rounding decides
-their side, in either program, and one of them moves a gradient by more than the limit. So the biases
-in front of each PReLU are first moved a little, to where no activation is near 0 (--kinks leaves
-them): what the limit then finds is a mistake.
+PReLU's derivative jumps at 0. A few activations in a million are so near to 0 that rounding decides their sign in
+both programs, and one of them changes a gradient by more than the limit. So the script first moves the biases in
+front of each PReLU a little, until no activation is near 0 (--kinks leaves them unchanged). Then only a mistake
+exceeds the limit.
 
-With --precision bf16 pfc computes in bf16, and PyTorch's float32 makes way for its autocast to
-bfloat16. Both are off by rounding, each in its own way, so each is measured against float64: pfc may
-be off by as much as PyTorch is and half as much again, in the embeddings, in the whole gradient and in
-the gradients of all layers of one type.
-The processor must have avx512_bf16; otherwise nothing is compared.
+With --precision bf16 pfc computes in bf16, and PyTorch uses autocast to bfloat16 instead of float32. The two programs
+round differently, so each is compared with float64. The error of pfc may be 1.5 times that of PyTorch, in the
+embeddings, in the whole gradient and in the gradients of all layers of one type. The processor must have avx512_bf16;
+otherwise the script compares nothing.
 """
 
 import argparse
@@ -35,12 +34,12 @@ from backbone_reference import make_backbone, normalised
 
 EMBEDDINGS_LIMIT = 1e-4
 GRADIENT_LIMIT = 1e-3
-NOTHING = 1e-9  # of the whole gradient: what is shorter is zero but for rounding
-ROUNDING_LIMIT = 1.5  # times PyTorch's own error, in bf16
+NOTHING = 1e-9  # fraction of the whole gradient's length: shorter gradients are only rounding errors
+ROUNDING_LIMIT = 1.5  # largest error in bf16, divided by PyTorch's error
 
 
 def randomise(model, generator):
-    """Keeps the initialised weights; gives random values to everything that starts as a constant."""
+    """Keeps the initialised weights, and gives random values to all other tensors, which start as constants."""
     def around(tensor, centre, spread):
         noise = torch.rand(tensor.shape, generator=generator) * 2 - 1
         tensor.copy_(centre + spread * noise)
@@ -111,7 +110,7 @@ def run_torch(model, images, d_embeddings, dtype, autocast=False):
     model = model.to(dtype)
     x = normalised(images).to(dtype)
     results = {}
-    # Twice, because it keeps the weights that it has rounded, here without their gradients.
+    # Twice, because the network keeps the weights that it has rounded, here without their gradients.
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         results["eval.embeddings"] = model.eval()(x)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):

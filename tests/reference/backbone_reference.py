@@ -1,4 +1,4 @@
-"""The backbones in PyTorch, written from their description for comparison with pfc.
+"""The backbones in PyTorch, written from their descriptions, to compare pfc with them.
 
 iresnet (arXiv 2004.04989): stem conv3x3-BN-PReLU; blocks BN-conv3x3-BN-PReLU-conv3x3(stride)-BN
 plus identity, or conv1x1(stride)-BN where the shape changes; BN-dropout-fc-BN1d at the end, whose

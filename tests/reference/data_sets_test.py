@@ -1,5 +1,5 @@
-"""Data sets that other programs write: GNU tar, and LMDB and pickle of Python. Each holds the images
-of one drawn set, and must be unpacked to the same bytes and labels."""
+"""Reads data sets of other programs: GNU tar, and Python's LMDB and pickle. Each has the images of one drawn set, and
+must be unpacked to the same bytes and labels."""
 
 import argparse
 import json
@@ -85,7 +85,7 @@ class DataSets(unittest.TestCase):
         self.assertEqual(self.unpacked(data, "listed"), self.images)
 
     def test_tar(self):
-        # Names are longer than a header's field where the format can hold them.
+        # Names are longer than the field of a header if the format allows it.
         for form, prefix in {"ustar": "a" * 60, "pax": "a" * 120, "gnu": "a" * 120}.items():
             with self.subTest(form=form):
                 samples = self.folder / f"{form}-samples"

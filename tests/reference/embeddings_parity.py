@@ -2,9 +2,9 @@
 
     embeddings_parity.py --bin build/cpu/bin
 
-Every case is a job with network "none" over 24 steps, from the same centres in both programs: losses
-and learning rates of all steps are compared, and how far the centres have come at the end. The files
-are those of numpy.save() and safetensors_io.py, in float32 and in float16.
+Every case is a job with network "none" over 24 steps, from the same centres in both programs. The script compares
+losses and learning rates of all steps, and how far the centres have moved at the end. The files are those of
+numpy.save() and safetensors_io.py, in float32 and in float16.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Evaluation protocols on generated embeddings, against NumPy: every figure to the last digit.
+"""Compares the evaluation protocols with NumPy on generated embeddings. All digits of every figure must be equal.
 
     evaluation_protocols.py --figures build/cpu/tests/evaluation_figures
 
@@ -32,9 +32,9 @@ def draw(seed):
     same = np.arange(pairs) % 2 == 0 if seed % 2 == 0 else rng.random(pairs) < 0.5
     a = rng.normal(size=(pairs, dimension))
     b = np.where(same[:, None], a, rng.normal(size=a.shape)) + rng.normal(size=a.shape) * rng.uniform(0.3, 2, (pairs, 1))
-    # Many equal scores: points of the curve with several pairs.
+    # Many equal scores, so points of the curve have several pairs.
     score = np.round(rng.normal(size=3000) + rng.integers(0, 2, 3000), 1 + seed % 3)
-    subjects = rng.integers(0, 40, 150)  # of templates: probes, then a gallery of other subjects, too
+    subjects = rng.integers(0, 40, 150)  # of templates: probes, then a gallery
     subjects[100:] = rng.permutation(60)[:50]
     direction = rng.normal(size=(60, dimension))
     # Probes 0 to 4 and the gallery have one image a template.
@@ -42,7 +42,7 @@ def draw(seed):
     rng.shuffle(template)
     features = direction[subjects[template]] + rng.normal(size=(650, dimension)) * 1.5
     place = np.array([np.argmax(template == k) for k in range(150)])
-    # Equal similarities: gallery entries that are one point, and entries that are a probe's point.
+    # Equal similarities: some gallery entries are equal to each other or to a probe.
     features[place[140:145]], features[place[145:]] = features[place[100:105]], features[place[:5]]
     return {"a": unit(a).astype(np.float32), "b": unit(b).astype(np.float32), "same": same.astype(np.int64),
             "score": score, "score_same": (rng.random(3000) < 0.4 + 0.2 * (score > 0.5)).astype(np.int64),

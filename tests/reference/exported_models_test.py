@@ -1,8 +1,9 @@
-"""Files that `pfcctl export` writes, read by the programs that they are for: PyTorch, ONNX's checker and ONNX Runtime.
+"""Reads the files of `pfcctl export` with the programs that they are made for: PyTorch, ONNX's checker and ONNX
+Runtime.
 
-Networks are PyTorch's (backbone_reference.py), with random weights, and statistics of random images. The same
-images then go through PyTorch and through the exported file. PFC_BIN is the folder of the programs; onnxruntime.py says how
-to install ONNX Runtime.
+The networks are those of backbone_reference.py, with random weights and the statistics of random images. PyTorch and
+the exported file then get the same images. PFC_BIN is the folder of the programs; onnxruntime.py says how to install
+ONNX Runtime.
 """
 
 import json
@@ -265,7 +266,8 @@ class ModelInfo(Exported):
 
 class FromPyTorch(Exported):
     def test_onnx_files_of_pytorchs_exporter_are_read(self):
-        # As arcface_torch's torch2onnx.py: batch norms behind convolutions are folded, which renames these.
+        # Like arcface_torch's torch2onnx.py, this folds batch norms after convolutions, which renames the
+        # convolutions.
         for network in ("r18", "mbf"):
             self.network(network, 48)
             pixels = self.pixels(3)

@@ -20,7 +20,7 @@ import safetensors_io
 DEFAULTS = {"margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0, "margin_gradient": "exact",
             "interclass_filtering_threshold": 0.0, "sample_rate": 1.0, "seed": 2048,
             "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4}
-# Relative errors: of the loss, of the gradient by rows, of what the optimizer makes of it.
+# Largest relative errors of the loss, of the gradient by rows, and of the optimizer's results.
 LIMITS = {"loss": 1e-6, "d_embeddings": 1e-4, "centres": 1e-4, "momentum": 1e-4, "second": 2e-4}
 
 
@@ -119,7 +119,7 @@ def run_micro_case(pfcctl, folder, options, tensors, workers, step=3, micro_batc
 
 
 def run_parts_case(pfcctl, folder, options, tensors, workers, step=3, parts=3):
-    """Runs the active rows only, in the parts that `parts` workers would write."""
+    """Runs only the active rows, in the parts that this number of workers would write."""
     job = {**DEFAULTS, **options}
     want = head_reference.head_step(tensors, job, step)
     table = [name for name in ("centres", "momentum", "second") if name in tensors]
@@ -131,7 +131,7 @@ def run_parts_case(pfcctl, folder, options, tensors, workers, step=3, parts=3):
         safetensors_io.save(sources[-1], {
             "embeddings": tensors["embeddings"], "labels": tensors["labels"], "classes": classes,
             **{name: tensors[name][classes] for name in table}})
-    del job["sample_rate"]  # the file has what was sampled
+    del job["sample_rate"]  # the file has the sampled rows
     got = replay(pfcctl, sources, folder / "out.safetensors", job, workers, step)
     assert np.array_equal(got["classes"], active)
     return errors_of(got, {name: value[active] if name in table else value

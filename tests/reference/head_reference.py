@@ -1,7 +1,6 @@
 """One step of the sharded margin softmax in PyTorch, float64, written from its description.
 
-Everything is materialised on one worker: the active classes, all logits, autograd for the
-gradients, torch.optim for the update.
+One worker has all active classes and logits. Autograd computes the gradients, and torch.optim the update.
 """
 
 import numpy as np
@@ -46,7 +45,8 @@ def target_logit(cos, x, w, job):
     With the exact gradient it falls at every angle, as psi of SphereFace (arXiv 1704.08063)."""
     m1, m2, m3 = job["margin_list"]
     across = torch.linalg.vector_norm(w - cos[:, None] * x, dim=1)  # sin theta, without cancellation
-    # Below it is rounding error, not a direction: parallel vectors, whose gradient is 0 by symmetry.
+    # Below this value the direction is only rounding error: the vectors are parallel, and their gradient is 0 by
+    # symmetry.
     across = torch.where(across < 1e-13, torch.zeros_like(across), across)
     angle = m1 * torch.atan2(across, cos) + m2
     if job["margin_gradient"] == "straight_through":
@@ -94,7 +94,7 @@ def update(centres, gradient, state, job, step):
 
 
 def head_step(tensors, job, step, micro_batches=1):
-    """Runs a step from and to the tensors of worker/head/replay.h, as float64 numpy arrays."""
+    """Runs a step. Takes and returns the tensors of worker/head/replay.h as float64 numpy arrays."""
     labels = tensors["labels"]
     table = {"centres": tensors["centres"].astype(np.float64)}
     for name in ("momentum", "second"):

@@ -2,8 +2,9 @@
 
 head_steps_parity.py --program build/cpu/tests/head_steps
 
-PyTorch gets a gradient of zero for a class that takes no part in a step, and moves it nevertheless.
-pfc leaves it alone until it is next used. In one case the gradients are of the size of AdamW's eps.
+PyTorch gets a gradient of zero for a class that is not active in a step, but still moves its
+centre. pfc moves the centre only when the class is next active. In one case the gradients are of
+the size of AdamW's eps.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import safetensors_io
 STEPS, SAMPLES, CLASSES, DIMENSION = 50, 32, 701, 48
 SGD = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4}
 ADAMW = {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.1}
-# Relative errors: of the losses, of the gradients by rows, of the way that the centres have moved.
+# Largest relative errors of the losses, of the gradients by rows, and of the total moves of the
+# centres.
 LIMITS = {"losses": 1e-5, "d_embeddings": 1e-2, "moved": 3e-4, "momentum": 1e-3, "second": 1e-3}
 
 

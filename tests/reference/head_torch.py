@@ -1,5 +1,5 @@
-"""The PyTorch reference of the classification layer: one worker's margin softmax as arcface_torch
-does it, to be measured beside pfc's head (bench_head.py).
+"""The PyTorch reference of the classification layer: one worker's margin softmax, as in arcface_torch. bench_head.py
+compares it with pfc's head.
 
     head_torch.py --classes 1000000 [--rate 0.1] [--update dense] [--samples 128] [--dimension 512]
                   [--threads 2] [--warm-up 1] [--steps 2] [--device cuda --precision fp16]
@@ -8,9 +8,9 @@ Modelled on PartialFC_V2, CombinedMarginLoss and train_v2.py of arcface_torch (A
 with the same tensors and the same passes over them: the centres are one parameter; a step with
 sample_rate < 1 draws a uniform number for every class, puts the batch's classes first, takes the
 largest by topk, sorts them and selects those rows by index; then normalise, linear, clamp, margin,
-cross entropy, backward, SGD step. Left out, in the reference's favour: the collectives of a group of
-one worker, copies to a device, the backbone, and the zeroing of gradients (set_to_none, which newer
-versions of PyTorch do by default). What --update chooses:
+cross entropy, backward, SGD step. In favour of the reference, this leaves out the collectives of a group of one
+worker, copies to a device, the backbone, and the zeroing of gradients (set_to_none, the default of newer versions of
+PyTorch). Values of --update:
 
   dense  as PartialFC_V2 and CombinedMarginLoss: below rate 1 autograd scatters the rows' gradient
          into one of the whole table, and torch.optim's SGD goes over the whole table; the margin's
@@ -20,11 +20,10 @@ versions of PyTorch do by default). What --update chooses:
          without a gradient are left alone; SGD works in place, and the margin is that of the targets
          alone.
 
-Prints one JSON object: seconds of every measured step, seconds of sampling (part of the step), first
-loss, peak resident memory in bytes; on a GPU also what the GPU has no longer free, and the peaks of
-PyTorch's allocator. `--precision` fp16 or bf16 is that of the one product, as PartialFC_V2's autocast;
-logits and centres stay in float32. Where the GPU's memory does not suffice, the object is
-{"out_of_memory": true}.
+Prints one JSON object: seconds of every measured step, seconds of sampling (part of the step), first loss, peak
+resident memory in bytes; on a GPU also the memory in use, and the peaks of PyTorch's allocator. `--precision` fp16 or
+bf16 is that of the one product, as PartialFC_V2's autocast; logits and centres stay in float32. If the GPU has too
+little memory, the object is {"out_of_memory": true}.
 """
 
 import argparse
@@ -88,7 +87,7 @@ class PartialFc(torch.nn.Module):
 
 
 class DenseStep:
-    """Gradient and optimizer are those of the whole table."""
+    """Computes the gradient of the whole table, and updates the whole table."""
 
     def __init__(self, module):
         self.module = module
@@ -142,7 +141,7 @@ class RowsStep(DenseStep):
 
 
 class SampledRowsStep(RowsStep):
-    """The selected rows are the parameter for the length of a step."""
+    """During a step the selected rows are the parameter."""
 
     def __call__(self, embeddings, labels):
         self.sampling.mark()

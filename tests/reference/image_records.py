@@ -1,7 +1,7 @@
-"""Training sets in InsightFace's RecordIO layout.
+"""Writes and reads training sets in InsightFace's RecordIO layout.
 
-Writes them with numpy alone: PNG images, which keep every pixel, so that two programs that read the
-set see the same numbers. Reads those of others too, for which it needs Pillow.
+Writing needs only numpy. The images are PNG files, which keep every pixel, so two programs that read the set get the
+same numbers. Reading the sets of other programs needs Pillow.
 """
 
 import concurrent.futures
@@ -40,7 +40,7 @@ def record(payload):
 
 def write(folder, images, labels, says_classes=True):
     """Writes train.rec, train.idx and property; images uint8 [n, H, W, 3], labels int [n] of classes
-    0 .. max, all of them used. A set that does not say how many classes it has may have more."""
+    0 .. max, all of them used. If the set does not give its number of classes, it may have more."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     n, classes = len(images), int(max(labels)) + 1
@@ -78,7 +78,7 @@ def payload_at(data, offset):
 
 def decode(image):
     """Decodes the bytes of a JPEG or PNG file to RGB uint8 [H, W, 3]."""
-    from PIL import Image  # here: who only writes does not need it
+    from PIL import Image  # imported here, because writing does not need it
     return np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
 
 

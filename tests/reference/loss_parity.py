@@ -2,14 +2,13 @@
 
     loss_parity.py --bin build/cpu/bin [--networks r18 r50 mbf] [--steps 20] [--batch 16] [--size 112] [--judge]
 
-Both start from the same weights and take the same images in the same order; warm-up, momentum, weight
-decay, clipping and the margin all take part. The limit is the largest relative difference of the loss
-over all steps.
+Both start from the same weights and use the same images in the same order, with warm-up, momentum, weight decay,
+clipping and the margin. The limit applies to the largest relative difference of the loss over all steps.
 
-A freshly initialised network in front of a margin loss is chaotic: rounding grows from step to step,
-the faster the higher the learning rate, in any two programs. --judge also runs the reference in
-float64 and says how far each program is from it: the distance of PyTorch's own float32 is that
-of rounding alone. The default learning rate is low enough for 20 steps to stay well inside the limit.
+A freshly initialised network in front of a margin loss is chaotic: rounding errors grow from step to step, and faster
+with a higher learning rate. --judge also runs the reference in float64 and prints how far each program is from it:
+the distance of PyTorch's float32 comes from rounding alone. With the default learning rate, 20 steps stay well below
+the limit.
 """
 
 import argparse
@@ -24,7 +23,7 @@ LIMIT = 1e-3
 
 
 def compare(network, arguments, folder):
-    # So much weight decay that its absence would show after a few steps of a low learning rate.
+    # With this weight decay, its absence would show after a few steps with a low learning rate.
     job = {"network": network, "embedding_size": 128, "batch_size": arguments.batch,
            "lr": arguments.lr, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 16,
            "weight_decay": 2, "warmup_epoch": 0.5, "num_epoch": 100,

@@ -1,4 +1,4 @@
-"""Lets arcface_torch's own onnx_helper.py judge a file that `pfcctl export onnx` wrote. By hand, because that script is
+"""Checks a file of `pfcctl export onnx` with arcface_torch's own onnx_helper.py. By hand, because that script is
 not part of pfc:
 
     PFC_ONNX_HELPER=arcface_torch/onnx_helper.py python3 tests/reference/onnx_helper_check.py backbone.onnx

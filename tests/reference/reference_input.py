@@ -1,4 +1,4 @@
-"""What pfc-worker and the reference trainer start from: the same images, labels and weights."""
+"""Makes the images, labels and weights from which pfc-worker and the reference trainer start."""
 
 import json
 import pathlib
@@ -12,8 +12,8 @@ from backbone_reference import make_backbone
 
 
 def smooth_images(generator, classes, per_class, size=112):
-    """Returns uint8 [n, size, size, 3]: each class has its own pattern, with noise, so a step's loss
-    depends on what earlier steps learnt."""
+    """Returns uint8 [n, size, size, 3]: each class has its own pattern, with noise, so the loss of a step depends on
+    the earlier steps."""
     coarse = generator.random((classes, size // 8, size // 8, 3))
     patterns = coarse.repeat(8, axis=1).repeat(8, axis=2).repeat(per_class, axis=0)
     noise = generator.normal(0, 0.15, patterns.shape)
@@ -55,7 +55,7 @@ def make(folder, job, classes, per_class, seed=0, size=112):
 
 
 def make_head_job(folder, network, batch, classes):
-    """Writes data of a few of many classes, and a job over all of them. Returns the job's path."""
+    """Writes images of a few of many classes, and a job with all classes. Returns the job's path."""
     images = smooth_images(np.random.default_rng(0), 64, 4)
     image_records.write(folder / "data", images, np.repeat(np.arange(64), 4), says_classes=False)
     path = folder / "job.json"

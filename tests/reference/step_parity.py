@@ -3,20 +3,19 @@
     step_parity.py --bin build/cpu/bin [--only TEXT]
     step_parity.py --emulated build/cpu/tests/pfc_worker_emulated
 
-A case is a job of a few steps on small images, from the same weights in both programs: every step's
-loss, learning rate and gradient norm are compared, and at the end how far the backbone's weights and
-the class centres have come. The learning rates are low, because a fresh network in front of a margin
-loss is chaotic: rounding grows from step to step in any two programs. Biases are left out: a shift in
-front of a batch norm changes nothing, so the exact gradient of many of them is zero, and AdamW makes
-steps of rounding errors.
+A case is a job of a few steps on small images, from the same weights in both programs: the script compares every
+step's loss, learning rate and gradient norm, and at the end how far the backbone's weights and the class centres have
+moved. The learning rates are low, because a fresh network in front of a margin loss is chaotic: rounding errors grow
+from step to step. Biases are left out: a shift in front of a batch norm changes nothing, so the exact gradient of
+many of them is zero, and AdamW turns rounding errors into steps.
 
 Two workers with sync_bn train as one worker with twice the batch: over 20 steps, with clipping and
-without. A gradient of backbone or centres that is wrong by the factor 2 fails each case of two workers,
-but for centres' with AdamW, whose updates do not depend on it.
+without. A gradient of backbone or centres that is wrong by the factor 2 fails each case of two workers, except for
+the centres with AdamW, whose updates do not depend on this factor.
 
-fp16 needs a GPU: a worker on an emulated one runs jobs whose first gradients overflow. Such updates
-are left out of backbone and centres, and the scale is halved; the later ones are compared as above,
-within the precision of fp16.
+fp16 needs a GPU, so a worker on an emulated GPU runs jobs whose first gradients overflow. Such updates of backbone
+and centres are skipped, and the scale is halved. The later updates are compared as above, within the precision of
+fp16.
 """
 
 import argparse
@@ -44,8 +43,8 @@ JOB = {"network": "mbf", "embedding_size": 32, "batch_size": 16, "num_epoch": 0.
 ADAMW = {"optimizer": "adamw", "lr": 3e-5, "weight_decay": 0.5}
 ACCUMULATED = {"gradient_acc": 3, "num_epoch": 2}
 
-# Relative errors. A weight's is that of the way it has come.
-LIMITS_OF_TWO = {"loss": 1e-3, "lr": 1e-12, "gradient_norm": 1e-2}  # workers, against one
+# Largest relative errors. A weight's error is relative to how far it has moved.
+LIMITS_OF_TWO = {"loss": 1e-3, "lr": 1e-12, "gradient_norm": 1e-2}  # against one worker
 LIMITS = {"loss": 1e-4, "lr": 1e-12, "gradient_norm": 2e-3, "weights": 2e-2, "centres": 1e-3}
 LIMITS_OF_FP16 = {**LIMITS, "loss": 1e-2, "gradient_norm": 2e-2, "weights": 1e-1, "centres": 3e-2,
                   "loss_scale": 0}

@@ -1,13 +1,13 @@
-"""Whole training steps in PyTorch, float64: the job of all workers, in one process, written from its
-description (README.md, docs/training-step.md), for step_parity.py to judge pfc by.
+"""Runs whole training steps in PyTorch, float64: the job of all workers, in one process. It is written from the
+description in README.md and docs/training-step.md. step_parity.py compares pfc with it.
 
-Each worker's images go through the backbone with their own batch statistics (with sync_bn, all at
-once); the head sees all embeddings and the centres of the active classes; gradients are autograd's,
-summed over micro-batches; torch.optim moves every weight and every centre, active or not.
+Each worker's images pass through the backbone with their own batch statistics (with sync_bn, all together). The head
+gets all embeddings and the centres of the active classes. Autograd computes the gradients, which are summed over
+micro-batches. torch.optim moves every weight and every centre, active or not.
 
-Jobs: iresnet with dropout and mobilefacenet, any margin and its two gradients, sampling,
+Supported jobs: iresnet with dropout and mobilefacenet, any margin and its two gradients, sampling,
 accumulation, SGD and AdamW, clipping, the polynomial schedule of power 1, the loss scale of fp16.
-Images in the order of the data, not mirrored.
+Images come in the order of the data, not mirrored.
 """
 
 import fractions
@@ -58,9 +58,9 @@ class GradScaler:
     """torch.cuda.amp.GradScaler as arcface_torch uses it, which this PyTorch has only on GPUs: one
     scale over one optimizer of backbone and centres. For short jobs: the scale does not grow.
 
-    Gradients are float64 here, so pfc says which updates have overflowed. It must be right where the
-    largest gradient that has fp16 in between, times the scale, is not within a factor of 2 of the
-    largest number of fp16: those of activations, and of the weights of cuDNN's convolutions."""
+    Gradients are float64 here, so pfc reports which updates have overflowed. The class rejects a wrong report, unless
+    the largest gradient that pfc stores in fp16, times the scale, is within a factor of 2 of the largest fp16 number.
+    pfc stores the gradients of activations and of the weights of cuDNN's convolutions in fp16."""
 
     def __init__(self, backbone):
         self.scale, self.largest = 65536.0, 0.0
@@ -131,7 +131,7 @@ class Trainer:
             self.backbone.dropout.worker = worker
         kept = [(m, m.running_mean, m.running_var) for m in self.backbone.modules()
                 if worker > 0 and hasattr(m, "running_mean")]
-        for module, mean, variance in kept:  # not in place: autograd needs those of worker 0
+        for module, mean, variance in kept:  # not in place, because autograd needs the statistics of worker 0
             module.running_mean, module.running_var = mean.clone(), variance.clone()
         embeddings = self.backbone(normalised(images).double())
         for module, mean, variance in kept:

@@ -1,4 +1,4 @@
-"""Files that torch.save() writes must be read with the same numbers: every network, every layout."""
+"""Tests that pfc reads the same numbers from the files of torch.save(), for every network and layout."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ SIZE = 32
 
 
 def random_state(network, embedding_size=64, seed=0):
-    """Returns a state dict with random numbers everywhere, also in batch statistics."""
+    """Returns a state dict of random numbers, also for batch statistics."""
     torch.manual_seed(seed)
     model = make_backbone(network, embedding_size, height=SIZE, width=SIZE)
     state = model.state_dict()
@@ -90,7 +90,7 @@ class TorchFiles(unittest.TestCase):
         for order in ("BGR", "'RGB'"):
             (self.folder / "model.yaml").write_text(f"input_size: [3, 112, 112]\ncolor_space: {order}\n")
             flipped = state[stem] if order == "BGR" else state[stem].flip(1)
-            self.reads(contents, {**state, stem: flipped})  # what pfc keeps is for BGR
+            self.reads(contents, {**state, stem: flipped})  # pfc keeps the weights for BGR
 
     def test_other_types_and_layouts(self):
         state = random_state("mbf")

@@ -1,8 +1,7 @@
-"""How the reference runs on a device: where, in which precision, and how time and memory are measured.
+"""Runs the reference on a device: chooses device and precision, and measures time and memory.
 
-On a GPU time is that between events of its stream, which a program that does not ask for them never
-waits for; memory is what the device has no longer free, its context included, and what PyTorch's
-allocator holds of it.
+On a GPU, times are those between events of the stream, for which the program does not wait. Memory is all memory in
+use on the device, including the context, and the part that PyTorch's allocator holds.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The reference trainer: one process of PyTorch that does what pfc-worker does alone, step by step.
+"""The reference trainer: one process of PyTorch with the same steps as a single pfc-worker.
 
     train_reference.py --job job.json --input input.safetensors [--metrics metrics.jsonl]
                        [--data FOLDER] [--val NAME.bin ...]
@@ -7,20 +7,17 @@
 
 The input file holds `images` U8 [n, H, H, 3], `labels` I64 [n], `centres` F32 [C, D] and the
 backbone's state dict under its own names; with --data, images and labels are those of a folder in
-RecordIO layout. The order of shuffled images and the flips are this trainer's own, drawn from the
-job's seed. The job file is pfc's; a key that this trainer does not follow is refused. Every step
-gives one JSON object with pfc's names: step, loss, lr, step_seconds, samples_per_second,
-memory_bytes (the process's peak), on a GPU gpu_memory_bytes, and a note on what was done otherwise
-than asked for; then every verification set one: val_target, accuracy.
+RecordIO layout. This trainer shuffles and flips images in its own way, from the job's seed. It reads pfc's job file,
+and refuses keys that it does not support. Every step writes one JSON object with pfc's names: step, loss, lr,
+step_seconds, samples_per_second, memory_bytes (the process's peak), on a GPU gpu_memory_bytes, and a note if an
+option could not be used. Then every verification set writes one: val_target, accuracy.
 
-On a GPU images lie there as bytes from the start, and nothing waits for a step's loss, both in the
-reference's favour. `--precision` is that of autocast (bf16, fp16 with a GradScaler); weights, loss
-and optimizer are float32.
+On a GPU the images are there as bytes from the start, and no step waits for its loss. Both favour the reference.
+`--precision` is that of autocast (bf16, fp16 with a GradScaler); weights, loss and optimizer are float32.
 
-Semantics: ArcFace, CosFace and combined margins with either gradient; every class takes part;
-the loss is the mean over the batch; the backbone's gradient is clipped, the centres' is not; SGD
-with momentum and weight decay on everything trainable; polynomial learning rate after linear
-warm-up.
+The trainer has ArcFace, CosFace and combined margins with either gradient, and all classes are active. The loss is
+the mean over the batch. The backbone's gradient is clipped, the centres' gradient is not. SGD has momentum and weight
+decay on all trained parameters. The learning rate is polynomial after a linear warm-up.
 """
 
 import argparse
@@ -38,7 +35,7 @@ import torch_run
 import verification
 from backbone_reference import make_backbone, normalised
 
-# What pfc takes for a key that the job leaves out (docs/configuration.md).
+# pfc's defaults for keys that the job leaves out (docs/configuration.md).
 DEFAULTS = {
     "network": "r50", "embedding_size": 512, "margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0,
     "margin_gradient": "straight_through",
@@ -46,7 +43,7 @@ DEFAULTS = {
     "num_epoch": 20, "max_steps": 0, "warmup_epoch": 0, "shuffle": True, "augment": True,
     "seed": 2048,
 }
-# Keys that this trainer can do in one way only, and keys that do not change the arithmetic.
+# Keys that may have only one value here, and keys that do not change the arithmetic.
 FIXED = {
     "interclass_filtering_threshold": 0, "sample_rate": 1,
     "optimizer": "sgd", "lr_schedule": "polynomial", "dropout": 0, "gradient_acc": 1,
@@ -55,7 +52,7 @@ FIXED = {
 IGNORED = {"rec", "output", "init_from", "frequent", "verbose", "val_targets", "num_workers",
            "save_every_steps", "save_every_seconds", "keep_checkpoints", "sync_bn", "num_classes",
            "num_image", "cuda_graphs", "tensorboard", "export", "histograms_every_steps"}
-# Keys that the command line says in this trainer's own words.
+# Keys that this trainer takes from its command line.
 HERE = {"precision": "fp32", "device": "cpu", "tf32": False}
 
 
@@ -75,7 +72,7 @@ def read_job(path, here):
 
 
 def learning_rate(job, step, steps_per_epoch, total):
-    """Steps count from 1."""
+    """Returns the learning rate of a step, counted from 1."""
     warm = math.floor(steps_per_epoch * job["warmup_epoch"])
     if step <= warm:
         return job["lr"] * step / warm
@@ -85,14 +82,14 @@ def learning_rate(job, step, steps_per_epoch, total):
 def margin_loss(embeddings, labels, centres, job):
     m1, m2, m3 = job["margin_list"]
     cosine = functional.linear(functional.normalize(embeddings), functional.normalize(centres))
-    cosine = cosine.to(centres.dtype).clamp(-1, 1)  # of what autocast has rounded
+    cosine = cosine.to(centres.dtype).clamp(-1, 1)  # autocast has rounded it
     target = cosine.gather(1, labels[:, None])
     if job["margin_gradient"] == "straight_through":
         with_margin = target + (torch.cos(m1 * torch.acos(target) + m2) - m3 - target).detach()
     else:
         # Inside (-1, 1) this is the exact gradient; at the ends acos has none, and tests stay away.
         angle = m1 * torch.acos(target) + m2
-        turns = torch.floor(angle.detach() / math.pi)  # beyond pi it goes on falling
+        turns = torch.floor(angle.detach() / math.pi)  # keeps falling beyond pi
         with_margin = torch.cos(angle - turns * math.pi) - 2 * turns - m3
     logits = job["margin_scale"] * cosine.scatter(1, labels[:, None], with_margin)
     return functional.cross_entropy(logits, labels)
@@ -144,7 +141,7 @@ class Trainer:
         self.order = torch.arange(len(self.images), device=self.device)
 
     def make_optimizer(self):
-        fused = {"fused": True} if self.fused else {}  # a key that an older PyTorch does not know
+        fused = {"fused": True} if self.fused else {}  # older versions of PyTorch lack this key
         return torch.optim.SGD(self.trainable + [self.model.centres], lr=self.job["lr"],
                                momentum=self.job["momentum"],
                                weight_decay=self.job["weight_decay"], **fused)

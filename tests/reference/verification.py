@@ -1,5 +1,5 @@
-"""Verification sets and their accuracy, by the protocol of LFW (View 2): ten folds, the threshold of
-each chosen on the other nine; distances are squared, of embeddings of length 1."""
+"""Reads verification sets and computes their accuracy by the protocol of LFW (View 2): ten folds, and for each the
+threshold from the other nine. Distances are squared, between embeddings of length 1."""
 
 import pickle
 
@@ -14,7 +14,7 @@ THRESHOLDS = np.arange(0, 4, 0.01)
 def read(path):
     """Returns uint8 [2 * pairs, H, W, 3], the images of a pair side by side, and bool [pairs]."""
     with open(path, "rb") as file:
-        images, same = pickle.load(file, encoding="bytes")  # a file of our own making
+        images, same = pickle.load(file, encoding="bytes")  # a file of this project
     return image_records.decode_all([bytes(image) for image in images]), np.asarray(same, dtype=bool)
 
 
