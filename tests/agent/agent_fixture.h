@@ -78,7 +78,7 @@ class RunningAgent {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool made_ = false;                        // guarded by mutex_, like the members below
-  boost::asio::io_context* loop_ = nullptr;  // null: ended
+  boost::asio::io_context* loop_ = nullptr;  // null once the agent has ended
   Agent* agent_ = nullptr;
   std::promise<std::string> problem_;
   std::thread thread_;

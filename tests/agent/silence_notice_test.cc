@@ -14,7 +14,7 @@ TEST(SilenceNotice, ReportsTheReasonOncePerOutage) {
             "coordinator 10.0.0.1:7450 cannot be reached (refused); trying for 57 s more");
   EXPECT_EQ(notice.attempt_failed(5s, 60s, "refused"), std::nullopt);
   EXPECT_EQ(notice.attempt_failed(200ms, 60s, "no route"),
-            std::nullopt);  // it was connected in between
+            std::nullopt);  // the agent was connected in between
   EXPECT_EQ(notice.attempt_failed(4s, 60s, "no route"),
             "coordinator 10.0.0.1:7450 cannot be reached (no route); trying for 56 s more");
 }

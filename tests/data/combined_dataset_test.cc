@@ -134,7 +134,7 @@ TEST_F(SeveralSets, CheckTheNumbersOfTheJobTogether) {
   EXPECT_THAT(error(), HasSubstr("found 3 images, but num_image is 2"));
 }
 
-/// Fewer people than classes: the others have images on other hosts.
+/// There are fewer people than classes: the other people have images on other hosts.
 TEST_F(SeveralSets, SingleSetWithNamesUsesTheNumbersOfTheJob) {
   job_.rec = {write("a", {0, 1}, 2)};
   std::filesystem::remove(folder_ / "a" / "property");

@@ -13,7 +13,7 @@ namespace {
 class Elementwise : public OnEachDevice {
  protected:
   const std::vector<std::int64_t> sizes_{1,  15,   16,
-                                         17, 1000, 40003};  // only the last one is worth threads
+                                         17, 1000, 40003};  // only the last one needs threads
 };
 
 TEST_P(Elementwise, BuffersAreZeroedAndAligned) {

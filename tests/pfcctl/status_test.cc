@@ -57,7 +57,7 @@ class PfcctlStop : public ::testing::Test {
 
   TemporaryFolder state;
   Gate gate{{.state_dir = state.path()}};
-  /// Still waits for its host.
+  /// This coordinator still waits for its host.
   testing::RunningCoordinator coordinator{
       {{.name = "elsewhere", .slots = 1}}, testing::impatient(), 0, "0123456789abcdef", &gate};
 };

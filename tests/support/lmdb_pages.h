@@ -109,7 +109,7 @@ class LmdbPages {
 
   std::string file_;
   std::vector<std::pair<std::string, std::uint64_t>> leaves_;  // first key, page
-  std::size_t lower_ = 16, upper_ = kPage;                     // of the current page
+  std::size_t lower_ = 16, upper_ = kPage;                     // limits of the current page
 };
 
 }  // namespace pfc::testing

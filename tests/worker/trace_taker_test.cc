@@ -118,7 +118,7 @@ TEST_F(Taker, SendsTimesOfTheCoordinatorsClock) {
   EXPECT_EQ(summary.last_step, 3);
   EXPECT_EQ(summary.device, "cpu");
   EXPECT_TRUE(summary.notes.empty());
-  ASSERT_EQ(client.sent_.size(), 2U);  // phases, then loaders
+  ASSERT_EQ(client.sent_.size(), 2U);  // first the phases, then the loaders
   EXPECT_EQ(client.sent_[0].trace, 9);
   EXPECT_EQ(client.sent_[0].spans.size(), 2U);
   const auto expected = (before + 3s).time_since_epoch() / 1ns;
@@ -164,7 +164,7 @@ TEST_F(Taker, EndsATraceForANewerOne) {
   asks(5, 1, 1'000'000);
   while (!training.on()) trains(1, 2);
   client.asks({.id = 6, .first_step = 3, .last_step = 1'000'000, .most_spans = 100});
-  EXPECT_EQ(client.summary().first_step, 1);  // of the remaining trace
+  EXPECT_EQ(client.summary().first_step, 1);  // the remaining trace's first step
   int step = 3;
   while (!training.on()) trains(step, step + 1), step += 2;
 }
@@ -209,7 +209,7 @@ TEST_F(Taker, SendsKernelsOfAGpu) {
   }
   recorder.begin_step(2);
   EXPECT_TRUE(client.summary().notes.empty());
-  ASSERT_EQ(client.sent_.size(), 2U);  // phases, then kernels
+  ASSERT_EQ(client.sent_.size(), 2U);  // first the phases, then the kernels
   ASSERT_EQ(client.sent_[1].spans.size(), 1U);
   EXPECT_EQ(client.sent_[1].spans[0].number, 1);
 }

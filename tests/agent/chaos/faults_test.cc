@@ -186,7 +186,7 @@ void in_a_network_of_its_own(Body body) {
   if (!made) GTEST_SKIP() << "this user cannot make a network namespace";
 }
 
-/// Returns the error of a datagram to this address; 0: there is a route.
+/// Returns the error of a datagram to this address, or 0 if there is a route.
 int way_to(const char* address) {
   const bool v6 = std::string(address).find(':') != std::string::npos;
   const Fd fd(::socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM, 0));

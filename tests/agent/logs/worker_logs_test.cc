@@ -29,7 +29,7 @@ class Logs : public ::testing::Test {
                                         });
   }
 
-  /// Returns the text or the problem. Everything added before has been written by then.
+  /// Returns the text or the problem, after all earlier output was written.
   static std::string reads(WorkerLogs& logs, const std::string& job, Rank rank) {
     std::promise<std::string> promise;
     logs.read(job, rank, 0, 0, 1'000, [&](const LogPiece& piece, const std::string& problem) {

@@ -26,7 +26,7 @@ std::unique_ptr<Comm> lonely(MemoryStore& store) {
 TEST(AbortSwitch, EndsWaitsOfAllItsComms) {
   MemoryStore store;
   AbortSwitch abort_switch;
-  std::vector<std::unique_ptr<Comm>> first(2), second(2);  // a peer that leaves ends waits too
+  std::vector<std::unique_ptr<Comm>> first(2), second(2);  // a peer that leaves also ends waits
   on_threads(2, [&](int rank) {
     first[rank] = make_host_comm(options_of(rank, 2, "first"), &store);
     second[rank] = make_host_comm(options_of(rank, 2, "second"), &store);

@@ -153,7 +153,7 @@ TEST_F(NcclFailure, DoesNotNameARankThatWaitedLessLong) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
-    // So late that it has not timed out when the other rank asks, nor while it listens.
+    // Rank 2 starts late, so it has not timed out while the other rank asks and waits for answers.
     if (r.comm.rank() == 2) {
       EXPECT_THROW(store_.get("nothing", 1200ms), CommError);
     }
@@ -246,7 +246,7 @@ TEST_F(NcclFailure, WorkerThatFailsForAnotherReasonLeavesImmediately) {
     connected.arrive_and_wait();  // before that, rank 1 cannot connect to a worker that has left
     if (rank == 0) {
       comms.step->all_reduce_sum(values);
-      return;  // as when a record of its data is bad
+      return;  // simulates a bad record in its data
     }
     errors[1] = message_of<CommError>([&] { comms.step->barrier(); });
   });

@@ -103,7 +103,7 @@ TEST_F(SavedState, ContainsBlameAndBudget) {
   EXPECT_EQ(record.failures, 2);
   EXPECT_EQ(record.times_left_out, 1);
   EXPECT_EQ(record.cause, "killed");
-  EXPECT_NEAR(seconds_since(now, *record.until), 200, 2);  // of 5 min
+  EXPECT_NEAR(seconds_since(now, *record.until), 200, 2);  // of 5 min, 100 s have passed
   EXPECT_TRUE(is_left_out(copy.job.blame, "b", 0, now));
   EXPECT_EQ(copy.job.most_workers, 8);
   EXPECT_EQ(copy.job.least_workers, 3);
@@ -258,8 +258,8 @@ TEST(SavedMetrics, ContinueCounting) {
   const TimePoint now = Clock::now();
   const auto text = [&](Metrics& metrics) {
     const std::string all = metrics.text({{}, {}, {}, {}, "training", now});
-    // Removes the coordinator's own values and gauges, and the fraction of a second of times,
-    // which differ between the two.
+    // Removes values that differ between the two: those of the coordinator itself, gauges, and
+    // fractions of a second in times.
     const std::regex other(
         "[^\n]*(process_|last_checkpoint_duration|last_checkpoint_size)[^\n]*\n");
     const std::regex moment("(last_checkpoint_timestamp_seconds [0-9]{6})[0-9.]*");
@@ -302,7 +302,7 @@ TEST_F(SavedState, LimitsRestoredTimesAfterTheClockWasChanged) {
   state.job.saved.at = now - 60s;
   state.job.budget.not_before = now + 5s;
   const auto year = std::chrono::hours{24 * 365};
-  for (const auto off : {-100 * year, 100 * year}) {  // the clock was set
+  for (const auto off : {-100 * year, 100 * year}) {  // the clock was changed
     const auto wall = std::chrono::system_clock::now();
     ClusterState copy;
     pfc::Run run;

@@ -134,7 +134,7 @@ class SilentHost {
   [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
-  std::array<Fd, 5> listeners_;  // one attempt to connect tries all, for 2 s each
+  std::array<Fd, 5> listeners_;  // one attempt to connect tries each for 2 s
   std::string address_;
 };
 

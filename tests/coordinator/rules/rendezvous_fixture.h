@@ -25,7 +25,7 @@ class Rendezvous : public ::testing::Test {
     state.address = "10.0.0.1:7450";
   }
 
-  /// With this number of GPUs.
+  /// Registers a host with this number of GPUs.
   void registers(const std::string& name, int gpus = 0) {
     proto::AgentRegistration registration;
     registration.set_gpus(gpus);

@@ -1,5 +1,4 @@
-// A worker that is alive and sends heartbeats, but blocks all others: when it is blamed, and when
-// none is.
+// A worker that sends heartbeats, but blocks all others: when it is blamed, and when no worker is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -118,7 +118,7 @@ TEST(BackgroundOutput, WritesTheWholeResultHoweverLateItIsRead) {
   EXPECT_EQ(out.read_until("end\n"), result + "end\n");
   writer.join();
   out.leave();
-  output.write_result("for nobody\n");  // returns
+  output.write_result("not read\n");  // returns
 }
 
 TEST(BackgroundOutput, WritesStderrWhileStdoutIsNotRead) {

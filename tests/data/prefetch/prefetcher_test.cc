@@ -315,7 +315,7 @@ TEST_F(DamagedImages, AreReplacedByTheNextUndamagedImage) {
 
 TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
   for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
-  const PrefetcherOptions options{.batch_size = 10, .seed = 4, .max_damaged = 0.002};  // of 2000
+  const PrefetcherOptions options{.batch_size = 10, .seed = 4, .max_damaged = 0.002};  // 4 of 2000
   Prefetcher prefetcher(dataset_, options);
   for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher.next(), nullptr);
   const std::string message = message_of<InputError>([&] { prefetcher.next(); });
@@ -334,7 +334,7 @@ TEST_F(DamagedImages, EndTheJobIfTheLimitIsAFraction) {
 
 TEST_F(DamagedImages, MayBeThreeInASmallSetUnlessNoneIsAllowed) {
   for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
-  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4});  // 0.1 %: two
+  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4});  // default: 0.1 %, 2 of 2000
   for (int i = 0; i < 60; ++i) EXPECT_NE(prefetcher.next(), nullptr);
   Prefetcher strict(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0});
   for (int i = 0; i < 50; ++i) EXPECT_NE(strict.next(), nullptr);

@@ -118,7 +118,7 @@ TEST_F(ReadAheadOf, LimitsTheUnitsInMemory) {
   {
     ReadAhead reads(*dataset_, ten_each, options());
     reads.take(0);
-    reads.take(2);  // both units are complete, and neither was given back
+    reads.take(2);  // both units are complete, and neither was released
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20));
     reads.give_back(0);
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20)) << "batch 1 needs the first one too";

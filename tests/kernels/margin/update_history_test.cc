@@ -174,7 +174,7 @@ TEST_F(AdamWHistory, CatchesUpWithUpdatesOfManyBlocks) {
   }
 }
 
-// eps is one value per number of missed updates, whatever the second moment is.
+// The history has one eps per number of missed updates, for every second moment.
 TEST_F(AdamWHistory, IsAccurateForSecondMomentsFarFromEps) {
   make(60);
   for (const std::int32_t seen : {1, 5, 10, 50}) {

@@ -37,7 +37,7 @@ class ModelFiles : public ::testing::Test {
   }
 
   std::unique_ptr<Ops> ops_ = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-  std::unique_ptr<Backbone> backbone_;  // of the last state_dict()
+  std::unique_ptr<Backbone> backbone_;  // backbone of the last state_dict()
   TemporaryFolder folder_;
 };
 

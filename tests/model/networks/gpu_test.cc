@@ -102,9 +102,9 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpuIfPartsAreFrozen) {
 
 class NetworkOnGpu : public ::testing::TestWithParam<const char*> {};
 
-// In fp32, where rounding cannot hide an error. Slopes near 1, because in a network this deep,
-// rounding decides the sign of some number before a PReLU; with a slope of 0.25, that changes the
-// gradients by more than the tolerance.
+// Runs in fp32, where rounding cannot hide an error. Slopes are near 1: in a network this deep,
+// rounding decides the sign of some number before a PReLU, and with a slope of 0.25 this would
+// change the gradients by more than the tolerance.
 TEST_P(NetworkOnGpu, AgreesWithTheCpu) {
   if (!cuda_devices().front().available) GTEST_SKIP() << cuda_devices().front().detail;
   constexpr float kSlope = 0.99f;

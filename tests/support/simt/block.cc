@@ -24,7 +24,7 @@ struct Thread {
   Index3 index;
   unsigned number = 0;
   Waits waits = Waits::kNot;
-  std::uint32_t mask = 0;   // of the current warp operation
+  std::uint32_t mask = 0;   // mask of the current warp operation
   std::uint64_t value = 0;  // this lane's value in the operation
   WarpValues seen{};        // all lanes' values in the operation
   std::unique_ptr<Fiber> fiber;
@@ -42,7 +42,7 @@ class Block {
  public:
   Block(const Launch& launch, Index3 index, std::uint32_t seed)
       : launch_(launch), index_(index), shared_(launch.shared_bytes + 16), random_(seed) {
-    std::memset(shared_.data(), 0xff, shared_.size());  // NaN in every floating-point type
+    std::memset(shared_.data(), 0xff, shared_.size());  // a NaN in every floating-point type
   }
 
   void run(const std::function<void()>& body);

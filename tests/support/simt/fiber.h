@@ -39,7 +39,7 @@ class Fiber {
 
  private:
   void enter();  // tells AddressSanitizer about a switch to the fiber
-  void leave();  // same, before the switch back
+  void leave();  // tells it about the switch back
 
   const FiberStack& stack_;
   std::function<void()> body_;

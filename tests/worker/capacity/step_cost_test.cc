@@ -55,7 +55,8 @@ TEST(StepCost, OverlapsGradientsWithTheBackwardPass) {
   w.gradients = 1.6;
   ClusterModel c = cluster(true, 2, 2);
   c.machine.local = {.latency = 0, .per_byte = 1};
-  // Each sends half of it twice: 1.6 s, of which all but the last of 16 buckets is hidden.
+  // Each worker sends half of the gradients twice, in 1.6 s. All but the last of 16 buckets overlap
+  // with the backward pass.
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.1, 1e-12);
   c.machine.gpu = false;  // the same cores copy both workers' bytes
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.2, 1e-12);

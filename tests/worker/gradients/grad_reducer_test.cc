@@ -96,9 +96,9 @@ TEST_F(Reducer, ReducesNoBucketBeforeItIsFinal) {  // WatchedComm checks it
 TEST_F(Reducer, ReducesDuringTheBackwardPass) {
   make(4);
   ready(6);
-  comm_.started.acquire();  // the first bucket has started, and is not done
+  comm_.started.acquire();  // the sum of the first bucket has started, but has not finished
   ready(2);
-  ready(0);  // none of these waits for it
+  ready(0);  // none of these calls waits for the sum
   comm_.allowed.release(3);
   reducer_->wait();
   const GradReducer::Timeline& t = reducer_->timeline();

@@ -80,7 +80,7 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
 
 void expect_stated_bytes(const MarginSoftmaxOptions& options) {
   for (const int threads : {1, 3}) {
-    bytes_of_first_step(options, threads);  // one-time allocations
+    bytes_of_first_step(options, threads);  // makes one-time allocations
     const std::size_t allocated =
         bytes_of_first_step(options, threads) - CatchUpPlan::bytes(kMemoryClasses);
     const CpuMarginBytes stated = cpu_margin_bytes(options, {.samples = kMemorySamples,
@@ -161,7 +161,7 @@ TEST(HeadMemory, KeptLogitsUseTheirBudgetUnlessAllNeedLess) {
   HeadMemoryOptions o = million();
   o.head.logits_memory = 0;
   EXPECT_EQ(head_memory(o).logits, 0u);
-  o.head.logits_memory = 0.1;  // less than 128 x 1,000,000 x 4
+  o.head.logits_memory = 0.1;  // this memory is less than 128 x 1,000,000 x 4 bytes
   const std::uint64_t tile = 2u * 96 * 128 * 4;
   EXPECT_EQ(head_memory(o).logits, 1'000'000u * 512 * 8 / 10 / tile * tile);
   o.samples = 64;

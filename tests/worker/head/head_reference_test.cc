@@ -235,8 +235,8 @@ TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
   }
 }
 
-// All logits are near -88.7. A target's product is omitted as 0, which is so far above them that
-// exp() is infinite, and infinity times 0 is NaN.
+// All logits are near -88.7. A target's product is omitted by setting it to 0. This is so far above
+// the logits that exp() is infinite, and infinity times 0 is NaN.
 TEST_P(HeadUpdates, AgreeIfExpOfAnOmittedProductWouldOverflow) {
   HeadJob far = job(OptimizerKind::kSgd, 1.0, 2, 1);
   far.options.scale = 200;

@@ -25,7 +25,7 @@ TEST(HeadOfOneThread, StartsNoMoreThreads) {
   const auto comm = make_host_comm({}, nullptr);
   const auto head = make_head(*ops, *comm, {.classes = kClasses, .embedding_size = kDimension});
   std::ptrdiff_t before = 0, after = 0;
-  // In a thread without an OpenMP team, which would get one of three threads.
+  // Runs in a thread without an OpenMP team; OpenMP would give it a team of three threads.
   std::thread([&] {
     omp_set_num_threads(3);
     before = threads_of_this_process();

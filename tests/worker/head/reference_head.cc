@@ -21,7 +21,7 @@ double length(const double* v, std::int64_t n) {
 
 struct Logit {
   double value = 0;
-  double d_cos = 0;  // d value / d cos
+  double d_cos = 0;  // derivative of the value by the cosine
 };
 
 // The cosine for angles from 0 to pi. Beyond it keeps falling: by 2 for each further pi.
@@ -42,7 +42,8 @@ Logit logit_of(const HeadOptions& o, double cos, bool target) {
   if (o.margin_gradient == MarginGradient::kStraightThrough) {
     return {o.scale * (std::cos(angle) - o.margin.m3), o.scale};
   }
-  // Multiplied below by a vector of length sin theta, 1e-16 and not 0 when that is rounding error.
+  // Multiplied below by a vector of length sin theta. With rounding errors the length is about
+  // 1e-16 instead of 0.
   const double slope = o.margin.m1 * std::abs(std::sin(angle)) / std::max(std::sin(theta), 1e-10);
   return {o.scale * (falling_cosine(angle) - o.margin.m3), o.scale * slope};
 }
@@ -129,7 +130,7 @@ class Reference {
     return std::log1p(others);
   }
 
-  // Rounds an operand of a matrix product. Targets are computed otherwise.
+  // Rounds an operand of a matrix product. Targets are not rounded.
   [[nodiscard]] double operand(double number) const {
     if (!o_.bf16_products) return number;
     return double{float_of(nearest_bfloat16(static_cast<float>(number)))};

@@ -137,14 +137,14 @@ TEST(StepPlan, DiffersFromThePlannedImagesByLessThanAGlobalBatchAfterAnyChanges)
 
 TEST(StepPlan, NeitherRepeatsNorLosesImagesWithinAnEpochAfterAChange) {
   const JobConfig job = job_of_epochs(6, 3);
-  const StepPlan ten = plan_steps(job, 10, 100);  // leaves 40 of 100 out
+  const StepPlan ten = plan_steps(job, 10, 100);  // leaves out 40 of 100 images
   EXPECT_EQ(ten.after(5).next, (DataPlace{5, 0}));
   const StepPlan one = plan_steps(job_of_epochs(6, 10), 1, 100, ten.after(1));
   EXPECT_EQ(one.batches(0).place_of(one.batches(0).first_batch), (DataPlace{1, 0}))
       << "a completed epoch is not repeated";
 
   const StepPlan three = plan_steps(job, 3, 100);           // batches of 18
-  StepPlan four = plan_steps(job, 4, 100, three.after(2));  // 24, from image 36 on
+  StepPlan four = plan_steps(job, 4, 100, three.after(2));  // batches of 24, from image 36 on
   const BatchPlan batches = four.batches(1);
   EXPECT_EQ(batches.first_batch, 2);
   EXPECT_EQ(batches.first_position(2), 36 + 6);

@@ -130,7 +130,7 @@ TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
 }
 
 TEST_P(SessionsWithSnapshots, ContinueFromANewerCheckpoint) {
-  job_.snapshot_seconds = 1e6;  // one, after the first step
+  job_.snapshot_seconds = 1e6;  // one snapshot, after the first step
   job_.save_every_steps = 2;
   EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
   stores_[1] = std::make_unique<SnapshotStore>();

@@ -131,7 +131,7 @@ TEST(SnapshotMaker, KeepsThePreviousSnapshotIfAWorkerIsLostMeanwhile) {
   }
 }
 
-/// Rank 0 begins a snapshot in which rank 1 takes no part, and calls `then` before it destroys the
+/// Rank 0 begins a snapshot in which rank 1 does not take part, and calls `then` before it destroys the
 /// maker.
 void snapshot_of_one(
     SnapshotStore& store,

@@ -72,7 +72,8 @@ inline void wait_for_snapshot(SnapshotMaker& maker, const TrainingState& state, 
   }
 }
 
-/// Updates until a step: fewer than steps where the loss was not finite.
+/// Returns the number of updates until a step. They are fewer than the steps, as after a loss that
+/// was not finite.
 inline std::int64_t updates_of(std::int64_t step) { return step - 1; }
 
 /// All workers take a snapshot of the state of `step`.
@@ -87,7 +88,7 @@ inline void take(const Processes& all, int step, const WorldKeys& keys = {}) {
     SnapshotMaker maker(*all[static_cast<std::size_t>(rank)], *comm,
                         snapshot_options(rank, workers, keys));
     maker.after_step(worker.state(), testing::trained_with(step, 10), {.snapshot_request = 1});
-    worker.fill(step + 1);  // training goes on
+    worker.fill(step + 1);  // training continues
     worker.loss_scale.restore({.updates = updates_of(step + 1)});
     wait_for_snapshot(maker, worker.state(), step);
   });
@@ -95,7 +96,7 @@ inline void take(const Processes& all, int step, const WorldKeys& keys = {}) {
 
 /// What a generation restores from its workers' memory.
 struct Outcome {
-  std::string where;        ///< source of the state; empty: not from memory
+  std::string where;        ///< source of the state; empty: the state is not from memory
   std::string why_not;      ///< result of why_not_from_memory()
   std::uint64_t moved = 0;  ///< result of load_snapshot()
   std::uint64_t sent = 0;   ///< as counted by the Comms

@@ -23,7 +23,7 @@ using Steps = std::vector<std::int64_t>;
 
 class EventFolder : public ::testing::Test {
  protected:
-  /// A start of a process that writes these steps.
+  /// Writes the file of a process that trains these steps.
   fs::path write(std::int64_t first_step, const Steps& steps) {
     fs::path path = next_event_file(board_);
     EventFile file(path, first_step);

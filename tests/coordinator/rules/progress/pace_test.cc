@@ -34,7 +34,7 @@ class PaceOfAJob : public ::testing::Test {
 
 TEST_F(PaceOfAJob, LimitsTheFirstStepsByThePeersTimeout) {
   EXPECT_EQ(pace.limit("forward", limits), 300s);
-  steps(5'001, 5'002, 0.1);  // a resumed job
+  steps(5'001, 5'002, 0.1);  // the job has resumed
   EXPECT_EQ(pace.limit("forward", limits), 300s);
   steps(5'003, 5'003, 0.1);
   EXPECT_EQ(pace.limit("forward", limits), 30s);
