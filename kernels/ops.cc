@@ -184,7 +184,7 @@ void Ops::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
 void Ops::dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) {
   expect_number({"dropout", "x", x}, activation_type());
   expect_like({"dropout", "y", y}, x);
-  check(o.probability >= 0.f && o.probability < 1.f, "dropout: a probability outside [0, 1)");
+  check(o.probability >= 0.f && o.probability < 1.f, "dropout: found a probability outside [0, 1)");
   if (y.elements() > 0) run_dropout(x, y, o);
 }
 

@@ -116,7 +116,7 @@ class Reports(Quiet):
             bench_report.write(options, {"x": "one", "y": "two"}, {})
             self.assertEqual(path.read_text(), "one\n\ntwo\n")
 
-    def test_a_steps_table_has_as_many_cells_in_each_row(self):
+    def test_all_rows_of_a_step_table_have_the_same_number_of_cells(self):
         def program(speed):
             return [{"samples_per_second": [speed, speed], "memory_bytes": 2**30}] * 2
         result = {"network": "r18", "settings": "s",

@@ -18,7 +18,7 @@ namespace pfc {
 inline constexpr int kStateFormat = 2;
 
 std::string saved(const HostState& host);
-/// Restores the host, except its name, as last heard from at `heard`.
+/// Restores the host, except its name. `heard`: time of its last message.
 void restore(HostState& host, std::string_view bytes, TimePoint heard);
 
 /// Saves the worker without its progress.

@@ -43,7 +43,7 @@ void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Ga
 void tell_end(Terminal& terminal, const Verdict& verdict, const std::string& staying) {
   if (const std::uint64_t lines = terminal.dropped_lines(); lines > 0) {
     terminal.note(counted(static_cast<long long>(lines), "line") +
-                      " of output could not be written, as nobody read stdout or stderr",
+                      " of output could not be written, because stdout or stderr was not read",
                   Severity::kWarning);
   }
   terminal.note(verdict.message + (staying.empty() ? "" : "; " + staying),

@@ -316,8 +316,7 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
   Incident incident = incident_of(
       worker, peer || unasked ? Incident::Kind::kPeerLost : Incident::Kind::kCrash,
       unasked
-          ? "stopped, although nobody has asked the job to; was SIGTERM sent to a worker or its "
-            "agent?"
+          ? "stopped without a request to stop the job; was SIGTERM sent to a worker or its agent?"
           : message,
       now);
   incident.permanent = outcome == proto::OUTCOME_BAD_INPUT;

@@ -97,7 +97,7 @@ struct BackgroundOutput::Lane {
     if (lines == 0) return;
     push(fd, message_line("pfc-coordinator", Severity::kWarning,
                           "dropped here: " + counted(static_cast<long long>(lines), "line") +
-                              " of output that nobody read",
+                              " of output that was not read",
                           false) +
                  "\n");
   }

@@ -88,7 +88,7 @@ void PickleMachine::reduce() {
     case Name::kNdarray:
       break;
   }
-  fail("calls a type that is not called in verification files");
+  fail("calls a type that verification files do not call");
 }
 
 /// BUILD fills an array: (version, shape, dtype, is Fortran order, bytes). The state of a dtype

@@ -147,7 +147,7 @@ class OwnOutput(ThreeHosts):
 
     def test_gives_the_losses_and_checkpoints_of_a_shared_one_and_resumes_on_fewer_hosts(self):
         done = self.trains(self.NAMES)
-        self.assertIn("is not shared: the one of host host-a is used", done.stderr)
+        self.assertIn("is not shared: the folder of host host-a is used", done.stderr)
         self.assertIn("for host-b, host-c", done.stderr)
         self.alone(6)
         self.assertEqual(self.of_steps("loss", "out-of-a"), self.of_steps("loss", "alone"))

@@ -59,7 +59,7 @@ TEST_P(OpChecks, CoverElementwiseOps) {
   EXPECT_EQ(refusal([&] { ops_->dropout(three, four, {}); }),
             "dropout: y is fp32 [2, 2], expected fp32 [3]");
   EXPECT_TRUE(ends_with(refusal([&] { ops_->dropout(three, three, {.probability = 1.f}); }),
-                        ": dropout: a probability outside [0, 1)"));
+                        ": dropout: found a probability outside [0, 1)"));
 }
 
 TEST_P(OpChecks, CoverSumsAndBiases) {

@@ -105,8 +105,8 @@ void connect_links(OutputLinks& links, Rank rank, std::span<const std::string> h
 std::string not_shared_message(const OutputLinks& links, std::span<const std::string> hosts,
                                const fs::path& output) {
   const std::string folder = output.string();
-  return "output: " + folder + " is not shared: the one of host " + links.host +
-         " is used, and checkpoints go to it and come from it over the network for " +
+  return "output: " + folder + " is not shared: the folder of host " + links.host +
+         " is used, and checkpoints are sent over the network to and from " +
          hosts_without(links.sees, hosts);
 }
 

@@ -23,7 +23,7 @@ struct CentreTableView {
 struct RowList {
   std::int64_t first = 0;              ///< the first row if rows is nullptr
   const std::int32_t* rows = nullptr;  ///< [S] row numbers; nullptr: the rows are contiguous
-  /// [S], indices of catch_ups; 0: the row has missed no update. nullptr: no row has.
+  /// [S], indices of catch_ups; 0: the row has missed no update. nullptr: no row has missed any.
   const std::uint32_t* missed = nullptr;
   const CatchUp* catch_ups = nullptr;
 

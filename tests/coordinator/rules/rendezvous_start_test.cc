@@ -82,7 +82,7 @@ TEST_F(Rendezvous, DoesNotAskForASecondAgentOnThisMachine) {
                                                 "not connected; a limit of threads"));
 }
 
-TEST_F(Rendezvous, SaysThatAHostDoesNotResolveInsteadOfWhatToRunThere) {
+TEST_F(Rendezvous, ReportsAnUnresolvedHostInsteadOfItsJoinCommand) {
   expect_hosts({{"a", 1}, {"bb", 1}});
   find_host(state, "bb")->resolves = false;
   registers("a");

@@ -98,12 +98,12 @@ TEST(BackgroundOutput, DropsAndCountsUnreadLines) {
   const std::uint64_t dropped = output.dropped_lines();
   EXPECT_GT(dropped, 0U);
   std::string read;
-  std::thread reader([&] { read = out.read_until("of output that nobody read\n"); });
+  std::thread reader([&] { read = out.read_until("of output that was not read\n"); });
   EXPECT_TRUE(output.finish(10s));
   reader.join();
   EXPECT_THAT(read, StartsWith(kLine));
   EXPECT_THAT(read, EndsWith(kLine + "pfc-coordinator: warning: dropped here: " +
-                             std::to_string(dropped) + " lines of output that nobody read\n"));
+                             std::to_string(dropped) + " lines of output that was not read\n"));
 }
 
 TEST(BackgroundOutput, WritesTheWholeResultHoweverLateItIsRead) {

@@ -112,9 +112,10 @@ TEST(OutputLinks, ConnectWorkersThatDoNotSeeTheFolderToRankZero) {
 TEST(OutputLinks, NameHostsWithAndWithoutTheFolder) {
   const testing::TwoHosts hosts(4, 2);
   const std::vector<std::string> names{"a", "a", "b", "b"};
-  EXPECT_EQ(not_shared_message(hosts.links(0), names, "/out"),
-            "output: /out is not shared: the one of host a is used, and checkpoints go to it and "
-            "come from it over the network for b");
+  EXPECT_EQ(
+      not_shared_message(hosts.links(0), names, "/out"),
+      "output: /out is not shared: the folder of host a is used, and checkpoints are sent over "
+      "the network to and from b");
 }
 
 }  // namespace
