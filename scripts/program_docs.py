@@ -20,7 +20,7 @@ PROGRAMS = ["pfc-coordinator", "pfc-agent", "pfc-worker", "pfcctl"]
 @dataclasses.dataclass
 class Option:
     names: list[str]  # ["-h", "--help"]
-    value: str  # "TEXT=info"; for a flag empty, or what it needs and excludes
+    value: str  # "TEXT=info"; of a flag: empty, or what it needs and excludes
     text: str
 
     def takes_value(self):

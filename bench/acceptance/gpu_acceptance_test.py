@@ -264,7 +264,7 @@ class Bundle(unittest.TestCase):
             self.assertIn(f"/found/once: {test.name}", result.output)
         self.assertEqual((self.folder / "searched").read_text(), "\n")
 
-    def test_test_programs_have_limits_of_their_own_and_that_of_nccl_comes_last(self):
+    def test_each_test_program_has_its_own_limit_and_that_of_nccl_runs_last(self):
         found = {test.name: test.limit for test in self.plan.cases("tests")}
         self.assertEqual(list(found.items()),
                          [("libraries", 60), ("worker", 300), ("other_gpu_test", 120), ("kernels_gpu_test", 150),

@@ -102,7 +102,7 @@ class Head(unittest.TestCase):
         self.assertIn("pfc, centres fp32 | 3.000", table)
         self.assertIn("pfc, centres bf16 | not measured yet |", table)
 
-    def test_a_program_that_does_not_fit_is_not_a_failure_unless_it_is_all_of_pfc(self):
+    def test_too_little_memory_is_a_failure_only_if_no_run_of_pfc_fits(self):
         does_not = f'{{ echo "{NO_MEMORY}" | tr -d "\\`" >&2; exit 2; }}'
         code, table, said = self.bench(f"[ $centres = bf16 ] || {does_not}")
         self.assertEqual(code, 0, said)

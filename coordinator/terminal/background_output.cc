@@ -121,7 +121,7 @@ struct BackgroundOutput::Lane {
   std::deque<Piece> queue;
   std::size_t bytes = 0;                   ///< in the queue
   bool full = false;                       ///< set when the queue is full, until it is half empty
-  std::uint64_t done = 0;                  ///< pieces
+  std::uint64_t done = 0;                  ///< number of written pieces
   std::array<std::uint64_t, 2> dropped{};  ///< not reported yet, by descriptor
   std::uint64_t all_dropped = 0;
   bool ending = false;

@@ -112,7 +112,7 @@ class HeaderParser {
     const char quote = rest_.empty() ? '\0' : rest_.front();
     if (quote != '\'' && quote != '"') unexpected("a string");
     const std::size_t end = rest_.find(quote, 1);
-    if (end == std::string_view::npos) unexpected("a string with an end");
+    if (end == std::string_view::npos) unexpected("a closing quote");
     const std::string_view text = rest_.substr(1, end - 1);
     rest_.remove_prefix(end + 1);
     return text;

@@ -77,10 +77,10 @@ void TarReader::check_sum(const Header& header) const {
   }
   const std::uint64_t said = number(header, kSum, kSumSize);
   if (said == sum) return;
-  fail(
-      fmt::format("a header whose checksum is {}, but says {}: this is not a tar archive, or it is "
-                  "damaged",
-                  sum, said));
+  fail(fmt::format(
+      "a header with the checksum {}, but it gives {}: this is not a tar archive, or it is "
+      "damaged",
+      sum, said));
 }
 
 void TarReader::take_pax(const std::string& records) {
@@ -161,7 +161,7 @@ void TarReader::expect_uncompressed() const {
     std::size_t at;
     std::string_view magic;
   };
-  // bzip2's magic has "BZh" and a digit before it, because a member name could start with "BZh".
+  // For bzip2 this is the magic after "BZh" and a digit: a member name could start with "BZh".
   static constexpr std::array<Compression, 4> kCompressions{
       {{"gzip", "gunzip", 0, "\x1f\x8b"},
        {"zstd", "unzstd", 0, "\x28\xb5\x2f\xfd"},

@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// One operation at inference. It reads named activations and makes the one with its name.
+/// One operation at inference. It reads named activations and writes the one that has its own name.
 struct NetworkOp {
   enum class Kind { kConv, kBatchNorm, kLinear, kSubsample };
   Kind kind = Kind::kConv;

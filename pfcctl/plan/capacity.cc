@@ -241,7 +241,7 @@ Capacity plan_capacity(const CapacityFlags& flags, const PlannedJob& planned, in
   c.step = predict_step(count_step(planned), planned.job.batch_size, pixels, c.cluster, corrected);
   if (!(c.step.seconds() > 0 && std::isfinite(c.step.seconds()))) {
     throw InputError("--gpu " + one_line(flags.machine, 200) +
-                     ": a step takes no time there: not a profile of pfcctl plan");
+                     ": the time of a step is 0, so this is not a profile of pfcctl plan");
   }
   if (planned.data.images >= c.samples) {
     c.steps = plan_steps(planned.job, planned.world_size, planned.data.images).last_step;

@@ -61,7 +61,7 @@ TrainedOnDevice train_one(TrainingSession& session) {
   }
   if (on_emulated_gpu()) {
     EXPECT_EQ(free_memory(), free_before);
-  } else {  // which loads the code of a kernel when it is first launched
+  } else {  // a GPU loads the code of a kernel at its first launch
     EXPECT_GE(free_memory() + (std::size_t{64} << 20), free_before);
   }
   if (session.job.device == DeviceChoice::kCuda && session.membership.world_size > 1) {

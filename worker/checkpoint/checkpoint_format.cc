@@ -145,7 +145,7 @@ void check_agrees(const Identity& id, const std::string& folder_name_) {
 }
 
 void check_in_range(const Identity& id) {
-  // Prevents overflow in sums and products of a few of them.
+  // Limits of numbers, so that sums and products of a few of them do not overflow.
   constexpr std::int64_t kMost = std::int64_t{1} << 50, kMostSteps = std::int64_t{1} << 40;
   constexpr std::int64_t kMostOfAStep = 1 << 20;
   const auto within = [](std::int64_t low, std::int64_t value, std::int64_t high) {

@@ -129,8 +129,8 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
   return found;
 }
 
-/// Returns the number of workers, today's times a power of two, with which the job fits if each
-/// has the same memory; 0 if there is none.
+/// Doubles the number of workers until the job fits, if each has the same memory. Returns the
+/// number, or 0 if the job never fits.
 int enough_workers(PlannedJob p, const PlannedBackbone& backbone, std::uint64_t available) {
   constexpr std::int64_t kMost = 1 << 12;
   const std::int64_t most =

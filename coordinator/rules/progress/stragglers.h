@@ -13,7 +13,7 @@
 
 namespace pfc {
 
-/// For one generation.
+/// Finds the stragglers of one generation.
 class Stragglers {
  public:
   static constexpr std::size_t kReports = 20;    ///< reports in the median of a rank

@@ -217,7 +217,7 @@ class Convolution {
   void guess(Results& results, int* count) const {
     require(Pass::guess(context_.cudnn.get(), descriptors_, descriptor_.get(),
                         static_cast<int>(results.size()), count, results.data()),
-            "a guess at the algorithm");
+            "an estimate of the fastest algorithm");
   }
 
   /// Times the algorithms. Returns false if there is too little memory.

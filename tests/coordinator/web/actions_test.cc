@@ -152,7 +152,7 @@ TEST_F(ActionsOfThePage, DoNotSendCachedFilesAgain) {
   EXPECT_THAT(reply->body, IsEmpty());
 }
 
-TEST_F(ActionsOfThePage, HaveFilesWithoutExternalReferences) {
+TEST_F(ActionsOfThePage, FilesHaveNoExternalReferences) {
   for (const Asset& asset : assets()) {
     if (asset.name.starts_with("uPlot")) continue;
     EXPECT_THAT(std::string(asset.contents), Not(HasSubstr("innerHTML"))) << asset.name;

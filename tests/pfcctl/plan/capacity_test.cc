@@ -118,7 +118,7 @@ TEST(CapacityPlan, RejectsAMachineWithAStepTimeOfZero) {
     return plan_capacity({.machine = "quick.json"}, planned, 1,
                          plan_memory(planned, plan_backbone(planned), 1), machine);
   };
-  EXPECT_THAT(message_of<InputError>(capacity), HasSubstr("quick.json: a step takes no time"));
+  EXPECT_THAT(message_of<InputError>(capacity), HasSubstr("quick.json: the time of a step is 0"));
   machine.step_seconds = 1e-3;
   EXPECT_THAT(capacity_text(capacity()), HasSubstr("(a [2Jhand)"));
 }

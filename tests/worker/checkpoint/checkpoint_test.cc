@@ -347,7 +347,7 @@ TEST_F(Checkpoint, SurvivesAKillWhileTheNextOneIsWritten) {
       for (std::int64_t step = 1;; ++step) save(all, step % 9 + 1);
     }
     while (!newest_checkpoint(output_)) std::this_thread::yield();
-    // At any point of its loop.
+    // So the kill comes at different points of the child's loop.
     std::this_thread::sleep_for(std::chrono::milliseconds(3 * repeat));
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);

@@ -25,7 +25,7 @@ struct HeadJob {
   TestDevice device = cpu_head_device();
   std::vector<double> lrs = {};                     ///< one per update; empty: always lr
   std::vector<std::int64_t> updates_left_out = {};  ///< numbers of the skipped updates
-  bool resumes = false;  ///< before each micro-batch, as if the state came from a checkpoint
+  bool resumes = false;  ///< before each micro-batch, the head gets its state as from a checkpoint
   [[nodiscard]] bool left_out(std::int64_t update) const {
     return std::ranges::count(updates_left_out, update) > 0;
   }
