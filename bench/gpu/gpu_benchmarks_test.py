@@ -26,7 +26,7 @@ import train_reference
 
 HERE = pathlib.Path(__file__).parent
 MEASURED = {"seconds": [0.004, 0.002, 0.003], "sample_seconds": [0.001] * 3, "loss": 40.0}
-NO_MEMORY = "CUDA: 3 GiB of GPU memory asked for, 1 GiB of 79 GiB free; see `pfcctl plan`"
+NO_MEMORY = "CUDA: 3 GiB of GPU memory requested, 1 GiB of 79 GiB free; see `pfcctl plan`"
 
 
 def outcomes(**measured):

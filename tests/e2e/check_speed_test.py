@@ -66,7 +66,7 @@ class Speed(CheckTest):
         self.assertEqual(report["workers"], 4, "the others have connected")
         self.assertEqual([each for each in report["findings"] if each["what"] == "connections"], [], "the link is only slow")
 
-    def test_a_slow_disk_few_processes_and_an_output_of_its_own(self):
+    def test_a_slow_disk_few_processes_and_an_unshared_output(self):
         slow = self.folder / "slow.so"
         self.succeeded(run("gcc", "-shared", "-fPIC", "-o", slow, SOURCES / "slow_disk.c", "-ldl"))
         for folder in (self.folder, self.shared):

@@ -56,7 +56,7 @@ class LiveFeed {
 
   void tick();
   void drop_those_who_left();
-  /// Gets changes, and makes the next piece of them.
+  /// Takes the source's changes, and makes the next event from them.
   void look();
   [[nodiscard]] std::string event(const std::string& json) const;
   [[nodiscard]] Piece everything();

@@ -15,7 +15,7 @@ CudaBuffer::CudaBuffer(std::size_t bytes) : bytes_(bytes) {
     static_cast<void>(cudaGetLastError());  // the next launch would report it
     std::size_t free = 0, total = 0;
     cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    throw DeviceError("CUDA: " + byte_size_text(bytes) + " of GPU memory asked for, " +
+    throw DeviceError("CUDA: " + byte_size_text(bytes) + " of GPU memory requested, " +
                       byte_size_text(free) + " of " + byte_size_text(total) +
                       " free; see `pfcctl plan` for what a job needs");
   }

@@ -352,7 +352,7 @@ TEST_F(Shards, RandomDamageOnlyThrows) {
   }
 }
 
-TEST(Braces, ExpandToNumbersWithAsManyDigits) {
+TEST(Braces, ExpandToNumbersWithTheSameNumberOfDigits) {
   EXPECT_THAT(expand_braces("s-{08..11}.tar"),
               ElementsAre("s-08.tar", "s-09.tar", "s-10.tar", "s-11.tar"));
   EXPECT_THAT(expand_braces("plain.tar"), ElementsAre("plain.tar"));

@@ -164,7 +164,7 @@ TEST_F(Checkpoint, IsOnDiskWhenBeginReturnsIfWrittenInPlace) {
   expect_loads(1, 5);
 }
 
-TEST_F(Checkpoint, HasTheBytesOfACopyIfWrittenInPlace) {
+TEST_F(Checkpoint, HasTheSameBytesIfItIsWrittenWithoutACopy) {
   const WorldOptions adamw{.optimizer = OptimizerKind::kAdamW};
   std::map<std::string, std::vector<std::byte>> files[2];
   for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {

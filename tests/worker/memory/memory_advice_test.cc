@@ -97,7 +97,7 @@ TEST_F(MemoryAdvice, LargestBatchIsFilledByTheImages) {
   EXPECT_EQ(largest(500 * kGiB).batch_size, 0) << "a batch norm needs two samples";
 }
 
-TEST_F(MemoryAdvice, NamesNoMoreWorkersThanImagesFill) {
+TEST_F(MemoryAdvice, NamesNoMoreWorkersThanHaveAFullBatch) {
   planned_.job.num_classes = 1'000'000;
   planned_.data.images = 2 * planned_.job.batch_size;
   const std::uint64_t available = 3 * kGiB + kGiB / 2;

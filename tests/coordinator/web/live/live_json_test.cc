@@ -54,7 +54,7 @@ TEST(LiveCurves, BeginAtTheRequestedPoint) {
   EXPECT_THAT(json["rows"], SizeIs(2));
 }
 
-TEST(LivePhases, AreOfTheLongestWorkingRanksIfThereAreMany) {
+TEST(LivePhases, ShowTheLongestWorkingRanksOfManyRanks) {
   PhaseTimes phases;
   for (Rank rank = 0; rank < 1'000; ++rank) {
     proto::Progress report;
