@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "tests" / "reference"
 sys.path += [str(REFERENCE), str(ROOT / "bench" / "cpu")]
 # Messages of PyTorch, pfc's allocations and pfc's memory plan.
-NO_MEMORY = ("out of memory", "of GPU memory asked for,", "memory: a worker needs")
+NO_MEMORY = ("out of memory", "of GPU memory requested,", "memory: a worker needs")
 
 
 class Failed(Exception):
