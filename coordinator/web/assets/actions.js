@@ -45,7 +45,6 @@ export function askToStop(job, tell) {
 }
 
 export function askToDrain(job, host, tell) {
-  confirm(`Drain host ${host}?`, "After a checkpoint the job continues without this host if "
-                                 "--min-workers allows it. Otherwise it ends.",
+  confirm(`Drain host ${host}?`, "After a checkpoint the job continues without this host if --min-workers allows it. Otherwise it ends.",
     "Drain the host", () => post("/api/drain", { job, host }, (error, done) => tell(error, done && `Host ${host} is being drained.`)));
 }
