@@ -106,7 +106,7 @@ void show_status(const StatusOptions& options) {
   }
 }
 
-/// Returns the id of the running job, empty if none runs. A stop request carries it, so that it
+/// Returns the id of the running job, empty if none runs. A stop request carries this id. So it
 /// cannot stop a later job or the job of another coordinator at this address.
 std::string job_that_runs(const CoordinatorCall& call) {
   return call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest()).job_id();

@@ -53,7 +53,7 @@ std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
 }
 
-// The signal that asked for a stop; 0: none. Without a coordinator it is the first signal. Only
+// The signal that requested a stop; 0: none. Without a coordinator it is the first signal. Only
 // signal handlers write it. It is lock-free, as a signal handler requires.
 std::atomic<int> g_stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);

@@ -172,7 +172,7 @@ std::optional<Refusal> Agents::replace(HostState& host, const std::string& agent
   if (!replaces) return {};
   cluster_.terminal.note("host " + host.name + ": another pfc-agent has taken over");
   agent_replaced(cluster_.state, host, Clock::now());
-  takeover_.save_now();  // before the agent is asked for new processes
+  takeover_.save_now();  // before the agent gets the request for new processes
   workers_.members_changed();
   return {};
 }
@@ -300,7 +300,7 @@ void Agents::worker_ended(WorkerState& worker, const proto::WorkerExited& exited
                     {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now())) {
     cluster_.terminal.note(name + ": " + describe(exit) + "; it is replaced too",
                            Severity::kWarning);
-    takeover_.save_now();  // before the agent is asked for the new process
+    takeover_.save_now();  // before the agent gets the request for the new process
     send_desired(worker.host);
   }
   cluster_.advance();

@@ -171,7 +171,7 @@ class Calls {
       const std::size_t bytes = std::get<Reply>(result).ByteSizeLong();
       if (!admission_.may_send(peer, bytes)) {
         return call->Finish(
-            to_status(Admission::too_many("bytes that were asked for and not read")));
+            to_status(Admission::too_many("bytes that were requested and not read")));
       }
       call->when_done([this, peer, bytes] { admission_.sent(peer, bytes); });
       *reply = std::get<Reply>(std::move(result));

@@ -31,7 +31,7 @@ void worker_progressed(WorkerState& worker, const proto::Progress& progress, Tim
 std::vector<Incident> find_overdue(const ClusterState& state, const HealthLimits& limits,
                                    TimePoint now);
 
-/// Returns the workers blamed by `incidents` whose agents have not been asked for a description.
+/// Returns the workers blamed by `incidents` for which no description was requested yet.
 /// Pure.
 std::vector<Rank> to_be_described(const ClusterState& state,
                                   const std::vector<Incident>& incidents);

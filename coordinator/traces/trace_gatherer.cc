@@ -27,7 +27,7 @@ proto::TraceSummary limited_summary(proto::TraceSummary summary) {
 }
 
 Refusal not_wanted(std::int64_t id) {
-  // Not kOldGeneration, which would tell the worker that its generation has ended.
+  // Not kOldGeneration, which would mean for the worker that its generation has ended.
   return {.kind = Refusal::Kind::kInvalid,
           .message = "trace " + std::to_string(id) + " is no longer expected from this worker"};
 }

@@ -30,9 +30,9 @@ struct WeightsFile {
 
 /// Reads safetensors files and those of torch.save(): a state dict alone (model.pt,
 /// backbone.pth), arcface_torch's checkpoint_gpu_*.pt, and Lightning's checkpoints. Reads *.onnx
-/// as read_onnx_state_dict() does. CVLface's model.pt needs its model.yaml beside it. Does not
-/// check that the tensors are those of a network. Throws InputError that names the file, and the
-/// tensor or member.
+/// as read_onnx_state_dict() does. CVLface's model.pt needs its model.yaml in the same folder. Does
+/// not check that the tensors are those of a network. Throws InputError that names the file, and
+/// the tensor or member.
 WeightsFile read_weights(const std::filesystem::path& path);
 
 }  // namespace pfc

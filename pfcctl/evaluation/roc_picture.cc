@@ -15,7 +15,7 @@ namespace {
 
 // Pixels. The legend is below the plot, so that it hides no curve.
 constexpr double kLeft = 70, kTop = 20, kWidth = 620, kHeight = 420, kLegendLine = 20;
-// Okabe and Ito's colours, which colour-blind people can tell apart.
+// Okabe and Ito's colours, which colour-blind people can distinguish.
 constexpr std::array<const char*, 7> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                  "#56b4e9", "#e69f00", "#000000"};
 

@@ -22,7 +22,7 @@ from support import LIMIT, JobTest, digest, run
 
 KILLS = 20 if os.environ.get("PFC_KILLS") == "all" else 3
 STEPS = 2 * KILLS + 4
-# What the job has reached when its coordinator is killed.
+# States of the job at which its coordinator is killed.
 POINTS = ("nothing", "an agent", "a worker", "all workers")
 NEXT_POINTS = ("the loss", "its cause", "the next generation", "a new process", "all members", "connections", "a step")
 if os.environ.get("PFC_KILLS") != "all":

@@ -94,7 +94,7 @@ OutputLock::OutputLock(std::filesystem::path output, std::string job_id, millise
   for (bool told = false; !try_lock();) {
     if (Clock::now() >= deadline) refuse();
     if (!std::exchange(told, true)) {
-      spdlog::info("output: {} is in use by {}; waiting for at most {} s", output_.string(),
+      spdlog::info("output: {} is in use by {}; waiting up to {} s", output_.string(),
                    owner_name(read_owner(fd_)), patience.count() / 1000);
     }
     std::this_thread::sleep_for(kLockPollInterval);

@@ -1,4 +1,4 @@
-// What workers may do with the certificates that their agents get for them.
+// Tests what workers may do with the certificates that their agents get for them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

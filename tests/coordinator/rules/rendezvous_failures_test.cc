@@ -130,7 +130,7 @@ TEST_F(Rendezvous, DoesNotBlameAWorkerThatWaitsInTheSameCollectiveWhenAPeerIsLos
   reports(0, proto::OUTCOME_COMM_FAILED, "all_gather: timed out");
   exits(0, {.code = 1});
   passes(5s);
-  EXPECT_EQ(does(), "terminate") << "nobody knows the cause";
+  EXPECT_EQ(does(), "terminate") << "the cause is unknown";
 }
 
 TEST_F(Rendezvous, NamesAWorkerThatHasFinishedButStillRuns) {

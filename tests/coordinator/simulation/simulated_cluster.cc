@@ -396,7 +396,7 @@ void SimulatedCluster::check_member(const Member& member) {
   if (worker == nullptr) return;
   for (const Incident& incident : state_.job.current.incidents) {
     expect(incident.kind == Incident::Kind::kPeerLost || incident.rank != worker->rank,
-           "nobody blames a survivor");
+           "no survivor is blamed");
   }
 }
 

@@ -38,8 +38,8 @@ class Fiber {
   [[nodiscard]] bool ended() const { return ended_; }
 
  private:
-  void enter();  // tells AddressSanitizer about a switch to the fiber
-  void leave();  // tells it about the switch back
+  void enter();  // reports a switch to the fiber to AddressSanitizer
+  void leave();  // reports the switch back
 
   const FiberStack& stack_;
   std::function<void()> body_;

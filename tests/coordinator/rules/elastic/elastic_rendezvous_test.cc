@@ -220,7 +220,7 @@ TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
   EXPECT_EQ(members[1].survivor, 1);
   EXPECT_EQ(members[2].survivor, 0);
   EXPECT_EQ(members[5].survivor, 1);
-  EXPECT_EQ(state.job.restarts, 1) << "what is planned is no restart";
+  EXPECT_EQ(state.job.restarts, 1) << "a planned change does not count as a restart";
 }
 
 TEST_F(ElasticRendezvous, AJoiningHostDoesNotReplaceABrieflySilentOne) {
@@ -461,7 +461,7 @@ TEST_F(ElasticRendezvous, LearnsWhichHostHasTheCheckpointWhenOthersJoin) {
   proto::Progress progress;
   progress.set_checkpoint_step(10);
   checkpoint_reported(state, state.job.current.workers[0], progress);
-  EXPECT_EQ(state.job.saved.checkpoint_host, "") << "nobody knows yet";
+  EXPECT_EQ(state.job.saved.checkpoint_host, "") << "not known yet";
   const std::vector<std::string> hosts{"a"};
   FailureHistory blame = leave_hosts_out(state, hosts, "its workers were killed", now);
   const Plan plan = plan_members(state, blame, config.elastic, now);

@@ -57,7 +57,7 @@ TEST_F(AwaitedWorkers, HaveNotBegunTheCollectiveOfTheOthers) {
 TEST_F(AwaitedWorkers, NoneIsFoundIfNoWorkerOrEveryWorkerWaits) {
   worker({{"step", 16, 16}});
   worker({{"step", 15, 15}});
-  EXPECT_THAT(found(), IsEmpty()) << "nobody waits";
+  EXPECT_THAT(found(), IsEmpty()) << "no worker waits";
 }
 
 TEST_F(AwaitedWorkers, NoneIsFoundIfAllAreInTheSameCollective) {
