@@ -188,7 +188,7 @@ TEST_F(ServiceOverTls, LetsOnlyAnAdminInjectFaultsAndNotesIt) {
   const grpc::Status status = calls(&Stub::InjectFault, admin(), request);
   EXPECT_EQ(status.error_message(), "host a has no connected agent");
   wait_until([&] { return audit().find("\"what\":\"chaos\"") != std::string::npos; });
-  EXPECT_THAT(audit(), HasSubstr("FAULT_PARTITION: not done: host a has no agent"));
+  EXPECT_THAT(audit(), HasSubstr("FAULT_PARTITION: not done: host a has no connected agent"));
 }
 
 }  // namespace

@@ -224,9 +224,9 @@ TEST_F(Shards, WarnOfMissingNumbers) {
   }
   EXPECT_THAT(open_dataset({.rec = folder_ / "set"})->info().warnings,
               ElementsAre(HasSubstr("s-001.tar: the next shard is s-004.tar: 2 shards between them "
-                                    "are not there"),
+                                    "are missing"),
                           HasSubstr("s-004.tar: the next shard is s-006.tar: 1 shard between them "
-                                    "is not there")));
+                                    "is missing")));
 }
 
 TEST_F(Shards, AreCompleteWithoutLeadingZeros) {
@@ -266,8 +266,8 @@ TEST_F(Shards, WarnOfBytesAfterTheirEnd) {
   const auto two = open_dataset({.rec = folder_ / "two.tar"});
   EXPECT_EQ(two->info().images, 1);
   EXPECT_THAT(two->info().warnings,
-              ElementsAre(HasSubstr(fmt::format("two.tar: {} bytes behind its end, which is a "
-                                                "block of zeros, are not read",
+              ElementsAre(HasSubstr(fmt::format("two.tar: {} bytes after the end of the archive "
+                                                "(a block of zeros) are not read",
                                                 whole.size()))));
   write("padded.tar", whole + std::string(100'000, '\0'));
   EXPECT_THAT(open_dataset({.rec = folder_ / "padded.tar"})->info().warnings, IsEmpty());

@@ -79,8 +79,9 @@ TEST(IndexWarnings, MentionOnlyUnusualIndexes) {
   EXPECT_THAT(index_warnings({.lines = 9, .records = 3}, true, "x.idx", "x.rec"),
               ElementsAre("x.idx: 9 lines for images name only 3 different records of x.rec"));
   const IndexCoverage cut{.lines = 3, .records = 3, .unnamed = 7, .behind = 5};
-  EXPECT_THAT(index_warnings(cut, true, "x.idx", "x.rec"),
-              ElementsAre(HasSubstr("x.idx: 7 records of x.rec have no line in it, 5 of them")));
+  EXPECT_THAT(
+      index_warnings(cut, true, "x.idx", "x.rec"),
+      ElementsAre(HasSubstr("x.idx: 7 records of x.rec have no line in this index, 5 of them")));
   EXPECT_THAT(index_warnings(cut, false, "x.idx", "x.rec"), IsEmpty());
 }
 

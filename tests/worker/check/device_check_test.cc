@@ -41,7 +41,7 @@ TEST(DeviceCheck, ReportsWhatThrottlesAGpu) {
                                      "");
   const CheckFinding& clock = about(findings, "clock of GPU 0");
   EXPECT_EQ(clock.verdict, Verdict::kSlows);
-  EXPECT_EQ(clock.found, "600 of 1980 MHz, held back by heat");
+  EXPECT_EQ(clock.found, "600 of 1980 MHz, limited by heat");
 }
 
 TEST(DeviceCheck, NotesThatNothingIsKnownAboutGpusWithoutNvml) {
