@@ -39,7 +39,7 @@ def parts(text):
     named = text.split(",")
     unknown = [part for part in named if part not in PARTS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(PARTS)}")
+        raise argparse.ArgumentTypeError(f"{unknown[0]} is not one of {', '.join(PARTS)}")
     return named
 
 
@@ -51,26 +51,26 @@ def parse():
     parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER",
                         help="folder for results-CALL.tar.xz, written after each part")
     parser.add_argument("--bin", type=pathlib.Path, metavar="FOLDER",
-                        help="programs that were built elsewhere; nothing is built then")
-    parser.add_argument("--python", help="with a torch that sees a GPU (default: the first of "
+                        help="programs that were built elsewhere; the script then builds nothing")
+    parser.add_argument("--python", help="a Python whose torch sees a GPU (default: the first of "
                                          "python3 and /usr/bin/python3 that has one)")
-    parser.add_argument("--minutes", type=float, help="end after so many, and go on at the next call")
-    parser.add_argument("--again", action="store_true", help="repeat what has been done already")
+    parser.add_argument("--minutes", type=float, help="end after this time; the next call continues")
+    parser.add_argument("--again", action="store_true", help="repeat cases that have run already")
     parser.add_argument("--dry-run", action="store_true", help="print the commands; needs no GPU")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "acceptance",
                         help="folder for results and data (build/acceptance)")
     parser.add_argument("--report", type=pathlib.Path, help="default: docs/benchmarks/GPU.md")
     parser.add_argument("--train-network", default="r50", choices=("r18", "r50"))
-    parser.add_argument("--networks", nargs="+", help="of step")
-    parser.add_argument("--batches", nargs="+", type=int, help="of step")
-    parser.add_argument("--worker-tests", nargs="+", default=[], help="of tests/e2e/gpu_test.py")
-    parser.add_argument("--job-network", default="r50", help="of trace and resume")
-    parser.add_argument("--job-batch", type=int, default=128, help="of trace and resume")
-    parser.add_argument("--job-device", default="cuda", help="likewise")
-    parser.add_argument("--job-size", type=int, default=112, help="pixels a side, likewise")
-    parser.add_argument("--rounds", type=int, default=2, help="of step")
-    parser.add_argument("--precisions", nargs="+", help="of step")
-    parser.add_argument("--classes", nargs="+", type=int, help="of head")
+    parser.add_argument("--networks", nargs="+", help="networks of the part step")
+    parser.add_argument("--batches", nargs="+", type=int, help="batch sizes of the part step")
+    parser.add_argument("--worker-tests", nargs="+", default=[], help="names of tests in tests/e2e/gpu_test.py")
+    parser.add_argument("--job-network", default="r50", help="network of trace and resume")
+    parser.add_argument("--job-batch", type=int, default=128, help="batch size of trace and resume")
+    parser.add_argument("--job-device", default="cuda", help="device of trace and resume")
+    parser.add_argument("--job-size", type=int, default=112, help="pixels a side in trace and resume")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of the part step")
+    parser.add_argument("--precisions", nargs="+", help="precisions of the part step")
+    parser.add_argument("--classes", nargs="+", type=int, help="numbers of classes of the part head")
     parser.add_argument("--compile", default="default",
                         help="torch.compile's mode in step, or off; max-autotune takes minutes")
     return with_defaults(parser.parse_args())

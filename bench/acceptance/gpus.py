@@ -39,7 +39,7 @@ def _call(driver, function, *arguments):
     if code == 100:  # CUDA_ERROR_NO_DEVICE
         raise NoGpu("the driver sees no GPU; look at CUDA_VISIBLE_DEVICES and nvidia-smi -L")
     if code != 0:
-        raise NoGpu(f"the driver fails: {function} gives CUDA error {code}; look at dmesg")
+        raise NoGpu(f"the driver fails: {function} returns CUDA error {code}; see dmesg")
 
 
 def find_gpus(library="libcuda.so.1"):

@@ -130,7 +130,7 @@ def main():
     parser.add_argument("what", choices=("trace", "resume"))
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--folder", type=pathlib.Path, required=True)
-    parser.add_argument("--output", type=pathlib.Path, help="of trace: the file")
+    parser.add_argument("--output", type=pathlib.Path, help="the file that trace writes")
     parser.add_argument("--network", default="r50")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--device", default="cuda")

@@ -356,18 +356,18 @@ def main():
     parser.add_argument("--check", type=int, nargs="+", choices=(1, 2, 3, 4, 7), default=[1, 2])
     parser.add_argument("--samples", type=int, default=128)
     parser.add_argument("--dimension", type=int, default=512)
-    parser.add_argument("--classes", type=int, default=1_000_000, help="of checks 1, 2, 4 and 7")
+    parser.add_argument("--classes", type=int, default=1_000_000, help="number of classes of checks 1, 2, 4 and 7")
     parser.add_argument("--trial-classes", type=int, default=200_000,
-                        help="with which PyTorch's allocator is chosen")
-    parser.add_argument("--active", type=int, default=100_000, help="of check 3")
-    parser.add_argument("--growing", type=int, nargs="+", help="classes of check 3",
+                        help="number of classes for the choice of PyTorch's allocator")
+    parser.add_argument("--active", type=int, default=100_000, help="number of active classes of check 3")
+    parser.add_argument("--growing", type=int, nargs="+", help="numbers of classes of check 3",
                         default=[200_000, 500_000, 1_000_000, 2_000_000, 4_000_000])
     parser.add_argument("--variants", nargs="+", metavar="CENTRES/PRODUCTS",
                         default=["fp32/fp32", "fp32/bf16", "bf16_momentum/fp32", "bf16/fp32",
                                  "bf16/bf16"])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=5, help="measured steps of pfc in a round")
-    parser.add_argument("--torch-steps", type=int, default=3, help="the same of PyTorch")
+    parser.add_argument("--torch-steps", type=int, default=3, help="measured steps of PyTorch in a round")
     bench_report.add_arguments(parser)
     options = parser.parse_args()
     options.variants = [tuple(variant.split("/")) for variant in options.variants]

@@ -108,4 +108,4 @@ def add_arguments(parser):
     parser.add_argument("--markdown", type=pathlib.Path, nargs="+", metavar="FILE",
                         help="write the tables here; in a file with marks, between them")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--attempts", type=int, default=2, help="at a run that others disturb")
+    parser.add_argument("--attempts", type=int, default=2, help="attempts for a run that other programs disturb")

@@ -135,7 +135,7 @@ def problems(known, runs):
     losses = {name: runs.measured(name)[0]["loss"] for name in known if runs.measured(name)}
     ours = [name for name in known if name.startswith("pfc")]
     if ours and not set(ours) & set(losses):
-        found.append("nothing of pfc was measured")
+        found.append("no run of pfc was measured")
     found += [f"the first losses of {name} and PyTorch differ: {loss} and {losses['PyTorch']}"
               for name, loss in losses.items()
               if "PyTorch" in losses and not same_loss(loss, losses["PyTorch"], LOSS_TOLERANCE)]
@@ -159,7 +159,7 @@ def parse():
     parser.add_argument("--flops-per-second", type=float, default=790e12)
     parser.add_argument("--bytes-per-second", type=float, default=3.0e12)
     parser.add_argument("--gpu-memory", type=int, default=0, metavar="BYTES",
-                        help="leave PyTorch out where it needs more; 0: try it")
+                        help="leave PyTorch out if it needs more; 0: always try it")
     gpu_runs.add_arguments(parser, limit=240)
     return parser.parse_args()
 

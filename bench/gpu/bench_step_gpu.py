@@ -154,7 +154,7 @@ def problems(known, runs):
     losses = {name: runs.measured(name)[0][0]["loss"] for name in known if runs.measured(name)}
     ours = [name for name in known if name.startswith("pfc")]
     if ours and not set(ours) & set(losses):
-        found.append("nothing of pfc was measured")
+        found.append("no run of pfc was measured")
     for name, other in itertools.product(losses, losses):
         comparable = name in ours and other not in ours and known[name][0] == known[other][0]
         if comparable and not same_loss(losses[name], losses[other], LOSS_TOLERANCE):
@@ -166,7 +166,7 @@ def problems(known, runs):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
-    parser.add_argument("--folder", type=pathlib.Path, required=True, help="for data and output")
+    parser.add_argument("--folder", type=pathlib.Path, required=True, help="folder for data and output")
     parser.add_argument("--network", required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--programs", nargs="+", choices=("pfc", "torch"), default=["pfc", "torch"])
@@ -174,7 +174,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=40, help="measured steps of a run")
     parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--images", type=int, default=4, help="of each class")
+    parser.add_argument("--images", type=int, default=4, help="images of each class")
     parser.add_argument("--compile", default="default", help="mode of torch.compile, or off")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda",
                         help="cpu: to try this script")

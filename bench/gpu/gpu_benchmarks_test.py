@@ -109,7 +109,7 @@ class Head(unittest.TestCase):
         self.assertIn("pfc, centres fp32 | does not fit into memory |", table)
         code, _, said = self.bench(does_not)
         self.assertEqual(code, 1)
-        self.assertIn("nothing of pfc was measured", said)
+        self.assertIn("no run of pfc was measured", said)
 
     def test_omits_pytorch_if_it_does_not_fit(self):
         code, table, said = self.bench("", "--programs", "pfc", "torch", "--gpu-memory",
@@ -166,7 +166,7 @@ class Step(unittest.TestCase):
 
     def test_fails_if_nothing_of_pfc_was_measured(self):
         found = bench_step_gpu.problems(self.KNOWN, outcomes(**{"PyTorch, bf16": self.steps()}))
-        self.assertEqual(found, ["nothing of pfc was measured"])
+        self.assertEqual(found, ["no run of pfc was measured"])
 
     def test_a_row_has_as_many_cells_as_the_header(self):
         runs = self.runs(self.steps(speed=120), self.steps())

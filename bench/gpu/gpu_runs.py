@@ -114,7 +114,7 @@ class Runs:
 
 def add_arguments(parser, limit):
     parser.add_argument("--kept", type=pathlib.Path, metavar="FILE",
-                        help="keep measurements there, and go on from those of an earlier call")
+                        help="store measurements there, and continue from those of an earlier call")
     parser.add_argument("--limit", type=float, default=limit, help="seconds of one program's run")
 
 

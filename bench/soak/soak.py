@@ -28,32 +28,32 @@ SETTLE = 15             # seconds until a process is first measured
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--faults", type=int, default=300, help="how many (300)")
-    parser.add_argument("--interval", type=float, default=6, help="mean seconds between two; a quarter come within a second (6)")
-    parser.add_argument("--seed", type=int, default=1, help="of the faults (1)")
+    parser.add_argument("--faults", type=int, default=300, help="number of faults (300)")
+    parser.add_argument("--interval", type=float, default=6, help="mean seconds between two faults; a quarter come within a second (6)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random faults (1)")
     parser.add_argument("--hosts", type=int, default=3, help="network namespaces with an agent (3)")
-    parser.add_argument("--workers", type=int, default=2, help="of each host (2)")
-    parser.add_argument("--kinds", default="", help=f"of {','.join(KINDS)}; all, without coordinator where this "
-                        "coordinator cannot be started again, and without absence where --min-workers is not given")
-    parser.add_argument("--hang", type=float, default=120, help="seconds without a new step, while nothing is "
-                        "broken by hand, that count as a hang (120)")
+    parser.add_argument("--workers", type=int, default=2, help="workers of each host (2)")
+    parser.add_argument("--kinds", default="", help=f"some of {','.join(KINDS)}. Default: all, but "
+                        "no coordinator if it cannot be restarted, and no absence without --min-workers")
+    parser.add_argument("--hang", type=float, default=120, help="seconds without a new step, while no fault "
+                        "lasts, that count as a hang (120)")
     parser.add_argument("--job-steps", type=int, default=0, help="planned steps of each job; jobs run one after another "
         "to their end, and their images are counted; 0: one job, which is stopped after the last fault (0)")
-    parser.add_argument("--unshared", action="store_true", help="each host has an output folder of its own; needs --job-steps")
-    parser.add_argument("--min-workers", type=int, default=0, help="the coordinator's option; 0: not given (0)")
+    parser.add_argument("--unshared", action="store_true", help="each host has its own output folder; needs --job-steps")
+    parser.add_argument("--min-workers", type=int, default=0, help="option of the coordinator; 0: not given (0)")
     parser.add_argument("--goodput", action="store_true",
-                        help="instead: images that count a second with a fault every 60 s and every 15 s, against none")
-    parser.add_argument("--minutes", type=float, default=5, help="of each part of --goodput (5)")
-    parser.add_argument("--folder", default="", help="for data, logs and results; kept. Without it a temporary one")
-    parser.add_argument("--least-steps", type=int, default=100, help="of the broken run; without so many it goes on after "
-                        "the last fault (100)")
-    parser.add_argument("--without-curves", action="store_true", help="no unbroken runs, so no check of the losses")
+                        help="measure only the images a second that count, without and with a fault every 60 s and 15 s")
+    parser.add_argument("--minutes", type=float, default=5, help="minutes of each part of --goodput (5)")
+    parser.add_argument("--folder", default="", help="folder for data, logs and results. It is kept. Default: a temporary folder")
+    parser.add_argument("--least-steps", type=int, default=100, help="the run with faults continues after its last "
+                        "fault until it has this number of steps (100)")
+    parser.add_argument("--without-curves", action="store_true", help="make no runs without faults, so losses are not checked")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="changes a key of the job")
     parser.add_argument("--coordinator-option", action="append", default=[], metavar="OPTION",
-                        help="one more word of the coordinator's command line")
+                        help="a further word of the coordinator's command line")
     options = parser.parse_args()
     if options.unshared and not options.job_steps:
-        parser.error("--unshared needs --job-steps: only images are compared then")
+        parser.error("--unshared needs --job-steps: it compares only images")
     return options
 
 
@@ -222,7 +222,7 @@ class Soak:
         hangs = faults.waiting()
         self.table.append(f"hangs (no new step for {self.options.hang:.0f} s): {len(hangs)}")
         for fault in hangs:
-            self.failures.append(f"training has not gone on after fault #{fault.number}, {fault}")
+            self.failures.append(f"training has not continued after fault #{fault.number}, {fault}")
 
     def tell_lives(self, lives):
         for role, pid, first, last, seconds in lives.longest():

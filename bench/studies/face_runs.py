@@ -18,9 +18,9 @@ JOB = {"network": "mbf", "embedding_size": 128, "margin_list": [1.0, 0.3, 0.0], 
 def add_arguments(parser):
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
     parser.add_argument("--folder", type=pathlib.Path, required=True,
-                        help="for data and runs; what is there already is not done again")
+                        help="folder for data and runs; complete runs there are not repeated")
     parser.add_argument("--identities", type=int, default=2000)
-    parser.add_argument("--images", type=int, default=12, help="of each identity")
+    parser.add_argument("--images", type=int, default=12, help="images of each identity")
     parser.add_argument("--size", type=int, default=48, help="pixels a side")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--threads", type=int, default=2)

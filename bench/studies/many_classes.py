@@ -181,7 +181,7 @@ def report(options, watch, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
-    parser.add_argument("--folder", type=pathlib.Path, required=True, help="for data and output")
+    parser.add_argument("--folder", type=pathlib.Path, required=True, help="folder for data and output")
     parser.add_argument("--classes", type=int, default=10_000_000)
     parser.add_argument("--rate", type=float, default=0.01)
     parser.add_argument("--centre-precision", default="bf16")

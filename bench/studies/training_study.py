@@ -131,7 +131,7 @@ def main():
                         default=[variant(f"sample_rate={rate}") for rate in ("1", "0.3", "0.1")])
     parser.add_argument("--epochs", type=float, default=5)
     parser.add_argument("--judge-steps", type=int, default=100)
-    parser.add_argument("--report", type=pathlib.Path, help="also written to this file")
+    parser.add_argument("--report", type=pathlib.Path, help="file that also gets the report")
     options = parser.parse_args()
     data = face_runs.make_set(options)
     face_runs.shuffle(options, data)

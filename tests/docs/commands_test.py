@@ -121,7 +121,7 @@ class PageFolder:
                 return process
             time.sleep(0.2)
         process.kill()
-        raise AssertionError(f"{command}: does not come to train")
+        raise AssertionError(f"{command}: does not begin to train")
 
 
 class Commands(unittest.TestCase):

@@ -117,7 +117,7 @@ class Browser:
             self.press(Keys.TAB)
             if self.focused() == name:
                 return
-        raise AssertionError(f"the keyboard does not come to {name}")
+        raise AssertionError(f"the Tab key does not reach {name}")
 
     def screenshot(self, path, whole=False):
         picture = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=whole,

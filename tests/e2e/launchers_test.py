@@ -173,7 +173,7 @@ class Slurm(LauncherTest):
         while not condition():
             if time.monotonic() > deadline:
                 logs = "".join(f"== {log.name}\n{log.read_text()}" for log in self.folder.glob("*.log"))
-                self.fail("Slurm did not come so far:\n" + logs)
+                self.fail("Slurm did not reach this state:\n" + logs)
             time.sleep(0.2)
 
     def tearDown(self):

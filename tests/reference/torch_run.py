@@ -15,10 +15,10 @@ AMP = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 def add_arguments(parser):
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--tf32", action="store_true", help="for products that stay in float32")
+    parser.add_argument("--tf32", action="store_true", help="compute float32 products in TF32")
     parser.add_argument("--compile", metavar="MODE",
                         help="torch.compile: default, reduce-overhead, max-autotune, ...")
-    parser.add_argument("--threads", type=int, default=2, help="of a CPU")
+    parser.add_argument("--threads", type=int, default=2, help="threads on a CPU")
 
 
 def start(options):

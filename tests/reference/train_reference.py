@@ -244,14 +244,14 @@ def parse():
     parser.add_argument("--input", required=True)
     parser.add_argument("--data", type=pathlib.Path, help="folder with train.rec and train.idx")
     parser.add_argument("--val", type=pathlib.Path, nargs="*", default=[], metavar="NAME.bin",
-                        help="verification sets, judged at the end")
+                        help="verification sets, evaluated at the end")
     parser.add_argument("--metrics", default="-", help="JSON lines; - for stdout")
-    parser.add_argument("--double", action="store_true", help="float64: who is right?")
+    parser.add_argument("--double", action="store_true", help="compute in float64")
     parser.add_argument("--precision", choices=torch_run.AMP, default="fp32")
     parser.add_argument("--layout", choices=("channels_last", "nchw"), default="channels_last")
     parser.add_argument("--no-mkldnn", action="store_true",
-                        help="PyTorch's own convolutions on a CPU, not oneDNN's")
-    parser.add_argument("--steps", type=int, help="fewer than the job's")
+                        help="use PyTorch's own convolutions on a CPU, not oneDNN's")
+    parser.add_argument("--steps", type=int, help="number of steps, if fewer than the job's")
     torch_run.add_arguments(parser)
     return parser.parse_args()
 
