@@ -219,7 +219,7 @@ TEST_F(PfcctlPlan, FailsIfTheJobDoesNotFit) {
   const Ran ran = plan("--set num_classes=100000000 --device-memory 80GB");
   EXPECT_EQ(ran.status, 1);
   EXPECT_THAT(ran.output, HasSubstr("it does not fit: a worker needs 38"));
-  EXPECT_THAT(ran.output, HasSubstr("take 8 workers, each with as much memory"));
+  EXPECT_THAT(ran.output, HasSubstr("use 8 workers, each with as much memory"));
 }
 
 TEST_F(PfcctlPlan, ReportsAJobThatWouldBeRefused) {

@@ -101,7 +101,7 @@ TEST_F(MemoryAdvice, NamesNoMoreWorkersThanHaveAFullBatch) {
   planned_.job.num_classes = 1'000'000;
   planned_.data.images = 2 * planned_.job.batch_size;
   const std::uint64_t available = 3 * kGiB + kGiB / 2;
-  EXPECT_THAT(advice_for(available), HasSubstr("take 2 workers"));
+  EXPECT_THAT(advice_for(available), HasSubstr("use 2 workers"));
   --planned_.data.images;
   EXPECT_THAT(advice_for(available), Not(HasSubstr(" workers")));
 }
@@ -109,7 +109,7 @@ TEST_F(MemoryAdvice, NamesNoMoreWorkersThanHaveAFullBatch) {
 TEST_F(MemoryAdvice, ReportsNeedsAvailableMemoryLargestPartsAndAFittingBatch) {
   planned_.job.batch_size = 4096;
   const std::string text = advice_for(2 * kGiB);
-  EXPECT_THAT(text, HasSubstr("but there are 2.00 GiB for it (a test)"));
+  EXPECT_THAT(text, HasSubstr("but only 2.00 GiB are available (a test)"));
   EXPECT_THAT(text, HasSubstr("activations "));
   EXPECT_THAT(text, HasSubstr("set batch_size to " + std::to_string(largest(2 * kGiB).batch_size)));
   EXPECT_EQ(text.find('\n'), std::string::npos);
@@ -120,7 +120,7 @@ TEST_F(MemoryAdvice, NamesOnlyChangesThatHelp) {
   const std::string text = advice_for(3 * kGiB + kGiB / 2);
   EXPECT_THAT(text, Not(HasSubstr("batch_size")));
   EXPECT_THAT(text, HasSubstr("set centre_precision to \"bf16_momentum\""));
-  EXPECT_THAT(text, HasSubstr("take 2 workers, each with as much memory"));
+  EXPECT_THAT(text, HasSubstr("use 2 workers, each with as much memory"));
   EXPECT_THAT(text, HasSubstr("class centres 1.91 GiB"));
   std::smatch classes;
   ASSERT_TRUE(std::regex_search(text, classes, std::regex("([0-9]+) classes would fit")));
