@@ -42,7 +42,7 @@ TEST(Keepers, AreOnAnotherHostIfHostsAlternate) {
   }
 }
 
-TEST(Keepers, AreOnAnotherHostForAsManyAsPossible) {
+TEST(Keepers, AreOnOtherHostsForAsManyWorkersAsPossible) {
   const auto sizes = hosts({5, 2});
   const std::vector<Rank> keepers = keepers_of(sizes);
   int away = 0;

@@ -47,7 +47,7 @@ TEST_F(Rendezvous, AHostThatIsSilentBetweenJobsMustRegisterAgain) {
   EXPECT_EQ(missing_hosts(state), "a");
 }
 
-TEST_F(Rendezvous, RemembersAFewAgentsThatWereReplacedHoweverManyThereWere) {
+TEST_F(Rendezvous, RemembersOnlyAFewReplacedAgents) {
   expect_hosts({{"a", 1}});
   HostState& host = state.hosts.front();
   for (int i = 0; i < 1'000; ++i) agent_left_behind(host, std::to_string(i));

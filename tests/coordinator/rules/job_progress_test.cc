@@ -68,7 +68,7 @@ TEST_F(JobProgressOfTwoWorkers, CountsTheImagesThatALaterGenerationTrainsAgain) 
   EXPECT_EQ(progress.images_lost(), 32);
 }
 
-TEST_F(JobProgressOfTwoWorkers, KeepsTheLossOfTheLastStepUntilANewGenerationHasDoneOne) {
+TEST_F(JobProgressOfTwoWorkers, KeepsTheLossUntilANewGenerationCompletesAStep) {
   EXPECT_FALSE(progress.known());
   reports(0, 10, 40);
   state.job.current.number = 2;

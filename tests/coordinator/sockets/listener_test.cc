@@ -96,7 +96,7 @@ TEST_F(AListener, ClosesAConnectionThatWouldUseReservedDescriptors) {
   EXPECT_TRUE(accepted.empty());
 }
 
-TEST_F(AListener, SaysWhyAPortCannotBeListenedOnAndWhatToDo) {
+TEST_F(AListener, SaysWhyItCannotListenOnAPortAndWhatToDo) {
   const Listener first = listener(0);
   const auto refusal = [&](const std::string& address, int port) {
     try {

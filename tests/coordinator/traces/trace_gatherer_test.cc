@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(PlanTrace, IsFarEnoughAheadForTheOrderToArrive) {
+TEST(PlanTrace, StartsLateEnoughForTheRequestToArrive) {
   const auto steps =
       plan_trace({.steps = 20, .step = 100, .total_steps = 1'000, .step_seconds = 0.1});
   ASSERT_TRUE(steps);

@@ -40,7 +40,7 @@ TEST(Place, ChainOfTensorsAlternatesBetweenTwoOffsets) {
 
 TEST(Place, NeedsNoMemoryWithoutTensors) { EXPECT_EQ(place({}).bytes, 0); }
 
-TEST(ActivationPlan, TensorInPlaceOfAnotherSharesItsMemoryToTheEndOfBoth) {
+TEST(ActivationPlan, InPlaceTensorSharesMemoryUntilBothTensorsEnd) {
   const auto ops = testing::cpu_ops();
   Tensor a(nullptr, {16});
   Tensor b(nullptr, {4, 4});

@@ -94,7 +94,7 @@ TEST_F(MemoryPlanTest, CountsABatchForEachDecodingThread) {
   EXPECT_EQ(batches(1024), batches(62));
 }
 
-TEST_F(MemoryPlanTest, CountsWhatMeanCentresAreComputedWith) {
+TEST_F(MemoryPlanTest, CountsTheBuffersOfMeanCentres) {
   const auto mean = [](PlannedJob& p) { p.job.init_centres = InitialCentres::kMean; };
   const std::uint64_t images = 32 * 112 * 112 * 3;
   EXPECT_EQ(changed("input batches", mean) - plan().part("input batches").bytes, images);

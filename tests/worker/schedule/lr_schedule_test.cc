@@ -87,7 +87,7 @@ TEST(LrSchedule, MultistepMultipliesAfterTheGivenEpochs) {
   EXPECT_NEAR(lr.at(100), 0.2, 1e-12);
 }
 
-TEST(LrSchedule, MultistepCountsEpochsOfFractionsOfAStepWithoutRounding) {
+TEST(LrSchedule, MultistepDoesNotRoundEpochsWithFractionsOfAStep) {
   // Epoch 3 j ends with step 50 j.
   for (std::int64_t j = 1; j <= 40; ++j) {
     const LrSchedule schedule{
