@@ -34,7 +34,7 @@ def case(name, script, limit=60, **more):
 
 
 class WithoutAGpu(unittest.TestCase):
-    def test_says_so_in_one_line_and_runs_nothing(self):
+    def test_reports_a_missing_gpu_in_one_line_and_runs_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder) / "page.md"
             done = run("--only", "tests,step", "--work", pathlib.Path(folder) / "work", "--report",
@@ -162,7 +162,7 @@ class Cases(unittest.TestCase):
             code, verdicts = self.accept(case("a", "true"), minutes=1)
         self.assertEqual(verdicts, {"a": "not run: no time was left"})
 
-    def test_again_forgets_what_was_measured(self):
+    def test_again_discards_measurements(self):
         kept = pathlib.Path(self.folder.name) / "kept"
         kept.touch()
         self.accept(case("a", "true", kept=kept))
@@ -180,7 +180,7 @@ class Cases(unittest.TestCase):
         self.accept(first, again=True)
         self.assertEqual(len(count.read_text()), 2)
 
-    def test_the_page_counts_what_did_not_run_as_not_run(self):
+    def test_the_page_counts_the_cases_that_did_not_run(self):
         page = pathlib.Path(self.folder.name) / "page.md"
         self.accept(case("a", "exit 7"), case("b", "true"), case("c", "true", missing="no tool"))
         plan = types.SimpleNamespace(gpus=[gpus.Gpu("A GPU", 80 << 30, "9.0")], torch="none",

@@ -103,7 +103,7 @@ class Runs(Quiet):
 
 
 class Reports(Quiet):
-    def test_a_section_replaces_what_is_between_its_marks(self):
+    def test_a_section_replaces_the_text_between_its_marks(self):
         page = "# A\n<!-- bench: x -->\nold\n<!-- end: x -->\nkept\n"
         text, found = bench_report.replaced(page, {"x": "new \\1", "y": "not here"})
         self.assertEqual(text, "# A\n<!-- bench: x -->\nnew \\1\n<!-- end: x -->\nkept\n")

@@ -79,7 +79,7 @@ class Head(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("pfc, centres bf16 | failed: not done after 0.5 s", table)
 
-    def test_what_was_measured_is_not_measured_again(self):
+    def test_measurements_are_not_repeated(self):
         kept = ("--kept", self.folder / "kept.json")
         self.bench("", *kept)
         first = self.starts()
@@ -164,7 +164,7 @@ class Step(unittest.TestCase):
         other = outcomes(**{"pfc, bf16": self.steps(50), "PyTorch, fp16": self.steps()})
         self.assertEqual(bench_step_gpu.problems(self.KNOWN, other), [])
 
-    def test_fails_if_nothing_of_pfc_was_measured(self):
+    def test_fails_if_no_run_of_pfc_was_measured(self):
         found = bench_step_gpu.problems(self.KNOWN, outcomes(**{"PyTorch, bf16": self.steps()}))
         self.assertEqual(found, ["no run of pfc was measured"])
 

@@ -106,7 +106,7 @@ class Dashboard(unittest.TestCase):
     def setUp(self):
         self.made = json.loads(TEXT)
 
-    def test_file_is_what_the_program_writes(self):
+    def test_file_equals_the_output_of_the_program(self):
         self.assertTrue(TEXT == dashboard.text(), "run python3 deploy/grafana/dashboard.py")
         self.assertEqual(self.made, dashboard.dashboard())
 
@@ -123,7 +123,7 @@ class Dashboard(unittest.TestCase):
                          or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"])
                 self.assertTrue(apart, (one["title"], other["title"]))
 
-    def test_each_panel_is_in_the_grid_and_says_what_to_conclude(self):
+    def test_each_panel_is_in_the_grid_and_has_a_description(self):
         for panel in panels(self.made):
             with self.subTest(panel["title"]):
                 self.assertLessEqual(panel["gridPos"]["x"] + panel["gridPos"]["w"], 24)

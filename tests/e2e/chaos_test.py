@@ -33,7 +33,7 @@ class OneHost(JobTest):
         return self.background(BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", "--baseline", "1ms", *options,
                                **environment)
 
-    def test_a_dry_run_does_nothing_and_ctrl_c_undoes_what_lasts(self):
+    def test_a_dry_run_does_nothing_and_ctrl_c_ends_lasting_faults(self):
         process = self.begins("--allow-chaos")
         told = self.succeeded(self.pfcctl("chaos", "--kill-every", "10s", "--duration", "60s", "--dry-run"))
         self.assertRegex(told.stdout, r"after +\d+\.\d s  kill        rank [01] \(host localhost\)")
@@ -62,7 +62,7 @@ class OneHost(JobTest):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class TwoHosts(HostsTest):
-    def test_a_job_overcomes_what_is_broken_and_it_is_counted(self):
+    def test_a_job_recovers_from_faults_and_they_are_counted(self):
         job = self.job_of("out", num_epoch=100_000, max_steps=1_000_000, save_every_steps=5)
         process = self.starts_coordinator("--hosts", "host-a:1,host-b:1", "--max-restarts", 1000, "--allow-chaos",
                                           "--config", job)

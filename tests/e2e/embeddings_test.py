@@ -67,7 +67,7 @@ class Embeddings(JobTest):
         self.assertIn("training is complete: the class centres, in ", self.told)
         self.assertFalse((self.folder / "two/backbone.safetensors").exists())
 
-    def test_a_resumed_job_comes_to_the_same_bits(self):
+    def test_a_resumed_job_gives_the_same_bits(self):
         self.write()
         self.steps("a", 2, batch_size=4, max_steps=20, sample_rate=0.5, optimizer="adamw", lr=1e-3)
         keys = dict(batch_size=4, sample_rate=0.5, optimizer="adamw", lr=1e-3)

@@ -80,7 +80,7 @@ class Replay(JobTest):
                              "not-finite-step-000000001")
         return self.succeeded(self.replay("--in", self.folder / "out" / "not-finite-step-000000001"))
 
-    def test_a_gradient_that_overflows_comes_with_what_the_head_made(self):
+    def test_an_overflowing_gradient_is_written_for_the_replay(self):
         again = self.replay_of_a_gradient_that_overflows()
         self.assertIn("the rows are from after the update", again.stdout)
         self.assertRegex(again.stdout, r"embeddings +8 x 64 +- +[\d.]+e-3\d \.\. [\d.]+e-3\d")

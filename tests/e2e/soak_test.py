@@ -26,7 +26,7 @@ LIMIT = 1500
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class RandomFaults(unittest.TestCase):
-    def test_a_job_overcomes_some_random_faults(self):
+    def test_a_job_recovers_from_some_random_faults(self):
         with tempfile.TemporaryDirectory(prefix="pfc-e2e-") as folder:
             done = subprocess.run([ROOT / "scripts/soak.sh", "--faults", "6", "--interval", "4", "--hosts", "2", "--workers",
                                    "1", "--least-steps", "30", "--hang", "300", "--seed", "2", "--folder", folder],

@@ -205,7 +205,7 @@ class Survival(JobTest):
                 self.assertNotIn("restart 2", first.log.read_text() + self.coordinators[-1].log.read_text())
                 self.assertEqual(self.of_steps("step", output), list(range(1, 41)))
 
-    def test_a_job_that_was_given_up_begins_again(self):
+    def test_a_job_restarts_after_the_grace_time_of_its_workers(self):
         """The agent is still ending the workers, which must write a checkpoint, when the next coordinator starts."""
         job = self.job(**{**self.KEYS, "save_every_steps": 2})
         self.start_again(job, 2, "--coordinator-grace", "2s")

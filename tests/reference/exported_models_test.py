@@ -288,7 +288,7 @@ class WithOnnxRuntime(Exported):
     def run_file(self, file, images):
         return onnxruntime.InferenceSession(file).run(None, {"data": images})[0]
 
-    def test_options_change_what_the_graph_computes_as_they_say(self):
+    def test_options_change_the_graph_as_documented(self):
         self.network("r18", 48)
         pixels = self.pixels(5)
         raw, images = pixels.permute(0, 3, 1, 2).float().numpy(), normalised(pixels).numpy()
