@@ -18,6 +18,11 @@ struct LrSchedule {
   double power = 1.0;                ///< exponent, polynomial only
   std::vector<std::int64_t> epochs;  ///< multistep: epochs after which the rate is multiplied
   double gamma = 0.1;                ///< factor, multistep only
+  double final_factor = 0;           ///< cosine: rate at the end / lr
+  // One cycle, with the names and defaults of PyTorch's OneCycleLR.
+  double pct_start = 0.3;         ///< fraction of the steps in which the rate rises
+  double div_factor = 25;         ///< lr / rate of the first step
+  double final_div_factor = 1e4;  ///< rate of the first step / rate of the last step
 };
 
 /// Random changes to training images (data/augment/augmenter.h). Each number is the fraction of

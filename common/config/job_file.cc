@@ -87,15 +87,6 @@ json& object_at(json& job, const std::string& key, const std::string& origin) {
   return place;
 }
 
-/// Drops the parameters that belong to another schedule.
-void drop_other_parameters(json& schedule) {
-  if (schedule["name"] == "multistep") schedule.erase("power");
-  if (schedule["name"] == "polynomial") {
-    schedule.erase("epochs");
-    schedule.erase("gamma");
-  }
-}
-
 void apply_override(json& job, const std::string& override_text) {
   const std::string origin = "--set " + (override_text.empty() ? "''" : override_text);
   if (!is_utf8(override_text)) throw InputError(origin + ": expected UTF-8");
@@ -115,7 +106,10 @@ void apply_override(json& job, const std::string& override_text) {
   const std::string part = path.substr(key.size() + 1);
   json& object = object_at(job, key, origin);
   object[part] = std::move(value);
-  if (part == "name") drop_other_parameters(object);
+  if (part != "name" || !object[part].is_string()) return;
+  for (const std::string& other : parameters_of_other_schedules(object[part].get<std::string>())) {
+    object.erase(other);
+  }
 }
 
 }  // namespace

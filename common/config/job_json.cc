@@ -40,6 +40,7 @@ constexpr NumberRange kFraction{
 // largest numbers below 1 are 1.
 constexpr NumberRange kDropout{
     .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
+constexpr NumberRange kRise = kDropout;  // of the steps of a job
 constexpr NumberRange kMomentum{
     .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
 constexpr NumberRange kSteps{
@@ -82,8 +83,10 @@ constexpr Names<MarginGradient, 2> kMarginGradients{
     {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
 constexpr Names<OptimizerKind, 2> kOptimizers{
     {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
-constexpr Names<ScheduleKind, 2> kSchedules{
-    {{"polynomial", ScheduleKind::kPolynomial}, {"multistep", ScheduleKind::kMultistep}}};
+constexpr Names<ScheduleKind, 4> kSchedules{{{"polynomial", ScheduleKind::kPolynomial},
+                                             {"multistep", ScheduleKind::kMultistep},
+                                             {"cosine", ScheduleKind::kCosine},
+                                             {"one_cycle", ScheduleKind::kOneCycle}}};
 constexpr Names<LrScaling, 4> kLrScalings{{{"auto", LrScaling::kAuto},
                                            {"linear", LrScaling::kLinear},
                                            {"sqrt", LrScaling::kSqrt},
@@ -106,6 +109,25 @@ void visit_augmentation(Augment& augment, Visitor&& v) {
   v.number("colour", augment.colour, kFraction);
   v.number("grey", augment.grey, kFraction);
   v.number("cut_out", augment.cut_out, kFraction);
+}
+
+/// Visits the name of a schedule, and then every parameter that a schedule of this name has.
+template <class Schedule, class Visitor>
+void visit_schedule(Schedule& s, Visitor&& v) {
+  v.choice("name", s.kind, kSchedules);
+  switch (s.kind) {
+    case ScheduleKind::kPolynomial:
+      return v.number("power", s.power, kPositive);
+    case ScheduleKind::kMultistep:
+      v.milestones("epochs", s.epochs);
+      return v.number("gamma", s.gamma, kPositive);
+    case ScheduleKind::kCosine:
+      return v.number("final_factor", s.final_factor, kFraction);
+    case ScheduleKind::kOneCycle:
+      v.number("pct_start", s.pct_start, kRise);
+      v.number("div_factor", s.div_factor, kPositive);
+      return v.number("final_div_factor", s.final_div_factor, kPositive);
+  }
 }
 
 /// The augmentations of arcface_torch's dali_aug.
@@ -180,6 +202,15 @@ void visit_keys(Job& job, Visitor&& v) {
   v.text("notes", job.notes);
 }
 
+json to_json(const Augmentation& augment);
+json to_json(const LrSchedule& schedule);
+
+std::vector<std::string> keys_of(const json& object) {
+  std::vector<std::string> keys;
+  for (const auto& item : object.items()) keys.push_back(item.key());
+  return keys;
+}
+
 /// A JsonReader that also reads the value types that only jobs have.
 class JobReader : public JsonReader {
  public:
@@ -216,18 +247,12 @@ class JobReader : public JsonReader {
       return;
     }
     if (!value->is_object() || value->value("name", json()).is_null()) {
-      fail(key, *value, R"("polynomial", or {"name": "polynomial" or "multistep", ...})");
+      fail(key, *value, R"("polynomial", "cosine", "one_cycle", or {"name": "multistep", ...})");
     }
     const JobReader inner(*value, job_origin_, key + ".");
     inner.choice("name", out.kind, kSchedules);
-    if (out.kind == ScheduleKind::kPolynomial) {
-      inner.check_keys(std::vector<std::string>{"name", "power"});
-      inner.number("power", out.power, kPositive);
-    } else {
-      inner.check_keys(std::vector<std::string>{"name", "epochs", "gamma"});
-      inner.milestones("epochs", out.epochs);
-      inner.number("gamma", out.gamma, kPositive);
-    }
+    inner.check_keys(keys_of(to_json(out)));
+    visit_schedule(out, inner);
   }
 
   void rules(const std::string& key, std::vector<ParameterRule>& out) const {
@@ -262,18 +287,14 @@ class JobReader : public JsonReader {
     }
     out = {};
     const JobReader inner(*value, job_origin_, key + ".");
-    const json all = augmentation_json(out);  // items() only borrows it
-    std::vector<std::string> known;
-    for (const auto& item : all.items()) known.push_back(item.key());
-    inner.check_keys(known);
+    inner.check_keys(keys_of(to_json(out)));
     visit_augmentation(out, inner);
   }
 
- private:
-  static json augmentation_json(const Augmentation& augment);
   void optional_number(const std::string& key, std::optional<double>& out) const {
     if (find(key) != nullptr) number(key, out.emplace(), kNotNegative);
   }
+
   void milestones(const std::string& key, std::vector<std::int64_t>& out) const {
     const std::string_view expected = "epochs in rising order, for example [10, 18]";
     const json* value = find(key);
@@ -329,8 +350,7 @@ struct Writer {
   }
 
   void augmentation(const char* key, const Augmentation& augment) {
-    object[key] = json::object();
-    visit_augmentation(augment, Writer{object[key]});
+    object[key] = to_json(augment);
   }
 
   void rules(const char* key, const std::vector<ParameterRule>& value) {
@@ -342,18 +362,19 @@ struct Writer {
     }
   }
 
-  void schedule(const char* key, const LrSchedule& s) {
-    if (s.kind == ScheduleKind::kPolynomial) {
-      object[key] = {{"name", "polynomial"}, {"power", s.power}};
-    } else {
-      object[key] = {{"name", "multistep"}, {"epochs", s.epochs}, {"gamma", s.gamma}};
-    }
-  }
+  void schedule(const char* key, const LrSchedule& s) { object[key] = to_json(s); }
+  void milestones(const char* key, const std::vector<std::int64_t>& value) { object[key] = value; }
 };
 
-json JobReader::augmentation_json(const Augmentation& augment) {
+json to_json(const Augmentation& augment) {
   json object = json::object();
   visit_augmentation(augment, Writer{object});
+  return object;
+}
+
+json to_json(const LrSchedule& schedule) {
+  json object = json::object();
+  visit_schedule(schedule, Writer{object});
   return object;
 }
 
@@ -388,10 +409,21 @@ void read_dali_aug(const json& job, const JobOrigin& origin, Augmentation& augme
 }  // namespace
 
 std::vector<std::string> job_keys() {
-  std::vector<std::string> keys{"fp16", "dali_aug"};
-  const json all = to_json(JobConfig{});
-  for (const auto& item : all.items()) keys.push_back(item.key());
+  std::vector<std::string> keys = keys_of(to_json(JobConfig{}));
+  keys.insert(keys.end(), {"fp16", "dali_aug"});
   return keys;
+}
+
+std::vector<std::string> parameters_of_other_schedules(std::string_view name) {
+  std::vector<std::string> own, others;
+  for (const auto& [each, kind] : kSchedules) {
+    const std::vector<std::string> keys = keys_of(to_json(LrSchedule{.kind = kind}));
+    std::vector<std::string>& list = each == name ? own : others;
+    list.insert(list.end(), keys.begin(), keys.end());
+  }
+  if (own.empty()) return {};
+  std::erase_if(others, [&](const std::string& key) { return std::ranges::count(own, key) > 0; });
+  return others;
 }
 
 JobConfig parse_job(const json& job, const JobOrigin& origin) {

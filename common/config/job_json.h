@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/config/config.h"
@@ -19,6 +20,9 @@ JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
 /// Returns every key of JobConfig, plus "fp16" (the older form of "precision": "fp16") and
 /// "dali_aug" (arcface_torch's set of augmentations). In no order.
 std::vector<std::string> job_keys();
+
+/// Returns the parameters that "lr_schedule" has only with another name; empty for an unknown name.
+std::vector<std::string> parameters_of_other_schedules(std::string_view name);
 
 /// Returns the whole job with defaults filled in, as checkpoint manifests store it.
 nlohmann::json to_json(const JobConfig& job);

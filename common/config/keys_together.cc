@@ -21,6 +21,15 @@ void check_warmup(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+/// A cycle begins with its own rise.
+void check_one_cycle(const JobConfig& job, const JobOrigin& origin) {
+  if (job.lr_schedule.kind != ScheduleKind::kOneCycle || job.warmup_epoch == 0) return;
+  throw InputError(origin.of("warmup_epoch") + ": warmup_epoch: found " +
+                   nlohmann::json(job.warmup_epoch).dump() +
+                   ", expected 0, because lr_schedule \"one_cycle\" begins with its own rise; set "
+                   "lr_schedule.pct_start instead");
+}
+
 /// Rejects a batch of one sample per worker. With sync_bn the number of workers matters.
 void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   if (job.sync_bn) return;
@@ -113,6 +122,7 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
 
 void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_warmup(job, origin);
+  check_one_cycle(job, origin);
   check_data_sets(job, origin);
   check_exports(job, origin);
   check_start(job, origin);

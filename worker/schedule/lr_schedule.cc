@@ -2,10 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "common/error.h"
 
 namespace pfc {
+namespace {
+
+/// Goes from `from` to `to` along half a period of the cosine; `part` is 0 to 1.
+double half_cosine(double from, double to, double part) {
+  return to + (from - to) * (1 + std::cos(std::numbers::pi * part)) / 2;
+}
+
+/// Returns the factor of the rate after `done` of `total` steps, as PyTorch's OneCycleLR with
+/// anneal_strategy "cos" and three_phase false.
+double one_cycle(const LrSchedule& s, double done, double total) {
+  const double first = 1 / s.div_factor, peak = s.pct_start * total - 1, last = total - 1;
+  if (done < peak) return half_cosine(first, 1, done / peak);
+  return half_cosine(1, first / s.final_div_factor, std::min(1.0, (done - peak) / (last - peak)));
+}
+
+}  // namespace
 
 LrScheduler::LrScheduler(const LrSchedule& schedule, double base, const StepPlan& plan)
     : schedule_(schedule), base_(base), plan_(plan) {
@@ -16,21 +33,21 @@ LrScheduler::LrScheduler(const LrSchedule& schedule, double base, const StepPlan
 
 double LrScheduler::at(std::int64_t step) const {
   check(step >= plan_.first_step(), "LrScheduler: a step before the plan begins");
-  const std::int64_t images = plan_.after(step - 1).images;
-  const double done = plan_.planned_steps_of(images);
+  const double done = plan_.planned_steps_of(plan_.after(step - 1).images);
   const auto warm = static_cast<double>(plan_.warmup_steps);
+  const auto total = static_cast<double>(plan_.total_steps);
+  if (schedule_.kind == ScheduleKind::kOneCycle) return base_ * one_cycle(schedule_, done, total);
   if (done + 1 <= warm) return base_ * (done + 1) / warm;
   if (schedule_.kind == ScheduleKind::kMultistep) {
-    const std::int64_t micro_batches = images / plan_.start.planned.micro_batch();
-    const auto drops = std::ranges::count_if(schedule_.epochs, [&](std::int64_t epoch) {
-      return micro_batches >= epoch * plan_.planned_micro_batches_per_epoch();
-    });
+    const double epochs = plan_.epochs_before(step);
+    const auto drops = std::ranges::count_if(
+        schedule_.epochs, [&](std::int64_t epoch) { return epochs >= static_cast<double>(epoch); });
     return base_ * std::pow(schedule_.gamma, static_cast<double>(drops));
   }
-  const auto total = static_cast<double>(plan_.total_steps);
-  if (done >= total) return 0.0;
-  if (done <= warm) return base_;
-  return base_ * std::pow(1.0 - (done - warm) / (total - warm), schedule_.power);
+  const double part = done >= total ? 1 : done <= warm ? 0 : (done - warm) / (total - warm);
+  return base_ * (schedule_.kind == ScheduleKind::kCosine
+                      ? half_cosine(1, schedule_.final_factor, part)
+                      : std::pow(1 - part, schedule_.power));
 }
 
 double lr_factor(const JobConfig& job, const StepPlan& plan) {

@@ -1,7 +1,9 @@
 // Computes the learning rate of each optimizer step l = 1 .. T: base * l / warm while l <= warm,
-// then either the polynomial decay base * (1 - (l - 1 - warm) / (T - warm))^power, as in
-// arcface_torch's PolynomialLRWarmup, or the multi-step decay at the given epochs. Here l counts
-// planned steps (step_plan.h) and may be fractional.
+// then the polynomial decay base * (1 - p)^power with p = (l - 1 - warm) / (T - warm), as in
+// arcface_torch's PolynomialLRWarmup; the multi-step decay at the given epochs; or half a cosine,
+// base * (f + (1 - f) (1 + cos(pi p)) / 2) (Loshchilov and Hutter, arXiv:1608.03983, equation 5),
+// as in PyTorch's CosineAnnealingLR. One cycle is PyTorch's OneCycleLR over all T steps (Smith and
+// Topin, arXiv:1708.07120). Here l counts planned steps (step_plan.h) and may be fractional.
 //
 // If a job continues with W workers instead of the original W0, the rate is scaled. For SGD it is
 // multiplied by the ratio of images per step, W / W0, so that an image moves the weights as far as
@@ -22,7 +24,7 @@ class LrScheduler {
   /// base: the rate at the end of the warm-up, for the planned number of workers.
   LrScheduler(const LrSchedule& schedule, double base, const StepPlan& plan);
   /// Returns the learning rate of a step. If base is above 0, the rate is above 0 up to
-  /// total_steps planned steps; a polynomial decay is 0 after them. REQUIRES: step >=
+  /// total_steps planned steps; after them it is what it decays to. REQUIRES: step >=
   /// plan.first_step().
   [[nodiscard]] double at(std::int64_t step) const;
 

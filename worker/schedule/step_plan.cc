@@ -63,6 +63,11 @@ double StepPlan::planned_steps_of(std::int64_t images_trained) const {
   return static_cast<double>(images_trained) / static_cast<double>(start.planned.images());
 }
 
+double StepPlan::epochs_before(std::int64_t step) const {
+  return static_cast<double>(after(step - 1).images) /
+         static_cast<double>(start.planned.micro_batch() * planned_micro_batches_per_epoch());
+}
+
 bool StepPlan::reaches_multiple(std::int64_t step, std::int64_t every) const {
   if (every == 0 || step <= start.step) return false;
   const auto multiples = [&](std::int64_t of) {

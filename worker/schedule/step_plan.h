@@ -58,6 +58,9 @@ struct StepPlan {
   [[nodiscard]] std::int64_t planned_micro_batches_per_epoch() const;
   /// Converts images to planned steps; may be fractional after a change of the batch.
   [[nodiscard]] double planned_steps_of(std::int64_t images_trained) const;
+  /// Returns the epochs of planned size that were trained before this step; exact where it is a
+  /// whole number.
+  [[nodiscard]] double epochs_before(std::int64_t step) const;
   /// Returns whether `step` reaches a multiple of `every` planned steps; false if `every` is 0.
   [[nodiscard]] bool reaches_multiple(std::int64_t step, std::int64_t every) const;
 };

@@ -74,6 +74,12 @@ TEST(ParseJob, AcceptsAugmentationsAsAnObject) {
 TEST(ParseJob, AcceptsTheScheduleAsANameOrAnObject) {
   EXPECT_EQ(parse(R"({"lr_schedule": "polynomial"})").lr_schedule.power, 1.0);
   EXPECT_EQ(parse(R"({"lr_schedule": {"name": "polynomial", "power": 2}})").lr_schedule.power, 2.0);
+  EXPECT_EQ(parse(R"({"lr_schedule": "cosine"})").lr_schedule.final_factor, 0.0);
+  const LrSchedule cycle =
+      parse(R"({"lr_schedule": {"name": "one_cycle", "pct_start": 0.2}})").lr_schedule;
+  EXPECT_EQ(cycle.kind, ScheduleKind::kOneCycle);
+  EXPECT_EQ(cycle.pct_start, 0.2);
+  EXPECT_EQ(cycle.div_factor, 25);
   EXPECT_THAT(refusal(R"({"lr_schedule": "multistep"})"), HasSubstr(R"("epochs": [10, 18])"));
   EXPECT_THAT(refusal(R"({"lr_schedule": {"power": 2}})"), HasSubstr("found an object"));
   EXPECT_THAT(refusal(R"({"lr_schedule": {"name": "multistep"}})"),
@@ -82,6 +88,12 @@ TEST(ParseJob, AcceptsTheScheduleAsANameOrAnObject) {
               HasSubstr("found 9 (number)"));
   EXPECT_THAT(refusal(R"({"lr_schedule": {"name": "polynomial", "powr": 2}})"),
               HasSubstr(R"(job.json: lr_schedule: unknown key "powr"; did you mean "power"?)"));
+  EXPECT_THAT(refusal(R"({"lr_schedule": {"name": "cosine", "final_factor": 1.5}})"),
+              HasSubstr("lr_schedule: final_factor: expected a number from 0 to 1"));
+  EXPECT_THAT(refusal(R"({"lr_schedule": {"name": "one_cycle", "pct_start": 1}})"),
+              HasSubstr("lr_schedule: pct_start: expected a number from 0 to 0.99"));
+  EXPECT_THAT(refusal(R"({"lr_schedule": "one_cycle", "warmup_epoch": 1})"),
+              HasSubstr("begins with its own rise; set lr_schedule.pct_start instead"));
 }
 
 TEST(ParseJob, AcceptsFp16AsThePrecision) {
@@ -315,6 +327,13 @@ TEST(ToJson, RoundTripsEveryKey) {
   EXPECT_EQ(to_json(parse_job(shared, "job.json")), shared);
   EXPECT_EQ(to_json(parse_job(separate, "job.json")), separate);
   EXPECT_EQ(to_json(parse_job(defaults, "job.json")), defaults);
+  for (const char* schedule :
+       {R"({"name": "cosine", "final_factor": 0.25})",
+        R"({"name": "one_cycle", "pct_start": 0.5, "div_factor": 2.0, "final_div_factor": 3.0})"}) {
+    json with = defaults;
+    with["lr_schedule"] = json::parse(schedule);
+    EXPECT_EQ(to_json(parse_job(with, "job.json")), with);
+  }
 }
 
 }  // namespace

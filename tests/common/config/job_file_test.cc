@@ -137,6 +137,12 @@ TEST_F(ReadJobFile, ChangesTheScheduleByItsNameAndParts) {
       parse_job(read({"lr_schedule.epochs=[3, 5]", "lr_schedule.name=multistep"}), "job.json");
   EXPECT_EQ(config.lr_schedule.kind, ScheduleKind::kMultistep);
   EXPECT_EQ(config.lr_schedule.epochs, (std::vector<std::int64_t>{3, 5}));
+  const JobConfig cycle =
+      parse_job(read({"lr_schedule.pct_start=0.5", "lr_schedule.name=one_cycle"}), "job.json");
+  EXPECT_EQ(cycle.lr_schedule.pct_start, 0.5);
+  EXPECT_EQ(read({"lr_schedule.powr=3", "lr_schedule.name=cosine"})["lr_schedule"],
+            json::parse(R"({"name": "cosine", "powr": 3})"))
+      << "a key of no schedule is left, so that it is refused";
 }
 
 TEST_F(ReadJobFile, NamesAWrongOverride) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <vector>
 
 namespace pfc {
 namespace {
@@ -42,6 +43,60 @@ TEST(LrSchedule, PolynomialAgreesWithArcfaceTorch) {
   EXPECT_NEAR(no_warmup.at(1), 0.1, 1e-12);
   EXPECT_NEAR(no_warmup.at(2), 0.09604, 1e-12);
   EXPECT_NEAR(no_warmup.at(50), 4e-05, 1e-12);
+}
+
+// The rates of PyTorch's CosineAnnealingLR (eta_min 0; then 0.02).
+TEST(LrSchedule, CosineAgreesWithPyTorch) {
+  const LrScheduler to_zero({.kind = ScheduleKind::kCosine}, 0.1, plan(10, 100));
+  EXPECT_NEAR(to_zero.at(5), 0.05, 1e-12);  // warm-up
+  EXPECT_NEAR(to_zero.at(11), 0.1, 1e-12);
+  EXPECT_NEAR(to_zero.at(12), 0.0999695413509548, 1e-12);
+  EXPECT_NEAR(to_zero.at(51), 0.058682408883346526, 1e-12);
+  EXPECT_NEAR(to_zero.at(100), 3.045864904521188e-05, 1e-12);
+  EXPECT_EQ(to_zero.at(101), 0.0);
+
+  const LrScheduler above({.kind = ScheduleKind::kCosine, .final_factor = 0.2}, 0.1, plan(0, 50));
+  EXPECT_NEAR(above.at(1), 0.1, 1e-12);
+  EXPECT_NEAR(above.at(2), 0.09992106913713086, 1e-12);
+  EXPECT_NEAR(above.at(26), 0.06, 1e-12);
+  EXPECT_NEAR(above.at(50), 0.02007893086286914, 1e-12);
+  EXPECT_NEAR(above.at(51), 0.02, 1e-12);
+}
+
+// The rates of PyTorch's OneCycleLR with its defaults; then with other ones.
+TEST(LrSchedule, OneCycleAgreesWithPyTorch) {
+  const LrScheduler cycle({.kind = ScheduleKind::kOneCycle}, 0.1, plan(0, 100));
+  EXPECT_NEAR(cycle.at(1), 0.004, 1e-12);
+  EXPECT_NEAR(cycle.at(2), 0.004281378056590748, 1e-12);
+  EXPECT_NEAR(cycle.at(15), 0.04940133238789996, 1e-12);
+  EXPECT_NEAR(cycle.at(30), 0.1, 1e-12);
+  EXPECT_NEAR(cycle.at(31), 0.09994965352845243, 1e-12);
+  EXPECT_NEAR(cycle.at(61), 0.05892800902855288, 1e-12);
+  EXPECT_NEAR(cycle.at(99), 5.07464715475788e-05, 1e-12);
+  EXPECT_NEAR(cycle.at(100), 4e-07, 1e-15);
+  EXPECT_NEAR(cycle.at(101), 4e-07, 1e-15);
+
+  const LrScheduler peak_between_steps(
+      {.kind = ScheduleKind::kOneCycle, .pct_start = 0.5, .div_factor = 10, .final_div_factor = 4},
+      0.1, plan(0, 7));
+  const std::vector<double> rates{0.01,
+                                  0.041094235253127366,
+                                  0.09140576474687263,
+                                  0.09517223231024294,
+                                  0.06209789553037033,
+                                  0.020854872159386743,
+                                  0.0025};
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    EXPECT_NEAR(peak_between_steps.at(static_cast<std::int64_t>(i) + 1), rates[i], 1e-12) << i;
+  }
+}
+
+TEST(LrSchedule, OneCycleMayRiseInNoStepOrInTheFirst) {
+  const LrSchedule falling{.kind = ScheduleKind::kOneCycle, .pct_start = 0};
+  EXPECT_NEAR(LrScheduler(falling, 0.1, plan(0, 4)).at(4), 4e-07, 1e-15);
+  EXPECT_GT(LrScheduler(falling, 0.1, plan(0, 4)).at(1), 0.05);
+  const LrSchedule first{.kind = ScheduleKind::kOneCycle, .pct_start = 0.25};
+  EXPECT_NEAR(LrScheduler(first, 0.1, plan(0, 4)).at(1), 0.1, 1e-12);
 }
 
 TEST(LrSchedule, WarmUpRisesToTheBaseRate) {
@@ -110,7 +165,8 @@ JobConfig planned_for_four() {
 TEST(LrSchedule, FollowsTheImagesIfTheNumberOfWorkersChanges) {
   const JobConfig job = planned_for_four();
   for (const LrSchedule& schedule :
-       {polynomial(1), polynomial(2),
+       {polynomial(1), polynomial(2), LrSchedule{.kind = ScheduleKind::kCosine},
+        LrSchedule{.kind = ScheduleKind::kOneCycle},
         LrSchedule{.kind = ScheduleKind::kMultistep, .power = 1, .epochs = {4, 7}, .gamma = 0.1}}) {
     const StepPlan four = plan_steps(job, 4, 960);
     const LrScheduler planned(schedule, 0.1, four);

@@ -37,6 +37,16 @@ TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
   EXPECT_EQ(plan.warmup_steps, 8);
 }
 
+TEST(StepPlan, CountsEpochsOfPlannedSizeBeforeAStep) {
+  const StepPlan plan = plan_steps(job_of_epochs(32, 20), 2, 1000);  // 15 steps an epoch
+  EXPECT_EQ(plan.epochs_before(1), 0);
+  EXPECT_EQ(plan.epochs_before(31), 2);
+  EXPECT_LT(plan.epochs_before(30), 2);
+  const StepPlan one = plan_steps(job_of_epochs(32, 20), 1, 1000, plan.after(30));
+  EXPECT_EQ(one.epochs_before(31), 2);
+  EXPECT_EQ(one.epochs_before(61), 3);
+}
+
 TEST(StepPlan, AcceptsAPartOfAnEpoch) {
   EXPECT_EQ(plan_steps(job_of_epochs(10, 0.5), 1, 100).total_steps, 5);
 }
