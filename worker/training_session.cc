@@ -21,6 +21,7 @@
 #include "worker/checkpoint/transfer/fetch_checkpoint.h"
 #include "worker/initial/init_from.h"
 #include "worker/initial/mean_centres.h"
+#include "worker/schedule/head_schedule.h"
 #include "worker/snapshot/snapshot_restore.h"
 #include "worker/start/compute_threads.h"
 #include "worker/start/host_check.h"
@@ -74,6 +75,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   load_weights(options.snapshots);
   expect_no_older_state(options);
   trainer->lr.emplace(job.lr_schedule, job.lr * lr_factor(job, plan), plan);
+  trainer->head->follow([this](std::int64_t step) { return head_settings(job, plan, step); });
   make_saving(options.snapshots);
   // Last: its thread waits for other workers, and an earlier exception would not end that wait.
   make_inputs(options.stop_requested);

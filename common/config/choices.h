@@ -9,6 +9,8 @@ enum class Precision { kFp32, kBf16, kFp16, kAuto };
 enum class MarginGradient { kExact, kStraightThrough };
 enum class OptimizerKind { kSgd, kAdamW };
 enum class ScheduleKind { kPolynomial, kMultistep, kCosine, kOneCycle };
+/// How the margin rises (worker/schedule/head_schedule.h).
+enum class MarginIncrease { kExponential, kLinear };
 /// How the learning rate scales with the number of workers (worker/schedule/lr_schedule.h).
 enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };

@@ -7,6 +7,14 @@
 
 namespace pfc {
 
+double SampleRate::at(double epochs) const {
+  double rate = parts_.front().rate;
+  for (const From& part : parts_) {
+    if (part.epoch <= epochs) rate = part.rate;
+  }
+  return rate;
+}
+
 std::string text_of(std::span<const std::filesystem::path> paths) {
   std::string text;
   for (const std::filesystem::path& path : paths) {

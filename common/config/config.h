@@ -1,6 +1,7 @@
 // Configuration of one job: the keys of job.json, as in arcface_torch (docs/configuration.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -25,6 +26,36 @@ struct LrSchedule {
   double final_div_factor = 1e4;  ///< rate of the first step / rate of the last step
 };
 
+/// A margin that rises from `initial` to the job's margin_list between two epochs.
+struct MarginUpdate {
+  Margin initial = {.m1 = 1, .m2 = 0, .m3 = 0};  ///< until start_epoch
+  double start_epoch = 0, end_epoch = 0;         ///< epochs trained before
+  MarginIncrease increase = MarginIncrease::kExponential;
+};
+
+/// The fraction of the negative classes that take part in a step. It may change between epochs.
+class SampleRate {
+ public:
+  /// The rate from this number of trained epochs on.
+  struct From {
+    double epoch = 0, rate = 1;
+    friend bool operator==(const From&, const From&) = default;
+  };
+  // A single number is the usual case. NOLINTNEXTLINE(google-explicit-constructor)
+  SampleRate(double rate = 1) : parts_{{0, rate}} {}
+  /// REQUIRES: the epochs rise from 0.
+  explicit SampleRate(std::vector<From> parts) : parts_(std::move(parts)) {}
+
+  [[nodiscard]] const std::vector<From>& parts() const { return parts_; }
+  [[nodiscard]] double at(double epochs) const;  ///< after this number of epochs
+  [[nodiscard]] double largest() const { return std::ranges::max(parts_, {}, &From::rate).rate; }
+  [[nodiscard]] double smallest() const { return std::ranges::min(parts_, {}, &From::rate).rate; }
+  friend bool operator==(const SampleRate&, const SampleRate&) = default;
+
+ private:
+  std::vector<From> parts_;
+};
+
 /// Random changes to training images (data/augment/augmenter.h). Each number is the fraction of
 /// images, 0 to 1, that get the change.
 struct Augmentation {
@@ -47,10 +78,11 @@ struct JobConfig {
   std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
   double dropout = 0.0;               ///< before the last linear layer of iresnet
   Margin margin;
+  std::optional<MarginUpdate> margin_update;  ///< none: the margin is constant
   double margin_scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
-  double sample_rate = 1.0;
+  SampleRate sample_rate;
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
   bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products

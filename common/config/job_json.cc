@@ -81,6 +81,8 @@ constexpr Names<CentrePrecision, 3> kCentrePrecisions{
      {"bf16", CentrePrecision::kBf16}}};
 constexpr Names<MarginGradient, 2> kMarginGradients{
     {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
+constexpr Names<MarginIncrease, 2> kMarginIncreases{
+    {{"exp", MarginIncrease::kExponential}, {"linear", MarginIncrease::kLinear}}};
 constexpr Names<OptimizerKind, 2> kOptimizers{
     {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
 constexpr Names<ScheduleKind, 4> kSchedules{{{"polynomial", ScheduleKind::kPolynomial},
@@ -109,6 +111,15 @@ void visit_augmentation(Augment& augment, Visitor&& v) {
   v.number("colour", augment.colour, kFraction);
   v.number("grey", augment.grey, kFraction);
   v.number("cut_out", augment.cut_out, kFraction);
+}
+
+/// Visits every key of a margin's update once.
+template <class Update, class Visitor>
+void visit_margin_update(Update& update, Visitor&& v) {
+  v.margin("initial", update.initial);
+  v.number("start_epoch", update.start_epoch, kNotNegative);
+  v.number("end_epoch", update.end_epoch, kNotNegative);
+  v.choice("increase", update.increase, kMarginIncreases);
 }
 
 /// Visits the name of a schedule, and then every parameter that a schedule of this name has.
@@ -141,10 +152,11 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("embedding_size", job.embedding_size, kDimension);
   v.number("dropout", job.dropout, kDropout);
   v.margin("margin_list", job.margin);
+  v.margin_update("margin_update", job.margin_update);
   v.number("margin_scale", job.margin_scale, kPositive);
   v.choice("margin_gradient", job.margin_gradient, kMarginGradients);
   v.number("interclass_filtering_threshold", job.interclass_filtering_threshold, kFraction);
-  v.number("sample_rate", job.sample_rate, kFraction);
+  v.sample_rate("sample_rate", job.sample_rate);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
   v.flag("tf32", job.tf32);
@@ -202,8 +214,9 @@ void visit_keys(Job& job, Visitor&& v) {
   v.text("notes", job.notes);
 }
 
-json to_json(const Augmentation& augment);
-json to_json(const LrSchedule& schedule);
+json object_of(const Augmentation& augment);
+json object_of(const LrSchedule& schedule);
+json object_of(const MarginUpdate& update);
 
 std::vector<std::string> keys_of(const json& object) {
   std::vector<std::string> keys;
@@ -251,8 +264,43 @@ class JobReader : public JsonReader {
     }
     const JobReader inner(*value, job_origin_, key + ".");
     inner.choice("name", out.kind, kSchedules);
-    inner.check_keys(keys_of(to_json(out)));
+    inner.check_keys(keys_of(object_of(out)));
     visit_schedule(out, inner);
+  }
+
+  void sample_rate(const std::string& key, SampleRate& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_array()) {
+      double rate = 1;
+      number(key, rate, kFraction);
+      out = rate;
+      return;
+    }
+    const std::string_view expected =
+        "a number, or pairs of rising epochs from 0 and rates, for example [[0, 0.1], [18, 1.0]]";
+    std::vector<SampleRate::From> parts;
+    for (const json& each : *value) {
+      if (!each.is_array() || each.size() != 2) fail(key, each, expected);
+      const SampleRate::From part{.epoch = real(key, each[0], kNotNegative),
+                                  .rate = real(key, each[1], kFraction)};
+      const bool rises = parts.empty() ? part.epoch == 0 : part.epoch > parts.back().epoch;
+      if (!rises) fail(key, each[0], expected);
+      parts.push_back(part);
+    }
+    if (parts.empty()) fail(key, *value, expected);
+    out = SampleRate(std::move(parts));
+  }
+
+  void margin_update(const std::string& key, std::optional<MarginUpdate>& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_object()) fail(key, *value, R"(an object: {"start_epoch": 4, "end_epoch": 10})");
+    const JobReader inner(*value, job_origin_, key + ".");
+    inner.check_keys(keys_of(object_of(out.emplace())));
+    visit_margin_update(*out, inner);
+    if (out->end_epoch > out->start_epoch) return;
+    inner.fail("end_epoch", json(out->end_epoch), "an epoch after start_epoch");
   }
 
   void rules(const std::string& key, std::vector<ParameterRule>& out) const {
@@ -287,7 +335,7 @@ class JobReader : public JsonReader {
     }
     out = {};
     const JobReader inner(*value, job_origin_, key + ".");
-    inner.check_keys(keys_of(to_json(out)));
+    inner.check_keys(keys_of(object_of(out)));
     visit_augmentation(out, inner);
   }
 
@@ -350,7 +398,19 @@ struct Writer {
   }
 
   void augmentation(const char* key, const Augmentation& augment) {
-    object[key] = to_json(augment);
+    object[key] = object_of(augment);
+  }
+
+  /// Writes a constant rate as a number, the usual form.
+  void sample_rate(const char* key, const SampleRate& value) {
+    object[key] = value.largest();
+    if (value.parts().size() == 1) return;
+    object[key] = json::array();
+    for (const auto& [epoch, rate] : value.parts()) object[key].push_back({epoch, rate});
+  }
+
+  void margin_update(const char* key, const std::optional<MarginUpdate>& value) {
+    object[key] = value ? object_of(*value) : json();
   }
 
   void rules(const char* key, const std::vector<ParameterRule>& value) {
@@ -362,17 +422,23 @@ struct Writer {
     }
   }
 
-  void schedule(const char* key, const LrSchedule& s) { object[key] = to_json(s); }
+  void schedule(const char* key, const LrSchedule& s) { object[key] = object_of(s); }
   void milestones(const char* key, const std::vector<std::int64_t>& value) { object[key] = value; }
 };
 
-json to_json(const Augmentation& augment) {
+json object_of(const Augmentation& augment) {
   json object = json::object();
   visit_augmentation(augment, Writer{object});
   return object;
 }
 
-json to_json(const LrSchedule& schedule) {
+json object_of(const MarginUpdate& update) {
+  json object = json::object();
+  visit_margin_update(update, Writer{object});
+  return object;
+}
+
+json object_of(const LrSchedule& schedule) {
   json object = json::object();
   visit_schedule(schedule, Writer{object});
   return object;
@@ -417,7 +483,7 @@ std::vector<std::string> job_keys() {
 std::vector<std::string> parameters_of_other_schedules(std::string_view name) {
   std::vector<std::string> own, others;
   for (const auto& [each, kind] : kSchedules) {
-    const std::vector<std::string> keys = keys_of(to_json(LrSchedule{.kind = kind}));
+    const std::vector<std::string> keys = keys_of(object_of(LrSchedule{.kind = kind}));
     std::vector<std::string>& list = each == name ? own : others;
     list.insert(list.end(), keys.begin(), keys.end());
   }

@@ -30,6 +30,22 @@ void check_one_cycle(const JobConfig& job, const JobOrigin& origin) {
                    "lr_schedule.pct_start instead");
 }
 
+void check_margin_update(const JobConfig& job, const JobOrigin& origin) {
+  if (!job.margin_update || job.margin_update->end_epoch <= job.num_epoch) return;
+  throw InputError(origin.of("margin_update") +
+                   ": margin_update: end_epoch: expected at most num_epoch, which is " +
+                   nlohmann::json(job.num_epoch).dump() + ", found " +
+                   shown(nlohmann::json(job.margin_update->end_epoch)));
+}
+
+void check_sample_rate(const JobConfig& job, const JobOrigin& origin) {
+  const double last = job.sample_rate.parts().back().epoch;
+  if (last < job.num_epoch) return;
+  throw InputError(origin.of("sample_rate") +
+                   ": sample_rate: expected epochs below num_epoch, which is " +
+                   nlohmann::json(job.num_epoch).dump() + ", found " + nlohmann::json(last).dump());
+}
+
 /// Rejects a batch of one sample per worker. With sync_bn the number of workers matters.
 void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   if (job.sync_bn) return;
@@ -123,6 +139,8 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
 void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_warmup(job, origin);
   check_one_cycle(job, origin);
+  check_margin_update(job, origin);
+  check_sample_rate(job, origin);
   check_data_sets(job, origin);
   check_exports(job, origin);
   check_start(job, origin);

@@ -81,6 +81,9 @@ class MarginSoftmax {
  public:
   virtual ~MarginSoftmax() = default;
 
+  /// Uses this margin from now on. REQUIRES: not called between forward() and the end of its step.
+  void use_margin(const Margin& margin) { options_.margin = margin; }
+
   /// Computes inverse_norm for the whole table. The caller must call it after writing weights.
   virtual void compute_inverse_norms() = 0;
 
@@ -141,7 +144,7 @@ class MarginSoftmax {
   /// Borrows the table's memory.
   MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTable& table);
 
-  const MarginSoftmaxOptions options_;
+  MarginSoftmaxOptions options_;
   const CentreTable table_;
 
  private:

@@ -30,7 +30,8 @@ class StopInAStep : public ::testing::Test {
     job_.num_epoch = 8;
     job_.max_steps = 4;
     job_.lr = 0.001;
-    job_.sample_rate = 0.5;
+    job_.sample_rate = SampleRate({{0, 0.5}, {1, 1.0}});  // step 3 takes all classes
+    job_.margin_update = {.start_epoch = 0, .end_epoch = 2};
     job_.num_workers = 1;
     job_.rec = {data_.path()};
     job_.device = DeviceChoice::kCpu;

@@ -79,22 +79,42 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   const auto d = static_cast<double>(o.embedding_size);
   const auto shard = static_cast<double>(rows);
   // Rows are drawn with probability sample_rate, in addition to the batch's own classes.
-  const double drawn = shard * o.sample_rate;
+  const double rate = o.sample_rate.largest();
+  const double drawn = shard * rate;
   const double own = n * shard / static_cast<double>(std::max<std::int64_t>(1, o.classes));
-  const double active = std::min(shard, drawn + own * (1 - o.sample_rate));
+  const double active = std::min(shard, drawn + own * (1 - rate));
   const double centre = bytes_of_number(o.centre_precision, false) * d;
   const double moments = bytes_of_number(o.centre_precision, true) * d *
                          (o.optimizer == OptimizerKind::kAdamW ? 2 : 1);
-  HeadWork work{.logits = n * active, .drawn = o.sample_rate < 1 ? shard : 0};
+  HeadWork work{.logits = n * active, .drawn = rate < 1 ? shard : 0};
   const double product = 2 * n * active * d;
   const double budget = o.logits_memory * shard * (centre + moments);
   const double kept = work.logits == 0 ? 1 : std::min(1.0, budget / (work.logits * 4));
   work.flops = product * (3 + (1 - kept));
   // Centres are read for the logits, with the moments if rows have missed updates, and again for
   // the gradients. Then centres and moments are read and written.
-  const double caught_up = o.sample_rate < 1 ? moments : 0;
+  const double caught_up = rate < 1 ? moments : 0;
   work.bytes = active * (centre + caught_up + centre + 2 * (centre + moments));
   return work;
+}
+
+/// Returns the mean over the epochs of the job.
+HeadWork mean_head_work(const JobConfig& job, std::int64_t samples, std::int64_t rows) {
+  HeadOptions options = head_options(job);
+  const std::vector<SampleRate::From>& parts = job.sample_rate.parts();
+  HeadWork mean;
+  for (std::size_t i = 0; i < parts.size() && parts[i].epoch < job.num_epoch; ++i) {
+    const double end =
+        i + 1 < parts.size() ? std::min(parts[i + 1].epoch, job.num_epoch) : job.num_epoch;
+    const double share = (end - parts[i].epoch) / job.num_epoch;
+    options.sample_rate = parts[i].rate;
+    const HeadWork work = head_work(options, samples, rows);
+    mean.flops += share * work.flops;
+    mean.logits += share * work.logits;
+    mean.bytes += share * work.bytes;
+    mean.drawn += share * work.drawn;
+  }
+  return mean;
 }
 
 StepWork count_step(const PlannedJob& p) {
@@ -102,8 +122,7 @@ StepWork count_step(const PlannedJob& p) {
   RecordingOps ops(activation_type(p.job.precision));
   count_backbone(p, ops, work);
   const std::int64_t samples = p.job.batch_size * p.world_size;
-  work.head =
-      head_work(head_options(p.job), samples, shard_of(p.job.num_classes, 0, p.world_size).size());
+  work.head = mean_head_work(p.job, samples, shard_of(p.job.num_classes, 0, p.world_size).size());
   work.embeddings = static_cast<double>(samples * p.job.embedding_size) * sizeof(float);
   work.statistics = static_cast<double>(samples) * sizeof(RowStatistics) * p.world_size;
   return work;

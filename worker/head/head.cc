@@ -69,10 +69,18 @@ class ShardedHead : public Head {
     ShardedHead::state_changed();
   }
 
+  void follow(std::function<HeadSettings(std::int64_t)> schedule) override {
+    schedule_ = std::move(schedule);
+  }
+  [[nodiscard]] HeadSettings settings(std::int64_t step) const override {
+    if (schedule_) return schedule_(step);
+    return {.margin = options_.margin, .sample_rate = options_.sample_rate.largest()};
+  }
+
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                      std::int64_t step) const override {
     const SampleOptions o{
-        .classes = options_.classes, .rate = options_.sample_rate, .seed = options_.seed};
+        .classes = options_.classes, .rate = settings(step).sample_rate, .seed = options_.seed};
     return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
   }
 
@@ -108,6 +116,7 @@ class ShardedHead : public Head {
   Ops& ops_;
   Comm& comm_;
   const HeadOptions options_;
+  std::function<HeadSettings(std::int64_t)> schedule_;
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
@@ -131,6 +140,7 @@ HeadResult ShardedHead::run(const Step& step) {
   const Tensor statistics(statistics_->data(), DType::kUInt8, {n, row});
   const Tensor all_statistics(all_statistics_->data(), DType::kUInt8, {comm_.size(), n, row});
 
+  softmax_->use_margin(settings(step.active.step).margin);
   positives_ = find_positives(shard(), step.active.classes, step.all_labels);
   softmax_->forward({.embeddings = step.all_embeddings,
                      .classes = step.active.classes,
@@ -188,8 +198,8 @@ void check_options(const HeadOptions& o, int world_size) {
     throw InputError("margin_scale is " + std::to_string(o.scale) +
                      ": it must be above 0 (64 is usual)");
   }
-  if (!(o.sample_rate >= 0 && o.sample_rate <= 1)) {
-    throw InputError("sample_rate is " + std::to_string(o.sample_rate) +
+  if (!(o.sample_rate.smallest() >= 0 && o.sample_rate.largest() <= 1)) {
+    throw InputError("sample_rate is " + std::to_string(o.sample_rate.largest()) +
                      ": it must be in 0 .. 1 (1 takes all classes)");
   }
   if (o.classes < world_size) {
@@ -243,7 +253,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   const std::int64_t rows = shard_of(o.head.classes, 0, o.world_size).size();
   const std::int64_t n = o.samples;
   const std::int64_t d = o.head.embedding_size;
-  const std::int64_t active = expected_active(o.head.sample_rate, rows, n);
+  const std::int64_t active = expected_active(o.head.sample_rate.largest(), rows, n);
   const CentreBytes table = ClassCentres::bytes(rows, centre_options(o.head));
   const MarginSoftmaxOptions softmax = softmax_options(o.head, rows);
   HeadMemory m{.centres = table.weight,
@@ -275,7 +285,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
         static_cast<std::uint64_t>(margin_device_bytes(margin, active, softmax.logits_bytes));
     // Before a checkpoint all rows are listed, to apply the updates that they have missed. In a
     // step with gradient accumulation the rows with gradients are listed.
-    if (o.head.sample_rate < 1 || o.head.gradient_acc > 1) {
+    if (o.head.sample_rate.smallest() < 1 || o.head.gradient_acc > 1) {
       m.buffers += gpu_allocation(static_cast<std::size_t>(margin_list_bytes(margin, rows)));
     }
     return m;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,7 +24,7 @@ struct HeadOptions {
   double scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
-  double sample_rate = 1.0;
+  SampleRate sample_rate;  ///< without follow(), the largest of them in every step
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double momentum = 0.9;
@@ -41,6 +42,12 @@ struct HeadOptions {
   /// For several heads that share the backbone (separate_heads.h): the number of classes of each;
   /// their classes are contiguous. Fewer than two: one softmax over all classes.
   std::vector<std::int64_t> head_classes = {};
+};
+
+/// What may change from step to step.
+struct HeadSettings {
+  Margin margin;
+  double sample_rate = 1.0;
 };
 
 /// Returns the job's options; classes = job.num_classes, head_classes = job.head_classes.
@@ -63,9 +70,15 @@ class Head {
  public:
   virtual ~Head() = default;
 
+  /// Uses the settings of this schedule instead of the options'. It is called with numbers of
+  /// steps, also by other threads. REQUIRES: called before the first step.
+  virtual void follow(std::function<HeadSettings(std::int64_t step)> schedule) = 0;
+  [[nodiscard]] virtual HeadSettings settings(std::int64_t step) const = 0;
+
   /// Chooses the active classes for the N labels of all workers: every label of this shard, and
-  /// every class c with u(seed, step, c) < sample_rate (class_sampler.h). Thread-safe, so it can
-  /// run while another thread trains. Throws InputError if a label is outside 0 .. classes - 1.
+  /// every class c with u(seed, step, c) < the step's sample_rate (class_sampler.h). Thread-safe,
+  /// so it can run while another thread trains. Throws InputError if a label is outside 0 ..
+  /// classes - 1.
   [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                              std::int64_t step) const = 0;
 

@@ -34,7 +34,8 @@ namespace pfc {
 
 /// Keys of the metadata.
 namespace step_file {
-inline constexpr const char* kJob = "job";  ///< the job file's keys, as JSON
+/// The job file's keys, as JSON; margin and sample rate are those of the step.
+inline constexpr const char* kJob = "job";
 /// Step of the job, from 1; selects the sampled classes.
 inline constexpr const char* kStep = "step";
 /// Number of the update, from 1: the step minus the steps without an update.

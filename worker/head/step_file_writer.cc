@@ -98,8 +98,18 @@ std::string number_text(double x) {
   return nlohmann::json(x).dump();
 }
 
-std::map<std::string, std::string> metadata_of(const HeadStepPart& part) {
-  return {{step_file::kJob, part.job.dump()},
+/// Returns the job whose head has these settings in every step.
+nlohmann::json with_settings(nlohmann::json job, const HeadSettings& settings) {
+  const Margin& m = settings.margin;
+  job["margin_list"] = {m.m1, m.m2, m.m3};
+  job["margin_update"] = nullptr;
+  job["sample_rate"] = settings.sample_rate;
+  return job;
+}
+
+std::map<std::string, std::string> metadata_of(const HeadStepPart& part,
+                                               const HeadSettings& settings) {
+  return {{step_file::kJob, with_settings(part.job, settings).dump()},
           {step_file::kStep, std::to_string(part.given.step)},
           {step_file::kUpdate, std::to_string(part.given.update)},
           {step_file::kMicroBatches, std::to_string(part.given.micro_batches)},
@@ -140,7 +150,7 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
          .pieces = {}});
   }
   if (part.d_embeddings) entries.push_back(matrix("d_embeddings", gradients, part.d_embeddings));
-  write_safetensors(path, entries, metadata_of(part));
+  write_safetensors(path, entries, metadata_of(part, head.settings(part.given.step)));
 }
 
 }  // namespace pfc

@@ -113,8 +113,9 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
     found.push_back(fmt::format("batch_size to {}", batch));
   }
   for (const double rate : {0.3, 0.1, 0.03, 0.01}) {
-    if (rate < p.job.sample_rate && try_change(fmt::format("sample_rate to {:g}", rate),
-                                               [&](JobConfig& job) { job.sample_rate = rate; })) {
+    if (rate < p.job.sample_rate.largest() &&
+        try_change(fmt::format("sample_rate to {:g}", rate),
+                   [&](JobConfig& job) { job.sample_rate = rate; })) {
       break;
     }
   }

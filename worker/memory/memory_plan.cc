@@ -132,7 +132,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
            (adamw ? "AdamW's first moment, " : "") + table(m.momentum));
   list.add("centres' second moment", m.second, "AdamW's, " + table(m.second));
   list.add("inverse norms and active rows", m.inverse_norms + (p.gpu ? 0 : m.updated) + m.active,
-           fmt::format("sample_rate {:g}", p.job.sample_rate));
+           fmt::format("sample_rate {:g}", p.job.sample_rate.largest()));
   list.add("kept logits", m.logits, fmt::format("logits_memory {:g}", p.job.logits_memory));
   list.add("centres' summed gradients", m.gradients,
            fmt::format("gradient_acc {}", p.job.gradient_acc));

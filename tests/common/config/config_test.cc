@@ -96,6 +96,44 @@ TEST(ParseJob, AcceptsTheScheduleAsANameOrAnObject) {
               HasSubstr("begins with its own rise; set lr_schedule.pct_start instead"));
 }
 
+TEST(ParseJob, AcceptsASampleRateForEachEpoch) {
+  const SampleRate rate = parse(R"({"sample_rate": [[0, 0.1], [17.5, 1]]})").sample_rate;
+  EXPECT_EQ(rate, SampleRate({{0, 0.1}, {17.5, 1.0}}));
+  EXPECT_EQ(rate.at(17), 0.1);
+  EXPECT_EQ(rate.at(17.5), 1.0);
+  for (const char* wrong :
+       {"[]", "[0.1, 1]", "[[1, 0.1]]", "[[0, 0.1], [0, 1]]", "[[0, 0.1], [5, 1], [4, 0.5]]",
+        "[[0, 0.1, 2]]", R"([[0, 0.1], ["5", 1]])"}) {
+    const std::string job = R"({"sample_rate": )" + std::string(wrong) + "}";
+    EXPECT_THAT(refusal(job.c_str()), HasSubstr("job.json: sample_rate: expected a number"))
+        << wrong;
+  }
+  EXPECT_THAT(refusal(R"({"sample_rate": [[0, 1.5]]})"), HasSubstr("a number from 0 to 1"));
+  EXPECT_THAT(refusal(R"({"num_epoch": 5, "sample_rate": [[0, 0.1], [5, 1]]})"),
+              HasSubstr("sample_rate: expected epochs below num_epoch, which is 5.0, found 5.0"));
+}
+
+TEST(ParseJob, AcceptsAMarginThatRises) {
+  const JobConfig job = parse(R"({"margin_update": {"start_epoch": 2, "end_epoch": 5}})");
+  ASSERT_TRUE(job.margin_update);
+  EXPECT_EQ(job.margin_update->initial.m2, 0);
+  EXPECT_EQ(job.margin_update->end_epoch, 5);
+  EXPECT_EQ(job.margin_update->increase, MarginIncrease::kExponential);
+  EXPECT_FALSE(parse("{}").margin_update);
+  EXPECT_THAT(refusal(R"({"margin_update": true})"), HasSubstr(R"({"start_epoch": 4, )"));
+  EXPECT_THAT(refusal(R"({"margin_update": {}})"),
+              HasSubstr("margin_update: end_epoch: expected an epoch after start_epoch"));
+  EXPECT_THAT(refusal(R"({"margin_update": {"start_epoch": 5, "end_epoch": 5}})"),
+              HasSubstr("end_epoch: expected an epoch after start_epoch"));
+  EXPECT_THAT(refusal(R"({"num_epoch": 4, "margin_update": {"end_epoch": 5}})"),
+              HasSubstr("end_epoch: expected at most num_epoch, which is 4.0, found 5.0"));
+  EXPECT_THAT(refusal(R"({"margin_update": {"end_epoch": 5, "increase": "cosine"}})"),
+              HasSubstr(R"(increase: expected "exp" or "linear")"));
+  EXPECT_THAT(refusal(R"({"margin_update": {"end_epoch": 5, "initial": [1, 0]}})"),
+              HasSubstr("initial: expected three numbers"));
+  EXPECT_THAT(refusal(R"({"margin_update": {"final_epoch": 5}})"), HasSubstr("unknown key"));
+}
+
 TEST(ParseJob, AcceptsFp16AsThePrecision) {
   EXPECT_EQ(parse(R"({"fp16": true})").precision, Precision::kFp16);
   EXPECT_EQ(parse(R"({"fp16": false})").precision, Precision::kFp32);
@@ -315,6 +353,8 @@ TEST(ToJson, RoundTripsEveryKey) {
       "identities": ["", "x.txt"], "heads": "separate", "head_classes": [3, 4],
       "augment": {"flip": false, "crop": 0.5, "low_resolution": 0.125, "blur": 0.25,
                   "colour": 0.75, "grey": 0.375, "cut_out": 1.0},
+      "margin_update": {"initial": [1.0, 0.5, 0.25], "start_epoch": 0.5, "end_epoch": 1.0,
+                        "increase": "linear"},
       "read": "sequential", "stage": "/dev/shm",
       "val_targets": ["v"], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
       "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
@@ -334,6 +374,9 @@ TEST(ToJson, RoundTripsEveryKey) {
     with["lr_schedule"] = json::parse(schedule);
     EXPECT_EQ(to_json(parse_job(with, "job.json")), with);
   }
+  json by_epoch = defaults;
+  by_epoch["sample_rate"] = json::parse("[[0.0, 0.1], [18.0, 1.0]]");
+  EXPECT_EQ(to_json(parse_job(by_epoch, "job.json")), by_epoch);
 }
 
 }  // namespace

@@ -121,6 +121,17 @@ TEST(HeadWork, IsProportionalToTheActiveRows) {
   EXPECT_EQ(work.drawn, 500'000);
 }
 
+TEST(HeadWork, IsTheMeanOverTheEpochsOfTheJob) {
+  PlannedJob planned = job_with_network("mbf", 8);
+  planned.job.num_epoch = 10;
+  const auto logits = [&](const SampleRate& rate) {
+    planned.job.sample_rate = rate;
+    return count_step(planned).head.logits;
+  };
+  EXPECT_DOUBLE_EQ(logits(SampleRate({{0, 0.1}, {8, 1.0}})), 0.8 * logits(0.1) + 0.2 * logits(1));
+  EXPECT_DOUBLE_EQ(logits(SampleRate({{0, 0.1}, {12, 1.0}})), logits(0.1));
+}
+
 TEST(HeadWork, MovesFewerBytesInBf16) {
   HeadOptions o{.classes = 1000, .embedding_size = 512};
   const double whole = head_work(o, 8, 1000).bytes;

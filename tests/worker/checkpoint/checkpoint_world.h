@@ -52,6 +52,8 @@ class SmallHead : public Head {
     for (auto& values : values_) values.resize(static_cast<std::size_t>(shard.size() * dimension));
     updated_.resize(static_cast<std::size_t>(shard.size()));
   }
+  void follow(std::function<HeadSettings(std::int64_t)>) override {}
+  [[nodiscard]] HeadSettings settings(std::int64_t) const override { return {}; }
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t>, std::int64_t) const override {
     return {};
   }

@@ -22,6 +22,9 @@ class RankRun {
         ops_(job.device.make(threads)),
         comm_(*ops_, comm),
         head_(make_head(*ops_, comm_, job.options)) {
+    if (!job.settings.empty()) {
+      head_->follow([&job](std::int64_t update) { return job.settings_of(update); });
+    }
     if (!job.centres.empty()) {
       const RowRange shard = head_->shard();
       copy_rows_to_device(*ops_, head_->state().centres,

@@ -24,6 +24,7 @@ struct HeadJob {
   double lr = 0.1;
   TestDevice device = cpu_head_device();
   std::vector<double> lrs = {};                     ///< one per update; empty: always lr
+  std::vector<HeadSettings> settings = {};          ///< one per update; empty: as the options say
   std::vector<std::int64_t> updates_left_out = {};  ///< numbers of the skipped updates
   bool resumes = false;  ///< before each micro-batch, the head gets its state as from a checkpoint
   [[nodiscard]] bool left_out(std::int64_t update) const {
@@ -31,6 +32,10 @@ struct HeadJob {
   }
   [[nodiscard]] double lr_of(std::int64_t update) const {
     return lrs.empty() ? lr : lrs[static_cast<std::size_t>(update - 1)];
+  }
+  [[nodiscard]] HeadSettings settings_of(std::int64_t update) const {
+    if (!settings.empty()) return settings[static_cast<std::size_t>(update - 1)];
+    return {.margin = options.margin, .sample_rate = options.sample_rate.largest()};
   }
 };
 

@@ -180,6 +180,17 @@ TEST(HeadMemory, ActiveRowsGrowWithSampleRateAndSamplesUpToTheShard) {
   EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * 1'000'000);
 }
 
+TEST(HeadMemory, HasRoomForTheLargestSampleRateOfTheJob) {
+  HeadMemoryOptions o = million();
+  o.head.sample_rate = SampleRate({{0, 0.1}, {3, 0.25}, {5, 0.05}});
+  EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * (250'000 + 128));
+  o.head.sample_rate = 1;
+  o.gpu = true;
+  const std::uint64_t all = head_memory(o).buffers;
+  o.head.sample_rate = SampleRate({{0, 0.1}, {3, 1.0}});
+  EXPECT_GT(head_memory(o).buffers, all) << "the list of rows that have missed updates";
+}
+
 TEST(HeadMemory, SummedGradientsExistOnlyWithSeveralMicroBatches) {
   HeadMemoryOptions o = million();
   EXPECT_EQ(head_memory(o).gradients, 0u);

@@ -235,6 +235,18 @@ TEST_P(HeadUpdates, MicroBatchesMoveTheUnionOfTheirCentresOnce) {
   }
 }
 
+TEST_P(HeadUpdates, FollowMarginAndSampleRateOfEachUpdate) {
+  for (const std::int64_t gradient_acc : {1, 2}) {
+    HeadJob j = job(OptimizerKind::kSgd, 1.0, 4 * gradient_acc, gradient_acc);
+    j.options.margin_gradient = MarginGradient::kExact;
+    j.settings = {{.margin = {.m1 = 1, .m2 = 0, .m3 = 0}, .sample_rate = 0.1},
+                  {.margin = {.m1 = 1, .m2 = 0.2, .m3 = 0.1}, .sample_rate = 0.1},
+                  {.margin = {.m1 = 1.1, .m2 = 0.4, .m3 = 0.2}, .sample_rate = 0},
+                  {.margin = {.m1 = 1.1, .m2 = 0.5, .m3 = 0.2}, .sample_rate = 1}};
+    expect_agreement(j);
+  }
+}
+
 // All logits are near -88.7. A target's product is omitted by setting it to 0. This is so far above
 // the logits that exp() is infinite, and infinity times 0 is NaN.
 TEST_P(HeadUpdates, AgreeIfExpOfAnOmittedProductWouldOverflow) {

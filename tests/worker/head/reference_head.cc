@@ -31,21 +31,21 @@ double falling_cosine(double angle) {
   return std::cos(angle) - fallen;
 }
 
-Logit logit_of(const HeadOptions& o, double cos, bool target) {
+Logit logit_of(const HeadOptions& o, const Margin& margin, double cos, bool target) {
   if (!target) {
     const double threshold = o.interclass_filtering_threshold;
     if (threshold > 0 && cos > threshold) return {};
     return {o.scale * cos, o.scale};
   }
   const double theta = std::acos(std::clamp(cos, -1.0, 1.0));
-  const double angle = o.margin.m1 * theta + o.margin.m2;
+  const double angle = margin.m1 * theta + margin.m2;
   if (o.margin_gradient == MarginGradient::kStraightThrough) {
-    return {o.scale * (std::cos(angle) - o.margin.m3), o.scale};
+    return {o.scale * (std::cos(angle) - margin.m3), o.scale};
   }
   // Multiplied below by a vector of length sin theta. With rounding errors the length is about
   // 1e-16 instead of 0.
-  const double slope = o.margin.m1 * std::abs(std::sin(angle)) / std::max(std::sin(theta), 1e-10);
-  return {o.scale * (falling_cosine(angle) - o.margin.m3), o.scale * slope};
+  const double slope = margin.m1 * std::abs(std::sin(angle)) / std::max(std::sin(theta), 1e-10);
+  return {o.scale * (falling_cosine(angle) - margin.m3), o.scale * slope};
 }
 
 class Reference {
@@ -68,8 +68,9 @@ class Reference {
  private:
   void micro_batch(const MicroBatch& batch, std::int64_t step) {
     const auto n = static_cast<std::int64_t>(batch.labels.size());
+    settings_ = job_.settings_of(step);
     const std::vector<std::int64_t> active =
-        sample_classes({.classes = o_.classes, .rate = o_.sample_rate, .seed = o_.seed},
+        sample_classes({.classes = o_.classes, .rate = settings_.sample_rate, .seed = o_.seed},
                        {0, o_.classes}, batch.labels, step);
     for (const std::int64_t c : active) gradients_[c].resize(static_cast<std::size_t>(d_));
     const std::vector<double> x(batch.embeddings.begin(), batch.embeddings.end());
@@ -110,7 +111,7 @@ class Reference {
     double target = 0;
     for (const std::int64_t c : active) {
       cos.push_back(cosine(x, x_length, c, c == label));
-      logits.push_back(logit_of(o_, cos.back(), c == label));
+      logits.push_back(logit_of(o_, settings_.margin, cos.back(), c == label));
       if (c == label) target = logits.back().value;
     }
     double others = 0;  // sum of exp(logit - target) of all other classes
@@ -212,6 +213,7 @@ class Reference {
   const HeadOptions& o_;
   const std::int64_t d_;
   HeadOutcome<double> out_;
+  HeadSettings settings_;  // of the current update
   std::map<std::int64_t, std::vector<double>> gradients_;  // of the active classes
 };
 

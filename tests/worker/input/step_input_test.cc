@@ -37,6 +37,8 @@ PrefetcherOptions batches_of(const Comm& comm, std::int64_t count) {
 /// Records calls, without arithmetic.
 class SamplingOnly final : public Head {
  public:
+  void follow(std::function<HeadSettings(std::int64_t)>) override {}
+  [[nodiscard]] HeadSettings settings(std::int64_t) const override { return {}; }
   ActiveCentres sample(std::span<const std::int64_t> labels, std::int64_t step) const override {
     return {.step = step, .classes = {labels.begin(), labels.end()}};
   }

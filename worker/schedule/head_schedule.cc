@@ -1,0 +1,34 @@
+#include "worker/schedule/head_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pfc {
+namespace {
+
+/// Returns how much of its way a margin has come after a part of the steps.
+double risen(MarginIncrease increase, double part) {
+  if (increase == MarginIncrease::kLinear || part == 0 || part == 1) return part;
+  return 1 - std::pow(1e-3 / (1 + 1e-6), part);
+}
+
+Margin margin_after(const MarginUpdate& update, const Margin& last, double epochs) {
+  const double part =
+      std::clamp((epochs - update.start_epoch) / (update.end_epoch - update.start_epoch), 0.0, 1.0);
+  const double way = risen(update.increase, part);
+  const Margin& first = update.initial;
+  return {.m1 = std::lerp(first.m1, last.m1, way),
+          .m2 = std::lerp(first.m2, last.m2, way),
+          .m3 = std::lerp(first.m3, last.m3, way)};
+}
+
+}  // namespace
+
+HeadSettings head_settings(const JobConfig& job, const StepPlan& plan, std::int64_t step) {
+  const double epochs = plan.epochs_before(step);
+  return {.margin =
+              job.margin_update ? margin_after(*job.margin_update, job.margin, epochs) : job.margin,
+          .sample_rate = job.sample_rate.at(epochs)};
+}
+
+}  // namespace pfc

@@ -1,0 +1,19 @@
+// Computes the margin and the sample rate of each step.
+#pragma once
+
+#include <cstdint>
+
+#include "common/config/config.h"
+#include "worker/head/head.h"
+#include "worker/schedule/step_plan.h"
+
+namespace pfc {
+
+/// Returns the settings of a step. Both follow the epochs of planned size, so a job that continues
+/// with another number of workers has the same settings after the same images. An exponential
+/// margin rises as WeSpeaker's MarginScheduler: after a part x of the steps between the two epochs
+/// it has come 1 - (0.001 / (1 + 1e-6))^x of its way, and at the end all of it. Pure.
+/// REQUIRES: step >= plan.first_step().
+HeadSettings head_settings(const JobConfig& job, const StepPlan& plan, std::int64_t step);
+
+}  // namespace pfc
