@@ -169,6 +169,12 @@ void Ops::scale(const Tensor& x, float factor, const Tensor& y) {
   if (y.elements() > 0) run_scale(x, factor, y);
 }
 
+void Ops::average(const Tensor& value, float part, const Tensor& average) {
+  expect_float({"average", "value", value});
+  expect_like({"average", "average", average}, value);
+  if (average.elements() > 0) run_average(value, part, average);
+}
+
 void Ops::add_bias(const Tensor& y, const Tensor& bias) {
   expect_float({"add_bias", "bias", bias});
   expect_columns({"add_bias", "y", y}, bias.elements());

@@ -273,6 +273,8 @@ class Ops {
   void add(const Tensor& a, const Tensor& b, const Tensor& y);
   /// Computes y = factor * x; float32.
   void scale(const Tensor& x, float factor, const Tensor& y);
+  /// Computes average += part * (value - average): a moving average; float32.
+  void average(const Tensor& value, float part, const Tensor& average);
   void add_bias(const Tensor& y, const Tensor& bias);  ///< y [rows, n] += bias [n]
   /// Computes sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
   void column_sums(const Tensor& x, const Tensor& sums, bool accumulate);
@@ -307,6 +309,7 @@ class Ops {
   virtual void run_gemm(const Gemm& g) = 0;
   virtual void run_add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;
   virtual void run_scale(const Tensor& x, float factor, const Tensor& y) = 0;
+  virtual void run_average(const Tensor& value, float part, const Tensor& average) = 0;
   virtual void run_add_bias(const Tensor& y, const Tensor& bias) = 0;
   virtual void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;
   virtual void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) = 0;

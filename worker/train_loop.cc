@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -24,8 +25,13 @@ namespace {
 
 constexpr const char* kModel = "backbone.safetensors";
 
-void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
-  if (s.local.evaluation_sets.empty()) return;
+/// Calls f while the backbone is the one to evaluate and to write: with ema_decay, the average.
+void with_model(TrainingSession& s, const std::function<void()>& f) {
+  if (!s.trainer->average) return f();
+  s.trainer->average->during(f);
+}
+
+void evaluate_model(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
   const TimePoint start = Clock::now();
   // Without sync_bn each worker has the running statistics of its own batches. The written model
   // has those of rank 0, so evaluation uses them too. Training never reads them.
@@ -47,6 +53,11 @@ void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter)
     throw DataFailed(error.what(), true);  // all workers see the same error
   }
   reporter.evaluated(seconds_since(start));
+}
+
+void evaluate_all(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
+  if (s.local.evaluation_sets.empty()) return;
+  with_model(s, [&] { evaluate_model(s, step, reporter); });
 }
 
 /// Also writes the model in the job's export formats. A failure is only logged.
@@ -93,7 +104,8 @@ void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& report
 bool has_model(const TrainingSession& s) { return s.job.network != kNoNetwork; }
 
 void save_model(TrainingSession& s) {
-  if (s.membership.rank == 0 && has_model(s)) s.phase("write_model", [&] { write_model(s); });
+  if (s.membership.rank != 0 || !has_model(s)) return;
+  s.phase("write_model", [&] { with_model(s, [&] { write_model(s); }); });
 }
 
 /// Returns text for a message: where the state after this step is saved and how to resume; empty if

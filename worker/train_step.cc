@@ -85,7 +85,7 @@ StepInput next_input(Trainer& t, StepInputs& inputs) {
   }
 }
 
-/// Updates the weights, and the copy of them that matrix products read.
+/// Updates the weights, the copy of them that matrix products read, and their average.
 Optimizer::Result update_backbone(Trainer& t, std::int64_t step) {
   const Optimizer::Result result =
       t.optimizer.step(t.backbone->gradients(), t.backbone->weights.flat(),
@@ -93,7 +93,9 @@ Optimizer::Result update_backbone(Trainer& t, std::int64_t step) {
                         .number = update_number(t),
                         .loss_scale = t.loss_scale.value(),
                         .operands = t.backbone->operands()});
-  if (result.finite) t.backbone->operands_are_current = true;
+  if (!result.finite) return result;
+  t.backbone->operands_are_current = true;
+  if (t.average) t.average->add(update_number(t));
   return result;
 }
 

@@ -25,7 +25,9 @@ Trainer::Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const
       all_embeddings(ops, StepShapes(job, comm.size()).all_embeddings),
       d_embeddings(ops, StepShapes(job, comm.size()).d_embeddings),
       dump(ops, comms.host(), *head, job.output, job_json),
-      sampler(job.tensorboard ? job.histograms_every_steps : 0, comm.rank() == 0) {}
+      sampler(job.tensorboard ? job.histograms_every_steps : 0, comm.rank() == 0) {
+  if (job.ema_decay > 0) average.emplace(ops, *backbone, job.ema_decay);
+}
 
 StepSample Trainer::sample(Comm& host_comm) {
   const std::int64_t n = all_embeddings->shape[0] / gradient_acc;

@@ -14,6 +14,7 @@
 #include "worker/gradients/grad_reducer.h"
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
+#include "worker/gradients/weight_average.h"
 #include "worker/head/head.h"
 #include "worker/memory/step_shapes.h"
 #include "worker/report/phase_timer.h"
@@ -41,6 +42,7 @@ struct Trainer {
   StatisticsBackup statistics;
   std::unique_ptr<Head> head;
   Optimizer optimizer;
+  std::optional<WeightAverage> average;  ///< with ema_decay
   LossScale loss_scale;
   std::unique_ptr<GradReducer> reducer;
   OwnedTensor all_embeddings;  ///< [M * N, D]: M micro-batches of all workers (StepShapes)

@@ -274,6 +274,7 @@ void TrainingSession::start_untrained() {
         {.file = job.init_from, .names = job.init_from_names, .dataset = local.dataset.get()},
         state());
   }
+  if (trainer->average) trainer->average->restart();
   start_message = initial.message;
   if (job.init_centres == InitialCentres::kRandom) return;
   start_message +=
@@ -412,6 +413,7 @@ TrainingState TrainingSession::state() {
           .optimizer = trainer->optimizer,
           .head = *trainer->head,
           .loss_scale = trainer->loss_scale,
+          .average = trainer->average ? &*trainer->average : nullptr,
           .classes = job.num_classes,
           .network = job.network,
           .threads = threads_,

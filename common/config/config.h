@@ -99,6 +99,7 @@ struct JobConfig {
   bool no_decay_on_norms = false;         ///< norms, PReLUs and biases have no weight decay
   std::vector<std::string> freeze;        ///< patterns: tensors of the backbone that do not change
   double clip_norm = 5.0;                 ///< 0: off
+  double ema_decay = 0;                   ///< of the averaged backbone; 0: no average
   double num_epoch = 20;
   std::int64_t max_steps = 0;  ///< 0: num_epoch sets the length
   double warmup_epoch = 0;

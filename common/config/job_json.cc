@@ -43,6 +43,8 @@ constexpr NumberRange kDropout{
 constexpr NumberRange kRise = kDropout;  // of the steps of a job
 constexpr NumberRange kMomentum{
     .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
+constexpr NumberRange kAverageDecay{
+    .low = 0, .high = 0.999999, .high_open = false, .text = "a number from 0 to 0.999999"};
 constexpr NumberRange kSteps{
     .low = 1, .high = 1e9, .high_open = false, .text = "an integer from 1 to 1000000000"};
 constexpr NumberRange kStepsOrZero{
@@ -173,6 +175,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.flag("no_decay_on_norms", job.no_decay_on_norms);
   v.texts("freeze", job.freeze);
   v.number("clip_norm", job.clip_norm, kNotNegative);
+  v.number("ema_decay", job.ema_decay, kAverageDecay);
   v.number("num_epoch", job.num_epoch, kPositive);
   v.number("max_steps", job.max_steps, kStepsOrZero);
   v.number("warmup_epoch", job.warmup_epoch, kNotNegative);

@@ -53,6 +53,19 @@ TEST_P(Elementwise, FillAndAddAreExact) {
   }
 }
 
+TEST_P(Elementwise, AveragesMoveTowardsTheValue) {
+  for (const std::int64_t n : sizes_) {
+    const std::vector<float> a = random(n), v = random(n);
+    const OwnedTensor average = tensor({n}, a), value = tensor({n}, v);
+    ops_->average(value, 0.25f, average);
+    std::vector<double> expected;
+    for (std::size_t i = 0; i < a.size(); ++i) expected.push_back(0.75 * a[i] + 0.25 * v[i]);
+    EXPECT_LT(relative_error(values(average), expected), 1e-6);
+    ops_->average(value, 1.f, value);
+    EXPECT_EQ(values(value), v) << "a value is its own average";
+  }
+}
+
 TEST_P(Elementwise, ImagesBecomeNumbersBetweenMinusOneAndOne) {
   std::vector<std::uint8_t> bytes(3 * 7 * 5 * 3);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i);

@@ -56,6 +56,8 @@ TEST_P(OpChecks, CoverElementwiseOps) {
             "add: y is fp32 [2, 2], expected fp32 [3]");
   EXPECT_EQ(refusal([&] { ops_->scale(three, 2.f, four); }),
             "scale: y is fp32 [2, 2], expected fp32 [3]");
+  EXPECT_EQ(refusal([&] { ops_->average(three, 0.5f, four); }),
+            "average: average is fp32 [2, 2], expected fp32 [3]");
   EXPECT_EQ(refusal([&] { ops_->dropout(three, four, {}); }),
             "dropout: y is fp32 [2, 2], expected fp32 [3]");
   EXPECT_TRUE(ends_with(refusal([&] { ops_->dropout(three, three, {.probability = 1.f}); }),
@@ -228,6 +230,7 @@ TEST_P(OpChecks, AcceptEmptyTensors) {
   ops_->convert(none, none);
   ops_->add(none, none, none);
   ops_->scale(none, 2.f, none);
+  ops_->average(none, 0.5f, none);
   ops_->dropout(none, none, {});
   ops_->add_bias(no_rows, three);
   ops_->column_sums(no_rows, three, false);

@@ -30,6 +30,7 @@ class StopInAStep : public ::testing::Test {
     job_.num_epoch = 8;
     job_.max_steps = 4;
     job_.lr = 0.001;
+    job_.ema_decay = 0.9;
     job_.sample_rate = SampleRate({{0, 0.5}, {1, 1.0}});  // step 3 takes all classes
     job_.margin_update = {.start_epoch = 0, .end_epoch = 2};
     job_.num_workers = 1;
@@ -65,7 +66,8 @@ TEST_F(StopInAStep, AbandonsTheStepAndResumesToTheSameBits) {
   ASSERT_EQ(train_in(folder_ / "parts", kNever), TrainingEnd::kCompleted);
   for (const char* file :
        {"backbone.safetensors", "step-000000004/centres-00000-of-00002.safetensors",
-        "step-000000004/backbone_optimizer.safetensors"}) {
+        "step-000000004/backbone_optimizer.safetensors",
+        "step-000000004/backbone_average.safetensors"}) {
     EXPECT_EQ(testing::read_file(folder_ / "whole" / file),
               testing::read_file(folder_ / "parts" / file))
         << file;

@@ -3,13 +3,18 @@
 // writer work at the same time, so that ThreadSanitizer can watch them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
+#include <span>
 #include <vector>
 
+#include "common/files/safetensors.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/sessions.h"
+#include "worker/checkpoint/checkpoint_format.h"
 #include "worker/train_loop.h"
 
 namespace pfc {
@@ -88,6 +93,47 @@ TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfAnUninterruptedRun) {
     resumed[rank].first_step = 1;
     EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;
   }
+}
+
+/// Returns the numbers of all float tensors of a model's file.
+std::vector<double> numbers_of(const std::filesystem::path& file) {
+  std::vector<double> numbers;
+  const SafetensorsFile tensors(file);
+  for (const auto& [name, tensor] : tensors.tensors()) {
+    if (tensor.dtype != "F32") continue;
+    const std::span<const float> values = tensors.float32(name, tensor.shape);
+    numbers.insert(numbers.end(), values.begin(), values.end());
+  }
+  return numbers;
+}
+
+// Computed in float64 from the weights and statistics after each step.
+TEST_F(TwoWorkers, WriteTheMovingAverageOfAllSteps) {
+  JobConfig averaged = job(whole_.path());
+  averaged.ema_decay = 0.8;
+  averaged.save_every_steps = 1;
+  averaged.keep_checkpoints = 100;
+  averaged.num_epoch = 8;
+  run(averaged, 0);
+  std::vector<double> expected;
+  const std::int64_t steps = 16;
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    const std::vector<double> now =
+        numbers_of(whole_ / checkpoint_format::folder_name(step) / checkpoint_format::kBackbone);
+    const double decay = std::min(0.8, 1 - std::pow(static_cast<double>(step), -2.0 / 3));
+    expected.resize(now.size());
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      expected[i] = decay * expected[i] + (1 - decay) * now[i];
+    }
+  }
+  const std::vector<double> found = numbers_of(whole_ / "backbone.safetensors");
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], 1e-6 * (1 + std::abs(expected[i]))) << i;
+  }
+  const auto last = whole_ / checkpoint_format::folder_name(steps);
+  EXPECT_EQ(numbers_of(last / checkpoint_format::kBackboneAverage), found);
+  EXPECT_NE(numbers_of(last / checkpoint_format::kBackbone), found);
 }
 
 // The coordinator retries, because a checkpoint may be invisible for a moment.

@@ -121,6 +121,9 @@ void RecordingOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
   works_.push_back(moving({&a, &b, &y}));
 }
 void RecordingOps::run_scale(const Tensor& x, float /*factor*/, const Tensor& y) { run_copy(x, y); }
+void RecordingOps::run_average(const Tensor& value, float /*part*/, const Tensor& average) {
+  run_add(value, average, average);
+}
 void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/) { run_copy(y, y); }
 void RecordingOps::run_column_sums(const Tensor& x, const Tensor& /*sums*/, bool /*accumulate*/) {
   run_fill(x, 0);

@@ -55,6 +55,7 @@ class RecordingOps : public Ops {
   void run_gemm(const Gemm& g) override;
   void run_add(const Tensor& a, const Tensor& b, const Tensor& y) override;
   void run_scale(const Tensor& x, float factor, const Tensor& y) override;
+  void run_average(const Tensor& value, float part, const Tensor& average) override;
   void run_add_bias(const Tensor& y, const Tensor& bias) override;
   void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
   void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;

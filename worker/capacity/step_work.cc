@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "comm/shard.h"
 #include "kernels/make_ops.h"
 #include "kernels/math/row_statistics.h"
 #include "model/networks/backbone.h"
 #include "worker/gradients/optimizer.h"
+#include "worker/gradients/weight_average.h"
 #include "worker/head/class_sampler.h"
 #include "worker/head/head.h"
 
@@ -64,9 +67,12 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   Optimizer optimizer(
       ops, {.kind = p.job.optimizer, .momentum = p.job.momentum, .clip_norm = p.job.clip_norm},
       backbone->weights.count, parameter_groups(p.job, backbone->weights));
+  std::optional<WeightAverage> average;
+  if (p.job.ema_decay > 0) average.emplace(ops, *backbone, p.job.ema_decay);
   ops.take();
   optimizer.step(backbone->gradients(), backbone->weights.flat(),
                  {.operands = backbone->operands()});
+  if (average) average->add(1);
   work.optimizer = ops.take();
   work.gradients = static_cast<double>(backbone->gradients().bytes());
   work.synced_norms = workers.calls();

@@ -2,6 +2,8 @@
 // workers. docs/checkpoints.md describes the files.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -18,6 +20,7 @@
 #include "worker/checkpoint/output_lock.h"
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
+#include "worker/gradients/weight_average.h"
 #include "worker/head/head.h"
 #include "worker/schedule/step_plan.h"
 
@@ -33,11 +36,19 @@ struct TrainingState {
   Optimizer& optimizer;
   Head& head;
   LossScale& loss_scale;
+  WeightAverage* average = nullptr;  ///< null: none
   std::int64_t classes = 0;
   std::string network;  ///< network of the job; a checkpoint of another network is rejected
   std::vector<int> threads = {};       ///< compute threads of the workers, by rank; 0 on a GPU
   std::vector<std::string> data = {};  ///< content of the data sets (FileBrief)
 };
+
+/// Returns views of the flat tensors that all workers share: weights, running statistics,
+/// momentum, AdamW's second moment, averages of weights and of running statistics. Null if the
+/// state has none of them. Of statistics, rank 0's values count.
+inline constexpr std::size_t kSharedTensors = 6;
+inline constexpr std::array<std::size_t, 2> kStatistics{1, 5};
+std::array<Tensor, kSharedTensors> shared_tensors(const TrainingState& state);
 
 struct CheckpointInfo {
   std::filesystem::path folder;
@@ -100,7 +111,8 @@ struct CheckpointOptions {
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options);
 
 /// Returns the bytes of host memory for a copy of rank 0's state (CheckpointMode::kCopy) after
-/// this number of updates. The history of the updates is a part of it.
+/// this number of updates. The history of the updates is a part of it. optimizer_bytes: of the
+/// backbone's moments and averages.
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                                   std::size_t optimizer_bytes, std::int64_t updates);
 

@@ -284,7 +284,9 @@ bool is_file_name(const std::string& written) {
   constexpr std::string_view kBeingWritten = ".tmp";  // AtomicFile's
   std::string_view name = written;
   if (name.ends_with(kBeingWritten)) name.remove_suffix(kBeingWritten.size());
-  if (name == kManifest || name == kBackbone || name == kBackboneOptimizer) return true;
+  for (const char* one : {kManifest, kBackbone, kBackboneOptimizer, kBackboneAverage}) {
+    if (name == one) return true;
+  }
   const auto numbered = [name](std::string_view begin, std::string_view end) {
     if (!name.starts_with(begin) || !name.ends_with(end)) return false;
     const std::string_view numbers =
@@ -300,6 +302,10 @@ bool Identity::same_model(const Identity& other) const {
   };
   return classes == other.classes && embedding_size == other.embedding_size &&
          network(job) == network(other.job);
+}
+
+bool Manifest::has(const std::string& name) const {
+  return std::ranges::find(files, name, &File::name) != files.end();
 }
 
 const File& Manifest::file(const std::filesystem::path& folder, const std::string& name) const {

@@ -5,6 +5,7 @@
 //     manifest.json                        Manifest
 //     backbone.safetensors                 PyTorch's state dict
 //     backbone_optimizer.safetensors       "momentum.NAME", for AdamW also "second.NAME"
+//     backbone_average.safetensors         with ema_decay: the averages, as a state dict
 //     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", "momentum", ("second"),
 //                                          "updated", "updates" (kUpdated)
 //   OUTPUT/.step-000000020.ID.g3.tmp/      being written by job ID in its generation 3
@@ -35,6 +36,7 @@ inline constexpr int kVersion = 3;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kBackbone = "backbone.safetensors";
 inline constexpr const char* kBackboneOptimizer = "backbone_optimizer.safetensors";
+inline constexpr const char* kBackboneAverage = "backbone_average.safetensors";
 inline constexpr const char* kMomentumPrefix = "momentum.";
 inline constexpr const char* kSecondPrefix = "second.";
 inline constexpr const char* kWeight = "weight";
@@ -102,6 +104,7 @@ struct Manifest {
   Identity identity;
   std::vector<File> files;
 
+  [[nodiscard]] bool has(const std::string& name) const;
   /// Returns the entry of the file `name`; `folder` is for the message. Throws InputError if
   /// there is none.
   [[nodiscard]] const File& file(const std::filesystem::path& folder,

@@ -96,6 +96,7 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
 struct Opened {
   SafetensorsFile backbone;
   SafetensorsFile optimizer;
+  std::optional<SafetensorsFile> average;  ///< if the state and the checkpoint have averages
   StoredCentres centres;
   SeenUpdates seen;  ///< updates seen by this worker's rows
 };
@@ -115,13 +116,21 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
     };
     SafetensorsFile backbone = open(format::kBackbone);
     SafetensorsFile moments = open(format::kBackboneOptimizer);
+    std::optional<SafetensorsFile> average;
+    if (state.average != nullptr && manifest.has(format::kBackboneAverage)) {
+      average.emplace(open(format::kBackboneAverage));
+    }
     StoredCentres centres(manifest.identity, rows, state.head.state().history->optimizer(), open);
     SeenUpdates seen = centres.seen(state.head.shard());
-    return Opened{std::move(backbone), std::move(moments), std::move(centres), std::move(seen)};
+    return Opened{std::move(backbone), std::move(moments), std::move(average), std::move(centres),
+                  std::move(seen)};
   });
 }
 
 void load_backbone(const Opened& opened, const TrainingState& state) {
+  if (opened.average) {
+    state.average->during([&] { import_state_dict(state.ops, state.backbone, *opened.average); });
+  }
   import_state_dict(state.ops, state.backbone, opened.backbone);
   const Arena& weights = state.backbone.weights;
   import_flat(state.ops, weights, state.optimizer.momentum(), opened.optimizer,
@@ -129,6 +138,7 @@ void load_backbone(const Opened& opened, const TrainingState& state) {
   if (const Tensor second = state.optimizer.second()) {
     import_flat(state.ops, weights, second, opened.optimizer, format::kSecondPrefix);
   }
+  if (state.average != nullptr && !opened.average) state.average->restart();
 }
 
 void load_centres(const Opened& opened, const TrainingState& state) {
@@ -162,10 +172,9 @@ struct Told {
 /// Copies rank 0's backbone, which must be loaded, to all workers.
 void share_backbone(const TrainingState& state, Comm& device) {
   state.backbone.operands_are_current = false;
-  device.broadcast(state.backbone.weights.flat(), 0);
-  device.broadcast(state.backbone.state.flat(), 0);
-  device.broadcast(state.optimizer.momentum(), 0);
-  if (const Tensor second = state.optimizer.second()) device.broadcast(second, 0);
+  for (const Tensor& tensor : shared_tensors(state)) {
+    if (tensor) device.broadcast(tensor, 0);
+  }
 }
 
 void send_centres_to_all(const Opened& opened, const TrainingState& state, const LoadComms& comms) {
@@ -178,6 +187,16 @@ void send_centres_to_all(const Opened& opened, const TrainingState& state, const
 }
 
 }  // namespace
+
+std::array<Tensor, kSharedTensors> shared_tensors(const TrainingState& state) {
+  const WeightAverage* const average = state.average;
+  return {state.backbone.weights.flat(),
+          state.backbone.state.flat(),
+          state.optimizer.momentum(),
+          state.optimizer.second(),
+          average ? average->weights() : Tensor(),
+          average ? average->state() : Tensor()};
+}
 
 SafetensorsFile checkpoint_format::open_verified(const std::filesystem::path& folder,
                                                  const Manifest& manifest,

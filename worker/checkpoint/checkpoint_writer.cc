@@ -110,6 +110,12 @@ FileContent backbone_file(const TrainingState& state) {
   return file;
 }
 
+FileContent average_file(const TrainingState& state) {
+  FileContent file{.name = format::kBackboneAverage};
+  state.average->during([&] { file.add(export_state_dict(state.ops, state.backbone)); });
+  return file;
+}
+
 FileContent optimizer_file(const TrainingState& state) {
   const Arena& weights = state.backbone.weights;
   FileContent file{.name = format::kBackboneOptimizer};
@@ -128,6 +134,7 @@ std::vector<MakeFile> files_to_write(const TrainingState& state, const Membershi
   if (me.rank == 0) {  // every worker has the same backbone
     files.emplace_back([&state] { return backbone_file(state); });
     files.emplace_back([&state] { return optimizer_file(state); });
+    if (state.average != nullptr) files.emplace_back([&state] { return average_file(state); });
   }
   return files;
 }
@@ -335,7 +342,7 @@ std::uint64_t FolderWriter::publish(std::int64_t step) {
 
 }  // namespace
 
-// The tensors of centres_file(), backbone_file() and optimizer_file().
+// The tensors of centres_file(), backbone_file(), optimizer_file() and average_file().
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                                   std::size_t optimizer_bytes, std::int64_t updates) {
   return head.centres + head.momentum + head.second + head.updated + backbone.weights +

@@ -19,6 +19,7 @@
 #include "model/evaluation/evaluation.h"
 #include "model/networks/statistics_backup.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/gradients/weight_average.h"
 #include "worker/initial/mean_centres.h"
 #include "worker/input/image_upload.h"
 #include "worker/input/step_input.h"
@@ -101,6 +102,10 @@ std::uint64_t optimizer_bytes(const PlannedJob& p, const BackboneMemory& b) {
   return Optimizer::bytes(p.job.optimizer, static_cast<std::int64_t>(b.weights / sizeof(float)));
 }
 
+WeightAverage::Bytes average_bytes(const PlannedJob& p, const BackboneMemory& b) {
+  return p.job.ema_decay > 0 ? WeightAverage::bytes(b.weights, b.state) : WeightAverage::Bytes{};
+}
+
 /// Returns the number of updates in the job; max_steps if the number of images is unknown.
 std::int64_t updates(const PlannedJob& p) {
   if (p.data.images < samples(p)) return p.job.max_steps;
@@ -157,6 +162,9 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
   list.add("backbone optimizer",
            adamw ? taken(p, {optimizer / 2, optimizer / 2}) : taken(p, {optimizer}),
            adamw ? "AdamW: two moments" : "SGD: momentum");
+  const WeightAverage::Bytes average = average_bytes(p, b.memory);
+  list.add("average of the backbone", taken(p, {average.weights, average.state, average.scratch}),
+           fmt::format("ema_decay {:g}", p.job.ema_decay));
   const std::string pixels = fmt::format(", {} x {} pixels", p.data.height, p.data.width);
   list.add("activations", taken(p, {b.memory.activations}),
            fmt::format("batch_size {}{}", p.job.batch_size,
@@ -301,6 +309,7 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                                        .active_sets = kStepInputs,
                                        .gpu = p.gpu,
                                        .gpu_sizes = p.gpu_sizes});
+  const std::uint64_t moments = optimizer_bytes(p, b) + average_bytes(p, b).averages();
   PartList list;
   add_head(p, head, list);
   add_backbone(p, backbone, list);
@@ -311,7 +320,7 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
   }
   MemoryPlan plan{.parts = std::move(list.parts), .available = available};
   if (p.job.replicate) {
-    plan.snapshots = snapshots_bytes(head, b, optimizer_bytes(p, b), updates(p), p.world_size);
+    plan.snapshots = snapshots_bytes(head, b, moments, updates(p), p.world_size);
     if (!p.gpu) {
       plan.parts.push_back({kSnapshotsName, plan.snapshots,
                             p.world_size > 1
@@ -321,7 +330,7 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
     }
   }
   if (saves_while_training(p.job)) {
-    plan.checkpoint_copy = checkpoint_copy_bytes(head, b, optimizer_bytes(p, b), updates(p));
+    plan.checkpoint_copy = checkpoint_copy_bytes(head, b, moments, updates(p));
   }
   if (p.gpu) {
     plan.checkpoints_in_place =

@@ -84,11 +84,6 @@ RowBytes row_bytes(const TrainingState& state) {
   return bytes;
 }
 
-std::array<Tensor, 4> shared_tensors(const TrainingState& state) {
-  return {state.backbone.weights.flat(), state.backbone.state.flat(), state.optimizer.momentum(),
-          state.optimizer.second()};
-}
-
 void copy_state(const TrainingState& state, const SnapshotId& id, Rank rank, Rank copy_of,
                 Snapshot& snapshot) {
   snapshot.has_own = snapshot.has_copy = snapshot.has_shared = false;

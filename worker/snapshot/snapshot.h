@@ -45,13 +45,11 @@ struct SnapshotRows {
 
 /// State equal on all workers: the backbone, its optimizer's state, the history of updates.
 struct SharedState {
-  /// Weights, running statistics, momentum, AdamW's second moment (empty for SGD).
-  std::array<std::vector<std::byte>, 4> tensors;
+  std::array<std::vector<std::byte>, kSharedTensors> tensors;  ///< of shared_tensors()
   std::vector<PastUpdate> updates;
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
 };
-inline constexpr std::size_t kStatistics = 1;  ///< in SharedState::tensors; rank 0's values count
 
 struct Snapshot {
   SnapshotId id;
@@ -68,8 +66,6 @@ struct Snapshot {
 
 /// Returns the bytes of one row in each of the state's tables.
 RowBytes row_bytes(const TrainingState& state);
-/// Returns views in the order of SharedState::tensors; the last is null for SGD.
-std::array<Tensor, 4> shared_tensors(const TrainingState& state);
 
 /// Copies this worker's state, and allocates memory for the rows of rank `copy_of` (-1: none).
 /// Reuses the memory of an earlier snapshot of the same size. Sets has_own, and on rank 0

@@ -68,9 +68,12 @@ void SnapshotMaker::settle() {
 }
 
 void SnapshotMaker::run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes) {
-  std::vector<std::byte>& statistics = snapshot.shared.tensors[kStatistics];
-  comm_.broadcast(
-      Tensor(statistics.data(), DType::kUInt8, {static_cast<std::int64_t>(statistics.size())}), 0);
+  for (const std::size_t i : kStatistics) {
+    std::vector<std::byte>& values = snapshot.shared.tensors[i];
+    if (values.empty()) continue;
+    comm_.broadcast(
+        Tensor(values.data(), DType::kUInt8, {static_cast<std::int64_t>(values.size())}), 0);
+  }
   snapshot.has_shared = true;
   if (snapshot.copy.rank < 0) return;
   send_rows(snapshot, row_bytes, classes);

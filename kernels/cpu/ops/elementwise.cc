@@ -54,6 +54,15 @@ void CpuOps::run_scale(const Tensor& x, float factor, const Tensor& y) {
   });
 }
 
+void CpuOps::run_average(const Tensor& value, float part, const Tensor& average) {
+  const std::int64_t n = value.elements();
+  const float* const from = value.f32();
+  float* const to = average.f32();
+  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    for (std::int64_t i = r.begin; i < r.end; ++i) to[i] += part * (from[i] - to[i]);
+  });
+}
+
 void CpuOps::run_add_bias(const Tensor& y, const Tensor& bias) {
   const std::int64_t n = bias.elements();
   float* const values = y.f32();

@@ -49,6 +49,7 @@ class CudaOps : public Ops {
   void run_normalise_images(const Tensor& images, const Tensor& y) override;
   void run_add(const Tensor& a, const Tensor& b, const Tensor& y) override;
   void run_scale(const Tensor& x, float factor, const Tensor& y) override;
+  void run_average(const Tensor& value, float part, const Tensor& average) override;
   void run_add_bias(const Tensor& y, const Tensor& bias) override;
   void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
   void run_update_running_statistics(const RunningStatistics& r) override;

@@ -16,6 +16,12 @@ struct Times {
   float factor;
   __device__ float operator()(float x) const { return factor * x; }
 };
+struct Average {
+  float part;
+  __device__ float operator()(float value, float average) const {
+    return average + part * (value - average);
+  }
+};
 struct Pixel {
   __device__ float operator()(float x) const { return x / 127.5f - 1.f; }
 };
@@ -90,6 +96,11 @@ void CudaOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
 
 void CudaOps::run_scale(const Tensor& x, float factor, const Tensor& y) {
   map("scale", device_, y.elements(), Times{factor}, y.f32(), static_cast<const float*>(x.f32()));
+}
+
+void CudaOps::run_average(const Tensor& value, float part, const Tensor& average) {
+  map("average", device_, average.elements(), Average{part}, average.f32(),
+      static_cast<const float*>(value.f32()), static_cast<const float*>(average.f32()));
 }
 
 void CudaOps::run_add_bias(const Tensor& y, const Tensor& bias) {

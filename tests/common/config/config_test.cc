@@ -134,6 +134,13 @@ TEST(ParseJob, AcceptsAMarginThatRises) {
   EXPECT_THAT(refusal(R"({"margin_update": {"final_epoch": 5}})"), HasSubstr("unknown key"));
 }
 
+TEST(ParseJob, AcceptsADecayOfTheAveragedBackbone) {
+  EXPECT_EQ(parse("{}").ema_decay, 0);
+  EXPECT_EQ(parse(R"({"ema_decay": 0.9999})").ema_decay, 0.9999);
+  EXPECT_THAT(refusal(R"({"ema_decay": 1})"), HasSubstr("ema_decay: expected a number from 0 to"));
+  EXPECT_THAT(refusal(R"({"ema_decay": 0.9, "network": "none"})"), HasSubstr("has no backbone"));
+}
+
 TEST(ParseJob, AcceptsFp16AsThePrecision) {
   EXPECT_EQ(parse(R"({"fp16": true})").precision, Precision::kFp16);
   EXPECT_EQ(parse(R"({"fp16": false})").precision, Precision::kFp32);

@@ -60,6 +60,33 @@ TEST_F(Checkpoint, KeepsAdamWsSecondMoments) {
   expect_loads(3, 5, adamw);
 }
 
+TEST_F(Checkpoint, KeepsTheAveragesOfTheBackbone) {
+  const WorldOptions averaged{.average = true};
+  for (const int from : {1, 3}) {
+    Writers all = writers(from);
+    save(all, 5, averaged);
+    EXPECT_TRUE(std::filesystem::exists(folder(5) / "backbone_average.safetensors"));
+    for (const int to : {1, 2, 3}) expect_loads(to, 5, averaged);
+    expect_loads(2, 5);  // a job without averages
+    empty_output();
+  }
+}
+
+TEST_F(Checkpoint, WithoutAveragesLetsThemBeginWithItsWeights) {
+  Writers all = writers(1);
+  save(all, 5);
+  SmallWorker worker(0, 1, {.average = true});
+  worker.fill(7);
+  load_checkpoint(folder(5), worker.state());
+  SmallWorker expected(0, 1);
+  expected.fill(5);
+  for (const auto& [own, average] :
+       {std::pair{expected.backbone.weights.flat(), worker.average->weights()},
+        std::pair{expected.backbone.state.flat(), worker.average->state()}}) {
+    EXPECT_TRUE(std::equal(own.f32(), own.f32() + own.elements() / 2, average.f32()));
+  }
+}
+
 /// Rewrites a checkpoint's file of centres with other numbers of seen updates.
 class CheckpointedUpdates : public Checkpoint {
  protected:
@@ -189,8 +216,9 @@ TEST_F(Checkpoint, CopiesNoCentresIfWrittenInPlace) {
     const TrainingState s = worker.state();
     ops.copied.clear();
     Writers all = writers(1);
-    all[0]->begin({ops, s.backbone, s.optimizer, s.head, s.loss_scale, s.classes, s.network},
-                  testing::trained_with(5, 256), worker.job(), mode);
+    all[0]->begin(
+        {ops, s.backbone, s.optimizer, s.head, s.loss_scale, s.average, s.classes, s.network},
+        testing::trained_with(5, 256), worker.job(), mode);
     all[0]->wait();
     return std::ranges::count(ops.copied, 1000u * 6 * sizeof(float));
   };

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -117,6 +119,7 @@ struct WorldOptions {
   std::int64_t classes = 10;
   std::int64_t dimension = 6;
   OptimizerKind optimizer = OptimizerKind::kSgd;
+  bool average = false;  ///< has averages of the backbone
 };
 
 /// One worker of a world.
@@ -127,7 +130,9 @@ struct SmallWorker {
         backbone(*ops),
         optimizer(*ops, {.kind = o.optimizer}, backbone.weights.count,
                   {{.count = backbone.weights.count}}),
-        head(shard_of(o.classes, rank, world_size), o.dimension, o.optimizer) {}
+        head(shard_of(o.classes, rank, world_size), o.dimension, o.optimizer) {
+    if (o.average) average.emplace(*ops, backbone, 0.5);
+  }
 
   [[nodiscard]] TrainingState state() {
     return {.ops = *ops,
@@ -135,6 +140,7 @@ struct SmallWorker {
             .optimizer = optimizer,
             .head = head,
             .loss_scale = loss_scale,
+            .average = average ? &*average : nullptr,
             .classes = options.classes,
             .network = "small"};
   }
@@ -157,6 +163,10 @@ struct SmallWorker {
     arena(2, backbone.state, backbone.state.flat().f32());
     arena(3, backbone.weights, optimizer.momentum().f32());
     if (optimizer.second()) arena(4, backbone.weights, optimizer.second().f32());
+    if (average) {
+      arena(8, backbone.weights, average->weights().f32());
+      arena(0, backbone.state, average->state().f32());
+    }
     const Head::State h = head.state();
     int tensor = 5;
     for (const Tensor& t : {h.centres, h.momentum, h.second}) {
@@ -185,6 +195,7 @@ struct SmallWorker {
   SmallBackbone backbone;
   Optimizer optimizer;
   SmallHead head;
+  std::optional<WeightAverage> average;
   LossScale loss_scale = LossScale::none();
 };
 

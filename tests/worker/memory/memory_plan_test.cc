@@ -112,6 +112,18 @@ TEST_F(MemoryPlanTest, DividesTheClassesBetweenTheWorkers) {
             plan().part("class centres").bytes);
 }
 
+TEST_F(MemoryPlanTest, CountsTheAverageOfTheBackboneAndItsCopies) {
+  planned_.job.save_every_steps = 10;
+  planned_.job.replicate = true;
+  const MemoryPlan before = plan();
+  EXPECT_FALSE(has(before, "average of the backbone"));
+  planned_.job.ema_decay = 0.999;
+  const std::uint64_t averages = backbone_.memory.weights + backbone_.memory.state;
+  EXPECT_EQ(plan().part("average of the backbone").bytes, averages + 4 * kMiB);
+  EXPECT_EQ(plan().checkpoint_copy, before.checkpoint_copy + averages);
+  EXPECT_EQ(plan().snapshots, before.snapshots + 2 * averages);
+}
+
 TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyIfTrainingContinuesMeanwhile) {
   EXPECT_FALSE(has(plan(), "checkpoint copy"));
   EXPECT_EQ(plan().checkpoint_copy, 0u);

@@ -21,7 +21,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct TrainedWorker {
-  std::vector<float> weights, statistics, momentum;
+  std::vector<float> weights, statistics, momentum, average, average_statistics;
   std::vector<std::uint8_t> centres, centres_momentum;
   bool operator==(const TrainedWorker&) const = default;
 };
@@ -43,6 +43,7 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
     job_.batch_size = 8;
     job_.sample_rate = 0.5;
     job_.centre_precision = GetParam();
+    job_.ema_decay = 0.9;
     job_.num_epoch = 5;  // 10 steps of two workers
     job_.num_workers = 1;
     job_.replicate = true;
@@ -98,6 +99,8 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
           .weights = testing::on_host(ops, session.trainer->backbone->weights.flat()),
           .statistics = testing::on_host(ops, session.trainer->backbone->state.flat()),
           .momentum = testing::on_host(ops, session.trainer->optimizer.momentum()),
+          .average = testing::on_host(ops, session.trainer->average->weights()),
+          .average_statistics = testing::on_host(ops, session.trainer->average->state()),
           .centres = bytes_on_host(ops, session.trainer->head->state().centres),
           .centres_momentum = bytes_on_host(ops, session.trainer->head->state().momentum)};
     });
@@ -123,10 +126,12 @@ TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(parts[rank].weights, whole[rank].weights);
     EXPECT_EQ(parts[rank].momentum, whole[rank].momentum);
+    EXPECT_EQ(parts[rank].average, whole[rank].average);
     EXPECT_EQ(parts[rank].centres, whole[rank].centres);
     EXPECT_EQ(parts[rank].centres_momentum, whole[rank].centres_momentum);
   }
   EXPECT_EQ(parts[0].statistics, whole[0].statistics) << "the saved model has these";
+  EXPECT_EQ(parts[0].average_statistics, whole[0].average_statistics);
 }
 
 TEST_P(SessionsWithSnapshots, ContinueFromANewerCheckpoint) {

@@ -60,6 +60,13 @@ TEST(Snapshots, KeepAdamWsSecondMoments) {
   EXPECT_FALSE(go_on(next_generation(before, 2), 5, adamw).where.empty());
 }
 
+TEST(Snapshots, KeepTheAveragesOfTheBackbone) {
+  const WorldKeys averaged{.model = {.classes = 23, .average = true}};
+  const Processes before = processes(3);
+  take(before, 5, averaged);
+  EXPECT_FALSE(go_on(next_generation(before, 2), 5, averaged).where.empty());
+}
+
 TEST(Snapshots, AreCompleteForWorkersWithoutRows) {
   const WorldKeys few{.model = {.classes = 3}};
   const Processes before = processes(6);
