@@ -83,6 +83,7 @@ struct JobConfig {
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   SampleRate sample_rate;
+  bool sample_correction = false;  ///< as if all negative classes took part in the softmax
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
   bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products

@@ -159,6 +159,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("margin_gradient", job.margin_gradient, kMarginGradients);
   v.number("interclass_filtering_threshold", job.interclass_filtering_threshold, kFraction);
   v.sample_rate("sample_rate", job.sample_rate);
+  v.flag("sample_correction", job.sample_correction);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
   v.flag("tf32", job.tf32);

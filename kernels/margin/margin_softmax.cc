@@ -69,6 +69,8 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   check(batch.ranges.empty() ||
             (options_.ranges && batch.ranges.size() == static_cast<std::size_t>(n)),
         "margin_softmax.forward: ranges need the option, and one for each sample");
+  check(batch.offsets.empty() || (options_.offsets && batch.offsets.size() == batch.classes.size()),
+        "margin_softmax.forward: offsets need the option, and one for each class");
   batch_samples_ = n;
   batch_classes_ = batch.classes.size();
   run_forward(batch, statistics);

@@ -37,6 +37,7 @@ struct MarginSoftmaxOptions {
   std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not recompute
   std::uint64_t seed = 0;         ///< for stochastic rounding
   bool ranges = false;            ///< softmaxes over a part of the classes: Batch::ranges
+  bool offsets = false;           ///< Batch::offsets
 };
 
 /// One worker's class centres: views of device memory. Row i is class first_class + i. Weight,
@@ -94,6 +95,9 @@ class MarginSoftmax {
     /// [N]: active classes in each sample's softmax; they include its positive. Empty: all.
     /// REQUIRES: MarginSoftmaxOptions::ranges if it is not empty.
     std::span<const ActiveRange> ranges = {};
+    /// [S]: added to a class's logit, except for samples whose target it is. Empty: 0.
+    /// REQUIRES: MarginSoftmaxOptions::offsets if it is not empty.
+    std::span<const float> offsets = {};
   };
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
   /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.

@@ -105,7 +105,9 @@ class Resume(JobTest):
             self.assertIn(b'"updated"', file.read(4096))
 
     def test_a_checkpoint_of_four_workers_resumes_with_one_and_with_three(self):
-        keys = dict(batch_size=2, num_epoch=3, max_steps=4)
+        # The rate changes at the first resumed step. All workers evaluate and write the average.
+        keys = dict(batch_size=2, num_epoch=3, max_steps=4, ema_decay=0.9, sample_rate=[[0, 0.5], [0.8, 1]],
+                    sample_correction=True, margin_update={"end_epoch": 2}, lr_schedule="cosine")
         out = self.folder / "out"
         self.finished(4, self.job(**keys))
         self.assertEqual(json.loads((out / "step-000000004/manifest.json").read_text())["world_size"], 4)

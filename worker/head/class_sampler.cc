@@ -72,6 +72,8 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
   return active;
 }
 
+double drawn_logit(double rate) { return rate > 0 ? -std::log(rate) : 0; }
+
 std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels) {
   const double sampled = rate * static_cast<double>(rows);
   return std::min(rows, static_cast<std::int64_t>(std::ceil(sampled)) + labels);

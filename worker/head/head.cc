@@ -42,7 +42,8 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .bf16_products = o.bf16_products,
           .logits_bytes = static_cast<std::int64_t>(std::min(kMost, o.logits_memory * tables)),
           .seed = o.seed,
-          .ranges = o.head_classes.size() > 1};
+          .ranges = o.head_classes.size() > 1,
+          .offsets = o.sample_correction};
 }
 
 /// Bytes of the buffers that a head exchanges with its peers and returns, for N samples.
@@ -74,7 +75,10 @@ class ShardedHead : public Head {
   }
   [[nodiscard]] HeadSettings settings(std::int64_t step) const override {
     if (schedule_) return schedule_(step);
-    return {.margin = options_.margin, .sample_rate = options_.sample_rate.largest()};
+    const double rate = options_.sample_rate.largest();
+    return {.margin = options_.margin,
+            .sample_rate = rate,
+            .drawn_logit = options_.sample_correction ? drawn_logit(rate) : 0};
   }
 
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t> all_labels,
@@ -107,6 +111,7 @@ class ShardedHead : public Head {
 
  private:
   void reserve(std::int64_t samples);
+  void set_offsets(std::size_t active, double drawn_logit);
   [[nodiscard]] bool moves_in_run() const { return !accumulated_ && !options_.moves_later; }
   void backward(const Step& step, const Tensor& d_embeddings);
   [[nodiscard]] MarginSoftmax::Update update_of(const Step& step) const {
@@ -122,6 +127,7 @@ class ShardedHead : public Head {
   SeparateHeads heads_;
   std::optional<AccumulatedGradients> accumulated_;  // for more than one micro-batch an update
   std::vector<Positive> positives_;                  // of the last run()
+  std::vector<float> offsets_;                       // of the active classes
   std::int64_t samples_ = 0;                         // N of the buffers below
   std::unique_ptr<Buffer> d_embeddings_;             // [N, D]
   std::unique_ptr<Buffer> statistics_;               // RowStatistics [N]
@@ -140,12 +146,15 @@ HeadResult ShardedHead::run(const Step& step) {
   const Tensor statistics(statistics_->data(), DType::kUInt8, {n, row});
   const Tensor all_statistics(all_statistics_->data(), DType::kUInt8, {comm_.size(), n, row});
 
-  softmax_->use_margin(settings(step.active.step).margin);
+  const HeadSettings now = settings(step.active.step);
+  softmax_->use_margin(now.margin);
   positives_ = find_positives(shard(), step.active.classes, step.all_labels);
+  if (options_.sample_correction) set_offsets(step.active.classes.size(), now.drawn_logit);
   softmax_->forward({.embeddings = step.all_embeddings,
                      .classes = step.active.classes,
                      .positives = positives_,
-                     .ranges = heads_.ranges(step.active.classes, step.all_labels)},
+                     .ranges = heads_.ranges(step.active.classes, step.all_labels),
+                     .offsets = offsets_},
                     statistics);
   comm_.all_gather(statistics, all_statistics);  // the one collective: max, sum and target
   HeadResult result;
@@ -155,6 +164,12 @@ HeadResult ShardedHead::run(const Step& step) {
   result.moved = moves_in_run();
   backward(step, result.d_embeddings);
   return result;
+}
+
+// Labels of the batch take part in any case, so their logits are not corrected.
+void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
+  offsets_.assign(active, static_cast<float>(drawn_logit));
+  for (const Positive& p : positives_) offsets_[static_cast<std::size_t>(p.index)] = 0;
 }
 
 void ShardedHead::backward(const Step& step, const Tensor& d_embeddings) {
@@ -228,6 +243,7 @@ HeadOptions head_options(const JobConfig& job) {
           .margin_gradient = job.margin_gradient,
           .interclass_filtering_threshold = job.interclass_filtering_threshold,
           .sample_rate = job.sample_rate,
+          .sample_correction = job.sample_correction,
           .seed = job.seed,
           .optimizer = job.optimizer,
           .momentum = job.momentum,
@@ -272,6 +288,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .dimension = d,
                                    .bf16_products = o.head.bf16_products,
                                    .ranges = softmax.ranges,
+                                   .offsets = softmax.offsets,
                                    .classes = rows,
                                    .gpu = o.gpu_sizes};
     for (std::uint64_t* buffer :
@@ -293,7 +310,8 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   const CpuMarginBytes margin = cpu_margin_bytes(
       softmax, {.samples = n, .dimension = d, .active = active, .threads = o.threads});
   m.active = static_cast<std::uint64_t>(o.active_sets * active) * sizeof(std::int64_t) +
-             CatchUpPlan::bytes(active);
+             CatchUpPlan::bytes(active) +
+             (o.head.sample_correction ? static_cast<std::uint64_t>(active) * sizeof(float) : 0);
   m.logits = static_cast<std::uint64_t>(margin.kept);
   m.buffers += static_cast<std::uint64_t>(margin.working);
   return m;

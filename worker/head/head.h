@@ -25,6 +25,7 @@ struct HeadOptions {
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
   SampleRate sample_rate;  ///< without follow(), the largest of them in every step
+  bool sample_correction = false;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double momentum = 0.9;
@@ -48,6 +49,8 @@ struct HeadOptions {
 struct HeadSettings {
   Margin margin;
   double sample_rate = 1.0;
+  /// Added to the logits of classes that are no label of the batch (drawn_logit()).
+  double drawn_logit = 0;
 };
 
 /// Returns the job's options; classes = job.num_classes, head_classes = job.head_classes.

@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/machine/cores.h"
 #include "kernels/make_ops.h"
+#include "worker/head/class_sampler.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {
@@ -32,6 +33,13 @@ class ReplayWorker {
                        .index = 0,
                        .cpu_threads = threads_of_worker(options.workers)})),
         head_(make_head(*ops_, *comm_, head_options_of(input, options.job))) {
+    if (!input.classes.empty()) {  // the rows are the sample, at the job's rate
+      const double rate = options.job.sample_rate.largest();
+      const HeadSettings settings{
+          .margin = options.job.margin,
+          .drawn_logit = options.job.sample_correction ? drawn_logit(rate) : 0};
+      head_->follow([settings](std::int64_t) { return settings; });
+    }
     const Head::State state = head_->state();
     load(input.centres, state.centres);
     load(input.momentum, state.momentum);

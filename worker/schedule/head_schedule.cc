@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "worker/head/class_sampler.h"
+
 namespace pfc {
 namespace {
 
@@ -26,9 +28,11 @@ Margin margin_after(const MarginUpdate& update, const Margin& last, double epoch
 
 HeadSettings head_settings(const JobConfig& job, const StepPlan& plan, std::int64_t step) {
   const double epochs = plan.epochs_before(step);
+  const double rate = job.sample_rate.at(epochs);
   return {.margin =
               job.margin_update ? margin_after(*job.margin_update, job.margin, epochs) : job.margin,
-          .sample_rate = job.sample_rate.at(epochs)};
+          .sample_rate = rate,
+          .drawn_logit = job.sample_correction ? drawn_logit(rate) : 0};
 }
 
 }  // namespace pfc

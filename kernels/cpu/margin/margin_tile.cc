@@ -63,12 +63,14 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
     left_out_.push_back((p.index - tile.begin) * step.samples + p.sample);
   }
   const double threshold = step.options.interclass_filtering_threshold;
+  const std::span<const float> offsets = step.batch.offsets;
   return {.classes = tile.size(),
           .samples = step.samples,
           .inverse_norm = inverse_norms_.data(),
           .scale = static_cast<float>(step.options.scale),
           .threshold = threshold > 0 ? static_cast<float>(threshold)
                                      : std::numeric_limits<float>::infinity(),
+          .offsets = offsets.empty() ? nullptr : offsets.data() + tile.begin,
           .left_out = left_out_.data(),
           .left_out_count = static_cast<std::int64_t>(left_out_.size()),
           .range_begin = step.range_begin,

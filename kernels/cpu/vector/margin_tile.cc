@@ -14,6 +14,11 @@ template <typename V>
   return cosine > t.threshold ? V{} : cosine;
 }
 
+/// Returns what is added to the logits of the tile's class j.
+float offset_of(const MarginTile& t, std::int64_t j) {
+  return t.offsets == nullptr ? 0.f : t.offsets[j];
+}
+
 /// Returns x if class number c is in the sample's range, otherwise `outside`.
 template <typename V>
 [[gnu::always_inline]] inline V in_range(const MarginTile& t, std::int32_t c, std::int64_t i, V x,
@@ -32,10 +37,10 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
     float* out = logits + j * t.samples;
-    const float inverse = t.inverse_norm[j];
+    const float inverse = t.inverse_norm[j], offset = offset_of(t, j);
     const auto c = static_cast<std::int32_t>(t.first_class + j);
     for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-      V logit = filtered_cosine(t, load<V>(row + i), inverse) * t.scale;
+      V logit = filtered_cosine(t, load<V>(row + i), inverse) * t.scale + offset;
       if constexpr (kRanges) logit = in_range<V>(t, c, i, logit, V{} - __builtin_inff());
       store<V>(out + i, logit);
     });
@@ -46,14 +51,14 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
 template <bool kRanges>
 void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const float* max,
                   const float* factor, float* out, float* along) {
-  const float inverse = t.inverse_norm[j];
+  const float inverse = t.inverse_norm[j], offset = offset_of(t, j);
   const auto c = static_cast<std::int32_t>(t.first_class + j);
   Vector lanes{};
   float sum = 0;
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
     const V product = load<V>(row + i);
     const V cosine = filtered_cosine(t, product, inverse);
-    const V above = cosine * t.scale - load<V>(max + i);
+    const V above = cosine * t.scale - (load<V>(max + i) - offset);
     // An excluded logit may exceed the largest one by so much that exp() would overflow.
     const V bounded = above > 0.f ? V{} : above;
     const V probability = exp_of_negative<V>(bounded) * load<V>(factor + i);

@@ -106,7 +106,8 @@ std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) 
   const std::int64_t padded = rounded_up(o.samples, kPackNumbers);
   const std::int64_t bytes =
       rounded_up(padded * kIndex, kEach) + rounded_up(o.ranges ? padded * kRange : 0, kEach) +
-      2 * rounded_up(o.samples * kIndex, kEach) + 2 * rounded_up(active * kIndex, kEach);
+      2 * rounded_up(o.samples * kIndex, kEach) + 2 * rounded_up(active * kIndex, kEach) +
+      rounded_up(o.offsets ? active * kFloat : 0, kEach);
   return bytes + bytes / 16;
 }
 

@@ -14,6 +14,7 @@ struct MarginPlanOptions {
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
   bool ranges = false;       ///< MarginSoftmaxOptions::ranges
+  bool offsets = false;      ///< MarginSoftmaxOptions::offsets
   std::int64_t classes = 0;  ///< of this worker's shard
   GpuSizes gpu;
 };
@@ -66,9 +67,9 @@ struct MarginPlan {
   }
 };
 
-/// Returns an upper bound on the size of a step's lists: targets, ranges and positives, active
-/// rows and their missed updates. The lists need this once on the GPU and twice in page-locked
-/// host memory. Every different number of missed updates needs 24 more bytes.
+/// Returns an upper bound on the size of a step's lists: targets, ranges, positives and
+/// offsets, active rows and their missed updates. The lists need this once on the GPU and twice in
+/// page-locked host memory. Every different number of missed updates needs 24 more bytes.
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active);
 
 /// Returns all device memory except the table, for steps with `active` classes. Gradient

@@ -109,7 +109,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
   MarginPlan plan_{{.samples = 1, .dimension = 1}};
   MarginSamples samples_;
   RowList active_;
-  CentreGradients positives_;  // only its lists of positives
+  CentreGradients positives_;       // only its lists of positives
+  const float* offsets_ = nullptr;  // [S], or nullptr
   LogitStatistics running_;
   Tensor unit_, d_unit_;
 };
@@ -157,11 +158,14 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
                      CudaLists::rounded(ranged * static_cast<std::int64_t>(sizeof(ActiveRange))) +
                      2 * CudaLists::rounded(positives * 4) +
+                     CudaLists::rounded(std::ssize(batch.offsets) * 4) +
                      row_updates_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
   const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
   const auto ranges = batch_lists_.add<ActiveRange>(ranged);
   const auto classes = batch_lists_.add<std::int32_t>(positives);
   const auto samples = batch_lists_.add<std::int32_t>(positives);
+  const auto offsets = batch_lists_.add<float>(std::ssize(batch.offsets));
+  std::ranges::copy(batch.offsets, offsets.host);
   std::fill_n(targets.host, plan_.padded_samples, -1);
   std::fill_n(ranges.host, ranged, ActiveRange{});
   std::ranges::copy(batch.ranges, ranges.host);
@@ -174,6 +178,7 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   batch_lists_.send();
   samples_.targets = targets.device;
   samples_.ranges = batch.ranges.empty() ? nullptr : ranges.device;
+  offsets_ = batch.offsets.empty() ? nullptr : offsets.device;
   positives_ = {.stride = plan_.padded_dimension,
                 .target_gradients = samples_.target_gradients,
                 .positive_rows = classes.device,
@@ -241,6 +246,7 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .samples = plan_.padded_samples,
           .products = products_of(tile),
           .inverse_norms = rows.inverse_norms,
+          .offsets = offsets_ == nullptr ? nullptr : offsets_ + tile.begin,
           .targets = samples_.targets,
           .ranges = samples_.ranges,
           .scale = static_cast<float>(options_.scale),

@@ -25,6 +25,11 @@ __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, st
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
 }
 
+/// Returns what is added to the logits of a row of the tile.
+__device__ __forceinline__ float offset_of(const ProductTile& t, std::int64_t row) {
+  return t.offsets == nullptr ? 0.f : t.offsets[row];
+}
+
 /// Returns the rows of the tile that are in a sample's softmax.
 __device__ __forceinline__ ActiveRange rows_of_sample(const ProductTile& t, std::int64_t sample) {
   if (t.ranges == nullptr) return {0, INT32_MAX};
@@ -59,6 +64,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const bool there = row + r < t.classes;
     const float inverse = there ? t.inverse_norms[row + r] : 0.f;
+    const float offset = there ? offset_of(t, row + r) : 0.f;
     float4 products = make_float4(0.f, 0.f, 0.f, 0.f);
     if (there) {
       products = *reinterpret_cast<const float4*>(t.products + (row + r) * t.samples + column);
@@ -68,7 +74,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     for (int k = 0; k < kLaneSamples; ++k) {
       const bool inside = !kRanged || (row + r >= range[k].begin && row + r < range[k].end);
       const bool counts = there && target[k] != row + r && inside;
-      logits[r][k] = counts ? filtered_cosine(t, each[k], inverse) * t.scale : -INFINITY;
+      logits[r][k] = counts ? filtered_cosine(t, each[k], inverse) * t.scale + offset : -INFINITY;
     }
   }
 #pragma unroll
@@ -147,12 +153,12 @@ __global__ void __launch_bounds__(kThreads)
        row < padded_classes; row += std::int64_t{gridDim.y} * kWarps) {
     Pack<Factor> factors{};
     if (row < t.classes) {
-      const float inverse = t.inverse_norms[row];
+      const float inverse = t.inverse_norms[row], offset = offset_of(t, row);
       const Pack<float> products = load_pack(t.products + row * t.samples + column);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
         const float logit = filtered_cosine(t, products.x[k], inverse) * t.scale;
-        const float gradient = __expf(logit - largest.x[k]) * weight.x[k] * inverse;
+        const float gradient = __expf(logit - (largest.x[k] - offset)) * weight.x[k] * inverse;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
         const bool outside = kRanged && (row < range[k].begin || row >= range[k].end);

@@ -17,6 +17,7 @@ struct ProductTile {
   std::int64_t samples = 0;
   const float* products = nullptr;
   const float* inverse_norms = nullptr;   ///< [classes]
+  const float* offsets = nullptr;         ///< [classes], added to the logits; nullptr: 0
   const std::int32_t* targets = nullptr;  ///< [samples], index of an active class; -1: none here
   /// [samples]: active classes in each sample's softmax; nullptr: all.
   const ActiveRange* ranges = nullptr;

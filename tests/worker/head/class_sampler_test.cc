@@ -117,5 +117,21 @@ TEST_F(ClassSampler, FindsEverySampleOfTheShardByItsIndex) {
                std::logic_error);
 }
 
+// The corrected sum over a sample estimates the sum over all classes.
+TEST_F(ClassSampler, CorrectedSumIsAnUnbiasedEstimate) {
+  EXPECT_EQ(drawn_logit(1), 0);
+  EXPECT_EQ(drawn_logit(0), 0);
+  const auto value = [](std::int64_t c) { return std::exp(std::sin(static_cast<double>(c))); };
+  double all = 0, mean = 0;
+  for (std::int64_t c = 0; c < kClasses; ++c) all += value(c);
+  constexpr int kSteps = 20;
+  for (int step = 1; step <= kSteps; ++step) {
+    for (const std::int64_t c : sample(0.1, 0, 1, {}, step)) {
+      mean += value(c) * std::exp(drawn_logit(0.1)) / kSteps;
+    }
+  }
+  EXPECT_NEAR(mean / all, 1, 0.01);
+}
+
 }  // namespace
 }  // namespace pfc

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,7 +36,10 @@ struct HeadJob {
   }
   [[nodiscard]] HeadSettings settings_of(std::int64_t update) const {
     if (!settings.empty()) return settings[static_cast<std::size_t>(update - 1)];
-    return {.margin = options.margin, .sample_rate = options.sample_rate.largest()};
+    const double rate = options.sample_rate.largest();
+    return {.margin = options.margin,
+            .sample_rate = rate,
+            .drawn_logit = options.sample_correction && rate > 0 ? std::log(1 / rate) : 0};
   }
 };
 

@@ -191,6 +191,18 @@ TEST(HeadMemory, HasRoomForTheLargestSampleRateOfTheJob) {
   EXPECT_GT(head_memory(o).buffers, all) << "the list of rows that have missed updates";
 }
 
+TEST(HeadMemory, CorrectionsNeedANumberForEachActiveRow) {
+  HeadMemoryOptions o = million();
+  o.head.sample_rate = 0.25;
+  const std::uint64_t before = head_memory(o).active;
+  o.gpu = true;
+  const std::uint64_t buffers = head_memory(o).buffers;
+  o.head.sample_correction = true;
+  EXPECT_GE(head_memory(o).buffers, buffers + 250'000 * 4);
+  o.gpu = false;
+  EXPECT_EQ(head_memory(o).active, before + (250'000 + 128) * 4);
+}
+
 TEST(HeadMemory, SummedGradientsExistOnlyWithSeveralMicroBatches) {
   HeadMemoryOptions o = million();
   EXPECT_EQ(head_memory(o).gradients, 0u);

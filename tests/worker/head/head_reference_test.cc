@@ -247,6 +247,19 @@ TEST_P(HeadUpdates, FollowMarginAndSampleRateOfEachUpdate) {
   }
 }
 
+TEST_P(HeadUpdates, CorrectTheLogitsOfDrawnClassesOnly) {
+  for (const double rate : {1.0, 0.3, 0.05, 0.0}) {
+    HeadJob j = job(OptimizerKind::kSgd, rate, 4, 1);
+    j.options.sample_correction = true;
+    expect_agreement(j);
+  }
+  HeadJob filtered = job(OptimizerKind::kAdamW, 0.3, 4, 2);
+  filtered.options.sample_correction = true;
+  filtered.options.interclass_filtering_threshold = 0.1;
+  filtered.options.logits_memory = 0;
+  expect_agreement(filtered);
+}
+
 // All logits are near -88.7. A target's product is omitted by setting it to 0. This is so far above
 // the logits that exp() is infinite, and infinity times 0 is NaN.
 TEST_P(HeadUpdates, AgreeIfExpOfAnOmittedProductWouldOverflow) {

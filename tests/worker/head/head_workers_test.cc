@@ -60,6 +60,12 @@ TEST_P(HeadOnWorkers, AgreesWithOneWorkerAtEverySampleRate) {
   }
 }
 
+TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfTheLogitsOfDrawnClassesAreCorrected) {
+  HeadJob corrected = job_at_rate(0.1, device_);
+  corrected.options.sample_correction = true;
+  expect_same(run_head(corrected, workers_), run_head(corrected, 1));
+}
+
 TEST_P(HeadOnWorkers, AgreesWithOneWorkerForAdamWAndMicroBatches) {
   HeadJob accumulated = job_at_rate(0.1, device_, OptimizerKind::kAdamW);
   accumulated.options.gradient_acc = 3;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <numbers>
+#include <set>
 
 #include "kernels/math/bfloat16.h"
 #include "tests/worker/head/head_job.h"
@@ -76,6 +77,7 @@ class Reference {
     const std::vector<double> x(batch.embeddings.begin(), batch.embeddings.end());
     out_.losses.push_back(0);
     out_.d_embeddings.emplace_back(x.size());
+    labels_ = {batch.labels.begin(), batch.labels.end()};
     for (std::int64_t i = 0; i < n; ++i) {
       out_.losses.back() += sample(x.data() + i * d_, batch.labels[static_cast<std::size_t>(i)],
                                    active, out_.d_embeddings.back().data() + i * d_, n) /
@@ -113,6 +115,7 @@ class Reference {
       cos.push_back(cosine(x, x_length, c, c == label));
       logits.push_back(logit_of(o_, settings_.margin, cos.back(), c == label));
       if (c == label) target = logits.back().value;
+      if (!labels_.contains(c)) logits.back().value += settings_.drawn_logit;
     }
     double others = 0;  // sum of exp(logit - target) of all other classes
     for (std::size_t j = 0; j < active.size(); ++j) {
@@ -213,7 +216,8 @@ class Reference {
   const HeadOptions& o_;
   const std::int64_t d_;
   HeadOutcome<double> out_;
-  HeadSettings settings_;  // of the current update
+  std::set<std::int64_t> labels_;                          // of the current micro-batch
+  HeadSettings settings_;                                  // of the current update
   std::map<std::int64_t, std::vector<double>> gradients_;  // of the active classes
 };
 

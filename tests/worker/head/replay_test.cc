@@ -255,5 +255,15 @@ TEST_F(HeadReplay, NamesAFileThatItCannotWrite) {
               HasSubstr("out.safetensors"));
 }
 
+TEST_F(HeadReplay, CorrectsTheLogitsOfDrawnClassesAsTheJobDid) {
+  job_.sample_correction = true;
+  for (const int workers : {1, 2}) {
+    train(workers);
+    EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
+  }
+  job_.sample_correction = false;
+  EXPECT_LT(replay(1).loss, loss_ - 0.5);
+}
+
 }  // namespace
 }  // namespace pfc::testing

@@ -75,6 +75,15 @@ TEST(HeadSchedule, SampleRateChangesWithTheFirstStepOfAnEpoch) {
   EXPECT_EQ(job.sample_rate.smallest(), 0.1);
 }
 
+TEST(HeadSchedule, CorrectsLogitsForTheRateOfTheStep) {
+  JobConfig job = ten_epochs();
+  job.sample_rate = SampleRate({{0, 0.1}, {5, 1.0}});
+  EXPECT_EQ(head_settings(job, plan_of(job), 1).drawn_logit, 0);
+  job.sample_correction = true;
+  EXPECT_NEAR(head_settings(job, plan_of(job), 1).drawn_logit, std::log(10), 1e-12);
+  EXPECT_EQ(head_settings(job, plan_of(job), 51).drawn_logit, 0);
+}
+
 TEST(HeadSchedule, FollowsTheImagesIfTheNumberOfWorkersChanges) {
   JobConfig job = ten_epochs();
   job.sample_rate = SampleRate({{0, 0.1}, {5, 1.0}});
