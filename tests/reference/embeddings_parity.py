@@ -40,6 +40,15 @@ CASES = [
     ("safetensors, float16, adamw", {**ADAMW, "sample_rate": 0.3}, 1, "half.safetensors"),
     ("npy, two workers", {"batch_size": 16}, 2, "embeddings.npy"),
     ("npy, two workers, sampled", {"batch_size": 16, "sample_rate": 0.3}, 2, "embeddings.npy"),
+    ("cosine", {"lr_schedule": "cosine"}, 1, "embeddings.npy"),
+    ("cosine to a tenth", {"lr_schedule": {"name": "cosine", "final_factor": 0.1}}, 1, "embeddings.npy"),
+    ("one cycle", {"lr_schedule": "one_cycle", "warmup_epoch": 0}, 1, "embeddings.npy"),
+    ("one cycle with its own keys", {"lr_schedule": {"name": "one_cycle", "pct_start": 0.5, "div_factor": 5,
+                                                     "final_div_factor": 20}, "warmup_epoch": 0}, 1, "embeddings.npy"),
+    ("two workers, margin and sample rate by epoch, corrected",
+     {"batch_size": 16, "sample_rate": [[0, 0.3], [1, 0.6], [1.4, 1]], "sample_correction": True,
+      "margin_update": {"initial": [1, 0.1, 0.1], "start_epoch": 0.2, "end_epoch": 1.2}}, 2, "embeddings.npy"),
+    ("linear margin", {"margin_update": {"end_epoch": 1.5, "increase": "linear"}}, 1, "embeddings.npy"),
 ]
 
 
@@ -67,6 +76,43 @@ def write(folder, name):
     return rows.astype(np.float64), labels, centres.astype(np.float64)
 
 
+def rates_of(job, total, warm):
+    """Returns the learning rates of all steps, after a linear warm-up those of PyTorch's schedulers."""
+    schedule = job.get("lr_schedule", "polynomial")
+    keys = {} if isinstance(schedule, str) else schedule
+    name = keys.get("name", schedule)
+    if name == "polynomial":
+        return [step_reference.learning_rate(job["lr"], step, total, warm) for step in range(1, STEPS + 1)]
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], job["lr"])
+    if name == "cosine":
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(
+            optimizer, total - warm, eta_min=job["lr"] * keys.get("final_factor", 0))
+    else:
+        options = {key: value for key, value in keys.items() if key != "name"}
+        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, job["lr"], total_steps=total, cycle_momentum=False,
+                                                        **options)
+    rates = [job["lr"] * step / warm for step in range(1, warm + 1)]
+    while len(rates) < STEPS:
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        scheduler.step()
+    return rates
+
+
+def keys_at(job, epochs):
+    """Returns the job with the margin and the sample rate after these epochs."""
+    rate, margin, update = job["sample_rate"], job["margin_list"], job.get("margin_update")
+    if isinstance(rate, list):
+        rate = [value for epoch, value in rate if epoch <= epochs + 1e-9][-1]
+    if update:  # WeSpeaker's MarginScheduler
+        part = (epochs - update.get("start_epoch", 0)) / (update["end_epoch"] - update.get("start_epoch", 0))
+        exponential = update.get("increase", "exp") == "exp"
+        way = 1 - np.exp(part * np.log(1e-3 / (1 + 1e-6))) if exponential else part
+        way = 0 if part <= 0 else 1 if part >= 1 else way
+        margin = [a + (b - a) * way for a, b in zip(update.get("initial", [1, 0, 0]), margin)]
+    return {**job, "sample_rate": rate, "margin_list": margin}
+
+
 def with_torch(job, workers, rows, labels, centres):
     """Returns the steps of the job, and the final centres."""
     batch = job["batch_size"] * workers
@@ -80,16 +126,19 @@ def with_torch(job, workers, rows, labels, centres):
         optimizer = torch.optim.AdamW([parameter], job["lr"], betas=(0.9, 0.999), eps=1e-8,
                                       weight_decay=job["weight_decay"])
     steps = []
-    for step in range(1, STEPS + 1):
+    rates = rates_of(job, total, warm)
+    for step, rate in enumerate(rates, 1):
+        now = keys_at(job, (step - 1) / per_epoch)
         first = (step - 1) % per_epoch * batch
         x = torch.from_numpy(rows[first:first + batch])
         label = labels[first:first + batch]
-        active = head_reference.active_classes(CLASSES, label, job["sample_rate"], job["seed"], step)
+        active = head_reference.active_classes(CLASSES, label, now["sample_rate"], job["seed"], step)
         places = torch.from_numpy(np.searchsorted(active, label))
         optimizer.zero_grad(set_to_none=False)
-        loss = head_reference.loss_of(x, parameter[active], places, job)
+        drawn = torch.from_numpy(~np.isin(active, label))
+        offsets = drawn * -np.log(now["sample_rate"]) if job.get("sample_correction") else 0
+        loss = head_reference.loss_of(x, parameter[active], places, now, offsets)
         loss.backward()
-        rate = step_reference.learning_rate(job["lr"], step, total, warm)
         optimizer.param_groups[0]["lr"] = rate
         optimizer.step()
         steps.append({"step": step, "loss": loss.item(), "lr": rate})

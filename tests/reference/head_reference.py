@@ -55,8 +55,9 @@ def target_logit(cos, x, w, job):
     return torch.cos(angle - turns * np.pi) - 2 * turns - m3
 
 
-def loss_of(embeddings, centres, places, job):
-    """Returns the mean cross entropy; places [N]: each label's row of the active centres [S, D]."""
+def loss_of(embeddings, centres, places, job, offsets=0):
+    """Returns the mean cross entropy; places [N]: each label's row of the active centres [S, D].
+    offsets [S] are added to the logits of the other classes."""
     x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
     rows = torch.arange(len(x))
     cos = (x @ w.T).clamp(-1, 1)
@@ -71,7 +72,7 @@ def loss_of(embeddings, centres, places, job):
         return 0 * cos.sum()
     # log sum exp - target as softplus(log sum exp of the others - target): cross_entropy's gradient,
     # p(target) - 1, has no digits left where the target has almost all probability.
-    others = torch.logsumexp(job["margin_scale"] * logits.masked_fill(is_target, -torch.inf), dim=1)
+    others = torch.logsumexp((job["margin_scale"] * logits + offsets).masked_fill(is_target, -torch.inf), dim=1)
     return F.softplus(others - job["margin_scale"] * target, threshold=100).mean()
 
 
