@@ -110,6 +110,7 @@ struct JobConfig {
   Heads heads = Heads::kOne;      ///< only for several data sets
   std::int64_t image_size = 0;    ///< rows and columns of an image; 0: read from the data
   bool shuffle = true;
+  bool balance_classes = false;  ///< every class has equally many images in an epoch
   ReadKind read = ReadKind::kRandom;
   std::int64_t read_buffer_mib = 1024;   ///< sequential: encoded images of all workers, in memory
   Augmentation augment;                  ///< applied to training images

@@ -186,6 +186,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("heads", job.heads, kHeads);
   v.number("image_size", job.image_size, kImageSize);
   v.flag("shuffle", job.shuffle);
+  v.flag("balance_classes", job.balance_classes);
   v.choice("read", job.read, kReads);
   v.number("read_buffer_mib", job.read_buffer_mib, kBatch);
   v.augmentation("augment", job.augment);

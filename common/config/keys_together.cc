@@ -86,6 +86,14 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+void check_order(const JobConfig& job, const JobOrigin& origin) {
+  if (!job.balance_classes || job.read != ReadKind::kSequential) return;
+  throw InputError(
+      origin.of("balance_classes") +
+      ": balance_classes: found true, but read is \"sequential\", which takes images in "
+      "the order of the file; remove one of the two keys");
+}
+
 void check_exports(const JobConfig& job, const JobOrigin& origin) {
   for (const std::string& format : job.exports) {
     if (format == "onnx" || format == "pt") continue;
@@ -143,6 +151,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_margin_update(job, origin);
   check_sample_rate(job, origin);
   check_data_sets(job, origin);
+  check_order(job, origin);
   check_exports(job, origin);
   check_start(job, origin);
   check_network(job, origin);

@@ -5,9 +5,10 @@
 
 namespace pfc {
 
-/// A permutation of the images for each epoch. It is a pure function of epoch and position, so any
-/// worker can compute any position. Needs constant memory, and time that depends on the number of
-/// data sets but not on the number of images or files. Thread-safe.
+/// An order of the images for each epoch, a permutation except for BalancedOrder. It is a pure
+/// function of epoch and position, so any worker can compute any position. Needs constant memory,
+/// except for BalancedOrder, and time that depends on the number of data sets but not on the number
+/// of images or files. Thread-safe.
 class ImageOrder {
  public:
   virtual ~ImageOrder() = default;

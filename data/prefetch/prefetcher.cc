@@ -13,6 +13,8 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/trace/profiler_range.h"
+#include "data/damaged_image.h"
+#include "data/order/balanced_order.h"
 #include "data/order/global_order.h"
 
 namespace pfc {
@@ -55,6 +57,19 @@ BatchPlan make_plan(const Dataset& dataset, const PrefetcherOptions& o) {
                    std::to_string(o.batch_size) + "): lower batch_size");
 }
 
+/// Returns each image's label; -1 if it cannot be read, which training reports.
+std::vector<std::int64_t> readable_labels(const Dataset& dataset) {
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images), -1);
+  ImageBuffer storage;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    try {
+      labels[i] = dataset.label(static_cast<std::int64_t>(i), storage);
+    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): left out
+    }
+  }
+  return labels;
+}
+
 /// Number of units of stored images in memory, and maximum bytes of one.
 struct Room {
   int units = 0;
@@ -82,7 +97,12 @@ Prefetcher::Reading Prefetcher::make_reading(const Dataset& dataset, const Batch
     ReadPlan reads = plan_sequential_reads(*order, plan);
     return {.order = std::move(order), .plan = std::move(reads)};
   }
-  auto order = std::make_unique<GlobalOrder>(plan.images, o.seed, o.shuffle);
+  std::unique_ptr<const ImageOrder> order;
+  if (o.read.balance_classes) {
+    order = std::make_unique<BalancedOrder>(readable_labels(dataset), o.seed, o.shuffle);
+  } else {
+    order = std::make_unique<GlobalOrder>(plan.images, o.seed, o.shuffle);
+  }
   ReadPlan reads;
   if (stored_bytes_of_image(dataset)) reads = plan_random_reads(*order, plan);
   return {.order = std::move(order), .plan = std::move(reads)};

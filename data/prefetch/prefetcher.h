@@ -63,11 +63,11 @@ struct PrefetcherOptions {
 /// Micro-batch i of worker r has the global positions (i * W + r) * B + 0 .. B-1. Position p is in
 /// epoch p / E, where E = images - images mod (W * B), and has image order(epoch, p mod E). (The
 /// end of an epoch that does not fill a global batch is dropped, as in arcface_torch's sampler.)
-/// order() is a pure function of (seed, epoch): see global_order.h, and order/sequential_order.h
-/// for sequential reading. If all images are in order (DatasetInfo::images_in_order), a separate
-/// thread reads the data of the next batches. A damaged image is replaced by the next undamaged one
-/// in the epoch's order; the first few are logged with file and record. Batches do not depend on
-/// the number of threads.
+/// order() is a pure function of (seed, epoch): see global_order.h, order/balanced_order.h, and
+/// order/sequential_order.h for sequential reading. If all images are in order
+/// (DatasetInfo::images_in_order), a separate thread reads the data of the next batches. A damaged
+/// image is replaced by the next undamaged one in the epoch's order; the first few are logged with
+/// file and record. Batches do not depend on the number of threads.
 ///
 /// Only one thread calls next(); any thread may call recycle().
 class Prefetcher {

@@ -16,10 +16,13 @@ struct ReadOptions {
   ReadKind kind = ReadKind::kRandom;
   /// Sequential only: memory for stored images, over all workers of the job.
   std::uint64_t buffer_bytes = std::uint64_t{1} << 30;
+  bool balance_classes = false;  ///< random only: order/balanced_order.h
 };
 
 inline ReadOptions read_options(const JobConfig& job) {
-  return {.kind = job.read, .buffer_bytes = static_cast<std::uint64_t>(job.read_buffer_mib) << 20};
+  return {.kind = job.read,
+          .buffer_bytes = static_cast<std::uint64_t>(job.read_buffer_mib) << 20,
+          .balance_classes = job.balance_classes};
 }
 
 /// Returns the mean bytes of an image in its file; nullopt if the data set is not read ahead

@@ -11,6 +11,7 @@
 #include "common/config/no_network.h"
 #include "common/config/parameters/parameter_rules.h"
 #include "common/counted.h"
+#include "data/order/balanced_order.h"
 #include "data/prefetch/prefetcher.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/ops/cpu_ops.h"
@@ -199,7 +200,8 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
       prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +
           read_ahead_bytes(read_options(p.job), {p.data.images, p.data.stored_bytes},
                            p.job.batch_size, p.world_size, static_cast<int>(p.job.num_workers)) +
-          step_label_bytes(samples(p), p.world_size) + p.data.index_bytes,
+          step_label_bytes(samples(p), p.world_size) + p.data.index_bytes +
+          (p.job.balance_classes ? BalancedOrder::bytes(p.data.images, p.job.num_classes) : 0),
       fmt::format("{} batches, an index of {}", ahead + kStepInputs,
                   counted(p.data.images, "image")));
   list.add("verification sets", p.data.verification_bytes, "encoded images");

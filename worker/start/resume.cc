@@ -63,6 +63,10 @@ bool has_one_set(const OrderedJob& of) {
 /// Returns whether both jobs have the same image at the same position for any seeds and batches.
 bool both_unshuffled(const OrderedJob& before, const OrderedJob& now) {
   if (!both(before, now, "shuffle", false)) return false;
+  const auto balanced = [](const OrderedJob& of) {
+    return value_of(of.job, "balance_classes") == true;
+  };
+  if (balanced(before) != balanced(now)) return false;
   // With several sets, sequential reading mixes them.
   return (has_one_set(before) && has_one_set(now)) ||
          value_of(before.job, "read") == value_of(now.job, "read");
@@ -90,7 +94,7 @@ std::string other_order(const OrderedJob& before, const OrderedJob& now) {
     if (!before.job.contains(key) || !now.job.contains(key)) return;
     became(key, before.job[key], now.job[key]);
   };
-  for (const char* key : {"seed", "shuffle", "read"}) compare(key);
+  for (const char* key : {"seed", "shuffle", "balance_classes", "read"}) compare(key);
   if (!both(before, now, "read", "sequential")) return text;
   compare("read_buffer_mib");
   if (before.micro_batch > 0 && now.micro_batch > 0) {

@@ -134,6 +134,12 @@ TEST(ParseJob, AcceptsAMarginThatRises) {
   EXPECT_THAT(refusal(R"({"margin_update": {"final_epoch": 5}})"), HasSubstr("unknown key"));
 }
 
+TEST(ParseJob, BalancesClassesOnlyInRandomReading) {
+  EXPECT_TRUE(parse(R"({"balance_classes": true})").balance_classes);
+  EXPECT_THAT(refusal(R"({"balance_classes": true, "read": "sequential"})"),
+              HasSubstr("balance_classes: found true, but read is \"sequential\""));
+}
+
 TEST(ParseJob, AcceptsADecayOfTheAveragedBackbone) {
   EXPECT_EQ(parse("{}").ema_decay, 0);
   EXPECT_EQ(parse(R"({"ema_decay": 0.9999})").ema_decay, 0.9999);
@@ -368,7 +374,9 @@ TEST(ToJson, RoundTripsEveryKey) {
       "freeze": ["conv1*"], "init_from_names": ["layer*"], "init_centres": "mean"})"));
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
-  json shared = changed, separate = changed;  // the two exclude each other
+  json shared = changed, separate = changed;  // these pairs exclude each other
+  shared["balance_classes"] = false;
+  separate["read"] = "random";
   shared["heads"] = "one";
   separate["share_identities"] = false;
   EXPECT_EQ(to_json(parse_job(shared, "job.json")), shared);

@@ -8,12 +8,14 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 
 #include "data/augment/flip.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 #include "data/open_dataset.h"
+#include "data/order/balanced_order.h"
 #include "data/order/global_order.h"
 #include "data/prefetch/batch_filler.h"
 #include "data/reading/read_ahead.h"
@@ -108,6 +110,21 @@ TEST(Prefetcher, ShowsEveryImageOfAnEpochOnceExceptTheTail) {
   }
   EXPECT_NE(std::vector(seen.labels.begin(), seen.labels.begin() + 100),
             std::vector(seen.labels.begin() + 100, seen.labels.end()));
+}
+
+TEST(Prefetcher, FollowsTheBalancedOrderWithoutUnreadableImages) {
+  FakeDataset dataset(40);
+  dataset.unreadable = {7};
+  const PrefetchedBatches seen =
+      run(dataset, {.batch_size = 10, .seed = 3, .read = {.balance_classes = true}}, 4);
+  std::vector<std::int64_t> labels(40);
+  std::iota(labels.begin(), labels.end(), 0);
+  labels[7] = -1;
+  const BalancedOrder order(labels, 3, true);
+  ASSERT_EQ(seen.labels.size(), 40u);
+  for (std::int64_t p = 0; p < 40; ++p) {
+    EXPECT_EQ(seen.labels[static_cast<std::size_t>(p)], order.at(0, p)) << p;
+  }
 }
 
 TEST(Prefetcher, FollowsTheGlobalOrderAndFlipsByPosition) {

@@ -124,6 +124,13 @@ TEST_F(MemoryPlanTest, CountsTheAverageOfTheBackboneAndItsCopies) {
   EXPECT_EQ(plan().snapshots, before.snapshots + 2 * averages);
 }
 
+TEST_F(MemoryPlanTest, CountsTheOrderOfBalancedClasses) {
+  planned_.data.images = 500'000;
+  const std::uint64_t before = plan().part("input batches").bytes;
+  planned_.job.balance_classes = true;
+  EXPECT_EQ(plan().part("input batches").bytes, before + (2 * 500'000 + 2 * 100'000) * 8);
+}
+
 TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyIfTrainingContinuesMeanwhile) {
   EXPECT_FALSE(has(plan(), "checkpoint copy"));
   EXPECT_EQ(plan().checkpoint_copy, 0u);

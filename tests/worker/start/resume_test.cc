@@ -68,6 +68,16 @@ TEST_F(OrderOfAResumedJob, IsTheSameForAnySeedWithoutShuffle) {
   EXPECT_EQ(other(), "seed changed from 1 to 2, read changed from \"random\" to \"sequential\"");
 }
 
+TEST_F(OrderOfAResumedJob, DiffersIfClassesAreBalanced) {
+  set("balance_classes", false);
+  now_.job["balance_classes"] = true;
+  EXPECT_EQ(other(), "balance_classes changed from false to true");
+  set("shuffle", false);
+  EXPECT_EQ(other(), "balance_classes changed from false to true");
+  before_.job["balance_classes"] = true;
+  EXPECT_THAT(other(), IsEmpty());
+}
+
 TEST_F(OrderOfAResumedJob, IsNotComparedWithAKeyThatAnOlderVersionDidNotWrite) {
   now_.job.update({{"seed", 2}, {"read", "sequential"}});
   EXPECT_THAT(other_order({.job = json::object()}, now_), IsEmpty());
