@@ -27,6 +27,8 @@ struct Margin {
   double m1 = 1.0;
   double m2 = 0.5;
   double m3 = 0.0;
+
+  friend bool operator==(const Margin&, const Margin&) = default;
 };
 
 }  // namespace pfc

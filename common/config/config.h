@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/config/choices.h"
@@ -72,12 +73,61 @@ struct ParameterRule {
   std::optional<double> weight_decay;
 };
 
+// The losses of the classification layer, with their keys (docs/losses.md).
+
+/// ArcFace, CosFace, SphereFace and their combination: the same margin for every sample, given by
+/// the job's margin_list.
+struct CombinedMargin {};
+
+/// Kim et al., "AdaFace: quality adaptive margin for face recognition", arXiv 2204.00964.
+struct AdaFace {
+  double m = 0.4;
+  double h = 0.333;       ///< share of the margin that the embedding's length decides
+  double t_alpha = 0.01;  ///< weight of a batch in the running mean and deviation of lengths
+};
+
+/// Meng et al., "MagFace: a universal representation for face recognition and quality
+/// assessment", arXiv 2103.06627. The names of the keys are those of its code.
+struct MagFace {
+  double l_a = 10, u_a = 110;              ///< lengths of embeddings are limited to this range
+  double l_margin = 0.45, u_margin = 0.8;  ///< margins at these lengths
+  double lambda_g = 35;                    ///< weight of the regulariser of lengths
+};
+
+/// Boutros et al., "ElasticFace: elastic margin loss for deep face recognition", arXiv
+/// 2109.09416: each sample's margin is drawn from a normal distribution in every step.
+struct ElasticArcFace {
+  double m = 0.5;
+  double std = 0.05;
+  bool plus = false;  ///< samples nearer to their centres get the smaller margins of the batch
+};
+struct ElasticCosFace {
+  double m = 0.35;
+  double std = 0.05;
+  bool plus = false;
+};
+
+/// Huang et al., "CurricularFace: adaptive curriculum learning loss for deep face recognition",
+/// arXiv 2004.00288: the logits of classes nearer than the target grow in the course of training.
+struct CurricularFace {
+  double m = 0.5;
+  double t_alpha = 0.01;  ///< weight of a batch in the running mean of the targets' cosines
+};
+
+using Loss =
+    std::variant<CombinedMargin, AdaFace, MagFace, ElasticArcFace, ElasticCosFace, CurricularFace>;
+
+inline bool is_combined_margin(const Loss& loss) {
+  return std::holds_alternative<CombinedMargin>(loss);
+}
+
 /// The value of every key of a job file. Constant after parsing.
 struct JobConfig {
   std::string network = "r50";        ///< one of network_names(), or kNoNetwork
   std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
   double dropout = 0.0;               ///< before the last linear layer of iresnet
-  Margin margin;
+  Loss loss;
+  Margin margin;                              ///< of CombinedMargin
   std::optional<MarginUpdate> margin_update;  ///< none: the margin is constant
   double margin_scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;

@@ -74,7 +74,7 @@ std::vector<std::string> top_level_keys() {
 }
 
 /// Returns the object that `--set key.part=value` changes. A missing key starts from its default.
-/// A schedule given only by its name becomes an object with that name.
+/// A schedule or loss given only by its name becomes an object with that name.
 json& object_at(json& job, const std::string& key, const std::string& origin) {
   json& place = job[key];
   const json standard = to_json(JobConfig{}).value(key, json());
@@ -107,6 +107,7 @@ void apply_override(json& job, const std::string& override_text) {
   json& object = object_at(job, key, origin);
   object[part] = std::move(value);
   if (part != "name" || !object[part].is_string()) return;
+  if (key == "loss") object = {{"name", object[part]}};  // the keys of other losses go
   for (const std::string& other : parameters_of_other_schedules(object[part].get<std::string>())) {
     object.erase(other);
   }

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "common/config/arcface_torch_keys.h"
 #include "common/config/json_reader.h"
@@ -34,6 +36,10 @@ constexpr NumberRange kMarginFactor{
     .low = 0, .high = 100, .low_open = true, .high_open = false, .text = "m1 above 0, at most 100"};
 constexpr NumberRange kMarginOffset{
     .low = -100, .high = 100, .high_open = false, .text = "m2 and m3 from -100 to 100"};
+constexpr NumberRange kSampleMargin{
+    .low = 0, .high = 3, .high_open = false, .text = "a number from 0 to 3"};
+constexpr NumberRange kMarginShare{
+    .low = -100, .high = 100, .high_open = false, .text = "a number from -100 to 100"};
 constexpr NumberRange kFraction{
     .low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
 // Above these bounds nearly everything is dropped, or the momentum never decays: as float32 the
@@ -85,6 +91,12 @@ constexpr Names<MarginGradient, 2> kMarginGradients{
     {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
 constexpr Names<MarginIncrease, 2> kMarginIncreases{
     {{"exp", MarginIncrease::kExponential}, {"linear", MarginIncrease::kLinear}}};
+constexpr Names<Loss, 6> kLosses{{{"margin", CombinedMargin{}},
+                                  {"adaface", AdaFace{}},
+                                  {"magface", MagFace{}},
+                                  {"elastic_arcface", ElasticArcFace{}},
+                                  {"elastic_cosface", ElasticCosFace{}},
+                                  {"curricularface", CurricularFace{}}}};
 constexpr Names<OptimizerKind, 2> kOptimizers{
     {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
 constexpr Names<ScheduleKind, 4> kSchedules{{{"polynomial", ScheduleKind::kPolynomial},
@@ -143,6 +155,30 @@ void visit_schedule(Schedule& s, Visitor&& v) {
   }
 }
 
+/// Visits every key of a loss once.
+template <class Visited, class Visitor>
+void visit_loss(Visited& visited, Visitor&& v) {
+  using Kind = std::remove_const_t<Visited>;
+  if constexpr (std::is_same_v<Kind, AdaFace>) {
+    v.number("m", visited.m, kSampleMargin);
+    v.number("h", visited.h, kMarginShare);
+    v.number("t_alpha", visited.t_alpha, kFraction);
+  } else if constexpr (std::is_same_v<Kind, MagFace>) {
+    v.number("l_a", visited.l_a, kPositive);
+    v.number("u_a", visited.u_a, kPositive);
+    v.number("l_margin", visited.l_margin, kSampleMargin);
+    v.number("u_margin", visited.u_margin, kSampleMargin);
+    v.number("lambda_g", visited.lambda_g, kNotNegative);
+  } else if constexpr (std::is_same_v<Kind, CurricularFace>) {
+    v.number("m", visited.m, kSampleMargin);
+    v.number("t_alpha", visited.t_alpha, kFraction);
+  } else if constexpr (!std::is_same_v<Kind, CombinedMargin>) {  // ElasticFace
+    v.number("m", visited.m, kSampleMargin);
+    v.number("std", visited.std, kFraction);
+    v.flag("plus", visited.plus);
+  }
+}
+
 /// The augmentations of arcface_torch's dali_aug.
 constexpr Augmentation kDaliAugmentation{
     .flip = true, .low_resolution = 0.1, .blur = 0.2, .colour = 0.2, .grey = 0.1};
@@ -153,6 +189,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("network", job.network, kNetworks);
   v.number("embedding_size", job.embedding_size, kDimension);
   v.number("dropout", job.dropout, kDropout);
+  v.loss("loss", job.loss);
   v.margin("margin_list", job.margin);
   v.margin_update("margin_update", job.margin_update);
   v.number("margin_scale", job.margin_scale, kPositive);
@@ -222,6 +259,7 @@ void visit_keys(Job& job, Visitor&& v) {
 json object_of(const Augmentation& augment);
 json object_of(const LrSchedule& schedule);
 json object_of(const MarginUpdate& update);
+json object_of(const Loss& loss);
 
 std::vector<std::string> keys_of(const json& object) {
   std::vector<std::string> keys;
@@ -244,6 +282,19 @@ class JobReader : public JsonReader {
     out = {.m1 = real(key, (*value)[0], kMarginFactor),
            .m2 = real(key, (*value)[1], kMarginOffset),
            .m3 = real(key, (*value)[2], kMarginOffset)};
+  }
+
+  void loss(const std::string& key, Loss& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_object()) return choice(key, out, kLosses);
+    if (value->value("name", json()).is_null()) {
+      fail(key, *value, R"("adaface" or another name, or {"name": "adaface", "m": 0.4, ...})");
+    }
+    const JobReader inner(*value, job_origin_, key + ".");
+    inner.choice("name", out, kLosses);
+    inner.check_keys(keys_of(object_of(out)));
+    std::visit([&](auto& l) { visit_loss(l, inner); }, out);
   }
 
   /// Reads an array of strings. The word "panel" means ["panel"].
@@ -418,6 +469,8 @@ struct Writer {
     object[key] = value ? object_of(*value) : json();
   }
 
+  void loss(const char* key, const Loss& value) { object[key] = object_of(value); }
+
   void rules(const char* key, const std::vector<ParameterRule>& value) {
     object[key] = json::array();
     for (const ParameterRule& rule : value) {
@@ -446,6 +499,15 @@ json object_of(const MarginUpdate& update) {
 json object_of(const LrSchedule& schedule) {
   json object = json::object();
   visit_schedule(schedule, Writer{object});
+  return object;
+}
+
+json object_of(const Loss& loss) {
+  json object = json::object();
+  for (const auto& [name, meaning] : kLosses) {
+    if (loss.index() == meaning.index()) object["name"] = name;
+  }
+  std::visit([&](const auto& l) { visit_loss(l, Writer{object}); }, loss);
   return object;
 }
 
@@ -512,6 +574,9 @@ JobConfig parse_job(const json& job, const JobOrigin& origin) {
   read_dali_aug(job, origin, config.augment);
   if (config.network == kNoNetwork && job.value("embedding_size", json()).is_null()) {
     config.embedding_size = 0;  // read from the data
+  }
+  if (!is_combined_margin(config.loss) && job.value("margin_gradient", json()).is_null()) {
+    config.margin_gradient = MarginGradient::kExact;  // as in the papers of these losses
   }
   if (config.output.empty()) reader.fail("output", json(""), "the path of a folder");
   check_keys_together(config, origin);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <variant>
 
 #include "common/config/json_reader.h"
 #include "common/config/no_network.h"
@@ -143,6 +144,29 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   if (job.sync_bn) fail("sync_bn", "found true, " + none("has no batch norm"));
 }
 
+void check_loss(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  if (is_combined_margin(job.loss)) return;
+  if (job.margin != Margin{}) {
+    fail("margin_list",
+         "found a margin, but the key loss selects a loss with its own margin; remove one of the "
+         "two keys");
+  }
+  if (job.margin_update) {
+    fail("margin_update",
+         "found a margin that changes, but the key loss selects a loss with its own margin; remove "
+         "one of the two keys");
+  }
+  const auto* const mag = std::get_if<MagFace>(&job.loss);
+  if (mag == nullptr) return;
+  if (!(mag->l_a < mag->u_a)) {
+    fail("loss", "found l_a " + nlohmann::json(mag->l_a).dump() + ", expected less than u_a, " +
+                     nlohmann::json(mag->u_a).dump());
+  }
+}
+
 }  // namespace
 
 void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
@@ -155,6 +179,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_exports(job, origin);
   check_start(job, origin);
   check_network(job, origin);
+  check_loss(job, origin);
   check_batch_size(job, origin);
 }
 

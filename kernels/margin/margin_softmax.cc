@@ -57,20 +57,36 @@ void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) c
          {batch_samples_, table_.weight.shape[1]});
 }
 
+void MarginSoftmax::check_batch(const char* op, const Batch& batch) const {
+  const std::int64_t n = batch.embeddings.shape[0];
+  check(n > 0, std::string(op) + ": there are no embeddings");
+  expect({op, "embeddings", batch.embeddings}, DType::kFloat32, {n, table_.weight.shape[1]});
+  check_classes(op, batch.classes);
+  check(batch.positives.size() <= static_cast<std::size_t>(n),
+        std::string(op) + ": more positives than samples");
+}
+
+void MarginSoftmax::find_targets(const Batch& batch, const Tensor& cosines) {
+  constexpr const char* kOp = "margin_softmax.find_targets";
+  check_batch(kOp, batch);
+  expect({kOp, "cosines", cosines}, DType::kFloat32, {batch.embeddings.shape[0]});
+  run_find_targets(batch, cosines);
+}
+
 void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   constexpr const char* kOp = "margin_softmax.forward";
+  check_batch(kOp, batch);
   const std::int64_t n = batch.embeddings.shape[0];
-  check(n > 0, "margin_softmax.forward: there are no embeddings");
-  expect({kOp, "embeddings", batch.embeddings}, DType::kFloat32, {n, table_.weight.shape[1]});
   expect({kOp, "statistics", statistics}, DType::kUInt8, {n, kStatisticsBytes});
-  check_classes(kOp, batch.classes);
-  check(batch.positives.size() <= static_cast<std::size_t>(n),
-        "margin_softmax.forward: more positives than samples");
   check(batch.ranges.empty() ||
             (options_.ranges && batch.ranges.size() == static_cast<std::size_t>(n)),
         "margin_softmax.forward: ranges need the option, and one for each sample");
   check(batch.offsets.empty() || (options_.offsets && batch.offsets.size() == batch.classes.size()),
         "margin_softmax.forward: offsets need the option, and one for each class");
+  check(batch.margins.size() == (options_.sample_margins ? static_cast<std::size_t>(n) : 0),
+        "margin_softmax.forward: margins need the option, and one for each sample");
+  check(batch.hard_above.size() == (options_.hard_negatives ? static_cast<std::size_t>(n) : 0),
+        "margin_softmax.forward: hard_above needs the option, and one for each sample");
   batch_samples_ = n;
   batch_classes_ = batch.classes.size();
   run_forward(batch, statistics);

@@ -20,6 +20,7 @@
 
 #include "common/config/choices.h"
 #include "kernels/margin/update_history.h"
+#include "kernels/math/margin.h"
 #include "kernels/math/row_statistics.h"
 #include "kernels/ops.h"
 
@@ -37,7 +38,10 @@ struct MarginSoftmaxOptions {
   std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not recompute
   std::uint64_t seed = 0;         ///< for stochastic rounding
   bool ranges = false;            ///< softmaxes over a part of the classes: Batch::ranges
-  bool offsets = false;           ///< Batch::offsets
+  TargetForm target_form = TargetForm::kCombined;
+  bool offsets = false;         ///< Batch::offsets
+  bool sample_margins = false;  ///< Batch::margins replace `margin`
+  bool hard_negatives = false;  ///< Batch::hard_above, for CurricularFace
 };
 
 /// One worker's class centres: views of device memory. Row i is class first_class + i. Weight,
@@ -98,7 +102,17 @@ class MarginSoftmax {
     /// [S]: added to a class's logit, except for samples whose target it is. Empty: 0.
     /// REQUIRES: MarginSoftmaxOptions::offsets if it is not empty.
     std::span<const float> offsets = {};
+    /// [N]: the margin of each sample. Empty without MarginSoftmaxOptions::sample_margins.
+    std::span<const SampleMargin> margins = {};
+    /// [N]: cosines c of other classes above it count as c (hardness + c). Empty without
+    /// MarginSoftmaxOptions::hard_negatives.
+    std::span<const float> hard_above = {};
+    float hardness = 0;
   };
+  /// Fills cosines [N], float32 of the device: the cosine between embedding i and the centre of
+  /// its class if that is one of the batch's positives, otherwise 0. For margins that depend on
+  /// them; does not read the batch's. forward() of the same batch comes next.
+  void find_targets(const Batch& batch, const Tensor& cosines);
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
   /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.
   void forward(const Batch& batch, const Tensor& statistics);
@@ -152,9 +166,11 @@ class MarginSoftmax {
   const CentreTable table_;
 
  private:
+  void check_batch(const char* op, const Batch& batch) const;
   void check_classes(const char* op, std::span<const std::int64_t> classes) const;
   void check_gradient(const char* op, const Tensor& d_embeddings) const;
 
+  virtual void run_find_targets(const Batch& batch, const Tensor& cosines) = 0;
   virtual void run_forward(const Batch& batch, const Tensor& statistics) = 0;
   virtual double run_combine(const Tensor& statistics, int workers) = 0;
   virtual void run_backward(double gradient_scale, const Tensor& d_embeddings,
@@ -172,6 +188,12 @@ class MarginSoftmax {
   std::int64_t batch_samples_ = 0;  // N of the last forward()
   std::size_t batch_classes_ = 0;   // and its S
 };
+
+/// Returns the margin of a sample of the batch.
+inline const Margin& margin_of(const MarginSoftmaxOptions& o, const MarginSoftmax::Batch& batch,
+                               std::int64_t sample) {
+  return o.sample_margins ? batch.margins[static_cast<std::size_t>(sample)].margin : o.margin;
+}
 
 /// Returns the update in the form that kernels/math/optimizer.h expects.
 SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update);

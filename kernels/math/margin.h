@@ -67,9 +67,44 @@ PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t
   return angle;
 }
 
+/// How a loss limits its margin.
+enum class TargetForm {
+  kCombined,  ///< as margin_target() describes
+  kAdaFace,   ///< limits cosine and angle by kAdaFaceEps, as AdaFace's code does
+  kMagFace,   ///< no margin for an angle of pi / 2 or more: the "easy margin" of MagFace's code
+  kCurricularFace,  ///< cos(theta) - m2 sin(m2) where theta + m2 is pi or more
+};
+
+/// The margin of one sample, for losses whose margin differs between samples.
+struct SampleMargin {
+  Margin margin;
+  double m2_slope = 0;     ///< d m2 / d |embedding|
+  double regulariser = 0;  ///< derivative by |embedding| of what the loss adds to cross entropy
+};
+
+inline constexpr double kAdaFaceEps = 1e-3;
+
+/// Returns x, limited to [low, high].
+PFC_HOST_DEVICE double limited(double x, double low, double high) {
+  return x < low ? low : x > high ? high : x;
+}
+
 /// Returns m1 theta + m2.
 PFC_HOST_DEVICE double margin_angle(const Margin& m, const Angle& angle) {
   return m.m1 * std::atan2(angle.sin, angle.cos) + m.m2;
+}
+
+/// Returns whether the margin is added to this angle.
+PFC_HOST_DEVICE bool has_margin(const Margin& m, TargetForm form, const Angle& angle) {
+  if (form == TargetForm::kMagFace) return angle.cos > 0;
+  return form != TargetForm::kCurricularFace || angle.cos > -std::cos(m.m2);
+}
+
+/// Returns whether AdaFace's limits replace the cosine or the angle by a constant.
+PFC_HOST_DEVICE bool is_limited(const Margin& m, const Angle& angle) {
+  constexpr double kPi = 3.14159265358979323846;
+  const double a = margin_angle(m, angle);
+  return std::fabs(angle.cos) > 1 - kAdaFaceEps || a < kAdaFaceEps || a > kPi - kAdaFaceEps;
 }
 
 /// Returns the target cos(a) - m3, where a = m1 theta + m2.
@@ -79,10 +114,18 @@ PFC_HOST_DEVICE double margin_angle(const Margin& m, const Angle& angle) {
 /// 1704.08063): (-1)^k cos(a) - 2k for k pi <= a < (k + 1) pi. This and its derivative are
 /// continuous, and it decreases at every angle. With the straight-through gradient, which never
 /// changes its sign, the target is the plain cosine, as in arcface_torch.
-PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, const Angle& angle) {
+PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, const Angle& angle,
+                                     TargetForm form = TargetForm::kCombined) {
+  constexpr double kPi = 3.14159265358979323846;
+  if (form == TargetForm::kAdaFace) {
+    const double theta = std::acos(limited(angle.cos, kAdaFaceEps - 1, 1 - kAdaFaceEps));
+    return std::cos(limited(m.m1 * theta + m.m2, kAdaFaceEps, kPi - kAdaFaceEps)) - m.m3;
+  }
+  if (!has_margin(m, form, angle)) {
+    return angle.cos - (form == TargetForm::kMagFace ? 0 : m.m2 * std::sin(m.m2));
+  }
   const double a = margin_angle(m, angle);
   if (gradient == MarginGradient::kStraightThrough) return std::cos(a) - m.m3;
-  constexpr double kPi = 3.14159265358979323846;
   const double k = std::floor(a / kPi);
   const double sign = std::fmod(k, 2.0) == 0 ? 1.0 : -1.0;
   return sign * std::cos(a) - 2 * k - m.m3;
@@ -97,10 +140,20 @@ PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, c
 /// direction of the gradient is undefined. The loss is symmetric around such a point, so the
 /// result is 0 there, the mean over all directions: below 1e-13 the orthogonal component is only
 /// rounding error of float64.
-PFC_HOST_DEVICE double margin_slope(const Margin& m, MarginGradient gradient, const Angle& angle) {
-  if (gradient == MarginGradient::kStraightThrough) return 1.0;
-  if (angle.sin < 1e-13) return 0.0;
+PFC_HOST_DEVICE double margin_slope(const Margin& m, MarginGradient gradient, const Angle& angle,
+                                    TargetForm form = TargetForm::kCombined) {
+  if (gradient == MarginGradient::kStraightThrough || !has_margin(m, form, angle)) return 1.0;
+  if (angle.sin < 1e-13 || (form == TargetForm::kAdaFace && is_limited(m, angle))) return 0.0;
   return m.m1 * std::fabs(std::sin(margin_angle(m, angle))) / angle.sin;
+}
+
+/// Returns d loss / d |embedding| of one sample, if its margin or regulariser depends on the
+/// length. d_target: d loss / d target. weight: what the sample's loss is multiplied by.
+PFC_HOST_DEVICE double length_gradient(const SampleMargin& s, TargetForm form, const Angle& angle,
+                                       double d_target, double weight) {
+  const double d_m2 =
+      has_margin(s.margin, form, angle) ? -std::sin(margin_angle(s.margin, angle)) : 0.0;
+  return d_target * d_m2 * s.m2_slope + weight * s.regulariser;
 }
 
 }  // namespace pfc

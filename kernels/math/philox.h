@@ -19,6 +19,7 @@ enum class Stream : std::uint32_t {
   kStochasticRounding = 7,
   kSynth = 8,
   kTiming = 9,
+  kElasticMargin = 10,
 };
 
 struct Philox4 {

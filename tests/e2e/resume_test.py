@@ -104,6 +104,20 @@ class Resume(JobTest):
         with open(self.folder / "b/step-000000006/centres-00000-of-00002.safetensors", "rb") as file:
             self.assertIn(b'"updated"', file.read(4096))
 
+    def test_adaface_resumes_with_the_same_bits_and_its_running_lengths(self):
+        self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, gradient_acc=2,
+                                        loss={"name": "adaface", "t_alpha": 0.5})
+        state = [json.loads((self.folder / f"b/step-{step:09d}/manifest.json").read_text())["loss_state"] for step in (3, 6)]
+        self.assertNotEqual(state[0], state[1])
+        self.assertNotIn(20.0, [each["length_mean"] for each in state])
+
+    def test_curricularface_resumes_with_the_same_bits(self):
+        self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.5, loss="curricularface")
+        self.assertNotEqual(0, json.loads((self.folder / "b/step-000000003/manifest.json").read_text())["loss_state"]["target_cosine"])
+
+    def test_elastic_margins_resume_with_the_same_bits(self):
+        self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, loss={"name": "elastic_arcface", "std": 0.3})
+
     def test_a_checkpoint_of_four_workers_resumes_with_one_and_with_three(self):
         # The rate changes at the first resumed step. All workers evaluate and write the average.
         keys = dict(batch_size=2, num_epoch=3, max_steps=4, ema_decay=0.9, sample_rate=[[0, 0.5], [0.8, 1]],

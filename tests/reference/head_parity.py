@@ -17,7 +17,7 @@ import head_reference
 import pfc_runs
 import safetensors_io
 
-DEFAULTS = {"margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0, "margin_gradient": "exact",
+DEFAULTS = {"loss": {"name": "margin"}, "margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0, "margin_gradient": "exact",
             "interclass_filtering_threshold": 0.0, "sample_rate": 1.0, "seed": 2048,
             "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4}
 # Largest relative errors of the loss, of the gradient by rows, and of the optimizer's results.
@@ -57,6 +57,41 @@ def special_step(seed):
     x[7:9] *= 1e-20
     x[9:11] *= 1e20
     return tensors
+
+
+LOSSES = {
+    "adaface": {"name": "adaface", "m": 0.4, "h": 0.333, "t_alpha": 0.01},
+    # Margins of both signs up to the limit, and running values that the batch decides.
+    "adaface limited": {"name": "adaface", "m": 1.5, "h": 2.0, "t_alpha": 0.9},
+    "magface": {"name": "magface", "l_a": 10, "u_a": 110, "l_margin": 0.45, "u_margin": 0.8,
+                "lambda_g": 35},
+    "magface steep": {"name": "magface", "l_a": 9, "u_a": 11, "l_margin": 0.1, "u_margin": 1.2,
+                      "lambda_g": 400},
+    "elastic_arcface": {"name": "elastic_arcface", "m": 0.5, "std": 0.05, "plus": False},
+    "elastic_cosface": {"name": "elastic_cosface", "m": 0.35, "std": 0.2, "plus": False},
+    "elastic_arcface plus": {"name": "elastic_arcface", "m": 0.5, "std": 0.3, "plus": True},
+    "curricularface": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01},
+    # Nearly every class is hard.
+    "curricularface wide": {"name": "curricularface", "m": 1.5, "t_alpha": 0.9}}
+
+
+def loss_cases():
+    for (name, loss), rate in itertools.product(LOSSES.items(), (1.0, 0.3)):
+        step = random_step(48, 1003, 96, 6, True)
+        # Angles of all sizes; lengths within and beyond MagFace's limits.
+        near = np.linspace(0, 0.999, 48, dtype=np.float32)[:, None]
+        centres = step["centres"][step["labels"]]
+        unit = centres / np.linalg.norm(centres, axis=1, keepdims=True)
+        step["embeddings"] = (step["embeddings"] * (1 - near) + 8 * near * unit)
+        step["embeddings"] *= np.linspace(0.5, 20, 48, dtype=np.float32)[:, None]
+        for workers in (1, 2, 3):
+            yield f"{name} rate {rate} workers {workers}", {"loss": loss, "sample_rate": rate}, step, workers, run_case
+        yield f"{name} rate {rate} micro-batches", {"loss": loss, "sample_rate": rate}, step, 2, run_micro_case
+        yield f"{name} rate {rate} parts", {"loss": loss, "sample_rate": rate}, step, 1, run_parts_case
+    for name, loss in LOSSES.items():
+        if name != "curricularface wide":  # (t + 2 c) of opposite vectors cancels in float32
+            yield f"{name} special", {"loss": loss}, special_step(2), 1, run_case
+        yield f"{name} one class", {"loss": loss}, random_step(8, 1, 32, 4, False), 1, run_case
 
 
 def cases():
@@ -104,9 +139,10 @@ def errors_of(got, want):
 def run_case(pfcctl, folder, options, tensors, workers, step=3):
     job = {**DEFAULTS, **options}
     source = folder / "in.safetensors"
-    safetensors_io.save(source, tensors)
+    state = {"length_mean": 15.5, "length_deviation": 6.25, "target_cosine": 0.3}
+    safetensors_io.save(source, tensors, {"loss_state": json.dumps(state)})
     got = replay(pfcctl, [source], folder / "out.safetensors", job, workers, step)
-    return errors_of(got, head_reference.head_step(tensors, job, step))
+    return errors_of(got, head_reference.head_step(tensors, job, step, loss_state=state))
 
 
 def run_micro_case(pfcctl, folder, options, tensors, workers, step=3, micro_batches=4):
@@ -144,7 +180,7 @@ def main():
     pfcctl = pathlib.Path(parser.parse_args().bin) / "pfcctl"
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, options, tensors, workers, run in cases():
+        for name, options, tensors, workers, run in itertools.chain(cases(), loss_cases()):
             errors = run(pfcctl, pathlib.Path(folder), options, tensors, workers)
             failed += pfc_runs.report(name, errors, LIMITS)
     return 1 if failed else 0

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 CLASS_SAMPLING_STREAM = 1
+ELASTIC_MARGIN_STREAM = 10
 
 
 def philox4x32_10(key, counter):
@@ -39,24 +40,99 @@ def active_classes(classes, labels, rate, seed, step):
     return np.flatnonzero(chosen)
 
 
-def target_logit(cos, x, w, job):
+def curricular_logits(cos, target_cos, loss, state):
+    """Returns the logits / s of all classes, and of the targets, in the order of operations of CurricularFace's metrics.py."""
+    sine = torch.sqrt(1 - target_cos.clamp(-1 + 1e-14, 1 - 1e-14) ** 2)
+    with_margin = target_cos * np.cos(loss["m"]) - sine * np.sin(loss["m"])
+    hard = cos.detach() > with_margin.detach()[:, None]
+    guarded = torch.where(target_cos > np.cos(np.pi - loss["m"]), with_margin,
+                          target_cos - np.sin(np.pi - loss["m"]) * loss["m"])
+    mean = target_cos.detach().mean().item()
+    state["target_cosine"] = mean * loss["t_alpha"] + (1 - loss["t_alpha"]) * state["target_cosine"]
+    return torch.where(hard, cos * (state["target_cosine"] + cos), cos), guarded
+
+
+def drawn_margins(loss, job, step, first, cos):
+    """Returns ElasticFace's margins, of N(m, std^2): a function of (seed, step, sample)."""
+    count = len(cos)
+    samples = np.arange(first, first + count)
+    words = philox4x32_10(job["seed"], [samples, samples >> 32, np.full_like(samples, step),
+                                        np.full_like(samples, ELASTIC_MARGIN_STREAM)])
+    radius = np.sqrt(-2 * np.log((words[0] + 0.5) / 2.0 ** 32))
+    margins = torch.from_numpy(loss["m"] + loss["std"] * radius * np.cos(2 * np.pi * words[1] / 2.0 ** 32))
+    if loss["plus"]:  # the nearer to its centre, the smaller the margin
+        rank = torch.argsort(torch.argsort(cos.detach(), descending=True))
+        margins = torch.sort(margins)[0][rank]
+    return margins
+
+
+def adaface_target(cos, lengths, loss, state):
+    """Returns the target of each sample in the order of operations of AdaFace's head.py."""
+    cos = cos.clamp(-1 + 1e-3, 1 - 1e-3)
+    safe = lengths.detach().clip(0.001, 100)
+    state["length_mean"] = loss["t_alpha"] * safe.mean().item() + (1 - loss["t_alpha"]) * state["length_mean"]
+    state["length_deviation"] = (loss["t_alpha"] * safe.std().item()
+                                 + (1 - loss["t_alpha"]) * state["length_deviation"])
+    scaler = (safe - state["length_mean"]) / (state["length_deviation"] + 1e-3)
+    scaler = (scaler * loss["h"]).clip(-1, 1)
+    theta = (cos.acos() - loss["m"] * scaler).clip(1e-3, np.pi - 1e-3)
+    return theta.cos() - (loss["m"] + loss["m"] * scaler)
+
+
+def magface_target(cos, x, w, lengths, loss):
+    """Returns the target of each sample, as MagFace's code with its easy margin."""
+    lengths = lengths.clamp(loss["l_a"], loss["u_a"])
+    slope = (loss["u_margin"] - loss["l_margin"]) / (loss["u_a"] - loss["l_a"])
+    margin = slope * (lengths - loss["l_a"]) + loss["l_margin"]
+    return torch.where(cos > 0, torch.cos(torch.atan2(sine_of(cos, x, w), cos) + margin), cos)
+
+
+def length_regulariser(lengths, loss):
+    """Returns lambda g, as MagFace's calc_loss_G()."""
+    lengths = lengths.clamp(loss["l_a"], loss["u_a"])
+    return loss["lambda_g"] * (lengths / loss["u_a"] ** 2 + 1 / lengths).mean()
+
+
+def sine_of(cos, x, w):
+    """Returns sin theta without cancellation. x and w are unit vectors [N, D]."""
+    across = torch.linalg.vector_norm(w - cos[:, None] * x, dim=1)
+    # Below it is rounding error, not a direction: parallel vectors, whose gradient is 0 by symmetry.
+    return torch.where(across < 1e-13, torch.zeros_like(across), across)
+
+
+def target_logit(cos, x, w, margin, gradient):
     """Returns cos(m1 theta + m2) - m3 of each sample's own class; x and w are unit vectors [N, D].
 
     With the exact gradient it falls at every angle, as psi of SphereFace (arXiv 1704.08063)."""
-    m1, m2, m3 = job["margin_list"]
-    across = torch.linalg.vector_norm(w - cos[:, None] * x, dim=1)  # sin theta, without cancellation
-    # Below this value the direction is only rounding error: the vectors are parallel, and their gradient is 0 by
-    # symmetry.
-    across = torch.where(across < 1e-13, torch.zeros_like(across), across)
-    angle = m1 * torch.atan2(across, cos) + m2
-    if job["margin_gradient"] == "straight_through":
+    m1, m2, m3 = margin
+    angle = m1 * torch.atan2(sine_of(cos, x, w), cos) + m2
+    if gradient == "straight_through":
         return cos + (torch.cos(angle) - m3 - cos).detach()
     turns = torch.floor(angle.detach() / np.pi)
     return torch.cos(angle - turns * np.pi) - 2 * turns - m3
 
 
-def loss_of(embeddings, centres, places, job, offsets=0):
-    """Returns the mean cross entropy; places [N]: each label's row of the active centres [S, D].
+def name_of_loss(job):
+    return job.get("loss", {"name": "margin"})["name"]
+
+
+def target_of(cos, x, w, lengths, job, state, step, first):
+    """Returns the target of each sample's own class under the job's loss."""
+    loss, name = job.get("loss"), name_of_loss(job)
+    if name == "adaface":
+        return adaface_target(cos, lengths, loss, state)
+    if name == "magface":
+        return magface_target(cos, x, w, lengths, loss)
+    if name.startswith("elastic"):
+        drawn = drawn_margins(loss, job, step, first, cos)
+        margin = (1, drawn, 0) if name == "elastic_arcface" else (1, 0, drawn)
+    else:
+        margin = job["margin_list"]
+    return target_logit(cos, x, w, margin, job["margin_gradient"])
+
+
+def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offsets=0):
+    """Returns the mean loss; places [N]: each label's row of the active centres [S, D].
     offsets [S] are added to the logits of the other classes."""
     x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
     rows = torch.arange(len(x))
@@ -67,13 +143,19 @@ def loss_of(embeddings, centres, places, job, offsets=0):
     logits = cos
     if threshold > 0:
         logits = torch.where((cos.detach() > threshold) & ~is_target, torch.zeros_like(cos), cos)
-    target = target_logit((x * w[places]).sum(1), x, w[places], job)
+    lengths = torch.linalg.vector_norm(embeddings, dim=1)
+    target_cos = (x * w[places]).sum(1)
+    if name_of_loss(job) == "curricularface":
+        logits, target = curricular_logits(logits, target_cos, job["loss"], state)
+    else:
+        target = target_of(target_cos, x, w[places], lengths, job, state, step, first)
+    added = length_regulariser(lengths, job["loss"]) if name_of_loss(job) == "magface" else 0
     if len(w) == 1:
-        return 0 * cos.sum()
+        return 0 * cos.sum() + added
     # log sum exp - target as softplus(log sum exp of the others - target): cross_entropy's gradient,
     # p(target) - 1, has no digits left where the target has almost all probability.
     others = torch.logsumexp((job["margin_scale"] * logits + offsets).masked_fill(is_target, -torch.inf), dim=1)
-    return F.softplus(others - job["margin_scale"] * target, threshold=100).mean()
+    return F.softplus(others - job["margin_scale"] * target, threshold=100).mean() + added
 
 
 def update(centres, gradient, state, job, step):
@@ -94,8 +176,9 @@ def update(centres, gradient, state, job, step):
     return parameter.detach(), momentum, second
 
 
-def head_step(tensors, job, step, micro_batches=1):
+def head_step(tensors, job, step, micro_batches=1, loss_state=None):
     """Runs a step. Takes and returns the tensors of worker/head/replay.h as float64 numpy arrays."""
+    loss_state = dict(loss_state or {"length_mean": 20.0, "length_deviation": 100.0, "target_cosine": 0.0})
     labels = tensors["labels"]
     table = {"centres": tensors["centres"].astype(np.float64)}
     for name in ("momentum", "second"):
@@ -108,7 +191,8 @@ def head_step(tensors, job, step, micro_batches=1):
         places = torch.from_numpy(np.searchsorted(active, label))
         embeddings = torch.from_numpy(x).requires_grad_()
         centres = torch.from_numpy(table["centres"][active]).requires_grad_()
-        loss = loss_of(embeddings, centres, places, job)
+        first = len(losses) * len(label)
+        loss = loss_of(embeddings, centres, places, job, loss_state, step, first)
         (loss / micro_batches).backward()
         gradient[active] += centres.grad  # dense: momentum and decay move every row
         losses.append(loss.item())

@@ -209,6 +209,10 @@ std::vector<int> threads_of(const json& m) {
   return threads;
 }
 
+LossState loss_state_of(const json& m) {
+  return m.contains("loss_state") ? pfc::loss_state_of(m["loss_state"]) : LossState{};
+}
+
 std::vector<std::string> data_of(const json& m) {
   return m.contains("data") ? m["data"].get<std::vector<std::string>>()
                             : std::vector<std::string>();  // an older manifest
@@ -223,6 +227,7 @@ Manifest manifest_of(const json& m, const std::string& folder_name_) {
                                  .classes = whole<std::int64_t>(m, "classes"),
                                  .embedding_size = whole<std::int64_t>(m, "embedding_size"),
                                  .loss_scale = loss_scale_of(m),
+                                 .loss_state = loss_state_of(m),
                                  .threads = threads_of(m),
                                  .data = data_of(m),
                                  .job = m.at("job")},
@@ -338,6 +343,7 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
        {{"value", id.loss_scale.value},
         {"finite_updates", id.loss_scale.finite_updates},
         {"updates", id.loss_scale.updates}}},
+      {"loss_state", pfc::to_json(id.loss_state)},
       {"threads", id.threads},
       {"data", id.data},
       {"job", id.job},

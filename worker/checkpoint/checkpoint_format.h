@@ -26,6 +26,7 @@
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/gradients/loss_scale.h"
+#include "worker/head/sample_margins.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc::checkpoint_format {
@@ -92,6 +93,7 @@ struct Identity {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 0;
   LossScale::State loss_scale;
+  LossState loss_state;           ///< older manifests: as in a new job
   std::vector<int> threads;       ///< compute threads of the workers, by rank; empty: unknown
   std::vector<std::string> data;  ///< FileBrief::holds of the data sets; empty: unknown
   nlohmann::json job;

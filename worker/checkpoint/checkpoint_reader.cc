@@ -167,6 +167,7 @@ struct Told {
   std::int64_t global_batch = 0;
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
+  LossState loss_state;
 };
 
 /// Copies rank 0's backbone, which must be loaded, to all workers.
@@ -254,6 +255,7 @@ CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const Traini
   load_backbone(opened, state);
   load_centres(opened, state);
   state.loss_scale.restore(manifest.identity.loss_scale);
+  *state.head.state().loss = manifest.identity.loss_state;
   return info_of(folder, manifest.identity);
 }
 
@@ -273,7 +275,8 @@ CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
                          .world_size = id.world_size,
                          .global_batch = id.global_batch,
                          .batches_tracked = state.backbone.batches_tracked,
-                         .loss_scale = id.loss_scale};
+                         .loss_scale = id.loss_scale,
+                         .loss_state = id.loss_state};
                }));
   host.broadcast(Tensor(&told, DType::kUInt8, {sizeof told}), 0);
 
@@ -288,6 +291,7 @@ CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
   share_backbone(state, comms.device);
   state.backbone.batches_tracked = told.batches_tracked;
   state.loss_scale.restore(told.loss_scale);
+  *state.head.state().loss = told.loss_state;
   return {.folder = folder,
           .trained = told.trained,
           .world_size = static_cast<int>(told.world_size),

@@ -206,6 +206,7 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
                .classes = state.classes,
                .embedding_size = state.head.state().centres.shape[1],
                .loss_scale = state.loss_scale.state(),
+               .loss_state = *state.head.state().loss,
                .threads = state.threads,
                .data = state.data,
                .job = job};

@@ -43,8 +43,14 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .logits_bytes = static_cast<std::int64_t>(std::min(kMost, o.logits_memory * tables)),
           .seed = o.seed,
           .ranges = o.head_classes.size() > 1,
-          .offsets = o.sample_correction};
+          .target_form = target_form(o.loss),
+          .offsets = o.sample_correction,
+          .sample_margins = !is_combined_margin(o.loss),
+          .hard_negatives = has_hard_negatives(o.loss)};
 }
+
+/// Bytes of a sample's length (read as its inverse) or target cosine, and its margin.
+constexpr std::size_t kSampleMarginBytes = sizeof(float) + sizeof(double) + sizeof(SampleMargin);
 
 /// Bytes of the buffers that a head exchanges with its peers and returns, for N samples.
 struct ExchangeBytes {
@@ -101,7 +107,8 @@ class ShardedHead : public Head {
             .momentum = t.momentum,
             .second = t.second,
             .updated = t.updated,
-            .history = t.history};
+            .history = t.history,
+            .loss = &loss_state_};
   }
 
   void state_changed() override { softmax_->compute_inverse_norms(); }
@@ -112,6 +119,9 @@ class ShardedHead : public Head {
  private:
   void reserve(std::int64_t samples);
   void set_offsets(std::size_t active, double drawn_logit);
+  void make_margins(const Step& step, const MarginSoftmax::Batch& batch);
+  void read_lengths(const Tensor& embeddings);
+  void find_target_cosines(const MarginSoftmax::Batch& batch);
   [[nodiscard]] bool moves_in_run() const { return !accumulated_ && !options_.moves_later; }
   void backward(const Step& step, const Tensor& d_embeddings);
   [[nodiscard]] MarginSoftmax::Update update_of(const Step& step) const {
@@ -125,13 +135,18 @@ class ShardedHead : public Head {
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
-  std::optional<AccumulatedGradients> accumulated_;  // for more than one micro-batch an update
-  std::vector<Positive> positives_;                  // of the last run()
-  std::vector<float> offsets_;                       // of the active classes
-  std::int64_t samples_ = 0;                         // N of the buffers below
-  std::unique_ptr<Buffer> d_embeddings_;             // [N, D]
-  std::unique_ptr<Buffer> statistics_;               // RowStatistics [N]
-  std::unique_ptr<Buffer> all_statistics_;           // RowStatistics [W, N]
+  LossState loss_state_;     // after the last whole step
+  LossState running_state_;  // after the last micro-batch
+  StepMargins margins_;      // of the last run(); empty for CombinedMargin
+  std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
+  std::vector<double> lengths_;                          // [N], or empty
+  std::optional<AccumulatedGradients> accumulated_;      // for more than one micro-batch an update
+  std::vector<Positive> positives_;                      // of the last run()
+  std::vector<float> offsets_;                           // of the active classes
+  std::int64_t samples_ = 0;                             // N of the buffers below
+  std::unique_ptr<Buffer> d_embeddings_;                 // [N, D]
+  std::unique_ptr<Buffer> statistics_;                   // RowStatistics [N]
+  std::unique_ptr<Buffer> all_statistics_;               // RowStatistics [W, N]
 };
 
 HeadResult ShardedHead::run(const Step& step) {
@@ -150,16 +165,22 @@ HeadResult ShardedHead::run(const Step& step) {
   softmax_->use_margin(now.margin);
   positives_ = find_positives(shard(), step.active.classes, step.all_labels);
   if (options_.sample_correction) set_offsets(step.active.classes.size(), now.drawn_logit);
-  softmax_->forward({.embeddings = step.all_embeddings,
-                     .classes = step.active.classes,
-                     .positives = positives_,
-                     .ranges = heads_.ranges(step.active.classes, step.all_labels),
-                     .offsets = offsets_},
-                    statistics);
-  comm_.all_gather(statistics, all_statistics);  // the one collective: max, sum and target
+  MarginSoftmax::Batch batch{.embeddings = step.all_embeddings,
+                             .classes = step.active.classes,
+                             .positives = positives_,
+                             .ranges = heads_.ranges(step.active.classes, step.all_labels),
+                             .offsets = offsets_};
+  if (step.micro_batch == 0) running_state_ = loss_state_;
+  make_margins(step, batch);
+  batch.margins = margins_.samples;
+  batch.hard_above = margins_.hard_above;
+  batch.hardness = margins_.hardness;
+  softmax_->forward(batch, statistics);
+  comm_.all_gather(statistics, all_statistics);  // max, sum and target
   HeadResult result;
-  result.loss = softmax_->combine(all_statistics, comm_.size());
+  result.loss = softmax_->combine(all_statistics, comm_.size()) + margins_.added;
   if (!std::isfinite(result.loss)) return result;  // the loss is the same on all workers
+  if (step.micro_batch + 1 == options_.gradient_acc) loss_state_ = running_state_;
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
   result.moved = moves_in_run();
   backward(step, result.d_embeddings);
@@ -170,6 +191,47 @@ HeadResult ShardedHead::run(const Step& step) {
 void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
   offsets_.assign(active, static_cast<float>(drawn_logit));
   for (const Positive& p : positives_) offsets_[static_cast<std::size_t>(p.index)] = 0;
+}
+
+/// Fills margins_ unless all samples have the same. An unfinished update does not change
+/// loss_state_, so a checkpoint after it has the values before it.
+void ShardedHead::make_margins(const Step& step, const MarginSoftmax::Batch& batch) {
+  if (is_combined_margin(options_.loss)) return;
+  const std::int64_t n = step.all_embeddings.shape[0];
+  if (uses_lengths(options_.loss)) read_lengths(step.all_embeddings);
+  if (uses_target_cosines(options_.loss)) find_target_cosines(batch);
+  margins_.samples.resize(static_cast<std::size_t>(n));
+  sample_margins(options_.loss,
+                 {.lengths = lengths_,
+                  .target_cosines = target_cosines_,
+                  .seed = options_.seed,
+                  .step = step.active.step,
+                  .first = step.micro_batch * n},
+                 running_state_, margins_);
+}
+
+/// Fills target_cosines_ with those of all workers: one more collective. Uses a buffer that later
+/// holds this step's statistics.
+void ShardedHead::find_target_cosines(const MarginSoftmax::Batch& batch) {
+  const std::int64_t n = batch.embeddings.shape[0];
+  const Tensor cosines(statistics_->data(), DType::kFloat32, {n});
+  softmax_->find_targets(batch, cosines);
+  comm_.all_reduce_sum(cosines);
+  target_cosines_.resize(static_cast<std::size_t>(n));
+  ops_.copy_to_host(target_cosines_.data(), cosines);
+}
+
+/// Fills lengths_. Uses buffers that later hold this step's results.
+void ShardedHead::read_lengths(const Tensor& embeddings) {
+  const std::int64_t n = embeddings.shape[0];
+  const Tensor inverse(statistics_->data(), DType::kFloat32, {n});
+  ops_.normalise_rows(embeddings, Tensor(d_embeddings_->data(), DType::kFloat32, embeddings.shape),
+                      inverse);
+  inverse_lengths_.resize(static_cast<std::size_t>(n));
+  ops_.copy_to_host(inverse_lengths_.data(), inverse);
+  lengths_.resize(static_cast<std::size_t>(n));
+  std::ranges::transform(inverse_lengths_, lengths_.begin(),
+                         [](float x) { return x == 0 ? 0.0 : 1 / double{x}; });
 }
 
 void ShardedHead::backward(const Step& step, const Tensor& d_embeddings) {
@@ -238,6 +300,7 @@ HeadOptions head_options(const JobConfig& job) {
   const TensorUpdate own = update_of_tensor(job, kCentresName, /*is_vector=*/false);
   return {.classes = job.num_classes,
           .embedding_size = job.embedding_size,
+          .loss = job.loss,
           .margin = job.margin,
           .scale = job.margin_scale,
           .margin_gradient = job.margin_gradient,
@@ -289,6 +352,8 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .bf16_products = o.head.bf16_products,
                                    .ranges = softmax.ranges,
                                    .offsets = softmax.offsets,
+                                   .sample_margins = softmax.sample_margins,
+                                   .hard_negatives = softmax.hard_negatives,
                                    .classes = rows,
                                    .gpu = o.gpu_sizes};
     for (std::uint64_t* buffer :
@@ -314,6 +379,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
              (o.head.sample_correction ? static_cast<std::uint64_t>(active) * sizeof(float) : 0);
   m.logits = static_cast<std::uint64_t>(margin.kept);
   m.buffers += static_cast<std::uint64_t>(margin.working);
+  if (softmax.sample_margins) m.buffers += static_cast<std::uint64_t>(n) * kSampleMarginBytes;
   return m;
 }
 

@@ -14,13 +14,15 @@
 #include "common/machine/gpu/gpus.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/ops.h"
+#include "worker/head/sample_margins.h"
 
 namespace pfc {
 
 struct HeadOptions {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 512;
-  Margin margin;
+  Loss loss;
+  Margin margin;  ///< of CombinedMargin
   double scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
@@ -121,6 +123,7 @@ class Head {
     Tensor centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
+    LossState* loss = nullptr;  ///< after the last whole step
   };
   [[nodiscard]] virtual State state() = 0;
   /// Must be called after other code has written to state(), for example to load a checkpoint.

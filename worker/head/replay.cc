@@ -44,6 +44,7 @@ class ReplayWorker {
     load(input.centres, state.centres);
     load(input.momentum, state.momentum);
     if (state.second) load(input.second, state.second);
+    *state.loss = input.loss_state;
     head_->state_changed();
   }
 

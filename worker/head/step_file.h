@@ -41,6 +41,8 @@ inline constexpr const char* kStep = "step";
 /// Number of the update, from 1: the step minus the steps without an update.
 inline constexpr const char* kUpdate = "update";
 inline constexpr const char* kMicroBatches = "micro_batches";
+/// The loss's state before the step (LossState), as JSON.
+inline constexpr const char* kLossState = "loss_state";
 inline constexpr const char* kLr = "lr";  ///< learning rate of this step
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kWorldSize = "world_size";
@@ -116,6 +118,7 @@ struct HeadStepInput {
   RowTable job_d_embeddings;                      ///< [M * N, D]; no pieces if the files have none
   nlohmann::json job = nlohmann::json::object();  ///< keys of the job; lr is that of the step
   std::int64_t step = 1, update = 1;
+  LossState loss_state;
   std::string story;  ///< one line: what was not finite in the job; empty: unknown
 
   /// Returns the path of the first file.

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/config/json_reader.h"
 #include "common/config/strict_json.h"
 #include "common/error.h"
 #include "common/one_line.h"
@@ -314,6 +315,13 @@ void read_metadata(const SafetensorsFile& file, HeadStepInput& in) {
     in.job = parsed(file, step_file::kJob, job->second);
     if (!in.job.is_object()) {
       throw InputError(file.path().string() + ": metadata job is not a JSON object");
+    }
+  }
+  if (const auto loss = metadata.find(step_file::kLossState); loss != metadata.end()) {
+    try {
+      in.loss_state = loss_state_of(parsed(file, step_file::kLossState, loss->second));
+    } catch (const nlohmann::json::exception& e) {
+      throw InputError(file.path().string() + ": metadata loss_state: " + problem_of(e));
     }
   }
   if (metadata.contains(step_file::kLr)) in.job["lr"] = number(file, step_file::kLr, 0.0);

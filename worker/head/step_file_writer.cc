@@ -108,11 +108,13 @@ nlohmann::json with_settings(nlohmann::json job, const HeadSettings& settings) {
 }
 
 std::map<std::string, std::string> metadata_of(const HeadStepPart& part,
-                                               const HeadSettings& settings) {
+                                               const HeadSettings& settings,
+                                               const LossState& loss) {
   return {{step_file::kJob, with_settings(part.job, settings).dump()},
           {step_file::kStep, std::to_string(part.given.step)},
           {step_file::kUpdate, std::to_string(part.given.update)},
           {step_file::kMicroBatches, std::to_string(part.given.micro_batches)},
+          {step_file::kLossState, to_json(loss).dump()},
           {step_file::kLr, number_text(part.given.lr)},
           {step_file::kRank, std::to_string(part.rank)},
           {step_file::kWorldSize, std::to_string(part.world_size)},
@@ -150,7 +152,8 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
          .pieces = {}});
   }
   if (part.d_embeddings) entries.push_back(matrix("d_embeddings", gradients, part.d_embeddings));
-  write_safetensors(path, entries, metadata_of(part, head.settings(part.given.step)));
+  write_safetensors(path, entries,
+                    metadata_of(part, head.settings(part.given.step), *state.loss));
 }
 
 }  // namespace pfc

@@ -40,6 +40,7 @@ void copy_shared(const TrainingState& state, SharedState& shared) {
   shared.updates.assign(updates.begin(), updates.end());
   shared.batches_tracked = state.backbone.batches_tracked;
   shared.loss_scale = state.loss_scale.state();
+  shared.loss_state = *state.head.state().loss;
 }
 
 std::size_t row_tensor_bytes(const RowTensors& tensors) {
@@ -113,6 +114,7 @@ void restore_shared(const SharedState& shared, const TrainingState& state) {
   }
   state.backbone.batches_tracked = shared.batches_tracked;
   state.loss_scale.restore(shared.loss_scale);
+  *state.head.state().loss = shared.loss_state;
   state.head.state().history->restore(shared.updates);
 }
 

@@ -43,12 +43,14 @@ struct SnapshotRows {
                                               const RowBytes& row_bytes) const;
 };
 
-/// State equal on all workers: the backbone, its optimizer's state, the history of updates.
+/// State equal on all workers: the backbone, its optimizer's state, the history of updates, the
+/// loss's state.
 struct SharedState {
   std::array<std::vector<std::byte>, kSharedTensors> tensors;  ///< of shared_tensors()
   std::vector<PastUpdate> updates;
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
+  LossState loss_state;
 };
 
 struct Snapshot {

@@ -45,6 +45,7 @@ struct Header {
   std::int64_t updates = 0;
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
+  LossState loss_state;
 };
 
 /// Sends `shared` to the workers that do not have it; they receive it in `shared`.
@@ -53,10 +54,12 @@ std::uint64_t share(const SnapshotChoice& choice, const TrainingState& state, Sh
   const auto pairs = shared_senders(choice, comm.size());
   Header header{.updates = std::ssize(shared.updates),
                 .batches_tracked = shared.batches_tracked,
-                .loss_scale = shared.loss_scale};
+                .loss_scale = shared.loss_scale,
+                .loss_state = shared.loss_state};
   std::uint64_t sent = send_to(pairs, std::as_writable_bytes(std::span(&header, 1)), comm);
   shared.batches_tracked = header.batches_tracked;
   shared.loss_scale = header.loss_scale;
+  shared.loss_state = header.loss_state;
   shared.updates.resize(static_cast<std::size_t>(header.updates));
   sent += send_to(pairs, std::as_writable_bytes(std::span(shared.updates)), comm);
   const auto tensors = shared_tensors(state);

@@ -84,6 +84,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void move(const Update& update) override;
 
  private:
+  void run_find_targets(const Batch& batch, const Tensor& cosines) override;
   void run_forward(const Batch& batch, const Tensor& statistics) override;
   double run_combine(const Tensor& statistics, int workers) override;
   void run_backward(double gradient_scale, const Tensor& d_embeddings,
@@ -102,10 +103,11 @@ class CpuMarginSoftmax : public MarginSoftmax {
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
   void check_products() const;
   void set_factors(double gradient_scale);
+  void add_length_gradients(double gradient_scale, const Tensor& d_embeddings) const;
   void plan_kept_tiles();
   template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&)
   void backward_tiles(TileGradients wanted, const Sink& sink);
-  void finish_embeddings(const Tensor& d_embeddings);
+  void finish_embeddings(double gradient_scale, const Tensor& d_embeddings);
   void move_centres(TileGradients wanted, const Update& update);
   template <typename F>  // void(MarginTileWorker&, const ClassTile&)
   void each_tile_of(int part, const F& f);
@@ -193,6 +195,21 @@ void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
   }
 }
 
+void CpuMarginSoftmax::run_find_targets(const Batch& batch, const Tensor& cosines) {
+  prepare(batch);
+  float* const out = cosines.f32();
+  std::fill_n(out, step_.samples, 0.f);
+  const auto count = static_cast<std::int64_t>(batch.positives.size());
+  threads_.each_part([&](int part) {
+    const Range range = part_of(count, part, threads_.count());
+    for (std::int64_t k = range.begin; k < range.end; ++k) {
+      const Positive& p = batch.positives[static_cast<std::size_t>(k)];
+      out[p.sample] =
+          static_cast<float>(workers_[static_cast<std::size_t>(part)].target_cosine(step_, p));
+    }
+  });
+}
+
 void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics) {
   prepare(batch);
   const auto n = static_cast<std::size_t>(step_.samples);
@@ -211,9 +228,10 @@ void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics)
     }
   }
   for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
-    rows[static_cast<std::size_t>(batch.positives[k].sample)].target =
-        options_.scale *
-        margin_target(options_.margin, options_.margin_gradient, arrays_.angles[k]);
+    const std::int64_t sample = batch.positives[k].sample;
+    rows[static_cast<std::size_t>(sample)].target =
+        options_.scale * margin_target(margin_of(options_, batch, sample), options_.margin_gradient,
+                                       arrays_.angles[k], options_.target_form);
   }
 }
 
@@ -267,7 +285,25 @@ void CpuMarginSoftmax::backward_tiles(TileGradients wanted, const Sink& sink) {
   check_products();
 }
 
-void CpuMarginSoftmax::finish_embeddings(const Tensor& d_embeddings) {
+// The gradient of an embedding's length has the direction of the embedding. The worker with the
+// sample's class adds it.
+void CpuMarginSoftmax::add_length_gradients(double gradient_scale,
+                                            const Tensor& d_embeddings) const {
+  const double weight = gradient_scale / static_cast<double>(step_.samples);
+  const std::int64_t d = rows_.dimension();
+  for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
+    const std::int64_t sample = step_.batch.positives[k].sample;
+    const auto i = static_cast<std::size_t>(sample);
+    const auto along =
+        static_cast<float>(length_gradient(step_.batch.margins[i], options_.target_form,
+                                           arrays_.angles[k], arrays_.target_factor[i], weight));
+    const float* const unit = arrays_.unit.data() + sample * d;
+    float* const dx = d_embeddings.f32() + sample * d;
+    for (std::int64_t j = 0; j < d; ++j) dx[j] += along * unit[j];
+  }
+}
+
+void CpuMarginSoftmax::finish_embeddings(double gradient_scale, const Tensor& d_embeddings) {
   const std::int64_t n = step_.samples;
   const std::int64_t d = rows_.dimension();
   threads_.each_range(n * d, 64, n * d, [&](Range range) {
@@ -280,19 +316,20 @@ void CpuMarginSoftmax::finish_embeddings(const Tensor& d_embeddings) {
   ops_.normalise_rows_backward(Tensor(arrays_.d_unit.data(), {n, d}),
                                Tensor(arrays_.unit.data(), {n, d}),
                                Tensor(arrays_.inverse_norm.data(), {n}), d_embeddings);
+  if (options_.sample_margins) add_length_gradients(gradient_scale, d_embeddings);
 }
 
 void CpuMarginSoftmax::run_backward(double gradient_scale, const Tensor& d_embeddings,
                                     const Update& update) {
   set_factors(gradient_scale);
   move_centres({}, update);
-  finish_embeddings(d_embeddings);
+  finish_embeddings(gradient_scale, d_embeddings);
 }
 
 void CpuMarginSoftmax::run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
   set_factors(gradient_scale);
   backward_tiles({.centres = false}, [](std::int64_t, const CentreGradient&) {});
-  finish_embeddings(d_embeddings);
+  finish_embeddings(gradient_scale, d_embeddings);
 }
 
 void CpuMarginSoftmax::move(const Update& update) { move_centres({.embeddings = false}, update); }
@@ -313,7 +350,7 @@ void CpuMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tens
     const auto k = static_cast<std::size_t>(i);
     rows_.add_gradient(step_.active[k], gradient, gradients.f32() + slots[k] * rows_.dimension());
   });
-  finish_embeddings(d_embeddings);
+  finish_embeddings(gradient_scale, d_embeddings);
 }
 
 void CpuMarginSoftmax::run_update(std::span<const std::int64_t> classes,

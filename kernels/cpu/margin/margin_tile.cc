@@ -75,6 +75,8 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
           .left_out_count = static_cast<std::int64_t>(left_out_.size()),
           .range_begin = step.range_begin,
           .range_end = step.range_end,
+          .hard_above = step.batch.hard_above.empty() ? nullptr : step.batch.hard_above.data(),
+          .hardness = step.batch.hardness,
           .first_class = static_cast<std::int32_t>(tile.begin)};
 }
 
@@ -118,6 +120,12 @@ const float* MarginTileWorker::float_row(const MarginStep& step, const ClassTile
            (p.index - tile.begin) * tile_row_stride(step.rows.dimension());
   }
   return step.rows.row(step.active[static_cast<std::size_t>(p.index)], scratch_);
+}
+
+double MarginTileWorker::target_cosine(const MarginStep& step, const Positive& p) {
+  const std::int64_t d = step.rows.dimension();
+  const float* const row = step.rows.row(step.active[static_cast<std::size_t>(p.index)], scratch_);
+  return angle_between(step.batch.embeddings.f32() + p.sample * d, row, d).cos;
 }
 
 void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
@@ -182,8 +190,10 @@ void MarginTileWorker::compute_gradients(const MarginStep& step, const ClassTile
 double MarginTileWorker::target_factor(const MarginStep& step, const ClassTile& tile,
                                        std::size_t k) const {
   const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
-  return step.target_factor[tile.positives[k].sample] *
-         margin_slope(step.options.margin, step.options.margin_gradient, angle);
+  const std::int64_t sample = tile.positives[k].sample;
+  return step.target_factor[sample] * margin_slope(margin_of(step.options, step.batch, sample),
+                                                   step.options.margin_gradient, angle,
+                                                   step.options.target_form);
 }
 
 // The targets' gradients are computed in float64 from the two vectors, as mutually orthogonal

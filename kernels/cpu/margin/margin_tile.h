@@ -61,6 +61,7 @@ class MarginTileWorker {
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
                                           DType row_type);
 
+  [[nodiscard]] double target_cosine(const MarginStep& step, const Positive& p);
   void begin_forward();
   void forward(const MarginStep& step, const ClassTile& tile);
   /// Returns the statistics of the tiles so far, without targets.

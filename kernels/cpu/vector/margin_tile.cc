@@ -31,8 +31,8 @@ template <typename V>
   return end > c ? from_begin : outside;
 }
 
-/// kRanges: t has ranges.
-template <bool kRanges>
+/// kRanges: t has ranges. kHard: t has hard_above.
+template <bool kRanges, bool kHard>
 void logits_of(const MarginTile& t, const float* products, float* logits) {
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
@@ -40,7 +40,11 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
     const float inverse = t.inverse_norm[j], offset = offset_of(t, j);
     const auto c = static_cast<std::int32_t>(t.first_class + j);
     for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-      V logit = filtered_cosine(t, load<V>(row + i), inverse) * t.scale + offset;
+      V cosine = filtered_cosine(t, load<V>(row + i), inverse);
+      if constexpr (kHard) {
+        cosine = cosine > load<V>(t.hard_above + i) ? cosine * (cosine + t.hardness) : cosine;
+      }
+      V logit = cosine * t.scale + offset;
       if constexpr (kRanges) logit = in_range<V>(t, c, i, logit, V{} - __builtin_inff());
       store<V>(out + i, logit);
     });
@@ -48,7 +52,7 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
 }
 
 /// Computes one class of margin_gradients().
-template <bool kRanges>
+template <bool kRanges, bool kHard>
 void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const float* max,
                   const float* factor, float* out, float* along) {
   const float inverse = t.inverse_norm[j], offset = offset_of(t, j);
@@ -57,13 +61,19 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
   float sum = 0;
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
     const V product = load<V>(row + i);
-    const V cosine = filtered_cosine(t, product, inverse);
+    V cosine = filtered_cosine(t, product, inverse);
+    V slope = V{} + inverse;
+    if constexpr (kHard) {
+      const V hard_above = load<V>(t.hard_above + i);
+      slope = cosine > hard_above ? (cosine + cosine + t.hardness) * inverse : slope;
+      cosine = cosine > hard_above ? cosine * (cosine + t.hardness) : cosine;
+    }
     const V above = cosine * t.scale - (load<V>(max + i) - offset);
     // An excluded logit may exceed the largest one by so much that exp() would overflow.
     const V bounded = above > 0.f ? V{} : above;
     const V probability = exp_of_negative<V>(bounded) * load<V>(factor + i);
     // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
-    V gradient = product * inverse > t.threshold ? V{} : probability * inverse;
+    V gradient = product * inverse > t.threshold ? V{} : probability * slope;
     if constexpr (kRanges) gradient = in_range<V>(t, c, i, gradient, V{});
     store<V>(out + i, gradient);
     if constexpr (sizeof(V) == sizeof(Vector)) {
@@ -76,11 +86,22 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
   along[j] = sum * inverse;
 }
 
+/// Calls f.template operator()<kRanges, kHard>() as the tile needs.
+template <typename F>
+void for_tile(const MarginTile& t, const F& f) {
+  if (t.range_begin != nullptr) {
+    t.hard_above != nullptr ? f.template operator()<true, true>()
+                            : f.template operator()<true, false>();
+  } else {
+    t.hard_above != nullptr ? f.template operator()<false, true>()
+                            : f.template operator()<false, false>();
+  }
+}
+
 }  // namespace
 
 void margin_logits(const MarginTile& t, const float* products, float* logits, float* max) {
-  t.range_begin != nullptr ? logits_of<true>(t, products, logits)
-                           : logits_of<false>(t, products, logits);
+  for_tile(t, [&]<bool kRanges, bool kHard> { logits_of<kRanges, kHard>(t, products, logits); });
   for (std::int64_t k = 0; k < t.left_out_count; ++k) logits[t.left_out[k]] = -__builtin_inff();
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
     V largest = V{} - __builtin_inff();
@@ -107,11 +128,12 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
                       float* gradients, float* along) {
   // Excludes the targets: their gradients are computed elsewhere (margin_tile.h).
   for (std::int64_t k = 0; k < t.left_out_count; ++k) products[t.left_out[k]] = 0.f;
-  const auto row = t.range_begin != nullptr ? gradients_of<true> : gradients_of<false>;
-  for (std::int64_t j = 0; j < t.classes; ++j) {
-    const std::int64_t first = j * t.samples;
-    row(t, j, products + first, max, factor, gradients + first, along);
-  }
+  for_tile(t, [&]<bool kRanges, bool kHard> {
+    for (std::int64_t j = 0; j < t.classes; ++j) {
+      const std::int64_t first = j * t.samples;
+      gradients_of<kRanges, kHard>(t, j, products + first, max, factor, gradients + first, along);
+    }
+  });
   for (std::int64_t k = 0; k < t.left_out_count; ++k) gradients[t.left_out[k]] = 0.f;
 }
 

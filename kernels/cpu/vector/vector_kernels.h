@@ -67,6 +67,9 @@ struct MarginTile {
   /// [samples]: a sample's softmax is over the classes from range_begin to before range_end,
   /// numbered like first_class. nullptr: all.
   const std::int32_t *range_begin, *range_end;
+  /// [samples]: a cosine c above it counts as c (hardness + c). nullptr: none does.
+  const float* hard_above;
+  float hardness;
   std::int32_t first_class;  ///< number of the tile's first class
 };
 

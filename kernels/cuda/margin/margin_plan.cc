@@ -103,9 +103,12 @@ std::int64_t MarginPlan::padded_classes(std::int64_t classes) {
 
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) {
   constexpr std::int64_t kIndex = sizeof(std::int32_t), kRange = sizeof(ActiveRange), kEach = 16;
+  constexpr std::int64_t kMargin = sizeof(SampleMargin);
   const std::int64_t padded = rounded_up(o.samples, kPackNumbers);
   const std::int64_t bytes =
       rounded_up(padded * kIndex, kEach) + rounded_up(o.ranges ? padded * kRange : 0, kEach) +
+      rounded_up(o.sample_margins ? o.samples * kMargin : 0, kEach) +
+      rounded_up(o.hard_negatives ? padded * static_cast<std::int64_t>(sizeof(float)) : 0, kEach) +
       2 * rounded_up(o.samples * kIndex, kEach) + 2 * rounded_up(active * kIndex, kEach) +
       rounded_up(o.offsets ? active * kFloat : 0, kEach);
   return bytes + bytes / 16;

@@ -13,9 +13,11 @@ struct MarginPlanOptions {
   std::int64_t samples = 0;    ///< N, over all workers
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
-  bool ranges = false;       ///< MarginSoftmaxOptions::ranges
-  bool offsets = false;      ///< MarginSoftmaxOptions::offsets
-  std::int64_t classes = 0;  ///< of this worker's shard
+  bool ranges = false;          ///< MarginSoftmaxOptions::ranges
+  bool offsets = false;         ///< MarginSoftmaxOptions::offsets
+  bool sample_margins = false;  ///< MarginSoftmaxOptions::sample_margins
+  bool hard_negatives = false;  ///< MarginSoftmaxOptions::hard_negatives
+  std::int64_t classes = 0;     ///< of this worker's shard
   GpuSizes gpu;
 };
 
@@ -67,7 +69,7 @@ struct MarginPlan {
   }
 };
 
-/// Returns an upper bound on the size of a step's lists: targets, ranges, positives and
+/// Returns an upper bound on the size of a step's lists: targets, ranges, margins, positives and
 /// offsets, active rows and their missed updates. The lists need this once on the GPU and twice in
 /// page-locked host memory. Every different number of missed updates needs 24 more bytes.
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active);

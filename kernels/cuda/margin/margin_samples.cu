@@ -7,12 +7,17 @@ namespace pfc {
 namespace {
 
 struct TargetRule {
-  Margin margin;
+  Margin margin;  // if samples have none of their own
   MarginGradient gradient;
+  TargetForm form;
 };
 
 TargetRule target_rule(const MarginSoftmaxOptions& o) {
-  return {.margin = o.margin, .gradient = o.margin_gradient};
+  return {.margin = o.margin, .gradient = o.margin_gradient, .form = o.target_form};
+}
+
+__device__ Margin margin_at(const MarginSamples& s, const TargetRule& rule, std::int64_t i) {
+  return s.margins == nullptr ? rule.margin : s.margins[i].margin;
 }
 
 // Squares are float64: for lengths of 1e+20 or 1e-20 they exceed float32's range.
@@ -62,6 +67,13 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
   if (lane == 0) s.angles[i] = angle;
 }
 
+__global__ void target_cosines_kernel(MarginSamples s, float* cosines) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < s.samples) {
+    cosines[i] = s.targets[i] < 0 ? 0.f : static_cast<float>(s.angles[i].cos);
+  }
+}
+
 // One warp per sample; its lanes divide the slots.
 __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, TargetRule target,
                                   double scale, RowStatistics* statistics) {
@@ -88,7 +100,8 @@ __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Targ
     row.sum = sum;
   }
   if (s.targets[i] >= 0) {
-    row.target = scale * margin_target(target.margin, target.gradient, s.angles[i]);
+    row.target =
+        scale * margin_target(margin_at(s, target, i), target.gradient, s.angles[i], target.form);
   }
   statistics[i] = row;
 }
@@ -131,8 +144,8 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
     return;
   }
   const Angle angle = s.angles[i];
-  const double factor =
-      -scale * s.softmax[i].others * margin_slope(target.margin, target.gradient, angle);
+  const double factor = -scale * s.softmax[i].others *
+                        margin_slope(margin_at(s, target, i), target.gradient, angle, target.form);
   const Row centre(table, active, s.targets[i]);
   float* const dw = s.target_gradients + i * s.padded_dimension;
   for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
@@ -148,7 +161,9 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
   }
 }
 
-__global__ void finish_gradients_kernel(MarginSamples s, float* d_embeddings) {
+/// weight: what each sample's loss is multiplied by; scale: the same times the logits' scale.
+__global__ void finish_gradients_kernel(MarginSamples s, TargetForm form, double scale,
+                                        double weight, float* d_embeddings) {
   const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
@@ -160,9 +175,15 @@ __global__ void finish_gradients_kernel(MarginSamples s, float* d_embeddings) {
     along += static_cast<double>(dy[k]) * (static_cast<double>(x[k]) * inverse);
   }
   along = warp_sum(along);
+  double d_length = 0;  // has the direction of x; added where the sample's class is
+  if (s.margins != nullptr && s.targets[i] >= 0) {
+    d_length =
+        length_gradient(s.margins[i], form, s.angles[i], -scale * s.softmax[i].others, weight);
+  }
   for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
-    const double across = static_cast<double>(dy[k]) - static_cast<double>(x[k]) * inverse * along;
-    d_embeddings[i * s.dimension + k] = static_cast<float>(across * inverse);
+    const double unit = static_cast<double>(x[k]) * inverse;
+    const double across = static_cast<double>(dy[k]) - unit * along;
+    d_embeddings[i * s.dimension + k] = static_cast<float>(across * inverse + unit * d_length);
   }
 }
 
@@ -187,6 +208,11 @@ void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCen
     launch("targets' angles", one_warp_each(s.samples), device.compute.get(),
            angles_kernel<Pointee<decltype(row)>>, s, rows.view(), active);
   });
+}
+
+void write_target_cosines(const CudaDevice& device, const MarginSamples& s, float* cosines) {
+  launch("targets' cosines", thread_a_sample(s.samples), device.compute.get(),
+         target_cosines_kernel, s, cosines);
 }
 
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
@@ -215,9 +241,13 @@ void begin_gradients(const CudaDevice& device, const MarginSamples& s, const Cud
   });
 }
 
-void finish_gradients(const CudaDevice& device, const MarginSamples& s, float* d_embeddings) {
+void finish_gradients(const CudaDevice& device, const MarginSamples& s,
+                      const MarginSoftmaxOptions& options, double gradient_scale,
+                      float* d_embeddings) {
+  const double weight = gradient_scale / static_cast<double>(s.samples);
   launch("embeddings' gradients", one_warp_each(s.samples), device.compute.get(),
-         finish_gradients_kernel, s, d_embeddings);
+         finish_gradients_kernel, s, options.target_form, options.scale * weight, weight,
+         d_embeddings);
 }
 
 }  // namespace pfc

@@ -19,6 +19,7 @@ struct MarginSamples {
   double* inverse_length = nullptr;       ///< [N]
   const std::int32_t* targets = nullptr;  ///< [N], index of an active class; -1: on another worker
   const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
+  const SampleMargin* margins = nullptr;  ///< [N]; nullptr: all have MarginSoftmaxOptions::margin
   Angle* angles = nullptr;                ///< [N], for samples whose target is here
   RowSoftmax* softmax = nullptr;          ///< [N]
   float* max = nullptr;                   ///< [padded N], largest logit over all workers
@@ -34,6 +35,9 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 /// Fills angles, computed in float64 from embeddings and centres (kernels/math/margin.h).
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active);
+
+/// Fills cosines [N] with those of the angles; 0 for samples whose target is not here.
+void write_target_cosines(const CudaDevice& device, const MarginSamples& s, float* cosines);
 
 /// Fills statistics [N] of this worker from the slots; running.slots is 0 without active class.
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
@@ -52,6 +56,8 @@ void begin_gradients(const CudaDevice& device, const MarginSamples& s, const Cud
                      double gradient_scale);
 
 /// Fills d_embeddings [N, D], the gradient of the embeddings, from d_unit.
-void finish_gradients(const CudaDevice& device, const MarginSamples& s, float* d_embeddings);
+void finish_gradients(const CudaDevice& device, const MarginSamples& s,
+                      const MarginSoftmaxOptions& options, double gradient_scale,
+                      float* d_embeddings);
 
 }  // namespace pfc

@@ -60,6 +60,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void move(const Update& update) override;
 
  private:
+  void run_find_targets(const Batch& batch, const Tensor& cosines) override;
   void run_forward(const Batch& batch, const Tensor& statistics) override;
   double run_combine(const Tensor& statistics, int workers) override;
   void run_backward(double gradient_scale, const Tensor& d_embeddings,
@@ -109,8 +110,9 @@ class CudaMarginSoftmax : public MarginSoftmax {
   MarginPlan plan_{{.samples = 1, .dimension = 1}};
   MarginSamples samples_;
   RowList active_;
-  CentreGradients positives_;       // only its lists of positives
-  const float* offsets_ = nullptr;  // [S], or nullptr
+  const float* hard_above_ = nullptr;  // [padded N], or nullptr
+  const float* offsets_ = nullptr;     // [S], or nullptr
+  CentreGradients positives_;          // only its lists of positives
   LogitStatistics running_;
   Tensor unit_, d_unit_;
 };
@@ -155,13 +157,18 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   const auto positives = static_cast<std::int64_t>(batch.positives.size());
   row_updates_.plan(batch.classes);
   const std::int64_t ranged = batch.ranges.empty() ? 0 : plan_.padded_samples;
+  const std::int64_t hard = batch.hard_above.empty() ? 0 : plan_.padded_samples;
   batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
                      CudaLists::rounded(ranged * static_cast<std::int64_t>(sizeof(ActiveRange))) +
-                     2 * CudaLists::rounded(positives * 4) +
+                     CudaLists::rounded(std::ssize(batch.margins) *
+                                        static_cast<std::int64_t>(sizeof(SampleMargin))) +
+                     CudaLists::rounded(hard * 4) + 2 * CudaLists::rounded(positives * 4) +
                      CudaLists::rounded(std::ssize(batch.offsets) * 4) +
                      row_updates_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
   const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
   const auto ranges = batch_lists_.add<ActiveRange>(ranged);
+  const auto margins = batch_lists_.add<SampleMargin>(std::ssize(batch.margins));
+  const auto hard_above = batch_lists_.add<float>(hard);
   const auto classes = batch_lists_.add<std::int32_t>(positives);
   const auto samples = batch_lists_.add<std::int32_t>(positives);
   const auto offsets = batch_lists_.add<float>(std::ssize(batch.offsets));
@@ -169,6 +176,9 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   std::fill_n(targets.host, plan_.padded_samples, -1);
   std::fill_n(ranges.host, ranged, ActiveRange{});
   std::ranges::copy(batch.ranges, ranges.host);
+  std::ranges::copy(batch.margins, margins.host);
+  std::fill_n(hard_above.host, hard, 0.f);
+  std::ranges::copy(batch.hard_above, hard_above.host);
   for (std::size_t k = 0; k < batch.positives.size(); ++k) {
     const Positive& p = batch.positives[k];
     targets.host[p.sample] = classes.host[k] = static_cast<std::int32_t>(p.index);
@@ -179,6 +189,8 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   samples_.targets = targets.device;
   samples_.ranges = batch.ranges.empty() ? nullptr : ranges.device;
   offsets_ = batch.offsets.empty() ? nullptr : offsets.device;
+  samples_.margins = batch.margins.empty() ? nullptr : margins.device;
+  hard_above_ = batch.hard_above.empty() ? nullptr : hard_above.device;
   positives_ = {.stride = plan_.padded_dimension,
                 .target_gradients = samples_.target_gradients,
                 .positive_rows = classes.device,
@@ -249,9 +261,17 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .offsets = offsets_ == nullptr ? nullptr : offsets_ + tile.begin,
           .targets = samples_.targets,
           .ranges = samples_.ranges,
+          .hard_above = hard_above_,
+          .hardness = batch_.hardness,
           .scale = static_cast<float>(options_.scale),
           .threshold = threshold > 0 ? static_cast<float>(threshold)
                                      : std::numeric_limits<float>::infinity()};
+}
+
+void CudaMarginSoftmax::run_find_targets(const Batch& batch, const Tensor& cosines) {
+  prepare(batch);
+  find_angles(device_, samples_, rows_, active_);
+  write_target_cosines(device_, samples_, cosines.f32());
 }
 
 void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics) {
@@ -332,13 +352,13 @@ void CudaMarginSoftmax::run_backward(double gradient_scale, const Tensor& d_embe
                                      const Update& update) {
   begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
   move_centres({}, update);
-  finish_gradients(device_, samples_, d_embeddings.f32());
+  finish_gradients(device_, samples_, options_, gradient_scale, d_embeddings.f32());
 }
 
 void CudaMarginSoftmax::run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
   begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
   backward_tiles({.centres = false}, [](const Tile&, const CentreGradients&) {});
-  finish_gradients(device_, samples_, d_embeddings.f32());
+  finish_gradients(device_, samples_, options_, gradient_scale, d_embeddings.f32());
 }
 
 void CudaMarginSoftmax::move(const Update& update) { move_centres({.embeddings = false}, update); }
@@ -364,7 +384,7 @@ void CudaMarginSoftmax::run_backward_accumulate(double gradient_scale, const Ten
     rows_.add_gradients(active_.from(tile.begin), part, gradients.f32(),
                         places.device + tile.begin);
   });
-  finish_gradients(device_, samples_, d_embeddings.f32());
+  finish_gradients(device_, samples_, options_, gradient_scale, d_embeddings.f32());
 }
 
 void CudaMarginSoftmax::run_update(std::span<const std::int64_t> classes,

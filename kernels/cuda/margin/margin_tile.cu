@@ -53,11 +53,23 @@ struct LaneStatistics {
   float sum[kLaneSamples] = {0, 0, 0, 0};
 };
 
-template <bool kRanged>
+/// Returns what a hard cosine of CurricularFace counts as, and its derivative.
+struct HardCosine {
+  float value, slope;
+};
+template <bool kHard>
+__device__ __forceinline__ HardCosine hard_cosine(const ProductTile& t, float cosine,
+                                                  float hard_above) {
+  if (!kHard || !(cosine > hard_above)) return {cosine, 1.f};
+  return {cosine * (t.hardness + cosine), t.hardness + 2.f * cosine};
+}
+
+template <bool kRanged, bool kHard>
 __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
                                           std::int64_t column,
                                           const std::int32_t (&target)[kLaneSamples],
                                           const ActiveRange (&range)[kLaneSamples],
+                                          const float (&hard_above)[kLaneSamples],
                                           LaneStatistics& s) {
   float logits[kRowsAtOnce][kLaneSamples];
 #pragma unroll
@@ -74,7 +86,9 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     for (int k = 0; k < kLaneSamples; ++k) {
       const bool inside = !kRanged || (row + r >= range[k].begin && row + r < range[k].end);
       const bool counts = there && target[k] != row + r && inside;
-      logits[r][k] = counts ? filtered_cosine(t, each[k], inverse) * t.scale + offset : -INFINITY;
+      const float cosine = filtered_cosine(t, each[k], inverse);
+      logits[r][k] =
+          counts ? hard_cosine<kHard>(t, cosine, hard_above[k]).value * t.scale + offset : -INFINITY;
     }
   }
 #pragma unroll
@@ -89,7 +103,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
   }
 }
 
-template <bool kRanged>
+template <bool kRanged, bool kHard>
 __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     fold_kernel(ProductTile t, LogitStatistics running, bool first) {
   __shared__ float maxima[kWarps][kColumns];
@@ -101,15 +115,17 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   if (column < t.samples) {
     std::int32_t target[kLaneSamples];
     ActiveRange range[kLaneSamples];
+    float hard_above[kLaneSamples];
 #pragma unroll
     for (int k = 0; k < kLaneSamples; ++k) {
       target[k] = place_of_target(t, column + k);
       range[k] = rows_of_sample(t, column + k);
+      hard_above[k] = kHard ? t.hard_above[column + k] : 0.f;
     }
     const std::int64_t stride = std::int64_t{gridDim.y} * kWarps * kRowsAtOnce;
     for (std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
          row < t.classes; row += stride) {
-      fold_rows<kRanged>(t, row, column, target, range, s);
+      fold_rows<kRanged, kHard>(t, row, column, target, range, hard_above, s);
     }
   }
 #pragma unroll
@@ -134,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
 }
 
 /// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
-template <typename Factor, bool kRanged>
+template <typename Factor, bool kRanged, bool kHard>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
                    const float* factor, Factor* out) {
@@ -144,10 +160,12 @@ __global__ void __launch_bounds__(kThreads)
   const Pack<float> weight = load_pack(factor + column);
   std::int32_t target[kPack];
   ActiveRange range[kPack];
+  float hard_above[kPack];
 #pragma unroll
   for (int k = 0; k < kPack; ++k) {
     target[k] = place_of_target(t, column + k);
     range[k] = rows_of_sample(t, column + k);
+    hard_above[k] = kHard ? t.hard_above[column + k] : 0.f;
   }
   for (std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
        row < padded_classes; row += std::int64_t{gridDim.y} * kWarps) {
@@ -157,8 +175,10 @@ __global__ void __launch_bounds__(kThreads)
       const Pack<float> products = load_pack(t.products + row * t.samples + column);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
-        const float logit = filtered_cosine(t, products.x[k], inverse) * t.scale;
-        const float gradient = __expf(logit - (largest.x[k] - offset)) * weight.x[k] * inverse;
+        const HardCosine cosine =
+            hard_cosine<kHard>(t, filtered_cosine(t, products.x[k], inverse), hard_above[k]);
+        const float logit = cosine.value * t.scale;
+        const float gradient = __expf(logit - (largest.x[k] - offset)) * weight.x[k] * inverse * cosine.slope;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
         const bool outside = kRanged && (row < range[k].begin || row >= range[k].end);
@@ -166,6 +186,18 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     store_pack(out + row * t.samples + column, factors);
+  }
+}
+
+/// Calls f.template operator()<kRanged, kHard>() as the tile needs.
+template <typename F>
+void for_tile(const ProductTile& t, const F& f) {
+  if (t.ranges != nullptr) {
+    t.hard_above != nullptr ? f.template operator()<true, true>()
+                            : f.template operator()<true, false>();
+  } else {
+    t.hard_above != nullptr ? f.template operator()<false, true>()
+                            : f.template operator()<false, false>();
   }
 }
 
@@ -178,8 +210,10 @@ unsigned blocks_for(std::int64_t n, std::int64_t each) {
 void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
                bool first) {
   const dim3 blocks(blocks_for(tile.samples, kColumns), static_cast<unsigned>(running.slots));
-  launch("folding logits", {.blocks = blocks, .threads = dim3(kThreads)}, device.compute.get(),
-         tile.ranges != nullptr ? fold_kernel<true> : fold_kernel<false>, tile, running, first);
+  for_tile(tile, [&]<bool kRanged, bool kHard>() {
+    launch("folding logits", {.blocks = blocks, .threads = dim3(kThreads)}, device.compute.get(),
+           fold_kernel<kRanged, kHard>, tile, running, first);
+  });
 }
 
 void make_factors(const CudaDevice& device, const ProductTile& tile, const float* max,
@@ -192,9 +226,10 @@ void make_factors(const CudaDevice& device, const ProductTile& tile, const float
   const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};
   const auto go = [&](auto* to) {
     using Factor = std::remove_pointer_t<decltype(to)>;
-    const auto kernel =
-        tile.ranges != nullptr ? factors_kernel<Factor, true> : factors_kernel<Factor, false>;
-    launch("making factors", shape, device.compute.get(), kernel, tile, classes, max, factor, to);
+    for_tile(tile, [&]<bool kRanged, bool kHard>() {
+      launch("making factors", shape, device.compute.get(), factors_kernel<Factor, kRanged, kHard>,
+             tile, classes, max, factor, to);
+    });
   };
   out.dtype == DType::kFloat32 ? go(out.f32()) : go(static_cast<__nv_bfloat16*>(out.data));
 }

@@ -21,6 +21,8 @@ struct ProductTile {
   const std::int32_t* targets = nullptr;  ///< [samples], index of an active class; -1: none here
   /// [samples]: active classes in each sample's softmax; nullptr: all.
   const ActiveRange* ranges = nullptr;
+  const float* hard_above = nullptr;  ///< [samples]: MarginSoftmax::Batch; nullptr: none
+  float hardness = 0.f;
   float scale = 1.f;
   float threshold = 0.f;  ///< cosines above it count as 0; infinity: no filter
 };

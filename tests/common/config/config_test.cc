@@ -71,6 +71,47 @@ TEST(ParseJob, AcceptsAugmentationsAsAnObject) {
   EXPECT_THAT(refusal(R"({"augment": 0.5})"), HasSubstr("augment"));
 }
 
+TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
+  EXPECT_TRUE(is_combined_margin(parse("{}").loss));
+  EXPECT_TRUE(is_combined_margin(parse(R"({"loss": "margin"})").loss));
+  EXPECT_EQ(std::get<AdaFace>(parse(R"({"loss": "adaface"})").loss).h, 0.333);
+  const JobConfig job = parse(R"({"loss": {"name": "magface", "u_a": 50, "lambda_g": 0}})");
+  for (const JobConfig& each : {job, parse_job(to_json(job), "as workers receive it")}) {
+    EXPECT_EQ(std::get<MagFace>(each.loss).u_a, 50);
+    EXPECT_EQ(std::get<MagFace>(each.loss).l_a, 10);
+    EXPECT_EQ(std::get<MagFace>(each.loss).lambda_g, 0);
+  }
+  EXPECT_THAT(refusal(R"({"loss": "arcface"})"),
+              HasSubstr(R"(loss: expected "margin", "adaface", "magface")"));
+  EXPECT_THAT(refusal(R"({"loss": {"m": 0.4}})"), HasSubstr("loss: expected \"adaface\" or"));
+  EXPECT_THAT(refusal(R"({"loss": {"name": "adaface", "std": 0.1}})"),
+              HasSubstr("loss: unknown key \"std\""));
+  EXPECT_THAT(refusal(R"({"loss": {"name": "adaface", "t_alpha": 2}})"),
+              HasSubstr("loss: t_alpha: expected a number from 0 to 1, found 2"));
+  EXPECT_THAT(refusal(R"({"loss": {"name": "magface", "u_a": 10}})"),
+              HasSubstr("loss: found l_a 10.0, expected less than u_a, 10.0"));
+  EXPECT_THAT(
+      refusal(R"({"loss": "adaface", "margin_list": [1, 0, 0.4]})"),
+      HasSubstr("margin_list: found a margin, but the key loss selects a loss with its own"));
+}
+
+TEST(ParseJob, GivesOtherLossesTheExactGradientUnlessTheJobSaysOtherwise) {
+  EXPECT_EQ(parse("{}").margin_gradient, MarginGradient::kStraightThrough);
+  EXPECT_EQ(parse(R"({"loss": "adaface"})").margin_gradient, MarginGradient::kExact);
+  EXPECT_EQ(parse(R"({"loss": "adaface", "margin_gradient": "straight_through"})").margin_gradient,
+            MarginGradient::kStraightThrough);
+}
+
+TEST(ParseJob, ChangesTheKeysOfALossFromTheCommandLine) {
+  const auto loss_of = [](json job, const std::vector<std::string>& overrides) {
+    apply_overrides(job, overrides);
+    return parse_job(job, {"job.json", overrides}).loss;
+  };
+  EXPECT_EQ(std::get<AdaFace>(loss_of({{"loss", "adaface"}}, {"loss.h=0.2"})).h, 0.2);
+  const json magface = to_json(parse(R"({"loss": "magface"})"));
+  EXPECT_EQ(std::get<AdaFace>(loss_of(magface, {"loss.name=adaface", "loss.m=0.3"})).m, 0.3);
+}
+
 TEST(ParseJob, AcceptsTheScheduleAsANameOrAnObject) {
   EXPECT_EQ(parse(R"({"lr_schedule": "polynomial"})").lr_schedule.power, 1.0);
   EXPECT_EQ(parse(R"({"lr_schedule": {"name": "polynomial", "power": 2}})").lr_schedule.power, 2.0);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <random>
 #include <string>
 #include <vector>
@@ -117,6 +118,57 @@ TEST(Margin, ExactGradientIsBoundedAtEveryAngle) {
     }
     EXPECT_EQ(margin_slope(m, kExact, angle_of(0)), 0.0);
   }
+}
+
+/// Compares the slopes of a form with difference quotients, at angles away from its kinks.
+void expect_derivatives(const Margin& m, TargetForm form, std::initializer_list<double> thetas) {
+  for (const double theta : thetas) {
+    SCOPED_TRACE(theta);
+    constexpr double kH = 1e-6;
+    const auto target = [&](double angle, double m2) {
+      return margin_target({m.m1, m2, m.m3}, kExact, angle_of(angle), form);
+    };
+    const double run = -2 * std::sin(theta) * std::sin(kH);
+    EXPECT_NEAR(margin_slope(m, kExact, angle_of(theta), form),
+                (target(theta + kH, m.m2) - target(theta - kH, m.m2)) / run, 1e-4);
+    const SampleMargin sample{.margin = m, .m2_slope = 0.5, .regulariser = 7};
+    const double of_m2 = (target(theta, m.m2 + kH) - target(theta, m.m2 - kH)) / (2 * kH);
+    if (form != TargetForm::kMagFace) continue;  // only its m2 depends on the length
+    EXPECT_NEAR(length_gradient(sample, form, angle_of(theta), 3, 2), 3 * of_m2 * 0.5 + 14, 1e-6);
+  }
+}
+
+TEST(TargetForm, OfAdaFaceLimitsCosineAndAngle) {
+  constexpr auto kForm = TargetForm::kAdaFace;
+  const Margin away{1, -0.4, 0.8};  // of a long embedding
+  EXPECT_DOUBLE_EQ(margin_target(away, kExact, angle_of(1), kForm), std::cos(0.6) - 0.8);
+  EXPECT_DOUBLE_EQ(margin_target(away, kExact, angle_of(0.3), kForm), std::cos(1e-3) - 0.8);
+  EXPECT_EQ(margin_slope(away, kExact, angle_of(0.3), kForm), 0);
+  const Margin towards{1, 0.4, 0};
+  EXPECT_DOUBLE_EQ(margin_target(towards, kExact, angle_of(3), kForm), std::cos(kPi - 1e-3));
+  EXPECT_EQ(margin_slope(towards, kExact, angle_of(3), kForm), 0);
+  const double least = std::acos(1 - 1e-3);
+  EXPECT_DOUBLE_EQ(margin_target(towards, kExact, angle_of(0.01), kForm), std::cos(least + 0.4));
+  EXPECT_EQ(margin_slope(towards, kExact, angle_of(0.01), kForm), 0);
+  EXPECT_EQ(margin_slope(towards, kStraightThrough, angle_of(0.01), kForm), 1);
+  for (const Margin& m : {away, towards}) expect_derivatives(m, kForm, {0.3, 0.5, 1.5, 2.7, 3});
+}
+
+TEST(TargetForm, OfMagFaceHasNoMarginBeyondARightAngle) {
+  constexpr auto kForm = TargetForm::kMagFace;
+  const Margin m{1, 0.6, 0};
+  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(1.5), kForm), std::cos(2.1));
+  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(1.6), kForm), std::cos(1.6));
+  expect_derivatives(m, kForm, {0.1, 1, 1.5, 1.6, 3});
+}
+
+TEST(TargetForm, OfCurricularFaceFallsBeyondPi) {
+  constexpr auto kForm = TargetForm::kCurricularFace;
+  const Margin m{1, 0.5, 0};
+  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(2.6), kForm), std::cos(3.1));
+  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(2.7), kForm),
+                   std::cos(2.7) - 0.5 * std::sin(0.5));
+  expect_derivatives(m, kForm, {0.1, 1, 2.6, 2.7, 3});
 }
 
 class AngleBetween : public ::testing::Test {

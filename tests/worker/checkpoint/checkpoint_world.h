@@ -68,7 +68,8 @@ class SmallHead : public Head {
             .momentum = tensor(1),
             .second = has_second_ ? tensor(2) : Tensor(),
             .updated = updated_,
-            .history = &history_};
+            .history = &history_,
+            .loss = &loss};
   }
   void state_changed() override { ++changes; }
   void settle(std::span<const std::int64_t>) override {}
@@ -93,6 +94,7 @@ class SmallHead : public Head {
   }
 
   int changes = 0;
+  LossState loss;
 
  private:
   Tensor tensor(int i) {
@@ -177,14 +179,21 @@ struct SmallWorker {
       ++tensor;
     }
   }
+  static LossState loss_state(int version) {
+    return {.length_mean = version + 0.1,
+            .length_deviation = version / 3.0,
+            .target_cosine = 1.0 / version};
+  }
   void fill(int version) {
     each_number(version, [](float value, float& element) { element = value; });
     backbone.batches_tracked = version;
     head.fill_history(version);
+    head.loss = loss_state(version);
   }
   /// Returns how many numbers differ from those of fill(version) in any bit.
   [[nodiscard]] int differences(int version) {
-    int count = (backbone.batches_tracked == version ? 0 : 1) + head.history_differences(version);
+    int count = (backbone.batches_tracked == version ? 0 : 1) +
+                (head.loss == loss_state(version) ? 0 : 1) + head.history_differences(version);
     each_number(version, [&](float value, float& element) { count += value == element ? 0 : 1; });
     return count;
   }

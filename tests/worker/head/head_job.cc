@@ -25,6 +25,7 @@ class RankRun {
     if (!job.settings.empty()) {
       head_->follow([&job](std::int64_t update) { return job.settings_of(update); });
     }
+    *head_->state().loss = job.loss_state;
     if (!job.centres.empty()) {
       const RowRange shard = head_->shard();
       copy_rows_to_device(*ops_, head_->state().centres,
@@ -50,6 +51,8 @@ class RankRun {
     copy_rows(state.centres, outcome.centres);
     copy_rows(state.momentum, outcome.momentum);
     if (state.second) copy_rows(state.second, outcome.second);
+    const std::lock_guard lock(mutex);
+    outcome.loss_states.push_back(*state.loss);
   }
 
  private:

@@ -27,6 +27,7 @@ struct HeadJob {
   std::vector<double> lrs = {};                     ///< one per update; empty: always lr
   std::vector<HeadSettings> settings = {};          ///< one per update; empty: as the options say
   std::vector<std::int64_t> updates_left_out = {};  ///< numbers of the skipped updates
+  LossState loss_state = {};                        ///< before the first micro-batch
   bool resumes = false;  ///< before each micro-batch, the head gets its state as from a checkpoint
   [[nodiscard]] bool left_out(std::int64_t update) const {
     return std::ranges::count(updates_left_out, update) > 0;
@@ -48,6 +49,7 @@ struct HeadOutcome {
   std::vector<double> losses;                   ///< one per micro-batch
   std::vector<std::vector<Real>> d_embeddings;  ///< [N, D], summed over workers
   std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update
+  std::vector<LossState> loss_states;           ///< of each worker, after the last update
 };
 
 /// Runs the job on `world_size` ranks. Each is a thread with its own Ops of job.device, on a CPU

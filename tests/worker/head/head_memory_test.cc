@@ -212,6 +212,13 @@ TEST(HeadMemory, SummedGradientsExistOnlyWithSeveralMicroBatches) {
   EXPECT_EQ(head_memory(o).gradients, (rows + rows / 16) * 512 * 4);
 }
 
+TEST(HeadMemory, CountsTheMarginsOfSamples) {
+  HeadMemoryOptions o = million();
+  const std::uint64_t buffers = head_memory(o).buffers;
+  o.head.loss = AdaFace{};
+  EXPECT_EQ(head_memory(o).buffers, buffers + 128 * (sizeof(SampleMargin) + 12));
+}
+
 TEST(HeadMemory, BuffersDoNotGrowWithClasses) {
   HeadMemoryOptions o = million();
   const std::uint64_t buffers = head_memory(o).buffers;

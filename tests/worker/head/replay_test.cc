@@ -122,6 +122,18 @@ TEST_F(HeadReplay, ReproducesTheJobsLossFromThePartsOfAllWorkers) {
   }
 }
 
+TEST_F(HeadReplay, ReproducesTheJobsLossFromTheStateOfItsLoss) {
+  for (const Loss& loss : {Loss(AdaFace{.t_alpha = 0.3}), Loss(MagFace{.l_a = 0.1, .u_a = 2}),
+                           Loss(ElasticArcFace{.std = 0.3})}) {
+    job_.loss = loss;
+    for (const std::int64_t gradient_acc : {1, 3}) {
+      job_.gradient_acc = gradient_acc;
+      train(3);
+      EXPECT_NEAR(replay(2).loss, loss_, 1e-6 * loss_);
+    }
+  }
+}
+
 TEST_F(HeadReplay, ReproducesTheJobsLossFromBf16RowsInAnyPrecision) {
   job_.centre_precision = CentrePrecision::kBf16;
   train(2);

@@ -68,12 +68,14 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
   }
 }
 
-TEST_F(CudaMarginSoftmax, AllocatesItsListsOfRangesAsPlanned) {
-  options_.ranges = true;
+TEST_F(CudaMarginSoftmax, AllocatesItsListsOfSamplesAsPlanned) {
+  options_.ranges = options_.sample_margins = options_.hard_negatives = true;
   constexpr std::int64_t kRanged = 4096, kClasses = 64;
   const SparseTable table(kRanged);
   const std::vector<std::int64_t> classes = range(0, kClasses);
   const std::vector<ActiveRange> ranges(kRanged, {0, 32});
+  const std::vector<SampleMargin> margins(kRanged);
+  const std::vector<float> hard_above(kRanged);
   std::vector<Positive> positives;
   for (std::int64_t i = 0; i < kRanged; ++i)
     positives.push_back({.index = i / kClasses, .sample = i});
@@ -81,13 +83,20 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfRangesAsPlanned) {
   const OwnedTensor x(*ops_, {kRanged, kEmbeddingSize});
   const OwnedTensor statistics(*ops_, {kRanged, sizeof(RowStatistics)}, DType::kUInt8);
   const std::size_t begun = simt::device_memory().free;
-  softmax->forward({.embeddings = x, .classes = classes, .positives = positives, .ranges = ranges},
+  softmax->forward({.embeddings = x,
+                    .classes = classes,
+                    .positives = positives,
+                    .ranges = ranges,
+                    .margins = margins,
+                    .hard_above = hard_above},
                    statistics);
   const std::size_t lists_and_tiles = begun - simt::device_memory().free;
   const MarginPlanOptions plan{
       .samples = kRanged,
       .dimension = kEmbeddingSize,
       .ranges = true,
+      .sample_margins = true,
+      .hard_negatives = true,
       .classes = kRanged,
       .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}};
   constexpr std::size_t kMissed = 64;  // at most, for the one number of missed updates

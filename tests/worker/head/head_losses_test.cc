@@ -1,0 +1,174 @@
+// Losses with a margin for each sample: any number of workers and every device agree, and the
+// gradient is the difference quotient of the loss. tests/reference/head_parity.py compares them
+// with their papers' formulas in PyTorch.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/support/relative_error.h"
+#include "tests/worker/head/head_job.h"
+
+namespace pfc::testing {
+namespace {
+
+constexpr std::int64_t kLossDimension = 32, kLossClasses = 601, kLossSamples = 24;
+
+struct LossCase {
+  std::string name;
+  Loss loss;
+  TestDevice device;
+};
+
+std::vector<LossCase> loss_cases() {
+  const std::vector<std::pair<std::string, Loss>> losses = {
+      {"AdaFace", AdaFace{.t_alpha = 0.5}},
+      {"MagFace", MagFace{.l_a = 0.6, .u_a = 1.6, .lambda_g = 5}},
+      {"ElasticArcFace", ElasticArcFace{.std = 0.3}},
+      {"ElasticCosFace", ElasticCosFace{.std = 0.3}},
+      {"ElasticArcFacePlus", ElasticArcFace{.std = 0.3, .plus = true}},
+      {"CurricularFace", CurricularFace{.m = 1.2, .t_alpha = 0.5}}};
+  std::vector<LossCase> cases;
+  for (const TestDevice& device : head_devices()) {
+    for (const auto& [name, loss] : losses) cases.push_back({device.name + name, loss, device});
+  }
+  return cases;
+}
+
+class HeadLosses : public OnHeadDevice<LossCase> {
+ protected:
+  /// Lengths of embeddings are from about 0.4 to 2; some are near their centres.
+  static HeadJob job(double rate, std::int64_t gradient_acc = 1) {
+    HeadJob job;
+    job.device = GetParam().device;
+    job.options = {.classes = kLossClasses,
+                   .embedding_size = kLossDimension,
+                   .loss = GetParam().loss,
+                   .scale = 16,
+                   .margin_gradient = MarginGradient::kExact,
+                   .sample_rate = rate,
+                   .seed = 9,
+                   .gradient_acc = gradient_acc};
+    job.lr = 0.01;
+    job.loss_state = {.length_mean = 1.1, .length_deviation = 0.3, .target_cosine = 0.2};
+    job.centres = random_matrix(kLossClasses, kLossDimension, 0.2, 8);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      job.micro_batches.push_back(random_batch(kLossSamples, kLossClasses, kLossDimension, 50 + i));
+      place(job.centres, job.micro_batches.back());
+    }
+    return job;
+  }
+  static void place(const std::vector<float>& centres, MicroBatch& batch) {
+    for (std::size_t i = 0; i < kLossSamples; ++i) {
+      const auto near = static_cast<float>(i % 6) / 4;
+      const float length = 0.4f + static_cast<float>(i % 5) * 0.3f;
+      for (std::size_t k = 0; k < kLossDimension; ++k) {
+        float& x = batch.embeddings[i * kLossDimension + k];
+        const auto row = static_cast<std::size_t>(batch.labels[i]);
+        x = length * (x + near * centres[row * kLossDimension + k]);
+      }
+    }
+  }
+  static void expect_same(const HeadOutcome<float>& got, const HeadOutcome<float>& want) {
+    for (std::size_t i = 0; i < want.losses.size(); ++i) {
+      EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]);
+      EXPECT_LT(relative_error(got.d_embeddings[i], want.d_embeddings[i]), 1e-5);
+    }
+    EXPECT_LT(relative_error(got.centres, want.centres), 1e-5);
+    EXPECT_LT(relative_error(got.momentum, want.momentum), 1e-5);
+    for (const LossState& state : got.loss_states) {
+      EXPECT_NEAR(state.length_mean, want.loss_states[0].length_mean, 1e-6);
+      EXPECT_NEAR(state.length_deviation, want.loss_states[0].length_deviation, 1e-6);
+      EXPECT_NEAR(state.target_cosine, want.loss_states[0].target_cosine, 1e-6);
+    }
+  }
+};
+
+TEST_P(HeadLosses, AgreeOnAnyNumberOfWorkersAndDeviceWithOneCpu) {
+  for (const double rate : {1.0, 0.3}) {
+    for (const std::int64_t gradient_acc : {1, 2}) {
+      HeadJob one = job(rate, gradient_acc);
+      one.device = cpu_head_device();
+      const HeadOutcome<float> want = run_head(one, 1);
+      for (const int workers : {1, 2, 3}) {
+        SCOPED_TRACE(workers);
+        expect_same(run_head(job(rate, gradient_acc), workers), want);
+      }
+    }
+  }
+}
+
+TEST_P(HeadLosses, HaveTheSameBitsWhenCentresMoveLater) {
+  HeadJob later = job(0.3);
+  later.options.moves_later = true;
+  const HeadOutcome<float> got = run_head(later, 2), want = run_head(job(0.3), 2);
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.d_embeddings, want.d_embeddings);
+  EXPECT_EQ(got.centres, want.centres);
+}
+
+// AdaFace takes the lengths as constants, so its embeddings move at right angles to themselves.
+// CurricularFace takes t as a constant, and its loss jumps where another class becomes hard: with
+// few classes that is rare.
+TEST_P(HeadLosses, HaveTheGradientOfTheirDifferenceQuotient) {
+  HeadJob at = job(1.0);
+  at.micro_batches.resize(1);
+  if (std::holds_alternative<CurricularFace>(at.options.loss)) {
+    at.options.loss = CurricularFace{.m = 1.2, .t_alpha = 0};
+    at.options.sample_rate = 0;
+  }
+  if (std::holds_alternative<AdaFace>(at.options.loss)) at.options.loss = AdaFace{.t_alpha = 0};
+  const std::vector<float> gradient = run_head(at, 1).d_embeddings[0];
+  const std::vector<float> x = at.micro_batches[0].embeddings;
+  const std::vector<float> random = random_matrix(kLossSamples, kLossDimension, 1, 5);
+  for (std::size_t i = 0; i < kLossSamples; i += 5) {
+    const std::size_t begin = i * kLossDimension, end = begin + kLossDimension;
+    double along = 0, squares = 0;
+    for (std::size_t k = begin; k < end; ++k) {
+      along += double{random[k]} * x[k];
+      squares += double{x[k]} * x[k];
+    }
+    std::vector<double> direction;
+    for (std::size_t k = begin; k < end; ++k) {
+      const bool right_angle = std::holds_alternative<AdaFace>(at.options.loss);
+      direction.push_back(random[k] - (right_angle ? along / squares * x[k] : 0));
+    }
+    const auto loss_at = [&](double distance) {
+      HeadJob moved = at;
+      for (std::size_t k = begin; k < end; ++k) {
+        moved.micro_batches[0].embeddings[k] += static_cast<float>(distance * direction[k - begin]);
+      }
+      return run_head(moved, 1).losses[0];
+    };
+    double slope = 0, norm = 0;
+    for (std::size_t k = begin; k < end; ++k) {
+      slope += gradient[k] * direction[k - begin];
+      norm += double{gradient[k]} * gradient[k];
+    }
+    constexpr double kStep = 2e-3;
+    EXPECT_NEAR((loss_at(kStep) - loss_at(-kStep)) / (2 * kStep), slope,
+                2e-2 * std::sqrt(norm) + 2e-3)
+        << i;
+  }
+}
+
+TEST_P(HeadLosses, LeaveTheStateAloneInAnUnfinishedUpdate) {
+  HeadJob unfinished = job(1.0, 4);
+  unfinished.micro_batches.resize(3);
+  EXPECT_EQ(run_head(unfinished, 1).loss_states[0], unfinished.loss_state);
+}
+
+TEST_P(HeadLosses, UseTheState) {
+  HeadJob other = job(1.0);
+  other.loss_state = {.length_mean = 0.7, .length_deviation = 0.5, .target_cosine = 0.4};
+  const bool differs = run_head(other, 1).losses[0] != run_head(job(1.0), 1).losses[0];
+  EXPECT_EQ(differs, std::holds_alternative<AdaFace>(GetParam().loss) ||
+                         std::holds_alternative<CurricularFace>(GetParam().loss));
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, HeadLosses, ::testing::ValuesIn(loss_cases()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace pfc::testing

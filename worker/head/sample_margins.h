@@ -1,0 +1,57 @@
+// Margins of the samples of a step, for losses whose margin differs between samples.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <vector>
+
+#include "common/config/config.h"
+#include "kernels/math/margin.h"
+
+namespace pfc {
+
+/// Values that a loss carries from step to step; the same on every worker. Starts as in AdaFace's
+/// code.
+struct LossState {
+  double length_mean = 20, length_deviation = 100;  ///< AdaFace: of the embeddings' lengths
+  double target_cosine = 0;                         ///< CurricularFace: its t
+
+  friend bool operator==(const LossState&, const LossState&) = default;
+};
+nlohmann::json to_json(const LossState& state);
+/// A value that is missing is that of a new job. Throws nlohmann::json::exception if one is not a
+/// number.
+LossState loss_state_of(const nlohmann::json& json);
+
+/// Returns whether the margins of this loss depend on the lengths of the embeddings.
+bool uses_lengths(const Loss& loss);
+/// Returns whether they depend on the cosines of the targets.
+bool uses_target_cosines(const Loss& loss);
+/// Returns whether the logits of other classes depend on those cosines: StepMargins::hard_above.
+bool has_hard_negatives(const Loss& loss);
+TargetForm target_form(const Loss& loss);
+
+/// The samples of a micro-batch, of all workers.
+struct SamplesOfStep {
+  std::span<const double> lengths;  ///< [N], of the embeddings; empty unless uses_lengths()
+  /// [N], of the embeddings with their own centres; empty unless uses_target_cosines().
+  std::span<const float> target_cosines;
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first = 0;  ///< index of the first sample among those of all micro-batches
+};
+
+struct StepMargins {
+  std::vector<SampleMargin> samples;  ///< [N]
+  std::vector<float> hard_above;      ///< [N] for CurricularFace, otherwise empty
+  float hardness = 0;                 ///< MarginSoftmax::Batch has both
+  double added = 0;                   ///< what the loss adds to the mean cross entropy
+};
+
+/// Fills `margins`, of which `samples` has N elements, and updates the state. A pure function of
+/// its arguments, so every worker computes the same. REQUIRES: the loss is not CombinedMargin.
+void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& state,
+                    StepMargins& margins);
+
+}  // namespace pfc
