@@ -141,14 +141,14 @@ void expect_derivatives(const Margin& m, TargetForm form, std::initializer_list<
 TEST(TargetForm, OfAdaFaceLimitsCosineAndAngle) {
   constexpr auto kForm = TargetForm::kAdaFace;
   const Margin away{1, -0.4, 0.8};  // of a long embedding
-  EXPECT_DOUBLE_EQ(margin_target(away, kExact, angle_of(1), kForm), std::cos(0.6) - 0.8);
-  EXPECT_DOUBLE_EQ(margin_target(away, kExact, angle_of(0.3), kForm), std::cos(1e-3) - 0.8);
+  EXPECT_NEAR(margin_target(away, kExact, angle_of(1), kForm), std::cos(0.6) - 0.8, 1e-14);
+  EXPECT_NEAR(margin_target(away, kExact, angle_of(0.3), kForm), std::cos(1e-3) - 0.8, 1e-14);
   EXPECT_EQ(margin_slope(away, kExact, angle_of(0.3), kForm), 0);
   const Margin towards{1, 0.4, 0};
-  EXPECT_DOUBLE_EQ(margin_target(towards, kExact, angle_of(3), kForm), std::cos(kPi - 1e-3));
+  EXPECT_NEAR(margin_target(towards, kExact, angle_of(3), kForm), std::cos(kPi - 1e-3), 1e-14);
   EXPECT_EQ(margin_slope(towards, kExact, angle_of(3), kForm), 0);
   const double least = std::acos(1 - 1e-3);
-  EXPECT_DOUBLE_EQ(margin_target(towards, kExact, angle_of(0.01), kForm), std::cos(least + 0.4));
+  EXPECT_NEAR(margin_target(towards, kExact, angle_of(0.01), kForm), std::cos(least + 0.4), 1e-14);
   EXPECT_EQ(margin_slope(towards, kExact, angle_of(0.01), kForm), 0);
   EXPECT_EQ(margin_slope(towards, kStraightThrough, angle_of(0.01), kForm), 1);
   for (const Margin& m : {away, towards}) expect_derivatives(m, kForm, {0.3, 0.5, 1.5, 2.7, 3});
@@ -157,17 +157,17 @@ TEST(TargetForm, OfAdaFaceLimitsCosineAndAngle) {
 TEST(TargetForm, OfMagFaceHasNoMarginBeyondARightAngle) {
   constexpr auto kForm = TargetForm::kMagFace;
   const Margin m{1, 0.6, 0};
-  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(1.5), kForm), std::cos(2.1));
-  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(1.6), kForm), std::cos(1.6));
+  EXPECT_NEAR(margin_target(m, kExact, angle_of(1.5), kForm), std::cos(2.1), 1e-14);
+  EXPECT_NEAR(margin_target(m, kExact, angle_of(1.6), kForm), std::cos(1.6), 1e-14);
   expect_derivatives(m, kForm, {0.1, 1, 1.5, 1.6, 3});
 }
 
 TEST(TargetForm, OfCurricularFaceFallsBeyondPi) {
   constexpr auto kForm = TargetForm::kCurricularFace;
   const Margin m{1, 0.5, 0};
-  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(2.6), kForm), std::cos(3.1));
-  EXPECT_DOUBLE_EQ(margin_target(m, kExact, angle_of(2.7), kForm),
-                   std::cos(2.7) - 0.5 * std::sin(0.5));
+  EXPECT_NEAR(margin_target(m, kExact, angle_of(2.6), kForm), std::cos(3.1), 1e-14);
+  EXPECT_NEAR(margin_target(m, kExact, angle_of(2.7), kForm), std::cos(2.7) - 0.5 * std::sin(0.5),
+              1e-14);
   expect_derivatives(m, kForm, {0.1, 1, 2.6, 2.7, 3});
 }
 
