@@ -109,6 +109,26 @@ void BatchNorm::backward_apply(const Backward& b) {
   run_backward_apply(b);
 }
 
+Attention::Attention(const AttentionShape& shape, DType activations)
+    : shape_(shape), activations_(activations) {
+  check(shape.batch > 0 && shape.tokens > 0 && shape.heads > 0 && shape.head_size > 0,
+        "attention: sizes must be positive");
+  check(shape.head_size % 16 == 0, "attention: head_size must be a multiple of 16");
+}
+
+void Attention::forward(const Tensor& qkv, const Tensor& y) {
+  expect({"attention.forward", "qkv", qkv}, activations_, shape_.qkv_shape());
+  expect({"attention.forward", "y", y}, activations_, shape_.y_shape());
+  run_forward(qkv, y);
+}
+
+void Attention::backward(const Tensor& qkv, const Tensor& dy, const Tensor& dqkv) {
+  expect({"attention.backward", "qkv", qkv}, activations_, shape_.qkv_shape());
+  expect({"attention.backward", "dy", dy}, activations_, shape_.y_shape());
+  expect({"attention.backward", "dqkv", dqkv}, activations_, shape_.qkv_shape());
+  run_backward(qkv, dy, dqkv);
+}
+
 void Ops::copy(const Tensor& from, const Tensor& to) {
   expect({"copy", "from", from}, from.dtype, from.shape);
   expect_like({"copy", "to", to}, from);
@@ -177,21 +197,93 @@ void Ops::average(const Tensor& value, float part, const Tensor& average) {
 
 void Ops::add_bias(const Tensor& y, const Tensor& bias) {
   expect_float({"add_bias", "bias", bias});
-  expect_columns({"add_bias", "y", y}, bias.elements());
-  if (y.elements() > 0) run_add_bias(y, bias);
+  expect_columns({"add_bias", "y", y}, activation_type(), bias.elements());
+  if (y.elements() > 0) run_add_bias(y, bias, false);
 }
 
-void Ops::column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+void Ops::add_bias_relu6(const Tensor& y, const Tensor& bias) {
+  expect_float({"add_bias_relu6", "bias", bias});
+  expect_columns({"add_bias_relu6", "y", y}, activation_type(), bias.elements());
+  if (y.elements() > 0) run_add_bias(y, bias, true);
+}
+
+void Ops::relu6_backward(const Tensor& y, const Tensor& dy) {
+  expect_number({"relu6_backward", "y", y}, activation_type());
+  expect_like({"relu6_backward", "dy", dy}, y);
+  if (y.elements() > 0) run_relu6_backward(y, dy);
+}
+
+void Ops::column_sums(const Tensor& x, const Tensor& sums, bool accumulate, const Tensor& places) {
   expect_float({"column_sums", "sums", sums});
-  expect_columns({"column_sums", "x", x}, sums.elements());
-  run_column_sums(x, sums, accumulate);
+  expect_columns({"column_sums", "x", x}, activation_type(), sums.elements());
+  if (places) {
+    expect({"column_sums", "places", places}, DType::kInt64, {x.elements() / sums.elements()});
+  }
+  run_column_sums(x, sums, accumulate, places);
 }
 
 void Ops::dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) {
   expect_number({"dropout", "x", x}, activation_type());
   expect_like({"dropout", "y", y}, x);
   check(o.probability >= 0.f && o.probability < 1.f, "dropout: found a probability outside [0, 1)");
+  check(o.group > 0, "dropout: group must be positive");
   if (y.elements() > 0) run_dropout(x, y, o);
+}
+
+void Ops::layer_norm(const LayerNorm& l) {
+  constexpr const char* kOp = "layer_norm";
+  expect_float({kOp, "gamma", l.gamma});
+  expect_like({kOp, "beta", l.beta}, l.gamma);
+  expect_columns({kOp, "x", l.x}, kFloat, l.gamma.elements());
+  expect({kOp, "y", l.y}, {kFloat, activation_type()}, l.x.shape);
+  const std::int64_t rows = l.x.elements() / l.gamma.elements();
+  expect({kOp, "statistics", l.statistics}, kFloat, {rows, 2});
+  if (rows > 0) run_layer_norm(l);
+}
+
+void Ops::layer_norm_backward(const LayerNormBackward& b) {
+  constexpr const char* kOp = "layer_norm_backward";
+  expect_float({kOp, "gamma", b.gamma});
+  expect_columns({kOp, "x", b.x}, kFloat, b.gamma.elements());
+  expect({kOp, "dy", b.dy}, {kFloat, activation_type()}, b.x.shape);
+  const std::int64_t rows = b.x.elements() / b.gamma.elements();
+  expect({kOp, "statistics", b.statistics}, kFloat, {rows, 2});
+  for (const auto& [name, tensor] : {std::pair{"add", &b.add}, {"dx", &b.dx}}) {
+    if (*tensor) expect_like({kOp, name, *tensor}, b.x);
+  }
+  for (const auto& [name, tensor] : {std::pair{"dgamma", &b.dgamma}, {"dbeta", &b.dbeta}}) {
+    if (*tensor) expect_like({kOp, name, *tensor}, b.gamma);
+  }
+  if (rows > 0) run_layer_norm_backward(b);
+}
+
+void Ops::choose_tokens(const Tensor& places, const TokenMask& mask) {
+  check(places.shape.rank() == 2, "choose_tokens: places must be [batch, tokens]");
+  expect({"choose_tokens", "places", places}, DType::kInt64, places.shape);
+  check(mask.kept > 0 && mask.kept <= places.shape[1], "choose_tokens: kept outside [1, tokens]");
+  if (places.elements() > 0) run_choose_tokens(places, mask);
+}
+
+void Ops::keep_tokens(const Tensor& x, const Tensor& places, const Tensor& y) {
+  constexpr const char* kOp = "keep_tokens";
+  check(x.shape.rank() == 3 && y.shape.rank() == 3,
+        "keep_tokens: x and y must be [batch, tokens, n]");
+  expect_number({kOp, "x", x}, activation_type());
+  expect({kOp, "places", places}, DType::kInt64, {x.shape[0], x.shape[1]});
+  expect({kOp, "y", y}, x.dtype, {x.shape[0], y.shape[1], x.shape[2]});
+  if (y.elements() > 0) run_keep_tokens(x, places, y);
+}
+
+void Ops::restore_tokens(const Tensor& x, const Tensor& places, const Tensor& token,
+                         const Tensor& y) {
+  constexpr const char* kOp = "restore_tokens";
+  check(x.shape.rank() == 3 && y.shape.rank() == 3,
+        "restore_tokens: x and y must be [batch, tokens, n]");
+  expect_number({kOp, "y", y}, activation_type());
+  expect({kOp, "places", places}, DType::kInt64, {y.shape[0], y.shape[1]});
+  expect({kOp, "x", x}, y.dtype, {y.shape[0], x.shape[1], y.shape[2]});
+  if (token) expect({kOp, "token", token}, y.dtype, {y.shape[2]});
+  if (y.elements() > 0) run_restore_tokens(x, places, token, y);
 }
 
 void Ops::normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) {

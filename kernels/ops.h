@@ -186,6 +186,64 @@ class BatchNorm {
   const DType activations_;
 };
 
+/// Queries, keys and values are [batch, tokens, 3, heads, head_size] in memory: a row of a token
+/// has the queries of all heads, then their keys, then their values.
+struct AttentionShape {
+  std::int64_t batch = 1;
+  std::int64_t tokens = 1;
+  std::int64_t heads = 1;
+  std::int64_t head_size = 16;  ///< a multiple of 16
+
+  [[nodiscard]] Shape qkv_shape() const { return {batch, tokens, 3 * heads * head_size}; }
+  [[nodiscard]] Shape y_shape() const { return {batch, tokens, heads * head_size}; }
+};
+
+/// Attention of each head: y = softmax(q k^T / sqrt(head_size)) v (Vaswani et al., "Attention is
+/// all you need", arXiv 1706.03762, equation 1). All tensors are of activation_type(). The weights
+/// of the values are not kept: backward() computes them again.
+class Attention {
+ public:
+  Attention(const AttentionShape& shape, DType activations);
+  virtual ~Attention() = default;
+  void forward(const Tensor& qkv, const Tensor& y);
+  void backward(const Tensor& qkv, const Tensor& dy, const Tensor& dqkv);
+
+ protected:
+  const AttentionShape shape_;
+
+ private:
+  virtual void run_forward(const Tensor& qkv, const Tensor& y) = 0;
+  virtual void run_backward(const Tensor& qkv, const Tensor& dy, const Tensor& dqkv) = 0;
+
+  const DType activations_;
+};
+
+/// Layer norm of each row of x (Ba et al., arXiv 1607.06450): y = gamma * (x - mean) * inverse +
+/// beta, where inverse = 1 / sqrt(variance + eps), with the biased variance. x, add and dx are
+/// float32 [rows, n], y and dy float32 or activation_type(), gamma and beta float32 [n].
+struct LayerNorm {
+  Tensor x, gamma, beta;
+  float eps = 1e-5f;
+  Tensor y;
+  Tensor statistics;  ///< float32 [rows, 2], overwritten: mean and inverse, for the backward pass
+};
+struct LayerNormBackward {
+  Tensor dy, x, statistics, gamma;
+  Tensor add;               ///< null, or added to dx (the gradient of a residual branch)
+  Tensor dx;                ///< may alias add; null: not needed
+  Tensor dgamma, dbeta;     ///< float32 [n]; null: not needed
+  bool accumulate = false;  ///< adds to dgamma and dbeta
+};
+
+/// Selects the tokens of each sample that a network keeps: those with the smallest random numbers.
+/// The numbers are a pure function of (seed, step, sample, token).
+struct TokenMask {
+  std::int64_t kept = 0;  ///< of each sample
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint64_t first_sample = 0;  ///< global index of sample 0: rank * batch
+};
+
 /// c [m, n] = alpha * op(a) op(b) + beta * c; row-major; op(a) is [m, k], op(b) is [k, n]. a and b
 /// have the same type: float32 or activation_type(); on a GPU any floating-point type. c has the
 /// same type or float32.
@@ -206,6 +264,7 @@ struct DropoutOptions {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint64_t first_element = 0;  ///< global index of element 0: rank * elements
+  std::int64_t group = 1;           ///< adjacent elements that share a number; drop path: a sample
 };
 
 class Ops {
@@ -250,6 +309,7 @@ class Ops {
 
   virtual std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) = 0;
   virtual std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) = 0;
+  virtual std::unique_ptr<Attention> attention(const AttentionShape& shape) = 0;
   /// Returns the size of the scratch memory shared by all plans made so far.
   [[nodiscard]] virtual std::size_t scratch_bytes() const = 0;
 
@@ -275,12 +335,32 @@ class Ops {
   void scale(const Tensor& x, float factor, const Tensor& y);
   /// Computes average += part * (value - average): a moving average; float32.
   void average(const Tensor& value, float part, const Tensor& average);
-  void add_bias(const Tensor& y, const Tensor& bias);  ///< y [rows, n] += bias [n]
+  /// Computes y [rows, n] += bias [n]. Here and below, bias and sums are float32; y, x and dy are
+  /// float32 or activation_type().
+  void add_bias(const Tensor& y, const Tensor& bias);
+  /// Computes y = min(max(y + bias, 0), 6).
+  void add_bias_relu6(const Tensor& y, const Tensor& bias);
+  /// Sets dy to 0 where the result y of add_bias_relu6() is 0 or 6.
+  void relu6_backward(const Tensor& y, const Tensor& dy);
   /// Computes sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
-  void column_sums(const Tensor& x, const Tensor& sums, bool accumulate);
+  /// places: null, or those of choose_tokens(), one for each row: sums over tokens not kept.
+  void column_sums(const Tensor& x, const Tensor& sums, bool accumulate, const Tensor& places = {});
   /// Computes y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias
   /// x. Both have one type, float32 or activation_type().
   void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o);
+
+  void layer_norm(const LayerNorm& l);
+  void layer_norm_backward(const LayerNormBackward& b);
+
+  /// Writes to places, int64 [batch, tokens], each token's index among the kept tokens of its
+  /// sample, in the order of the tokens; -1: not kept.
+  void choose_tokens(const Tensor& places, const TokenMask& mask);
+  /// Copies the kept tokens of x [batch, tokens, n] to y [batch, kept, n]. x and y have one type,
+  /// float32 or activation_type(), also below.
+  void keep_tokens(const Tensor& x, const Tensor& places, const Tensor& y);
+  /// Copies the tokens of x [batch, kept, n] back to their places in y [batch, tokens, n]. The
+  /// others become `token` [n], or 0 if it is null.
+  void restore_tokens(const Tensor& x, const Tensor& places, const Tensor& token, const Tensor& y);
 
   /// Divides each row of x [rows, d] by its length: y[i] = x[i] * inverse_norm[i], inverse_norm
   /// [rows]. Accurate for lengths from 1e-20 to 1e+20; a row of zeros gives zeros. y may alias x.
@@ -310,9 +390,17 @@ class Ops {
   virtual void run_add(const Tensor& a, const Tensor& b, const Tensor& y) = 0;
   virtual void run_scale(const Tensor& x, float factor, const Tensor& y) = 0;
   virtual void run_average(const Tensor& value, float part, const Tensor& average) = 0;
-  virtual void run_add_bias(const Tensor& y, const Tensor& bias) = 0;
-  virtual void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) = 0;
+  virtual void run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) = 0;
+  virtual void run_relu6_backward(const Tensor& y, const Tensor& dy) = 0;
+  virtual void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate,
+                               const Tensor& places) = 0;
   virtual void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) = 0;
+  virtual void run_layer_norm(const LayerNorm& l) = 0;
+  virtual void run_layer_norm_backward(const LayerNormBackward& b) = 0;
+  virtual void run_choose_tokens(const Tensor& places, const TokenMask& mask) = 0;
+  virtual void run_keep_tokens(const Tensor& x, const Tensor& places, const Tensor& y) = 0;
+  virtual void run_restore_tokens(const Tensor& x, const Tensor& places, const Tensor& token,
+                                  const Tensor& y) = 0;
   virtual void run_normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) = 0;
   virtual void run_normalise_rows_backward(const Tensor& dy, const Tensor& y,
                                            const Tensor& inverse_norm, const Tensor& dx) = 0;

@@ -55,10 +55,12 @@ void expect_rows(const Argument& a, std::int64_t rows) {
   refuse(a, "fp32 [" + std::to_string(rows) + ", any number]");
 }
 
-void expect_columns(const Argument& a, std::int64_t columns) {
-  if (is_float32(a.tensor) && columns > 0 && a.tensor.elements() % columns == 0) [[likely]]
+void expect_columns(const Argument& a, DType other, std::int64_t columns) {
+  const Tensor& t = a.tensor;
+  const bool type_fits = t.dtype == DType::kFloat32 || t.dtype == other;
+  if (type_fits && !is_null(t) && columns > 0 && t.elements() % columns == 0) [[likely]]
     return;
-  refuse(a, "fp32 [any number, " + std::to_string(columns) + "]");
+  refuse(a, text({DType::kFloat32, other}) + " [any number, " + std::to_string(columns) + "]");
 }
 
 }  // namespace pfc

@@ -27,7 +27,7 @@ void expect(const Argument& argument, DType type, const Shape& shape);
 
 /// Same as expect() for float32 [rows, any number].
 void expect_rows(const Argument& argument, std::int64_t rows);
-/// Same as expect() for float32 [any number, columns].
-void expect_columns(const Argument& argument, std::int64_t columns);
+/// Same as expect() for [any number, columns] of float32 or the other type.
+void expect_columns(const Argument& argument, DType other, std::int64_t columns);
 
 }  // namespace pfc

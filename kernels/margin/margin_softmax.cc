@@ -122,7 +122,7 @@ void MarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_e
                                         std::span<const std::int64_t> slots) {
   constexpr const char* kOp = "margin_softmax.backward_accumulate";
   check_gradient(kOp, d_embeddings);
-  expect_columns({kOp, "gradients", gradients}, table_.weight.shape[1]);
+  expect_columns({kOp, "gradients", gradients}, DType::kFloat32, table_.weight.shape[1]);
   check_slots(kOp, slots.size(), batch_classes_);
   run_backward_accumulate(gradient_scale, d_embeddings, gradients, slots);
 }
@@ -132,7 +132,7 @@ void MarginSoftmax::update(std::span<const std::int64_t> classes,
                            const Update& update) {
   constexpr const char* kOp = "margin_softmax.update";
   check_classes(kOp, classes);
-  expect_columns({kOp, "gradients", gradients}, table_.weight.shape[1]);
+  expect_columns({kOp, "gradients", gradients}, DType::kFloat32, table_.weight.shape[1]);
   check_slots(kOp, slots.size(), classes.size());
   run_update(classes, slots, gradients, update);
 }

@@ -20,6 +20,7 @@ enum class Stream : std::uint32_t {
   kSynth = 8,
   kTiming = 9,
   kElasticMargin = 10,
+  kTokenMask = 11,
 };
 
 struct Philox4 {
@@ -53,6 +54,12 @@ PFC_HOST_DEVICE Philox4 random_words(std::uint64_t seed, Stream stream, std::uin
 /// Returns a number in [0, 1) with 24 bits, which float32 represents exactly.
 PFC_HOST_DEVICE float uniform01(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
+}
+
+/// Returns the number in [0, 1) of an element. Four adjacent elements use the words of one block.
+PFC_HOST_DEVICE float uniform_of(std::uint64_t seed, Stream stream, std::uint32_t a,
+                                 std::uint64_t element) {
+  return uniform01(random_words(seed, stream, a, element / 4).x[element % 4]);
 }
 
 }  // namespace pfc

@@ -67,14 +67,45 @@ TEST_P(OpChecks, CoverElementwiseOps) {
 TEST_P(OpChecks, CoverSumsAndBiases) {
   const OwnedTensor three = tensor({3}), four = tensor({2, 2}), none = tensor({0});
   EXPECT_EQ(refusal([&] { ops_->add_bias(four, three); }),
-            "add_bias: y is fp32 [2, 2], expected fp32 [any number, 3]");
+            "add_bias: y is fp32 [2, 2], expected " + number() + " [any number, 3]");
   EXPECT_EQ(refusal([&] { ops_->column_sums(four, three, false); }),
-            "column_sums: x is fp32 [2, 2], expected fp32 [any number, 3]");
+            "column_sums: x is fp32 [2, 2], expected " + number() + " [any number, 3]");
   EXPECT_EQ(refusal([&] { ops_->column_sums(four, none, false); }),
-            "column_sums: x is fp32 [2, 2], expected fp32 [any number, 0]");
+            "column_sums: x is fp32 [2, 2], expected " + number() + " [any number, 0]");
   const OwnedTensor bytes(*ops_, {3}, DType::kUInt8);
   EXPECT_EQ(refusal([&] { ops_->sum_of_squares(bytes); }),
             "sum_of_squares: x is uint8 [3], expected fp32 [3]");
+}
+
+TEST_P(OpChecks, CoverTransformers) {
+  const OwnedTensor three = tensor({3}), four = tensor({2, 2}), six = tensor({2, 3}),
+                    cube = tensor({1, 2, 2}), places(*ops_, {1, 2}, DType::kInt64);
+  EXPECT_EQ(refusal([&] { ops_->add_bias_relu6(four, three); }),
+            "add_bias_relu6: y is fp32 [2, 2], expected " + number() + " [any number, 3]");
+  EXPECT_EQ(refusal([&] { ops_->relu6_backward(three, four); }),
+            "relu6_backward: dy is fp32 [2, 2], expected fp32 [3]");
+  EXPECT_EQ(refusal([&] { ops_->column_sums(six, three, false, three); }),
+            "column_sums: places is fp32 [3], expected int64 [2]");
+  EXPECT_EQ(
+      refusal([&] {
+        ops_->layer_norm({.x = six, .gamma = three, .beta = three, .y = six, .statistics = three});
+      }),
+      "layer_norm: statistics is fp32 [3], expected fp32 [2, 2]");
+  EXPECT_EQ(refusal([&] {
+              ops_->layer_norm_backward(
+                  {.dy = six, .x = six, .statistics = four, .gamma = three, .dgamma = four});
+            }),
+            "layer_norm_backward: dgamma is fp32 [2, 2], expected fp32 [3]");
+  EXPECT_TRUE(ends_with(refusal([&] { ops_->choose_tokens(places, {.kept = 3}); }),
+                        ": choose_tokens: kept outside [1, tokens]"));
+  EXPECT_EQ(refusal([&] {
+              ops_->keep_tokens(cube, places, tensor({1, 1, 3}));
+            }),
+            "keep_tokens: y is fp32 [1, 1, 3], expected fp32 [1, 1, 2]");
+  EXPECT_EQ(refusal([&] { ops_->restore_tokens(cube, places, three, cube); }),
+            "restore_tokens: token is fp32 [3], expected fp32 [2]");
+  EXPECT_TRUE(ends_with(refusal([&] { (void)ops_->attention({.head_size = 8}); }),
+                        ": attention: head_size must be a multiple of 16"));
 }
 
 TEST_P(OpChecks, CoverRunningStatistics) {

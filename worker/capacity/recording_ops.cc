@@ -80,6 +80,27 @@ class RecordingBatchNorm : public BatchNorm {
   OpWorks& works_;
 };
 
+class RecordingAttention : public Attention {
+ public:
+  RecordingAttention(const AttentionShape& shape, DType activations, OpWorks& works)
+      : Attention(shape, activations), works_(works) {}
+
+ private:
+  /// products: of queries and keys, or of weights and values, or of their gradients.
+  void add(int products, double bytes) {
+    const std::int64_t of_one = shape_.y_shape().elements() * shape_.tokens;
+    works_.push_back({.flops = 2.0 * products * static_cast<double>(of_one), .bytes = bytes});
+  }
+  void run_forward(const Tensor& qkv, const Tensor& y) override {
+    add(2, tensor_bytes({&qkv, &y}));
+  }
+  void run_backward(const Tensor& qkv, const Tensor& dy, const Tensor& dqkv) override {
+    add(5, tensor_bytes({&qkv, &dy, &dqkv}));
+  }
+
+  OpWorks& works_;
+};
+
 }  // namespace
 
 std::unique_ptr<Buffer> RecordingOps::allocate(std::size_t bytes) {
@@ -89,6 +110,10 @@ std::unique_ptr<Buffer> RecordingOps::allocate(std::size_t bytes) {
 }
 
 std::unique_ptr<Event> RecordingOps::record() { return std::make_unique<Done>(); }
+
+std::unique_ptr<Attention> RecordingOps::attention(const AttentionShape& shape) {
+  return std::make_unique<RecordingAttention>(shape, activations_, works_);
+}
 
 std::unique_ptr<RepeatedWork> RecordingOps::repeat(std::function<void()> enqueue) {
   return std::make_unique<CalledWork>(std::move(enqueue));
@@ -124,11 +149,30 @@ void RecordingOps::run_scale(const Tensor& x, float /*factor*/, const Tensor& y)
 void RecordingOps::run_average(const Tensor& value, float /*part*/, const Tensor& average) {
   run_add(value, average, average);
 }
-void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/) { run_copy(y, y); }
-void RecordingOps::run_column_sums(const Tensor& x, const Tensor& /*sums*/, bool /*accumulate*/) {
+void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/, bool /*relu6*/) {
+  run_copy(y, y);
+}
+void RecordingOps::run_relu6_backward(const Tensor& y, const Tensor& dy) { run_add(y, dy, dy); }
+void RecordingOps::run_column_sums(const Tensor& x, const Tensor& /*sums*/, bool /*accumulate*/,
+                                   const Tensor& /*places*/) {
   run_fill(x, 0);
 }
 void RecordingOps::run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& /*o*/) {
+  run_copy(x, y);
+}
+void RecordingOps::run_layer_norm(const LayerNorm& l) { run_copy(l.x, l.y); }
+void RecordingOps::run_layer_norm_backward(const LayerNormBackward& b) {
+  if (b.dgamma || b.dbeta) works_.push_back(moving({&b.dy, &b.x}));
+  if (b.dx) works_.push_back(moving({&b.dy, &b.x, &b.add, &b.dx}));
+}
+void RecordingOps::run_choose_tokens(const Tensor& places, const TokenMask& /*mask*/) {
+  works_.push_back(moving({&places}));
+}
+void RecordingOps::run_keep_tokens(const Tensor& /*x*/, const Tensor& /*places*/, const Tensor& y) {
+  run_copy(y, y);
+}
+void RecordingOps::run_restore_tokens(const Tensor& x, const Tensor& /*places*/,
+                                      const Tensor& /*token*/, const Tensor& y) {
   run_copy(x, y);
 }
 void RecordingOps::run_normalise_rows(const Tensor& x, const Tensor& y,

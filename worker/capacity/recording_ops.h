@@ -44,6 +44,7 @@ class RecordingOps : public Ops {
   void synchronize() override {}
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
+  std::unique_ptr<Attention> attention(const AttentionShape& shape) override;
   [[nodiscard]] std::size_t scratch_bytes() const override { return 0; }
 
  private:
@@ -56,9 +57,17 @@ class RecordingOps : public Ops {
   void run_add(const Tensor& a, const Tensor& b, const Tensor& y) override;
   void run_scale(const Tensor& x, float factor, const Tensor& y) override;
   void run_average(const Tensor& value, float part, const Tensor& average) override;
-  void run_add_bias(const Tensor& y, const Tensor& bias) override;
-  void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
+  void run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) override;
+  void run_relu6_backward(const Tensor& y, const Tensor& dy) override;
+  void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate,
+                       const Tensor& places) override;
   void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;
+  void run_layer_norm(const LayerNorm& l) override;
+  void run_layer_norm_backward(const LayerNormBackward& b) override;
+  void run_choose_tokens(const Tensor& places, const TokenMask& mask) override;
+  void run_keep_tokens(const Tensor& x, const Tensor& places, const Tensor& y) override;
+  void run_restore_tokens(const Tensor& x, const Tensor& places, const Tensor& token,
+                          const Tensor& y) override;
   void run_normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) override;
   void run_normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
                                    const Tensor& dx) override;

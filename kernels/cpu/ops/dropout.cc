@@ -1,5 +1,7 @@
 #include "kernels/math/dropout.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/ops/cpu_ops.h"
 
 namespace pfc {
@@ -17,10 +19,11 @@ void CpuOps::run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions&
     const T* const from = numbers<T>(x);
     T* const to = numbers<T>(y);
     device_.threads.each_range(x.elements(), 32, x.elements(), [&](const Range& r) {
-      for (std::int64_t i = r.begin; i < r.end; ++i) {
+      for (std::int64_t i = r.begin; i < r.end;) {
+        const std::int64_t group = i / o.group, end = std::min((group + 1) * o.group, r.end);
         const float factor = dropout_factor(o.probability, o.seed, o.step,
-                                            o.first_element + static_cast<std::uint64_t>(i));
-        scale_number(from[i], factor, to[i]);
+                                            o.first_element + static_cast<std::uint64_t>(group));
+        for (; i < end; ++i) scale_number(from[i], factor, to[i]);
       }
     });
   });

@@ -63,31 +63,53 @@ void CpuOps::run_average(const Tensor& value, float part, const Tensor& average)
   });
 }
 
-void CpuOps::run_add_bias(const Tensor& y, const Tensor& bias) {
+void CpuOps::run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) {
   const std::int64_t n = bias.elements();
-  float* const values = y.f32();
   const float* const b = bias.f32();
-  device_.threads.each_range(y.elements() / n, 1, y.elements(), [&](const Range& r) {
-    device_.vector.add_bias(values + r.begin * n, b, r.size(), n);
+  with_numbers_of(y, [&]<typename T>() {
+    T* const values = numbers<T>(y);
+    device_.threads.each_range(y.elements() / n, 1, y.elements(), [&](const Range& r) {
+      device_.vector.template of<T>().add_bias(values + r.begin * n, b, r.size(), n, relu6);
+    });
   });
 }
 
-void CpuOps::run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+void CpuOps::run_relu6_backward(const Tensor& y, const Tensor& dy) {
+  const std::int64_t n = y.elements();
+  with_numbers_of(y, [&]<typename T>() {
+    const T* const result = numbers<T>(y);
+    T* const gradient = numbers<T>(dy);
+    device_.threads.each_range(n, 2 * kLine, n, [&](const Range& r) {
+      device_.vector.template of<T>().relu6_backward(result + r.begin, gradient + r.begin,
+                                                     r.size());
+    });
+  });
+}
+
+void CpuOps::run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate,
+                             const Tensor& places) {
   const std::int64_t n = sums.elements();
   const std::int64_t rows = x.elements() / n;
-  const float* const values = x.f32();
+  const auto* const place = static_cast<const std::int64_t*>(places.data);
   float* const out = sums.f32();
-  // Threads divide the columns, so one thread computes each sum, in float64.
-  constexpr std::int64_t kStrip = 64;
-  device_.threads.each_range(n, kStrip, x.elements(), [&](const Range& columns) {
-    for (std::int64_t begin = columns.begin; begin < columns.end; begin += kStrip) {
-      const std::int64_t width = std::min(kStrip, columns.end - begin);
-      double strip[kStrip] = {};
-      device_.vector.add_columns(values + begin, rows, n, width, strip);
-      for (std::int64_t i = 0; i < width; ++i) {
-        out[begin + i] = static_cast<float>((accumulate ? out[begin + i] : 0.0) + strip[i]);
+  with_numbers_of(x, [&]<typename T>() {
+    const T* const values = numbers<T>(x);
+    const auto add_columns = device_.vector.template of<T>().add_columns;
+    // Threads divide the columns, so one thread computes each sum, in float64.
+    constexpr std::int64_t kStrip = 64;
+    device_.threads.each_range(n, kStrip, x.elements(), [&](const Range& columns) {
+      for (std::int64_t begin = columns.begin; begin < columns.end; begin += kStrip) {
+        const std::int64_t width = std::min(kStrip, columns.end - begin);
+        double strip[kStrip] = {};
+        if (place == nullptr) add_columns(values + begin, rows, n, width, strip);
+        for (std::int64_t row = 0; row < rows && place != nullptr; ++row) {
+          if (place[row] < 0) add_columns(values + begin + row * n, 1, n, width, strip);
+        }
+        for (std::int64_t i = 0; i < width; ++i) {
+          out[begin + i] = static_cast<float>((accumulate ? out[begin + i] : 0.0) + strip[i]);
+        }
       }
-    }
+    });
   });
 }
 

@@ -41,15 +41,38 @@ void add(const T* a, const T* b, T* y, std::int64_t n) {
   });
 }
 
-void add_bias(float* y, const float* bias, std::int64_t rows, std::int64_t n) {
-  for (std::int64_t row = 0; row < rows; ++row) add(y + row * n, bias, y + row * n, n);
+template <typename T>
+void add_bias(T* y, const float* bias, std::int64_t rows, std::int64_t n, bool relu6) {
+  for (std::int64_t row = 0; row < rows; ++row, y += n) {
+    if (relu6) {
+      for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+        const V sum = load_number<V>(y + i) + load<V>(bias + i);
+        const V positive = sum > 0.f ? sum : V{};
+        store_activation<V>(y + i, positive < 6.f ? positive : V{} + 6.f);
+      });
+    } else {
+      for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+        store_activation<V>(y + i, load_number<V>(y + i) + load<V>(bias + i));
+      });
+    }
+  }
 }
 
-void add_columns(const float* __restrict x, std::int64_t rows, std::int64_t stride,
-                 std::int64_t width, double* __restrict sums) {
+template <typename T>
+void relu6_backward(const T* y, T* dy, std::int64_t n) {
+  for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const V result = load_number<V>(y + i);
+    const V below = result < 6.f ? load_number<V>(dy + i) : V{};
+    store_activation<V>(dy + i, result > 0.f ? below : V{});
+  });
+}
+
+template <typename T>
+void add_columns(const T* __restrict x, std::int64_t rows, std::int64_t stride, std::int64_t width,
+                 double* __restrict sums) {
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < width; ++i) {
-      sums[i] += static_cast<double>(x[row * stride + i]);
+      sums[i] += static_cast<double>(load_number<float>(x + row * stride + i));
     }
   }
 }
@@ -74,5 +97,11 @@ template void normalise_images(const std::uint8_t*, float*, std::int64_t);
 template void normalise_images(const std::uint8_t*, BFloat16*, std::int64_t);
 template void add(const float*, const float*, float*, std::int64_t);
 template void add(const BFloat16*, const BFloat16*, BFloat16*, std::int64_t);
+template void add_bias(float*, const float*, std::int64_t, std::int64_t, bool);
+template void add_bias(BFloat16*, const float*, std::int64_t, std::int64_t, bool);
+template void relu6_backward(const float*, float*, std::int64_t);
+template void relu6_backward(const BFloat16*, BFloat16*, std::int64_t);
+template void add_columns(const float*, std::int64_t, std::int64_t, std::int64_t, double*);
+template void add_columns(const BFloat16*, std::int64_t, std::int64_t, std::int64_t, double*);
 
 }  // namespace pfc::PFC_ISA

@@ -23,14 +23,26 @@ template <typename T>
 void normalise_images(const std::uint8_t* x, T* y, std::int64_t n);
 template <typename T>
 void add(const T* a, const T* b, T* y, std::int64_t n);
+template <typename T>
+void add_bias(T* y, const float* bias, std::int64_t rows, std::int64_t n, bool relu6);
+template <typename T>
+void relu6_backward(const T* y, T* dy, std::int64_t n);
+template <typename T>
+void add_columns(const T* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
+                 double* sums);
+template <typename T>
+void layer_norm(const LayerNormRows<T>& l);
+template <typename T>
+void layer_norm_backward(const LayerNormBackwardRows<T>& l);
+template <typename T>
+void layer_norm_sums(const LayerNormColumns<T>& l);
 
 void outer_product(const OuterProduct& p);
 void pack_pairs(const PackedPairs& p);
 void pair_product(const PairProduct& p);
 
-void add_bias(float* y, const float* bias, std::int64_t rows, std::int64_t n);
-void add_columns(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
-                 double* sums);
+void softmax(const StridedRows& x, float scale);
+void softmax_backward(const StridedRows& dy, const float* y, float scale);
 
 void normalise_rows(const float* x, float* y, float* inverse_norm, std::int64_t rows,
                     std::int64_t n);

@@ -14,6 +14,12 @@ constexpr ActivationKernels<T> kActivations = {
     .grouped_weight_gradient = grouped_weight_gradient<T>,
     .normalise_images = normalise_images<T>,
     .add = add<T>,
+    .add_bias = add_bias<T>,
+    .relu6_backward = relu6_backward<T>,
+    .add_columns = add_columns<T>,
+    .layer_norm = layer_norm<T>,
+    .layer_norm_backward = layer_norm_backward<T>,
+    .layer_norm_sums = layer_norm_sums<T>,
 };
 
 }  // namespace
@@ -26,8 +32,8 @@ const VectorKernels kTable = {
     .outer_product = outer_product,
     .pack_pairs = pack_pairs,
     .pair_product = pair_product,
-    .add_bias = add_bias,
-    .add_columns = add_columns,
+    .softmax = softmax,
+    .softmax_backward = softmax_backward,
     .normalise_rows = normalise_rows,
     .normalise_rows_backward = normalise_rows_backward,
     .sum_of_squares = sum_of_squares,

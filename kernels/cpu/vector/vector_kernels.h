@@ -201,6 +201,38 @@ struct GroupedConv {
   double* gradients;
 };
 
+/// Rows of a layer norm (ops.h). statistics [rows, 2]: mean and 1 / sqrt(variance + eps).
+template <typename T>
+struct LayerNormRows {
+  std::int64_t rows, n;
+  const float *x, *gamma, *beta;
+  float eps;
+  T* y;
+  float* statistics;
+};
+template <typename T>
+struct LayerNormBackwardRows {
+  std::int64_t rows, n;
+  const T* dy;
+  const float *x, *statistics, *gamma;
+  const float* add;  ///< nullptr: none
+  float* dx;
+};
+/// Columns of a layer norm: sums over rows for the gradients of gamma and beta.
+template <typename T>
+struct LayerNormColumns {
+  std::int64_t rows, n, width;  ///< n: distance between rows
+  const T* dy;
+  const float *x, *statistics;
+  double *dgamma, *dbeta;  ///< [width], to which the sums are added
+};
+
+/// Rows of numbers, `stride` apart.
+struct StridedRows {
+  float* x;
+  std::int64_t rows, n, stride;
+};
+
 /// Loops over activations of one type.
 template <typename T>
 struct ActivationKernels {
@@ -218,6 +250,15 @@ struct ActivationKernels {
 
   void (*normalise_images)(const std::uint8_t* x, T* y, std::int64_t n);
   void (*add)(const T* a, const T* b, T* y, std::int64_t n);
+  /// Computes y += bias for each row; with `relu6`, y = min(max(y + bias, 0), 6).
+  void (*add_bias)(T* y, const float* bias, std::int64_t rows, std::int64_t n, bool relu6);
+  void (*relu6_backward)(const T* y, T* dy, std::int64_t n);
+  /// Computes sums[i] += the sum over rows r of x[r * stride + i], for i < width.
+  void (*add_columns)(const T* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
+                      double* sums);
+  void (*layer_norm)(const LayerNormRows<T>& l);
+  void (*layer_norm_backward)(const LayerNormBackwardRows<T>& l);
+  void (*layer_norm_sums)(const LayerNormColumns<T>& l);
 };
 
 struct VectorKernels {
@@ -238,10 +279,11 @@ struct VectorKernels {
   void (*pack_pairs)(const PackedPairs& p);
   void (*pair_product)(const PairProduct& p);
 
-  void (*add_bias)(float* y, const float* bias, std::int64_t rows, std::int64_t n);
-  /// Computes sums[i] += the sum over rows r of x[r * stride + i], for i < width.
-  void (*add_columns)(const float* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
-                      double* sums);
+  /// Replaces each row x by softmax(scale * x). REQUIRES: scale > 0.
+  void (*softmax)(const StridedRows& x, float scale);
+  /// Replaces the gradient of a softmax's result by that of its rows x. y: the result, with the
+  /// same stride.
+  void (*softmax_backward)(const StridedRows& dy, const float* y, float scale);
 
   void (*normalise_rows)(const float* x, float* y, float* inverse_norm, std::int64_t rows,
                          std::int64_t n);

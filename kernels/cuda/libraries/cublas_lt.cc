@@ -40,13 +40,13 @@ std::uint32_t alignment_of(const void* pointer) {
 std::string text(const MatrixProduct& p) {
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + " (" +
          (p.transpose_a ? "T" : "N") + (p.transpose_b ? "T" : "N") + ", " + name_of(p.in) + " to " +
-         name_of(p.out) + ")";
+         name_of(p.out) + (p.batch > 1 ? ", " + std::to_string(p.batch) + " times" : "") + ")";
 }
 
 }  // namespace
 
 struct CublasLt::Key {
-  std::int64_t m, n, k, a_stride, b_stride, c_stride;
+  std::int64_t m, n, k, a_stride, b_stride, c_stride, batch, a_batch, b_batch, c_batch;
   bool transpose_a, transpose_b, adds;
   DType in, out;
   std::uint32_t a_alignment, b_alignment, c_alignment;
@@ -84,6 +84,10 @@ CublasLt::Key CublasLt::key_of(const MatrixProduct& p) {
           .a_stride = p.a_stride,
           .b_stride = p.b_stride,
           .c_stride = p.c_stride,
+          .batch = p.batch,
+          .a_batch = p.a_batch,
+          .b_batch = p.b_batch,
+          .c_batch = p.c_batch,
           .transpose_a = p.transpose_a,
           .transpose_b = p.transpose_b,
           .adds = p.beta != 0.f,
@@ -96,18 +100,28 @@ CublasLt::Key CublasLt::key_of(const MatrixProduct& p) {
 
 CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
   Plan plan;
-  const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns,
-                          std::int64_t stride) {
+  const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                          std::int64_t between) {
     cublasLtMatrixLayout_t made = nullptr;
     // cuBLASLt's rows are our columns: see Plan.
     require(cublasLtMatrixLayoutCreate(&made, type_of(type), static_cast<std::uint64_t>(columns),
                                        static_cast<std::uint64_t>(rows), stride),
             "cublasLtMatrixLayoutCreate", p);
-    return Layout(made);
+    Layout owner(made);
+    if (p.batch == 1) return owner;
+    const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+      require(cublasLtMatrixLayoutSetAttribute(made, attribute, &value, sizeof(value)),
+              "cublasLtMatrixLayoutSetAttribute", p);
+    };
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(p.batch));
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, between);
+    return owner;
   };
-  plan.a = p.transpose_a ? layout(p.in, p.k, p.m, p.a_stride) : layout(p.in, p.m, p.k, p.a_stride);
-  plan.b = p.transpose_b ? layout(p.in, p.n, p.k, p.b_stride) : layout(p.in, p.k, p.n, p.b_stride);
-  plan.c = layout(p.out, p.m, p.n, p.c_stride);
+  plan.a = p.transpose_a ? layout(p.in, p.k, p.m, p.a_stride, p.a_batch)
+                         : layout(p.in, p.m, p.k, p.a_stride, p.a_batch);
+  plan.b = p.transpose_b ? layout(p.in, p.n, p.k, p.b_stride, p.b_batch)
+                         : layout(p.in, p.k, p.n, p.b_stride, p.b_batch);
+  plan.c = layout(p.out, p.m, p.n, p.c_stride, p.c_batch);
 
   const bool tf32 = tf32_ && p.in == DType::kFloat32;
   cublasLtMatmulDesc_t operation = nullptr;
@@ -151,7 +165,7 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
 }
 
 void CublasLt::multiply(const MatrixProduct& p, void* workspace, cudaStream_t stream) {
-  check(p.m > 0 && p.n > 0 && p.k > 0, "gemm: sizes must be positive");
+  check(p.m > 0 && p.n > 0 && p.k > 0 && p.batch > 0, "gemm: sizes must be positive");
   const Key key = key_of(p);
   auto found = plans_.find(key);
   if (found == plans_.end()) {

@@ -30,6 +30,9 @@ struct MatrixProduct {
   std::int64_t b_stride = 0;
   void* c = nullptr;
   std::int64_t c_stride = 0;
+  /// Number of products of this kind, and the elements between two matrices.
+  std::int64_t batch = 1;
+  std::int64_t a_batch = 0, b_batch = 0, c_batch = 0;
 };
 
 /// cuBLASLt on the device that is current at construction; used by one host thread. Queries

@@ -39,6 +39,7 @@ class CudaOps : public Ops {
   // kernels/cuda/convolution/conv2d.cc, kernels/cuda/batch_norm/batch_norm.cu
   std::unique_ptr<Conv2d> conv2d(const Conv2dShape& shape) override;
   std::unique_ptr<BatchNorm> batch_norm(const BatchNormShape& shape) override;
+  std::unique_ptr<Attention> attention(const AttentionShape& shape) override;  // attention.cu
 
  private:
   void run_copy(const Tensor& from, const Tensor& to) override;  // cuda_ops.cc
@@ -50,13 +51,23 @@ class CudaOps : public Ops {
   void run_add(const Tensor& a, const Tensor& b, const Tensor& y) override;
   void run_scale(const Tensor& x, float factor, const Tensor& y) override;
   void run_average(const Tensor& value, float part, const Tensor& average) override;
-  void run_add_bias(const Tensor& y, const Tensor& bias) override;
-  void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) override;
+  void run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) override;
+  void run_relu6_backward(const Tensor& y, const Tensor& dy) override;
+  void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate,
+                       const Tensor& places) override;
   void run_update_running_statistics(const RunningStatistics& r) override;
 
   // gemm.cc, dropout.cu
   void run_gemm(const Gemm& g) override;
   void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;
+
+  // layer_norm.cu, tokens.cu
+  void run_layer_norm(const LayerNorm& l) override;
+  void run_layer_norm_backward(const LayerNormBackward& b) override;
+  void run_choose_tokens(const Tensor& places, const TokenMask& mask) override;
+  void run_keep_tokens(const Tensor& x, const Tensor& places, const Tensor& y) override;
+  void run_restore_tokens(const Tensor& x, const Tensor& places, const Tensor& token,
+                          const Tensor& y) override;
 
   // normalise.cu
   void run_normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm) override;

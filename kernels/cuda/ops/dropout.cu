@@ -27,12 +27,34 @@ __global__ void dropout_kernel(std::int64_t n, DropoutOptions o, const T* x, T* 
   }
 }
 
+/// Elements that share a number with their group: a block's threads divide one group.
+template <typename T>
+__global__ void group_dropout_kernel(std::int64_t n, DropoutOptions o, const T* x, T* y) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * o.group;
+  const std::int64_t end = begin + o.group < n ? begin + o.group : n;
+  const float factor =
+      dropout_factor(o.probability, o.seed, o.step, o.first_element + std::uint64_t{blockIdx.x});
+  const std::int64_t stride = std::int64_t{gridDim.y} * blockDim.x;
+  for (std::int64_t i = begin + std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x; i < end;
+       i += stride) {
+    y[i] = from_float<T>(to_float(x[i]) * factor);
+  }
+}
+
 }  // namespace
 
 void CudaOps::run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) {
   with_element_type(x.dtype, [&](auto* type) {
     using Pointer = decltype(type);
     using Element = std::remove_pointer_t<Pointer>;
+    if (o.group > 1) {
+      constexpr unsigned kBlocksEach = 8;
+      const auto groups = static_cast<unsigned>((x.elements() + o.group - 1) / o.group);
+      launch("dropout", {.blocks = dim3(groups, kBlocksEach), .threads = dim3(kThreads)},
+             device_.compute.get(), group_dropout_kernel<Element>, x.elements(), o,
+             static_cast<const Element*>(x.data), static_cast<Pointer>(y.data));
+      return;
+    }
     launch("dropout", device_.grid_for(x.elements() / 4 + 2), device_.compute.get(),
            dropout_kernel<Element>, x.elements(), o, static_cast<const Element*>(x.data),
            static_cast<Pointer>(y.data));

@@ -1,6 +1,7 @@
 // Ops that make one pass over memory.
 
 #include "kernels/cuda/ops/cuda_ops.h"
+#include "kernels/cuda/primitives/column_sums.h"
 #include "kernels/cuda/primitives/map.h"
 #include "kernels/cuda/primitives/warps.h"
 #include "kernels/math/running_statistics.h"
@@ -26,35 +27,31 @@ struct Pixel {
   __device__ float operator()(float x) const { return x / 127.5f - 1.f; }
 };
 
-__global__ void add_bias_kernel(std::int64_t elements, std::int64_t n, float* y,
-                                const float* bias) {
+struct Relu6Gradient {
+  __device__ float operator()(float y, float dy) const { return y > 0.f && y < 6.f ? dy : 0.f; }
+};
+
+template <typename T>
+__global__ void add_bias_kernel(std::int64_t elements, std::int64_t n, T* y, const float* bias,
+                                bool relu6) {
   const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
        i += stride) {
-    y[i] += bias[i % n];
+    const float sum = to_float(y[i]) + bias[i % n];
+    y[i] = from_float<T>(relu6 ? fminf(fmaxf(sum, 0.f), 6.f) : sum);
   }
 }
 
-// The lanes of a warp read 32 adjacent columns; the 8 warps of a block divide the rows.
-constexpr unsigned kRowsAtOnce = 8;
-
-__global__ void column_sums_kernel(std::int64_t rows, std::int64_t n, const float* x, float* sums,
-                                   bool accumulate) {
-  __shared__ double parts[kRowsAtOnce][kWarp];
-  const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
-  double sum = 0;
-  if (column < n) {
-    for (std::int64_t row = threadIdx.y; row < rows; row += kRowsAtOnce) {
-      sum += static_cast<double>(x[row * n + column]);
-    }
+/// The element itself, or 0 in the rows of tokens that were kept.
+template <typename T>
+struct ElementOf {
+  std::int64_t n;
+  const T* x;
+  const std::int64_t* places;  // nullptr: all rows
+  __device__ void operator()(std::int64_t row, std::int64_t column, float (&out)[1]) const {
+    out[0] = places == nullptr || places[row] < 0 ? to_float(x[row * n + column]) : 0.f;
   }
-  parts[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= n) return;
-  double total = accumulate ? static_cast<double>(sums[column]) : 0.0;
-  for (unsigned i = 0; i < kRowsAtOnce; ++i) total += parts[i][threadIdx.x];
-  sums[column] = static_cast<float>(total);
-}
+};
 
 __global__ void running_statistics_kernel(std::int64_t n, RunningStatisticsRule rule,
                                           const float* mean, const float* variance,
@@ -103,18 +100,36 @@ void CudaOps::run_average(const Tensor& value, float part, const Tensor& average
       static_cast<const float*>(value.f32()), static_cast<const float*>(average.f32()));
 }
 
-void CudaOps::run_add_bias(const Tensor& y, const Tensor& bias) {
+void CudaOps::run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) {
   const std::int64_t n = bias.elements();
-  launch("add_bias", device_.grid_for(y.elements()), device_.compute.get(), add_bias_kernel,
-         y.elements(), n, y.f32(), bias.f32());
+  with_element_type(y.dtype, [&](auto* type) {
+    using Pointer = decltype(type);
+    launch("add_bias", device_.grid_for(y.elements()), device_.compute.get(),
+           add_bias_kernel<std::remove_pointer_t<Pointer>>, y.elements(), n,
+           static_cast<Pointer>(y.data), bias.f32(), relu6);
+  });
 }
 
-void CudaOps::run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate) {
+void CudaOps::run_relu6_backward(const Tensor& y, const Tensor& dy) {
+  with_element_type(y.dtype, [&](auto* type) {
+    using Pointer = decltype(type);
+    using Element = std::remove_pointer_t<Pointer>;
+    map("relu6_backward", device_, y.elements(), Relu6Gradient{}, static_cast<Pointer>(dy.data),
+        static_cast<const Element*>(y.data), static_cast<const Element*>(dy.data));
+  });
+}
+
+void CudaOps::run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate,
+                              const Tensor& places) {
   const std::int64_t n = sums.elements();
-  const auto blocks = static_cast<unsigned>((n + kWarp - 1) / kWarp);
-  launch("column_sums", {.blocks = dim3(blocks), .threads = dim3(kWarp, kRowsAtOnce)},
-         device_.compute.get(), column_sums_kernel, x.elements() / n, n, x.f32(), sums.f32(),
-         accumulate);
+  with_element_type(x.dtype, [&](auto* type) {
+    using Element = std::remove_pointer_t<decltype(type)>;
+    const ElementOf<Element> element{.n = n,
+                                     .x = static_cast<const Element*>(x.data),
+                                     .places = static_cast<const std::int64_t*>(places.data)};
+    sum_columns<1>("column_sums", device_, x.elements() / n, n, element, accumulate,
+                   {.sums = {sums.f32()}});
+  });
 }
 
 void CudaOps::run_update_running_statistics(const RunningStatistics& r) {

@@ -17,6 +17,8 @@ struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
   std::uint64_t rows, columns;
   std::int64_t ld;
+  std::int32_t batch = 1;
+  std::int64_t between = 0;  // elements between two matrices
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::size_t workspace_bytes = 0;
@@ -71,11 +73,12 @@ double as_tf32(double value) {
 }
 
 // op(x) as a row-major matrix.
-std::vector<double> unpack(const void* p, const Layout& x, bool transpose, bool tf32) {
+std::vector<double> unpack(const void* p, const Layout& x, std::size_t first, bool transpose,
+                           bool tf32) {
   std::vector<double> values(x.rows * x.columns);
   for (std::uint64_t c = 0; c < x.columns; ++c) {
     for (std::uint64_t r = 0; r < x.rows; ++r) {
-      const double value = element(p, x.type, c * static_cast<std::uint64_t>(x.ld) + r);
+      const double value = element(p, x.type, first + c * static_cast<std::uint64_t>(x.ld) + r);
       values[transpose ? c * x.rows + r : r * x.columns + c] = tf32 ? as_tf32(value) : value;
     }
   }
@@ -91,9 +94,16 @@ struct Product {
   double alpha, beta;
 
   void run() const {
+    for (std::int32_t i = 0; i < d.batch; ++i) run(i);
+  }
+
+  void run(std::int32_t of_batch) const {
     const bool tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    const std::vector<double> left = unpack(a_data, a, desc.transpose_a, tf32);
-    const std::vector<double> right = unpack(b_data, b, desc.transpose_b, tf32);
+    const auto first = [of_batch](const Layout& x) {
+      return static_cast<std::size_t>(of_batch * x.between);
+    };
+    const std::vector<double> left = unpack(a_data, a, first(a), desc.transpose_a, tf32);
+    const std::vector<double> right = unpack(b_data, b, first(b), desc.transpose_b, tf32);
     const std::uint64_t inner = desc.transpose_a ? a.rows : a.columns;
     std::vector<double> row(d.columns);
     for (std::uint64_t r = 0; r < d.rows; ++r) {
@@ -103,7 +113,7 @@ struct Product {
         for (std::uint64_t c = 0; c < d.columns; ++c) row[c] += factor * right[k * d.columns + c];
       }
       for (std::uint64_t c = 0; c < d.columns; ++c) {
-        const std::size_t i = c * static_cast<std::uint64_t>(d.ld) + r;
+        const std::size_t i = first(d) + c * static_cast<std::uint64_t>(d.ld) + r;
         const double before = beta == 0 ? 0 : beta * element(d_data, d.type, i);
         put(d_data, d.type, i, alpha * row[c] + before);
       }
@@ -116,7 +126,7 @@ bool valid(const cublasLtMatmulDescOpaque_t& desc, const Layout& a, const Layout
   const auto rows = [](const Layout& x, bool t) { return t ? x.columns : x.rows; };
   return rows(a, desc.transpose_a) == d.rows && rows(b, !desc.transpose_b) == d.columns &&
          rows(a, !desc.transpose_a) == rows(b, desc.transpose_b) && d.rows > 0 && d.columns > 0 &&
-         a.rows > 0 && a.columns > 0;
+         a.rows > 0 && a.columns > 0 && a.batch == d.batch && b.batch == d.batch && d.batch > 0;
 }
 
 bool supported(const cublasLtMatmulDescOpaque_t& desc, const Layout& a, const Layout& b,
@@ -182,6 +192,13 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDa
   if (ld < static_cast<std::int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
   *layout = new cublasLtMatrixLayoutOpaque_t{type, rows, columns, ld};
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, std::size_t bytes) {
+  return attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT
+             ? copy_value(&layout->batch, sizeof(layout->batch), value, bytes)
+             : copy_value(&layout->between, sizeof(layout->between), value, bytes);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete layout;
