@@ -68,7 +68,7 @@ constexpr NumberRange kImageSize{
 constexpr NumberRange kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
-constexpr Names<std::string_view, 11> kNetworks{{{"r18", "r18"},
+constexpr Names<std::string_view, 19> kNetworks{{{"r18", "r18"},
                                                  {"r34", "r34"},
                                                  {"r50", "r50"},
                                                  {"r100", "r100"},
@@ -78,6 +78,14 @@ constexpr Names<std::string_view, 11> kNetworks{{{"r18", "r18"},
                                                  {"ir_18", "ir_18"},
                                                  {"ir_50", "ir_50"},
                                                  {"ir_101", "ir_101"},
+                                                 {"vit_t", "vit_t"},
+                                                 {"vit_t_dp005_mask0", "vit_t_dp005_mask0"},
+                                                 {"vit_s", "vit_s"},
+                                                 {"vit_s_dp005_mask_0", "vit_s_dp005_mask_0"},
+                                                 {"vit_b", "vit_b"},
+                                                 {"vit_b_dp005_mask_005", "vit_b_dp005_mask_005"},
+                                                 {"vit_l_dp005_mask_005", "vit_l_dp005_mask_005"},
+                                                 {"vit_h", "vit_h"},
                                                  {kNoNetwork, kNoNetwork}}};
 constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
                                            {"bf16", Precision::kBf16},

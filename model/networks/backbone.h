@@ -57,7 +57,7 @@ struct BackboneOptions {
   bool training = true;        ///< false: no gradients, and activations need less memory
   /// If not null, batch norms compute their statistics over all workers of this Comm. Borrowed.
   Comm* sync_bn = nullptr;
-  int rank = 0;  ///< selects dropout's mask
+  int rank = 0;  ///< selects the masks of dropout, drop path and tokens
   /// Patterns (common/config/parameters/name_patterns.h) of weights that training does not
   /// change. A batch norm whose weight and bias both match uses its running statistics and does
   /// not update them. Dropout stays on.
@@ -86,7 +86,7 @@ class Backbone {
   /// Computes embeddings, float32 [B, D], valid until the next forward(), from images [B, H, W,
   /// 3] of the Ops' activation type, or from input(). With `training`, batch norms use the
   /// statistics of the batch and update the running ones; without, they use the running ones. The
-  /// dropout mask is a function of `step`.
+  /// masks of dropout, drop path and tokens are functions of `step`.
   virtual Tensor forward(const Tensor& images, bool training, std::int64_t step) = 0;
 
   /// Computes the gradients. Goes back through the layers and calls ready(offset) whenever the
@@ -121,6 +121,8 @@ class Backbone {
 
 /// Returns the networks that make_backbone() knows, without kNoNetwork.
 std::vector<std::string> network_names();
+/// Returns whether the network takes images of this size. Throws InputError for an unknown one.
+bool takes_images(const BackboneOptions& options);
 /// Creates a network. Weights start with arcface_torch's distributions, determined by the seed.
 /// Borrows ops. Throws InputError for an unknown network, an image size or dropout that the
 /// network does not support, or a pattern of `freeze` that matches no weight.
@@ -156,8 +158,9 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
-/// Whether a state dict may come from a network whose last layers ("fc", "features") have other
-/// shapes, because its embedding or image size differs. Those tensors keep their values.
+/// Whether a state dict may come from a network whose last layers ("fc", "features", "feature")
+/// or "pos_embed" have other shapes, because its embedding or image size differs. Those tensors
+/// keep their values.
 enum class LastLayers { kSame, kMayDiffer };
 struct StateDictFit {
   LastLayers last = LastLayers::kSame;

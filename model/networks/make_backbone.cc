@@ -9,25 +9,53 @@
 namespace pfc {
 namespace {
 
-// Values of `scale` for networks other than mobilefacenets, whose scale is 1 or more.
-constexpr int kIresnet = 0, kAdafaceIresnet = -1;
+/// Networks that accept the same images and options.
+enum class Family { kIresnet, kMobilefacenet, kVit };
 
 struct Named {
   const char* name;
-  std::array<int, 4> blocks;
-  std::int64_t mobilefacenet_scale;
+  Family family;
+  Variable* (*layers)(NetworkBuilder& net);  ///< adds the layers; returns the embeddings
 };
 
-constexpr std::array<Named, 10> kNetworks = {{{"r18", {2, 2, 2, 2}, kIresnet},
-                                              {"r34", {3, 4, 6, 3}, kIresnet},
-                                              {"r50", {3, 4, 14, 3}, kIresnet},
-                                              {"r100", {3, 13, 30, 3}, kIresnet},
-                                              {"r200", {6, 26, 60, 6}, kIresnet},
-                                              {"mbf", {1, 4, 6, 2}, 2},
-                                              {"mbf_large", {2, 8, 12, 4}, 4},
-                                              {"ir_18", {2, 2, 2, 2}, kAdafaceIresnet},
-                                              {"ir_50", {3, 4, 14, 3}, kAdafaceIresnet},
-                                              {"ir_101", {3, 13, 30, 3}, kAdafaceIresnet}}};
+template <int... kBlocks>
+Variable* iresnet_of(NetworkBuilder& net) {
+  return iresnet(net, {kBlocks...});
+}
+template <int... kBlocks>
+Variable* adaface_of(NetworkBuilder& net) {
+  return adaface_iresnet(net, {kBlocks...});
+}
+template <int kScale, int... kBlocks>
+Variable* mobilefacenet_of(NetworkBuilder& net) {
+  return mobilefacenet(net, {kBlocks...}, kScale);
+}
+template <VitOptions kOptions>
+Variable* vit_of(NetworkBuilder& net) {
+  return vit(net, kOptions);
+}
+
+using enum Family;
+constexpr Named kNetworks[] = {
+    {"r18", kIresnet, iresnet_of<2, 2, 2, 2>},
+    {"r34", kIresnet, iresnet_of<3, 4, 6, 3>},
+    {"r50", kIresnet, iresnet_of<3, 4, 14, 3>},
+    {"r100", kIresnet, iresnet_of<3, 13, 30, 3>},
+    {"r200", kIresnet, iresnet_of<6, 26, 60, 6>},
+    {"mbf", kMobilefacenet, mobilefacenet_of<2, 1, 4, 6, 2>},
+    {"mbf_large", kMobilefacenet, mobilefacenet_of<4, 2, 8, 12, 4>},
+    {"ir_18", kIresnet, adaface_of<2, 2, 2, 2>},
+    {"ir_50", kIresnet, adaface_of<3, 4, 14, 3>},
+    {"ir_101", kIresnet, adaface_of<3, 13, 30, 3>},
+    {"vit_t", kVit, vit_of<VitOptions{256, 12, .1f, .1}>},
+    {"vit_t_dp005_mask0", kVit, vit_of<VitOptions{256, 12, .05f, 0}>},
+    {"vit_s", kVit, vit_of<VitOptions{512, 12, .1f, .1}>},
+    {"vit_s_dp005_mask_0", kVit, vit_of<VitOptions{512, 12, .05f, 0}>},
+    {"vit_b", kVit, vit_of<VitOptions{512, 24, .1f, .1}>},
+    {"vit_b_dp005_mask_005", kVit, vit_of<VitOptions{512, 24, .05f, .05}>},
+    {"vit_l_dp005_mask_005", kVit, vit_of<VitOptions{768, 24, .05f, .05}>},
+    {"vit_h", kVit, vit_of<VitOptions{1024, 48, .1f, 0}>},
+};
 
 const Named& network_named(const std::string& name) {
   std::string known;
@@ -39,29 +67,33 @@ const Named& network_named(const std::string& name) {
                    std::string(kNoNetwork));
 }
 
-// Checks the image size: the network halves it four times, each time from an even size.
-void check_image_size(const BackboneOptions& o, const Named& named) {
-  const std::string size = std::to_string(o.height) + " x " + std::to_string(o.width);
+/// Returns what the network expects of images, if it does not take this size; otherwise nothing.
+std::string wrong_image_size(const BackboneOptions& o, const Named& named) {
+  if (named.family == kVit) {
+    if (o.height >= kVitPatch && o.width >= kVitPatch) return "";
+    return "at least one patch of 9 x 9; resize the data set";
+  }
+  // These networks halve the size four times, each time from an even one.
   if (o.height <= 0 || o.width <= 0 || o.height % 16 != 0 || o.width % 16 != 0) {
-    throw InputError("network " + o.network + ": images of " + size +
-                     " pixels, expected multiples of 16; resize the data set");
+    return "multiples of 16; resize the data set";
   }
-  if (named.mobilefacenet_scale > 0 && o.height != o.width) {
-    throw InputError("network " + o.network + ": images of " + size +
-                     " pixels, expected square ones; resize the data set or take an iresnet");
+  if (named.family == kMobilefacenet && o.height != o.width) {
+    return "square ones; resize the data set or take an iresnet";
   }
+  return "";
+}
+
+void check_image_size(const BackboneOptions& o, const Named& named) {
+  const std::string expected = wrong_image_size(o, named);
+  if (expected.empty()) return;
+  throw InputError("network " + o.network + ": images of " + std::to_string(o.height) + " x " +
+                   std::to_string(o.width) + " pixels, expected " + expected);
 }
 
 void check_dropout(const BackboneOptions& o, const Named& named) {
-  if (o.dropout == 0 || named.mobilefacenet_scale <= 0) return;
+  if (o.dropout == 0 || named.family == kIresnet) return;
   throw InputError("dropout: found " + std::to_string(o.dropout) + ", but network " + o.network +
                    " has no dropout; set it to 0 or take an iresnet");
-}
-
-Variable* layers_of(NetworkBuilder& net, const Named& named) {
-  if (named.mobilefacenet_scale == kIresnet) return iresnet(net, named.blocks);
-  if (named.mobilefacenet_scale == kAdafaceIresnet) return adaface_iresnet(net, named.blocks);
-  return mobilefacenet(net, named.blocks, named.mobilefacenet_scale);
 }
 
 /// Adds the layers. Returns the embeddings.
@@ -70,7 +102,7 @@ Variable* write_down(NetworkBuilder& net) {
   const Named& named = network_named(options.network);
   check_image_size(options, named);
   check_dropout(options, named);
-  Variable* const embeddings = layers_of(net, named);
+  Variable* const embeddings = named.layers(net);
   check_patterns("freeze", options.freeze, parameter_names(net.parameters().weights));
   return embeddings;
 }
@@ -105,6 +137,10 @@ std::vector<std::string> network_names() {
   std::vector<std::string> names;
   for (const Named& n : kNetworks) names.emplace_back(n.name);
   return names;
+}
+
+bool takes_images(const BackboneOptions& options) {
+  return wrong_image_size(options, network_named(options.network)).empty();
 }
 
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {

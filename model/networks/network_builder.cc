@@ -211,6 +211,7 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
   v.frozen = fusion.affine ? !v.gamma->needs_gradient && !v.beta->needs_gradient
                            : matches_any(name + ".weight", options_.freeze) &&
                                  matches_any(name + ".bias", options_.freeze);
+  v.epsilon = fusion.epsilon;
   v.y = new_activation(x->data.shape, x->data.dtype);
   const auto inputs = {x, v.gamma, v.beta, v.slope, v.residual};
   v.y->needs_gradient = std::ranges::any_of(
@@ -225,6 +226,7 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
             {.kind = NetworkOp::Kind::kBatchNorm,
              .name = name,
              .affine = fusion.affine,
+             .epsilon = fusion.epsilon,
              .prelu = fusion.prelu,
              .residual = fusion.residual == nullptr ? "" : activation_names_.at(fusion.residual)});
   return v.y;
@@ -234,32 +236,42 @@ Variable* NetworkBuilder::dropout(Variable* x) {
   if (options_.dropout == 0.f) return x;
   const DropoutOptions o{.probability = options_.dropout,
                          .seed = options_.seed,
-                         .first_element = static_cast<std::uint64_t>(options_.rank) *
-                                          static_cast<std::uint64_t>(x->data.elements())};
+                         .first_element = first_of_rank(x->data.elements())};
   add_layer(std::make_unique<DropoutLayer>(ops_, o, *x), x);  // no operation at inference
   return x;
 }
 
 Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const LinearOptions& o) {
-  const Shape& in = x->data.shape;  // [B, H, W, C]
-  const std::int64_t features = x->data.elements() / in[0];
-  Variable* const weight = new_parameter(network_->weights,
-                                         {.name = name + ".weight",
-                                          .torch_shape = {o.out, features},
-                                          .layout = ParameterLayout::kFlattened,
-                                          .flatten_h = in[1],
-                                          .flatten_w = in[2]},
-                                         o.initial);
+  x = converted(x);
+  const Shape& in = x->data.shape;  // [B, H, W, C], tokens [B, T, C], or [B, C]
+  const std::int64_t batch = in[0];
+  const Rows rows =
+      o.per_token ? Rows{batch * tokens_.all, batch * tokens_.in_training} : Rows{batch, batch};
+  Parameter matrix{.name = name + ".weight", .torch_shape = {o.out, x->data.elements() / rows.all}};
+  if (in.rank() == 4) {
+    matrix.layout = ParameterLayout::kFlattened;
+    matrix.flatten_h = in[1];
+    matrix.flatten_w = in[2];
+  }
+  Variable* const weight = new_parameter(network_->weights, std::move(matrix), o.initial);
   Variable* bias = nullptr;
   if (o.bias) {
     bias = new_parameter(network_->weights, {.name = name + ".bias", .torch_shape = {o.out}},
                          o.initial_bias);
   }
-  Variable* const y = new_activation({in[0], o.out}, DType::kFloat32);
+  Variable* const y =
+      new_activation(o.per_token ? Shape{batch, tokens_.all, o.out} : Shape{batch, o.out},
+                     o.activation ? ops_.activation_type() : DType::kFloat32);
   y->needs_gradient =
       x->needs_gradient || weight->needs_gradient || (bias != nullptr && bias->needs_gradient);
-  add_layer(std::make_unique<LinearLayer>(ops_, *x, *weight, bias, *y), x, y,
-            {.kind = NetworkOp::Kind::kLinear, .name = name, .bias = o.bias});
+  const LinearVariables variables{
+      .x = x, .weight = weight, .bias = bias, .y = y, .rows = rows, .relu6 = o.relu6};
+  add_layer(std::make_unique<LinearLayer>(ops_, variables), x, y,
+            {.kind = NetworkOp::Kind::kLinear,
+             .name = name,
+             .bias = o.bias,
+             .per_token = o.per_token,
+             .relu6 = o.relu6});
   return y;
 }
 
@@ -314,6 +326,19 @@ void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer, const Variable* x, 
   op.x = activation_names_.at(x);
   activation_names_[y] = op.name;
   graph_.push_back(std::move(op));
+}
+
+void NetworkBuilder::add_identity(std::unique_ptr<Layer> layer, const Variable* x,
+                                  const Variable* y) {
+  add_layer(std::move(layer), y);
+  activation_names_[y] = activation_names_.at(x);
+}
+
+Arena& NetworkBuilder::network_weights() const { return network_->weights; }
+Arena& NetworkBuilder::network_state() const { return network_->state; }
+
+std::uint64_t NetworkBuilder::first_of_rank(std::int64_t each) const {
+  return static_cast<std::uint64_t>(options_.rank) * static_cast<std::uint64_t>(each);
 }
 
 std::size_t NetworkBuilder::operand_bytes() const {

@@ -10,10 +10,12 @@
 #include "model/networks/arena.h"
 #include "model/networks/backbone.h"
 #include "model/networks/layers/batch_norm_layer.h"
-#include "model/networks/layers/layer.h"
+#include "model/networks/layers/layers.h"
 #include "model/networks/network_graph.h"
 
 namespace pfc {
+
+class KeepLayer;
 
 struct ConvOptions {
   std::int64_t out_c = 1;
@@ -30,12 +32,17 @@ struct BatchNormFusion {
   Variable* residual = nullptr;  ///< added to the result; null: none
   bool frozen_weight = false;    ///< gamma stays 1, and is saved as state
   bool affine = true;            ///< false: gamma stays 1 and beta 0, and neither is saved
+  float epsilon = kBatchNormEpsilon;
 };
 
 struct LinearOptions {
   std::int64_t out = 1;
   bool bias = false;
   Initial initial = {}, initial_bias = {};
+  bool per_token = false;  ///< x is tokens [B, T, k], y [B, T, out]; otherwise y is [B, out]
+  bool relu6 = false;      ///< clips y to [0, 6]; needs a bias
+  /// y has the type of activations. Otherwise it is float32, as embeddings and sums are.
+  bool activation = false;
 };
 
 /// Adds the layers. Names are those of arcface_torch's modules ("layer1.0.conv1"); the builder
@@ -54,6 +61,21 @@ class NetworkBuilder {
   Variable* batch_norm(const std::string& name, Variable* x, const BatchNormFusion& fusion = {});
   Variable* dropout(Variable* x);  ///< in place; adds no layer when the probability is 0
   Variable* linear(const std::string& name, Variable* x, const LinearOptions& o);
+
+  // network_builder_tokens.cc: layers of vision transformers. Sums of branches are float32.
+  /// Returns the tokens [B, H * W, C] of x [B, H, W, C]: adds a bias, x's name + ".bias", and the
+  /// parameter `positions`. Called once.
+  Variable* tokens(const std::string& positions, Variable* x, const Initial& initial_bias,
+                   const Initial& initial_positions);
+  /// Keeps `kept` random tokens of each sample in training. Called at most once.
+  Variable* keep_tokens(Variable* x, std::int64_t kept);
+  /// Undoes keep_tokens(): the other tokens become the parameter `name` [1, 1, D]. If all tokens
+  /// are kept, the parameter is state: in files, but not trained.
+  Variable* restore_tokens(const std::string& name, Variable* x, const Initial& initial);
+  Variable* layer_norm(const std::string& name, Variable* x);
+  Variable* attention(const std::string& name, Variable* x, std::int64_t heads);
+  /// Returns x + branch, with drop path of this probability. Overwrites the branch.
+  Variable* add(const std::string& name, Variable* x, Variable* branch, float drop_path);
 
   /// Plans and allocates all memory, and initialises the weights. The builder cannot be used
   /// afterwards.
@@ -75,6 +97,14 @@ class NetworkBuilder {
   void add_layer(std::unique_ptr<Layer> layer, const Variable* y);
   /// `op`: the layer's operation at inference, which computes y from x. Sets its field x.
   void add_layer(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y, NetworkOp op);
+  /// A layer that at inference returns its input.
+  void add_identity(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y);
+  /// Returns x in the type of activations.
+  Variable* converted(Variable* x);
+  /// Returns the global index of this worker's first element if each worker has `each`.
+  [[nodiscard]] std::uint64_t first_of_rank(std::int64_t each) const;
+  [[nodiscard]] Arena& network_weights() const;
+  [[nodiscard]] Arena& network_state() const;
   [[nodiscard]] std::size_t operand_bytes() const;
   [[nodiscard]] std::size_t gradient_bytes() const;
   void bind_parameters();
@@ -95,6 +125,9 @@ class NetworkBuilder {
   std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that makes it
   std::vector<NetworkOp> graph_;
   std::map<const Variable*, std::string> activation_names_;
+  Rows tokens_;                 // of a sample
+  KeepLayer* keeps_ = nullptr;  // null: all tokens are kept
+  std::uint64_t drop_paths_ = 0;
 };
 
 }  // namespace pfc

@@ -9,9 +9,21 @@
 
 namespace pfc {
 
+/// The epsilon of most batch norms and of layer norms, as in arcface_torch.
+inline constexpr float kBatchNormEpsilon = 1e-5f;
+
 /// One operation at inference. It reads named activations and writes the one that has its own name.
 struct NetworkOp {
-  enum class Kind { kConv, kBatchNorm, kLinear, kSubsample };
+  enum class Kind {
+    kConv,
+    kBatchNorm,
+    kLinear,
+    kSubsample,
+    kPositions,  ///< tokens [N, H * W, C] = x [N, C, H, W] + bias of x [C] + `name` [H * W, C]
+    kLayerNorm,
+    kAttention,
+    kAdd,  ///< x + residual
+  };
   Kind kind = Kind::kConv;
   std::string name;  ///< the module in the state dict: "layer1.0.conv1"
   std::string
@@ -22,17 +34,19 @@ struct NetworkOp {
   bool reads_bgr = false;  ///< a convolution whose weights have their input channels reversed
 
   bool affine = true;  ///< a batch norm has weight and bias; otherwise they are 1 and 0
+  float epsilon = kBatchNormEpsilon;  ///< for batch norm and layer norm
 
   std::string prelu;     ///< module of the PReLU that follows a batch norm; empty: none
   std::string residual;  ///< activation that is then added to the result; empty: none
 
   bool bias = false;  ///< for a linear layer, which reads a 4-D activation flattened as [N, C*H*W]
+  bool per_token = false;  ///< a linear layer of each token; otherwise it reads [N, T*C]
+  bool relu6 = false;      ///< a linear layer's result is clipped to [0, 6]
+
+  std::int64_t heads = 0;  ///< of an attention
 };
 
 inline constexpr const char* kNetworkInput = "data";  ///< the images, as an activation
-
-/// The epsilon of every batch norm, as in arcface_torch.
-inline constexpr float kBatchNormEpsilon = 1e-5f;
 
 /// Returns the operations of make_backbone(ops, options) in the order of its forward pass. The
 /// last one computes the embeddings. Allocates no weights. Throws as make_backbone() does.

@@ -117,8 +117,8 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
 
 /// Returns whether the tensor belongs to the last layers and has another shape in the file.
 bool is_left(const Parameter& p, const NamedTensors& file) {
-  constexpr std::array<std::string_view, 4> kLast = {"fc.", "features.", "output_layer.3.",
-                                                     "output_layer.4."};
+  constexpr std::array<std::string_view, 6> kLast = {
+      "fc.", "features.", "output_layer.3.", "output_layer.4.", "feature.", "pos_embed"};
   if (std::ranges::none_of(kLast, [&](auto last) { return p.name.starts_with(last); })) {
     return false;
   }

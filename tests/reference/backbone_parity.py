@@ -9,8 +9,8 @@ show which program is wrong. The third is the error of pfc against PyTorch's flo
 A shift in front of a batch norm changes nothing, so the exact gradient of many biases is zero, and each program
 computes only rounding errors. The errors of these biases are relative to the length of the whole gradient.
 
-PReLU's derivative jumps at 0. A few activations in a million are so near to 0 that rounding decides their sign in
-both programs, and one of them changes a gradient by more than the limit. So the script first moves the biases in
+PReLU's derivative jumps at 0, ReLU6's also at 6. A few activations in a million are so near to these values that rounding decides their
+side in both programs, and one of them changes a gradient by more than the limit. So the script first moves the biases in
 front of each PReLU a little, until no activation is near 0 (--kinks leaves them unchanged). Then only a mistake
 exceeds the limit.
 
@@ -48,6 +48,16 @@ def randomise(model, generator):
         for module in model.modules():
             if isinstance(module, torch.nn.PReLU):
                 around(module.weight, 0.25, 0.2)
+            if isinstance(module, torch.nn.LayerNorm):
+                around(module.weight, 1.0, 0.5)
+                around(module.bias, 0.0, 0.5)
+            if type(module).__name__ == "Attention":  # weights that differ from token to token
+                module.qkv.weight *= 4
+                around(module.proj.bias, 0.0, 0.1)
+            if type(module).__name__ == "Mlp":  # results below 0 and above 6
+                module.fc1.weight *= 8
+                around(module.fc1.bias, 2.0, 2.0)
+                around(module.fc2.bias, 0.0, 0.1)
             if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.affine:
                 if module.weight.requires_grad:
                     around(module.weight, 1.0, 0.5)
@@ -63,7 +73,9 @@ def widest_gap(values, window=0.02):
 
 
 def keep_away_from_kinks(model, x):
-    """Runs a forward pass in float64 and gives each batch norm before a PReLU a bias that avoids 0."""
+    """Runs a forward pass in float64 and gives each batch norm before a PReLU a bias that avoids 0,
+    and each linear layer before a ReLU6 one that avoids 0 and 6.
+    """
     last = []
 
     def remember(module, inputs, output):
@@ -76,10 +88,19 @@ def keep_away_from_kinks(model, x):
         last[0].bias -= shift
         return z - shift[:, None, None]
 
+    def move_from_both(module, inputs):
+        (z,) = inputs
+        features = z.flatten(0, 1).transpose(0, 1).numpy()
+        shift = torch.tensor([widest_gap(np.concatenate([each, each - 6])) for each in features])
+        last[0].bias -= shift
+        return z - shift
+
     hooks = [m.register_forward_hook(remember) for m in model.modules()
-             if isinstance(m, torch.nn.BatchNorm2d)]
+             if isinstance(m, (torch.nn.BatchNorm2d, torch.nn.Linear))]
     hooks += [m.register_forward_pre_hook(move) for m in model.modules()
               if isinstance(m, torch.nn.PReLU)]
+    hooks += [m.register_forward_pre_hook(move_from_both) for m in model.modules()
+              if isinstance(m, torch.nn.ReLU6)]
     statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
     model.double().train()
     with torch.no_grad():
@@ -120,7 +141,7 @@ def run_torch(model, images, d_embeddings, dtype, autocast=False):
     embeddings = embeddings.to(dtype)
     embeddings.backward(d_embeddings.to(dtype))
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
+        if parameter.grad is not None:
             results["gradient." + name] = parameter.grad
     for name, tensor in model.state_dict().items():
         results["after." + name] = tensor
@@ -188,9 +209,10 @@ def layer_types(model):
         side = "x".join(map(str, module.kernel_size))
         return f"{'depthwise' if module.groups > 1 else 'convolution'} {side}"
 
-    return {f"gradient.{path}.{name}": f"gradient: {type_of(module)} {name}"
+    return {f"gradient.{path}.{name}".replace("..", "."): f"gradient: {type_of(module)} {name}"
             for path, module in model.named_modules()
-            for name, parameter in module.named_parameters(recurse=False) if parameter.requires_grad}
+            for name, parameter in module.named_parameters(recurse=False)
+            if parameter.grad is not None}
 
 
 def rounding_rows(pfc, single, double, types):

@@ -3,10 +3,14 @@
 iresnet (arXiv 2004.04989): stem conv3x3-BN-PReLU; blocks BN-conv3x3-BN-PReLU-conv3x3(stride)-BN
 plus identity, or conv1x1(stride)-BN where the shape changes; BN-dropout-fc-BN1d at the end, whose
 weight is frozen at 1. AdaFace's and CVLface's form of it (AdaFace's net.py) reads BGR, takes every second
-pixel as the first block's shortcut, and has no weights in its last BN. mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch. Names in the
-state dict are arcface_torch's, or AdaFace's.
+pixel as the first block's shortcut, and has no weights in its last BN. mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch. vit
+(arXiv 2010.11929) in the form of arcface_torch: its random choices are pfc's, computed here from
+Philox's definition. Names in the state dict are arcface_torch's, or AdaFace's.
 """
 
+import math
+
+import numpy as np
 import torch
 from torch import nn
 
@@ -14,6 +18,11 @@ IRESNET_BLOCKS = {"r18": (2, 2, 2, 2), "r34": (3, 4, 6, 3), "r50": (3, 4, 14, 3)
                   "r100": (3, 13, 30, 3), "r200": (6, 26, 60, 6)}
 ADAFACE_BLOCKS = {"ir_18": (2, 2, 2, 2), "ir_50": (3, 4, 14, 3), "ir_101": (3, 13, 30, 3)}
 MBF = {"mbf": ((1, 4, 6, 2), 2), "mbf_large": ((2, 8, 12, 4), 4)}
+VIT = {  # width, depth, drop path, fraction of masked tokens
+    "vit_t": (256, 12, .1, .1), "vit_t_dp005_mask0": (256, 12, .05, 0),
+    "vit_s": (512, 12, .1, .1), "vit_s_dp005_mask_0": (512, 12, .05, 0),
+    "vit_b": (512, 24, .1, .1), "vit_b_dp005_mask_005": (512, 24, .05, .05),
+    "vit_l_dp005_mask_005": (768, 24, .05, .05), "vit_h": (1024, 48, .1, 0)}
 
 
 def convolution(inputs, outputs, kernel, stride=1, groups=1, padding=None):
@@ -159,11 +168,143 @@ class MobileFaceNet(nn.Module):
         return self.features(self.conv_sep(x))
 
 
+def philox_uniform(seed, stream, step, elements):
+    """Returns pfc's random numbers of these elements: Philox 4x32-10, 24 bits of a word for each."""
+    def multiply(factor, x):
+        product = np.uint64(factor) * x
+        return product >> np.uint64(32), product & np.uint64(0xffffffff)
+
+    block = np.asarray(elements, np.uint64) // np.uint64(4)
+    c = [block & np.uint64(0xffffffff), block >> np.uint64(32), np.full_like(block, step),
+         np.full_like(block, stream)]
+    key = [seed & 0xffffffff, seed >> 32]
+    for _ in range(10):
+        (high0, low0), (high1, low1) = multiply(0xD2511F53, c[0]), multiply(0xCD9E8D57, c[2])
+        c = [high1 ^ c[1] ^ np.uint64(key[0]), low1, high0 ^ c[3] ^ np.uint64(key[1]), low0]
+        key = [(key[0] + 0x9E3779B9) & 0xffffffff, (key[1] + 0xBB67AE85) & 0xffffffff]
+    words = np.choose(np.asarray(elements, np.int64) % 4, c)
+    return (words >> np.uint64(8)).astype(np.float64) * 2.0 ** -24
+
+
+DROPOUT, TOKEN_MASK = 6, 10  # streams of numbers
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x):
+        batch, tokens, width = x.shape
+        q, k, v = self.qkv(x).reshape(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        with torch.autocast("cpu", enabled=False):
+            if q.dtype == torch.bfloat16:
+                q, k, v = q.float(), k.float(), v.float()
+            weights = (q @ k.transpose(2, 3) / math.sqrt(width // self.heads)).softmax(-1)
+            y = (weights @ v).transpose(1, 2).reshape(batch, tokens, width)
+        return self.proj(y)
+
+
+class Mlp(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.fc1 = nn.Linear(width, 4 * width)
+        self.act = nn.ReLU6()
+        self.fc2 = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        x = self.fc1(x)  # PyTorch 1.13 has no gradient of ReLU6 in bfloat16
+        return self.fc2(self.act(x.float() if x.dtype == torch.bfloat16 else x))
+
+
+class DropPath(nn.Module):
+    """Stochastic depth with pfc's numbers; `layer` counts these layers."""
+
+    def __init__(self, rate, layer, seed, step):
+        super().__init__()
+        self.rate, self.layer, self.seed, self.step = rate, layer, seed, step
+
+    def forward(self, x):
+        if not self.training or self.rate == 0:
+            return x
+        samples = np.arange(len(x), dtype=np.uint64) + np.uint64(self.layer << 40)
+        kept = philox_uniform(self.seed, DROPOUT, self.step, samples) >= np.float32(self.rate)
+        factors = torch.tensor(kept / (1 - float(np.float32(self.rate)))).to(x.dtype)
+        return x * factors[:, None, None]
+
+
+class TransformerBlock(nn.Module):
+    def __init__(self, width, heads, rate, number, seed, step):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = Mlp(width)
+        self.path1 = DropPath(rate, 2 * number, seed, step)
+        self.path2 = DropPath(rate, 2 * number + 1, seed, step)
+
+    def forward(self, x):
+        x = x + self.path1(self.attn(self.norm1(x)))
+        return x + self.path2(self.mlp(self.norm2(x)))
+
+
+class Vit(nn.Module):
+    def __init__(self, width, depth, drop_path, mask, embedding_size, height, w, seed=0, step=0):
+        super().__init__()
+        patch, heads = 9, 8
+        self.tokens = (height // patch) * (w // patch)
+        self.kept = int(self.tokens * (1 - mask))
+        self.seed, self.step = seed, step
+        self.mask_token = nn.Parameter(torch.randn(1, 1, width) * .02)
+        self.pos_embed = nn.Parameter(torch.randn(1, self.tokens, width) * .02)
+        self.patch_embed = nn.Module()
+        self.patch_embed.proj = nn.Conv2d(3, width, patch, patch)
+        rates = np.linspace(0, drop_path, depth)
+        self.blocks = nn.ModuleList([TransformerBlock(width, heads, float(rate), i, seed, step)
+                                     for i, rate in enumerate(rates)])
+        self.norm = nn.LayerNorm(width)
+        self.feature = nn.Sequential(
+            nn.Linear(width * self.tokens, width, bias=False), nn.BatchNorm1d(width, eps=2e-5),
+            nn.Linear(width, embedding_size, bias=False),
+            nn.BatchNorm1d(embedding_size, eps=2e-5))
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def kept_tokens(self, batch):
+        """Returns the indices of the tokens that each sample keeps, in their order."""
+        numbers = philox_uniform(self.seed, TOKEN_MASK, self.step,
+                                 np.arange(batch * self.tokens)).reshape(batch, self.tokens)
+        return torch.tensor(np.sort(np.argsort(numbers, axis=1, kind="stable")[:, :self.kept]))
+
+    def forward(self, x):
+        x = self.patch_embed.proj(x).flatten(2).transpose(1, 2) + self.pos_embed
+        masks = self.training and self.kept < self.tokens
+        if masks:
+            kept = self.kept_tokens(len(x))[:, :, None].expand(-1, -1, x.shape[2])
+            x = x.gather(1, kept)
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x)
+        if masks:
+            x = self.mask_token.to(x.dtype).expand(len(x), self.tokens, -1).scatter(1, kept, x)
+        return self.feature(x.flatten(1))
+
+
 def make_backbone(network, embedding_size=512, dropout=0.0, height=112, width=112):
     if network in IRESNET_BLOCKS:
         return IResNet(IRESNET_BLOCKS[network], embedding_size, dropout, height, width)
     if network in ADAFACE_BLOCKS:
         return AdafaceIResNet(ADAFACE_BLOCKS[network], embedding_size, dropout, height, width)
+    if network.startswith("vit"):
+        # A name, or the numbers: "vit:WIDTH,DEPTH,DROP_PATH,MASK".
+        form = VIT[network] if network in VIT else network.split(":")[1].split(",")
+        return Vit(int(form[0]), int(form[1]), float(form[2]), float(form[3]), embedding_size,
+                   height, width)
     blocks, scale = MBF[network]
     return MobileFaceNet(blocks, scale, embedding_size, height)
 

@@ -75,24 +75,49 @@ class TwoWorkers : public ::testing::Test {
     return outcomes;
   }
 
+  /// Runs the job as a whole, and again with a stop and a resume.
+  void expect_the_same_bits_after_a_stop(JobConfig job) const {
+    job.output = whole_.path();
+    const std::vector<TwoWorkersOutcome> whole = run(job, 0);
+    EXPECT_EQ(whole[0].end, TrainingEnd::kCompleted);
+    EXPECT_EQ(whole[0].weights, whole[1].weights);
+
+    job.output = parts_.path();
+    for (const TwoWorkersOutcome& stopped : run(job, 3)) {
+      EXPECT_EQ(stopped.end, TrainingEnd::kStopped);
+    }
+    job.resume = true;
+    std::vector<TwoWorkersOutcome> resumed = run(job, 0);
+    for (std::size_t rank = 0; rank < kTwoWorkers; ++rank) {
+      EXPECT_GT(resumed[rank].first_step, 1);
+      resumed[rank].first_step = 1;
+      EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;
+    }
+  }
+
   const TemporaryFolder data_, whole_, parts_, other_host_;
 };
 
 TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfAnUninterruptedRun) {
-  const std::vector<TwoWorkersOutcome> whole = run(job(whole_.path()), 0);
-  EXPECT_EQ(whole[0].end, TrainingEnd::kCompleted);
-  EXPECT_EQ(whole[0].weights, whole[1].weights);
+  expect_the_same_bits_after_a_stop(job(whole_.path()));
+}
 
-  JobConfig in_parts = job(parts_.path());
-  for (const TwoWorkersOutcome& stopped : run(in_parts, 3))
-    EXPECT_EQ(stopped.end, TrainingEnd::kStopped);
-  in_parts.resume = true;
-  std::vector<TwoWorkersOutcome> resumed = run(in_parts, 0);
-  for (std::size_t rank = 0; rank < kTwoWorkers; ++rank) {
-    EXPECT_GT(resumed[rank].first_step, 1);
-    resumed[rank].first_step = 1;
-    EXPECT_TRUE(resumed[rank] == whole[rank]) << "rank " << rank;
-  }
+// Drop path and the mask of tokens continue with the same random numbers.
+TEST_F(TwoWorkers, ResumeAVisionTransformerToTheBitsOfAnUninterruptedRun) {
+  const TemporaryFolder larger;
+  testing::write_insightface({.folder = larger.path(),
+                              .identities = 9,
+                              .images_per_identity = 5,
+                              .height = 32,
+                              .width = 32});
+  JobConfig vit = job(whole_.path());
+  vit.network = "vit_t";
+  vit.rec = {larger.path()};
+  vit.optimizer = OptimizerKind::kAdamW;
+  vit.lr = 1e-3;
+  vit.gradient_acc = 2;
+  vit.batch_size = 4;
+  expect_the_same_bits_after_a_stop(vit);
 }
 
 /// Returns the numbers of all float tensors of a model's file.

@@ -1,7 +1,5 @@
 #include "model/networks/layers/batch_norm_layer.h"
 
-#include "model/networks/network_graph.h"
-
 namespace pfc {
 namespace {
 
@@ -20,13 +18,12 @@ BatchNormLayer::BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Co
       channels_(channels_of(v_.x->data)),
       rows_(v_.x->data.elements() / channels_),
       total_rows_(rows_ * (sync_ == nullptr ? 1 : sync_->size())),
-      norm_(ops.batch_norm({.rows = rows_, .channels = channels_, .eps = kBatchNormEpsilon})),
+      norm_(ops.batch_norm({.rows = rows_, .channels = channels_, .eps = v_.epsilon})),
       statistics_(nullptr, {2 * channels_}),
       sums_(nullptr, {2 * channels_}),
       dslope_(nullptr, {channels_}) {
   if (sync_ == nullptr) return;
-  over_workers_ =
-      ops.batch_norm({.rows = sync_->size(), .channels = 2 * channels_, .eps = kBatchNormEpsilon});
+  over_workers_ = ops.batch_norm({.rows = sync_->size(), .channels = 2 * channels_});
   gathered_ = Tensor(nullptr, {sync_->size(), 2 * channels_});
   spread_ = Tensor(nullptr, {2 * channels_});
 }

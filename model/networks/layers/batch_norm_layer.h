@@ -20,9 +20,10 @@ struct BatchNormVariables {
   Variable* residual = nullptr;  ///< added to the result
   Variable* y = nullptr;
   bool frozen = false;  ///< uses the running statistics in training, and does not update them
+  float epsilon = 1e-5f;
 };
 
-/// eps 1e-5, momentum 0.1, as in arcface_torch.
+/// Momentum 0.1, as in arcface_torch.
 /// With `sync` the statistics are those of all workers, which have batches of equal size. The
 /// gradients of gamma, beta and slope are still sums over this worker's batch, because the gradient
 /// reducer adds the workers' gradients.

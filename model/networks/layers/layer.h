@@ -24,7 +24,7 @@ struct Variable {
 };
 
 struct ForwardPass {
-  bool training = false;  ///< enables batch statistics and dropout
+  bool training = false;  ///< enables batch statistics, dropout, drop path and the token mask
   std::int64_t step = 0;
 };
 

@@ -46,88 +46,100 @@ void ConvLayer::backward(bool accumulate) {
   }
 }
 
-LinearLayer::LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias, Variable& y)
+LinearLayer::LinearLayer(Ops& ops, const LinearVariables& variables)
     : ops_(ops),
-      x_(x),
-      weight_(weight),
-      bias_(bias),
-      y_(y),
-      dy_operand_(nullptr, x.data.dtype, y.data.shape),
-      rows_(x.data.shape[0]),
-      in_(x.data.elements() / rows_),
-      out_(y.data.shape[1]) {}
+      v_(variables),
+      in_(v_.x->data.elements() / v_.rows.all),
+      out_(v_.y->data.elements() / v_.rows.all),
+      dy_operand_(nullptr, v_.x->data.dtype, v_.y->data.shape) {}
 
-Tensor LinearLayer::flattened(const Tensor& x) const { return {x.data, x.dtype, {rows_, in_}}; }
+Tensor LinearLayer::rows_of(const Tensor& x, std::int64_t rows) const {
+  return {x.data, x.dtype, {rows, x.elements() / v_.rows.all}};
+}
 
 Tensor LinearLayer::dy_as_operand() {
-  if (dy_operand_.dtype == y_.gradient.dtype) return y_.gradient;
-  ops_.convert(y_.gradient, dy_operand_);
-  return dy_operand_;
+  const Tensor dy = rows_of(v_.y->gradient, v_.rows.in_training);
+  if (dy_operand_.dtype == dy.dtype) return dy;
+  const Tensor operand = rows_of(dy_operand_, v_.rows.in_training);
+  ops_.convert(dy, operand);
+  return operand;
 }
 
 template <typename F>
-void LinearLayer::product(const F& f) const {
-  const Tensor x = flattened(x_.data);
-  f(Gemm{.m = rows_,
+void LinearLayer::product(std::int64_t rows, const F& f) const {
+  const Tensor x = rows_of(v_.x->data, rows), y = rows_of(v_.y->data, rows);
+  f(Gemm{.m = rows,
          .n = out_,
          .k = in_,
          .transpose_b = true,
          .a = x,
-         .b = weight_.operand,
-         .c = y_.data});
+         .b = v_.weight->operand,
+         .c = y});
 }
 
 template <typename F>
 void LinearLayer::weight_product(const Tensor& dy, bool accumulate, const F& f) const {
-  const Tensor x = flattened(x_.data);
+  const Tensor x = rows_of(v_.x->data, v_.rows.in_training);
   f(Gemm{.m = out_,
          .n = in_,
-         .k = rows_,
+         .k = v_.rows.in_training,
          .transpose_a = true,
          .a = dy,
          .b = x,
          .beta = accumulate ? 1.f : 0.f,
-         .c = weight_.gradient});
+         .c = v_.weight->gradient});
 }
 
 template <typename F>
 void LinearLayer::data_product(const Tensor& dy, const F& f) const {
-  const Tensor dx = flattened(x_.gradient);
-  f(Gemm{.m = rows_, .n = in_, .k = out_, .a = dy, .b = weight_.operand, .c = dx});
+  const Tensor dx = rows_of(v_.x->gradient, v_.rows.in_training);
+  f(Gemm{.m = v_.rows.in_training, .n = in_, .k = out_, .a = dy, .b = v_.weight->operand, .c = dx});
 }
 
-void LinearLayer::plan_forward(ActivationPlan& plan, bool /*training*/) {
-  plan.use(x_.data);
-  plan.make(y_.data);
-  product([this](const Gemm& g) { ops_.plan_gemm(g); });
+void LinearLayer::plan_forward(ActivationPlan& plan, bool training) {
+  plan.use(v_.x->data);
+  plan.make(v_.y->data);
+  const auto plan_gemm = [this](const Gemm& g) { ops_.plan_gemm(g); };
+  product(v_.rows.all, plan_gemm);
+  if (training && v_.rows.in_training != v_.rows.all) product(v_.rows.in_training, plan_gemm);
 }
 
 void LinearLayer::plan_backward(ActivationPlan& plan) {
-  plan.use(y_.gradient);
-  if (dy_operand_.dtype != y_.gradient.dtype) plan.make(dy_operand_);
+  plan.use(v_.y->gradient);
+  if (v_.relu6) plan.use(v_.y->data);
+  if (dy_operand_.dtype != v_.y->gradient.dtype) plan.make(dy_operand_);
   const auto plan_gemm = [this](const Gemm& g) { ops_.plan_gemm(g); };
-  if (weight_.needs_gradient) {
-    plan.use(x_.data);
+  if (v_.weight->needs_gradient) {
+    plan.use(v_.x->data);
     for (const bool accumulate : {false, true}) weight_product(dy_operand_, accumulate, plan_gemm);
   }
-  if (!x_.needs_gradient) return;
-  plan.make(x_.gradient);
+  if (!v_.x->needs_gradient) return;
+  plan.make(v_.x->gradient);
   data_product(dy_operand_, plan_gemm);
 }
 
-void LinearLayer::forward(const ForwardPass& /*pass*/) {
-  product([this](const Gemm& g) { ops_.gemm(g); });
-  if (bias_ != nullptr) ops_.add_bias(y_.data, bias_->data);
+void LinearLayer::forward(const ForwardPass& pass) {
+  const std::int64_t rows = v_.rows.of(pass.training);
+  product(rows, [this](const Gemm& g) { ops_.gemm(g); });
+  if (v_.bias == nullptr) return;
+  const Tensor y = rows_of(v_.y->data, rows);
+  if (v_.relu6) {
+    ops_.add_bias_relu6(y, v_.bias->data);
+  } else {
+    ops_.add_bias(y, v_.bias->data);
+  }
 }
 
 void LinearLayer::backward(bool accumulate) {
+  const Tensor gradient = rows_of(v_.y->gradient, v_.rows.in_training);
+  if (v_.relu6) ops_.relu6_backward(rows_of(v_.y->data, v_.rows.in_training), gradient);
   const Tensor dy = dy_as_operand();
   const auto gemm = [this](const Gemm& g) { ops_.gemm(g); };
-  if (weight_.needs_gradient) weight_product(dy, accumulate, gemm);
-  if (bias_ != nullptr && bias_->needs_gradient) {
-    ops_.column_sums(y_.gradient, bias_->gradient, accumulate);
+  if (v_.weight->needs_gradient) weight_product(dy, accumulate, gemm);
+  if (v_.bias != nullptr && v_.bias->needs_gradient) {
+    ops_.column_sums(gradient, v_.bias->gradient, accumulate);
   }
-  if (x_.needs_gradient) data_product(dy, gemm);
+  if (v_.x->needs_gradient) data_product(dy, gemm);
 }
 
 DropoutLayer::DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x)

@@ -28,11 +28,29 @@ class ConvLayer : public Layer {
   Tensor dx_part_;  // this layer's share of x's gradient if another layer has written the gradient
 };
 
-/// y [B, n] = x [B, k] weight^T [k, n] + bias. x may be [B, H, W, C], read as [B, H*W*C]. y is
-/// always float32, because it becomes the embedding, and the head works in float32.
+/// A tensor's number of rows: in training it may be smaller, if a network masks tokens. Tensors
+/// have memory for all rows, and then use the first ones.
+struct Rows {
+  std::int64_t all = 0, in_training = 0;
+
+  [[nodiscard]] std::int64_t of(bool training) const { return training ? in_training : all; }
+};
+
+/// The inputs, parameters and output of a linear layer. Borrowed; optional ones may be null.
+struct LinearVariables {
+  Variable* x = nullptr;
+  Variable* weight = nullptr;
+  Variable* bias = nullptr;
+  Variable* y = nullptr;
+  Rows rows = {};
+  bool relu6 = false;  ///< y = min(max(x weight^T + bias, 0), 6); needs a bias
+};
+
+/// y [rows, n] = x [rows, k] weight^T [k, n] + bias. x may be [B, H, W, C], read as [B, H*W*C]. y
+/// is float32 if it becomes the embedding, because the head works in float32, or a sum.
 class LinearLayer : public Layer {
  public:
-  LinearLayer(Ops& ops, Variable& x, Variable& weight, Variable* bias, Variable& y);
+  LinearLayer(Ops& ops, const LinearVariables& variables);
 
   void plan_forward(ActivationPlan& plan, bool training) override;
   void plan_backward(ActivationPlan& plan) override;
@@ -40,23 +58,20 @@ class LinearLayer : public Layer {
   void backward(bool accumulate) override;
 
  private:
-  [[nodiscard]] Tensor flattened(const Tensor& x) const;
+  [[nodiscard]] Tensor rows_of(const Tensor& x, std::int64_t rows) const;
   [[nodiscard]] Tensor dy_as_operand();
   // Each calls f(Gemm), so the planned and the computed product cannot differ.
   template <typename F>
-  void product(const F& f) const;
+  void product(std::int64_t rows, const F& f) const;
   template <typename F>
   void weight_product(const Tensor& dy, bool accumulate, const F& f) const;
   template <typename F>
   void data_product(const Tensor& dy, const F& f) const;
 
   Ops& ops_;
-  Variable& x_;
-  Variable& weight_;
-  Variable* bias_;  // null: none
-  Variable& y_;
-  Tensor dy_operand_;  // y's gradient in x's type, if that is not float32
-  const std::int64_t rows_, in_, out_;
+  const LinearVariables v_;
+  const std::int64_t in_, out_;
+  Tensor dy_operand_;  // y's gradient in x's type, if that is another one
 };
 
 /// Changes the activation and its gradient in place. REQUIRES: other layers read the activation

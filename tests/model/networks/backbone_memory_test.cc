@@ -26,7 +26,7 @@ void expect_what_is_allocated(const BackboneOptions& options, DType type = DType
 }
 
 TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
-  for (const char* network : {"mbf", "r18", "ir_18"}) {
+  for (const char* network : {"mbf", "r18", "ir_18", "vit_t", "vit_t_dp005_mask0"}) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
           {.network = network, .batch = 3, .height = 32, .width = 32, .training = training});
@@ -38,6 +38,13 @@ TEST(BackboneMemory, EqualsWhatAPartlyFrozenBackboneAllocates) {
   for (const char* pattern : {"conv1*", "layer3.*", "*"}) {
     expect_what_is_allocated(
         {.network = "r18", .batch = 3, .height = 32, .width = 32, .freeze = {pattern}});
+  }
+}
+
+TEST(BackboneMemory, EqualsWhatAPartlyFrozenVisionTransformerAllocates) {
+  for (const char* pattern : {"patch_embed*", "blocks.0.*", "blocks.3.attn*", "*norm*", "*"}) {
+    expect_what_is_allocated(
+        {.network = "vit_t", .batch = 3, .height = 32, .width = 32, .freeze = {pattern}});
   }
 }
 
@@ -53,7 +60,7 @@ TEST(BackboneMemory, EqualsEvaluationMemoryForAFrozenBackbone) {
 
 TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
   if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no avx512_bf16";
-  for (const char* network : {"mbf", "r18", "ir_18"}) {
+  for (const char* network : {"mbf", "r18", "ir_18", "vit_t", "vit_t_dp005_mask0"}) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
           {.network = network, .batch = 3, .height = 32, .width = 32, .training = training},
@@ -63,7 +70,7 @@ TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
 }
 
 TEST(BackboneMemory, EvaluationNeedsLessThanAThirdOfTraining) {
-  for (const char* network : {"mbf", "r18"}) {
+  for (const char* network : {"mbf", "r18", "vit_t"}) {
     BackboneOptions options{.network = network, .batch = 3, .height = 32, .width = 32};
     CountingOps ops(1);
     const std::size_t training = backbone_memory(ops, options).activations;

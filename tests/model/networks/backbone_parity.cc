@@ -2,6 +2,7 @@
 //
 //   backbone_parity NETWORK IN.safetensors OUT.safetensors [bf16]
 //
+// NETWORK is a name, or "vit:WIDTH,DEPTH,DROP_PATH,MASK".
 // IN holds the network's state dict, `images` U8 [B, H, W, 3] and `d_embeddings` F32 [B, D]. OUT
 // gets `eval.embeddings` (running statistics), then of one training step `train.embeddings`,
 // `gradient.NAME` of every trained parameter, and the state dict after it as `after.NAME`.
@@ -12,7 +13,7 @@
 #include "common/files/safetensors.h"
 #include "kernels/make_ops.h"
 #include "kernels/owned_tensor.h"
-#include "model/networks/backbone.h"
+#include "model/networks/architectures.h"
 
 namespace pfc {
 namespace {
@@ -38,15 +39,26 @@ HostTensor to_host(Ops& ops, const std::string& name, const Tensor& tensor) {
   return out;
 }
 
+/// Returns a vision transformer of any size, or the network with the name in the options.
+std::unique_ptr<Backbone> make_network(Ops& ops, const BackboneOptions& options) {
+  VitOptions sizes;
+  if (std::sscanf(options.network.c_str(), "vit:%ld,%d,%f,%lf", &sizes.width, &sizes.depth,
+                  &sizes.drop_path, &sizes.mask) != 4) {
+    return make_backbone(ops, options);
+  }
+  NetworkBuilder net(ops, options);
+  return net.build(vit(net, sizes));
+}
+
 std::vector<HostTensor> run(Ops& ops, const std::string& network, const SafetensorsFile& in) {
   const OwnedTensor images = load(ops, in.at(kImages), DType::kUInt8);
   const OwnedTensor d_embeddings = load(ops, in.at(kDEmbeddings), DType::kFloat32);
   const Shape& size = images->shape;
-  const auto backbone = make_backbone(ops, {.network = network,
-                                            .batch = size[0],
-                                            .embedding_size = d_embeddings->shape[1],
-                                            .height = size[1],
-                                            .width = size[2]});
+  const auto backbone = make_network(ops, {.network = network,
+                                           .batch = size[0],
+                                           .embedding_size = d_embeddings->shape[1],
+                                           .height = size[1],
+                                           .width = size[2]});
   import_state_dict(ops, *backbone, in, {kImages, kDEmbeddings});
 
   const OwnedTensor x(ops, size, ops.activation_type());

@@ -79,7 +79,8 @@ TEST_P(Bf16Networks, GiveTheSameBitsTwice) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Bf16Networks,
                          ::testing::Values(Network{"r18", 5e-2, 2e-1}, Network{"r50", 5e-2, 2e-1},
-                                           Network{"mbf", 1e-1, 5e-1}),
+                                           Network{"mbf", 1e-1, 5e-1},
+                                           Network{"vit_t", 5e-2, 2e-1}),
                          [](const auto& network) { return std::string(network.param.name); });
 
 class Operands : public Bf16OnCpu {

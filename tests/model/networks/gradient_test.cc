@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "model/networks/architectures.h"
 #include "model/networks/arena.h"
 #include "tests/model/networks/backbone_testing.h"
 
@@ -15,11 +16,15 @@ class Gradient : public ::testing::Test {
  protected:
   void build(BackboneOptions options) {
     options_ = options;
-    net_ = testing::make_small_network(*ops_, options);
+    net_ = make(options);
     randomise_vectors();
     randomise_statistics();
     images_ = to_device(*ops_, testing::images_shape(options), testing::random_images(options));
     d_embeddings_ = testing::random_values(options.batch * options.embedding_size, 2);
+  }
+
+  virtual std::unique_ptr<Backbone> make(const BackboneOptions& options) {
+    return testing::make_small_network(*ops_, options);
   }
 
   // Ones and zeros would hide a missing factor.
@@ -140,6 +145,54 @@ TEST_F(Gradient, EqualsTheSlopeForTrainedParametersIfOthersAreFrozen) {
       EXPECT_EQ(length_of(to_host(*ops_, parameter_view(place, net_->gradients()))), 0) << p.name;
     }
   }
+}
+
+/// A vision transformer of 9 tokens, of which training keeps 7.
+class VitGradient : public Gradient {
+ protected:
+  std::unique_ptr<Backbone> make(const BackboneOptions& options) override {
+    NetworkBuilder net(*ops_, options);
+    return net.build(vit(net, {.width = 128, .depth = 3, .drop_path = 0.4f, .mask = 0.2}));
+  }
+  static BackboneOptions options(std::vector<std::string> frozen) {
+    return {.network = "vit",
+            .batch = 6,
+            .embedding_size = 8,
+            .height = 27,
+            .width = 27,
+            .seed = 3,
+            .freeze = std::move(frozen)};
+  }
+};
+
+TEST_F(VitGradient, EqualsTheSlopeOfTheLossForEveryParameter) {
+  build(options({}));
+  EXPECT_GE(compare_with_slopes(), 36);
+}
+
+TEST_F(VitGradient, EqualsTheSlopeForTrainedParametersIfOthersAreFrozen) {
+  const std::vector<std::vector<std::string>> frozen = {
+      {"patch_embed*", "pos_embed", "blocks.0.*"},
+      {"patch_embed*", "pos_embed", "blocks.0.norm1*", "blocks.0.attn.qkv*"},
+      {"blocks.1.attn*", "blocks.2.mlp.fc1.bias", "mask_token"},
+      {"*.bias", "*norm*", "feature.*"}};
+  for (const std::vector<std::string>& names : frozen) {
+    SCOPED_TRACE(names.back());
+    build(options(names));
+    EXPECT_GE(compare_with_slopes(), 15);
+  }
+}
+
+TEST_F(VitGradient, IsSummedWhenAccumulating) {
+  build(options({}));
+  loss();
+  backward();
+  const std::vector<float> once = to_host(*ops_, net_->gradients());
+  loss();
+  backward(true);
+  std::vector<float> twice = to_host(*ops_, net_->gradients());
+  for (float& g : twice) g /= 2.f;
+  EXPECT_LT(relative_error(twice, once), 1e-6);
 }
 
 TEST_F(Gradient, FrozenBatchNormsKeepTheirStatistics) {

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <tuple>
+
 #include "tests/model/networks/backbone_testing.h"
 
 namespace pfc {
@@ -45,6 +48,8 @@ TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 24'025'600 - 512);
   o.network = "mbf";
   EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 2'059'520);
+  o.network = "vit_t";
+  EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 19'137'792);
 }
 
 TEST_F(Networks, AdafaceReadsBgrAndSavesNoWeightsOfTheLastBatchNorm) {
@@ -65,7 +70,7 @@ TEST_F(Networks, AdafaceReadsBgrAndSavesNoWeightsOfTheLastBatchNorm) {
 }
 
 TEST_F(Networks, ReturnTheSameEmbeddingsIfBuiltForTrainingOrInference) {
-  for (const char* name : {"r18", "mbf", "mbf_large", "ir_18"}) {
+  for (const char* name : {"r18", "mbf", "mbf_large", "ir_18", "vit_t"}) {
     BackboneOptions o = of(name);
     const auto trained = make_backbone(*ops_, o);
     o.training = false;
@@ -98,6 +103,79 @@ TEST_F(Networks, DropOutOtherElementsInEachStepAndRank) {
   EXPECT_NE(embeddings(*other_rank, o, true, 1), first);
 }
 
+/// "NAME [SIZES]" for each tensor of a network for images of 112 x 112, without allocating it.
+std::set<std::string> tensors_of(Ops& ops, const std::string& network) {
+  std::set<std::string> tensors;
+  const BackboneParameters all =
+      backbone_parameters(ops, {.network = network, .batch = 1, .embedding_size = 512});
+  for (const auto* of : {&all.weights, &all.state}) {
+    for (const Parameter& p : *of) tensors.insert(p.name + " " + shape_text(p.torch_shape));
+  }
+  return tensors;
+}
+
+TEST_F(Networks, VisionTransformersHaveArcfaceTorchsTensors) {
+  const std::vector<std::tuple<const char*, std::int64_t, int>> kVits = {
+      {"vit_t", 256, 12},
+      {"vit_t_dp005_mask0", 256, 12},
+      {"vit_s", 512, 12},
+      {"vit_s_dp005_mask_0", 512, 12},
+      {"vit_b", 512, 24},
+      {"vit_b_dp005_mask_005", 512, 24},
+      {"vit_l_dp005_mask_005", 768, 24},
+      {"vit_h", 1024, 48}};
+  for (const auto& [network, width, depth] : kVits) {
+    const std::string d = std::to_string(width), wide = std::to_string(4 * width);
+    std::set<std::string> expected = {
+        "mask_token [1, 1, " + d + "]",
+        "pos_embed [1, 144, " + d + "]",
+        "patch_embed.proj.weight [" + d + ", 3, 9, 9]",
+        "patch_embed.proj.bias [" + d + "]",
+        "norm.weight [" + d + "]",
+        "norm.bias [" + d + "]",
+        "feature.0.weight [" + d + ", " + std::to_string(144 * width) + "]",
+        "feature.2.weight [512, " + d + "]"};
+    for (const char* const of : {".weight", ".bias", ".running_mean", ".running_var"}) {
+      expected.insert(std::string("feature.1") + of + " [" + d + "]");
+      expected.insert(std::string("feature.3") + of + " [512]");
+    }
+    for (int i = 0; i < depth; ++i) {
+      const std::string block = "blocks." + std::to_string(i);
+      for (const char* const norm : {".norm1", ".norm2"}) {
+        expected.insert(block + norm + ".weight [" + d + "]");
+        expected.insert(block + norm + ".bias [" + d + "]");
+      }
+      expected.insert(block + ".attn.qkv.weight [" + std::to_string(3 * width) + ", " + d + "]");
+      expected.insert(block + ".attn.proj.weight [" + d + ", " + d + "]");
+      expected.insert(block + ".attn.proj.bias [" + d + "]");
+      expected.insert(block + ".mlp.fc1.weight [" + wide + ", " + d + "]");
+      expected.insert(block + ".mlp.fc1.bias [" + wide + "]");
+      expected.insert(block + ".mlp.fc2.weight [" + d + ", " + wide + "]");
+      expected.insert(block + ".mlp.fc2.bias [" + d + "]");
+    }
+    EXPECT_EQ(tensors_of(*ops_, network), expected) << network;
+  }
+}
+
+// In training 7 of 9 tokens are kept, and about a tenth of the last blocks' samples are left out.
+TEST_F(Networks, VisionTransformersMaskOtherTokensInEachStepAndRank) {
+  BackboneOptions o = of("vit_t_dp005_mask0", 27, 8);
+  const auto net = make_backbone(*ops_, o);
+  const auto first = embeddings(*net, o, true, 1);
+  EXPECT_EQ(embeddings(*net, o, true, 1), first);
+  EXPECT_NE(embeddings(*net, o, true, 3), first);
+  o.network = "vit_t";
+  const auto masked = make_backbone(*ops_, o);
+  o.rank = 1;
+  const auto other_rank = make_backbone(*ops_, o);
+  // Without training nothing is left out.
+  EXPECT_EQ(embeddings(*masked, o, false, 1), embeddings(*other_rank, o, false, 2));
+  const auto of_rank_0 = embeddings(*masked, o, true, 1);
+  EXPECT_EQ(embeddings(*masked, o, true, 1), of_rank_0);
+  EXPECT_NE(embeddings(*masked, o, true, 2), of_rank_0);
+  EXPECT_NE(embeddings(*other_rank, o, true, 1), of_rank_0);
+}
+
 TEST_F(Networks, DependOnlyOnTheSeed) {
   BackboneOptions o = of("mbf");
   const auto weights = [&] { return to_host(*ops_, make_backbone(*ops_, o)->weights.flat()); };
@@ -113,6 +191,9 @@ TEST_F(Networks, TakeImagesOfOtherSizes) {
   EXPECT_EQ(embeddings(*make_backbone(*ops_, o), o, true).size(), 64U);
   o = of("mbf", 48);
   EXPECT_EQ(embeddings(*make_backbone(*ops_, o), o, true).size(), 64U);
+  o = of("vit_t", 31);
+  o.width = 9;
+  EXPECT_EQ(embeddings(*make_backbone(*ops_, o), o, true).size(), 64U);
 }
 
 TEST_F(Networks, RejectUnknownNamesAndUnsuitableOptions) {
@@ -125,6 +206,10 @@ TEST_F(Networks, RejectUnknownNamesAndUnsuitableOptions) {
   BackboneOptions dropping = of("mbf", 48);
   dropping.dropout = 0.5F;
   EXPECT_THAT(making(dropping), ThrowsMessage<InputError>(HasSubstr("mbf has no dropout")));
+  dropping.network = "vit_t";
+  EXPECT_THAT(making(dropping), ThrowsMessage<InputError>(HasSubstr("vit_t has no dropout")));
+  EXPECT_THAT(making(of("vit_t", 8)),
+              ThrowsMessage<InputError>(HasSubstr("8 x 8 pixels, expected at least one patch")));
 }
 
 }  // namespace

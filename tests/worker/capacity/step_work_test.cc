@@ -49,6 +49,18 @@ TEST(StepWork, CountsAnIresnetLikeItsArchitecture) {
   }
 }
 
+TEST(StepWork, CountsAVisionTransformerLikeItsArchitecture) {
+  const double width = 256, tokens = 129, patches = 144, depth = 12;  // 0.1 of them are masked
+  const double block = 12 * width * width * tokens + 2 * tokens * tokens * width;
+  const double image =
+      243 * width * patches + depth * block + patches * width * width + width * 512;
+  const StepWork work = count_step(job_with_network("vit_t", 4));
+  EXPECT_DOUBLE_EQ(flops(work.forward), 4 * 2 * image);
+  // The weights of attention are computed again.
+  const double again = depth * tokens * tokens * width - 243 * width * patches;
+  EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) + 4 * 2 * again);
+}
+
 TEST(StepWork, BackwardPassHasTwiceTheProductsExceptForTheImages) {
   const StepWork work = count_step(job_with_network("r18", 4));
   const double first = 2.0 * 4 * 112 * 112 * 3 * 64 * 9;  // images need no gradient
