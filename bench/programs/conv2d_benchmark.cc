@@ -38,8 +38,8 @@ Conv2dShape conv(std::int64_t size, std::int64_t in_c, std::int64_t out_c, int k
           .groups = groups};
 }
 
-// Returns the convolutions of an iresnet (model/networks/iresnet.cc): a stem, then four stages,
-// each of which halves the image in its first block.
+// Returns the convolutions of an iresnet (model/networks/architectures/iresnet.cc): a stem, then
+// four stages, each of which halves the image in its first block.
 std::vector<Layer> iresnet(const char* name, const std::array<int, 4>& blocks) {
   std::vector<Layer> layers{{name, conv(112, 3, 64, 3, 1), 1}};
   std::int64_t size = 112, in = 64, out = 64;

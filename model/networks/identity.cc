@@ -1,6 +1,6 @@
 // The network of a job that trains only the classification layer, on embeddings.
 #include "kernels/owned_tensor.h"
-#include "model/networks/architectures.h"
+#include "model/networks/architectures/architectures.h"
 
 namespace pfc {
 namespace {

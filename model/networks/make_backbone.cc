@@ -3,7 +3,7 @@
 
 #include "common/config/no_network.h"
 #include "common/config/parameters/name_patterns.h"
-#include "model/networks/architectures.h"
+#include "model/networks/architectures/architectures.h"
 #include "model/networks/backbone.h"
 
 namespace pfc {

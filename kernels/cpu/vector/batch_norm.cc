@@ -1,9 +1,9 @@
 // Batch norm, four rows at a time: the sums, which are in the L1 cache, are loaded and stored once
 // per four vectors of activations, and memory is read in four sequential streams.
 
-#include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/bfloat16.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {

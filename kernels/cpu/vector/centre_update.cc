@@ -1,8 +1,8 @@
 // Updates of one row of class centres.
 
-#include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/bfloat16.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {

@@ -2,9 +2,9 @@
 // channels, which are contiguous. With two channels per group, y = x * own + exchanged(x * other),
 // where exchanged() swaps the two channels of each pair inside the vector.
 
-#include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/bfloat16.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {

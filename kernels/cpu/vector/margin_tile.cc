@@ -1,6 +1,6 @@
-#include "kernels/cpu/vector/exp.h"
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/exp.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {

@@ -1,8 +1,8 @@
 // Sums of outer products of bfloat16 rows, for the gradient of convolution weights. The
 // instruction adds two products at once, so pixels are first packed in pairs.
 
-#include "kernels/cpu/vector/bfloat16.h"
 #include "kernels/cpu/vector/tile_sums.h"
+#include "kernels/cpu/vector/types/bfloat16.h"
 
 namespace pfc::PFC_ISA {
 namespace {

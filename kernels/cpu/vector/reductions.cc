@@ -2,7 +2,7 @@
 // does not depend on how the compiler vectorises.
 
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 

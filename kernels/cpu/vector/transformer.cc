@@ -1,9 +1,9 @@
 // Layer norm, and the softmax of attention.
 
-#include "kernels/cpu/vector/bfloat16.h"
-#include "kernels/cpu/vector/exp.h"
 #include "kernels/cpu/vector/isa.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/bfloat16.h"
+#include "kernels/cpu/vector/types/exp.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {

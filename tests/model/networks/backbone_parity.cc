@@ -13,7 +13,7 @@
 #include "common/files/safetensors.h"
 #include "kernels/make_ops.h"
 #include "kernels/owned_tensor.h"
-#include "model/networks/architectures.h"
+#include "model/networks/architectures/architectures.h"
 
 namespace pfc {
 namespace {

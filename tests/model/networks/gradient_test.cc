@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include "model/networks/architectures.h"
+#include "model/networks/architectures/architectures.h"
 #include "model/networks/arena.h"
 #include "tests/model/networks/backbone_testing.h"
 

@@ -5,8 +5,8 @@
 #include <immintrin.h>
 #endif
 
-#include "kernels/cpu/vector/exp.h"
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/exp.h"
+#include "kernels/cpu/vector/types/vector.h"
 #include "kernels/math/bfloat16.h"
 
 namespace pfc::PFC_ISA {

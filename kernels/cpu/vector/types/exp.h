@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/vector/vector.h"
+#include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 

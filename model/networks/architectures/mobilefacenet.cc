@@ -1,6 +1,6 @@
 #include <string>
 
-#include "model/networks/architectures.h"
+#include "model/networks/architectures/architectures.h"
 
 namespace pfc {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <string>
 
-#include "model/networks/architectures.h"
+#include "model/networks/architectures/architectures.h"
 
 namespace pfc {
 namespace {
