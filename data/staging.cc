@@ -306,7 +306,7 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   std::vector<Source> sources = sources_of(rec, folder);
   const Lock lock(folder, doing);
   if (lock.has_waited()) sources = sources_of(rec, folder);  // they may have changed meanwhile
-  // Shards are renamed there; all other files keep their names, even with a pattern.
+  // Staging renames only shards. Other files keep their names, also if `rec` is a pattern.
   const bool renamed = sources.front().to.filename() != sources.front().from.filename();
   const bool one_file = sources.front().from == rec;
   fs::path opened = folder;

@@ -98,7 +98,7 @@ void TraceTaker::run() {
 void TraceTaker::take(const TraceOrder& order) {
   recorder_.arm(order.first_step, order.last_step, limits_of(order));
   {
-    // The end or a newer order may have come in between, too early to stop this recording.
+    // If training ended or a newer order arrived before arm(), neither stopped this recording.
     const std::lock_guard lock(mutex_);
     if (ended_ || order_) recorder_.stop();
   }

@@ -129,7 +129,7 @@ class Cases(unittest.TestCase):
             _, verdicts = self.accept(case("hangs", ran, limit=0.3, tests=True))
         self.assertEqual(verdicts, {"hangs": "failed: not done after 0.3 s, in A.OfTwo"})
 
-    def test_a_case_cut_off_by_the_call_has_not_run_and_keeps_its_table(self):
+    def test_a_case_that_exceeds_the_time_limit_counts_as_not_run_and_keeps_its_table(self):
         script = "trap 'echo \"| so far |\"; exit 1' TERM; sleep 30 & wait"
         long = Case("step", "long", ["sh", "-c", script], 60)
         result = results.run(long, results.GRACE + 0.3)

@@ -31,7 +31,7 @@ std::vector<std::uint64_t> offsets_by_key(const RecordIndex& index, const std::s
   for (std::size_t i = 0; i < index.keys.size(); ++i) {
     std::uint64_t& offset = offsets[static_cast<std::size_t>(index.keys[i])];
     if (offset != kMissing) {
-      throw InputError(fmt::format("{}: key {} is there twice", origin, index.keys[i]));
+      throw InputError(fmt::format("{}: key {} appears twice", origin, index.keys[i]));
     }
     offset = index.offsets[i];
   }

@@ -197,7 +197,7 @@ void check_out_file(const EmbedFlags& flags) {
   }
 }
 
-/// identities.txt may name the people of another data set.
+/// Throws InputError if the file exists and names other people than this data set.
 void keep_identities(const path& file, const std::string& people) {
   if (!something_at(file) || read_text(file, people.size() + 1) == people) return;
   throw InputError(file.string() +

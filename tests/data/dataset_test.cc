@@ -143,9 +143,9 @@ TEST_F(DatasetFolder, NamesAMissingOrDuplicateKey) {
   });
   EXPECT_THAT(error(), HasSubstr("train.idx: key 7 is missing: record 0 of"));
   rewrite_index([](std::string text) { return text + "5\t0\n"; });
-  EXPECT_THAT(error(), HasSubstr("train.idx: key 5 is there twice"));
+  EXPECT_THAT(error(), HasSubstr("train.idx: key 5 appears twice"));
   write_plain({4, 9, 4}, {0, 1, 2});
-  EXPECT_THAT(error(), HasSubstr("train.idx: key 4 is there twice"));
+  EXPECT_THAT(error(), HasSubstr("train.idx: key 4 appears twice"));
 }
 
 TEST_F(DatasetFolder, RejectsAHugeKeyWithoutAllocatingForIt) {

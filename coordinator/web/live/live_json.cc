@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-constexpr int kMostQueued = 20;  // jobs shown of the queue, and of the ended ones
+constexpr int kMostQueued = 20;  // most jobs shown from the queue; also the limit for ended jobs
 
 /// Rounds to this many significant digits; null if not finite.
 LiveJson rounded(double value, int digits = 6) {

@@ -30,9 +30,8 @@ struct MatrixProduct {
   std::int64_t b_stride = 0;
   void* c = nullptr;
   std::int64_t c_stride = 0;
-  /// Number of products of this kind, and the elements between two matrices.
-  std::int64_t batch = 1;
-  std::int64_t a_batch = 0, b_batch = 0, c_batch = 0;
+  std::int64_t batch = 1;                              ///< number of products
+  std::int64_t a_batch = 0, b_batch = 0, c_batch = 0;  ///< elements from one matrix to the next
 };
 
 /// cuBLASLt on the device that is current at construction; used by one host thread. Queries

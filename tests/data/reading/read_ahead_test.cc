@@ -161,7 +161,7 @@ TEST_F(ReadAheadOf, LeavesToTheCallerWhatCannotBeRead) {
   for (std::int64_t image = 4; image < 10; ++image) EXPECT_THAT(unit->find(image), IsEmpty());
 }
 
-TEST_F(ReadAheadOf, EndsWaitsWhenItIsStopped) {
+TEST_F(ReadAheadOf, TakeReturnsNothingAfterAStop) {
   ReadAhead reads(*dataset_, ten_each, options());
   reads.stop();
   EXPECT_EQ(reads.take(10), nullptr);

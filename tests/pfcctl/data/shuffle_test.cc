@@ -168,7 +168,7 @@ TEST_F(Shuffle, KeepsWholeRecords) {
   EXPECT_EQ(after, payloads);
 }
 
-TEST(ShuffleOrder, KeepsAllImagesToTheEndIfItsPoolHoldsThem) {
+TEST(ShuffleOrder, ReturnsAllImagesInTheLastBlockIfTheBufferHoldsThem) {
   ShuffleOrder order(33, 32, 33, 7);
   EXPECT_EQ(order.left_after(0), 0);
   EXPECT_TRUE(order.take_block().empty());

@@ -126,7 +126,7 @@ class FactsOfAHost : public ::testing::Test {
   const TemporaryFolder folder_;
 };
 
-TEST_F(FactsOfAHost, AreTheVersionTheIndexAndTheRecords) {
+TEST_F(FactsOfAHost, ListVersionIndexAndRecords) {
   const auto facts = facts_with({.folder = folder_.path()});
   ASSERT_EQ(facts.size(), 3U);
   EXPECT_EQ(facts[0].value, std::string("version ") + version());
