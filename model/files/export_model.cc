@@ -161,6 +161,21 @@ double check_cosine(const std::filesystem::path& path, const Floats& got, const 
       path.string(), median, kLeastCosine));
 }
 
+/// Rejects a model that cannot be an ONNX file before building the file takes memory.
+void expect_small(const std::filesystem::path& path, const ModelFile& model,
+                  const OnnxOptions& options) {
+  constexpr double kLargest = 1.9e9;  // protobuf's limit, without the rest of the file
+  double bytes = 0;
+  for (const auto& [name, tensor] : model.weights.state_dict.tensors()) {
+    bytes += static_cast<double>(tensor.bytes.size()) / (options.float16 ? 2 : 1);
+  }
+  if (bytes <= kLargest) return;
+  throw InputError(fmt::format(
+      "{}: the weights take {:.2f} GB, but protobuf limits an ONNX file to 2 GB, of which they may "
+      "take 1.9; write safetensors or a PyTorch file{}",
+      path.string(), bytes / 1e9, options.float16 ? "" : ", or ONNX with float16"));
+}
+
 /// Writes the file after `check`, which throws if the model parsed from its bytes is wrong.
 template <typename Check>
 double write_checked(const std::filesystem::path& path, const onnx::ModelProto& model,
@@ -177,6 +192,7 @@ double write_checked(const std::filesystem::path& path, const onnx::ModelProto& 
 
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options) {
+  expect_small(path, model, options);
   // A job may use all of the GPU's memory.
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
   return write_checked(path, make_onnx(network_graph(*ops, model.options), model, options),
@@ -189,6 +205,7 @@ double export_int8_onnx(const ModelFile& model, const std::filesystem::path& pat
                         OnnxOptions options, std::span<const std::uint8_t> images,
                         const ShowExported& show) {
   check(options.opset >= kInt8Opset && !options.float16, "export_int8_onnx: options");
+  expect_small(path, model, options);
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
   const std::vector<NetworkOp> network = network_graph(*ops, model.options);
   const GraphRunner runner{*ops, model.options, options.normalize, images, show};

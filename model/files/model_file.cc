@@ -16,23 +16,31 @@ namespace {
 
 /// Names of the tensors after the last convolution whose shapes give the sizes of a network.
 struct LastLayerNames {
-  const char* linear;  ///< [D, anything]
-  const char* places;  ///< [*, ...]: each row has `channels` * H * W of the last feature map
-  std::int64_t channels;
+  const char* linear;     ///< [D, anything]
+  const char* places;     ///< [*, ...]: each row has `channels` * H * W of the last feature map
+  std::int64_t channels;  ///< 0: as many as there are rows
+  std::int64_t pixels;    ///< side of the image, divided by that of the last feature map
 };
-constexpr std::array<LastLayerNames, 3> kLastLayers = {
-    {{"fc.weight", "fc.weight", 512},                          // iresnet: [D, 512 * H/16 * W/16]
-     {"output_layer.3.weight", "output_layer.3.weight", 512},  // AdaFace
-     {"features.layers.2.weight", "features.layers.0.layers.0.weight",
-      1}}};  // [512, 1, H/16, W/16]
+constexpr std::array<LastLayerNames, 4> kLastLayers = {
+    {{"fc.weight", "fc.weight", 512, 16},  // iresnet: [D, 512 * H/16 * W/16]
+     {"output_layer.3.weight", "output_layer.3.weight", 512, 16},  // AdaFace
+     {"features.layers.2.weight", "features.layers.0.layers.0.weight", 1,
+      16},                                              // [512, 1, H/16, W/16]
+     {"feature.2.weight", "feature.0.weight", 0, 9}}};  // vit: [C, H/9 * W/9 * C]
 
-/// Returns the image's side, 16 times the last feature map's; nothing if it cannot be one.
-std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels) {
-  constexpr std::int64_t kMostSide = 64;  // 1,024 pixels
+/// Returns the image's side; nothing if it cannot be one. A vision transformer does not read the
+/// last pixels, so several sides fit: returns a multiple of 16 if there is one, as 112.
+std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels,
+                                       std::int64_t pixels) {
+  constexpr std::int64_t kMostSide = 1024, kUsualStep = 16;
   const auto side = static_cast<std::int64_t>(
       std::lround(std::sqrt(static_cast<double>(places) / static_cast<double>(channels))));
-  if (side < 1 || side > kMostSide || side * side * channels != places) return std::nullopt;
-  return 16 * side;
+  if (side < 1 || side * pixels > kMostSide || side * side * channels != places) {
+    return std::nullopt;
+  }
+  const std::int64_t least = side * pixels;
+  const std::int64_t usual = (least + kUsualStep - 1) / kUsualStep * kUsualStep;
+  return usual < least + pixels ? usual : least;
 }
 
 /// Returns all options except the name; nothing without the last layers of a network.
@@ -46,7 +54,8 @@ std::optional<BackboneOptions> sizes_of(const NamedTensors& table) {
     if (linear->second.shape.size() != 2 || of.size() < 2 || of[0] < 1) continue;
     const std::int64_t dimensions = linear->second.shape[0];
     const auto bytes = static_cast<std::int64_t>(places->second.bytes.size() / sizeof(float));
-    const auto side = image_side(bytes / of[0], last.channels);
+    const std::int64_t channels = last.channels == 0 ? of[0] : last.channels;
+    const auto side = image_side(bytes / of[0], channels, last.pixels);
     if (!side || dimensions < 1 || dimensions > kMostDimensions) continue;
     return BackboneOptions{.batch = 1,
                            .embedding_size = dimensions,
@@ -74,16 +83,16 @@ struct ForeignNetwork {
   const char* tensor;
   const char* name;
 };
-constexpr std::array<ForeignNetwork, 2> kForeignNetworks = {
-    {{"body.0.res_layer.6.fc1.weight", "AdaFace's network with squeeze and excitation (ir_se_50)"},
-     {"patch_embed.proj.weight", "a vision transformer"}}};
+constexpr std::array<ForeignNetwork, 1> kForeignNetworks = {
+    {{"body.0.res_layer.6.fc1.weight",
+      "AdaFace's network with squeeze and excitation (ir_se_50)"}}};
 
 void refuse_foreign_network(const NamedTensors& table) {
   for (const ForeignNetwork& foreign : kForeignNetworks) {
     if (!table.tensors().contains(foreign.tensor)) continue;
     throw InputError(table.path().string() + ": contains " + foreign.name +
-                     ", which pfc does not support yet; use a file of arcface_torch's iresnet or "
-                     "mobilefacenet, or of AdaFace's ir_50");
+                     ", which pfc does not support yet; use a file of arcface_torch's iresnet, "
+                     "mobilefacenet or vit, or of AdaFace's ir_50");
   }
 }
 
@@ -93,9 +102,10 @@ BackboneOptions recognise(const NamedTensors& table) {
   std::optional<BackboneOptions> options = sizes_of(table);
   if (!options) {
     throw InputError(table.path().string() +
-                     ": unknown network: found no fc.weight, features.layers.2.weight or "
-                     "output_layer.3.weight of a matching size; expected a state dict with the "
-                     "tensor names of arcface_torch's iresnet or mobilefacenet, or of AdaFace");
+                     ": unknown network: found no fc.weight, features.layers.2.weight, "
+                     "feature.2.weight or output_layer.3.weight of a matching size; expected a "
+                     "state dict with the tensor names of arcface_torch's iresnet, mobilefacenet "
+                     "or vit, or of AdaFace");
   }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   BackboneParameters best;
@@ -104,6 +114,7 @@ BackboneOptions recognise(const NamedTensors& table) {
   std::tuple<std::size_t, std::ptrdiff_t> best_score;
   for (const std::string& name : network_names()) {
     options->network = name;
+    if (!takes_images(*options)) continue;
     BackboneParameters parameters = backbone_parameters(*ops, *options);
     const std::size_t common = fitting(parameters, table);
     const std::size_t all = parameters.weights.size() + parameters.state.size();

@@ -108,7 +108,7 @@ std::string onnx_bytes(const std::filesystem::path& path, const onnx::ModelProto
   const std::size_t size = model.ByteSizeLong();
   if (size > kLargest) {
     throw InputError(path.string() + ": the model takes " + std::to_string(size) +
-                     " bytes, but an ONNX file has at most 2 GB; write safetensors");
+                     " bytes, but protobuf limits an ONNX file to 2 GB; write safetensors");
   }
   return model.SerializeAsString();
 }
@@ -143,6 +143,22 @@ std::vector<float> int8_values(const onnx::TensorProto& tensor) {
   values.reserve(raw.size());
   for (const char each : raw) values.push_back(static_cast<signed char>(each));
   return values;
+}
+
+std::vector<std::int64_t> int64_values(const onnx::TensorProto& tensor) {
+  expect_type(tensor, tensor.data_type() == onnx::TensorProto::INT64, "int64");
+  const std::string& raw = tensor.raw_data();
+  std::vector<std::int64_t> values(tensor.int64_data().begin(), tensor.int64_data().end());
+  if (tensor.has_raw_data()) {
+    values.resize(raw.size() / sizeof(std::int64_t));
+    std::memcpy(values.data(), raw.data(), values.size() * sizeof(std::int64_t));
+  }
+  expect_shape(tensor, values.size());
+  return values;
+}
+
+Dims dims_of(const onnx::TensorProto& tensor) {
+  return {tensor.dims().begin(), tensor.dims().end()};
 }
 
 std::int64_t int_attribute(const onnx::NodeProto& node, const char* name, std::int64_t otherwise) {

@@ -31,6 +31,12 @@ std::vector<float> float_values(const onnx::TensorProto& tensor);
 /// Returns the values of an int8 tensor with raw data. Throws InputError as float_values() does.
 std::vector<float> int8_values(const onnx::TensorProto& tensor);
 
+/// Returns the values of an int64 tensor. Throws InputError as float_values() does.
+std::vector<std::int64_t> int64_values(const onnx::TensorProto& tensor);
+
+using Dims = std::vector<std::int64_t>;
+Dims dims_of(const onnx::TensorProto& tensor);
+
 /// Returns an attribute of a node, or `otherwise` if it has none of this name.
 std::int64_t int_attribute(const onnx::NodeProto& node, const char* name, std::int64_t otherwise);
 std::vector<std::int64_t> int_attributes(const onnx::NodeProto& node, const char* name,

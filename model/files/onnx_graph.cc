@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "common/version.h"
+#include "model/files/onnx_file.h"
 
 namespace pfc {
 namespace {
 
 using Floats = std::vector<float>;
-using Dims = std::vector<std::int64_t>;
 
 /// A batch norm at inference: y = scale * x + shift, channel by channel.
 struct Affine {
@@ -36,23 +36,38 @@ class GraphMaker {
     read_images();
     for (std::size_t i = 0; i < network_.size(); ++i) {
       const NetworkOp& op = network_[i];
-      if (op.kind == NetworkOp::Kind::kConv) {
-        const bool folded = is_folded(i + 1);
-        conv(op, folded ? &network_[i + 1] : nullptr);
-        if (folded) finish_norm(network_[++i], value_.at(op.name));
-      } else if (op.kind == NetworkOp::Kind::kBatchNorm) {
-        batch_norm(op);
-      } else if (op.kind == NetworkOp::Kind::kSubsample) {
-        subsample(op);
-      } else {
-        linear(op);
-      }
+      const bool folded = op.kind == NetworkOp::Kind::kConv && is_folded(i + 1);
+      add(op, folded ? &network_[i + 1] : nullptr);
+      if (folded) finish_norm(network_[++i], value_.at(op.name));
     }
     write_embeddings();
     return std::move(model_);
   }
 
  private:
+  /// `norm`: for a convolution, the batch norm to fold into it, or null.
+  void add(const NetworkOp& op, const NetworkOp* norm) {
+    switch (op.kind) {
+      case NetworkOp::Kind::kConv:
+        return conv(op, norm);
+      case NetworkOp::Kind::kBatchNorm:
+        return batch_norm(op);
+      case NetworkOp::Kind::kSubsample:
+        return subsample(op);
+      case NetworkOp::Kind::kLinear:
+        return op.per_token ? token_linear(op) : linear(op);
+      case NetworkOp::Kind::kPositions:
+        return positions(op);
+      case NetworkOp::Kind::kLayerNorm:
+        return layer_norm(op);
+      case NetworkOp::Kind::kAttention:
+        return attention(op);
+      case NetworkOp::Kind::kAdd:
+        value_[op.name] = node("Add", op.name, {value_.at(op.residual), value_.at(op.x)});
+        return;
+    }
+  }
+
   void describe() {
     model_.set_ir_version(onnx_.opset > 11 ? 7 : 6);
     model_.set_producer_name("pfc");
@@ -135,7 +150,7 @@ class GraphMaker {
     const Floats variance = values(norm.name + ".running_var");
     Affine affine;
     for (std::size_t c = 0; c < gamma.size(); ++c) {
-      const double scale = gamma[c] / std::sqrt(double{variance[c]} + kBatchNormEpsilon);
+      const double scale = gamma[c] / std::sqrt(double{variance[c]} + norm.epsilon);
       affine.scale.push_back(static_cast<float>(scale));
       affine.shift.push_back(static_cast<float>(beta[c] - mean[c] * scale));
     }
@@ -227,14 +242,14 @@ class GraphMaker {
     const std::string y =
         node("BatchNormalization", op.name, {value_.at(op.x), weight, bias, mean, variance});
     onnx::AttributeProto& epsilon = new_attribute("epsilon", onnx::AttributeProto::FLOAT);
-    epsilon.set_f(kBatchNormEpsilon);
+    epsilon.set_f(op.epsilon);
     const Dims& channels = shape(mean);
     Floats mu = values(mean), var = values(variance);
     Floats gamma = op.affine ? values(weight) : Floats(mu.size(), 1.f);
     Floats beta = op.affine ? values(bias) : Floats(mu.size());
     if (half_) {  // statistics may exceed float16's range: use mean 0 and variance 1
       Affine affine = affine_of(op);
-      for (float& scale : affine.scale) scale *= std::sqrt(1.f + kBatchNormEpsilon);
+      for (float& scale : affine.scale) scale *= std::sqrt(1.f + op.epsilon);
       gamma = affine.scale, beta = affine.shift;
       mu.assign(mu.size(), 0.f), var.assign(var.size(), 1.f);
     }
@@ -270,6 +285,105 @@ class GraphMaker {
       current_->add_input(bias);
       floats(bias, shape(bias), values(bias), false);
     }
+  }
+
+  /// Adds the linear layer of each token: x [N, T, C] times the transposed weight.
+  void token_linear(const NetworkOp& op) {
+    const std::string weight = op.name + ".weight", bias = op.name + ".bias";
+    const Dims& dims = shape(weight);
+    const Floats w = values(weight);
+    Floats transposed(w.size());
+    const auto out = static_cast<std::size_t>(dims[0]), in = static_cast<std::size_t>(dims[1]);
+    for (std::size_t i = 0; i < w.size(); ++i) transposed[i % in * out + i / in] = w[i];
+    floats(weight, {dims[1], dims[0]}, transposed, half_);
+    std::string y = node("MatMul", op.name, {value_.at(op.x), weight});
+    if (op.bias) {
+      floats(bias, shape(bias), values(bias), half_);
+      y = node("Add", op.name + ".add", {y, bias});
+    }
+    if (op.relu6) {
+      floats(op.name + ".min", {}, {0}, half_);
+      floats(op.name + ".max", {}, {6}, half_);
+      y = node("Clip", op.name + ".relu6", {y, op.name + ".min", op.name + ".max"});
+    }
+    value_[op.name] = y;
+  }
+
+  void positions(const NetworkOp& op) {
+    const Dims& dims = shape(op.name);  // [1, T, C]
+    const std::string bias = op.x + ".bias";
+    std::string y = reshape(op.name + ".reshape", value_.at(op.x), {0, dims[2], dims[1]});
+    y = transpose(op.name + ".transpose", y, {0, 2, 1});
+    floats(bias, shape(bias), values(bias), half_);
+    floats(op.name, dims, values(op.name), half_);
+    y = node("Add", bias + ".add", {y, bias});
+    value_[op.name] = node("Add", op.name + ".add", {y, op.name});
+  }
+
+  /// Adds a layer norm in float32, because float16 is too coarse for its sums.
+  void layer_norm(const NetworkOp& op) {
+    const std::string weight = op.name + ".weight", bias = op.name + ".bias";
+    const auto name = [&op](const char* part) { return op.name + "." + part; };
+    std::string x = value_.at(op.x);
+    if (half_) x = cast(name("to_float32"), x, onnx::TensorProto::FLOAT);
+    const std::string centred = node("Sub", name("centred"), {x, mean(name("mean"), x)});
+    const std::string squares = node("Mul", name("squares"), {centred, centred});
+    floats(name("epsilon"), {}, {op.epsilon}, false);
+    const std::string variance =
+        node("Add", name("add_epsilon"), {mean(name("variance"), squares), name("epsilon")});
+    const std::string deviation = node("Sqrt", name("deviation"), {variance});
+    floats(weight, shape(weight), values(weight), false);
+    floats(bias, shape(bias), values(bias), false);
+    std::string y = node("Div", name("unit"), {centred, deviation});
+    y = node("Mul", name("mul"), {y, weight});
+    y = node("Add", op.name, {y, bias});
+    if (half_) y = cast(name("to_float16"), y, onnx::TensorProto::FLOAT16);
+    value_[op.name] = y;
+  }
+
+  /// Returns the mean over the last of three axes.
+  std::string mean(const std::string& name, const std::string& x) {
+    const std::string y = node("ReduceMean", name, {x});
+    attribute("axes", Dims{2});
+    attribute("keepdims", 1);
+    return y;
+  }
+
+  void attention(const NetworkOp& op) {
+    const auto name = [&op](const char* part) { return op.name + "." + part; };
+    const std::int64_t width = shape(op.x + ".weight")[0] / 3, size = width / op.heads;
+    node("Split", name("q"), {value_.at(op.x)});
+    attribute("axis", 2);
+    current_->add_output(name("k"));
+    current_->add_output(name("v"));
+    const auto heads_of = [&](const char* part, const Dims& order) {
+      const std::string heads = name(part) + ".heads";
+      const std::string y = reshape(heads, name(part), {0, -1, op.heads, size});
+      return transpose(heads + ".transpose", y, order);
+    };
+    const std::string q = heads_of("q", {0, 2, 1, 3}), k = heads_of("k", {0, 2, 3, 1}),
+                      v = heads_of("v", {0, 2, 1, 3});
+    floats(name("scale"), {}, {1.f / std::sqrt(static_cast<float>(size))}, half_);
+    // Scaled before the product, which might exceed float16's range.
+    const std::string scaled = node("Mul", name("scaled"), {q, name("scale")});
+    const std::string scores = node("MatMul", name("scores"), {scaled, k});
+    const std::string weights = node("Softmax", name("weights"), {scores});
+    attribute("axis", 3);
+    std::string y = node("MatMul", name("of_heads"), {weights, v});
+    y = transpose(name("transpose"), y, {0, 2, 1, 3});
+    value_[op.name] = reshape(op.name, y, {0, -1, width});
+  }
+
+  std::string reshape(const std::string& name, const std::string& x, const Dims& dims) {
+    initializer(name + ".shape", {std::ssize(dims)}, onnx::TensorProto::INT64)
+        .set_raw_data(dims.data(), dims.size() * sizeof(std::int64_t));
+    return node("Reshape", name, {x, name + ".shape"});
+  }
+
+  std::string transpose(const std::string& name, const std::string& x, const Dims& order) {
+    const std::string y = node("Transpose", name, {x});
+    attribute("perm", order);
+    return y;
   }
 
   std::string cast(const std::string& name, const std::string& x, onnx::TensorProto::DataType to) {

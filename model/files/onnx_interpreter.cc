@@ -12,15 +12,18 @@
 #include "common/error.h"
 #include "common/one_line.h"
 #include "model/files/onnx_file.h"
+#include "model/files/onnx_tokens.h"
 
 namespace pfc {
 namespace {
 
-/// An activation. Its memory is channels-last, like that of Ops: [N, H, W, C], or [N, C].
+/// An activation. Its memory is channels-last, like that of Ops: [N, H, W, C], or [N, C]; that of
+/// tokens has the order of `dims`.
 struct Activation {
   std::int64_t n = 0, c = 0, h = 1, w = 1;
   bool half = false;
   std::vector<float> values;
+  Dims dims = {};  ///< of tokens, whose c is the product of all but the first; otherwise empty
 
   [[nodiscard]] std::int64_t elements() const { return n * c * h * w; }
 };
@@ -38,6 +41,14 @@ std::vector<float> transposed(std::span<const float> from, std::int64_t rows,
     for (std::size_t i = 0; i < r * c; ++i) to[begin + i % c * r + i / c] = from[begin + i];
   }
   return to;
+}
+
+/// Returns tokens of this shape and with these values.
+Activation tokens_of(const Activation& like, Dims dims, std::vector<float> values) {
+  Activation y{.n = dims[0], .half = like.half, .values = std::move(values)};
+  y.c = product_of(dims) / y.n;
+  y.dims = std::move(dims);
+  return y;
 }
 
 class Interpreter {
@@ -75,18 +86,26 @@ class Interpreter {
         {"Add", &Interpreter::add},
         {"BatchNormalization", &Interpreter::batch_norm},
         {"Cast", &Interpreter::cast},
+        {"Clip", &Interpreter::clip},
         {"Concat", &Interpreter::concat},
         {"Conv", &Interpreter::conv},
         {"DequantizeLinear", &Interpreter::dequantize},
+        {"Div", &Interpreter::div},
         {"Flatten", &Interpreter::flatten},
         {"Gemm", &Interpreter::gemm},
+        {"MatMul", &Interpreter::matmul},
         {"MaxPool", &Interpreter::subsample},
         {"Mul", &Interpreter::mul},
         {"PRelu", &Interpreter::prelu},
         {"QuantizeLinear", &Interpreter::quantize},
+        {"ReduceMean", &Interpreter::reduce_mean},
+        {"Reshape", &Interpreter::reshape},
         {"Slice", &Interpreter::mirror},
+        {"Softmax", &Interpreter::softmax},
         {"Split", &Interpreter::split},
-        {"Sub", &Interpreter::sub}};
+        {"Sqrt", &Interpreter::sqrt},
+        {"Sub", &Interpreter::sub},
+        {"Transpose", &Interpreter::transpose}};
     const auto found = kOperators.find(node.op_type());
     expect(found != kOperators.end(), "operator " + node.op_type() + " is not supported here");
     (this->*found->second)();
@@ -169,22 +188,103 @@ class Interpreter {
     each([&](float value, std::size_t c) { return value < 0 ? value * slope[c] : value; });
   }
 
-  void sub() {
-    const float by = for_channels(1, 1)[0];
-    each([by](float value, std::size_t) { return value - by; });
-  }
-
-  void mul() {
-    const float by = for_channels(1, 1)[0];
-    each([by](float value, std::size_t) { return value * by; });
-  }
-
-  void add() {
-    const Activation& other = x(1);
-    expect(other.values.size() == x().values.size(), "the sum of tensors of different shapes");
+  /// Computes y = f(x, b), where b is an activation of the same shape, one with a number for each
+  /// row of the last axis, or a parameter for the last axes.
+  void binary(const std::function<float(float, float)>& f) {
     Activation y = x();
-    std::ranges::transform(y.values, other.values, y.values.begin(), std::plus<>());
+    const auto other = activations_.find(node_->input(1));
+    const bool computed = other != activations_.end();
+    const std::vector<float> b = computed ? other->second.values : float_values(parameter(1));
+    const std::size_t count = y.values.size();
+    std::size_t each = 1;  // numbers of x for one of b
+    if (computed && b.size() != count) {
+      each = static_cast<std::size_t>(y.dims.empty() ? 0 : y.dims.back());
+      expect(each * b.size() == count && other->second.dims.size() == y.dims.size(),
+             "tensors of different shapes");
+    }
+    const Dims dims = computed ? Dims() : dims_of(parameter(1));
+    expect(computed || b.size() == 1 || is_suffix(dims, y.dims),
+           "a parameter that does not fit the last axes");
+    for (std::size_t i = 0; i < count; ++i) y.values[i] = f(y.values[i], b[i / each % b.size()]);
     make_y(std::move(y));
+  }
+
+  void sub() { binary(std::minus<>()); }
+  void mul() { binary(std::multiplies<>()); }
+  void add() { binary(std::plus<>()); }
+  void div() { binary(std::divides<>()); }
+
+  void sqrt() {
+    each([](float value, std::size_t) { return std::sqrt(value); });
+  }
+
+  void clip() {
+    const float low = for_channels(1, 1)[0], high = for_channels(2, 1)[0];
+    expect(low <= high, "an empty range");
+    each([=](float value, std::size_t) { return std::clamp(value, low, high); });
+  }
+
+  void reduce_mean() {
+    const Dims& dims = x().dims;
+    expect(!dims.empty() && int_attributes(*node_, "axes", {}) == Dims{std::ssize(dims) - 1} &&
+               int_attribute(*node_, "keepdims", 1) == 1,
+           "not the mean over the last axis of tokens");
+    Dims reduced = dims;
+    reduced.back() = 1;
+    make_y(tokens_of(x(), reduced, row_means(x().values, dims.back())));
+  }
+
+  void softmax() {
+    const Dims& dims = x().dims;
+    expect(!dims.empty() && int_attribute(*node_, "axis", -1) == std::ssize(dims) - 1,
+           "not a softmax over the last axis of tokens");
+    Activation y = x();
+    softmax_rows(y.values, dims.back());
+    make_y(std::move(y));
+  }
+
+  void reshape() {
+    const Activation& from = x();
+    Dims dims = int64_values(parameter(1));
+    const Dims old = from.dims.empty() ? Dims{from.n, from.c, from.h, from.w} : from.dims;
+    expect(resolve_shape(dims, old), "a shape that does not fit the tensor");
+    make_y(tokens_of(
+        from, std::move(dims),
+        from.dims.empty() ? transposed(from.values, from.h * from.w, from.c) : from.values));
+  }
+
+  void transpose() {
+    const Dims order = int_attributes(*node_, "perm", {});
+    expect(is_permutation_of(order, x().dims.size()), "not a permutation of the axes of tokens");
+    Dims dims;
+    for (const std::int64_t axis : order) dims.push_back(x().dims[static_cast<std::size_t>(axis)]);
+    make_y(tokens_of(x(), std::move(dims), permuted(x().values, x().dims, order)));
+  }
+
+  /// Multiplies tokens by a parameter [k, n], or the matrices of two activations.
+  void matmul() {
+    Activation a = x();
+    const auto other = activations_.find(node_->input(1));
+    const bool computed = other != activations_.end();
+    std::vector<float> b = computed ? other->second.values : float_values(parameter(1));
+    const Dims right = computed ? other->second.dims : dims_of(parameter(1));
+    const bool batched = right.size() == a.dims.size();
+    expect(a.dims.size() >= 2 && (right.size() == 2 || batched) && !right.empty() &&
+               right[right.size() - 2] == a.dims.back() &&
+               (!batched || std::equal(right.begin(), right.end() - 2, a.dims.begin())),
+           "matrices of sizes that do not fit");
+    const std::int64_t k = a.dims.back(), n = right.back();
+    const std::int64_t m = batched ? a.dims[a.dims.size() - 2] : a.elements() / k;
+    Dims dims = a.dims;
+    dims.back() = n;
+    expect_room(static_cast<double>(a.elements()) / double(k) * double(n));
+    std::vector<float> c(static_cast<std::size_t>(product_of(dims)));
+    for (std::int64_t i = 0; i < a.elements() / (m * k); ++i) {
+      const Tensor left(a.values.data() + i * m * k, {m, k}), y(c.data() + i * m * n, {m, n}),
+          factor(b.data() + (batched ? i * k * n : 0), {k, n});
+      ops_.gemm({.m = m, .n = n, .k = k, .a = left, .b = factor, .c = y});
+    }
+    make_y(tokens_of(a, std::move(dims), std::move(c)));
   }
 
   void quantize() {
@@ -300,11 +400,11 @@ class Interpreter {
     make_y(std::move(y));
   }
 
-  /// Reshapes [N, C, H, W] to [N, C * H * W].
+  /// Reshapes [N, C, H, W] to [N, C * H * W], or tokens [N, T, C] to [N, T * C].
   void flatten() {
     expect(int_attribute(*node_, "axis", 1) == 1, "not flattened from axis 1 on");
     Activation y{.n = x().n, .c = x().c * x().h * x().w, .half = x().half};
-    y.values = transposed(x().values, x().h * x().w, x().c);
+    y.values = x().dims.empty() ? transposed(x().values, x().h * x().w, x().c) : x().values;
     make_y(std::move(y));
   }
 
@@ -347,8 +447,9 @@ class Interpreter {
     make_y(std::move(y));
   }
 
-  /// Splits the input into two halves.
+  /// Splits the input into two halves, or tokens into equal parts of their last axis.
   void split() {
+    if (!x().dims.empty()) return split_tokens();
     expect(int_attribute(*node_, "axis", 0) == 0 && node_->output_size() == 2 && x().n % 2 == 0,
            "not split into two halves of the images");
     const auto middle = x().values.begin() + x().elements() / 2;
@@ -358,6 +459,24 @@ class Interpreter {
     second.values.assign(middle, x().values.end());
     make_y(std::move(first));
     make_y(std::move(second), 1);
+  }
+
+  void split_tokens() {
+    const Activation from = x();
+    Dims dims = from.dims;
+    const std::int64_t parts = node_->output_size(), row = dims.back();
+    expect(int_attribute(*node_, "axis", 0) == std::ssize(dims) - 1 && parts > 0 &&
+               row % parts == 0 && node_->input_size() == 1,
+           "tokens not split into equal parts of their last axis");
+    dims.back() = row / parts;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      std::vector<float> values;
+      for (std::int64_t begin = part * dims.back(); begin < from.elements(); begin += row) {
+        const auto first = from.values.begin() + begin;
+        values.insert(values.end(), first, first + dims.back());
+      }
+      make_y(tokens_of(from, dims, std::move(values)), static_cast<int>(part));
+    }
   }
 
   Ops& ops_;

@@ -21,14 +21,9 @@
 namespace pfc {
 namespace {
 
-using Dims = std::vector<std::int64_t>;
 using Floats = std::vector<float>;
 
 constexpr std::int64_t kUsualSide = 112;
-
-Dims dims_of(const onnx::TensorProto& tensor) {
-  return {tensor.dims().begin(), tensor.dims().end()};
-}
 
 /// A graph indexed from each value to its readers. Nodes without effect at inference are left
 /// out: their outputs count as their inputs.
@@ -111,14 +106,23 @@ class Matcher {
   }
 
   void match(const NetworkOp& op) {
-    if (op.kind == NetworkOp::Kind::kConv) {
-      conv(op);
-    } else if (op.kind == NetworkOp::Kind::kBatchNorm) {
-      batch_norm(op);
-    } else if (op.kind == NetworkOp::Kind::kSubsample) {
-      subsample(op);
-    } else {
-      linear(op);
+    switch (op.kind) {
+      case NetworkOp::Kind::kConv:
+        return conv(op);
+      case NetworkOp::Kind::kBatchNorm:
+        return batch_norm(op);
+      case NetworkOp::Kind::kSubsample:
+        return subsample(op);
+      case NetworkOp::Kind::kLinear:
+        return linear(op);
+      case NetworkOp::Kind::kPositions:
+        return positions(op);
+      case NetworkOp::Kind::kLayerNorm:
+        return layer_norm(op);
+      case NetworkOp::Kind::kAttention:
+        return attention(op);
+      case NetworkOp::Kind::kAdd:
+        return sum(op);
     }
   }
 
@@ -165,13 +169,70 @@ class Matcher {
     const LinearWeight weight = linear_weight(node, parameter(op, node, 1));
     add(op.name + ".weight", {weight.out, weight.in}, weight.values);
     take_bias(op, node);
-    if (op.bias) {
+    value_[op.name] = node.output(0);
+    if (op.bias && op.per_token) {
+      value_[op.name] = take_next(op, op.name, "Add", op.name + ".bias");
+    } else if (op.bias) {
       Floats bias = std::exchange(bias_[op.name], {});
       if (bias.empty()) bias.resize(static_cast<std::size_t>(weight.out));
       const auto out = static_cast<std::int64_t>(bias.size());
       add(op.name + ".bias", {out}, std::move(bias));
     }
-    value_[op.name] = node.output(0);
+    if (op.relu6) value_[op.name] = next(op, value(op.name), "Clip").output(0);
+  }
+
+  /// Takes the parameter that the node of this type after the activation reads. Returns the node's
+  /// output.
+  const std::string& take_next(const NetworkOp& op, const std::string& x, std::string_view type,
+                               const std::string& name) {
+    const onnx::NodeProto& node = next(op, value(x), type);
+    const int i = walk_.parameter(node, 1) != nullptr ? 1 : 0;
+    const onnx::TensorProto& tensor = parameter(op, node, i);
+    add(name, dims_of(tensor), float_values(tensor));
+    return node.output(0);
+  }
+
+  void positions(const NetworkOp& op) {
+    std::string& y = value_[op.name] = value(op.x);
+    for (const char* const type : {"Reshape", "Transpose"}) y = next(op, y, type).output(0);
+    y = take_next(op, op.name, "Add", op.x + ".bias");
+    y = take_next(op, op.name, "Add", op.name);
+    // Only training reads it.
+    const auto width = static_cast<std::int64_t>(channels_.at(op.x));
+    add("mask_token", {1, 1, width}, Floats(static_cast<std::size_t>(width)));
+  }
+
+  void layer_norm(const NetworkOp& op) {
+    std::string& y = value_[op.name] = value(op.x);
+    for (const char* const type : {"Sub", "Div"}) y = next(op, y, type).output(0);
+    y = take_next(op, op.name, "Mul", op.name + ".weight");
+    y = take_next(op, op.name, "Add", op.name + ".bias");
+  }
+
+  /// An attention has no parameters: follows the path of the values.
+  void attention(const NetworkOp& op) {
+    const onnx::NodeProto& parts = next(op, value(op.x), "Split");
+    if (parts.output_size() != 3) {
+      throw InputError("node " + parts.name() + ": expected queries, keys and values");
+    }
+    std::string& y = value_[op.name] = parts.output(2);
+    for (const char* const type : {"Reshape", "Transpose", "MatMul", "Transpose", "Reshape"}) {
+      y = next(op, y, type).output(0);
+    }
+  }
+
+  void sum(const NetworkOp& op) { value_[op.name] = sum_with(op, value(op.x)); }
+
+  /// Returns the sum of z and the residual of the operation.
+  [[nodiscard]] const std::string& sum_with(const NetworkOp& op, const std::string& z) const {
+    const onnx::NodeProto& sum = next(op, z, "Add");
+    const std::string residual = walk_.origin(value(op.residual));
+    if (std::ranges::none_of(sum.input(),
+                             [&](const auto& x) { return walk_.origin(x) == residual; })) {
+      throw InputError("node " + sum.name() + ": expected the sum of " + op.name + " and " +
+                       op.residual);
+    }
+    return sum.output(0);
   }
 
   void take_bias(const NetworkOp& op, const onnx::NodeProto& node) {
@@ -184,7 +245,7 @@ class Matcher {
     if (const onnx::NodeProto* const node = walk_.reader(value(op.x), "BatchNormalization")) {
       Floats mean = float_values(parameter(op, *node, 3));
       Floats variance = float_values(parameter(op, *node, 4));
-      const float more = float_attribute(*node, "epsilon", 1e-5f) - kBatchNormEpsilon;
+      const float more = float_attribute(*node, "epsilon", 1e-5f) - op.epsilon;
       for (float& each : variance) each += more;
       for (std::size_t c = 0; c < std::min(mean.size(), bias.size()); ++c) mean[c] -= bias[c];
       add_norm(op, float_values(parameter(op, *node, 1)), float_values(parameter(op, *node, 2)),
@@ -192,7 +253,7 @@ class Matcher {
       value_[op.name] = node->output(0);
     } else {  // folded
       const std::size_t channels = channels_.at(op.x);
-      add_norm(op, Floats(channels, std::sqrt(1.f + kBatchNormEpsilon)),
+      add_norm(op, Floats(channels, std::sqrt(1.f + op.epsilon)),
                bias.empty() ? Floats(channels) : bias, Floats(channels), Floats(channels, 1.f));
       value_[op.name] = value(op.x);
     }
@@ -204,15 +265,7 @@ class Matcher {
       add(op.prelu + ".weight", {channels}, std::move(slope));
       z = node.output(0);
     }
-    if (op.residual.empty()) return;
-    const onnx::NodeProto& sum = next(op, z, "Add");
-    const std::string residual = walk_.origin(value(op.residual));
-    if (std::ranges::none_of(sum.input(),
-                             [&](const auto& x) { return walk_.origin(x) == residual; })) {
-      throw InputError("node " + sum.name() + ": expected the sum of " + op.name + " and " +
-                       op.residual);
-    }
-    z = sum.output(0);
+    if (!op.residual.empty()) z = sum_with(op, z);
   }
 
   void add_norm(const NetworkOp& op, Floats gamma, Floats beta, Floats mean, Floats variance) {
@@ -236,9 +289,9 @@ class Matcher {
       throw InputError("the batch norm for " + op.name + ": expected positive weights");
     }
     for (std::size_t c = 0; c < channels; ++c) {
-      const float deviation = std::sqrt(variance[c] + kBatchNormEpsilon) / gamma[c];
+      const float deviation = std::sqrt(variance[c] + op.epsilon) / gamma[c];
       mean[c] -= beta[c] * deviation;
-      variance[c] = deviation * deviation - kBatchNormEpsilon;
+      variance[c] = deviation * deviation - op.epsilon;
     }
   }
 
@@ -277,15 +330,22 @@ class Matcher {
   std::map<std::string, std::size_t> channels_;  // number of channels of a layer's output
 };
 
+/// Returns the weight of a linear layer; null if the node is none.
+const onnx::TensorProto* linear_tensor(const Walk& walk, const onnx::NodeProto& node) {
+  if (node.op_type() != "Gemm" && node.op_type() != "MatMul") return nullptr;
+  const onnx::TensorProto* const weight = walk.parameter(node, 1);
+  return weight != nullptr && weight->dims_size() == 2 ? weight : nullptr;
+}
+
 /// Returns the sizes of a graph's input and output; nothing if it cannot be a known network.
 std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Walk& walk) {
-  const auto linear = std::ranges::find_if(graph.node(), [](const onnx::NodeProto& node) {
-    return node.op_type() == "Gemm" || node.op_type() == "MatMul";
-  });
-  if (linear == graph.node().end() || graph.input_size() == 0) return std::nullopt;
-  const onnx::TensorProto* const weight = walk.parameter(*linear, 1);
+  const auto linear = std::find_if(
+      graph.node().rbegin(), graph.node().rend(),
+      [&walk](const onnx::NodeProto& node) { return linear_tensor(walk, node) != nullptr; });
+  if (linear == graph.node().rend() || graph.input_size() == 0) return std::nullopt;
+  const onnx::TensorProto* const weight = linear_tensor(walk, *linear);
   const auto& input = graph.input(0).type().tensor_type().shape();
-  if (weight == nullptr || weight->dims_size() != 2 || input.dim_size() != 4) return std::nullopt;
+  if (input.dim_size() != 4) return std::nullopt;
   constexpr std::int64_t kMostSide = 1024, kMostDimensions = 1 << 16;
   const auto side = [&](int i) {
     return input.dim(i).has_dim_value() ? input.dim(i).dim_value() : kUsualSide;
@@ -301,24 +361,30 @@ std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Wal
   return valid ? std::optional(options) : std::nullopt;
 }
 
-/// Returns the network whose convolutions have the same shapes as those in the graph.
+/// Returns the network whose convolutions have the same shapes as those in the graph, and which has
+/// as many linear layers.
 std::optional<BackboneOptions> recognise(Ops& ops, const onnx::GraphProto& graph,
                                          const Walk& walk) {
   std::optional<BackboneOptions> options = sizes_of(graph, walk);
   if (!options) return std::nullopt;
   std::multiset<Dims> found;
+  std::ptrdiff_t linear_layers = 0;
   for (const onnx::NodeProto& node : graph.node()) {
     const onnx::TensorProto* const weight =
         node.op_type() == "Conv" ? walk.parameter(node, 1) : nullptr;
     if (weight != nullptr) found.insert(dims_of(*weight));
+    linear_layers += linear_tensor(walk, node) != nullptr;
   }
   for (const std::string& name : network_names()) {
     options->network = name;
+    if (!takes_images(*options)) continue;
     std::multiset<Dims> expected;
+    std::ptrdiff_t expected_linear = 0;
     for (const Parameter& p : backbone_parameters(ops, *options).weights) {
       if (p.layout == ParameterLayout::kConvolution) expected.insert(p.torch_shape);
+      expected_linear += p.torch_shape.size() == 2;
     }
-    if (found == expected) return options;
+    if (found == expected && linear_layers == expected_linear) return options;
   }
   return std::nullopt;
 }
@@ -353,8 +419,8 @@ NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
   const std::optional<BackboneOptions> options = recognise(*ops, model.graph(), walk);
   if (!options) {
     throw InputError(path.string() +
-                     ": unknown network: its convolutions are not those of an iresnet or a "
-                     "mobilefacenet; expected a file exported by pfcctl or arcface_torch");
+                     ": unknown network: its convolutions are not those of an iresnet, a "
+                     "mobilefacenet or a vit; expected a file exported by pfcctl or arcface_torch");
   }
   try {
     return match_onnx(model.graph(), network_graph(*ops, *options), path);

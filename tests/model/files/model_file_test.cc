@@ -106,9 +106,20 @@ TEST_F(ModelFiles, NameATensorThatIsNotInTheNetwork) {
 }
 
 TEST_F(ModelFiles, NameAnUnknownNetwork) {
-  const std::vector<HostTensor> vit = {{"patch_embed.proj.weight", "F32", {0}, {}}};
-  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(vit)); }),
-              HasSubstr("contains a vision transformer"));
+  const std::vector<HostTensor> squeezed = {{"body.0.res_layer.6.fc1.weight", "F32", {0}, {}}};
+  EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(squeezed)); }),
+              HasSubstr("squeeze and excitation (ir_se_50), which pfc does not support yet"));
+}
+
+// A vision transformer does not read the last pixels: the tensors are the same for 108 to 116.
+TEST_F(ModelFiles, RecogniseVisionTransformers) {
+  ModelFile model = read_model(written(state_dict("vit_t", 112)));
+  EXPECT_EQ(model.options.network, "vit_t");
+  EXPECT_EQ(model.options.embedding_size, 24);
+  EXPECT_EQ(model.options.height, 112);
+  model = read_model(written(state_dict("vit_t_dp005_mask0", 20)));
+  EXPECT_EQ(model.options.network, "vit_t");  // the same at inference
+  EXPECT_EQ(model.options.height, 18);
 }
 
 TEST_F(ModelFiles, RejectAFileWithoutANetwork) {

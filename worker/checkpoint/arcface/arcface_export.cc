@@ -22,7 +22,8 @@ namespace {
 namespace format = checkpoint_format;
 
 /// Returns the parameters in the order of torch.nn.Module.parameters(): arcface_torch creates a
-/// block's downsample last, and its last batch norm has a frozen weight.
+/// block's downsample last, its last batch norm has a frozen weight, and a vision transformer
+/// begins with the parameters that belong to no layer.
 std::vector<std::string> in_torch_order(const BackboneParameters& parameters) {
   std::vector<std::string> names, downsample;
   for (const Parameter& p : parameters.weights) {
@@ -35,6 +36,11 @@ std::vector<std::string> in_torch_order(const BackboneParameters& parameters) {
     if (!p.name.ends_with(".bn3.bias")) continue;
     names.insert(names.end(), downsample.begin(), downsample.end());
     downsample.clear();
+  }
+  if (std::ranges::find(names, "pos_embed") != names.end()) {
+    std::erase_if(names,
+                  [](const auto& name) { return name == "pos_embed" || name == "mask_token"; });
+    names.insert(names.begin(), {"mask_token", "pos_embed"});
   }
   return names;
 }
@@ -101,14 +107,18 @@ class Exporter {
         centres_(id_, {0, id_.classes}, job_.optimizer,
                  [&](const std::string& name) { return open(folder, name); }),
         history_(job_.optimizer) {
-    if (model_.options.network != job_.network || job_.network.starts_with("ir_")) {
+    // Several vision transformers have the same tensors.
+    const bool same = model_.options.network == job_.network || job_.network.starts_with("vit_");
+    if (!same || job_.network.starts_with("ir_")) {
       throw InputError(folder.string() + ": found network " + job_.network +
-                       ", expected one of arcface_torch, iresnet or mobilefacenet");
+                       ", expected one of arcface_torch: iresnet, mobilefacenet or vit");
     }
     (void)open(folder, format::kBackbone);  // verifies the file that was read
     history_.restore(centres_.seen({0, 1}).updates);
     const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
-    parameters_ = backbone_parameters(*ops, model_.options);
+    BackboneOptions options = model_.options;
+    options.network = job_.network;
+    parameters_ = backbone_parameters(*ops, options);
   }
 
   [[nodiscard]] std::int64_t classes() const { return id_.classes; }

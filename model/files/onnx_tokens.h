@@ -1,0 +1,27 @@
+// Tensors of any number of axes, row-major: arithmetic of the ONNX interpreter on tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/files/onnx_file.h"
+
+namespace pfc {
+
+std::int64_t product_of(const Dims& dims);
+/// Returns whether `dims`, without leading ones, are the last of `of`.
+bool is_suffix(const Dims& dims, const Dims& of);
+bool is_permutation_of(const Dims& order, std::size_t axes);
+/// Replaces 0 by the old size and -1 by what is left, as ONNX's Reshape does. Returns whether the
+/// shapes have equally many elements, and no axis is empty.
+bool resolve_shape(Dims& dims, const Dims& old);
+
+/// Returns the tensor with axis order[i] of x as axis i. REQUIRES: is_permutation_of().
+std::vector<float> permuted(std::span<const float> x, const Dims& dims, const Dims& order);
+/// Returns the mean of each row of n numbers.
+std::vector<float> row_means(std::span<const float> x, std::int64_t n);
+/// Replaces each row of n numbers by its softmax.
+void softmax_rows(std::span<float> x, std::int64_t n);
+
+}  // namespace pfc
