@@ -38,6 +38,9 @@ constexpr NumberRange kMarginOffset{
     .low = -100, .high = 100, .high_open = false, .text = "m2 and m3 from -100 to 100"};
 constexpr NumberRange kSampleMargin{
     .low = 0, .high = 3, .high_open = false, .text = "a number from 0 to 3"};
+// Added to an angle below pi / 2 it stays below pi.
+constexpr NumberRange kEasyMargin{
+    .low = 0, .high = 1.5, .high_open = false, .text = "a number from 0 to 1.5"};
 constexpr NumberRange kMarginShare{
     .low = -100, .high = 100, .high_open = false, .text = "a number from -100 to 100"};
 constexpr NumberRange kFraction{
@@ -50,7 +53,7 @@ constexpr NumberRange kRise = kDropout;  // of the steps of a job
 constexpr NumberRange kMomentum{
     .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
 constexpr NumberRange kAverageDecay{
-    .low = 0, .high = 0.999999, .high_open = false, .text = "a number from 0 to 0.999999"};
+    .low = 0, .high = 0.99999, .high_open = false, .text = "a number from 0 to 0.99999"};
 constexpr NumberRange kSteps{
     .low = 1, .high = 1e9, .high_open = false, .text = "an integer from 1 to 1000000000"};
 constexpr NumberRange kStepsOrZero{
@@ -174,8 +177,8 @@ void visit_loss(Visited& visited, Visitor&& v) {
   } else if constexpr (std::is_same_v<Kind, MagFace>) {
     v.number("l_a", visited.l_a, kPositive);
     v.number("u_a", visited.u_a, kPositive);
-    v.number("l_margin", visited.l_margin, kSampleMargin);
-    v.number("u_margin", visited.u_margin, kSampleMargin);
+    v.number("l_margin", visited.l_margin, kEasyMargin);
+    v.number("u_margin", visited.u_margin, kEasyMargin);
     v.number("lambda_g", visited.lambda_g, kNotNegative);
   } else if constexpr (std::is_same_v<Kind, CurricularFace>) {
     v.number("m", visited.m, kSampleMargin);

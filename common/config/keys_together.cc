@@ -161,9 +161,13 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
   }
   const auto* const mag = std::get_if<MagFace>(&job.loss);
   if (mag == nullptr) return;
+  const auto number = [](double x) { return nlohmann::json(x).dump(); };
   if (!(mag->l_a < mag->u_a)) {
-    fail("loss", "found l_a " + nlohmann::json(mag->l_a).dump() + ", expected less than u_a, " +
-                     nlohmann::json(mag->u_a).dump());
+    fail("loss", "found l_a " + number(mag->l_a) + ", expected less than u_a, " + number(mag->u_a));
+  }
+  if (mag->l_margin > mag->u_margin) {
+    fail("loss", "found l_margin " + number(mag->l_margin) + ", expected at most u_margin, " +
+                     number(mag->u_margin));
   }
 }
 

@@ -28,8 +28,7 @@ BalancedOrder::BalancedOrder(const std::vector<std::int64_t>& labels, std::uint6
   const auto label = [&](std::int64_t image) { return labels[static_cast<std::size_t>(image)]; };
   images_.resize(labels.size());
   std::iota(images_.begin(), images_.end(), 0);
-  std::erase_if(images_, [&](std::int64_t image) { return label(image) < 0; });
-  check(!images_.empty(), "BalancedOrder: no image has a label");
+  check(!images_.empty(), "BalancedOrder: no images");
   std::ranges::sort(images_, {}, [&](std::int64_t i) { return std::pair{label(i), i}; });
   for (std::int64_t i = 0; i < std::ssize(images_); ++i) {
     const auto at = static_cast<std::size_t>(i);

@@ -16,8 +16,8 @@ namespace pfc {
 /// images of small classes and omits some of large ones, and needs memory for every image.
 class BalancedOrder final : public ImageOrder {
  public:
-  /// labels: of all images; an image with a label below 0 is left out. Without `shuffle` classes
-  /// and images keep their order. REQUIRES: an image has a label.
+  /// labels: of all images. Without `shuffle` classes and images keep their order. REQUIRES: an
+  /// image.
   BalancedOrder(const std::vector<std::int64_t>& labels, std::uint64_t seed, bool shuffle);
 
   [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const override;

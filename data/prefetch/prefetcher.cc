@@ -57,14 +57,17 @@ BatchPlan make_plan(const Dataset& dataset, const PrefetcherOptions& o) {
                    std::to_string(o.batch_size) + "): lower batch_size");
 }
 
-/// Returns each image's label; -1 if it cannot be read, which training reports.
-std::vector<std::int64_t> readable_labels(const Dataset& dataset) {
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images), -1);
+/// Returns each image's label. Throws InputError if one cannot be read: workers that left out
+/// different images would train in different orders.
+std::vector<std::int64_t> labels_of(const Dataset& dataset) {
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images));
   ImageBuffer storage;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     try {
       labels[i] = dataset.label(static_cast<std::int64_t>(i), storage);
-    } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): left out
+    } catch (const DamagedImage& damage) {
+      throw InputError("balance_classes: needs the label of every image: " +
+                       std::string(damage.what()));
     }
   }
   return labels;
@@ -99,7 +102,7 @@ Prefetcher::Reading Prefetcher::make_reading(const Dataset& dataset, const Batch
   }
   std::unique_ptr<const ImageOrder> order;
   if (o.read.balance_classes) {
-    order = std::make_unique<BalancedOrder>(readable_labels(dataset), o.seed, o.shuffle);
+    order = std::make_unique<BalancedOrder>(labels_of(dataset), o.seed, o.shuffle);
   } else {
     order = std::make_unique<GlobalOrder>(plan.images, o.seed, o.shuffle);
   }

@@ -108,10 +108,14 @@ class ShardedHead : public Head {
             .second = t.second,
             .updated = t.updated,
             .history = t.history,
-            .loss = &loss_state_};
+            .loss = &loss_state_,
+            .loss_before = &loss_before_};
   }
 
-  void state_changed() override { softmax_->compute_inverse_norms(); }
+  void state_changed() override {
+    loss_before_ = loss_state_;
+    softmax_->compute_inverse_norms();
+  }
 
   void settle(std::span<const std::int64_t> classes) override { softmax_->settle(classes); }
   void settle_all() override;
@@ -136,6 +140,7 @@ class ShardedHead : public Head {
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
   LossState loss_state_;     // after the last whole step
+  LossState loss_before_;    // before the step of the last micro-batch
   LossState running_state_;  // after the last micro-batch
   StepMargins margins_;      // of the last run(); empty for CombinedMargin
   std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
@@ -170,7 +175,7 @@ HeadResult ShardedHead::run(const Step& step) {
                              .positives = positives_,
                              .ranges = heads_.ranges(step.active.classes, step.all_labels),
                              .offsets = offsets_};
-  if (step.micro_batch == 0) running_state_ = loss_state_;
+  if (step.micro_batch == 0) running_state_ = loss_before_ = loss_state_;
   make_margins(step, batch);
   batch.margins = margins_.samples;
   batch.hard_above = margins_.hard_above;

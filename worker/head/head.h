@@ -123,7 +123,8 @@ class Head {
     Tensor centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
-    LossState* loss = nullptr;  ///< after the last whole step
+    LossState* loss = nullptr;               ///< after the last whole step
+    const LossState* loss_before = nullptr;  ///< before the step of the last run()
   };
   [[nodiscard]] virtual State state() = 0;
   /// Must be called after other code has written to state(), for example to load a checkpoint.

@@ -47,8 +47,8 @@ void add_bias(T* y, const float* bias, std::int64_t rows, std::int64_t n, bool r
     if (relu6) {
       for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
         const V sum = load_number<V>(y + i) + load<V>(bias + i);
-        const V positive = sum > 0.f ? sum : V{};
-        store_activation<V>(y + i, positive < 6.f ? positive : V{} + 6.f);
+        const V positive = sum < 0.f ? V{} : sum;  // NaN stays NaN
+        store_activation<V>(y + i, positive > 6.f ? V{} + 6.f : positive);
       });
     } else {
       for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {

@@ -86,9 +86,9 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     for (int k = 0; k < kLaneSamples; ++k) {
       const bool inside = !kRanged || (row + r >= range[k].begin && row + r < range[k].end);
       const bool counts = there && target[k] != row + r && inside;
-      const float cosine = filtered_cosine(t, each[k], inverse);
-      logits[r][k] =
-          counts ? hard_cosine<kHard>(t, cosine, hard_above[k]).value * t.scale + offset : -INFINITY;
+      const float cosine =
+          hard_cosine<kHard>(t, filtered_cosine(t, each[k], inverse), hard_above[k]).value;
+      logits[r][k] = counts ? cosine * t.scale + offset : -INFINITY;
     }
   }
 #pragma unroll
@@ -178,7 +178,8 @@ __global__ void __launch_bounds__(kThreads)
         const HardCosine cosine =
             hard_cosine<kHard>(t, filtered_cosine(t, products.x[k], inverse), hard_above[k]);
         const float logit = cosine.value * t.scale;
-        const float gradient = __expf(logit - (largest.x[k] - offset)) * weight.x[k] * inverse * cosine.slope;
+        const float probability = __expf(logit - (largest.x[k] - offset)) * weight.x[k];
+        const float gradient = probability * inverse * cosine.slope;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
         const bool outside = kRanged && (row < range[k].begin || row >= range[k].end);

@@ -38,7 +38,7 @@ __global__ void add_bias_kernel(std::int64_t elements, std::int64_t n, T* y, con
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
        i += stride) {
     const float sum = to_float(y[i]) + bias[i % n];
-    y[i] = from_float<T>(relu6 ? fminf(fmaxf(sum, 0.f), 6.f) : sum);
+    y[i] = from_float<T>(!relu6 ? sum : sum < 0.f ? 0.f : sum > 6.f ? 6.f : sum);  // NaN stays NaN
   }
 }
 

@@ -90,6 +90,10 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
               HasSubstr("loss: t_alpha: expected a number from 0 to 1, found 2"));
   EXPECT_THAT(refusal(R"({"loss": {"name": "magface", "u_a": 10}})"),
               HasSubstr("loss: found l_a 10.0, expected less than u_a, 10.0"));
+  EXPECT_THAT(refusal(R"({"loss": {"name": "magface", "l_margin": 0.9}})"),
+              HasSubstr("loss: found l_margin 0.9, expected at most u_margin, 0.8"));
+  EXPECT_THAT(refusal(R"({"loss": "adaface", "margin_update": {"end_epoch": 2}})"),
+              HasSubstr("margin_update: found a margin that changes, but the key loss selects"));
   EXPECT_THAT(
       refusal(R"({"loss": "adaface", "margin_list": [1, 0, 0.4]})"),
       HasSubstr("margin_list: found a margin, but the key loss selects a loss with its own"));

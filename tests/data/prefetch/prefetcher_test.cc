@@ -112,19 +112,21 @@ TEST(Prefetcher, ShowsEveryImageOfAnEpochOnceExceptTheTail) {
             std::vector(seen.labels.begin() + 100, seen.labels.end()));
 }
 
-TEST(Prefetcher, FollowsTheBalancedOrderWithoutUnreadableImages) {
+TEST(Prefetcher, FollowsTheBalancedOrder) {
   FakeDataset dataset(40);
-  dataset.unreadable = {7};
-  const PrefetchedBatches seen =
-      run(dataset, {.batch_size = 10, .seed = 3, .read = {.balance_classes = true}}, 4);
+  const PrefetcherOptions options{.batch_size = 10, .seed = 3, .read = {.balance_classes = true}};
+  const PrefetchedBatches seen = run(dataset, options, 4);
   std::vector<std::int64_t> labels(40);
   std::iota(labels.begin(), labels.end(), 0);
-  labels[7] = -1;
   const BalancedOrder order(labels, 3, true);
   ASSERT_EQ(seen.labels.size(), 40u);
   for (std::int64_t p = 0; p < 40; ++p) {
     EXPECT_EQ(seen.labels[static_cast<std::size_t>(p)], order.at(0, p)) << p;
   }
+
+  dataset.unreadable = {7};
+  EXPECT_THAT(message_of<InputError>([&] { run(dataset, options, 4); }),
+              HasSubstr("balance_classes: needs the label of every image: "));
 }
 
 TEST(Prefetcher, FollowsTheGlobalOrderAndFlipsByPosition) {

@@ -1,5 +1,7 @@
 #include "worker/checkpoint/arcface/arcface_export.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -243,6 +245,14 @@ class Exporter {
     return LrScheduler(job_.lr_schedule, job_.lr, next).at(next.first_step());
   }
 
+  /// arcface_torch has no other schedule.
+  void check_schedule() const {
+    if (job_.lr_schedule.kind == ScheduleKind::kPolynomial) return;
+    spdlog::warn(
+        "lr_schedule: the job's is not polynomial, but arcface_torch has no other; it continues "
+        "from this learning rate with a polynomial one");
+  }
+
   /// Writes the attributes of PolynomialLRWarmup, which counts micro-batches.
   void scheduler(TorchWriter& file) const {
     const StepPlan steps = plan();
@@ -278,6 +288,7 @@ void export_arcface_checkpoint(const std::filesystem::path& checkpoint, int gpus
                                const std::filesystem::path& output,
                                const std::function<void(const std::filesystem::path&)>& written) {
   const Exporter exporter(checkpoint);
+  exporter.check_schedule();
   if (gpus < 1 || gpus > exporter.classes()) {
     throw InputError("gpus: found " + std::to_string(gpus) + ", expected 1 to " +
                      std::to_string(exporter.classes()) + ", the number of classes");
