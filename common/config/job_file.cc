@@ -105,11 +105,9 @@ void apply_override(json& job, const std::string& override_text) {
   }
   const std::string part = path.substr(key.size() + 1);
   json& object = object_at(job, key, origin);
-  const bool changes = object.value(part, json()) != value;
   object[part] = std::move(value);
   if (part != "name" || !object[part].is_string()) return;
-  if (key == "loss" && changes) object = {{"name", object[part]}};  // drops the old loss's keys
-  for (const std::string& other : parameters_of_other_schedules(object[part].get<std::string>())) {
+  for (const std::string& other : parameters_of_others(key, object[part].get<std::string>())) {
     object.erase(other);
   }
 }

@@ -558,12 +558,17 @@ std::vector<std::string> job_keys() {
   return keys;
 }
 
-std::vector<std::string> parameters_of_other_schedules(std::string_view name) {
+std::vector<std::string> parameters_of_others(std::string_view key, std::string_view name) {
   std::vector<std::string> own, others;
-  for (const auto& [each, kind] : kSchedules) {
-    const std::vector<std::string> keys = keys_of(object_of(LrSchedule{.kind = kind}));
+  const auto add = [&](std::string_view each, const json& object) {
+    const std::vector<std::string> keys = keys_of(object);
     std::vector<std::string>& list = each == name ? own : others;
     list.insert(list.end(), keys.begin(), keys.end());
+  };
+  if (key == "lr_schedule") {
+    for (const auto& [each, kind] : kSchedules) add(each, object_of(LrSchedule{.kind = kind}));
+  } else if (key == "loss") {
+    for (const auto& [each, loss] : kLosses) add(each, object_of(loss));
   }
   if (own.empty()) return {};
   std::erase_if(others, [&](const std::string& key) { return std::ranges::count(own, key) > 0; });

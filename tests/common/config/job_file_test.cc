@@ -145,6 +145,17 @@ TEST_F(ReadJobFile, ChangesTheScheduleByItsNameAndParts) {
       << "a key of no schedule is left, so that it is refused";
 }
 
+TEST_F(ReadJobFile, ChangesTheLossByItsNameAndParts) {
+  write(R"({"loss": {"name": "adaface", "m": 0.3, "h": 0.2}})");
+  EXPECT_EQ(read({"loss.name=adaface"})["loss"],
+            json::parse(R"({"name": "adaface", "m": 0.3, "h": 0.2})"));
+  EXPECT_EQ(read({"loss.name=curricularface"})["loss"],
+            json::parse(R"({"name": "curricularface", "m": 0.3})"));
+  write("{}");
+  EXPECT_EQ(read({"loss.m=0.3", "loss.name=adaface"})["loss"],
+            json::parse(R"({"name": "adaface", "m": 0.3})"));
+}
+
 TEST_F(ReadJobFile, NamesAWrongOverride) {
   write(R"({"lr_schedule": "polynomial"})");
   EXPECT_THAT(refusal({"lr"}), StartsWith("--set lr: expected key=value"));
