@@ -571,7 +571,7 @@ std::vector<std::string> parameters_of_others(std::string_view key, std::string_
     for (const auto& [each, loss] : kLosses) add(each, object_of(loss));
   }
   if (own.empty()) return {};
-  std::erase_if(others, [&](const std::string& key) { return std::ranges::count(own, key) > 0; });
+  std::erase_if(others, [&](const std::string& each) { return std::ranges::count(own, each) > 0; });
   return others;
 }
 

@@ -146,6 +146,14 @@ class Exporter {
     file.write(path);
   }
 
+  /// Warns if arcface_torch does not have the job's schedule.
+  void check_schedule() const {
+    if (job_.lr_schedule.kind == ScheduleKind::kPolynomial) return;
+    spdlog::warn(
+        "lr_schedule: the job's is not polynomial, but arcface_torch has no other; it continues "
+        "from this learning rate with a polynomial one");
+  }
+
  private:
   [[nodiscard]] SafetensorsFile open(const std::filesystem::path& folder,
                                      const std::string& name) const {
@@ -243,14 +251,6 @@ class Exporter {
   [[nodiscard]] double next_lr() const {
     const StepPlan next = plan();
     return LrScheduler(job_.lr_schedule, job_.lr, next).at(next.first_step());
-  }
-
-  /// arcface_torch has no other schedule.
-  void check_schedule() const {
-    if (job_.lr_schedule.kind == ScheduleKind::kPolynomial) return;
-    spdlog::warn(
-        "lr_schedule: the job's is not polynomial, but arcface_torch has no other; it continues "
-        "from this learning rate with a polynomial one");
   }
 
   /// Writes the attributes of PolynomialLRWarmup, which counts micro-batches.
