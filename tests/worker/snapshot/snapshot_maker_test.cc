@@ -131,8 +131,8 @@ TEST(SnapshotMaker, KeepsThePreviousSnapshotIfAWorkerIsLostMeanwhile) {
   }
 }
 
-/// Rank 0 begins a snapshot in which rank 1 does not take part, and calls `then` before it destroys the
-/// maker.
+/// Rank 0 begins a snapshot in which rank 1 does not take part, and calls `then` before it destroys
+/// the maker.
 void snapshot_of_one(
     SnapshotStore& store,
     const std::function<void(SnapshotMaker& maker, SmallWorker& worker, Comm& comm)>& then) {
