@@ -133,7 +133,7 @@ RecordLayout find_images(const RecordReader& rec, RecordIndex index, const std::
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
-    throw InputError(fmt::format("{}: key {} is there twice", origin, *twice));
+    throw InputError(fmt::format("{}: key {} appears twice", origin, *twice));
   }
   return {.offsets = std::move(index.offsets),
           .keys = std::move(index.keys),

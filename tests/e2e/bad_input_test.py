@@ -114,7 +114,7 @@ class BadInput(JobTest):
         plain = plain_set(self.data, self.folder / "plain", 40)
         self.fails("found 40 images, but num_image is 80", rec=str(plain), num_image=80)
         done = self.finished(1, self.job(rec=str(plain), max_steps=1))
-        self.assertRegex(done.stderr, r"warning: .*train\.idx: \d+ records of .*train\.rec have no line in it")
+        self.assertRegex(done.stderr, r"warning: .*train\.idx: \d+ records of .*train\.rec have no line in this index")
 
     def test_an_index_of_one_offset(self):
         def repeat(data):

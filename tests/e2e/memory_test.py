@@ -92,7 +92,7 @@ class Memory(JobTest):
                              for batch in (8, 16))
         for phase in ("forward", "backward", "head", "optimizer", "all_gather"):
             self.assertGreater(measured["phases"][phase], 0, phase)
-            self.assertEqual(from_file[phase], measured["phases"][phase], phase)
+            self.assertAlmostEqual(from_file[phase] / measured["phases"][phase], 1, places=3, msg=phase)
         self.assertGreater(larger["forward"], 1.5 * from_file["forward"])
 
 

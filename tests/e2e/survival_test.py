@@ -255,7 +255,7 @@ class Survival(JobTest):
                 self.wait_while_it_runs("another start", lambda: "starting 2 workers" in new.log.read_text())
                 self.assertEqual(old & set(self.processes()), set(), "the new job did not wait for the old one")
                 self.assertLess(time.monotonic() - began, 120)
-                self.assertIn(f"still trains into {self.folder / 'out'}", new.log.read_text())
+                self.assertIn(f"still writes to {self.folder / 'out'}", new.log.read_text())
                 self.wait_while_it_runs("their checkpoint", lambda: "resumed from" in new.log.read_text())
                 self.wait_while_it_runs("a step", lambda: self.status().get("step", 0) >= 1)
                 new.send_signal(signal.SIGTERM)

@@ -61,12 +61,12 @@ TEST(Pfcctl, ImportsAConfigurationOfArcfaceTorch) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder / "wf42m_vit_b.py";
   std::ofstream(file) << "from easydict import EasyDict as edict\nconfig = edict()\n"
-                         "config.network = 'vit_b'\nconfig.output = None\n";
+                         "config.network = 'swin_b'\nconfig.output = None\n";
   const Ran ran = pfcctl("config import " + file.string());
   EXPECT_EQ(ran.status, 0);
   EXPECT_THAT(ran.output, HasSubstr("\"output\": \"work_dirs/wf42m_vit_b\""));
   EXPECT_THAT(ran.output, HasSubstr("warning: pfc-coordinator would refuse this job"));
-  EXPECT_THAT(ran.output, HasSubstr("found \"vit_b\""));
+  EXPECT_THAT(ran.output, HasSubstr("found \"swin_b\""));
   std::ofstream(file) << "import os\n";
   expect_refused("config import " + file.string(), "wf42m_vit_b.py:1: 'import os': ");
 }

@@ -186,7 +186,7 @@ def philox_uniform(seed, stream, step, elements):
     return (words >> np.uint64(8)).astype(np.float64) * 2.0 ** -24
 
 
-DROPOUT, TOKEN_MASK = 6, 10  # streams of numbers
+DROPOUT, TOKEN_MASK = 6, 11  # streams of numbers
 
 
 class Attention(nn.Module):

@@ -137,7 +137,7 @@ def with_torch(job, workers, rows, labels, centres):
         optimizer.zero_grad(set_to_none=False)
         drawn = torch.from_numpy(~np.isin(active, label))
         offsets = drawn * -np.log(now["sample_rate"]) if job.get("sample_correction") else 0
-        loss = head_reference.loss_of(x, parameter[active], places, now, offsets)
+        loss = head_reference.loss_of(x, parameter[active], places, now, offsets=offsets)
         loss.backward()
         optimizer.param_groups[0]["lr"] = rate
         optimizer.step()

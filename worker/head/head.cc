@@ -108,12 +108,15 @@ class ShardedHead : public Head {
             .second = t.second,
             .updated = t.updated,
             .history = t.history,
-            .loss = &loss_state_,
-            .loss_before = &loss_before_};
+            .loss = &loss_state_};
+  }
+
+  [[nodiscard]] const LossState& loss_before(std::int64_t step) const override {
+    return step == last_step_ ? loss_before_ : loss_state_;
   }
 
   void state_changed() override {
-    loss_before_ = loss_state_;
+    last_step_ = -1;
     softmax_->compute_inverse_norms();
   }
 
@@ -139,10 +142,11 @@ class ShardedHead : public Head {
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
-  LossState loss_state_;     // after the last whole step
-  LossState loss_before_;    // before the step of the last micro-batch
-  LossState running_state_;  // after the last micro-batch
-  StepMargins margins_;      // of the last run(); empty for CombinedMargin
+  LossState loss_state_;         // after the last whole step
+  LossState loss_before_;        // before last_step_
+  std::int64_t last_step_ = -1;  // of the last run(); -1: none since the state was set
+  LossState running_state_;      // after the last micro-batch
+  StepMargins margins_;          // of the last run(); empty for CombinedMargin
   std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
   std::vector<double> lengths_;                          // [N], or empty
   std::optional<AccumulatedGradients> accumulated_;      // for more than one micro-batch an update
@@ -175,7 +179,10 @@ HeadResult ShardedHead::run(const Step& step) {
                              .positives = positives_,
                              .ranges = heads_.ranges(step.active.classes, step.all_labels),
                              .offsets = offsets_};
-  if (step.micro_batch == 0) running_state_ = loss_before_ = loss_state_;
+  if (step.micro_batch == 0) {
+    last_step_ = step.active.step;
+    running_state_ = loss_before_ = loss_state_;
+  }
   make_margins(step, batch);
   batch.margins = margins_.samples;
   batch.hard_above = margins_.hard_above;

@@ -123,10 +123,11 @@ class Head {
     Tensor centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
-    LossState* loss = nullptr;               ///< after the last whole step
-    const LossState* loss_before = nullptr;  ///< before the step of the last run()
+    LossState* loss = nullptr;  ///< after the last whole step
   };
   [[nodiscard]] virtual State state() = 0;
+  /// Returns the loss's state before this step, which is that of the last run() or the next one.
+  [[nodiscard]] virtual const LossState& loss_before(std::int64_t step) const = 0;
   /// Must be called after other code has written to state(), for example to load a checkpoint.
   virtual void state_changed() = 0;
 

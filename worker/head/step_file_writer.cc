@@ -152,8 +152,9 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
          .pieces = {}});
   }
   if (part.d_embeddings) entries.push_back(matrix("d_embeddings", gradients, part.d_embeddings));
-  write_safetensors(path, entries,
-                    metadata_of(part, head.settings(part.given.step), *state.loss_before));
+  write_safetensors(
+      path, entries,
+      metadata_of(part, head.settings(part.given.step), head.loss_before(part.given.step)));
 }
 
 }  // namespace pfc

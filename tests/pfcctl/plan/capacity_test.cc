@@ -125,7 +125,7 @@ TEST(CapacityPlan, RejectsAMachineWithAStepTimeOfZero) {
 
 TEST(CapacityPlan, NamesMissingOptions) {
   EXPECT_THAT(message_of<InputError>([] { plan({.machine = "v100"}, 16, 8); }),
-              AllOf(HasSubstr("16 workers, 8 a host"), HasSubstr("--network")));
+              AllOf(HasSubstr("16 workers, 8 per host"), HasSubstr("--network")));
   EXPECT_THAT(message_of<InputError>([] { plan({.machine = "h100", .save = "x"}, 1, 1); }),
               HasSubstr("--gpu this"));
   EXPECT_THAT(message_of<InputError>([] { plan({.machine = "no-such-file"}, 1, 1); }),

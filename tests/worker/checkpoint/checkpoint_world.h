@@ -63,6 +63,7 @@ class SmallHead : public Head {
   void move(const Step&) override {}
   void target_cosines(std::span<float>) override {}
   [[nodiscard]] RowRange shard() const override { return shard_; }
+  [[nodiscard]] const LossState& loss_before(std::int64_t) const override { return loss; }
   [[nodiscard]] State state() override {
     return {.centres = tensor(0),
             .momentum = tensor(1),

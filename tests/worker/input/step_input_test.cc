@@ -47,9 +47,13 @@ class SamplingOnly final : public Head {
   void target_cosines(std::span<float>) override {}
   [[nodiscard]] RowRange shard() const override { return {}; }
   State state() override { return {}; }
+  const LossState& loss_before(std::int64_t) const override { return loss_; }
   void state_changed() override {}
   void settle(std::span<const std::int64_t>) override {}
   void settle_all() override {}
+
+ private:
+  LossState loss_;
 };
 
 TEST(StepInputs, GatherTheLabelsOfAllWorkersByRank) {
