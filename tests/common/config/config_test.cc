@@ -427,6 +427,8 @@ TEST(ToJson, RoundTripsEveryKey) {
   separate["read"] = "random";
   shared["heads"] = "one";
   separate["share_identities"] = false;
+  shared["loss"] = defaults["loss"];
+  for (const char* margin : {"margin_list", "margin_update"}) separate[margin] = defaults[margin];
   EXPECT_EQ(to_json(parse_job(shared, "job.json")), shared);
   EXPECT_EQ(to_json(parse_job(separate, "job.json")), separate);
   EXPECT_EQ(to_json(parse_job(defaults, "job.json")), defaults);
