@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/config/arcface_torch_keys.h"
 #include "common/config/job_file.h"
 #include "common/config/job_json.h"
+#include "common/config/keys/arcface_torch_keys.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/one_line.h"

@@ -15,10 +15,10 @@
 
 #include "comm/network_interface.h"
 #include "common/command_line.h"
-#include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/config/job_file.h"
 #include "common/config/job_json.h"
+#include "common/config/keys/arcface_torch_keys.h"
 #include "common/error.h"
 #include "common/error_text.h"
 #include "common/exit_codes.h"

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "common/config/arcface_torch_keys.h"
+#include "common/config/keys/arcface_torch_keys.h"
 #include "common/config/python_config.h"
 
 namespace pfc {

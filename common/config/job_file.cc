@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/config/arcface_torch_job.h"
-#include "common/config/arcface_torch_keys.h"
 #include "common/config/job_json.h"
 #include "common/config/json_reader.h"
+#include "common/config/keys/arcface_torch_keys.h"
 #include "common/config/strict_json.h"
 #include "common/error.h"
 #include "common/one_line.h"

@@ -12,7 +12,7 @@
 namespace pfc {
 
 /// Parses a job. It may have arcface_torch's keys that have no counterpart
-/// (common/config/arcface_torch_keys.h). Throws InputError that begins with the origin of the
+/// (common/config/keys/arcface_torch_keys.h). Throws InputError that begins with the origin of the
 /// value. For an unknown key it names the nearest known one. For a wrong type or a value out of
 /// range it says what was found and what was expected.
 JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "common/config/arcface_torch_keys.h"
 #include "common/config/job_json.h"
+#include "common/config/keys/arcface_torch_keys.h"
 #include "common/error.h"
 #include "common/one_line.h"
 #include "common/random_id.h"

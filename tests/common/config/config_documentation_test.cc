@@ -9,9 +9,9 @@
 #include <sstream>
 #include <string>
 
-#include "common/config/arcface_torch_keys.h"
 #include "common/config/config.h"
 #include "common/config/job_json.h"
+#include "common/config/keys/arcface_torch_keys.h"
 #include "common/exit_codes.h"
 
 namespace pfc {

@@ -1,4 +1,4 @@
-#include "common/config/arcface_torch_keys.h"
+#include "common/config/keys/arcface_torch_keys.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "common/config/keys_together.h"
+#include "common/config/keys/keys_together.h"
 
 #include <algorithm>
 #include <cstddef>
