@@ -1,5 +1,6 @@
 // ONNX files: any bytes are either a model or an InputError, both when read as a known network
-// and when run. The seeds are exports of a network small enough for a million inputs.
+// and when run. The seeds are exports of two networks, one of convolutions and one of tokens, small
+// enough for a million inputs.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -40,6 +41,29 @@ const std::vector<NetworkOp>& network() {
   return kNetwork;
 }
 
+constexpr std::int64_t kTokens = 16, kWidth = 4;
+
+/// One block of a vision transformer, over patches of 2 x 2 pixels.
+const std::vector<NetworkOp>& token_network() {
+  static const std::vector<NetworkOp> kNetwork = {
+      {.name = "t", .x = pfc::kNetworkInput, .kernel = 2, .stride = 2},
+      {.kind = Kind::kPositions, .name = "q", .x = "t"},
+      {.kind = Kind::kLayerNorm, .name = "u", .x = "q"},
+      {.kind = Kind::kLinear, .name = "v", .x = "u", .per_token = true},
+      {.kind = Kind::kAttention, .name = "a", .x = "v", .heads = 2},
+      {.kind = Kind::kLinear,
+       .name = "w",
+       .x = "a",
+       .bias = true,
+       .per_token = true,
+       .relu6 = true},
+      {.kind = Kind::kAdd, .name = "b", .x = "w", .residual = "q"},
+      {.kind = Kind::kLinear, .name = "k", .x = "b"},
+      {.kind = Kind::kBatchNorm, .name = "e", .x = "k", .affine = false}};
+  return kNetwork;
+}
+
+/// Holds the weights of both networks.
 pfc::ModelFile model() {
   pfc::ModelFile model{
       .weights = {.state_dict = pfc::NamedTensors("m"), .others = pfc::NamedTensors()},
@@ -59,6 +83,12 @@ pfc::ModelFile model() {
   add("l.weight", {kDimensions, kFeatures});
   add("l.bias", {kDimensions});
   add("p.weight", {kChannels});
+  add("t.weight", {kWidth, 3, 2, 2});
+  add("q", {1, kTokens, kWidth});
+  add("v.weight", {3 * kWidth, kWidth});
+  add("w.weight", {kWidth, kWidth});
+  add("k.weight", {kDimensions, kTokens * kWidth});
+  for (const char* const name : {"t.bias", "u.weight", "u.bias", "w.bias"}) add(name, {kWidth});
   for (const char* const norm : {"n", "m", "o", "e"}) {
     const std::int64_t channels = *norm == 'e' ? kDimensions : kChannels;
     for (const char* const part : {".weight", ".bias", ".running_mean", ".running_var"}) {
@@ -67,6 +97,20 @@ pfc::ModelFile model() {
     }
   }
   return model;
+}
+
+/// Ends the process if the model matches the network with a tensor of a wrong size.
+void match(const onnx::ModelProto& model, const std::vector<NetworkOp>& network,
+           const std::filesystem::path& file) {
+  try {
+    const pfc::NamedTensors matched = pfc::match_onnx(model.graph(), network, file);
+    for (const auto& [name, tensor] : matched.tensors()) {
+      std::size_t bytes = sizeof(float);
+      for (const std::int64_t d : tensor.shape) bytes *= static_cast<std::size_t>(d);
+      if (bytes != tensor.bytes.size()) std::abort();
+    }
+  } catch (const pfc::InputError&) {
+  }
 }
 
 void run(pfc::Ops& ops, const onnx::ModelProto& model) {
@@ -95,6 +139,8 @@ std::vector<std::string> seeds() {
                                                              {.float16 = true, .normalize = true},
                                                              {.int8 = &ranges}}) {
     seeds.push_back(make_onnx(network(), small, options).SerializeAsString());
+    if (options.int8 != nullptr) continue;
+    seeds.push_back(make_onnx(token_network(), small, options).SerializeAsString());
   }
   return seeds;
 }
@@ -108,15 +154,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   pfc::testing::write_file(file, std::as_bytes(std::span(data, size)));
   try {
     const onnx::ModelProto model = pfc::read_onnx(file);
-    try {
-      const pfc::NamedTensors matched = pfc::match_onnx(model.graph(), network(), file);
-      for (const auto& [name, tensor] : matched.tensors()) {
-        std::size_t bytes = sizeof(float);
-        for (const std::int64_t d : tensor.shape) bytes *= static_cast<std::size_t>(d);
-        if (bytes != tensor.bytes.size()) std::abort();
-      }
-    } catch (const pfc::InputError&) {
-    }
+    match(model, network(), file);
+    match(model, token_network(), file);
     pfc::check_onnx(file, model);
     run(*ops, model);
   } catch (const pfc::InputError&) {
