@@ -87,6 +87,7 @@ class HeadReplay : public ::testing::Test {
                             .world_size = comm.size(),
                             .not_finite = "the loss"});
     }
+    const LossState before = *head.state().loss;
     const auto scale = 1 / static_cast<double>(job_.gradient_acc);
     const std::int64_t samples = all / job_.gradient_acc;
     double loss = 0;
@@ -109,6 +110,10 @@ class HeadReplay : public ::testing::Test {
       if (!result.d_embeddings) break;
       if (micro + 1 == job_.gradient_acc && !result.moved) head.move(step);
     }
+    // A step file that is written now, for a gradient that is not finite, needs the former.
+    EXPECT_EQ(head.loss_before(number), before);
+    EXPECT_EQ(head.loss_before(number + 1), *head.state().loss);
+    EXPECT_EQ(*head.state().loss == before, !std::holds_alternative<AdaFace>(job_.loss));
     if (last && comm.rank() == 0) loss_ = loss;
   }
 };
