@@ -69,10 +69,11 @@ void sum_columns(const char* name, CudaDevice& device, std::int64_t rows, std::i
                  const Values& values, bool accumulate, const ColumnSums& to) {
   constexpr std::int64_t kRowsEach = 256, kMostParts = 64;
   const auto strips = static_cast<unsigned>((n + kWarp - 1) / kWarp);
-  const auto parts =
-      static_cast<unsigned>(std::clamp<std::int64_t>(rows / kRowsEach, 1, kMostParts));
-  const std::size_t bytes = sizeof(double) * kKinds * parts * static_cast<std::size_t>(n);
-  check(bytes <= device.scratch.bytes(), "sum_columns: too little scratch");
+  const std::size_t bytes_each = sizeof(double) * kKinds * static_cast<std::size_t>(n);
+  const auto fitting = static_cast<std::int64_t>(device.scratch.bytes() / bytes_each);
+  check(fitting > 0, "sum_columns: too little scratch");
+  const auto parts = static_cast<unsigned>(
+      std::clamp<std::int64_t>(rows / kRowsEach, 1, std::min(fitting, kMostParts)));
   auto* const scratch = reinterpret_cast<double*>(device.scratch.data());
   launch(name, {.blocks = dim3(strips, parts), .threads = dim3(kWarp, kSumWarps)},
          device.compute.get(), column_parts_kernel<kKinds, Values>, rows, n, values, scratch);
