@@ -28,8 +28,8 @@ class IdentityNames {
   std::vector<std::uint64_t> ends_;  ///< end offset of each name in text_
 };
 
-/// Returns no names if there is no file. Throws InputError if it cannot be read, or does not have
-/// `classes` lines.
+/// Returns an empty list if the file does not exist. Throws InputError if it cannot be read, or
+/// does not have `classes` lines.
 IdentityNames read_identity_names(const std::filesystem::path& file, std::int64_t classes);
 
 }  // namespace pfc

@@ -33,10 +33,7 @@ void ClusterWatch::see_hosts(const ClusterState& state, std::vector<ClusterEvent
                                                           counted(host.slots, "slot")));
     } else if (known.registered && !host.registered) {
       found.push_back(note(ClusterEvent::Kind::kHost,
-                           "host " + host.name +
-                               " is no longer "
-                               "registered",
-                           Severity::kWarning));
+                           "host " + host.name + " is no longer registered", Severity::kWarning));
     }
     if (host.leaving && !std::exchange(known.leaving, true)) {
       found.push_back(note(ClusterEvent::Kind::kHost,

@@ -136,8 +136,7 @@ void declare_network(CLI::App& app, Options& options) {
   app.add_option("--address", options.address,
                  "The name or address at which agents on other machines reach this coordinator. "
                  "With a name, such as that of a Kubernetes service, agents find the coordinator "
-                 "again on another machine. Default: this "
-                 "machine's address");
+                 "again on another machine. Default: this machine's address");
 }
 
 void declare_takeover(CLI::App& app, Options& options) {

@@ -55,10 +55,8 @@ LmdbReader::LmdbReader(const RegularFile& file) : file_(file) {
 }
 
 void LmdbReader::fail(std::uint64_t page, const std::string& what) const {
-  throw InputError(
-      fmt::format("{}: page {}: {}: not a complete LMDB "
-                  "database",
-                  file_.path().string(), page, what));
+  throw InputError(fmt::format("{}: page {}: {}: not a complete LMDB database",
+                               file_.path().string(), page, what));
 }
 
 LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
@@ -180,10 +178,9 @@ void LmdbReader::for_each(
     }
   });
   if (duplicates || met == entries_) return;
-  throw InputError(
-      fmt::format("{}: found {} entries, but the file says that there are {}: not a complete LMDB "
-                  "database",
-                  file_.path().string(), met, entries_));
+  throw InputError(fmt::format(
+      "{}: found {} entries, but the file says that there are {}: not a complete LMDB database",
+      file_.path().string(), met, entries_));
 }
 
 void LmdbReader::for_each_leaf(

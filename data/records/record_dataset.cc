@@ -172,8 +172,7 @@ Classes RecordDataset::classes(const DatasetOptions& options,
   }
   if (sources.front().count < 1 || sources.front().count > kMaxFloatLabel) {
     throw InputError(
-        fmt::format("{} says {} classes; RecordIO's float32 labels can distinguish 1 "
-                    ".. {}",
+        fmt::format("{} says {} classes; RecordIO's float32 labels can distinguish 1 .. {}",
                     sources.front().source, sources.front().count, kMaxFloatLabel));
   }
   return sources.front();

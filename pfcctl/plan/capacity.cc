@@ -135,8 +135,7 @@ void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
                   "Network between the hosts: 400Gb, or 25Gb:30us with its latency")
       ->needs("--gpu");
   verb.add_option("--save", flags.save,
-                  "File to which the measurements of this machine are "
-                  "written")
+                  "File to which the measurements of this machine are written")
       ->needs("--gpu");
   verb.add_option("--measured", flags.measured,
                   "Output folder of a short run on this kind of machine, whose times correct the "

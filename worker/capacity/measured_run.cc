@@ -67,10 +67,9 @@ StepCost median_step(const Run& run) {
   for (auto& [phase, values] : seconds) {
     cost.phases.push_back({phase, median_of(std::move(values))});
   }
-  if (cost.seconds() <= 0)
-    throw InputError(
-        "expected steps that took time, found 0 s in every "
-        "phase");
+  if (cost.seconds() <= 0) {
+    throw InputError("expected steps that took time, found 0 s in every phase");
+  }
   return cost;
 }
 

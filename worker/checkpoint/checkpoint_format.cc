@@ -357,8 +357,7 @@ Manifest load_manifest(const std::filesystem::path& folder) {
   std::error_code error;  // an unreadable path is reported when it is read
   if (!std::filesystem::exists(path, error) && !error) {
     throw InputError(folder.string() + ": no " + kManifest +
-                     " in this folder: the checkpoint is "
-                     "incomplete");
+                     " in this folder: the checkpoint is incomplete");
   }
   return read_json(path, [&](const json& m) { return manifest_of(m, folder.filename().string()); });
 }

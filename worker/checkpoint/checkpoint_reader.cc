@@ -243,8 +243,9 @@ void check_checkpoint_fits(const std::filesystem::path& folder, const Checkpoint
   with_advice(folder, manifest, [&] {
     open_sized(folder, manifest, format::kBackbone);
     open_sized(folder, manifest, format::kBackboneOptimizer);
-    if (manifest.has(format::kBackboneAverage))
+    if (manifest.has(format::kBackboneAverage)) {
       open_sized(folder, manifest, format::kBackboneAverage);
+    }
     for (Rank rank = 0; rank < manifest.identity.world_size; ++rank) {
       open_sized(folder, manifest, format::centres_name(rank, manifest.identity.world_size));
     }

@@ -35,9 +35,8 @@ void check_rows(const SafetensorsFile& file, const std::string& name, std::int64
   const std::vector<std::int64_t> shape{rows, dimension};
   if (stored.shape == shape && (stored.dtype == "F32" || stored.dtype == "BF16")) return;
   throw InputError(file.path().string() + ": " + name + " has dtype " + stored.dtype +
-                   " or an unexpected shape; expected F32 or BF16 "
-                   "[" +
-                   std::to_string(shape[0]) + ", " + std::to_string(dimension) + "]");
+                   " or an unexpected shape; expected F32 or BF16 [" + std::to_string(shape[0]) +
+                   ", " + std::to_string(dimension) + "]");
 }
 
 /// Returns the updates known to this file, seen by its rows or not; empty if it has none.

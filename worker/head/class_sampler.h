@@ -26,9 +26,9 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
                                          std::span<const std::int64_t> labels, std::int64_t step);
 
 /// Returns the logarithm of 1 / rate, 0 if no class is drawn: the correction of the logits of drawn
-/// classes (logQ correction; Bengio and Senecal 2008, arXiv 2507.09331). A class that is no label
-/// is active with probability `rate`, so the corrected sum of exponentials over the active classes
-/// is an unbiased estimate of the sum over all. It is the same on every worker.
+/// classes (logQ correction; Bengio and Senecal 2008, arXiv 2507.09331). A class that is not a
+/// label is active with probability `rate`, so the corrected sum of exponentials over the active
+/// classes is an unbiased estimate of the sum over all. It is the same on every worker.
 double drawn_logit(double rate);
 
 /// Returns the number of active classes to expect at most in a shard of `rows` classes: rows *

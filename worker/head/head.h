@@ -51,7 +51,7 @@ struct HeadOptions {
 struct HeadSettings {
   Margin margin;
   double sample_rate = 1.0;
-  /// Added to the logits of classes that are no label of the batch (drawn_logit()).
+  /// Added to the logits of classes that are not labels of the batch (drawn_logit()).
   double drawn_logit = 0;
 };
 

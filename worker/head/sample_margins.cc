@@ -68,8 +68,8 @@ std::vector<std::size_t> nearest_first(std::span<const float> target_cosines) {
   return order;
 }
 
-/// Returns a margin for each sample: a function of (seed, step, sample). With `plus` the samples
-/// exchange them: the nearer to its centre, the smaller the margin.
+/// Returns a margin for each sample: a function of (seed, step, sample). With `plus` the margins
+/// are reassigned: the nearer a sample is to its centre, the smaller its margin.
 std::vector<double> drawn(double mean, double deviation, bool plus, const SamplesOfStep& samples,
                           std::size_t count) {
   std::vector<double> margins(count);
@@ -103,8 +103,8 @@ void margins_of(const ElasticCosFace& loss, const SamplesOfStep& samples, LossSt
   }
 }
 
-/// Another class is hard for a sample if its cosine is above
-/// cos(theta + m) of the target. t is updated before it is used.
+/// Another class is hard for a sample if its cosine is above cos(theta + m) of the target. t is
+/// updated before it is used.
 void margins_of(const CurricularFace& loss, const SamplesOfStep& samples, LossState& state,
                 StepMargins& margins) {
   double sum = 0;

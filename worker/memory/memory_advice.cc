@@ -240,8 +240,7 @@ MemoryPlan expect_to_fit(const PlannedJob& p, const MemoryThere& there) {
   if (p.gpu && p.host_bytes > 0 && plan.snapshots > p.host_bytes) {
     throw InputError(fmt::format(
         "memory: the snapshots of a worker (\"replicate\": true) need {} of host memory, but only "
-        "{} are available; set replicate to false, "
-        "or use more workers",
+        "{} are available; set replicate to false, or use more workers",
         byte_size_text(plan.snapshots), byte_size_text(p.host_bytes)));
   }
   return plan;

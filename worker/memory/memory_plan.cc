@@ -346,9 +346,8 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
     return plan;
   }
   if (plan.checkpoint_copy == 0) return plan;
-  plan.parts.push_back({"checkpoint copy", plan.checkpoint_copy,
-                        "written while training "
-                        "continues"});
+  plan.parts.push_back(
+      {"checkpoint copy", plan.checkpoint_copy, "written while training continues"});
   if (plan.fits()) return plan;
   plan.parts.pop_back();
   plan.checkpoints_in_place = true;

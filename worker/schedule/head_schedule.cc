@@ -8,20 +8,20 @@
 namespace pfc {
 namespace {
 
-/// Returns how much of its way a margin has come after a part of the steps.
-double risen(MarginIncrease increase, double part) {
-  if (increase == MarginIncrease::kLinear || part == 0 || part == 1) return part;
-  return 1 - std::pow(1e-3 / (1 + 1e-6), part);
+/// Returns the fraction of its rise that a margin has covered after this fraction of the steps.
+double risen(MarginIncrease increase, double steps) {
+  if (increase == MarginIncrease::kLinear || steps == 0 || steps == 1) return steps;
+  return 1 - std::pow(1e-3 / (1 + 1e-6), steps);
 }
 
 Margin margin_after(const MarginUpdate& update, const Margin& last, double epochs) {
-  const double part =
+  const double steps =
       std::clamp((epochs - update.start_epoch) / (update.end_epoch - update.start_epoch), 0.0, 1.0);
-  const double way = risen(update.increase, part);
+  const double share = risen(update.increase, steps);
   const Margin& first = update.initial;
-  return {.m1 = std::lerp(first.m1, last.m1, way),
-          .m2 = std::lerp(first.m2, last.m2, way),
-          .m3 = std::lerp(first.m3, last.m3, way)};
+  return {.m1 = std::lerp(first.m1, last.m1, share),
+          .m2 = std::lerp(first.m2, last.m2, share),
+          .m3 = std::lerp(first.m3, last.m3, share)};
 }
 
 }  // namespace
