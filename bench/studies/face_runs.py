@@ -1,4 +1,4 @@
-"""Trains on drawn faces for studies: makes the data set, runs pfc-worker, and reads its results."""
+"""Runs trainings for studies: draws faces, runs pfc-worker, and reads its results."""
 
 import json
 import os

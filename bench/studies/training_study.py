@@ -2,19 +2,21 @@
 
     training_study.py --bin build/cpu/bin --folder build/training-study
                       [--variants sample_rate=1 sample_rate=0.3 sample_rate=0.1]
-                      [--seeds 1 2 3] [--epochs 5] [--report table.md]
+                      [--seeds 1 2 3] [--epochs 5] [--job KEY=VALUE...] [--report table.md]
+                      [--data SET [--val PAIRS.bin] [--test TEST_SET]]
 
 A variant is one or more keys of the job with their values, KEY=VALUE[,KEY=VALUE...], for example
 precision=bf16 or read=sequential,read_buffer_mib=1; the others are compared with the first one. Trains one job for
-each variant and seed on the same drawn faces, shuffled once on the disk. The seed changes initial weights, the order
-of the images, flips and sampling. These are compared:
+each variant and seed on the same images: drawn faces, shuffled once on the disk, or the set of --data. The seed
+changes initial weights, the order of the images, flips and sampling. These are compared:
 
   training loss      of the last epoch, as the run logs it: over the classes that take part, and so
                      over fewer negatives the lower sample_rate is.
   full softmax loss  of the finished model, over the same batches of the training set for every
                      model, with all classes: the training program again, from the final backbone and
                      centres, at sample_rate 1, in fp32 and at learning rate 0.
-  accuracy           of the last evaluation: pairs of identities that are not in the training set.
+  accuracy           of the last evaluation: pairs of identities that are not in the training set (--val).
+  TAR at FAR 1e-4    of the finished model over all pairs of images of --test, a set of other classes.
 
 The noise is the effect of seeds: with s the standard deviation of a run around the mean of its variant,
 pooled over the variants, two means of n runs each of the same distribution differ by more than
@@ -27,8 +29,11 @@ import argparse
 import json
 import math
 import pathlib
+import re
 import statistics
 import sys
+
+import numpy as np
 
 import face_runs
 import safetensors_io
@@ -38,7 +43,15 @@ STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.
            10: 2.23, 11: 2.20, 12: 2.18}
 
 
-def full_softmax_loss(options, data, name, trained):
+def base_job(options):
+    """Returns the keys that all variants share."""
+    keys = {"rec": str(options.data), "num_epoch": options.epochs, **options.job}
+    if options.val:
+        keys["val_targets"] = [str(options.val)]
+    return keys
+
+
+def full_softmax_loss(options, name, keys, trained):
     """Returns the full softmax loss of the model in the folder `trained`; see above."""
     (checkpoint,) = trained.glob("step-*")
     weights = safetensors_io.load(trained / "backbone.safetensors")
@@ -48,8 +61,8 @@ def full_softmax_loss(options, data, name, trained):
     start = options.folder / f"{name}.safetensors"
     safetensors_io.save(start, weights)
     judged = face_runs.train(options, f"{name}-judged", {
-        "rec": str(data / "shuffled"), "init_from": str(start), "sample_rate": 1,
-        "precision": "fp32", "lr": 0, "warmup_epoch": 0, "augment": False, "seed": 1,
+        **keys, "val_targets": [], "init_from": str(start), "sample_rate": 1, "sample_correction": False,
+        "precision": "fp32", "lr": 0, "lr_schedule": "polynomial", "warmup_epoch": 0, "augment": False, "seed": 1,
         "num_epoch": 100, "max_steps": options.judge_steps})
     return statistics.fmean(step["loss"] for step in face_runs.steps(judged))
 
@@ -57,7 +70,7 @@ def full_softmax_loss(options, data, name, trained):
 def variant(text):
     """Returns, for example, ("read=sequential,read_buffer_mib=1", {"read": "sequential", "read_buffer_mib": 1})."""
     keys = {}
-    for pair in text.split(","):
+    for pair in re.split(r",(?=[a-z_]+=)", text):  # values may hold commas
         key, separator, value = pair.partition("=")
         if not separator:
             raise argparse.ArgumentTypeError(f"found '{pair}', expected KEY=VALUE")
@@ -68,15 +81,35 @@ def variant(text):
     return text, keys
 
 
-def one_run(options, data, name_of_variant, keys, seed):
-    name = f"{name_of_variant.replace(',', '-')}-seed-{seed}-epochs-{options.epochs:g}"
-    output = face_runs.train(options, name, {
-        "rec": str(data / "shuffled"), "val_targets": [str(data / "val.bin")], "seed": seed,
-        "num_epoch": options.epochs, **keys})
+def true_accepts(options, name, trained, false_accept_rate=1e-4):
+    """Returns the share of genuine pairs of --test above the threshold that this share of impostors passes."""
+    path = options.folder / f"{name}-test.safetensors"
+    face_runs.run([options.bin / "pfcctl", "embed", "--model", trained / "backbone.safetensors", "--in", options.test,
+                   "--out", path, "--threads", options.threads], options.threads)
+    embedded = safetensors_io.load(path)
+    rows, labels = embedded["embeddings"], embedded["labels"]
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    first, second = np.triu_indices(len(rows), 1)
+    same = labels[first] == labels[second]
+    cosines = (rows @ rows.T)[first, second]
+    impostors = cosines[~same]
+    rank = len(impostors) - int(len(impostors) * false_accept_rate)
+    return float((cosines[same] > np.partition(impostors, rank - 1)[rank - 1]).mean())
+
+
+def one_run(options, name_of_variant, keys, seed):
+    name = f"{re.sub(r'[^a-z0-9_.=-]+', '-', name_of_variant)}-seed-{seed}-epochs-{options.epochs:g}"
+    keys = {**base_job(options), "seed": seed, **keys}
+    output = face_runs.train(options, name, keys)
     steps = face_runs.steps(output)
     last_epoch = [step["loss"] for step in steps if step["epoch"] == steps[-1]["epoch"]]
-    result = {"training": statistics.fmean(last_epoch), "accuracy": face_runs.accuracy(output),
-              "full": full_softmax_loss(options, data, name, output)}
+    result = {"training": statistics.fmean(last_epoch)}
+    if options.judge_steps:
+        result["full"] = full_softmax_loss(options, name, keys, output)
+    if options.val:
+        result["accuracy"] = face_runs.accuracy(output)
+    if options.test:
+        result["tar"] = true_accepts(options, name, output)
     print(f"{name_of_variant}, seed {seed}: {result}", file=sys.stderr, flush=True)
     return result
 
@@ -115,13 +148,18 @@ def comparison(results, key, digits):
     return "\n".join(lines)
 
 
+QUANTITIES = {"training": ("Training loss of the last epoch", 3),
+              "full": ("Full softmax loss of the trained model", 3),
+              "accuracy": ("Verification accuracy", 4), "tar": ("TAR at FAR 1e-4", 4)}
+
+
 def report(options, results):
+    measured = next(iter(results.values()))[0]
+    job = {**face_runs.JOB, **base_job(options)}
     return "\n\n".join([
-        f"{options.identities:,} identities of {options.images} images, {options.size} x "
-        f"{options.size}; {face_runs.JOB['network']}, {options.epochs:g} epochs.",
-        "## Training loss of the last epoch", comparison(results, "training", 3),
-        "## Full softmax loss of the trained model", comparison(results, "full", 3),
-        "## Verification accuracy", comparison(results, "accuracy", 4)]) + "\n"
+        f"{options.data.name}; {job['network']}, {options.epochs:g} epochs.",
+        *(f"## {title}\n\n{comparison(results, key, digits)}"
+          for key, (title, digits) in QUANTITIES.items() if key in measured)]) + "\n"
 
 
 def main():
@@ -129,16 +167,25 @@ def main():
     face_runs.add_arguments(parser)
     parser.add_argument("--variants", nargs="+", type=variant, metavar="KEY=VALUE",
                         default=[variant(f"sample_rate={rate}") for rate in ("1", "0.3", "0.1")])
+    parser.add_argument("--job", nargs="+", type=variant, default=[], metavar="KEY=VALUE",
+                        help="keys of every job")
     parser.add_argument("--epochs", type=float, default=5)
-    parser.add_argument("--judge-steps", type=int, default=100)
+    parser.add_argument("--judge-steps", type=int, default=100,
+                        help="steps that measure the full softmax loss; 0: not measured")
+    parser.add_argument("--data", type=pathlib.Path, help="training set; without it, faces are drawn")
+    parser.add_argument("--val", type=pathlib.Path, help="verification set with --data")
+    parser.add_argument("--test", type=pathlib.Path, help="set of other classes for TAR at FAR 1e-4")
     parser.add_argument("--report", type=pathlib.Path, help="file that also gets the report")
     options = parser.parse_args()
-    data = face_runs.make_set(options)
-    face_runs.shuffle(options, data)
+    options.job = {key: value for _, keys in options.job for key, value in keys.items()}
+    if options.data is None:
+        drawn = face_runs.make_set(options)
+        face_runs.shuffle(options, drawn)
+        options.data, options.val = drawn / "shuffled", drawn / "val.bin"
     results = {name: [] for name, _ in options.variants}
     for seed in options.seeds:
         for name, keys in options.variants:
-            results[name].append(one_run(options, data, name, keys, seed))
+            results[name].append(one_run(options, name, keys, seed))
     text = report(options, results)
     print(text)
     if options.report:
