@@ -17,8 +17,8 @@ std::string last_words(const std::vector<std::string>& lines) {
   return {};
 }
 
-constexpr int kMostSlots = 1'024;            // a larger number of GPUs must be an error
-constexpr std::size_t kMostFormer = 64;      // agent ids per host; they rarely come back
+constexpr int kMostSlots = 1'024;            // a host that reports more GPUs is in error
+constexpr std::size_t kMostFormer = 64;      // ids of replaced agents, per host
 constexpr std::size_t kLongestDevice = 200;  // "cuda:0 NVIDIA H100 80GB HBM3 (79.6 GiB)"
 
 Incident incident_of(const WorkerState& worker, Incident::Kind kind, const std::string& what,
@@ -308,11 +308,11 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
   const bool unasked = outcome == proto::OUTCOME_STOPPED && !is_stopping(state);
   if (has_ended_well(worker) && !unasked) return;
   const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
-  // Once we have ended the workers, a lost peer is our doing, and an earlier failure is the cause.
-  // But a worker's own failure (such as a failed checkpoint) is reported.
+  // After the coordinator has ended workers, lost peers are no failure, and only the first failure
+  // counts. A worker's own failure (such as a failed checkpoint) can be the first.
   if (ended_by_us(state) && (peer || !state.job.current.incidents.empty())) return;
-  // When one worker stops, all stop. Either it got a signal, or it cannot continue and reports the
-  // reason a moment later.
+  // A worker that stops makes all others stop too. So the cause is a signal to one of them, or the
+  // failure of one of them, which that worker reports a moment later.
   Incident incident = incident_of(
       worker, peer || unasked ? Incident::Kind::kPeerLost : Incident::Kind::kCrash,
       unasked

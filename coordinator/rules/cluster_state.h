@@ -23,7 +23,7 @@ namespace pfc {
 
 /// A host is being drained.
 struct Leaving {
-  std::string reason;  ///< the requester: "SIGTERM"
+  std::string reason;  ///< what requested it: "SIGTERM"
   std::chrono::milliseconds within{0};
   TimePoint at;
 };
@@ -33,8 +33,8 @@ struct HostState {
   int slots = 0;             ///< 0: one per GPU, known after registration
   bool counts_gpus = false;  ///< slots was not given; depends on the job's device
   bool local = false;
-  bool resolves = true;     ///< this machine knows its name or address
-  bool answered = true;     ///< false: no name server has answered for its name
+  bool resolves = true;     ///< this machine can resolve its name
+  bool answered = true;     ///< false: no name server has answered the lookup of its name
   bool registered = false;  ///< an agent holds (or held, within its lease) the host
   std::string agent_id;
   bool once = false;  ///< the agent ends with the job
@@ -42,7 +42,7 @@ struct HostState {
   std::optional<Leaving> leaving;
   std::vector<std::string> former_agents;  ///< ids of the last replaced agents
   std::string peer;                        ///< address from which its agent connects
-  std::string address;                     ///< address of its connection, as reachable by peers
+  std::string address;                     ///< that address, or one that its peers can reach
   std::vector<HostAddress> addresses;      ///< reported by its agent
   /// Address chosen by the network measurement for its workers; empty: not measured.
   std::optional<HostAddress> chosen;
@@ -52,11 +52,11 @@ struct HostState {
   std::string no_gpu;  ///< why there is no GPU; empty: there is one
   TimePoint came_at;   ///< when this agent registered
   TimePoint last_heard;
-  /// First rank of the host in this generation; ranks follow the slots. Without a worker, the next
-  /// host's first rank.
+  /// First rank of the host in this generation; ranks follow the slots. If the host has no worker:
+  /// the first rank of the next host.
   Rank first_rank = 0;
   int workers = 0;               ///< in this generation
-  std::int64_t incarnation = 0;  ///< of the newest process wanted on it
+  std::int64_t incarnation = 0;  ///< number of the newest worker process requested on it
 };
 
 /// Report of a worker when it ended.
@@ -77,7 +77,7 @@ struct WorkerState {
   Rank rank = 0;
   std::string host;
   int slot = 0;
-  std::int64_t incarnation = 1;  ///< of the process; unique within its slot
+  std::int64_t incarnation = 1;  ///< number of this process; unique within its slot
   pid_t pid = 0;                 ///< 0: not started yet
   bool stayed = false;           ///< its process stayed from the last generation
   bool joined = false;
@@ -92,7 +92,7 @@ struct WorkerState {
   std::optional<WorkerDescription> description;  ///< empty: not requested
 };
 
-/// Ends a generation: the job continues in the next one, or ends.
+/// A failure that ends a generation. The job then continues in the next one, or ends.
 struct Incident {
   /// Lower kinds are more likely causes: a crash breaks connections, which peers report as
   /// kPeerLost.
@@ -136,7 +136,7 @@ struct GenerationState {
   bool counted = false;              ///< its end is counted in blame and budget
   std::optional<Regroup> regroup;    ///< planned end
   bool stop_sent = false;            ///< workers were asked to checkpoint and end, or regroup
-  /// Ended with the coordinator that began it. Does not count as a failure.
+  /// The generation was lost together with its coordinator. Does not count as a failure.
   bool lost = false;
 };
 
@@ -152,25 +152,25 @@ struct SavedState {
   Generation generation = 0;         ///< generation that reported it
   std::int64_t step = 0;             ///< 0: none
   TimePoint at;                      ///< time of the last publication
-  std::int64_t memory_step = 0;      ///< newest one in the workers' memory; 0: none
+  std::int64_t memory_step = 0;      ///< of the newest snapshot in the workers' memory; 0: none
   Generation memory_generation = 0;  ///< generation whose workers hold it
-  /// The processes that hold it, by rank, if another generation has begun. Empty after a takeover.
+  /// The processes that hold it, by rank; set when the next generation begins. Lost in a takeover.
   std::vector<SnapshotPart> memory_parts;
-  std::int64_t checkpoint_step = 0;  ///< newest one on disk; 0: none
+  std::int64_t checkpoint_step = 0;  ///< of the newest checkpoint on disk; 0: none
   std::string checkpoint_writer;     ///< host of rank 0 when it was written
   /// Only host whose output folder has this checkpoint, or will have the first one. Empty: all
   /// hosts share the folder.
   std::string checkpoint_host;
   /// Set when workers of several hosts have reported whether they share the output folder.
   bool sharing_is_known = false;
-  /// Workers that trained the first step. The job keeps its plan if it restarts at step 1 with
-  /// fewer workers. 0: no step was trained.
+  /// Number of workers that trained the first step; 0: no step was trained. A job that restarts at
+  /// step 1 with fewer workers keeps the plan of its steps that was made for this number.
   int planned_workers = 0;
 };
 
 /// Result of the last, or state of the current, network measurement.
 struct NetworkState {
-  /// Agents that took part, by host; empty: did not take part. Empty list: not measured.
+  /// Id of each host's agent; an empty id: the host did not take part. Empty list: not measured.
   std::vector<std::string> agents;
   std::optional<TimePoint> ended_at;  ///< empty: running
   bool failed = false;
@@ -186,11 +186,11 @@ struct JobState {
   TimePoint started_at;
   GenerationState current;
   int restarts = 0;                      ///< earlier generations that failed
-  std::optional<Incident> last_restart;  ///< what ended the last of them
+  std::optional<Incident> last_restart;  ///< what ended the last of these generations
   FailureHistory blame;
   RestartBudget budget;
   SavedState saved;
-  DeviceChoice device = DeviceChoice::kAuto;  ///< that the job uses
+  DeviceChoice device = DeviceChoice::kAuto;  ///< device that the job uses
   /// Maximum number of workers among which the data can be divided, as reported; 0: unknown.
   int most_workers = 0;
   /// Minimum number of workers to train with, as rank 0 has reported; 0: unknown.
@@ -274,9 +274,9 @@ std::vector<std::string> release_silent_hosts(ClusterState& state,
 /// incident.
 void agent_replaced(ClusterState& state, HostState& host, TimePoint now);
 /// Records the exit of a worker's process. It is an incident unless the worker had reported its
-/// end, or the coordinator had sent SIGTERM or SIGKILL. Returns true if the worker had stayed from
-/// the last generation and not joined this one: it was lost with the last one, and is replaced
-/// immediately.
+/// end, or the coordinator had sent SIGTERM or SIGKILL. If the worker had stayed from the last
+/// generation and had not joined this one, it counts as lost with the last one: it is replaced
+/// immediately, and the function returns true.
 bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
                    const std::vector<std::string>& last_stderr, TimePoint now);
 /// Records that the agent could not start the worker's program.

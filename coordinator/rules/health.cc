@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// At least three heartbeats (1 s) are missing; and peers do not give up sooner.
+// Silence or lack of progress that makes a worker suspect: more than three heartbeats (1 s each).
 constexpr milliseconds kSuspicious{4'000};
 
 milliseconds elapsed(TimePoint from, TimePoint now) {
@@ -42,7 +42,7 @@ Incident late_at_start(std::string who, std::string what, TimePoint now) {
           .at = now};
 }
 
-/// Includes the agent's description of the worker's process.
+/// Returns an incident of the worker, with its agent's description of the process.
 Incident about(const WorkerState& worker, std::string what, TimePoint now) {
   if (worker.description && !worker.description->text.empty()) {
     what += "; " + worker.description->text;
@@ -68,8 +68,8 @@ std::string missing_hosts_advice(const ClusterState& state) {
   return agent_advice(state.address, *only);
 }
 
-/// Finds workers that have joined but do not reach their first step. They wait for each other, so
-/// one that moves excuses all; otherwise the one that moved least recently is the cause.
+/// Finds the cause if workers have joined but do not reach their first step. They wait for each
+/// other: as long as one progresses, none is blamed; then the one whose progress is oldest.
 void find_stuck_before_training(const ClusterState& state, const HealthLimits& limits,
                                 TimePoint now, std::vector<Incident>& found) {
   const WorkerState* stuck = nullptr;
@@ -144,7 +144,7 @@ void add_silent_hosts(const ClusterState& state, const HealthLimits& limits, Tim
   }
 }
 
-/// Returns whether the incident of its host covers this worker.
+/// Returns whether the worker's host is silent too, so that the host is reported, not the worker.
 bool is_on_silent_host(const WorkerState& worker, const ClusterState& state,
                        const HealthLimits& limits, TimePoint now) {
   return std::ranges::any_of(state.hosts, [&](const HostState& host) {

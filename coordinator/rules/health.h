@@ -20,7 +20,7 @@ struct HealthLimits {
 /// Time for an agent to describe a worker before the worker is blamed.
 inline constexpr std::chrono::milliseconds kDescribe{2'000};
 
-/// After this time without progress a worker is shown as such. A step or phase may take longer.
+/// After this time the state of a worker is shown as "no progress", which need not be a failure.
 inline constexpr std::chrono::seconds kNoProgress{30};
 
 /// Stores a worker's progress, and the time of the last change of its step, phase or number of
@@ -39,14 +39,14 @@ std::vector<Rank> to_be_described(const ClusterState& state,
 bool awaits_description(const ClusterState& state, const std::vector<Incident>& incidents,
                         TimePoint now);
 
-/// Like find_overdue(), but only for silence and missing exits, because a job that ends waits for
-/// no start. Pure.
+/// Like find_overdue(), but finds only silence and missing exits: a job that ends starts nothing
+/// that could be late. Pure.
 std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits& limits,
                                   TimePoint now);
 
-/// Returns the likely cause when workers report only lost peers: the worker that has missed
-/// several heartbeats, or else one that sends heartbeats but has not progressed for as long and
-/// does not wait in a collective. Pure.
+/// Returns the likely cause when workers report only lost peers. This is a worker that has missed
+/// several heartbeats; or else one that sends heartbeats, but has made no progress for as long
+/// and does not wait in a collective. Pure.
 std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now);
 
 /// Returns how to start a host's agent: "run there: pfc-agent --coordinator 10.0.0.1:7450 --host

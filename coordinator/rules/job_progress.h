@@ -14,7 +14,7 @@ class JobProgress {
  public:
   /// REQUIRES: the state contains a worker's new progress.
   void update(const ClusterState& state, TimePoint now);
-  /// Continues another coordinator's count of images. `generation`: of its last report.
+  /// Continues the image counts of an earlier coordinator, whose last report was of `generation`.
   void count_on(Generation generation, std::int64_t images_seen, std::int64_t images_lost);
 
   [[nodiscard]] bool known() const { return first_.has_value(); }
@@ -31,8 +31,8 @@ class JobProgress {
   [[nodiscard]] double gradient_norm() const { return gradient_norm_; }
   [[nodiscard]] double loss_scale() const { return loss_scale_; }  ///< 0: not used
   [[nodiscard]] double samples_per_second() const { return samples_per_second_; }
-  /// At the mean speed since the first report, including evaluations and checkpoints. Empty before
-  /// the second step.
+  /// Estimate from the mean speed since the first report, including evaluations and checkpoints.
+  /// Empty before the second step.
   [[nodiscard]] std::optional<double> remaining_seconds() const { return remaining_seconds_; }
 
  private:

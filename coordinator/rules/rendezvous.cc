@@ -56,7 +56,7 @@ std::optional<Incident> too_few_slots(const ClusterState& state, const ElasticCo
                   .rank = {},
                   .host = {},
                   .who = "hosts",
-                  .what = "they have " + counted(slots, "slot") + " in all, found " +
+                  .what = "they have " + counted(slots, "slot") + " together, too few for " +
                           asked_for(config) + "; give smaller numbers, or more hosts",
                   .at_start = true,
                   .permanent = true,

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-/// Returns the ranks with the same incident text.
+/// Returns the ranks whose incident has this text.
 std::set<Rank> ranks_with(const GenerationState& generation, const std::string& what) {
   std::set<Rank> ranks;
   for (const Incident& incident : generation.incidents) {
@@ -92,7 +92,7 @@ Verdict stopped(const ClusterState& state) {
     result.message += state.job.restarts == 0
                           ? " before training began"
                           : " while generation " + std::to_string(state.job.current.number) +
-                                " began; the newest checkpoint is of an earlier one";
+                                " began; the newest checkpoint is from an earlier one";
     return result;
   }
   const WorkerState& forced = *std::ranges::find_if_not(workers, has_saved);

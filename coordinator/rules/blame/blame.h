@@ -18,7 +18,7 @@ inline constexpr int kWholeHost = -1;
 struct FailureRecord {
   std::string host;
   int slot = kWholeHost;
-  int failures = 0;                ///< at time `last`
+  int failures = 0;                ///< number of failures at time `last`, without forgiven ones
   TimePoint last;                  ///< last failure, or end of the last exclusion
   int times_left_out = 0;          ///< consecutive exclusions
   std::optional<TimePoint> until;  ///< end of the exclusion; empty: never excluded
@@ -30,8 +30,8 @@ struct FailureHistory {
   std::vector<FailureRecord> records;  ///< in order of the first failure
 };
 
-/// Failures at which a slot or host is excluded. A lost host counts as several failures, because
-/// all its slots fail.
+/// Number of failures at which a slot or host is excluded. A lost host counts as several failures,
+/// because all its slots fail.
 inline constexpr int kSlotLimit = 2;
 inline constexpr int kHostLimit = 5;
 inline constexpr int kLostHostWeight = 2;
@@ -48,7 +48,7 @@ int failures_of(const FailureHistory& blame, const std::string& host, int slot, 
 void add_failure(FailureHistory& blame, const std::string& host, int slot, int weight,
                  const std::string& cause, TimePoint now);
 
-/// Returns whether it has failed so often that it should be excluded.
+/// Returns whether the slot or host has failed so often that it should be excluded.
 bool is_at_limit(const FailureRecord& record, TimePoint now);
 
 /// Excludes a slot or host from now on, longer each time.

@@ -10,11 +10,11 @@
 
 namespace pfc {
 
-/// Identifies a crash by its data: the same rank, number of workers and step have the same images.
+/// Place of a crash. At the same rank, number of workers and step, a worker has the same images.
 struct CrashSite {
   Rank rank = 0;
   int workers = 0;
-  std::int64_t step = 0;  ///< kBeforeJoining - exit code if the worker had not joined
+  std::int64_t step = 0;  ///< if the worker had not joined: kBeforeJoining minus its exit code
 
   friend bool operator==(const CrashSite&, const CrashSite&) = default;
 };
@@ -30,13 +30,13 @@ struct RestartBudget {
   int same_crash = 0;  ///< consecutive crashes at last_crash; 0: none
 };
 
-/// A checkpoint at least this long after the last use or refill refills one restart.
+/// A checkpoint gives one restart back if the last use or refill was at least this long ago.
 inline constexpr std::chrono::minutes kRefill{10};
-/// A generation shorter than this is quick.
+/// A generation shorter than this is short; the restart after it is called quick.
 inline constexpr std::chrono::seconds kQuick{60};
 /// Maximum pause between quick restarts.
 inline constexpr std::chrono::seconds kLongestPause{60};
-/// After this many crashes at the same place, another restart would crash too.
+/// After this many crashes at one place the job fails, because it would crash there again.
 inline constexpr int kSameCrashes = 3;
 
 /// Uses a restart after a generation that began at `began`. `first_pause` is the pause before the

@@ -18,7 +18,7 @@ namespace pfc {
 struct RendezvousConfig {
   HealthLimits limits;
   ElasticConfig elastic;
-  int max_restarts = 0;                        ///< restarts that are not refilled by progress
+  int max_restarts = 0;                        ///< size of the RestartBudget
   std::chrono::milliseconds grace{5'000};      ///< for peers to notice a failure
   std::chrono::milliseconds stop{60'000};      ///< for workers to write a checkpoint and end
   std::chrono::milliseconds terminate{5'000};  ///< between SIGTERM and SIGKILL
@@ -105,7 +105,7 @@ inline Decision act(Action action, std::string reason) {
   return {.reason = std::move(reason), .actions = {std::move(action)}};
 }
 
-/// Blames what the coordinator itself has found. REQUIRES: incidents is not empty.
+/// Decides to record these failures. REQUIRES: incidents is not empty.
 inline Decision blame(std::vector<Incident> incidents) {
   Decision decision{.reason = incidents.front().text(), .actions = {}};
   for (Incident& incident : incidents) decision.actions.emplace_back(action::Blame{incident});

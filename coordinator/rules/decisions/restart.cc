@@ -35,8 +35,8 @@ bool was_measured(const NetworkState& network, const std::vector<std::string>& a
   return true;
 }
 
-/// Returns whether workers have lost each other for an unknown reason, and the last measurement
-/// was good and took place before that.
+/// Returns whether the network may be broken: workers have lost each other for an unknown reason,
+/// and the last measurement succeeded, but it ended before that.
 bool is_suspected(const NetworkState& network, const ClusterState& state) {
   const auto& incidents = state.job.current.incidents;
   return !incidents.empty() && cause_is_unknown(state) && network.ended_at && !network.failed &&
@@ -213,8 +213,8 @@ std::optional<Decision> see_to_network(const ClusterState& state, const Plan& pl
 }
 
 bool network_failed(const ClusterState& state, const Plan& plan) {
-  // A failure between more hosts is not conclusive: fewer may reach each other, and one host needs
-  // no network.
+  // A failed measurement of more hosts proves nothing: fewer hosts may reach each other, and a
+  // single host needs no network.
   return state.network.failed && state.network.agents == agents_of(state, plan);
 }
 
@@ -244,7 +244,7 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
   }
   if (!state.job.current.counted) return count(state, config, now);
   if (now < state.job.budget.not_before) {
-    return wait_for("generations have failed one after another; a pause before the next");
+    return wait_for("several generations failed soon after their start; pausing before the next");
   }
   // Choose the members.
   const Plan plan = plan_members(state, config.elastic, now);

@@ -13,7 +13,7 @@ struct ElasticConfig {
   std::chrono::milliseconds host_patience{10'000};
   /// How long new slots wait for a checkpoint. Then one is requested.
   std::chrono::milliseconds join_patience{600'000};
-  /// Before the second quick restart; doubles each time.
+  /// Pause before the second quick restart in a row (RestartBudget); doubles each time.
   std::chrono::milliseconds first_pause{1'000};
 };
 

@@ -37,8 +37,8 @@ void leave_some_out(const ClusterState& state, const ElasticConfig& config, Fail
   }
 }
 
-/// Returns nothing for a killed worker, because the cause is external. A worker that exited before
-/// joining is identified by its exit code.
+/// Returns where the worker crashed. Nothing if a signal ended it, because the cause is outside
+/// the job. For a worker that exited before joining, its exit code is the place.
 std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
   if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
   const WorkerState& worker = generation.workers.at(*cause.rank);
@@ -70,7 +70,7 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
   }
   add_failures(count.blame, generation, cause.kind, now);
   leave_some_out(state, config, count.blame, now);
-  // If the job excludes the slot, the fault may be in its host.
+  // If the slot is excluded now, the job may succeed: the fault may be in the slot's host.
   if (count.is_hopeless && count.budget.last_crash.step <= kBeforeJoining) {
     const WorkerState& worker = generation.workers.at(*cause.rank);
     count.is_hopeless = !is_left_out(count.blame, worker.host, worker.slot, now);

@@ -36,8 +36,8 @@ bool is_blamed(const GenerationState& generation, const WorkerState& worker) {
   });
 }
 
-/// Returns the usable slots: a host may have fewer GPUs than slots, or fewer than before. A host
-/// without a GPU has one slot.
+/// Returns the number of usable slots: a host may have fewer GPUs than slots, or fewer than before.
+/// A host without a GPU has one slot.
 int slots_there(const HostState& host, DeviceChoice device) {
   if (host.gpus > 0 && (host.counts_gpus || device != DeviceChoice::kCpu)) {
     return std::min(host.slots, host.gpus);
@@ -82,7 +82,7 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
   const Places places = places_of(state.job.current);
   const SavedState& saved = state.job.saved;
   std::string holder = holder_of(state, now);
-  // While it is unknown whether the folder is shared, keep its writer, but do not wait for it.
+  // If it is unknown whether hosts share the folder, prefer its writer, but do not wait for it.
   const bool is_unknown = saved.checkpoint_host.empty() && !saved.sharing_is_known;
   if (is_unknown) holder = saved.checkpoint_writer;
   std::vector<Candidate> found;

@@ -44,7 +44,7 @@ inline constexpr std::chrono::seconds kQuiet{3};
 
 /// Returns whether the host can have workers: its agent is registered and it is not being drained.
 bool is_usable(const HostState& host);
-/// Returns whether its agent is registered, but silent.
+/// Returns whether the host's agent is registered, but silent.
 bool is_quiet(const HostState& host, TimePoint now);
 
 /// Returns the processes that hold the newest snapshot, by their rank in it. Empty: unknown.
@@ -83,7 +83,7 @@ std::vector<std::string> lost_hosts(const ClusterState& state, TimePoint now);
 struct Growth {
   Plan plan;                       ///< includes the new slots
   std::vector<std::string> hosts;  ///< hosts of the new slots
-  TimePoint since;                 ///< since when they can join
+  TimePoint since;                 ///< when the last of them became able to join
 };
 /// Returns nothing if no slot can join, the job has all wanted workers, or a current worker would
 /// not stay because its agent is silent.

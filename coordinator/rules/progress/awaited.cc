@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-// Rank 0 has one for each worker that does not share the output folder, with added numbers.
+// Purpose of the communicators of rank 0 and one other worker each. Rank 0 reports their sum.
 constexpr std::string_view kOfPairs = "output";
 
 bool is_in_one(const proto::CommTotal& comm) { return comm.done() < comm.calls(); }
@@ -47,8 +47,8 @@ Fronts fronts_of(std::span<const Standing> workers) {
   return all;
 }
 
-/// Returns whether the worker is in a collective that another worker has not finished either. If
-/// all others have finished it, it waits for none of them.
+/// Returns whether the worker is in a collective that another worker has not finished either. A
+/// worker does not wait if all others have finished the collective.
 bool waits(const proto::CommTotal& comm, const Fronts& all) {
   const auto found = all.find(comm.purpose());
   if (!is_in_one(comm) || found == all.end()) return is_in_one(comm);

@@ -28,9 +28,9 @@ struct Awaited {
   friend bool operator==(const Awaited&, const Awaited&) = default;
 };
 
-/// Returns the awaited workers, in order of `workers`. A worker that waits for another is never
-/// included, however far behind it is; nor is one without reported communicators. Communicators of
-/// two workers ("output") only show who waits. Pure.
+/// Returns the awaited workers, in order of `workers`. Omits workers that wait for others, however
+/// far behind they are, and workers that report no communicators. The two-worker communicators
+/// ("output") only show that a worker waits, not for which one. Pure.
 std::vector<Awaited> find_awaited(std::span<const Standing> workers);
 
 /// Returns "while 3 others wait for it in all_gather (number 4711 of 'step')".

@@ -40,7 +40,7 @@ void Pace::add(const proto::Progress& progress, bool step_done) {
     }
   }
   if (!step_done) return;
-  // A report may cover several steps. Then it overestimates each, which does no harm.
+  // A report may cover several steps. Then the time of one is overestimated, which does no harm.
   if (steps_.empty()) first_ = progress.step();
   if (steps_.empty() || steps_.back().number < progress.step()) {
     steps_.push_back({.number = progress.step()});

@@ -15,7 +15,7 @@ namespace pfc {
 struct PaceLimits {
   std::chrono::milliseconds floor{30'000};     ///< minimum of all limits
   double factor = 10;                          ///< multiple of the longest recent duration
-  std::chrono::milliseconds unknown{300'000};  ///< without measurements: timeout of the peers
+  std::chrono::milliseconds unknown{300'000};  ///< limit without measurements; the peers' timeout
 };
 
 /// Kind of a phase, for its duration.

@@ -31,7 +31,7 @@ std::vector<Stragglers::Change> Stragglers::update() {
   std::vector<Change> changes;
   for (auto& [rank, own] : ranks_) {
     if (own.median == 0) continue;
-    // Excludes its own value: the lower of the two middle values, if there are two.
+    // Median of the other ranks' values: the lower of the two middle values, if there are two.
     const std::size_t middle = (medians.size() - 2) / 2;
     const auto place =
         static_cast<std::size_t>(std::ranges::lower_bound(medians, own.median) - medians.begin());

@@ -17,7 +17,7 @@ namespace pfc {
 class Stragglers {
  public:
   static constexpr std::size_t kReports = 20;    ///< reports in the median of a rank
-  static constexpr double kBegins = 1.5;         ///< times the median of the others: slow
+  static constexpr double kBegins = 1.5;         ///< slow from this multiple of the others' median
   static constexpr double kEnds = 1.2;           ///< no longer slow below this multiple
   static constexpr double kLeastSeconds = 0.01;  ///< minimum difference per step
 

@@ -279,7 +279,7 @@ TEST_F(Restarts, SaysThatAJobWasStoppedWhileAGenerationBegan) {
   EXPECT_EQ(does(), "finish");
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
   EXPECT_EQ(verdict(state).message,
-            "job stopped by SIGINT while generation 2 began; the newest checkpoint is of an "
+            "job stopped by SIGINT while generation 2 began; the newest checkpoint is from an "
             "earlier one");
 }
 

@@ -103,7 +103,8 @@ TEST_F(BlameInRendezvous, QuickRestartsPause) {
   trains_on({{"a", 1}});
   dies("a", 0);
   exits(0, {.signal = SIGKILL});
-  EXPECT_EQ(tick().reason, "generations have failed one after another; a pause before the next");
+  EXPECT_EQ(tick().reason,
+            "several generations failed soon after their start; pausing before the next");
   passes(1s);
   EXPECT_EQ(does(), "start");
 }

@@ -93,9 +93,10 @@ TEST_F(ElasticRendezvous, DoesNotBeginIfAllHostsHaveFewerSlotsThanTheMinimum) {
   registers("b", 1);
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "finish");
-  EXPECT_EQ(verdict(state).message,
-            "job failed: hosts: they have 3 slots in all, found --min-workers 4; give smaller "
-            "numbers, or more hosts");
+  EXPECT_EQ(
+      verdict(state).message,
+      "job failed: hosts: they have 3 slots together, too few for --min-workers 4; give smaller "
+      "numbers, or more hosts");
 }
 
 TEST_F(ElasticRendezvous, DoesNotBeginIfAllSlotsWouldBeSpares) {
