@@ -26,7 +26,7 @@ struct CoordinatorFile {
 };
 
 /// Creates FOLDER/JOB_ID.json, readable only by this user, for the lifetime of this object. The
-/// lock distinguishes it from files of killed coordinators, which the next one removes.
+/// lock shows that the coordinator is alive. The next coordinator removes files without a lock.
 class PublishedCoordinator {
  public:
   /// Creates the folder if necessary. Throws StorageError if the file cannot be written or locked,

@@ -9,7 +9,7 @@ namespace pfc {
 
 enum class Severity { kNote, kWarning, kError };
 
-/// Returns text such as "pfc-agent: warning: TEXT"; a note has no such word. With `colour`,
+/// Returns text such as "pfc-agent: warning: TEXT"; for a note, "pfc-agent: TEXT". With `colour`,
 /// "warning:" is yellow and "error:" is red. The text may quote another program and is converted
 /// to one line (common/one_line.h).
 std::string message_line(std::string_view program, Severity severity, std::string_view text,

@@ -14,7 +14,7 @@ enum class MarginIncrease { kExponential, kLinear };
 /// How the learning rate scales with the number of workers (worker/schedule/lr_schedule.h).
 enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
-/// Where class centres start that no file gives (worker/initial/mean_centres.h).
+/// Initial values of the class centres that no file contains (worker/initial/mean_centres.h).
 enum class InitialCentres { kRandom, kMean };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// Several data sets: one softmax over all classes, or one per set over its own classes.

@@ -30,7 +30,7 @@ struct LrSchedule {
 /// A margin that rises from `initial` to the job's margin_list between two epochs.
 struct MarginUpdate {
   Margin initial = {.m1 = 1, .m2 = 0, .m3 = 0};  ///< until start_epoch
-  double start_epoch = 0, end_epoch = 0;         ///< epochs trained before
+  double start_epoch = 0, end_epoch = 0;         ///< trained epochs when the rise begins and ends
   MarginIncrease increase = MarginIncrease::kExponential;
 };
 
@@ -48,7 +48,7 @@ class SampleRate {
   explicit SampleRate(std::vector<From> parts) : parts_(std::move(parts)) {}
 
   [[nodiscard]] const std::vector<From>& parts() const { return parts_; }
-  [[nodiscard]] double at(double epochs) const;  ///< after this number of epochs
+  [[nodiscard]] double at(double epochs) const;  ///< rate after this number of trained epochs
   [[nodiscard]] double largest() const { return std::ranges::max(parts_, {}, &From::rate).rate; }
   [[nodiscard]] double smallest() const { return std::ranges::min(parts_, {}, &From::rate).rate; }
   friend bool operator==(const SampleRate&, const SampleRate&) = default;
@@ -108,7 +108,7 @@ struct ElasticCosFace {
 };
 
 /// Huang et al., "CurricularFace: adaptive curriculum learning loss for deep face recognition",
-/// arXiv 2004.00288: the logits of classes nearer than the target grow in the course of training.
+/// arXiv 2004.00288: the logits of classes nearer than the target class grow during training.
 struct CurricularFace {
   double m = 0.5;
   double t_alpha = 0.01;  ///< weight of a batch in the running mean of the targets' cosines
@@ -133,7 +133,7 @@ struct JobConfig {
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   SampleRate sample_rate;
-  bool sample_correction = false;  ///< as if all negative classes took part in the softmax
+  bool sample_correction = false;  ///< corrects the logits, to estimate the loss of all classes
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
   bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products
@@ -160,9 +160,9 @@ struct JobConfig {
   Heads heads = Heads::kOne;      ///< only for several data sets
   std::int64_t image_size = 0;    ///< rows and columns of an image; 0: read from the data
   bool shuffle = true;
-  bool balance_classes = false;  ///< every class has equally many images in an epoch
+  bool balance_classes = false;  ///< every class has the same number of images in an epoch
   ReadKind read = ReadKind::kRandom;
-  std::int64_t read_buffer_mib = 1024;   ///< sequential: encoded images of all workers, in memory
+  std::int64_t read_buffer_mib = 1024;   ///< sequential: buffer of all workers for encoded images
   Augmentation augment;                  ///< applied to training images
   double max_damaged = 0.001;            ///< allowed fraction of damaged images per epoch
   std::filesystem::path stage;           ///< folder to copy the data to first; empty: none
@@ -172,7 +172,7 @@ struct JobConfig {
   std::int64_t frequent = 10;                  ///< steps between log lines
   std::int64_t verbose = 2000;                 ///< steps between evaluations; 0: only at the end
   bool tensorboard = true;                     ///< write event files for TensorBoard
-  std::int64_t histograms_every_steps = 1000;  ///< in these files; 0: none
+  std::int64_t histograms_every_steps = 1000;  ///< steps between histograms in them; 0: none
   std::int64_t save_every_steps = 0;           ///< 0: only at the end and on a stop
   double save_every_seconds = 0;               ///< 0: off
   std::int64_t keep_checkpoints = 3;
@@ -197,8 +197,8 @@ struct JobConfig {
 std::string text_of(std::span<const std::filesystem::path> paths);
 
 /// Returns the smallest number of samples that a batch norm of the network sees in a training
-/// step: the images in this worker's micro-batch, or in all workers' with sync_bn. kNoNetwork: no
-/// limit.
+/// step: the images in this worker's micro-batch, or in all workers' with sync_bn. The largest
+/// number for kNoNetwork.
 std::int64_t batch_norm_samples(const JobConfig& job, int workers);
 
 /// Throws InputError if that number is 1: nothing can be learnt, because (x - mean) / deviation is

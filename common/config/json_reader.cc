@@ -94,7 +94,7 @@ void JsonReader::flag(const std::string& key, bool& out) const {
 void JsonReader::text(const std::string& key, std::string& out) const {
   const json* value = find(key);
   if (value == nullptr) return;
-  if (!value->is_string()) fail(key, *value, "a text (string)");
+  if (!value->is_string()) fail(key, *value, "a string");
   out = value->get<std::string>();
 }
 

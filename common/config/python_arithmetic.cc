@@ -17,7 +17,7 @@ bool power_overflows(std::int64_t base, std::int64_t exponent, std::int64_t& res
   return false;
 }
 
-/// // and %, which round down. Returns whether the result overflows.
+/// Computes Python's // and %, which round down. Returns whether the result overflows.
 bool floor_overflows(char op, std::int64_t a, std::int64_t b, std::int64_t& result) {
   if (b == -1) return op == 'f' && __builtin_sub_overflow(std::int64_t{0}, a, &result);
   const bool down = a % b != 0 && (a < 0) != (b < 0);

@@ -33,7 +33,7 @@ class Reader {
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;  // byte order mark
     for (skip_lines(); at_ < text_.size(); skip_lines()) {
       end_ = at_;
-      if (at_ > 0 && is_blank(text_[at_ - 1])) fail("indented");
+      if (at_ > 0 && is_blank(text_[at_ - 1])) fail("this line is indented");
       statement();
       skip_blanks();
       if (at_ < text_.size() && !at_newline()) fail("unexpected text after the value");
@@ -59,7 +59,7 @@ class Reader {
   void import() {
     const std::string module = name();
     const bool easydict = module == "easydict" && take_word("import") && name() == "EasyDict";
-    if (!easydict) fail("expected no import except EasyDict of easydict");
+    if (!easydict) fail("only EasyDict of easydict can be imported");
     if (take_word("as")) dict_class_ = name();
   }
 

@@ -15,9 +15,9 @@ std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folde
 /// Returns whether the program gives its files such a name.
 using IsOwnName = std::function<bool(const std::string& name)>;
 
-/// Returns the name of the first entry that is not the program's own: a folder, a link, or a file
-/// whose name neither is_own() accepts nor a file manager leaves (.DS_Store). Returns "" if there
-/// is none. Throws like entries_of().
+/// Returns the name of the first entry that is not the program's own; "" if there is none. Own
+/// entries are files (not links) with a name that is_own() accepts, or that a file manager creates
+/// (.DS_Store). Throws like entries_of().
 std::string foreign_entry(const std::filesystem::path& folder, const IsOwnName& is_own);
 
 /// Removes a folder that contains only the program's own files. Deletes them one by one, `last` (a

@@ -18,7 +18,7 @@ std::string shape_text(std::span<const std::int64_t> shape);
 /// Returns a name from a file in quotation marks, on one line.
 std::string quoted_name(std::string_view name);
 
-/// Views of memory, for example of a mapped file, that the table and its copies own together.
+/// Table of tensors in memory, for example in a mapped file. Copies share ownership of the memory.
 class NamedTensors {
  public:
   struct Tensor {

@@ -49,10 +49,10 @@ void expect_regular_or_nothing(const std::filesystem::path& path);
 void expect_not_an_input(const std::filesystem::path& output,
                          std::span<const std::filesystem::path> inputs);
 
-/// Opens a file for writing; creates it if `flags` has O_CREAT. Returns no
-/// descriptor, and sets errno, where open() would fail, but never blocks. Throws StorageError as
-/// expect_regular_or_nothing() does. O_NOFOLLOW also rejects links; temporary files need it, so
-/// that no link's target is overwritten.
+/// Opens a file for writing; creates it if `flags` has O_CREAT. Never blocks. If open() fails, the
+/// result holds no descriptor, and errno is set. Throws StorageError as
+/// expect_regular_or_nothing() does. O_NOFOLLOW also rejects links; temporary files need it,
+/// because otherwise the target of a link could be overwritten.
 Fd open_to_write(const std::filesystem::path& path, int flags);
 
 /// Returns whether anything exists at `path`, including an unreadable file or a dangling link.

@@ -11,7 +11,7 @@ namespace pfc {
 /// Minimum limits that a program needs.
 struct ProcessNeeds {
   std::uint64_t files = 0;  ///< open at the same time, including pipes and connections
-  /// Mapped memory. gRPC's threads and pools map much more than they use; a worker even more.
+  /// Mapped memory, of which gRPC's threads and pools use only a small part. A worker needs more.
   std::uint64_t address_space = std::uint64_t{1} << 30;
 };
 

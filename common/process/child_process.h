@@ -29,9 +29,9 @@ inline constexpr int kCannotStartCode = 127;
 /// Returns text such as "killed by signal 9 (SIGKILL)" or "exited with code 3".
 std::string describe(const ProcessExit& exit);
 
-/// Signal that the coordinator's own agent receives when the coordinator dies. The kernel sends it
-/// again for each thread of the dying parent to which the child is passed. Therefore it must not
-/// be a signal whose repetition forces an immediate stop.
+/// Signal that the coordinator's own agent receives when the coordinator dies. The kernel can send
+/// it once for each thread of the coordinator. Therefore it must not be a signal whose repetition
+/// forces an immediate stop.
 inline constexpr int kParentDeathSignal = SIGUSR1;
 
 /// Environment variable with the id that a coordinator assigns to the agent that it starts itself,
@@ -44,7 +44,7 @@ inline constexpr const char* kAgentGraceVariable = "PFC_AGENT_GRACE_MS";
 struct SpawnOptions {
   std::filesystem::path program;
   std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  ///< added to ours
+  std::vector<std::pair<std::string, std::string>> environment;  ///< added to that of this process
   bool capture_output = false;  ///< false: stdout and stderr are inherited; true: pipes
   std::string input = {};       ///< content of stdin, unreadable for other users. Empty: /dev/null
   /// Linux numbers of the hardware threads that it may use. Empty: same as this process, also used

@@ -28,18 +28,18 @@ inline constexpr NumberRange kMarginOffset{
     .low = -100, .high = 100, .high_open = false, .text = "m2 and m3 from -100 to 100"};
 inline constexpr NumberRange kSampleMargin{
     .low = 0, .high = 3, .high_open = false, .text = "a number from 0 to 3"};
-// Added to an angle below pi / 2 it stays below pi.
+// An angle below pi / 2 plus such a margin stays below pi.
 inline constexpr NumberRange kEasyMargin{
     .low = 0, .high = 1.5, .high_open = false, .text = "a number from 0 to 1.5"};
 inline constexpr NumberRange kMarginShare{
     .low = -100, .high = 100, .high_open = false, .text = "a number from -100 to 100"};
 inline constexpr NumberRange kFraction{
     .low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
-// Above these bounds nearly everything is dropped, or the momentum never decays: as float32 the
-// largest numbers below 1 are 1.
+// Above the next bounds nearly everything would be dropped, or the momentum would not decay,
+// because float32 rounds numbers very close to 1 to 1.
 inline constexpr NumberRange kDropout{
     .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
-inline constexpr NumberRange kRise = kDropout;  // of the steps of a job
+inline constexpr NumberRange kRise = kDropout;  // fraction of the steps in which the rate rises
 inline constexpr NumberRange kMomentum{
     .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
 inline constexpr NumberRange kAverageDecay{

@@ -22,7 +22,7 @@ void check_warmup(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
-/// A cycle begins with its own rise.
+/// Rejects a warm-up before one_cycle, which begins with its own.
 void check_one_cycle(const JobConfig& job, const JobOrigin& origin) {
   if (job.lr_schedule.kind != ScheduleKind::kOneCycle || job.warmup_epoch == 0) return;
   throw InputError(origin.of("warmup_epoch") + ": warmup_epoch: found " +
@@ -47,7 +47,7 @@ void check_sample_rate(const JobConfig& job, const JobOrigin& origin) {
                    nlohmann::json(job.num_epoch).dump() + ", found " + nlohmann::json(last).dump());
 }
 
-/// Rejects a batch of one sample per worker. With sync_bn the number of workers matters.
+/// Rejects one sample per worker. With sync_bn this depends on their number: checked later.
 void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   if (job.sync_bn) return;
   try {

@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// Empty if the GPU does not report it: MIG slices have no utilisation, some cards no power.
+/// A GPU need not report every value: MIG slices have no utilisation, some cards no power.
 struct GpuReading {
   std::optional<double> utilisation;          ///< fraction of the time with a running kernel
   std::optional<std::uint64_t> memory_used;   ///< bytes, by any process

@@ -15,7 +15,7 @@
 
 namespace pfc {
 
-/// Sizes of a GPU for which its work is divided. The defaults are an H100's.
+/// Sizes of a GPU. Kernels divide their work accordingly. The defaults are an H100's.
 struct GpuSizes {
   std::int64_t l2_bytes = std::int64_t{50} << 20;  ///< of the L2 cache
   int multiprocessors = 132;

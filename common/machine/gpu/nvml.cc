@@ -11,7 +11,7 @@ Nvml::Nvml(const std::string& library) : library_(library) {
   }
   const Result result = call("nvmlInit_v2");
   initialised_ = result == kSuccess;
-  if (!initialised_) problem_ = "nvmlInit_v2 says error " + std::to_string(result);
+  if (!initialised_) problem_ = "nvmlInit_v2 returned error " + std::to_string(result);
 }
 
 Nvml::~Nvml() {

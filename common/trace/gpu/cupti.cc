@@ -73,7 +73,7 @@ std::string Cupti::reason(const char* function, Result result) const {
   if (call("cuptiGetResultString", result, &text) != kSuccess || text == nullptr) {
     text = "an unknown error";
   }
-  return std::string(function) + " says " + text + " (" + std::to_string(result) + ")" +
+  return std::string(function) + " returned " + text + " (" + std::to_string(result) + ")" +
          advice(result);
 }
 

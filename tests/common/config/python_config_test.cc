@@ -81,7 +81,7 @@ TEST(PythonConfig, RejectsOtherPythonAndShowsTheLine) {
             "c.py:3: 'import os': not an assignment to config.KEY; pfc reads lines like config.lr "
             "= 0.1 without running Python: write the value itself here, or use a JSON job file");
   for (const auto& [python, line, problem] : std::vector<std::tuple<const char*, int, const char*>>{
-           {"\nfrom os import system", 4, "expected no import except EasyDict of easydict"},
+           {"\nfrom os import system", 4, "only EasyDict of easydict can be imported"},
            {"config.x = __import__('os')", 3, "unsupported kind of value"},
            {"config.x = 1 if True else 2", 3, "unexpected text after the value"},
            {"if True:\n  config.x = 1", 3, "not an assignment"},
