@@ -6,9 +6,9 @@
 
 namespace pfc {
 
-/// Writes each result to the audit log before the reply, except of a fault that is only asked
-/// about. Used on the event loop only. REQUIRES: the caller is authorized (access/roles.h), and a
-/// job_id in the request is the running job's.
+/// Writes each result to the audit log before the reply. Exception: a request that only asks what a
+/// fault would do. Used on the event loop only. REQUIRES: the caller is authorized
+/// (access/roles.h), and a job_id in the request is the running job's.
 class AuditedCalls {
  public:
   /// Owns neither; `gate`: null without an audit log, in plaintext.

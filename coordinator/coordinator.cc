@@ -15,9 +15,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Longer than any event takes.
+// A longer pause between two ticks means that this process was suspended: no event takes so long.
 constexpr milliseconds kStall{3'000};
-// Time in which an agent that gave up ends its workers, after a checkpoint.
+// Time for an agent that has given up to end its workers, which first write a checkpoint.
 constexpr milliseconds kAgentEnds{60'000};
 
 /// Returns whether the decision is announced by another line.
@@ -86,7 +86,7 @@ void Coordinator::agent_was_refused(const std::string& host, const std::string& 
 
 void Coordinator::handshake_stalled(const std::string& address) {
   checks_.agent_refused(
-      address, address + ": TCP connects, but the TLS handshake does not reach it; " + kMtuAdvice);
+      address, address + ": TCP connects, but no TLS handshake gets through; " + kMtuAdvice);
 }
 
 proto::StatusReply Coordinator::status() const {

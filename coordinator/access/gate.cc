@@ -80,7 +80,7 @@ struct Gate::Counters {
   prometheus::Counter& left_out =
       prometheus::BuildCounter()
           .Name("pfc_coordinator_audit_lines_left_out_total")
-          .Help("Lines that are missing in the audit log: too many refusals, or a full disk")
+          .Help("Lines that the audit log lacks because of too many refusals or a full disk")
           .Register(registry)
           .Add({});
 };

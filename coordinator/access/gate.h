@@ -41,8 +41,8 @@ class Gate {
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
 
-  /// Reads changes by other coordinators from the folder, and recreates removed files. Without
-  /// them pfcctl has no credential, and the next coordinator cannot take over. Called every
+  /// Reads changes by other coordinators from the folder, and recreates removed files. Without the
+  /// files pfcctl has no credential, and the next coordinator cannot take over. Called every
   /// second; blocks. Throws as the constructor does.
   void refresh_files();
 
@@ -58,8 +58,8 @@ class Gate {
   [[nodiscard]] std::string serial_of_local_agent(const std::string& host);
   /// Accepts a credential from an earlier coordinator whose agent was taken over.
   void accept_local_agent(const std::string& host, const std::string& serial);
-  /// Makes a token for these hosts, or for all of the list if `hosts` is empty. Returns
-  /// TOKEN@ADDRESS#FINGERPRINT.
+  /// Makes a token for the agents of these hosts; if `hosts` is empty, of all the job's hosts.
+  /// Returns TOKEN@ADDRESS#FINGERPRINT.
   [[nodiscard]] std::string make_join_string(const std::string& address,
                                              const std::vector<std::string>& hosts = {});
 

@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::chrono::seconds kFaultTimeout{5};
 
-/// Returns the number of workers of a host without a given number, and the reason.
+/// Returns a message: how many workers a host gets if the user gave no number, and why.
 std::string slots_text(const HostState& host, DeviceChoice device) {
   const std::string why = device == DeviceChoice::kCpu ? "device \"cpu\""
-                          : host.no_gpu.empty()        ? "one a GPU"
+                          : host.no_gpu.empty()        ? "one per GPU"
                                                        : host.no_gpu;
   return "host " + host.name + ": " + counted(host.slots, "worker") + " (" + why + ")";
 }
@@ -220,8 +220,8 @@ void Agents::leaves(const std::string& host, const proto::HostLeaving& leaving) 
   HostState& known = *find_host(cluster_.state, host);
   if (known.workers > 0) return drain(host, leaving);
   if (!std::exchange(known.registered, false)) return;
-  cluster_.terminal.note("host " + host + " is leaving (" + one_line(leaving.reason(), 64) +
-                         "), where no worker runs");
+  cluster_.terminal.note("host " + host + ", where no worker runs, is leaving (" +
+                         one_line(leaving.reason(), 64) + ")");
   takeover_.save_now();
   send_desired(host);  // the agent waits for it
   if (!cluster_.state.job.id.empty()) cluster_.advance();
@@ -298,7 +298,7 @@ void Agents::worker_ended(WorkerState& worker, const proto::WorkerExited& exited
   const std::string name = name_of(worker);
   if (worker_exited(cluster_.state, worker, exit,
                     {exited.last_stderr().begin(), exited.last_stderr().end()}, Clock::now())) {
-    cluster_.terminal.note(name + ": " + describe(exit) + "; it is replaced too",
+    cluster_.terminal.note(name + ": " + describe(exit) + "; a new process replaces it",
                            Severity::kWarning);
     takeover_.save_now();  // before the agent gets the request for the new process
     send_desired(worker.host);
@@ -326,13 +326,13 @@ bool Agents::local_agent_ended(const std::optional<ProcessExit>& exit) {
   }
   const bool told = exit && exit->signal == 0 && exit->code != 0;
   local_agent_failed("pfc-agent " + (exit ? describe(*exit) : "has ended") +
-                         (told ? "; its own line says why" : ""),
+                         (told ? "; its last message says why" : ""),
                      cluster_.state.job.current.number == 0);
   return false;
 }
 
 void Agents::local_agent_failed(const std::string& what, bool at_start) {
-  if (cluster_.over) return;  // ends with the coordinator
+  if (cluster_.over) return;  // the agent ends with the coordinator
   takeover_.save_soon();
   for (HostState& host : cluster_.state.hosts) {
     if (!host.local) continue;

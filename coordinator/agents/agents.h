@@ -41,9 +41,9 @@ class Agents {
 
   /// Drains a host. The workers write a checkpoint within the given time, at most
   /// RendezvousConfig::stop. Then the job continues without the host if ElasticConfig::min_workers
-  /// allows it; otherwise it ends. The host is used again when another agent registers. A
-  /// service's next job waits for that; if the service starts that agent itself, until the service
-  /// is restarted.
+  /// allows it; otherwise it ends. The host is used again when another agent registers, and a
+  /// service's next job waits for that. If the service starts that host's agent itself, it does so
+  /// only when the service is restarted.
   void drain(const std::string& host, const proto::HostLeaving& leaving);
   /// Asks a host's agent to inject a fault. Answers when the agent has replied.
   void inject_fault(const proto::InjectFaultRequest& request,
@@ -70,7 +70,7 @@ class Agents {
   void release_silent(TimePoint now);
   /// Releases the agents that end with the job.
   void release_once();
-  /// Until this time, the local agent may have given up without a coordinator.
+  /// If the local agent ends before this time, it may have given up without a coordinator.
   void excuse_local_agent(TimePoint until) { excused_until_ = until; }
   [[nodiscard]] FaultRequests& fault_requests() { return fault_requests_; }
 

@@ -42,7 +42,7 @@ std::vector<HostSpec> kubernetes_hosts(const Variables& variables) {
   }
   return checked_hosts(std::string(kKubernetesJobVariable) + " '" + job + "', " +
                            kKubernetesServiceVariable + " '" + service + "'",
-                       "names that make the pods' names: JOB-0.SERVICE", hosts);
+                       "names that form the pods' names: JOB-0.SERVICE", hosts);
 }
 
 }  // namespace pfc

@@ -34,7 +34,7 @@ Integer number_in_field(const Field& field, std::string_view digits) {
   const bool whole = error == std::errc() && end == digits.data() + digits.size();
   if (!whole || digits.front() == '-') {
     field.refuse("'" + std::string(digits) + "' is " +
-                 (error == std::errc::result_out_of_range ? "too large" : "no number"));
+                 (error == std::errc::result_out_of_range ? "too large" : "not a number"));
   }
   return number;
 }
@@ -143,7 +143,8 @@ std::vector<int> slots_of_nodes(const Variables& variables, std::size_t hosts) {
   throw InputError("SLURM_TASKS_PER_NODE '" + *tasks + "': it is for " +
                    counted(std::ssize(counts), "host") + ", SLURM_JOB_NODELIST has " +
                    std::to_string(hosts) +
-                   "; expected as many: run pfc-coordinator in the batch script, not under srun");
+                   "; expected the same number: run pfc-coordinator in the batch script, not under "
+                   "srun");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ Decision gather_for_check(const ClusterState& state, const CheckLimits& limits, 
     return wait_for("waiting for " + missing + " to register");
   }
   const Plan plan = all_slots(state);
-  if (plan.members.empty()) return act(action::Finish(), "no host is here");
+  if (plan.members.empty()) return act(action::Finish(), "no host has registered");
   if (auto measure = see_to_network(state, plan)) return *measure;
   return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = {}},
              missing.empty() ? "all hosts are here" : "continuing without " + missing);
@@ -76,7 +76,7 @@ Decision look_at_hosts(const ClusterState& state, const RendezvousConfig& config
   if (state.job.terminated_at) return end_by_force(state, config, now);
   const std::string busy = still_busy(state, config.limits.silence, now);
   if (!busy.empty() && now < state.job.current.started_at + limits.alone) {
-    return wait_for("looking at " + busy);
+    return wait_for("waiting for the tests of " + busy);
   }
   const Plan plan = those_that_are_ready(state);
   if (plan.members.empty()) {

@@ -45,7 +45,7 @@ proto::CheckPart Checks::part() const {
 
 namespace {
 
-/// An unfinished check must not count as good.
+/// Adds a finding for a stopped check, because an unfinished check must not count as good.
 void note_stop(proto::CheckReport& report, const std::string& reason) {
   proto::CheckFinding& stop = *report.mutable_findings()->Add();
   stop.set_rank(-1);

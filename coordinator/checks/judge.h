@@ -12,14 +12,14 @@ namespace pfc {
 /// Expected values known to the coordinator.
 using KnownValues = std::map<std::string, std::string>;  // by `what`
 
-/// Sets verdict and expectation of findings with a comparison. CHECK_SAME_EVERYWHERE expects the
-/// value in `known`, or else the most common one (the first if there is a tie).
-/// CHECK_AS_FAST_AS_OTHERS is slow at or below kSlow of the median. Clears the remedy of good
-/// findings. Pure.
+/// Sets verdict and expected value of the findings that have a comparison. With
+/// CHECK_SAME_EVERYWHERE the value in `known` is expected, or else the most common one (the first
+/// if there is a tie). With CHECK_AS_FAST_AS_OTHERS a value is too slow at or below kSlow times
+/// the median. Clears the remedy of good findings. Pure.
 inline constexpr double kSlow = 0.5;
 void compare(std::vector<proto::CheckFinding>& findings, const KnownValues& known);
 
-/// Returns one finding per host with pairs that do not connect, or are slower than kSlowLink of
+/// Returns one finding per host with pairs that do not connect, or are slower than kSlowLink times
 /// the median. Each pair is assigned to the host with most such pairs. Pure.
 inline constexpr double kSlowLink = 0.3;
 std::vector<proto::CheckFinding> judge_pairs(const std::vector<proto::CheckPair>& pairs);

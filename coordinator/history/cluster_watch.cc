@@ -58,12 +58,12 @@ void ClusterWatch::see_job(const JobState& job, std::vector<ClusterEvent>& found
                                                            ? "stop requested by " + job.stop->reason
                                                            : job.stop->reason + ": the job stops"));
   }
-  // A state that a generation resumed from has no time.
+  // The time is empty if the generation has only resumed from this state.
   if (job.saved.at == TimePoint() || job.saved.at == saved_at_) return;
   if (saved_at_ != TimePoint() && job.saved.at - saved_at_ < kPause) return;
   saved_at_ = job.saved.at;
   found.push_back(note(ClusterEvent::Kind::kCheckpoint,
-                       "the state of step " + std::to_string(job.saved.step) + " is safe"));
+                       "the state of step " + std::to_string(job.saved.step) + " is saved"));
 }
 
 void ClusterWatch::see_generation(const GenerationState& current,

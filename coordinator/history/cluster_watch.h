@@ -40,7 +40,7 @@ class ClusterWatch {
   Generation generation_ = 0;
   std::size_t incidents_ = 0;  // incidents of this generation seen so far
   std::size_t failures_ = 0;   // failures reported so far
-  bool lost_peers_ = false;    // reported once
+  bool lost_peers_ = false;    // a lost peer has been reported
   bool begun_ = false;
   bool stops_ = false;
   TimePoint saved_at_;  // time of the last reported checkpoint

@@ -9,8 +9,8 @@
 
 namespace pfc {
 
-/// Mean and range of a value over the reports of a point. Ignores non-finite values. NaN if there
-/// are no others.
+/// Mean and range of a value over the reports of a point. Ignores non-finite values. NaN if all
+/// values are non-finite.
 struct CurveValue {
   double mean = 0;
   double least = 0;

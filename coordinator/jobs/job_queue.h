@@ -34,7 +34,7 @@ class JobQueue {
 
   [[nodiscard]] const std::deque<Job>& waiting() const { return waiting_; }
   [[nodiscard]] const proto::EndedJobs& ended() const { return ended_; }
-  /// Returns null if it has not ended, or is forgotten.
+  /// Returns null if the job has not ended, or is no longer among the kept ones.
   [[nodiscard]] const proto::EndedJob* find_ended(std::string_view id) const;
 
  private:

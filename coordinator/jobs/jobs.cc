@@ -114,7 +114,7 @@ std::optional<Job> Jobs::take_next() {
     }
     if (const std::string awaited = awaited_hosts(); !awaited.empty()) {
       cluster_.reason =
-          counted(std::ssize(queue_.waiting()), "job") + " and the coordinator wait for " + awaited;
+          counted(std::ssize(queue_.waiting()), "job") + " in the queue; waiting for " + awaited;
       return {};
     }
   }
@@ -179,7 +179,7 @@ void Jobs::tell_waiting() {
   if (count > kShownJobs) titles += ", ...";
   cluster_.terminal.note("the service ends; " + counted(count, "job") +
                              (count == 1 ? " stays" : " stay") +
-                             " in the queue, which the same command continues: " + titles,
+                             " in the queue until the same command runs again: " + titles,
                          Severity::kWarning);
 }
 

@@ -34,7 +34,7 @@ std::uint32_t number_at(std::string_view bytes, std::size_t place) {
                    "; remove the file to start without its contents");
 }
 
-/// Space that the file system allocated but did not fill.
+/// Returns whether all bytes are 0, like space that the file system allocated but did not fill.
 bool is_blank(std::string_view bytes) {
   return std::ranges::all_of(bytes, [](char byte) { return byte == 0; });
 }
@@ -45,7 +45,7 @@ std::pair<proto::JournalIdentity, std::size_t> read_header(std::string_view byte
   if (!bytes.starts_with(kMagic)) {
     throw InputError(name + ": not a coordinator's journal: expected it to begin with \"pfcjrnl\"");
   }
-  if (bytes.size() < kHeaderBytes) damaged(name, bytes.size(), "the header is cut");
+  if (bytes.size() < kHeaderBytes) damaged(name, bytes.size(), "the header is incomplete");
   const std::uint32_t version = number_at(bytes, kMagic.size());
   const std::uint32_t length = number_at(bytes, kMagic.size() + kNumber);
   const std::uint32_t sum = number_at(bytes, kMagic.size() + 2 * kNumber);
@@ -59,7 +59,7 @@ std::pair<proto::JournalIdentity, std::size_t> read_header(std::string_view byte
                      ": it was written by another version of pfc");
   }
   if (length > kLongestIdentity || bytes.size() - kHeaderBytes < length) {
-    damaged(name, kHeaderBytes, "the identity is cut");
+    damaged(name, kHeaderBytes, "the identity is incomplete");
   }
   const std::string_view text = bytes.substr(kHeaderBytes, length);
   proto::JournalIdentity identity;

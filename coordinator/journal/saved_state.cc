@@ -18,8 +18,8 @@ template <typename T, typename State>
 concept Any = std::same_as<std::remove_const_t<T>, State>;
 
 // visit_fields() names each saved field once, for FieldWriter and FieldReader, so they cannot
-// differ. restart() names a time that starts again at a takeover; of an optional time, only whether
-// it is set is saved.
+// differ. restart() names a time that is set to the current time at a takeover. If the time is
+// optional, the journal contains only whether it is set.
 
 void visit_fields(Any<Leaving> auto& leaving, auto& v) {
   v(leaving.reason, leaving.within);

@@ -1,9 +1,9 @@
 // Saves the coordinator's state as bytes for the journal, and restores it.
 //
 // Hosts, workers and the run are saved as fields in a fixed order, without names. Only a
-// coordinator with the same kStateFormat takes over such a journal. Times that start again at a
-// takeover are not saved. The journal's checksums protect the bytes; these functions never throw,
-// and missing bytes become 0 or empty.
+// coordinator with the same kStateFormat takes over such a journal. Start times of timeouts are
+// not saved: a takeover sets them to the current time. The journal's checksums protect the bytes;
+// these functions never throw, and missing bytes become 0 or empty.
 #pragma once
 
 #include <string>
@@ -34,8 +34,8 @@ void restore_run(ClusterState& state, Run& run, std::string_view bytes, TimePoin
                  WallTime wall);
 
 /// Restores the workers of a generation, by rank. Marks the generation as lost if one of them had
-/// not begun to train, because the values needed to connect were in the killed coordinator's
-/// memory; but not if a worker has ended well, because its work cannot be repeated.
+/// not begun to train: what it needs to connect was in the killed coordinator's memory. Does not
+/// mark it if a worker has ended well, because its work cannot be repeated.
 void restore(GenerationState& generation, std::vector<WorkerState> workers);
 
 /// Saves the job as a SavedJob, which coordinators of other versions read too.

@@ -30,7 +30,7 @@ Value of_last_step(const JobProgress& progress) {
   return progress.known() ? field<Member>(progress) : std::nullopt;
 }
 
-/// Without a job, or during a check, the values of the last job stay.
+/// Returns whether a job other than a check runs. If not, the values of the last job stay.
 bool has_job(const Seen& seen) {
   return !seen.state.job.id.empty() && seen.state_name != "checking";
 }
@@ -62,7 +62,7 @@ JobMetrics::JobMetrics(Registry& r)
           {gauge(r, "pfc_job_workers", "Workers of the current generation"),
            [](const Seen& s) -> Value { return s.state.job.current.workers.size(); }},
           {gauge(r, "pfc_job_workers_wanted",
-                 "Workers that the job has with all of its hosts and slots"),
+                 "Workers that the job has when all of its hosts and slots are available"),
            [](const Seen& s) -> Value { return wanted_workers(s.state, s.config.elastic); }},
           {gauge(r, "pfc_job_slots_idle", "Spare slots: slots without a worker"),
            [](const Seen& s) -> Value { return idle_slots(s.state, s.now).size(); }},
@@ -84,10 +84,10 @@ JobMetrics::JobMetrics(Registry& r)
                 {gauge(r, "pfc_job_last_step", "Optimizer steps of the whole job"),
                  field<&JobProgress::total_steps>},
                 {gauge(r, "pfc_job_epoch", "Epoch, from 0"), field<&JobProgress::epoch>},
-                {gauge(r, "pfc_job_images_seen", "Images that the state of the model has seen"),
+                {gauge(r, "pfc_job_images_seen", "Images that the current model was trained on"),
                  field<&JobProgress::images_seen>},
                 {gauge(r, "pfc_job_images_lost",
-                       "Images whose updates were lost: a generation began from an older state"),
+                       "Images whose updates were lost when a generation resumed an older state"),
                  field<&JobProgress::images_lost>},
                 {gauge(r, "pfc_job_remaining_seconds",
                        "Time left at the mean speed so far; absent if unknown"),
@@ -106,11 +106,12 @@ JobMetrics::JobMetrics(Registry& r)
                  }}},
       checkpoint_at_(gauge(r, "pfc_job_last_checkpoint_timestamp_seconds",
                            "When the newest checkpoint of this job was published")),
-      newest_checkpoint_{{gauge(r, "pfc_job_last_checkpoint_duration_seconds",
-                                "Time from its beginning to its publishing"),
-                          field<&proto::CheckpointTotal::newest_seconds>},
-                         {gauge(r, "pfc_job_last_checkpoint_size_bytes", "Size of its files"),
-                          field<&proto::CheckpointTotal::newest_bytes>}},
+      newest_checkpoint_{
+          {gauge(r, "pfc_job_last_checkpoint_duration_seconds",
+                 "Time from the newest checkpoint's start to its publication"),
+           field<&proto::CheckpointTotal::newest_seconds>},
+          {gauge(r, "pfc_job_last_checkpoint_size_bytes", "Size of the newest checkpoint"),
+           field<&proto::CheckpointTotal::newest_bytes>}},
       hosts_{{gauge(r, "pfc_host_up", "1: the host's agent is registered"),
               [](const HostState& host, const Seen&) -> Value { return host.registered; }},
              {gauge(r, "pfc_host_last_heartbeat_timestamp_seconds",
@@ -125,7 +126,7 @@ JobMetrics::JobMetrics(Registry& r)
           {counter(r, "pfc_job_checkpoints_total", "Checkpoints published"),
            field<&proto::CheckpointTotal::count>},
           {counter(r, "pfc_job_checkpoint_seconds_total",
-                   "Time from the beginning of each checkpoint to its publishing"),
+                   "Time from the start of each checkpoint to its publication"),
            field<&proto::CheckpointTotal::seconds>},
           {counter(r, "pfc_job_checkpoint_held_seconds_total",
                    "Time that training has waited for checkpoints"),
@@ -133,7 +134,7 @@ JobMetrics::JobMetrics(Registry& r)
           {counter(r, "pfc_job_checkpoint_bytes_total", "Bytes of all files of checkpoints"),
            field<&proto::CheckpointTotal::bytes>}} {
   for (const char* cause : {"crash", "silence", "host_lost", "connection_lost"}) {
-    restarts_.Add({{"cause", cause}});  // begins at 0, so that the first one is an increase
+    restarts_.Add({{"cause", cause}});  // begins at 0, so that the first count is an increase
   }
 }
 

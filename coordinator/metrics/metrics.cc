@@ -26,9 +26,9 @@ using metrics::HistogramFamily;
 using metrics::Labels;
 
 const prometheus::Histogram::BucketBoundaries kSeconds(kPhaseBounds.begin(), kPhaseBounds.end());
-// Each is a time series; no pfc-worker has so many.
+// Limits the number of time series; no pfc-worker has so many phases.
 constexpr std::size_t kMostPhaseSeries = 64;
-// A report has only the mean of its steps; at most this many are counted.
+// A report has only the mean time of its steps. At most this many of its steps are counted.
 constexpr std::uint64_t kMostSteps = 1'000;
 
 /// Raises a counter to a total that is counted elsewhere.
@@ -55,12 +55,12 @@ struct Metrics::All {
   GaugeFamily& waiting = gauge(registry, "pfc_jobs_waiting", "Jobs in the queue of a service");
   CounterFamily& dropped =
       counter(registry, "pfc_coordinator_dropped_output_lines_total",
-              "Lines for stdout and stderr that were dropped, as nobody read them");
+              "Lines for stdout and stderr that were dropped because they were not read");
   CounterFamily& takeovers =
       counter(registry, "pfc_coordinator_takeovers_total",
-              "How often a coordinator was started again in the place of one that was killed");
+              "How often a coordinator has taken over the job of one that was killed");
   CounterFamily& journal_failures = counter(registry, "pfc_coordinator_journal_failures_total",
-                                            "Attempts to write the journal that have failed");
+                                            "Failed attempts to write the journal");
   CounterFamily& cpu =
       counter(registry, "process_cpu_seconds_total", "Processor time of the coordinator");
   GaugeFamily& resident =
@@ -87,7 +87,7 @@ struct Metrics::All {
 Metrics::Metrics() : all_(std::make_unique<All>()) {
   all_->build_info.Add({{"version", version()}}).Set(1);
   for (const char* how : {"completed", "stopped", "failed", "refused"}) {
-    all_->jobs.Add({{"how", how}});  // begins at 0, so that the first one is an increase
+    all_->jobs.Add({{"how", how}});  // begins at 0, so that the first count is an increase
   }
 }
 

@@ -65,8 +65,8 @@ WorkerMetrics::WorkerMetrics(Registry& r)
           {counter(r, "pfc_worker_collectives_total", "Collectives that the worker has begun"),
            field<&proto::CollectiveTotal::calls>},
           {counter(r, "pfc_worker_collective_seconds_total",
-                   "Time of the worker's collectives, with the time that it waited in them for "
-                   "others; on a GPU those of the host's communicators alone"),
+                   "Time of the worker's collectives, including waits for other workers; 0 for "
+                   "NCCL, because the host only enqueues those"),
            field<&proto::CollectiveTotal::seconds>},
           {counter(r, "pfc_worker_collective_sent_bytes_total",
                    "Bytes that the worker has sent to others in collectives"),
@@ -114,7 +114,7 @@ WorkerMetrics::WorkerMetrics(Registry& r)
             of_gpu<&Gpu::has_utilisation, &Gpu::utilisation>},
            {gauge(r, "pfc_worker_gpu_temperature_celsius", "Temperature of the worker's GPU"),
             of_gpu<&Gpu::has_temperature_celsius, &Gpu::temperature_celsius>},
-           {gauge(r, "pfc_worker_gpu_power_watts", "Power that the worker's GPU takes"),
+           {gauge(r, "pfc_worker_gpu_power_watts", "Power draw of the worker's GPU"),
             of_gpu<&Gpu::has_power_watts, &Gpu::power_watts>},
            {gauge(r, "pfc_worker_gpu_throttled",
                   "1: heat, power or hardware keep the GPU's clock low"),

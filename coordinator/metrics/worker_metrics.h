@@ -14,7 +14,7 @@
 namespace pfc::metrics {
 
 /// Keeps the last values of a worker that is gone for kKept, so that occasional readers see them;
-/// then removes its time series. So their number is limited by the slots of all hosts.
+/// then removes its time series. So there are at most as many workers as slots on all hosts.
 class WorkerMetrics {
  public:
   static constexpr std::chrono::seconds kKept{60};

@@ -104,7 +104,7 @@ std::string problem_of_pair(const std::vector<NetworkHost>& hosts, const Reach& 
   return "host " + from + " cannot reach host " + to + ": " + from + " has " +
          text_of(all[static_cast<std::size_t>(gap.from)].addresses) + "; " + to + " has " +
          text_of(all[static_cast<std::size_t>(gap.to)].addresses) +
-         (tries.empty() ? "; they have no kind of address in common"
+         (tries.empty() ? "; they have no IP version in common"
                         : "; tried " + listed_at_most(tries, kShownTries));
 }
 
@@ -217,7 +217,7 @@ std::string unfulfilled(const std::vector<NetworkHost>& hosts, const NetworkWish
   for (const NetworkHost& host : hosts) {
     const auto admitted = [&](const HostAddress& each) { return wish.admits(each); };
     if (std::ranges::any_of(host.addresses, admitted)) continue;
-    return "--network " + wish.text() + ": host " + host.name + " has no address there, but " +
+    return "--network " + wish.text() + ": host " + host.name + " has no matching address, only " +
            text_of(host.addresses);
   }
   return {};

@@ -97,7 +97,8 @@ TEST_F(AgentOfAHost, ReportsADrainWithoutWorkersToTheCoordinator) {
   coordinator.stop("the test", true);
   coordinator.verdict();
   coordinator.shut_down();
-  EXPECT_THAT(coordinator.output(), HasSubstr("host b is leaving (SIGTERM), where no worker runs"));
+  EXPECT_THAT(coordinator.output(),
+              HasSubstr("host b, where no worker runs, is leaving (SIGTERM)"));
 }
 
 TEST_F(AgentOfAHost, EndsImmediatelyWhenDrainedWithoutACoordinator) {

@@ -126,7 +126,7 @@ TEST_F(AgentOfAHost, ReportsItsGpusAndStartsAWorkerForEach) {
   EXPECT_THAT(host.devices(), ElementsAre(HasSubstr("cpu ("), "cuda:0 Fake A (80.0 GiB)",
                                           "cuda:1 Fake B (40.0 GiB)"));
   EXPECT_EQ(host.slots(), 2);
-  EXPECT_THAT(coordinator.output(), HasSubstr("host a: 2 workers (one a GPU)"));
+  EXPECT_THAT(coordinator.output(), HasSubstr("host a: 2 workers (one per GPU)"));
 }
 
 TEST_F(AgentOfAHost, ReportsWhyItHasNoGpu) {

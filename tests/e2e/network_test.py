@@ -97,7 +97,7 @@ class NetworkOfTheWorkers(HostsTest):
     def test_names_the_host_without_an_address_in_the_requested_network(self):
         self.network.add("ab", "eth1", "10.88.0")
         done = self.trains("--network", "10.88.0.0/24")
-        self.assert_one_line(done, f"--network 10.88.0.0/24: host {address(3)} has no address there, but ",
+        self.assert_one_line(done, f"--network 10.88.0.0/24: host {address(3)} has no matching address, only ",
                              f"{address(3)}/24 (eth0)", code=3)
 
     def test_shows_the_network_in_the_status(self):

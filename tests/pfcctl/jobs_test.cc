@@ -53,12 +53,12 @@ TEST(QueueText, ShowsEachJobAndWhyNoneRuns) {
   job.set_file("job.json");
   job.set_name("night run\n\033[2J");
   job.set_output("/out");
-  queue.set_reason("1 job and the coordinator wait for b to register");
+  queue.set_reason("1 job in the queue; waiting for b to register");
   queue.set_refused(2);
   const std::string text = queue_text(queue);
   EXPECT_THAT(text, HasSubstr("0123456789abcdef  waiting "));
   EXPECT_THAT(text,
-              HasSubstr("night run  [2J, /out\n2 refused\n1 job and the coordinator wait for b"));
+              HasSubstr("night run  [2J, /out\n2 refused\n1 job in the queue; waiting for b"));
   const auto json = queue_json(queue)["jobs"][0];
   EXPECT_EQ(json["started"], nullptr);
   EXPECT_EQ(json["output"], "/out");

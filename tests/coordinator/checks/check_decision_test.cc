@@ -87,7 +87,7 @@ TEST_F(CheckDecision, TestsHostsWithoutTheRequiredGpus) {
 TEST_F(CheckDecision, ConnectsTheWorkersThatHaveTestedTheirHosts) {
   look_at_all_hosts();
   for (const Rank rank : {0, 1, 2, 4, 5}) worker_paused(worker(rank));
-  EXPECT_EQ(tick().reason, "looking at b");
+  EXPECT_EQ(tick().reason, "waiting for the tests of b");
   worker_exited(state, worker(3), ProcessExit{.code = 2}, {"open files: found a limit"}, now);
   ASSERT_TRUE(does<action::StartGeneration>());
   EXPECT_EQ(state.job.current.number, 2);
@@ -102,7 +102,7 @@ TEST_F(CheckDecision, DoesNotWaitForEverForAWorkerThatHangs) {
   progress.set_starting(true);
   progress.set_phase("opening /data");
   worker_progressed(worker(5), progress, now);
-  EXPECT_EQ(tick().reason, "looking at c (opening /data)");
+  EXPECT_EQ(tick().reason, "waiting for the tests of c (opening /data)");
   passes(60s);
   ASSERT_TRUE(does<action::StartGeneration>());
   EXPECT_EQ(state.job.current.workers.size(), 5U);

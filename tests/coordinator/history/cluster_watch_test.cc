@@ -105,11 +105,11 @@ TEST_F(Watch, ReportsCheckpointsAtMostTwiceAMinute) {
   state.job.saved = {.generation = 1, .step = 10, .at = {}};  // the state it resumed from
   EXPECT_THAT(texts(), IsEmpty());
   state.job.saved = {.generation = 1, .step = 20, .at = TimePoint(100s)};
-  EXPECT_THAT(texts(), ElementsAre("the state of step 20 is safe"));
+  EXPECT_THAT(texts(), ElementsAre("the state of step 20 is saved"));
   state.job.saved = {.generation = 1, .step = 30, .at = TimePoint(101s)};
   EXPECT_THAT(texts(), IsEmpty());
   state.job.saved = {.generation = 1, .step = 60, .at = TimePoint(131s)};
-  EXPECT_THAT(texts(), ElementsAre("the state of step 60 is safe"));
+  EXPECT_THAT(texts(), ElementsAre("the state of step 60 is saved"));
 }
 
 TEST_F(Watch, NamesTheRequesterOfAStop) {

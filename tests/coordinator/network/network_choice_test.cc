@@ -138,7 +138,7 @@ TEST(ChooseNetwork, NamesAPairWithoutACommonAddressFamily) {
   hosts.host("b", {"eth0 fd00::2/64"});
   EXPECT_EQ(hosts.measured().text,
             "host a cannot reach host b: a has 10.0.0.1/24 (eth0); b has fd00::2/64 (eth0); they "
-            "have no kind of address in common");
+            "have no IP version in common");
 }
 
 TEST(ChooseNetwork, SaysWhyNoNetworkReachesAllEvenIfEveryPairHasOne) {
@@ -185,7 +185,7 @@ TEST(ChooseNetwork, NamesTheHostWithoutAnAddressInTheRequestedNetwork) {
   SimulatedHosts hosts = three_hosts();
   EXPECT_EQ(
       hosts.measured("10.7.0.0/16").text,
-      "--network 10.7.0.0/16: host a has no address there, but 10.0.0.1/24 (eth0), 10.9.0.1/24 "
+      "--network 10.7.0.0/16: host a has no matching address, only 10.0.0.1/24 (eth0), 10.9.0.1/24 "
       "(eth1)");
 }
 
