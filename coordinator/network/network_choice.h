@@ -48,7 +48,7 @@ std::vector<int> rounds_of(int hosts);
 void add_speed(UsableNetwork& network, int from, int to, double bits_per_second,
                const std::string& error);
 
-/// Networks with at least this fraction of the highest speed count as equal; preference decides.
+/// Networks with at least this fraction of the highest speed count as equally fast.
 inline constexpr double kAsGood = 0.8;
 
 struct NetworkChoice {

@@ -81,7 +81,7 @@ void NetworkMeasurement::said(int host, const proto::NetworkReport& report) {
   if (!report.problem().empty()) {
     return end({.address = {},
                 .text = "host " + name +
-                        " cannot take part in measuring it: " + one_line(report.problem())});
+                        " cannot take part in the measurement: " + one_line(report.problem())});
   }
   const bool whole = report.results_size() == std::ssize(answer.tests) && report.port() > 0 &&
                      report.port() <= kLastPort;
@@ -176,7 +176,7 @@ void NetworkMeasurement::note_pairs() {
   }
 }
 
-/// Detects a possible busy moment of a host, which must not be taken for a slow link.
+/// Returns whether some pairs are much slower than the fastest: a host may have been busy.
 bool NetworkMeasurement::some_are_slow() const {
   constexpr double kMuchSlower = 0.5;
   double fastest = 0;

@@ -75,7 +75,7 @@ void add_subnets(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
   }
 }
 
-/// Different subnets may be connected by routers, usually on the same interface of every host.
+/// Adds a network for each interface name: routers may connect different subnets of an interface.
 void add_interfaces(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
                     std::vector<Network>& networks) {
   std::set<std::pair<std::string, bool>> seen;
@@ -110,7 +110,7 @@ class Search {
   }
 
   [[nodiscard]] const std::vector<int>& chosen() const { return chosen_; }
-  /// Returns the first host that never had an address.
+  /// Returns the first host for which no address was found.
   [[nodiscard]] int deepest() const { return static_cast<int>(deepest_); }
 
  private:

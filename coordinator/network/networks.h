@@ -84,7 +84,7 @@ class Reach {
 /// Why a network does not reach all hosts.
 struct Gap {
   int from = 0;
-  int to = 0;              ///< same as `from`: it has no address in the network
+  int to = 0;              ///< same as `from`: that host has no address in the network
   std::string error = {};  ///< of one connection; empty: none was tried
 };
 

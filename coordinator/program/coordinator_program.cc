@@ -73,8 +73,8 @@ HttpSecurity security_of(Gate& gate, bool all_local) {
           }};
 }
 
-/// Listens on another port if the previous coordinator's is in use now and any is allowed. Only
-/// people need to know this port.
+/// Listens on another port if the previous coordinator's port is in use now and any port is
+/// allowed: no agent or worker uses this port.
 std::unique_ptr<HttpServer> serve_http(asio::io_context& loop, const std::string& bind, int port,
                                        bool may_be_any, const HttpSite& site,
                                        const HttpSecurity& security) {
@@ -126,7 +126,7 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
 
 int CoordinatorProgram::run() {
   tell_beginning(console_.terminal, about(), setup_.job, page_access());
-  // Called once nothing else of this program can fail.
+  // Ends other jobs only now, when nothing else of this start can fail.
   if (setup_.job && !options_.check) {
     end_rivals(inheritance_.take_unused(), *setup_.job,
                [this](const std::string& line) { warn(line); });
@@ -193,9 +193,9 @@ void CoordinatorProgram::finished(const Verdict& verdict) {
   tell_end(console_.terminal, verdict, coordinator_.staying_agents());
   const std::chrono::milliseconds wait = last_reading_.wait(Clock::now());
   if (wait.count() == 0) return loop_.stop();
-  console_.terminal.note("ends when the last values of /metrics were read, in at most " +
+  console_.terminal.note("waiting until /metrics is read once more, at most " +
                          duration_text(std::chrono::duration<double>(wait).count()) +
-                         " (Ctrl-C: now)");
+                         " (Ctrl-C: end now)");
   linger_.expires_after(wait);
   linger_.async_wait([this](boost::system::error_code) { loop_.stop(); });
 }

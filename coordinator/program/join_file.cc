@@ -41,7 +41,7 @@ void JoinFile::renew_later() {
   });
 }
 
-/// The previous token keeps its lifetime, because an agent may just have read it.
+/// Writes a new token. The previous one stays valid, because an agent may just have read it.
 void JoinFile::renew() {
   try {
     write();

@@ -31,8 +31,8 @@ class LocalAgent {
  public:
   struct Handler {
     std::function<void(pid_t)> started;
-    /// Called when the agent has ended. Empty if another coordinator started it, because the
-    /// status is then unknown. Returns whether to restart it in any case.
+    /// Called with the exit status when the agent has ended. It is empty if another coordinator
+    /// started the agent, because it is then unknown. Returns whether to restart it in any case.
     std::function<bool(const std::optional<ProcessExit>&)> ended;
   };
 

@@ -17,16 +17,16 @@
 namespace pfc {
 namespace {
 
-// Open files: its own, some for pfcctl's calls, and one connection per agent and worker. With
-// fewer, it closes connections of workers.
+// Open files that the coordinator needs, besides one connection per agent and worker: its own, and
+// some for pfcctl's calls. With fewer, it would close connections of workers.
 constexpr std::size_t kOwnFiles = 26;
 
 /// Returns the hosts of --hosts-file, else of the scheduler, else of --hosts.
 std::vector<HostSpec> hosts_of(const Options& options) {
   if (options.hosts_from && options.join_file.empty()) {
     throw InputError(
-        "--hosts-from needs --join-file FILE, in a folder that all hosts share: agents read "
-        "there what they join with (pfc-agent --join-file FILE --once)");
+        "--hosts-from needs --join-file FILE, in a folder that all hosts share: agents read the "
+        "join string from it (pfc-agent --join-file FILE --once)");
   }
   std::vector<HostSpec> hosts = !options.hosts_file.empty() ? read_hosts_file(options.hosts_file)
                                 : options.hosts_from
@@ -36,7 +36,7 @@ std::vector<HostSpec> hosts_of(const Options& options) {
   return hosts;
 }
 
-/// A host without a slot count has at least one worker.
+/// Returns the needed limits. A host without a slot count has at least one worker.
 ProcessNeeds needs_of(const std::vector<HostSpec>& hosts) {
   std::size_t files = kOwnFiles + hosts.size();
   for (const HostSpec& host : hosts) files += static_cast<std::size_t>(std::max(host.slots, 1));
@@ -74,8 +74,8 @@ void check_elastic(const ElasticOptions& options, const std::vector<HostSpec>& h
   const int slots = workers_of(hosts);
   if (slots == 0) return;  // unknown until all hosts have registered
   const std::string there = " of the " + counted(slots, "slot") + " of all hosts";
-  expect(options.spares < slots,
-         "--spares " + std::to_string(options.spares) + " leaves no worker" + there);
+  expect(options.spares < slots, "--spares " + std::to_string(options.spares) + " takes all" +
+                                     there + ": no worker is left");
   expect(least + options.spares <= slots, "--min-workers " + std::to_string(least) +
                                               " and --spares " + std::to_string(options.spares) +
                                               " are together more than" + there.substr(3));

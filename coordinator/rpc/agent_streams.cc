@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-/// Logs may belong to an ended job, networks belong to no job, and faults have a number.
+/// Returns whether the message need not be about the current job: a log may be of an ended job.
 bool is_of_any_job(const proto::AgentMessage& message) {
   return message.has_heartbeat() || message.has_log_chunk() || message.has_network() ||
          message.has_fault();
@@ -99,7 +99,7 @@ std::optional<Refusal> AgentStreams::refusal_of(const proto::AgentRegistration& 
   } catch (const InputError& error) {
     Refusal refusal =
         gate_->refuse(caller, "register", "bad_request",
-                      "of the workers of host " + registration.host() + ": " + error.what());
+                      "for the workers of host " + registration.host() + ": " + error.what());
     refusal.kind = Refusal::Kind::kInvalid;
     return refusal;
   }

@@ -103,8 +103,8 @@ class Calls {
       end->take()->Finish(to_status(*refusal));
       return reactor;
     }
-    // Unknown fields would use memory as long as the request. gRPC made the request for this call,
-    // and only passes it as const.
+    // Unknown fields would use memory for as long as the request. The cast is safe: gRPC made the
+    // request for this call, and only the parameter is const.
     const_cast<Request*>(request)->DiscardUnknownFields();
     const Patience patience(deadline_of(*context), [end] { return end->is_over(); });
     boost::asio::post(

@@ -15,8 +15,8 @@ namespace pfc {
 /// Deletes itself when gRPC has finished the call.
 class UnaryReactor final : public grpc::ServerUnaryReactor {
  public:
-  /// The right to end the call. The first to take it gets it: the answer, or the cancellation.
-  /// Shared by both. Thread-safe.
+  /// The right to end the call, which the answer and the cancellation share. Whichever comes first
+  /// takes it. Thread-safe.
   class End {
    public:
     explicit End(UnaryReactor* reactor) : reactor_(reactor) {}

@@ -17,7 +17,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// Until a connection or file has been closed.
+// Pause without free descriptors, in which a connection or file may be closed.
 constexpr std::chrono::milliseconds kAcceptRetryPause{100};
 
 [[noreturn]] void refuse(const Listener::Options& options, const boost::system::error_code& why) {
@@ -60,7 +60,7 @@ Listener::Listener(asio::io_context& loop, const Options& options, Accepted acce
     acceptor_.open(protocol_);
     // "::" also accepts IPv4, independent of the system's default.
     if (protocol_ == tcp::v6()) acceptor_.set_option(asio::ip::v6_only(false));
-    acceptor_.set_option(asio::socket_base::reuse_address(true));  // only past TIME_WAIT, on Linux
+    acceptor_.set_option(asio::socket_base::reuse_address(true));  // on Linux, only for TIME_WAIT
     acceptor_.bind(endpoint);
     acceptor_.listen();
     acceptor_.native_non_blocking(true);

@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kConnectionPollInterval{10};
 // Consecutive retransmissions without an acknowledgement: after 0.2 s, 0.4 s and 0.8 s.
 constexpr int kStalledRetransmits = 3;
 
-/// Returns a key for address and port, without a scope (%eth0), for names by kernel and gRPC.
+/// Returns a key that is the same for the kernel's and gRPC's names: without a scope (%eth0).
 std::string connection_key(const std::string& address, const std::string& port) {
   return address.substr(0, address.find('%')) + " " + port;
 }
@@ -201,8 +201,8 @@ void PendingConnections::sweep(TimePoint now, std::vector<Closed>& closed) {
       continue;
     }
     if ((is_late || is_large) && !inside.ended) {
-      // gRPC notices, frees the calls and closes the socket. Until then it holds its place, because
-      // it holds memory. Only this thread opens sockets of this port.
+      // gRPC notices, frees the calls and closes the socket. Until then the connection counts as
+      // admitted, because it holds memory. Only this thread opens sockets of this port.
       shutdown(inside.fd, SHUT_RDWR);
       inside.ended = true;
       sent_much_ = sent_much_ || is_large;
@@ -235,7 +235,7 @@ void PendingConnections::expire_waiting(TimePoint now, std::vector<Closed>& clos
     auto& queue = address->second.waiting;
     while (!queue.empty() && now - queue.front().since >= limits_.patience) {
       closed.push_back({.connection = std::move(queue.front()),
-                        .why = "too many connections have not shown a credential yet, and it has "
+                        .why = "too many connections have not shown a credential yet; this one has "
                                "waited for " +
                                seconds_text(limits_.patience)});
       queue.pop_front();
@@ -252,7 +252,7 @@ void PendingConnections::drop_one(std::vector<Closed>& closed) {
   auto& queue = most->second.waiting;
   closed.push_back({.connection = std::move(queue.front()),
                     .why = "more than " + std::to_string(limits_.waiting) +
-                           " connections wait to be let in, most of them from its address"});
+                           " connections wait to be let in, most of them from this address"});
   queue.pop_front();
   waiting_ -= 1;
 }

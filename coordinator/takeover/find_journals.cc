@@ -26,9 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-// Workers write a checkpoint when their grace period ends.
+// Time for workers to write a checkpoint after their grace period.
 constexpr milliseconds kEnd{60'000};
-// Another coordinator may be reading the file.
+// How long to wait for a lock, because another coordinator may be reading the file.
 constexpr milliseconds kLockPatience{500};
 constexpr milliseconds kLockPoll{10};
 constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;

@@ -37,7 +37,7 @@ std::vector<std::string> Inheritance::notes() const {
   if (!exists()) return notes;
   notes.push_back("taking over " + id() + " from an earlier coordinator" +
                   (journals_.found->contents.torn_bytes > 0
-                       ? "; the last record of its journal was not complete, and is left out"
+                       ? "; the last record of its journal is incomplete, and is ignored"
                        : ""));
   return notes;
 }

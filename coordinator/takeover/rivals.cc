@@ -40,7 +40,7 @@ struct Rival {
   [[nodiscard]] std::string title() const { return "job " + journal.contents.identity.id(); }
 };
 
-/// Releases the locks of other journals, so that other coordinators may take them over.
+/// Returns the jobs that still write to `output`. Releases the locks of the other journals.
 std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::path& output) {
   std::vector<Rival> rivals;
   for (FoundJournal& journal : journals) {
@@ -64,7 +64,7 @@ void end(const Rival& rival, const fs::path& output,
        ", which this job also uses. It is stopped after a checkpoint");
   rival.agent.send(SIGTERM);
   if (!rival.agent.wait(kCheckpoint)) {
-    tell(rival.title() + " has not ended for " + std::to_string(kCheckpoint.count()) +
+    tell(rival.title() + " has not ended within " + std::to_string(kCheckpoint.count()) +
          " s, and is killed");
     rival.agent.send(SIGKILL);
     if (!rival.agent.wait(kKilled)) return;  // its journal is still needed

@@ -67,7 +67,7 @@ class Takeover {
   Cluster& cluster_;
   Jobs& jobs_;
   Journal* journal_ = nullptr;              ///< null: no journal
-  proto::SavedCoordinator own_;             ///< set by keep(), and the takeovers
+  proto::SavedCoordinator own_;             ///< set by keep(); also counts the takeovers
   bool unsaved_ = false;                    ///< changed since the last save()
   TimePoint progress_saved_;                ///< last save of the progress
   Clock::duration progress_took_{};         ///< duration of that save

@@ -105,7 +105,7 @@ std::int64_t Traces::step_for_readers() const {
   return step;
 }
 
-/// A worker reports its end after it has sent its spans.
+/// Also gives up workers that have reported their end, because they send their spans before that.
 void Traces::expire(TimePoint now) {
   if (gatherer_.goes_on()) {
     for (const WorkerState& worker : cluster_.state.job.current.workers) {

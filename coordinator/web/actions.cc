@@ -71,11 +71,11 @@ Number number_in(const HttpRequest& request, std::string_view key) {
   return number;
 }
 
-/// Returns a text of the body. Throws InputError.
+/// Returns a string from the body. Throws InputError if there is none.
 std::string text_in(const nlohmann::json& body, const char* key) {
   const auto found = body.find(key);
   if (found == body.end() || !found->is_string()) {
-    throw InputError("the body has no text \"" + std::string(key) + "\"");
+    throw InputError("the body has no string \"" + std::string(key) + "\"");
   }
   return found->get<std::string>();
 }
@@ -117,7 +117,7 @@ void Actions::handle(const HttpRequest& request, const HttpAnswer& answer) {
   } catch (const InputError& error) {
     return answer(error_reply(400, error.what()));
   }
-  answer(error_reply(404, "not here"));
+  answer(error_reply(404, "no such path"));
 }
 
 bool Actions::admits(const HttpRequest& request, std::string_view call, const HttpAnswer& answer) {

@@ -27,8 +27,8 @@ constexpr std::chrono::seconds kTimeout{10};      // to receive a request, and t
 constexpr std::chrono::seconds kFeedTimeout{30};  // for a piece of a feed to be sent
 constexpr std::uint32_t kMaxHeader = 8 << 10;
 constexpr std::uint64_t kMaxBody = 16 << 10;
-// After a refusal. If a socket is closed with unread bytes, TCP resets the connection, and the
-// client may never see the reply.
+// Time to discard input after a refusal. If a socket is closed with unread bytes, TCP resets the
+// connection, and the client may never see the reply.
 constexpr std::chrono::seconds kLinger{2};
 constexpr std::size_t kMostDiscarded = std::size_t{1} << 20;
 
@@ -255,7 +255,7 @@ void HttpConnection::read_body(HttpRequest request) {
 }
 
 void HttpConnection::ask(const HttpRequest& request, bool head, bool keep_alive) {
-  stream_.expires_never();  // the answer may need another machine
+  stream_.expires_never();  // the answer may have to wait for another machine
   const auto answer = [self = shared_from_this(), head, keep_alive](const HttpReply& reply) {
     if (reply.feed && !head) return self->begin_feed(reply.feed);
     self->write(reply, head, keep_alive && reply.feed == nullptr);
@@ -345,7 +345,7 @@ void HttpConnection::feed(const std::shared_ptr<HttpFeed>& pieces) {
   last_used_ = Clock::now();
   const auto piece = pieces->next();
   if (piece == nullptr) {
-    // Until then only the feed keeps this connection alive.
+    // Until the next piece, only the feed keeps this connection alive.
     return pieces->when_ready([self = shared_from_this(), weak = std::weak_ptr(pieces)] {
       if (const auto same = weak.lock()) self->feed(same);
     });

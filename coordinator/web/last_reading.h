@@ -18,7 +18,7 @@ class LastReading {
 
   /// Records a scrape.
   void read(TimePoint now);
-  /// Returns the time after which every regular reader has read again; 0: there is none.
+  /// Returns the time after which every regular reader has read again; 0: no regular reader.
   [[nodiscard]] std::chrono::milliseconds wait(TimePoint now) const;
 
  private:

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kLongestDescription = 1'000;
 
-/// Limits the patience of a waiting caller by its timeout, and by an hour or the time of a start.
+/// Limits how long a caller waits to its timeout, and to an hour or twice the start timeout.
 Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const HealthLimits& limits,
                      TimePoint now) {
   const milliseconds longest =
@@ -65,7 +65,7 @@ void Workers::join(const proto::JoinRequest& request, Answer<proto::JoinReply> a
   cluster_.advance();
 }
 
-/// Refuses a worker of another version. One without a version would train in a check.
+/// Refuses a worker of another version. A worker that sends no version would train in a check.
 std::optional<Refusal> Workers::wrong_version(const proto::JoinRequest& request,
                                               const WorkerState& worker) const {
   const std::string& theirs = request.version();
@@ -157,7 +157,7 @@ void Workers::ask_for_description(Rank rank) const {
 }
 
 void Workers::described(WorkerState& worker, const std::string& text) {
-  if (!worker.description) return;  // it has moved since
+  if (!worker.description) return;  // the worker has made progress since
   worker.description->answered = true;
   worker.description->text = one_line(text, kLongestDescription);
   cluster_.advance();

@@ -97,7 +97,7 @@ class OneHost(JobTest):
     def test_numbers_that_no_job_can_have_are_refused(self):
         for options, words in (
                 (("--min-workers", 4), "--min-workers 4 and --spares 0 are together more than"),
-                (("--spares", 2), "--spares 2 leaves no worker of the 2 slots of all hosts"),
+                (("--spares", 2), "--spares 2 takes all of the 2 slots of all hosts: no worker is left"),
                 (("--min-workers", 2, "--max-workers", 1), "--min-workers 2 is more than --max-workers 1")):
             done = self.train(2, self.job(), *options)
             self.assert_one_line(done, words, code=2)

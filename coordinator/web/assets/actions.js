@@ -24,7 +24,7 @@ async function post(path, body, tell) {
     const reply = await fetch(new URL(path, location.origin), {
       method: "POST", headers: { "Content-Type": "application/json", "X-Pfc-Request": "1" }, body: JSON.stringify(body),
     });
-    if (reply.ok) return tell("", "asked for");
+    if (reply.ok) return tell("", "requested");
     const told = (await reply.text()).trim();
     let error = told;
     try {
@@ -41,7 +41,7 @@ async function post(path, body, tell) {
 /** `tell(error, done)` shows the result. */
 export function askToStop(job, tell) {
   confirm("Stop this job?", "The workers write a checkpoint and end. It can continue later with \"resume\": true.",
-    "Stop the job", () => post("/api/stop", { job }, (error, done) => tell(error, done && "The stop was asked for.")));
+    "Stop the job", () => post("/api/stop", { job }, (error, done) => tell(error, done && "The stop was requested.")));
 }
 
 export function askToDrain(job, host, tell) {

@@ -102,7 +102,7 @@ function makeCard(host) {
 function showHost(host, mine) {
   const card = cards.get(host.name) ?? makeCard(host);
   const device = [...new Set(host.devices)].join(", ");
-  const facts = host.registered ? [`${host.cores} cores`, device, host.address] : ["not here yet"];
+  const facts = host.registered ? [`${host.cores} cores`, device, host.address] : ["not registered yet"];
   setText(card.querySelector(".about"), facts.filter(Boolean).join(" · "));
   card.dataset.here = host.registered ? "yes" : "no";
   const list = card.querySelector(".slots");

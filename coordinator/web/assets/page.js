@@ -140,7 +140,7 @@ function connect() {
       return;
     }
     setLink(false, "not connected");
-    notice("The coordinator cannot be reached. What is shown may be old; the page tries again by itself.", "");
+    notice("The coordinator cannot be reached. The values shown may be old. The page reconnects by itself.", "");
     if (source.readyState !== EventSource.CLOSED) return;
     setTimeout(connect, AGAIN);
   };

@@ -13,8 +13,8 @@ namespace pfc {
 
 using LiveJson = nlohmann::ordered_json;
 
-/// Returns the state of the job. Contains no running times, so that the text changes only with the
-/// state.
+/// Returns the state of the job. Contains start times instead of durations, so that the text
+/// changes only with the state.
 LiveJson live_status(const proto::StatusReply& status, std::int64_t now_ms);
 LiveJson live_hosts(const proto::StatusReply& status);
 /// Returns an array per worker: rank, index of its host, slot, pid, state, step, phase, images per

@@ -104,7 +104,7 @@ TEST(NetworkMeasurement, SaysWhyAHostCannotTakePart) {
   report.set_problem("no descriptor is left\nforged");
   measurement.said(1, report);
   EXPECT_EQ(measurement.choice()->text,
-            "host host1 cannot take part in measuring it: no descriptor is left forged");
+            "host host1 cannot take part in the measurement: no descriptor is left forged");
 }
 
 TEST(NetworkMeasurement, RefusesAReportOfMoreResultsThanTests) {

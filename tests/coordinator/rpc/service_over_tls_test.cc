@@ -108,7 +108,7 @@ TEST_F(ServiceOverTls, RefusesAnAgentWithAnInvalidCertificateRequestForItsWorker
   const grpc::Status status = bad.is_refused();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(status.error_message(),
-            "of the workers of host a: the certificate request is not in PEM format");
+            "for the workers of host a: the certificate request is not in PEM format");
   expect_noted("bad_request");
   // Both hosts are asked to start workers, over the stream of the valid one.
   VoiceOfAgent good(coordinator.address(), "a", "id-a", version(), a, make_request(*make_key()));
