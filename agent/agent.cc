@@ -276,7 +276,7 @@ void Agent::coordinator_killed() {
                   "the coordinator was killed; its workers write a checkpoint and end");
     return end_without_coordinator("the coordinator was killed; its workers have ended");
   }
-  limit_ = grace.count();  // also if the coordinator was not connected yet
+  limit_ = grace.count();  // even if this agent was not connected yet
   print_message("pfc-agent", Severity::kWarning,
                 "the coordinator was killed; its workers keep training for " + in_seconds(grace) +
                     " s; run the same command again within this time to take over the job "

@@ -46,9 +46,9 @@ class Agent {
   void coordinator_killed();
   /// Drains the host: asks the coordinator to end the job after a checkpoint, or to continue
   /// without this host. Starts no more workers. The agent ends when the workers have ended, or
-  /// after AgentOptions::leave_grace, which is shortened to 2 s if no worker runs. It ends
-  /// immediately if there is neither a job nor a worker, and also if there is no connection;
-  /// workers then have leave_grace for a checkpoint. `reason` names the cause: "SIGTERM".
+  /// after AgentOptions::leave_grace, which is shortened to 2 s if no worker runs. Without a job
+  /// and workers it ends immediately. Without a connection it sends SIGTERM to its workers, which
+  /// have leave_grace for a checkpoint, and ends. `reason` names the cause: "SIGTERM".
   void leave(const std::string& reason);
   void kill_workers() { workers_.send(SIGKILL); }
 
@@ -95,7 +95,7 @@ class Agent {
   boost::asio::steady_timer leave_;
   WorkerDescriber describer_;
   bool connected_ = false;  // a message has arrived since the last failed attempt
-  // Milliseconds without a coordinator before it gives up. Also used by the stream's thread.
+  // Milliseconds without a coordinator before the agent gives up. Also used by the stream's thread.
   std::atomic<std::int64_t> limit_;
   std::optional<std::chrono::milliseconds> told_grace_;  // sent by the last coordinator
   bool lost_ = false;  // workers are being ended because the coordinator is gone
@@ -104,7 +104,7 @@ class Agent {
   proto::DesiredSlots desired_;  // slots that should run for this job
   WorkerSlots workers_;
   Faults faults_;
-  bool leaving_ = false;                 ///< workers are being ended; no coordinator wants them
+  bool leaving_ = false;                 ///< all workers are being ended; none is started
   std::optional<std::string> left_job_;  ///< the job that ran when the drain began
   bool ending_ = false;
   std::string problem_;

@@ -114,7 +114,7 @@ int run(int argc, char** argv) {
   bool is_once = false;
   auto* const once = app.add_flag(
       "--once", is_once,
-      "Ends the agent with the job, as mpirun and srun need it. Default with --coordinator");
+      "Ends the agent when the job ends, as mpirun and srun require. Default with --coordinator");
   app.add_flag("--stay", options.stays,
                "Serves one job after another, and reconnects forever, even after the coordinator "
                "has ended. Default with a join string")

@@ -147,7 +147,8 @@ std::string heat_map(const CheckReport& report) {
   }
   if (hosts.size() < 2) return {};
   if (hosts.size() > kMostInMap) {
-    return "speeds of " + counted(report.pairs_size(), "pair") + " of hosts: pfcctl check --json\n";
+    return "pfcctl check --json prints the speeds of " + counted(report.pairs_size(), "pair") +
+           " of hosts\n";
   }
   constexpr std::size_t kColumn = 8;
   std::vector<std::string> heads, rows;
@@ -159,7 +160,7 @@ std::string heat_map(const CheckReport& report) {
     rows.push_back((has_numbers ? heads.back() + " " : "") + one_line(host, kWidestName));
     width = std::max(width, rows.back().size());
   }
-  std::string text = "bits a second, from the host of the row to that of the column:\n" +
+  std::string text = "bits per second from the host of the row to the host of the column:\n" +
                      std::string(width + 2, ' ');
   for (const std::string& head : heads) text += padded(head, kColumn + 2);
   text = without_end(text);

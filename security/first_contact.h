@@ -1,4 +1,4 @@
-// First connection to a coordinator of which only the fingerprint is known.
+// First connection to a coordinator, when only its fingerprint is known.
 #pragma once
 
 #include <chrono>

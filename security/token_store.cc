@@ -25,7 +25,7 @@ namespace {
 using FileMark = TokenStore::FileMark;
 
 constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
-constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; called expired, not wrong
+constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; refused as expired, not as wrong
 constexpr std::size_t kIdDigits = 12;
 constexpr std::chrono::minutes kTellAgain{1};
 constexpr std::chrono::seconds kLoadAgain{1};  // retry, because the cause may be in this process
@@ -177,8 +177,8 @@ void TokenStore::refresh() {
     const auto now = steady_now();
     if (!told_ || now - *told_ >= kTellAgain) {
       spdlog::error(
-          "{}; until then the last valid tokens are accepted, and no token can be created or "
-          "revoked",
+          "{}; until this is fixed, the last valid tokens are accepted, and no token can be "
+          "created or revoked",
           error.what());
       told_ = now;
     }

@@ -52,8 +52,8 @@ class TokenStore {
   explicit TokenStore(std::filesystem::path folder, WallClock clock);
 
   /// Reads the file if another coordinator has changed it, and writes it again if it was removed.
-  /// If the file is damaged, its last valid contents stay in force and the problem is logged at
-  /// most once a minute, because it must neither stop the coordinator nor admit anyone.
+  /// If the file is damaged, its last valid contents stay in force: damage must neither stop the
+  /// coordinator nor admit anyone. The problem is logged at most once a minute.
   void refresh();
 
   struct NewToken {
@@ -78,8 +78,8 @@ class TokenStore {
 
   /// Result of exchanging a token for an agent's certificate.
   /// A host can exchange a token once, for one key. Repeating the exchange with the same key
-  /// succeeds, so a lost reply does no harm. A token that names the host and is newer than its
-  /// certificate replaces the certificate.
+  /// succeeds, so a lost reply does no harm. A token that names the host and is newer than the
+  /// host's certificate replaces that certificate.
   struct Exchange {
     Authority::Issued issued;
     std::string token_id;

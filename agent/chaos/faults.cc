@@ -45,9 +45,9 @@ std::string Faults::obstacle(const proto::Fault& fault) const {
                  ? ""
                  : "this worker no longer runs in slot " + std::to_string(fault.slot());
     case proto::FAULT_PARTITION:
-      if (partition_ || will_cut_) return "it is cut off already";
+      if (partition_ || will_cut_) return "this host is cut off already";
       if (CutRoutes({fault.addresses().begin(), fault.addresses().end()}).count() == 0) {
-        return "the job has no other host to cut it off from";
+        return "the job has no other host to cut this one off from";
       }
       return CutRoutes::obstacle();
     default:

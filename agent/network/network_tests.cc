@@ -89,7 +89,7 @@ class NetworkTests::Attempt : public std::enable_shared_from_this<Attempt> {
                        const std::string_view said(self->answer_.data(), self->answer_.size());
                        const bool meant =
                            !error && same_code(said, answer_to(self->tests_.secret_, self->hello_));
-                       if (!meant) return self->fail("something else answers there");
+                       if (!meant) return self->fail("another program answers at this address");
                        self->test().transfer() ? self->transfer() : self->end();
                      });
   }

@@ -14,7 +14,7 @@ class LineSplitter {
  public:
   /// Returns the lines that these bytes complete, without \n or \r\n.
   std::vector<std::string> feed(std::string_view bytes);
-  /// Returns the last line, which ends with the stream: one or none.
+  /// Returns the last line if it has no line end: one line or none.
   std::vector<std::string> flush();
 
  private:

@@ -86,7 +86,7 @@ struct Thread {
   std::string waits;       // kernel function that it waits in; empty: not waiting
 };
 
-/// Returns the letter after the name. The name may itself contain brackets.
+/// Returns the state, which follows the name in brackets. The name may itself contain brackets.
 char state_in(const std::string& stat) {
   const std::size_t end = stat.rfind(')');
   return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
@@ -178,7 +178,7 @@ std::string other_text(const Thread& thread) {
   return text;
 }
 
-/// Returns whether this thread, more than the first one, may block the process.
+/// Returns whether this thread may block the process in a way that `first` does not show.
 bool may_hold_up(const Thread& thread, const Thread& first) {
   const bool stopped = thread.state == 'T' || thread.state == 't';
   return thread.state == 'D' || thread.of_a_file || (stopped && first.state != thread.state);

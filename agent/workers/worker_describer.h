@@ -30,9 +30,9 @@ class WorkerDescriber {
 
   explicit WorkerDescriber(boost::asio::io_context& loop) : loop_(loop) {}
 
-  /// Asks the worker to write its stack to stderr (SIGUSR1), if it handles that signal. Calls
-  /// `answer` with describe_process() as of now: after 500 ms, so that the stack arrives first, or
-  /// immediately if there is none. Never calls it after this object is destroyed.
+  /// Asks the worker to write its stack to stderr (SIGUSR1), if it handles that signal. Then calls
+  /// `answer` with the result of describe_process() before that: 500 ms later, so that the stack
+  /// arrives first; immediately if there is none; never after this object is destroyed.
   void describe(pid_t pid, const Answer& answer);
 
  private:

@@ -7,7 +7,7 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kLastLines = 20;
-// A process that the worker left behind may keep its pipes open.
+// Time to read the rest of the output. A process that the worker left behind may keep it open.
 constexpr std::chrono::milliseconds kDrain{500};
 
 }  // namespace

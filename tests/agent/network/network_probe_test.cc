@@ -122,7 +122,7 @@ TEST(NetworkProbe, ReportsWhyATestFailed) {
 TEST(NetworkProbe, RejectsAnotherHostThanTheIntendedOne) {
   Host a(0), b(1);
   const int port = b.answers().port();
-  EXPECT_EQ(a.answers({to(2, port)}).results(0).error(), "something else answers there");
+  EXPECT_EQ(a.answers({to(2, port)}).results(0).error(), "another program answers at this address");
 }
 
 TEST(NetworkProbe, RejectsAnswersOfStrangers) {
@@ -134,7 +134,7 @@ TEST(NetworkProbe, RejectsAnswersOfStrangers) {
   std::array<char, kHelloBytes> hello{};
   asio::read(socket, asio::buffer(hello));
   asio::write(socket, asio::buffer(std::string(kAnswerBytes, 'x')));
-  EXPECT_EQ(a.next_report().results(0).error(), "something else answers there");
+  EXPECT_EQ(a.next_report().results(0).error(), "another program answers at this address");
 }
 
 TEST(NetworkProbe, GivesUpAnAddressThatDoesNotAnswer) {
