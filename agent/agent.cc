@@ -18,8 +18,8 @@
 namespace pfc {
 namespace {
 
-constexpr std::chrono::seconds kLongestJoinPause{10};  // if the coordinator refuses the agent
-constexpr std::chrono::milliseconds kFarewell{2'000};  // for the last message
+constexpr std::chrono::seconds kLongestJoinPause{10};  // between refused attempts
+constexpr std::chrono::milliseconds kFarewell{2'000};  // time to send the last message
 
 /// Returns whether another attempt would be refused too.
 bool is_final(const grpc::Status& status) {

@@ -11,7 +11,7 @@
 namespace pfc {
 
 struct DiscoveryOptions {
-  std::string token;  ///< which the coordinator must know
+  std::string token;  ///< the coordinator's beacon must prove that it knows this
   std::chrono::milliseconds limit = std::chrono::milliseconds::max();
   /// After this time without a beacon `notice` is called with a message, then after twice the
   /// time, and so on.

@@ -26,7 +26,7 @@ namespace pfc {
 namespace {
 
 constexpr std::chrono::seconds kExitLimit{20};  // for gRPC and the worker processes to end
-constexpr int kOwnFiles = 24;                   // with the pipes of a starting worker
+constexpr int kOwnFiles = 24;  // files of the agent, with the pipes of a starting worker
 
 /// Returns and unsets the agent id chosen by the coordinator that started this agent. Workers
 /// inherit the environment and must not see it.

@@ -18,7 +18,7 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kMostWaiting = 1'024;  // lines
-constexpr std::size_t kLongestText = 500;    // of a field, in bytes
+constexpr std::size_t kLongestText = 500;    // bytes of a field
 constexpr const char* kNoFile =
     "expected a regular file of this user, not a link or a pipe; remove it";
 

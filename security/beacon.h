@@ -16,7 +16,7 @@ inline constexpr std::size_t kLongestBeacon = 512;
 
 struct Beacon {
   std::string address;      ///< HOST:PORT of the coordinator; HOST is a numeric address
-  std::string fingerprint;  ///< of its authority, 64 hex digits
+  std::string fingerprint;  ///< fingerprint of its authority, 64 hex digits
 
   friend bool operator==(const Beacon&, const Beacon&) = default;
 };

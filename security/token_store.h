@@ -28,7 +28,7 @@ struct Token {
   std::int64_t number = 0;         ///< sequence number, shared by tokens and certificates
   std::int64_t created = 0;        ///< seconds since 1970
   std::int64_t expires = 0;        ///< seconds since 1970; 0: never
-  std::vector<std::string> hosts;  ///< that may exchange it; empty: any host of the host list
+  std::vector<std::string> hosts;  ///< hosts that may exchange it; empty: all hosts of --hosts
   bool revoked = false;
 };
 

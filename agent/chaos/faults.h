@@ -61,7 +61,7 @@ class Faults {
   std::optional<Partition> partition_;
   bool will_cut_ = false;                                     ///< a partition is scheduled
   std::int64_t last_ = 0;                                     ///< last key of stopped_ or timers_
-  std::map<std::int64_t, boost::asio::steady_timer> timers_;  ///< of after(), by number
+  std::map<std::int64_t, boost::asio::steady_timer> timers_;  ///< timers of after(), by number
 };
 
 }  // namespace pfc

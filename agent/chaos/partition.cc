@@ -83,7 +83,7 @@ Partition::~Partition() {
   fd_.reset();
   while (waitpid(healer_, nullptr, 0) < 0 && errno == EINTR) {
   }
-  routes_.remove();  // in case the healer was killed
+  routes_.remove();  // in case the child was killed
 }
 
 }  // namespace pfc

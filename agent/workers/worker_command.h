@@ -41,7 +41,7 @@ class WorkerCommand {
     std::string coordinator;        ///< host:port
     std::string agent_id;
     Credential credential = {};       ///< of the agent; empty: plaintext
-    std::vector<Gpu> gpus = {};       ///< by slot; workers are bound near them
+    std::vector<Gpu> gpus = {};       ///< indexed by slot; each worker is bound near its GPU
     BindMode bind = BindMode::kNone;  ///< prints a warning if the cores are unknown
   };
   explicit WorkerCommand(Options options);

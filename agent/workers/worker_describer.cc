@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostThreads = 4;  // besides the main thread
-constexpr std::size_t kMostFrames = 6;   // of a kernel stack
+constexpr std::size_t kMostThreads = 4;  // threads to describe, besides the main thread
+constexpr std::size_t kMostFrames = 6;   // functions to show of a kernel stack
 constexpr std::size_t kLongestName = 200;
-constexpr std::chrono::milliseconds kStackTime{500};  // for a worker to write its stack
+constexpr std::chrono::milliseconds kStackTime{500};  // time for a worker to write its stack
 
 std::string read_proc_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

@@ -125,9 +125,9 @@ inline bool is_combined_margin(const Loss& loss) {
 struct JobConfig {
   std::string network = "r50";        ///< one of network_names(), or kNoNetwork
   std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
-  double dropout = 0.0;               ///< before the last linear layer of iresnet
+  double dropout = 0.0;               ///< rate, before the last linear layer of iresnet
   Loss loss;
-  Margin margin;                              ///< of CombinedMargin
+  Margin margin;                              ///< margin of CombinedMargin (key margin_list)
   std::optional<MarginUpdate> margin_update;  ///< none: the margin is constant
   double margin_scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
@@ -150,14 +150,14 @@ struct JobConfig {
   bool no_decay_on_norms = false;         ///< norms, PReLUs and biases have no weight decay
   std::vector<std::string> freeze;        ///< patterns: tensors of the backbone that do not change
   double clip_norm = 5.0;                 ///< 0: off
-  double ema_decay = 0;                   ///< of the averaged backbone; 0: no average
+  double ema_decay = 0;                   ///< decay of the averaged backbone; 0: no average is kept
   double num_epoch = 20;
   std::int64_t max_steps = 0;  ///< 0: num_epoch sets the length
   double warmup_epoch = 0;
   std::vector<std::filesystem::path> rec;         ///< data sets (data/layouts/layout.h)
   std::vector<std::filesystem::path> identities;  ///< per set: file of names; "": the data's
   bool share_identities = false;  ///< merge classes of several sets that have the same name
-  Heads heads = Heads::kOne;      ///< only for several data sets
+  Heads heads = Heads::kOne;      ///< used only with several data sets
   std::int64_t image_size = 0;    ///< rows and columns of an image; 0: read from the data
   bool shuffle = true;
   bool balance_classes = false;  ///< every class has the same number of images in an epoch

@@ -1,4 +1,4 @@
-// Converts a job from and to JSON, the form in which users write it and programs send it.
+// Converts a job from and to JSON. Users write it in this form, and programs send it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -180,7 +180,7 @@ std::string_view SafetensorsReader::header_text() const {
 }
 
 json SafetensorsReader::parse_header(std::string_view text) const {
-  std::array<std::set<std::string>, kMaxDepth + 1> names;  // of the open object at each depth
+  std::array<std::set<std::string>, kMaxDepth + 1> names;  // seen in the open object at each depth
   const auto watch = [&](int depth, json::parse_event_t event, json& value) {
     const auto d = static_cast<std::size_t>(depth);
     const bool opens =

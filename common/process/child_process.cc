@@ -28,8 +28,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStartLimit{10'000};  // from fork to exec, which a file system may block
-constexpr milliseconds kEndLimit{5'000};     // from SIGKILL to the end of the process
+constexpr milliseconds kStartLimit{10'000};  // time from fork to exec; a file system may block it
+constexpr milliseconds kEndLimit{5'000};     // time from SIGKILL to the end of the process
 
 /// Both ends of a pipe: for reading, for writing.
 using Pipe = std::array<Fd, 2>;

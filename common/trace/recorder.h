@@ -42,7 +42,7 @@ struct TraceRecording {
   std::int64_t last_step = 0;   ///< last step recorded to its end; 0 if none
   std::vector<TraceTrackInfo> tracks;
   std::vector<TraceSpan> spans;         ///< sorted by end
-  std::vector<TraceSpan> loader_spans;  ///< of the rows that are TraceRow::kLoader; sorted by end
+  std::vector<TraceSpan> loader_spans;  ///< spans of rows of kind kLoader; sorted by end
   std::uint64_t dropped = 0;            ///< number of spans dropped for lack of room
 };
 

@@ -360,7 +360,7 @@ void Agents::send_desired(const std::string& host) const {
     slot->set_incarnation(worker.incarnation);
     slot->set_rank(worker.rank);
     desired->set_places(find_host(cluster_.state, host)->slots);
-    // An ended worker stays ended, even for an agent that was restarted since.
+    // An ended worker is not started again, even by an agent that was restarted since.
     slot->set_wish(worker.exit || cluster_.state.job.killed_at ? proto::DesiredSlots::KILL
                    : cluster_.state.job.terminated_at          ? proto::DesiredSlots::TERMINATE
                                                                : proto::DesiredSlots::RUN);

@@ -10,9 +10,9 @@
 namespace pfc {
 
 struct CheckLimits {
-  std::chrono::milliseconds gather{20'000};    ///< for hosts to register
-  std::chrono::milliseconds alone{60'000};     ///< for the first generation
-  std::chrono::milliseconds together{60'000};  ///< for the second generation
+  std::chrono::milliseconds gather{20'000};    ///< time for hosts to register
+  std::chrono::milliseconds alone{60'000};     ///< time for the first generation
+  std::chrono::milliseconds together{60'000};  ///< time for the second generation
 };
 
 /// Generation in which each worker tests its own host.

@@ -51,7 +51,7 @@ void expect_same(const std::vector<CheckFinding*>& findings, const KnownValues& 
 void expect_as_fast(const std::vector<CheckFinding*>& findings) {
   std::vector<double> values;
   for (const CheckFinding* each : findings) values.push_back(each->value());
-  const double usual = median_of(std::move(values));  // of two hosts the faster one
+  const double usual = median_of(std::move(values));  // with two hosts, the faster one
   const auto right = std::ranges::min_element(
       findings, {}, [&](const CheckFinding* each) { return std::abs(each->value() - usual); });
   for (CheckFinding* each : findings) {

@@ -10,7 +10,7 @@
 namespace pfc {
 
 /// Expected values known to the coordinator.
-using KnownValues = std::map<std::string, std::string>;  // by `what`
+using KnownValues = std::map<std::string, std::string>;  // key: CheckFinding::what
 
 /// Sets verdict and expected value of the findings that have a comparison. With
 /// CHECK_SAME_EVERYWHERE the value in `known` is expected, or else the most common one (the first

@@ -28,8 +28,8 @@ struct CoordinatorOptions {
   std::vector<HostSpec> hosts;
   /// True: waits for jobs, and runs each when all hosts are registered. False: ends with its job.
   bool is_service = false;
-  std::string local_agent_id = {};  ///< of the agent that it starts; empty: none
-  RendezvousConfig rendezvous;      ///< for every job, except the device
+  std::string local_agent_id = {};  ///< id of the agent that the coordinator starts; empty: none
+  RendezvousConfig rendezvous;      ///< used for every job
   NetworkWish network = {};         ///< restricts the workers' addresses
   std::chrono::milliseconds collective_timeout{300'000};  ///< sent to the workers
   std::chrono::milliseconds coordinator_grace{600'000};   ///< sent to the agents
@@ -41,7 +41,7 @@ struct Run {
   Job job;
   RendezvousConfig config;
   JobProgress progress;
-  std::string cause;  ///< of the last restart
+  std::string cause;  ///< cause of the last restart
   WallTime started;
 };
 
@@ -59,7 +59,7 @@ struct Cluster {
   Links links{state};
   Metrics metrics = {};
   History history = {};
-  std::string reason = {};  ///< of the last decision
+  std::string reason = {};  ///< reason of the last decision
   bool over = false;        ///< the job or service has ended
   bool closed = false;      ///< the coordinator accepts nothing anymore
 

@@ -23,7 +23,7 @@ struct ClusterEvent {
     kStraggler,
     kRequest
   };
-  std::int64_t number = 0;  ///< from 1, in order
+  std::int64_t number = 0;  ///< sequence number, from 1
   std::int64_t ms = 0;      ///< since 1970, the coordinator's clock
   Kind kind = Kind::kJob;
   Severity severity = Severity::kNote;

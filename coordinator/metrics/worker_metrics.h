@@ -13,7 +13,7 @@
 
 namespace pfc::metrics {
 
-/// Keeps the last values of a worker that is gone for kKept, so that occasional readers see them;
+/// Keeps the last values of an ended worker for the time kKept, so that all readers see them;
 /// then removes its time series. So there are at most as many workers as slots on all hosts.
 class WorkerMetrics {
  public:

@@ -79,7 +79,7 @@ std::string unused_text(const std::vector<NetworkHost>& hosts, const FoundNetwor
   return listed_at_most(unused, kShownNetworks);
 }
 
-/// Returns a pair of hosts of which one cannot reach the other; nothing if there is none.
+/// Returns two hosts, one of which cannot reach the other; nothing if there are none.
 std::optional<Gap> unreachable_pair(const std::vector<NetworkHost>& hosts, const Reach& reach) {
   const int count = static_cast<int>(hosts.size());
   for (int b = 0; b < count; ++b) {

@@ -12,7 +12,7 @@ namespace pfc {
 /// A network that reaches all hosts.
 struct UsableNetwork {
   std::string name;
-  std::vector<int> address;  ///< by host: index of its address
+  std::vector<int> address;  ///< indexed by host: index of the host's address
   /// Bits per second of the slowest transfer; 0: nothing arrived; empty: not measured.
   std::optional<double> speed = {};
   int from = 0;  ///< hosts of the slowest transfer
@@ -52,7 +52,7 @@ void add_speed(UsableNetwork& network, int from, int to, double bits_per_second,
 inline constexpr double kAsGood = 0.8;
 
 struct NetworkChoice {
-  std::vector<int> address;  ///< by host; empty: there is a problem
+  std::vector<int> address;  ///< same, in the chosen network; empty: there is a problem
   /// "network 10.0.0.0/24 (eth0): 3 hosts, slowest pair a to b 9.4 Gbit/s; not used: 10.9.0.0/24
   /// (b cannot reach c: Connection timed out)", or the problem: "host b cannot reach host c: ..."
   std::string text;

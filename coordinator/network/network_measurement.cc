@@ -151,7 +151,7 @@ void NetworkMeasurement::choose() {
   end(std::move(chosen_));
 }
 
-/// Repeats three times and keeps the fastest, so that a host's busy moment does not count.
+/// Measures each pair three times and keeps the fastest, because a host may be busy for a moment.
 void NetworkMeasurement::transfer_between_pairs() {
   constexpr int kRepetitions = 3;
   for (Answer& answer : answers_) answer.tests.clear();

@@ -22,9 +22,9 @@ class NetworkMeasurement {
  public:
   /// Total timeout. The error names the hosts that did not reply.
   static constexpr std::chrono::milliseconds kLimit{10'000};
-  static constexpr std::chrono::milliseconds kConnectLimit{2'500};   ///< for one connection step
-  static constexpr std::chrono::milliseconds kTransferSlot{120};     ///< for one round
-  static constexpr std::chrono::milliseconds kTransferLimit{2'600};  ///< for the last round
+  static constexpr std::chrono::milliseconds kConnectLimit{2'500};   ///< limit of a connection step
+  static constexpr std::chrono::milliseconds kTransferSlot{120};     ///< duration of one round
+  static constexpr std::chrono::milliseconds kTransferLimit{2'600};  ///< limit of the last round
   static constexpr std::size_t kMostMeasured = 4;                    ///< networks to measure
 
   /// A check also measures all pairs of hosts over the chosen network: at most this many to and

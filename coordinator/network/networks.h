@@ -22,7 +22,7 @@ struct Endpoint {
 /// A set of addresses that may reach each other.
 struct Network {
   std::string name;                         ///< "10.0.0.0/24", "interface eth1", "any IPv4"
-  std::vector<std::vector<int>> addresses;  ///< by host: indexes of its addresses, preferred first
+  std::vector<std::vector<int>> addresses;  ///< of each host: indexes of addresses, preferred first
 };
 
 /// Returns the candidates in order of preference: every subnet of the first host, and every
@@ -85,7 +85,7 @@ class Reach {
 struct Gap {
   int from = 0;
   int to = 0;              ///< same as `from`: that host has no address in the network
-  std::string error = {};  ///< of one connection; empty: none was tried
+  std::string error = {};  ///< error of one connection; empty: none was tried
 };
 
 /// Returns one address per host in this network, such that all tested pairs reach each other in

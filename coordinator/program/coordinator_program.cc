@@ -34,7 +34,7 @@ namespace asio = boost::asio;
 // Time for gRPC and the agent to end, and for the output to be read.
 constexpr std::chrono::seconds kExitLimit{20};
 constexpr std::chrono::seconds kReaderLimit{2};
-constexpr std::chrono::milliseconds kLeastRenewal{500};  // of the join file
+constexpr std::chrono::milliseconds kLeastRenewal{500};  // pause between renewals of the join file
 constexpr std::chrono::seconds kFilesPause{1};
 
 int exit_code(const Verdict& verdict, std::optional<int> signal) {

@@ -16,7 +16,7 @@ namespace pfc {
 
 struct Setup {
   std::vector<HostSpec> hosts;
-  std::optional<Job> job;  ///< of --config; empty for a service
+  std::optional<Job> job;  ///< job of --config; empty for a service
   /// All hosts are this machine, and the coordinator starts its agent: nothing else connects.
   bool all_local = false;
   std::string bind;                ///< address to listen on

@@ -102,7 +102,7 @@ struct Incident {
   std::string host;          ///< lost with all its workers; empty: none
   std::string who;           ///< "rank 1 (host b, slot 0)", "host b"
   std::string what;          ///< what happened, one line
-  bool at_start = false;     ///< before training: a host or worker never came
+  bool at_start = false;     ///< happened before training: a host or worker never came
   bool permanent = false;    ///< would happen again: bad input, a program that cannot start
   TimePoint at;
 
@@ -152,11 +152,11 @@ struct SavedState {
   Generation generation = 0;         ///< generation that reported it
   std::int64_t step = 0;             ///< 0: none
   TimePoint at;                      ///< time of the last publication
-  std::int64_t memory_step = 0;      ///< of the newest snapshot in the workers' memory; 0: none
+  std::int64_t memory_step = 0;      ///< newest snapshot in the workers' memory; 0: none
   Generation memory_generation = 0;  ///< generation whose workers hold it
   /// The processes that hold it, by rank; set when the next generation begins. Lost in a takeover.
   std::vector<SnapshotPart> memory_parts;
-  std::int64_t checkpoint_step = 0;  ///< of the newest checkpoint on disk; 0: none
+  std::int64_t checkpoint_step = 0;  ///< step of the newest checkpoint on disk; 0: none
   std::string checkpoint_writer;     ///< host of rank 0 when it was written
   /// Only host whose output folder has this checkpoint, or will have the first one. Empty: all
   /// hosts share the folder.

@@ -11,10 +11,10 @@
 namespace pfc {
 
 struct HealthLimits {
-  std::chrono::milliseconds start{60'000};    ///< for hosts to register and workers to join
-  std::chrono::milliseconds silence{30'000};  ///< without a heartbeat (interval: 1 s)
-  std::chrono::milliseconds leave{30'000};    ///< from the last report of a worker to its exit
-  PaceLimits pace;                            ///< while others wait for a worker in training
+  std::chrono::milliseconds start{60'000};    ///< time for hosts to register and workers to join
+  std::chrono::milliseconds silence{30'000};  ///< time without a heartbeat (interval: 1 s)
+  std::chrono::milliseconds leave{30'000};    ///< time from a worker's last report to its exit
+  PaceLimits pace;                            ///< limits of a worker for which others wait
 };
 
 /// Time for an agent to describe a worker before the worker is blamed.

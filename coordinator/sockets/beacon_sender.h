@@ -16,8 +16,8 @@ namespace pfc {
 class BeaconSender {
  public:
   struct Options {
-    int port = 0;             ///< of the coordinator
-    std::string fingerprint;  ///< of its authority
+    int port = 0;             ///< port of the coordinator
+    std::string fingerprint;  ///< fingerprint of the coordinator's authority
     /// Returns the hashes of the tokens that agents may have now.
     std::function<std::vector<std::string>()> token_hashes;
   };

@@ -41,7 +41,7 @@ class Takeover {
   void save_soon() { unsaved_ = true; }
   /// Saves, and waits until it is in the file, up to a timeout.
   void save_now();
-  void save_worker(const WorkerState& worker);  ///< and waits
+  void save_worker(const WorkerState& worker);  ///< waits until it is saved, like save_now()
   /// Saves all, and waits. Then values shown on a page survive a takeover.
   void save_with_progress() { save(true); }
   void save_if_due(TimePoint now);
@@ -74,7 +74,7 @@ class Takeover {
   std::set<std::string> queued_;            ///< jobs of the queue that are in the journal
   std::string saved_job_;                   ///< job whose configuration is in the journal
   std::optional<TimePoint> awaited_since_;  ///< when the wait for agents and workers began
-  double seconds_ = -1;                     ///< until all were back; negative: not yet
+  double seconds_ = -1;                     ///< time until all were back; negative: not yet
 };
 
 }  // namespace pfc

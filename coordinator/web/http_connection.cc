@@ -23,8 +23,8 @@ namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-constexpr std::chrono::seconds kTimeout{10};      // to receive a request, and to send a reply
-constexpr std::chrono::seconds kFeedTimeout{30};  // for a piece of a feed to be sent
+constexpr std::chrono::seconds kTimeout{10};      // limit to receive a request, and to send a reply
+constexpr std::chrono::seconds kFeedTimeout{30};  // limit to send a piece of a feed
 constexpr std::uint32_t kMaxHeader = 8 << 10;
 constexpr std::uint64_t kMaxBody = 16 << 10;
 // Time to discard input after a refusal. If a socket is closed with unread bytes, TCP resets the

@@ -19,7 +19,7 @@ inline constexpr NumberRange kPositive{.low = 0,
                                        .text = "a number above 0, at most 1000000"};
 inline constexpr NumberRange kNotNegative{
     .low = 0, .high = 1e6, .high_open = false, .text = "a number from 0 to 1000000"};
-// Wide, so that a job that diverges at once can be made on purpose.
+// A wide range, so that a test can make a job that diverges in its first steps.
 inline constexpr NumberRange kLearningRate{
     .low = 0, .high = 1e30, .high_open = false, .text = "a number from 0 to 1e30"};
 inline constexpr NumberRange kMarginFactor{

@@ -19,10 +19,10 @@ struct RendezvousConfig {
   HealthLimits limits;
   ElasticConfig elastic;
   int max_restarts = 0;                        ///< size of the RestartBudget
-  std::chrono::milliseconds grace{5'000};      ///< for peers to notice a failure
-  std::chrono::milliseconds stop{60'000};      ///< for workers to write a checkpoint and end
-  std::chrono::milliseconds terminate{5'000};  ///< between SIGTERM and SIGKILL
-  std::chrono::milliseconds kill{5'000};       ///< from SIGKILL to the agents' reports
+  std::chrono::milliseconds grace{5'000};      ///< time for peers to notice a failure
+  std::chrono::milliseconds stop{60'000};      ///< time for workers to write a checkpoint and end
+  std::chrono::milliseconds terminate{5'000};  ///< time between SIGTERM and SIGKILL
+  std::chrono::milliseconds kill{5'000};       ///< time from SIGKILL to the agents' reports
 };
 
 namespace action {
@@ -92,7 +92,7 @@ template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 struct Decision {
-  std::string reason;           ///< for the user; changes only with the situation
+  std::string reason;           ///< text for the user; changes only when the situation does
   std::vector<Action> actions;  ///< in order; empty: wait for `reason`
 };
 

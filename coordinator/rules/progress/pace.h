@@ -43,7 +43,7 @@ class Pace {
  private:
   struct Step {
     std::int64_t number = 0;
-    double seconds = 0;  ///< of the slowest worker
+    double seconds = 0;  ///< time of the slowest worker
   };
   std::deque<Step> steps_;  ///< recent steps
   std::int64_t first_ = 0;  ///< number of the first step seen

@@ -2,7 +2,7 @@
 import { count, find, number, rate, setText, table, tableIn, time } from "./format.js";
 
 const HEIGHT = 210;
-const ROWS = 25;  // of the table
+const ROWS = 25;  // rows of the table
 
 /** Data from the server, one column per name. */
 const columns = { x: [], step: [], generation: [], loss: [[], [], []], speed: [[], [], []] };

@@ -34,7 +34,7 @@ class LiveState final : public LiveSource {
   std::vector<Part> told_;
   std::uint64_t curves_ = 0;  ///< version of the curve sent last
   std::size_t points_ = 0;    ///< number of points sent
-  std::int64_t reports_ = 0;  ///< in the last point
+  std::int64_t reports_ = 0;  ///< number of reports in the last point sent
   std::int64_t events_ = 0;   ///< number of the last event sent
 };
 
