@@ -177,9 +177,9 @@ std::string staying_agents(const ClusterState& state) {
   if (names.empty()) return {};
   const bool several = names.size() > 1;
   return std::string(several ? "the agents of hosts " : "the agent of host ") + listed(names) +
-         (several ? " stay" : " stays") +
-         " for the next job: end each with Ctrl-C or SIGTERM there, or start it with --once to "
-         "make it end with its job";
+         (several ? " wait" : " waits") +
+         " for the next job: to end one, send SIGTERM or press Ctrl-C on its host; an agent that "
+         "is started with --once ends with its job";
 }
 
 void host_registered(HostState& host, const proto::AgentRegistration& registration,

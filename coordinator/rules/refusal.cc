@@ -27,9 +27,10 @@ bool admitted(const Fence& theirs, const Fence& current, Refusal& why) {
   if (theirs.generation == current.generation) return true;
   why = {.kind = Refusal::Kind::kOldGeneration,
          .message = "generation " + std::to_string(theirs.generation) +
-                    " is not the current one, which is " + std::to_string(current.generation) +
+                    " is not current; the current generation is " +
+                    std::to_string(current.generation) +
                     (current.cause.empty() ? "" : ", because of " + std::string(current.cause)) +
-                    ": leave it and join again"};
+                    "; join that one"};
   return false;
 }
 

@@ -344,7 +344,7 @@ class Agents(ServiceTest):
             self.wait_until(self.submit(), "completed")
         self.assertNotIn(first, self.jobs())
         self.ends(again)
-        self.assertIn("the agent of host remote stays for the next job", self.said("again").splitlines()[-1])
+        self.assertIn("the agent of host remote waits for the next job", self.said("again").splitlines()[-1])
         self.assertIsNone(agent.poll())
         self.assertEqual(self.said("agent").count("cannot be reached"), 1, self.said("agent"))
         self.ends(agent)

@@ -180,8 +180,9 @@ TEST_F(ServiceOfOneHost, RefusesEveryRequestOfAnotherGeneration) {
     for (const grpc::Status& status :
          {sets_a_value(kJob, generation), attaches(kJob, generation)}) {
       EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-      EXPECT_THAT(status.error_message(), HasSubstr("generation " + std::to_string(generation) +
-                                                    " is not the current one, which is 1"));
+      EXPECT_THAT(status.error_message(),
+                  HasSubstr("generation " + std::to_string(generation) +
+                            " is not current; the current generation is 1"));
     }
   }
   EXPECT_THAT(message_of<CommError>([&] { first->get("key", 10ms); }), HasSubstr("'key'"));

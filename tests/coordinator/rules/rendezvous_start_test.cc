@@ -59,9 +59,10 @@ TEST_F(Rendezvous, NamesTheAgentsThatDoNotEndWithTheJob) {
   EXPECT_EQ(staying_agents(state), "");
   for (const char* host : {"a", "b", "c"}) registers(host);
   find_host(state, "a")->once = true;
-  EXPECT_THAT(staying_agents(state), HasSubstr("the agents of hosts b, c stay for the next job"));
+  EXPECT_THAT(staying_agents(state), HasSubstr("the agents of hosts b, c wait for the next job"));
   find_host(state, "b")->once = true;
-  EXPECT_THAT(staying_agents(state), HasSubstr("the agent of host c stays for the next job: end "));
+  EXPECT_THAT(staying_agents(state),
+              HasSubstr("the agent of host c waits for the next job: to end "));
   find_host(state, "c")->once = true;
   EXPECT_EQ(staying_agents(state), "");
 }
