@@ -47,7 +47,7 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
   arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, kLookUpMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kClientKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kClientKeepaliveTimeoutMilliseconds);
-  // Otherwise gRPC sends a bandwidth probe after every message, although the link carries little.
+  // Otherwise gRPC probes the bandwidth after every message, which is useless on this quiet link.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit: a call may wait long
   arguments.SetMaxReceiveMessageSize(kMostReplyBytes);

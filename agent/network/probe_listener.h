@@ -27,7 +27,7 @@ class ProbeListener {
   static constexpr std::chrono::milliseconds kCounted{60};
   static constexpr std::size_t kSpeedBytes = 8;  ///< bits per second, big-endian; ends a transfer
 
-  /// Throws boost::system::system_error if it cannot listen, std::system_error without a thread.
+  /// Throws boost::system::system_error if it cannot listen, std::system_error if no thread starts.
   ProbeListener(std::string secret, int host);
   ~ProbeListener();
   ProbeListener(const ProbeListener&) = delete;

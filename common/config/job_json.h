@@ -18,7 +18,7 @@ namespace pfc {
 JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
 
 /// Returns every key of JobConfig, plus "fp16" (the older form of "precision": "fp16") and
-/// "dali_aug" (arcface_torch's set of augmentations). In no order.
+/// "dali_aug" (arcface_torch's set of augmentations). Not sorted.
 std::vector<std::string> job_keys();
 
 /// Returns the parameters that the object "lr_schedule" or "loss" has only with another name; empty

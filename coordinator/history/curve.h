@@ -41,7 +41,7 @@ class Curve {
   [[nodiscard]] const std::vector<CurvePoint>& points() const { return points_; }
   /// Start time, milliseconds since 1970.
   [[nodiscard]] std::int64_t begun_ms() const { return begun_ms_; }
-  /// Increases when points other than the last one have changed.
+  /// Version number. Increases when points other than the last one have changed.
   [[nodiscard]] std::uint64_t version() const { return version_; }
 
  private:

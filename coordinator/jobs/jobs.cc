@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kLongestRequestFile = 500;  // bytes kept of a job file's path
 constexpr std::size_t kLongestName = 100;
-constexpr std::size_t kMostOverrides = 200;  // considered by messages about the job
+constexpr std::size_t kMostOverrides = 200;  // --set options that messages about the job name
 constexpr std::ptrdiff_t kShownJobs = 16;
 // Bytes of one reply, which limits the memory for slow readers.
 constexpr std::size_t kLongestLogChunk = std::size_t{256} << 10;

@@ -14,7 +14,7 @@
 namespace pfc::metrics {
 
 /// Keeps the last values of an ended worker for the time kKept, so that all readers see them;
-/// then removes its time series. So there are at most as many workers as slots on all hosts.
+/// then removes its time series. So the slots of all hosts limit the number of series.
 class WorkerMetrics {
  public:
   static constexpr std::chrono::seconds kKept{60};
@@ -59,7 +59,7 @@ class WorkerMetrics {
   const std::vector<Metric<CounterFamily, proto::Progress>> counters_;
   const std::vector<Metric<CounterFamily, proto::CollectiveTotal>> collectives_;
   GaugeFamily& up_;
-  // Gauges keep their last values.
+  // A gauge whose value is unknown keeps its last value.
   const std::vector<Metric<GaugeFamily, WorkerState, Seen>> gauges_;
   const std::vector<Metric<GaugeFamily, proto::Progress>> gpu_;
 };

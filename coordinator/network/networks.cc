@@ -153,8 +153,8 @@ bool pair_connects(const Network& network, const Reach& reach, int a, int b) {
   return false;
 }
 
-/// Returns the pair that prevents the network from reaching all hosts. Host `deepest` cannot be
-/// reached together with those before it.
+/// Returns the pair that prevents the network from reaching all hosts. No address of host
+/// `deepest` fits the addresses of all hosts before it.
 Gap find_gap(const Network& network, const Reach& reach, int deepest) {
   const int hosts = static_cast<int>(network.addresses.size());
   for (int host = 0; host < hosts; ++host) {

@@ -236,8 +236,8 @@ proto::SavedCoordinator CoordinatorProgram::own_record() const {
   return own;
 }
 
-/// The token names the hosts, because a scheduler's host may lose its agent's files and then needs
-/// another certificate.
+/// The token names the hosts: only such a token can replace the certificate of a host that has
+/// lost its agent's files, which happens with schedulers.
 std::unique_ptr<JoinFile> CoordinatorProgram::write_join_file() {
   if (setup_.all_local || options_.join_file.empty()) return nullptr;
   std::vector<std::string> names;

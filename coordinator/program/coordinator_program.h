@@ -36,8 +36,8 @@ namespace pfc {
 /// those before it.
 class CoordinatorProgram {
  public:
-  /// Checks the options, takes over from a killed coordinator, and opens the ports; then pfcctl
-  /// finds it. Does not own the options. Throws InputError, StorageError.
+  /// Checks the options, takes over from a killed coordinator, opens the ports, and publishes the
+  /// address for pfcctl. Does not own the options. Throws InputError, StorageError.
   explicit CoordinatorProgram(const Options& options);
   /// Runs the job or service to its end. Returns the exit code. Exits the process itself if gRPC
   /// cannot be shut down.

@@ -23,7 +23,7 @@ void set_arguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kServerKeepaliveMilliseconds);
-  // Otherwise gRPC sends a bandwidth probe after every message, although the link carries little.
+  // Otherwise gRPC probes the bandwidth after every message, which is useless on this quiet link.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kServerKeepaliveMilliseconds);
   // An idle connection holds a descriptor. Agents and workers always have an open call.

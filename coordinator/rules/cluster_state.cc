@@ -46,7 +46,7 @@ void count_slots(HostState& host, DeviceChoice device) {
   host.slots = device == DeviceChoice::kCpu ? 1 : std::clamp(host.gpus, 1, kMostSlots);
 }
 
-/// Returns whether the coordinator wants the workers to stop, finally or to regroup.
+/// Returns whether the coordinator wants the workers to stop, for good or to regroup.
 bool is_stopping(const ClusterState& state) {
   return state.job.stop || state.job.current.regroup || state.job.terminated_at;
 }

@@ -168,7 +168,7 @@ struct SavedState {
   int planned_workers = 0;
 };
 
-/// Result of the last, or state of the current, network measurement.
+/// The current network measurement, or the result of the last one.
 struct NetworkState {
   /// Id of each host's agent; an empty id: the host did not take part. Empty list: not measured.
   std::vector<std::string> agents;

@@ -215,7 +215,7 @@ FoundJournal open_journal(const Left& left, Fd lock) {
   return {.file = left.file, .lock = std::move(lock), .contents = std::move(contents)};
 }
 
-/// Adds the journal to `journals.unused` if it is a job's and its coordinator is dead. Returns
+/// Adds the journal to `journals.unused` if it belongs to a job whose coordinator is dead. Returns
 /// whether it was added. Ignores unreadable journals.
 bool set_aside(const Left& left, const proto::JournalIdentity& wanted, FoundJournals& journals) {
   if (wanted.is_service() || left.identity.is_service()) return false;

@@ -57,7 +57,7 @@ class TraceGatherer {
     std::string host;
     int slot = 0;
   };
-  /// Begins a trace. Readers of the previous one get what exists. `wall` is the time of day at
+  /// Begins a trace. Readers of the previous one get its parts so far. `wall` is the time of day at
   /// `now`; the trace's clock continues steadily from there, even if the time of day is changed.
   void begin(std::int64_t id, const TraceSteps& steps, const std::vector<Worker>& workers,
              TimePoint now, WallTime wall);

@@ -67,7 +67,7 @@ void set_policies(Response& response) {
   response.set("Cross-Origin-Opener-Policy", "same-origin");
 }
 
-/// Returns a path that a browser cannot take for another host's ("//evil.example").
+/// Returns a path that a browser does not mistake for another host, as in "//evil.example".
 std::string own_path(const std::string& path) { return path.starts_with("//") ? "/" : path; }
 
 /// Returns whether Prometheus reads this path.

@@ -9,8 +9,8 @@
 namespace pfc {
 
 /// Prometheus reads /metrics every few seconds, and would miss the end of a job if the coordinator
-/// exited immediately. REQUIRES: called only for scrapes (HttpRequest::scrape), so that manual
-/// readers are not waited for.
+/// exited immediately. REQUIRES: called only for scrapes (HttpRequest::scrape), so that no manual
+/// reader is waited for.
 class LastReading {
  public:
   /// `most`: maximum time to wait; 0: never wait.

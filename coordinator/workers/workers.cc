@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kLongestDescription = 1'000;
 
-/// Limits how long a caller waits to its timeout, and to an hour or twice the start timeout.
+/// Returns the caller's patience, limited by its timeout, and by 1 h or twice the start timeout.
 Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const HealthLimits& limits,
                      TimePoint now) {
   const milliseconds longest =
@@ -199,9 +199,9 @@ void Workers::finish(const proto::FinishRequest& request,
   cluster_.advance();
 }
 
-// The cause of that generation's end is known, and the worker belongs to the next one, even if it
-// has completed its work: its peers have not, and it takes part in what they repeat. A worker that
-// failed by itself ends and is replaced.
+// The worker joins the next generation, even if it has completed its work: its peers have not, and
+// it takes part in what they repeat. What ended the last generation is known already. A worker
+// that failed by itself ends and is replaced.
 proto::FinishReply Workers::finish_late(const WorkerState& worker,
                                         const proto::FinishRequest& request) {
   proto::FinishReply reply;

@@ -52,7 +52,7 @@ class Workers {
   void clear(const Refusal& why);
   /// Refuses requests at their deadlines, and reports stragglers.
   void expire(TimePoint now);
-  /// Of the current generation.
+  /// Stragglers of the current generation.
   [[nodiscard]] const Stragglers& stragglers() const { return stragglers_; }
 
  private:

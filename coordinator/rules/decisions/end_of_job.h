@@ -5,7 +5,7 @@
 
 namespace pfc {
 
-/// Returns whether only lost peers are known, and no other cause.
+/// Returns whether all known failures are lost peers, so that the real cause is not known yet.
 bool cause_is_unknown(const ClusterState& state);
 
 /// REQUIRES: there is an incident, and the job is not restarted.

@@ -12,7 +12,7 @@ constexpr std::array<std::string_view, 5> kWriting{"checkpoint", "write_model", 
                                                    "dump"};
 constexpr std::size_t kRemembered = 64;
 constexpr std::int64_t kFirstSteps = 3;
-// An evaluation's phase also covers a short broadcast before it, which is ignored.
+// In seconds. Shorter phases are ignored: a broadcast before an evaluation counts as "evaluate".
 constexpr double kShortestPause = 0.1;
 constexpr int kFloorsOfEvaluation = 4;
 constexpr double kLongest = 3600;  // seconds; a higher limit would be useless

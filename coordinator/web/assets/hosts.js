@@ -19,7 +19,7 @@ let hosts = [];
 let workers = [];
 let drain = null;  // called with a host's name; null: not allowed
 const cards = new Map();
-const failed = new Map();  // end of the red time, by host and slot
+const failed = new Map();  // time until which a slot stays red, by host and slot
 const fillTable = tableIn(find("workers-table"), workerTable);
 
 export function setDrain(call) {
