@@ -127,7 +127,7 @@ JoinString discover(const DiscoveryOptions& options) {
     }
     if (waited < patience || !options.notice) continue;
     patience *= 2;
-    options.notice("found no beacon of a coordinator that knows this token for " +
+    options.notice("no beacon of a coordinator that knows this token has arrived for " +
                    std::to_string(waited.count() / 1000) +
                    " s; check that one runs with --beacon on the same network, and that UDP port " +
                    std::to_string(kBeaconPort) + " is open");

@@ -152,7 +152,7 @@ class JobReader : public JsonReader {
     if (!value->is_object()) {
       fail(
           key, *value,
-          R"(true, false, or {"flip": true, "blur": 0.2, ...} with the part of the images of each)");
+          R"(true, false, or {"flip": true, "blur": 0.2, ...}, where 0.2 is a fraction of images)");
     }
     out = {};
     const JobReader inner(*value, job_origin_, key + ".");

@@ -148,7 +148,7 @@ std::string read_whole_file(const std::filesystem::path& file) {
   std::string text = read_text(file, kMaxHostListBytes + 1);
   if (text.size() > kMaxHostListBytes) {
     throw InputError(file.string() + ": more than " + std::to_string(kMaxHostListBytes) +
-                     " bytes; expected a list of hosts, one a line");
+                     " bytes; expected a list of hosts, one per line");
   }
   return text;
 }

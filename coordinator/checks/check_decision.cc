@@ -48,7 +48,7 @@ Decision gather_for_check(const ClusterState& state, const CheckLimits& limits, 
   if (plan.members.empty()) return act(action::Finish(), "no host has registered");
   if (auto measure = see_to_network(state, plan)) return *measure;
   return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = {}},
-             missing.empty() ? "all hosts are here" : "continuing without " + missing);
+             missing.empty() ? "all hosts have registered" : "continuing without " + missing);
 }
 
 /// Returns whether the worker's agent is gone.

@@ -71,7 +71,7 @@ void Jobs::submit(const proto::SubmitRequest& request, const std::string& submit
   };
   if (!cluster_.options.is_service) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
-                   .message = "this coordinator runs a single job; start one without --config, "
+                   .message = "this coordinator runs a single job; start another without --config, "
                               "which runs jobs one after another"});
   }
   const bool is_idle = cluster_.state.job.id.empty() && queue_.waiting().empty();

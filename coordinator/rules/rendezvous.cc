@@ -101,7 +101,7 @@ Decision gather_hosts(const ClusterState& state, const RendezvousConfig& config,
   if (auto measure = see_to_network(state, plan)) return *measure;
   if (network_failed(state, plan)) return blame({network_problem(state, now)});
   return act(action::StartGeneration{.members = plan.members, .cause = {}, .why = {}},
-             missing.empty() ? "all hosts are here" : "continuing without " + missing);
+             missing.empty() ? "all hosts have registered" : "continuing without " + missing);
 }
 
 Decision watch_training(const ClusterState& state, const RendezvousConfig& config, TimePoint now) {

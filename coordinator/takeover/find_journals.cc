@@ -302,8 +302,9 @@ FoundJournals find_journals(const fs::path& folder, const proto::JournalIdentity
     std::erase_if(fitting,
                   [&](const Left& left) { return !left.identity.id().starts_with(choice); });
     if (fitting.empty()) {
-      throw InputError("--take-over " + choice + ": " + journals_folder.string() +
-                       " has no journal with this id of a dead coordinator that ran this command");
+      throw InputError(
+          "--take-over " + choice + ": " + journals_folder.string() +
+          " has no journal with this id that a dead coordinator with this command left");
     }
   }
   if (fitting.size() > 1) {

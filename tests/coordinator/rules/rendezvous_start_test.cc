@@ -114,7 +114,7 @@ TEST_F(Rendezvous, StatusNamesTheRefusedAgentWhileAHostHasNone) {
   };
   EXPECT_EQ(reason(), "waiting for b to register; an agent was refused: " + state.refused_agent);
   registers("b");
-  EXPECT_EQ(reason(), "all hosts are here");
+  EXPECT_EQ(reason(), "all hosts have registered");
 }
 
 TEST_F(Rendezvous, NamesAWorkerThatDoesNotJoin) {
