@@ -87,7 +87,7 @@ JobMetrics::JobMetrics(Registry& r)
                 {gauge(r, "pfc_job_images_seen", "Images that the current model was trained on"),
                  field<&JobProgress::images_seen>},
                 {gauge(r, "pfc_job_images_lost",
-                       "Images whose updates were lost when a generation resumed an older state"),
+                       "Images whose updates were lost: a generation resumed from an older state"),
                  field<&JobProgress::images_lost>},
                 {gauge(r, "pfc_job_remaining_seconds",
                        "Time left at the mean speed so far; absent if unknown"),
