@@ -16,8 +16,8 @@ std::string one_line(std::string_view text, std::size_t longest = 1'000);
 /// Returns whether all of the text is valid UTF-8 (RFC 3629: no overlong forms, no surrogates).
 bool is_utf8(std::string_view text);
 
-/// Returns indented JSON with a line end. Bytes of its texts that are not UTF-8, which names of
-/// files may have, become the replacement character. For nlohmann::json and ordered_json.
+/// Returns indented JSON with a line end. Bytes that are not UTF-8 (file names may contain some)
+/// become the replacement character. For nlohmann::json and ordered_json.
 template <class Json>
 std::string json_text(const Json& value) {
   return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

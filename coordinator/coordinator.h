@@ -40,7 +40,7 @@ class Coordinator {
 
   /// Ends the job and the coordinator. Workers first write a checkpoint; if `urgent`, they have
   /// only RendezvousConfig::terminate for it. `reason` names the requester: "SIGINT". A second
-  /// call can make it urgent. Waiting jobs of a service are lost.
+  /// call can make it urgent. Waiting jobs of a service stay in its journal.
   void stop(const std::string& reason, bool urgent) { jobs_.stop_all(reason, urgent); }
   /// Refuses all waiting requests, closes all links, and accepts nothing afterwards.
   void close();
@@ -82,7 +82,7 @@ class Coordinator {
   [[nodiscard]] Decision decide_now(TimePoint now) const;
   void advance();  ///< calls decide() and acts, until there is nothing to do
   void set_reason(const std::string& reason, bool tell);
-  /// Begins the next job if possible. Otherwise sets the reason.
+  /// Begins the next job if possible. Otherwise sets Cluster::reason.
   bool begin_next_job();
   void end_job(const Verdict& verdict);
   void end_service();

@@ -179,7 +179,7 @@ void Jobs::tell_waiting() {
   if (count > kShownJobs) titles += ", ...";
   cluster_.terminal.note("the service ends; " + counted(count, "job") +
                              (count == 1 ? " stays" : " stay") +
-                             " in the queue until the same command runs again: " + titles,
+                             " in the queue; the same command resumes it: " + titles,
                          Severity::kWarning);
 }
 

@@ -40,7 +40,7 @@ class Jobs {
 
   /// Ends the running job, and a service (see Coordinator::stop()).
   void stop_all(const std::string& reason, bool urgent);
-  /// Removes and returns the next job, if it may begin. Otherwise sets the reason.
+  /// Removes and returns the next job, if it may begin. Otherwise sets Cluster::reason.
   [[nodiscard]] std::optional<Job> take_next();
   /// Records the end of the running job.
   void remember(const Verdict& verdict);

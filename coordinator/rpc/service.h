@@ -21,8 +21,8 @@ struct ServiceOptions {
 };
 
 /// Handles requests on the event loop, not on gRPC's threads. A request must be for the current
-/// job and generation (proto/coordinator.proto), its caller must be authorized (access/gate.h),
-/// and within the limits (access/peer_limits.h).
+/// job and generation (proto/coordinator.proto) and within the limits (access/peer_limits.h). Its
+/// caller must be authorized (access/gate.h).
 class Service {
  public:
   /// Listens on address:port. Throws InputError if the port is in use.

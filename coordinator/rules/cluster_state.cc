@@ -308,8 +308,8 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
   const bool unasked = outcome == proto::OUTCOME_STOPPED && !is_stopping(state);
   if (has_ended_well(worker) && !unasked) return;
   const bool peer = outcome == proto::OUTCOME_COMM_FAILED;
-  // After the coordinator has ended workers, lost peers are no failure, and only the first failure
-  // counts. A worker's own failure (such as a failed checkpoint) can be the first.
+  // After the coordinator has ended workers, lost peers do not count as failures, and only the
+  // first failure counts. It can be a worker's own, such as a failed checkpoint.
   if (ended_by_us(state) && (peer || !state.job.current.incidents.empty())) return;
   // A worker that stops makes all others stop too. So the cause is a signal to one of them, or the
   // failure of one of them, which that worker reports a moment later.

@@ -65,7 +65,7 @@ void Workers::join(const proto::JoinRequest& request, Answer<proto::JoinReply> a
   cluster_.advance();
 }
 
-/// Refuses a worker of another version. A worker that sends no version would train in a check.
+/// Refuses a worker of another version; in a check also one without a version, which would train.
 std::optional<Refusal> Workers::wrong_version(const proto::JoinRequest& request,
                                               const WorkerState& worker) const {
   const std::string& theirs = request.version();
