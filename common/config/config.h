@@ -197,8 +197,8 @@ struct JobConfig {
 std::string text_of(std::span<const std::filesystem::path> paths);
 
 /// Returns the smallest number of samples that a batch norm of the network sees in a training
-/// step: the images in this worker's micro-batch, or in all workers' with sync_bn. The largest
-/// number for kNoNetwork.
+/// step: the images in this worker's micro-batch, or in all workers' with sync_bn. For kNoNetwork,
+/// the largest integer.
 std::int64_t batch_norm_samples(const JobConfig& job, int workers);
 
 /// Throws InputError if that number is 1: nothing can be learnt, because (x - mean) / deviation is

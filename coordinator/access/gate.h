@@ -136,7 +136,7 @@ class Gate {
   std::unordered_map<std::string, CertificateFacts> facts_;  ///< guarded by facts_mutex_; by PEM
   std::mutex local_mutex_;
   /// Serial numbers of the agents that the coordinator started, by host; empty: revoked. Guarded
-  /// by local_mutex_. Not in the file, because other coordinators of this user also write it.
+  /// by local_mutex_. Not in tokens.json, because other coordinators of this user write it too.
   std::unordered_map<std::string, std::string> local_serials_;
 };
 

@@ -31,8 +31,8 @@ class LocalAgent {
  public:
   struct Handler {
     std::function<void(pid_t)> started;
-    /// Called with the exit status when the agent has ended. It is empty if another coordinator
-    /// started the agent, because it is then unknown. Returns whether to restart it in any case.
+    /// Called with the exit status when the agent has ended. The status is unknown, so empty, if
+    /// another coordinator started the agent. Returns whether to restart the agent in any case.
     std::function<bool(const std::optional<ProcessExit>&)> ended;
   };
 

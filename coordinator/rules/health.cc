@@ -69,7 +69,7 @@ std::string missing_hosts_advice(const ClusterState& state) {
 }
 
 /// Finds the cause if workers have joined but do not reach their first step. They wait for each
-/// other. None is blamed while one progresses; otherwise the one whose progress is oldest is.
+/// other. While one progresses, none is blamed; otherwise the one with the oldest progress.
 void find_stuck_before_training(const ClusterState& state, const HealthLimits& limits,
                                 TimePoint now, std::vector<Incident>& found) {
   const WorkerState* stuck = nullptr;

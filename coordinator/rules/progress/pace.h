@@ -33,7 +33,7 @@ class Pace {
 
   /// Returns how long the others may wait for a worker in this phase.
   /// - Step: factor times the slowest of the last 64. `unknown` before the third step, because
-  ///   first steps touch all memory.
+  ///   the first steps are slow: they touch memory for the first time.
   /// - Evaluation: factor times the longest, at least four floors. `unknown` before the first.
   /// - Checkpoint: factor times the longest, at least `unknown`: the last one waits for the disk.
   /// Never less than the floor. Pure.
