@@ -14,8 +14,8 @@ inline constexpr int kExitBadInput = 2;
 inline constexpr int kExitNotStarted = 3;
 /// pfc-worker: another worker or the network failed. Another process reports the cause.
 inline constexpr int kExitPeerFailed = 4;
-/// pfc-coordinator: the job stopped after a checkpoint because a host leaves: SIGTERM to its
-/// agent, or pfcctl drain. Run it again with "resume": true to continue.
+/// pfc-coordinator: the job stopped after a checkpoint because a host was drained (SIGTERM to its
+/// agent, or pfcctl drain). Run it again with "resume": true to continue.
 inline constexpr int kExitHostLeft = 5;
 
 /// Returns the code for a clean exit caused by this signal, as shells define it: 130 for SIGINT.

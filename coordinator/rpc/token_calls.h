@@ -13,8 +13,8 @@
 
 namespace pfc {
 
-/// Used on the event loop only, except for answers and Changed, which come on the thread that
-/// accesses files. Without a gate every call is refused.
+/// Used on the event loop only. Answers and Changed are called on the thread that accesses files.
+/// Without a gate every call is refused.
 class TokenCalls {
  public:
   /// Called when a certificate of this host was issued, replaced or revoked. Must be thread-safe.
