@@ -59,8 +59,7 @@ void ActivationPlan::make(Tensor& tensor) {
 
 void ActivationPlan::make_in_place_of(Tensor& tensor, const Tensor& other) {
   check(!made(tensor), "activation plan: a tensor is made twice");
-  check(tensor.bytes() == other.bytes(),
-        "activation plan: a tensor is made in place of one of another size");
+  check(tensor.bytes() == other.bytes(), "activation plan: in-place tensors differ in size");
   use(other);
   const std::size_t storage = storage_.at(&other);
   storage_[&tensor] = storage;

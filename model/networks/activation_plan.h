@@ -2,7 +2,7 @@
 // needed at the same time share memory.
 //
 // Before training, one step (forward, then backward) is simulated without computing: each layer
-// names the tensors that it makes and uses. Then tensors are placed greedily by size: the largest
+// names the tensors that it makes and uses. Then tensors are placed greedily by size, the largest
 // first, each at the lowest offset that no tensor alive at the same time holds (Pisarchyk and
 // Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288, section
 // 5.2).
@@ -38,7 +38,7 @@ class ActivationPlan {
  public:
   /// Moves to the next layer: the calls that follow belong to it.
   void advance() { ++now_; }
-  /// The current layer writes the tensor for the first time. REQUIRES: it has not been made.
+  /// Records that the current layer writes the tensor first. REQUIRES: it has not been made.
   void make(Tensor& tensor);
   /// Records that the current layer writes the tensor into the memory of `other`, whose values
   /// are lost. REQUIRES: both have the same size.

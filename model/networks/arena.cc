@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-// One Philox block makes four elements.
+// One Philox block gives four elements.
 std::array<float, 4> draw(Initial::Kind kind, const Philox4& words) {
   if (kind == Initial::Kind::kNormal) {
     const NormalPair front = box_muller(words.x[0], words.x[1]);
@@ -46,7 +46,7 @@ std::int64_t elements_of(const std::vector<std::int64_t>& torch_shape) {
 
 void append_parameter(Arena& arena, Parameter parameter) {
   for (const Parameter& other : arena.parameters) {
-    check(other.name != parameter.name, "arena: parameter " + parameter.name + " twice");
+    check(other.name != parameter.name, "arena: parameter " + parameter.name + " exists already");
   }
   parameter.offset = arena.count;
   parameter.count = elements_of(parameter.torch_shape);

@@ -36,7 +36,7 @@ struct Initial {
 
 constexpr Initial constant(float value) { return {Initial::Kind::kConstant, value}; }
 constexpr Initial normal(float deviation) { return {Initial::Kind::kNormal, deviation}; }
-/// The initialisation of He et al., arXiv 1502.01852, by fan out, for ReLU.
+/// The initialisation of He et al., arXiv 1502.01852, for ReLU, based on fan-out.
 inline Initial kaiming(std::int64_t fan_out) {
   return normal(std::sqrt(2.f / static_cast<float>(fan_out)));
 }

@@ -47,7 +47,7 @@ struct Arena {
 };
 
 struct BackboneOptions {
-  std::string network = "r50";  ///< kNoNetwork: embeddings are passed on (identity.cc)
+  std::string network = "r50";  ///< kNoNetwork: the input is the embeddings (identity.cc)
   std::int64_t batch = 128;
   std::int64_t embedding_size = 512;
   std::int64_t height = 112, width = 112;
@@ -67,8 +67,8 @@ struct BackboneOptions {
 /// Returns the job's backbone options for images of this size. The caller adds sync_bn and rank.
 BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width);
 
-/// Returns a batch as read() expects it, without memory: images uint8 [B, H, W, 3], or for
-/// kNoNetwork embeddings float32 [B, D].
+/// Returns the type and shape that read() expects, as a Tensor without memory: images uint8
+/// [B, H, W, 3], or for kNoNetwork embeddings float32 [B, D].
 Tensor batch_of(const BackboneOptions& options);
 
 class Backbone {
@@ -106,7 +106,7 @@ class Backbone {
   /// the Ops' activation type. Null if that is float32; then they read the weights themselves.
   [[nodiscard]] virtual Tensor operands() const = 0;
   /// Whether operands() matches the current weights. If not, forward() updates it. Code that
-  /// writes both (Optimizer::step) may set it. REQUIRES: code that later writes only the weights
+  /// writes both (Optimizer::step) may set this. REQUIRES: code that later writes only the weights
   /// clears it.
   bool operands_are_current = false;
 
@@ -138,15 +138,15 @@ struct BackboneMemory {
 };
 
 /// Returns the exact bytes that make_backbone(ops, options) would allocate, without allocating
-/// them. Creates the plans of the network's ops, so ops.scratch_bytes() has the same value
-/// afterwards. Of sync_bn it reads only the size. Throws as make_backbone() does.
+/// them. Creates the plans of the network's ops, so ops.scratch_bytes() is then as large as after
+/// make_backbone(). Uses only the size of sync_bn. Throws as make_backbone() does.
 BackboneMemory backbone_memory(Ops& ops, const BackboneOptions& options);
 
 /// The named tensors of a backbone's two arenas.
 struct BackboneParameters {
   std::vector<Parameter> weights, state;
 };
-/// Returns those of make_backbone(ops, options), without allocating them. Throws as it does.
+/// Returns the tensors of make_backbone(ops, options), without memory. Throws as it does.
 BackboneParameters backbone_parameters(Ops& ops, const BackboneOptions& options);
 
 /// A parameter or state tensor with PyTorch's name, layout and dtype (num_batches_tracked is
@@ -158,9 +158,9 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
-/// Whether a state dict may come from a network whose last layers ("fc", "features", "feature")
-/// or "pos_embed" have other shapes, because its embedding or image size differs. Those tensors
-/// keep their values.
+/// kMayDiffer: the state dict may come from a network with another embedding or image size, whose
+/// last layers ("fc", "features", "feature") and "pos_embed" have other shapes. Such tensors are
+/// not loaded: the backbone keeps its values.
 enum class LastLayers { kSame, kMayDiffer };
 struct StateDictFit {
   LastLayers last = LastLayers::kSame;

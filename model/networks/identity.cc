@@ -24,7 +24,7 @@ class Identity : public Backbone {
   void read(const Tensor& embeddings) override { ops_.copy(embeddings, embeddings_); }
 
   Tensor forward(const Tensor& embeddings, bool /*training*/, std::int64_t /*step*/) override {
-    check(embeddings.shape == embeddings_->shape, "identity: embeddings of another shape");
+    check(embeddings.shape == embeddings_->shape, "identity: the embeddings have another shape");
     if (embeddings.data != embeddings_->data) read(embeddings);
     return embeddings_;
   }

@@ -67,18 +67,18 @@ const Named& network_named(const std::string& name) {
                    std::string(kNoNetwork));
 }
 
-/// Returns what the network expects of images, if it does not take this size; otherwise nothing.
+/// Returns an empty text if the network accepts this image size, otherwise the expected size.
 std::string wrong_image_size(const BackboneOptions& o, const Named& named) {
   if (named.family == kVit) {
     if (o.height >= kVitPatch && o.width >= kVitPatch) return "";
     return "at least one patch of 9 x 9; resize the data set";
   }
-  // These networks halve the size four times, each time from an even one.
+  // These networks halve the size four times, and each halving needs an even size.
   if (o.height <= 0 || o.width <= 0 || o.height % 16 != 0 || o.width % 16 != 0) {
     return "multiples of 16; resize the data set";
   }
   if (named.family == kMobilefacenet && o.height != o.width) {
-    return "square ones; resize the data set or take an iresnet";
+    return "a square size; resize the data set or use an iresnet";
   }
   return "";
 }
@@ -93,7 +93,7 @@ void check_image_size(const BackboneOptions& o, const Named& named) {
 void check_dropout(const BackboneOptions& o, const Named& named) {
   if (o.dropout == 0 || named.family == kIresnet) return;
   throw InputError("dropout: found " + std::to_string(o.dropout) + ", but network " + o.network +
-                   " has no dropout; set it to 0 or take an iresnet");
+                   " has no dropout; set it to 0 or use an iresnet");
 }
 
 /// Adds the layers. Returns the embeddings.

@@ -30,7 +30,7 @@ class NetworkBuilder::Network : public Backbone {
   }
 
   Tensor forward(const Tensor& images, bool training, std::int64_t step) override {
-    check(images.shape == images_->data.shape, "backbone: images of another shape than planned");
+    check(images.shape == images_->data.shape, "backbone: images have another shape than planned");
     check(trainable_ || !training, "backbone: built without training");
     if (operands_ && !operands_are_current) ops_.convert(weights.flat(), operands());
     if (images.data != images_->data.data) ops_.copy(images, images_->data);
@@ -47,9 +47,9 @@ class NetworkBuilder::Network : public Backbone {
 
   void backward(const Tensor& d_embeddings, const BackwardOptions& o,
                 const GradientsReady& ready) override {
-    check(has_activations_, "backbone: backward without a training forward right before it");
+    check(has_activations_, "backbone: backward() must follow a forward() with training");
     has_activations_ = false;
-    check(d_embeddings.shape == embeddings_->data.shape, "backbone: d_embeddings of another shape");
+    check(d_embeddings.shape == embeddings_->data.shape, "backbone: d_embeddings of a wrong shape");
     ops_.scale(d_embeddings, o.gradient_scale, embeddings_->gradient);
     const std::int64_t first = first_trained();
     std::int64_t final_from = weights.count;
@@ -79,11 +79,11 @@ class NetworkBuilder::Network : public Backbone {
 
   struct Stretch {
     Segment segment;
-    // Recorded in the first pass of each kind.
+    // Each is recorded in the first pass of its kind.
     std::unique_ptr<RepeatedWork> forward, backward, accumulating_backward;
   };
 
-  /// `work`: null, or the place to keep the repeated work.
+  /// `work`: where to store the repeated work; null: it is not stored.
   template <typename Enqueue>
   void run(const Stretch& stretch, std::unique_ptr<RepeatedWork>* work, Enqueue enqueue) {
     if (work == nullptr || !stretch.segment.repeatable) return enqueue();
@@ -121,7 +121,7 @@ class NetworkBuilder::Network : public Backbone {
   std::vector<Stretch> stretches_;
   Variable* images_ = nullptr;
   Variable* embeddings_ = nullptr;
-  std::unique_ptr<Buffer> operands_;  // null: activations are float32, as the weights are
+  std::unique_ptr<Buffer> operands_;  // null: activations are float32, like the weights
   std::unique_ptr<Buffer> activations_;
 };
 

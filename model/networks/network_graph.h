@@ -1,4 +1,4 @@
-// A network's forward pass as a list of named operations, for programs that write it to files.
+// A network's forward pass as a list of named operations, for code that writes it to files.
 #pragma once
 
 #include <cstdint>

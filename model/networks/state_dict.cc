@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kRunningVariance = ".running_var";
 constexpr std::string_view kBatchesTracked = ".num_batches_tracked";
 
-/// Transposes the inner two of [outer, channels, places], as both layouts that differ need.
+/// Transposes the last two axes of [outer, channels, places]: kConvolution and kFlattened need it.
 struct Transposition {
   std::size_t outer, channels, places;
   bool reversed;  ///< reverses the order of channels
@@ -110,12 +110,12 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
   for (const auto& [name, tensor] : file.tensors()) {
     if (!known.contains(name) && is_wanted(name, fit)) {
       throw InputError(file.path().string() + ": tensor " + name +
-                       " is not of this network (in a job, \"network\" must be the file's)");
+                       " does not belong to this network; set \"network\" to that of the file");
     }
   }
 }
 
-/// Returns whether the tensor belongs to the last layers and has another shape in the file.
+/// Returns whether the tensor may be skipped: LastLayers covers it, and the file has another shape.
 bool is_left(const Parameter& p, const NamedTensors& file) {
   constexpr std::array<std::string_view, 6> kLast = {
       "fc.", "features.", "output_layer.3.", "output_layer.4.", "feature.", "pos_embed"};
@@ -189,8 +189,8 @@ std::vector<std::string> import_state_dict(Ops& ops, Backbone& backbone, const N
       import_parameter(ops, p, arena->flat(), file, "");
     }
   }
-  // PyTorch counts per batch norm. The counts are equal unless layers were swapped by hand. With
-  // a constant momentum the count has no effect.
+  // PyTorch counts batches per batch norm. The counts are equal unless layers were swapped by hand.
+  // With a constant momentum the count has no effect.
   backbone.batches_tracked = 0;
   for (const std::string& name : batches_tracked_names(backbone.state.parameters)) {
     if (!is_wanted(name, fit)) continue;

@@ -25,14 +25,14 @@ struct SampleOptions {
 std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
                                          std::span<const std::int64_t> labels, std::int64_t step);
 
-/// Returns the logarithm of 1 / rate, 0 if no class is drawn: the correction of the logits of drawn
-/// classes (logQ correction; Bengio and Senecal 2008, arXiv 2507.09331). A class that is not a
+/// Returns log(1 / rate), or 0 if the rate is 0. This is added to the logits of the drawn classes
+/// (logQ correction; Bengio and Senecal 2008, arXiv 2507.09331). A class that is not a
 /// label is active with probability `rate`, so the corrected sum of exponentials over the active
-/// classes is an unbiased estimate of the sum over all. It is the same on every worker.
+/// classes is an unbiased estimate of the sum over all. The value is the same on every worker.
 double drawn_logit(double rate);
 
-/// Returns the number of active classes to expect at most in a shard of `rows` classes: rows *
-/// rate, rounded up, plus one for each label. The number drawn varies around rows * rate.
+/// Returns an estimate of the active classes in a shard of `rows` classes: rows * rate, rounded up,
+/// plus one for each label, at most `rows`. The number drawn varies around rows * rate.
 std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels);
 
 /// Returns the labels in the shard, each with its index in `active`, sorted by that index.

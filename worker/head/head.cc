@@ -49,7 +49,7 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .hard_negatives = has_hard_negatives(o.loss)};
 }
 
-/// Bytes of a sample's length (read as its inverse) or target cosine, and its margin.
+/// Bytes per sample: its inverse length or target cosine, its length, and its margin.
 constexpr std::size_t kSampleMarginBytes = sizeof(float) + sizeof(double) + sizeof(SampleMargin);
 
 /// Bytes of the buffers that a head exchanges with its peers and returns, for N samples.
@@ -144,12 +144,12 @@ class ShardedHead : public Head {
   SeparateHeads heads_;
   LossState loss_state_;         // after the last whole step
   LossState loss_before_;        // before last_step_
-  std::int64_t last_step_ = -1;  // of the last run(); -1: none since the state was set
+  std::int64_t last_step_ = -1;  // of the last run(); -1: no run since state_changed()
   LossState running_state_;      // after the last micro-batch
   StepMargins margins_;          // of the last run(); empty for CombinedMargin
   std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
   std::vector<double> lengths_;                          // [N], or empty
-  std::optional<AccumulatedGradients> accumulated_;      // for more than one micro-batch an update
+  std::optional<AccumulatedGradients> accumulated_;      // used if gradient_acc is above 1
   std::vector<Positive> positives_;                      // of the last run()
   std::vector<float> offsets_;                           // of the active classes
   std::int64_t samples_ = 0;                             // N of the buffers below
@@ -199,14 +199,14 @@ HeadResult ShardedHead::run(const Step& step) {
   return result;
 }
 
-// Labels of the batch take part in any case, so their logits are not corrected.
+// Labels of the batch are always active, so their logits are not corrected.
 void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
   offsets_.assign(active, static_cast<float>(drawn_logit));
   for (const Positive& p : positives_) offsets_[static_cast<std::size_t>(p.index)] = 0;
 }
 
-/// Fills margins_ unless all samples have the same. An unfinished update does not change
-/// loss_state_, so a checkpoint after it has the values before it.
+/// Fills margins_, unless all samples have the same margin. Changes running_state_, which run()
+/// copies to loss_state_ after the last micro-batch: a checkpoint never holds half an update.
 void ShardedHead::make_margins(const Step& step, const MarginSoftmax::Batch& batch) {
   if (is_combined_margin(options_.loss)) return;
   const std::int64_t n = step.all_embeddings.shape[0];
@@ -222,8 +222,8 @@ void ShardedHead::make_margins(const Step& step, const MarginSoftmax::Batch& bat
                  running_state_, margins_);
 }
 
-/// Fills target_cosines_ with those of all workers: one more collective. Uses a buffer that later
-/// holds this step's statistics.
+/// Fills target_cosines_ for the samples of all workers, with one more collective. Uses a buffer
+/// that later holds this step's statistics.
 void ShardedHead::find_target_cosines(const MarginSoftmax::Batch& batch) {
   const std::int64_t n = batch.embeddings.shape[0];
   const Tensor cosines(statistics_->data(), DType::kFloat32, {n});
@@ -257,7 +257,7 @@ void ShardedHead::backward(const Step& step, const Tensor& d_embeddings) {
 
 void ShardedHead::move(const Step& step) {
   check(!moves_in_run() && step.micro_batch == options_.gradient_acc - 1,
-        "head: move() comes after the last micro-batch, where run() has not moved the centres");
+        "head: move() needs a run() with the last micro-batch that did not update the centres");
   if (!accumulated_) return softmax_->move(update_of(step));
   const AccumulatedGradients& sums = *accumulated_;
   softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update_of(step));
@@ -296,7 +296,7 @@ void check_options(const HeadOptions& o, int world_size) {
                      std::to_string(world_size) +
                      " workers that would share them: start fewer workers");
   }
-  check(o.embedding_size > 0 && o.gradient_acc > 0, "head: embedding_size and gradient_acc");
+  check(o.embedding_size > 0 && o.gradient_acc > 0, "head: a size is not positive");
   const std::int64_t of_heads =
       std::accumulate(o.head_classes.begin(), o.head_classes.end(), std::int64_t{0});
   if (!o.head_classes.empty() && of_heads != o.classes) {

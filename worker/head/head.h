@@ -22,11 +22,11 @@ struct HeadOptions {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 512;
   Loss loss;
-  Margin margin;  ///< of CombinedMargin
+  Margin margin;  ///< used by CombinedMargin
   double scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
-  SampleRate sample_rate;  ///< without follow(), the largest of them in every step
+  SampleRate sample_rate;  ///< without follow(), every step uses the largest rate
   bool sample_correction = false;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -34,8 +34,8 @@ struct HeadOptions {
   double weight_decay = 5e-4;
   double lr_factor = 1.0;  ///< multiplies the learning rate of every step
   std::int64_t gradient_acc = 1;
-  /// The centres are updated by Head::move(), once it is known whether the backbone is updated.
-  /// With gradient_acc above 1 this is always so.
+  /// True: run() does not update the centres. Head::move() does, when it is known that the backbone
+  /// is updated too. If gradient_acc is above 1, run() never updates them.
   bool moves_later = false;
   CentrePrecision centre_precision = CentrePrecision::kFp32;
   bool bf16_products = false;  ///< operands of the matrix products; sums are float32
@@ -75,8 +75,8 @@ class Head {
  public:
   virtual ~Head() = default;
 
-  /// Uses the settings of this schedule instead of the options'. It is called with numbers of
-  /// steps, also by other threads. REQUIRES: called before the first step.
+  /// Sets a schedule that replaces the settings in the options. The head calls it with step
+  /// numbers, from any thread. REQUIRES: called before the first step.
   virtual void follow(std::function<HeadSettings(std::int64_t step)> schedule) = 0;
   [[nodiscard]] virtual HeadSettings settings(std::int64_t step) const = 0;
 
@@ -166,8 +166,8 @@ struct HeadMemoryOptions {
   GpuSizes gpu_sizes;
 };
 
-/// Returns the memory of rank 0, whose shard is the largest: the sum over the parts of the head.
-/// The number of active classes varies; uses expected_active() (class_sampler.h).
+/// Returns the memory of rank 0, whose shard is the largest. The number of active classes varies
+/// between steps, so this uses expected_active() (class_sampler.h).
 HeadMemory head_memory(const HeadMemoryOptions& options);
 
 }  // namespace pfc

@@ -33,7 +33,7 @@ class ReplayWorker {
                        .index = 0,
                        .cpu_threads = threads_of_worker(options.workers)})),
         head_(make_head(*ops_, *comm_, head_options_of(input, options.job))) {
-    if (!input.classes.empty()) {  // the rows are the sample, at the job's rate
+    if (!input.classes.empty()) {  // the rows were sampled at the job's rate
       const double rate = options.job.sample_rate.largest();
       const HeadSettings settings{
           .margin = options.job.margin,
@@ -87,7 +87,7 @@ class ReplayWorker {
     options.classes = input.rows;
     options.embedding_size = input.dimension;
     options.gradient_acc = input.micro_batches;
-    if (!input.classes.empty()) options.sample_rate = 1;  // these rows were the sample
+    if (!input.classes.empty()) options.sample_rate = 1;  // these rows were sampled by the job
     options.head_classes = rows_of_heads(input, options.head_classes);
     return options;
   }

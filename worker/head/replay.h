@@ -30,12 +30,12 @@ struct ReplayResult {
 void check_replay(const HeadStepInput& input, const ReplayOptions& options);
 
 /// Writes `loss` [M] and `d_embeddings` [M * N, D] of the M micro-batches, and the tables after
-/// the update: `centres`, `momentum` and for AdamW `second` [R, D]. All are F32. Writes `classes`
-/// too if the input has it; then its rows are the active ones: all rows, or those that `active`
-/// names. Gradients are multiplied by 1 / gradient_acc, even if the input has fewer micro-batches;
-/// the centres move by those of the input. If the loss of a micro-batch is not finite, no table
-/// changes, and its gradients and all later ones are NaN. Throws InputError as check_replay() does
-/// and if the device does not exist here, and StorageError.
+/// the update: `centres`, `momentum` and for AdamW `second` [R, D]. All are F32. If the input has
+/// `classes`, writes that too; then the active rows are all rows, or those that `active` marks.
+/// Gradients are multiplied by 1 / gradient_acc, even if the input has fewer micro-batches; the
+/// centres are updated with the sum over the micro-batches of the input. If the loss of one is not
+/// finite, no table changes, and its gradients and all later ones are NaN. Throws as check_replay()
+/// does, InputError if this machine does not have the device, and StorageError.
 ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& options,
                               const std::filesystem::path& out);
 

@@ -163,7 +163,7 @@ void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& s
   const std::size_t n = margins.samples.size();
   check(samples.lengths.size() == (uses_lengths(loss) ? n : 0) &&
             samples.target_cosines.size() == (uses_target_cosines(loss) ? n : 0),
-        "sample_margins: needs what the loss uses of each embedding, and nothing else");
+        "sample_margins: expects lengths and target_cosines only if the loss uses them");
   std::visit([&](const auto& l) { margins_of(l, samples, state, margins); }, loss);
 }
 

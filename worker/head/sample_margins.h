@@ -20,8 +20,8 @@ struct LossState {
   friend bool operator==(const LossState&, const LossState&) = default;
 };
 nlohmann::json to_json(const LossState& state);
-/// A value that is missing is that of a new job. Throws nlohmann::json::exception if one is not a
-/// number.
+/// A missing value gets the value of a new job. Throws nlohmann::json::exception if a value is not
+/// a number.
 LossState loss_state_of(const nlohmann::json& json);
 
 /// Returns whether the margins of this loss depend on the lengths of the embeddings.

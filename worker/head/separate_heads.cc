@@ -28,7 +28,7 @@ std::span<const ActiveRange> SeparateHeads::ranges(std::span<const std::int64_t>
   for (const std::int64_t label : labels) {
     const auto head =
         static_cast<std::size_t>(std::ranges::upper_bound(ends_, label) - ends_.begin());
-    check(head < ends_.size(), "separate heads: a label is in none of them");
+    check(head < ends_.size(), "separate heads: a label belongs to no head");
     of_samples_.push_back(of_heads_[head]);
   }
   return of_samples_;

@@ -111,7 +111,7 @@ std::span<const std::byte> active_flags(const Part& part) {
   const SafetensorsFile::Tensor& t = part.file.at("active");
   const Shape64 shape{part.micro_batches, part.rows};
   if (part.all_classes || t.dtype != "U8" || t.shape != shape) {
-    refuse(part.file, "active", "U8 " + shape_text(shape) + ", beside a tensor classes");
+    refuse(part.file, "active", "U8 " + shape_text(shape) + " together with a tensor classes");
   }
   return t.bytes;
 }
@@ -178,7 +178,7 @@ void check_complete(std::span<const Part> parts) {
     throw InputError(parts.front().name() + ": is one of " + std::to_string(workers) +
                      " parts of a step, but the part of rank " + std::to_string(rank) + " is " +
                      (found == 0 ? "missing" : "given twice") +
-                     "; give --in the folder that holds all parts");
+                     "; set --in to the folder that holds all parts");
   }
 }
 
@@ -186,7 +186,7 @@ void check_parts(std::span<const Part> parts) {
   for (const Part& part : parts) {
     if (parts.size() > 1 && part.all_classes) {
       throw InputError(part.name() + ": has no tensor classes, so it holds a whole step; " +
-                       "give --in this file alone");
+                       "set --in to this file alone");
     }
     expect_same(parts.front(), part, "embeddings");
     expect_same(parts.front(), part, "labels");
@@ -219,7 +219,7 @@ RowTable merge_parts(std::span<const Part> parts, std::span<const float> Part::*
 }
 
 /// Returns the gradients of all samples: micro-batch after micro-batch, each in the order of
-/// ranks. Has no pieces unless every part has its own.
+/// ranks. Returns a table without pieces if a part has no gradients.
 RowTable merge_gradients(std::span<const Part> parts) {
   RowTable table{.columns = parts.front().dimension, .pieces = {}};
   const auto micro_batches = static_cast<std::size_t>(parts.front().micro_batches);
@@ -249,14 +249,14 @@ void merge_classes(std::span<const Part> parts, HeadStepInput& in) {
     if (!in.classes.empty() && !part.classes.empty() && part.classes[0] <= in.classes.back()) {
       throw InputError(part.name() + ": has class " + std::to_string(part.classes[0]) +
                        ", and another part has class " + std::to_string(in.classes.back()) +
-                       ": parts of one step hold different ranges of classes");
+                       ": the ranges of classes in parts of one step must not overlap");
     }
     in.classes.insert(in.classes.end(), part.classes.begin(), part.classes.end());
   }
 }
 
 /// Returns the rows of each micro-batch, where the rows of all parts are numbered in order. Empty
-/// if the parts do not name their rows.
+/// if no part has a tensor `active`.
 std::vector<std::vector<std::int64_t>> merge_active(std::span<const Part> parts) {
   const auto says = [](const Part& part) { return part.has("active"); };
   if (std::ranges::none_of(parts, says)) return {};
@@ -291,8 +291,8 @@ void check_active(const Part& part, const HeadStepInput& in) {
     const std::size_t micro_batch = i / samples;
     if (std::ranges::binary_search(in.active[micro_batch], in.labels[i])) continue;
     throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
-                     std::to_string(i) + " takes no part in its micro-batch, number " +
-                     std::to_string(micro_batch) + ": expected 1 in its place in active");
+                     std::to_string(i) + " is not active in its micro-batch " +
+                     std::to_string(micro_batch) + ": expected a 1 for its class in active");
   }
 }
 

@@ -91,14 +91,14 @@ struct ActiveClasses {
   std::vector<std::uint8_t> taking_part;  // [M, R]
 };
 
-/// Returns the shortest form that reads back exactly; a word if JSON has no number for it.
+/// Returns the shortest text that parses to exactly x, or a word for NaN and infinity.
 std::string number_text(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
   return nlohmann::json(x).dump();
 }
 
-/// Returns the job whose head has these settings in every step.
+/// Returns a copy of the job that uses these settings in every step.
 nlohmann::json with_settings(nlohmann::json job, const HeadSettings& settings) {
   const Margin& m = settings.margin;
   job["margin_list"] = {m.m1, m.m2, m.m3};

@@ -16,7 +16,7 @@
 namespace pfc {
 namespace {
 
-// Maximum in a job file (common/config/config.cc).
+// Largest values that a job file may have (common/config/config.cc).
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 20;
 constexpr std::size_t kPartsNamed = 3;
@@ -166,7 +166,7 @@ MemoryThere memory_of_this_host(int workers, const KeptMemory& kept) {
 MemoryThere memory_of_gpu(const Ops& ops) {
   const Ops::DeviceMemory memory = ops.memory();
   return {.bytes = memory.free + ops.scratch_bytes(),
-          .where = fmt::format("free of the GPU's {}", byte_size_text(memory.total))};
+          .where = fmt::format("free memory of a GPU with {}", byte_size_text(memory.total))};
 }
 
 LargestThatFits largest_that_fits(const PlannedJob& p, const PlannedBackbone& backbone,

@@ -23,8 +23,8 @@ MemoryThere memory_of_this_host(int workers_of_this_host, const KeptMemory& kept
 /// Returns the free memory of a worker's GPU, plus the scratch that its Ops already holds.
 MemoryThere memory_of_gpu(const Ops& ops);
 
-/// Largest value of one key with which the job fits if the other keys stay the same, and, if the
-/// number of images is known, they fill a batch of all workers. 0 if there is no such value.
+/// The largest value of each key with which the job fits if the other keys stay the same; 0 if none
+/// fits. If the number of images is known, a batch of all workers has at most that many.
 struct LargestThatFits {
   std::int64_t num_classes = 0;
   std::int64_t batch_size = 0;

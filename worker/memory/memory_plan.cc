@@ -47,7 +47,7 @@ constexpr const char* kNcclName = "NCCL's buffers";
 constexpr const char* kScratchName = "kernels' scratch";
 constexpr const char* kSnapshotsName = "snapshots";
 
-/// Measures on the CPU the memory of a network on a device with this activation type.
+/// Measures, on the CPU, the memory that a network with this activation type takes on a device.
 class SizingOps : public CpuOps {
  public:
   SizingOps(int threads, DType activations) : CpuOps(threads), activations_(activations) {}
@@ -65,7 +65,7 @@ std::unique_ptr<CpuOps> cpu_to_plan_with(const PlannedJob& p) {
   return std::make_unique<CpuOps>(p.threads, best_vector_kernels(), DType::kBFloat16);
 }
 
-/// The workers of a job without communication: measuring a network needs only their number.
+/// A Comm that only knows the number of workers: measuring a network needs nothing else.
 class WorldSize : public Comm {
  public:
   explicit WorldSize(int size) : size_(size) {}
@@ -171,7 +171,7 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
            fmt::format("batch_size {}{}", p.job.batch_size,
                        p.job.network == kNoNetwork ? std::string() : pixels));
   list.add(kScratchName, b.scratch,
-           p.gpu ? "at most, for convolutions" : counted(p.threads, "thread"));
+           p.gpu ? "upper limit, for convolutions" : counted(p.threads, "thread"));
 }
 
 /// Adds a GPU's buffers other than head and backbone. Decoded batches, verification sets and files
@@ -185,9 +185,9 @@ void add_gpu_buffers(const PlannedJob& p, PartList& list) {
                      static_cast<std::uint64_t>(shapes.d_embeddings.elements()) * sizeof(float)}),
            counted(p.world_size, "worker"));
   list.add("images", taken(p, {evaluated_images(p)}) + ImageUpload::kSlots * taken(p, {slot}),
-           "as they come from the data");
-  list.add(kProcessName, kGpuProcess, "CUDA's context and libraries, a guess");
-  list.add(kNcclName, p.world_size > 1 ? kNcclBuffers : 0, "a guess; measured when a job starts");
+           "batches as read from the data set");
+  list.add(kProcessName, kGpuProcess, "CUDA's context and libraries, estimated");
+  list.add(kNcclName, p.world_size > 1 ? kNcclBuffers : 0, "estimated; a job measures it");
 }
 
 /// Adds the parts that are in host memory even if the worker trains on a GPU.
@@ -205,7 +205,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
       fmt::format("{} batches, an index of {}", ahead + kStepInputs,
                   counted(p.data.images, "image")));
   list.add("verification sets", p.data.verification_bytes, "encoded images");
-  // One file at a time is in memory, in PyTorch's layout. Evaluation is finished by then.
+  // Model files are written one at a time, from a copy in PyTorch's layout, after the evaluation.
   const std::uint64_t file = std::max<std::uint64_t>(b.weights + b.state, optimizer_bytes(p, b));
   const EmbedOptions embed{p.job.batch_size, p.data.height, p.data.width, p.job.embedding_size};
   const auto of_largest = [&](std::int64_t images, const auto& bytes) -> std::uint64_t {
@@ -221,7 +221,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
                                mean_centres_options(p.job, p.data.height, p.data.width));
   const std::uint64_t embedding = std::max(evaluation, centres);
   list.add("between steps", std::max(file, embedding),
-           file > embedding        ? "a file of the model to be written"
+           file > embedding        ? "a model file that is written"
            : evaluation >= centres ? "evaluation's embeddings"
                                    : "embeddings for the first class centres");
 }

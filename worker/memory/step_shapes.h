@@ -1,4 +1,4 @@
-// Shapes of the buffers of a training step, for its plan of memory and for the trainer.
+// Shapes of the buffers of a training step, for the memory plan and the trainer.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// Shapes of a step's own buffers, float32: M micro-batches, B images per worker, N = W * B. They
-/// hold the whole step, so it can be written to a file if a value in it is not finite.
+/// Shapes of a step's float32 buffers: M micro-batches, B images per worker, N = W * B. The buffers
+/// hold all micro-batches, so the step can be written to a file if a value is not finite.
 struct StepShapes {
   StepShapes(const JobConfig& job, int workers)
       : all_embeddings{job.gradient_acc * workers * job.batch_size, job.embedding_size},

@@ -27,7 +27,7 @@ Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, s
 inline constexpr int kVitPatch = 9;  ///< pixels on each side
 
 struct VitOptions {
-  std::int64_t width = 256;  ///< numbers of a token
+  std::int64_t width = 256;  ///< numbers in a token
   int depth = 12;
   float drop_path = 0;  ///< probability in the last block; rises linearly from 0
   double mask = 0;      ///< fraction of tokens that training leaves out
@@ -35,8 +35,8 @@ struct VitOptions {
 
 /// Dosovitskiy et al., "An image is worth 16x16 words", arXiv 2010.11929, as implemented in
 /// arcface_torch (backbones/vit.py): patches of 9 x 9 pixels, 8 heads, no class token, and all
-/// tokens in the last layers. arcface_torch masks 0.1 for every `mask` above 0; this network masks
-/// what it was asked to. Returns the embeddings.
+/// tokens in the last layers. arcface_torch masks 0.1 of the tokens for every `mask` above 0; this
+/// network masks the fraction `mask`. Returns the embeddings.
 Variable* vit(NetworkBuilder& net, const VitOptions& o);
 
 /// The network of a job that trains on embeddings: it returns its input. It has no

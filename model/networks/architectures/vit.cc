@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kVitHeads = 8;
 constexpr float kFeatureEpsilon = 2e-5f;
-// arcface_torch truncates at 100 deviations, which no draw reaches.
+// arcface_torch truncates at 100 standard deviations, which no random value reaches.
 constexpr Initial kVitInitial = normal(0.02f);
 
 /// A linear layer of each token with a bias.

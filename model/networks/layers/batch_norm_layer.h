@@ -60,7 +60,7 @@ class BatchNormLayer : public Layer {
   const std::int64_t rows_;        // rows of this worker
   const std::int64_t total_rows_;  // rows of all workers that share the statistics
   std::unique_ptr<BatchNorm> norm_;
-  std::unique_ptr<BatchNorm> over_workers_;  // statistics of the workers' statistics; null: no sync
+  std::unique_ptr<BatchNorm> over_workers_;  // combines the workers' statistics; null: no sync
   BatchNormLayer* next_ = nullptr;           // receives its statistics from this layer
   bool statistics_are_fed_ = false;
   bool adds_to_dx_ = false;  // another reader of x has written its gradient

@@ -28,8 +28,8 @@ class ConvLayer : public Layer {
   Tensor dx_part_;  // this layer's share of x's gradient if another layer has written the gradient
 };
 
-/// A tensor's number of rows: in training it may be smaller, if a network masks tokens. Tensors
-/// have memory for all rows, and then use the first ones.
+/// A tensor's number of rows. It may be smaller in training, if the network masks tokens. Tensors
+/// have memory for all rows; in training they use the first rows.
 struct Rows {
   std::int64_t all = 0, in_training = 0;
 
@@ -47,7 +47,7 @@ struct LinearVariables {
 };
 
 /// y [rows, n] = x [rows, k] weight^T [k, n] + bias. x may be [B, H, W, C], read as [B, H*W*C]. y
-/// is float32 if it becomes the embedding, because the head works in float32, or a sum.
+/// is float32 if it is the embedding, which the head reads as float32, or part of a sum.
 class LinearLayer : public Layer {
  public:
   LinearLayer(Ops& ops, const LinearVariables& variables);
@@ -71,7 +71,7 @@ class LinearLayer : public Layer {
   Ops& ops_;
   const LinearVariables v_;
   const std::int64_t in_, out_;
-  Tensor dy_operand_;  // y's gradient in x's type, if that is another one
+  Tensor dy_operand_;  // y's gradient in x's type, if the types differ
 };
 
 /// Changes the activation and its gradient in place. REQUIRES: other layers read the activation

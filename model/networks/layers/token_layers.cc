@@ -198,8 +198,8 @@ void AddLayer::plan_backward(ActivationPlan& plan) {
   plan.use(y_.gradient);
   if (x_.needs_gradient) plan.make_in_place_of(x_.gradient, y_.gradient);
   if (!branch_.needs_gradient) return;
-  // Without drop path the gradients are equal. Layers add to x's only after they have read the
-  // branch's.
+  // Without drop path both gradients are equal. Layers read the branch's gradient before they add
+  // to that of x.
   if (path_.probability == 0) {
     plan.make_in_place_of(branch_.gradient, y_.gradient);
   } else {

@@ -1,5 +1,5 @@
 // Layers of vision transformers. Activations are tokens [B, T, D]. In training a network may mask
-// tokens: then layers use the first `tokens.in_training` tokens' worth of their tensors' memory.
+// tokens: then T is `tokens.in_training`, and layers use only the start of their tensors' memory.
 #pragma once
 
 #include <cstdint>

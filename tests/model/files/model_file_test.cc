@@ -98,7 +98,7 @@ TEST_F(ModelFiles, NameATensorThatIsNotInTheNetwork) {
   std::vector<HostTensor> tensors = state_dict("mbf");
   tensors.push_back({"layers.9.weight", "F32", {1}, std::vector<std::byte>(4)});
   EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(tensors)); }),
-              HasSubstr("tensor layers.9.weight is not of this network"));
+              HasSubstr("tensor layers.9.weight does not belong to this network"));
   tensors.pop_back();
   std::erase_if(tensors, [](const HostTensor& t) { return t.name == "conv_sep.layers.0.weight"; });
   EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(tensors)); }),
