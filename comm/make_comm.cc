@@ -40,7 +40,7 @@ class SelfComm : public Comm {
     if (ops_ != nullptr) ops_->synchronize();
   }
   void exchange(std::span<const Sent> sent, std::span<const Received> received) override {
-    check(sent.empty() && received.empty(), "exchange of one worker: there is no other");
+    check(sent.empty() && received.empty(), "exchange: a single worker has no peers");
     count(CollectiveKind::kExchange, 0);
   }
   void abort(const std::string& why) override {

@@ -85,7 +85,7 @@ class BatchEmbedder {
   std::vector<float> plain_;                        ///< [batch, D]
   std::vector<float> mirrored_;                     ///< [batch, D]
   std::vector<std::optional<std::string>> damage_;  ///< by image in the batch
-  std::int64_t first_ = 0;                          ///< number of the first one
+  std::int64_t first_ = 0;                          ///< number of the batch's first image
 };
 
 }  // namespace
@@ -109,7 +109,7 @@ void embed_images(std::int64_t images, const ReadImage& read, const EmbedBatch& 
 }
 
 std::size_t embed_images_bytes(const EmbedOptions& o) {
-  // The batch and those that are decoded ahead of it.
+  // The images of the batch, and as many that are decoded ahead.
   const std::size_t pixels = 2 * static_cast<std::size_t>(o.batch) * image_bytes(o);
   return pixels +
          static_cast<std::size_t>((o.flip ? 2 : 1) * o.batch * o.embedding_size) * sizeof(float);

@@ -50,7 +50,7 @@ void write_row(const EmbeddedImage& image, std::span<float> row) {
                    : static_cast<float>((length(image.plain) + length(image.mirrored)) / 2);
 }
 
-/// All images' rows [images, D + 1], the same on every worker.
+/// Returns the rows of all images [images, D + 1]. They are the same on every worker.
 std::vector<float> embed_all(std::int64_t images, const ReadImage& read, Comm& comm,
                              const EmbedBatch& embed, const EmbedOptions& o) {
   const RowRange mine = shard_of(images, comm.rank(), comm.size());
@@ -99,7 +99,7 @@ void check_labels(const RetrievalSet& set) {
   std::ranges::sort(labels);
   if (std::ranges::adjacent_find(labels) != labels.end()) return;
   throw InputError(
-      fmt::format("retrieval set {}: found {} images of as many classes, expected a class with "
+      fmt::format("retrieval set {}: all {} images are of different classes, expected a class with "
                   "several images; remove this set",
                   set.folder.string(), labels.size()));
 }
@@ -180,7 +180,7 @@ VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedB
   const TimePoint start = Clock::now();
   check_pairs(set);
   check(set.images.size() == 2 * set.same.size() && options.flip,
-        "evaluate: two images a pair, and flip");
+        "evaluate: needs two images per pair, and flip");
   double norm = 0;
   const std::vector<float> rows = rows_of(set, comm, embed, options, norm);
 
@@ -236,7 +236,7 @@ RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& 
 std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOptions& o) {
   const std::int64_t row = o.embedding_size + 1;
   const std::int64_t longest = longest_shard(images, world_size);
-  // Thresholds of TAR at FAR; distances, scores and the curve of the pairs.
+  // For the thresholds of TAR at FAR, and the pairs' distances, scores and curve.
   const std::size_t figures = 4001 * sizeof(std::int64_t) + static_cast<std::size_t>(images) * 60;
   const std::size_t sides = floats(images * o.embedding_size);
   return floats(longest * row) + floats(longest * world_size * row) + sides + figures +
@@ -247,7 +247,7 @@ std::size_t retrieval_bytes(std::int64_t images, int world_size, const EmbedOpti
   const std::int64_t row = o.embedding_size + 1;
   const std::int64_t longest = longest_shard(images, world_size);
   const std::size_t searched = static_cast<std::size_t>(images * o.embedding_size) * sizeof(double);
-  // Labels, an index by label, and what each search found.
+  // For the labels, an index by label, and the result of each search.
   const std::size_t figures = static_cast<std::size_t>(images) * 150;
   return floats(longest * world_size * row) + std::max(floats(longest * row), searched) + figures +
          embed_images_bytes(o);

@@ -15,8 +15,8 @@
 
 namespace pfc {
 
-/// Opens a data set of any layout to embed its images, which get the network's size `side`. Throws
-/// InputError, also for a data set of embeddings.
+/// Opens a data set of any layout. Its images are resized to `side` pixels, as the network needs.
+/// Throws InputError, also for a data set of embeddings.
 std::unique_ptr<Dataset> open_images(const std::filesystem::path& data, std::int64_t side,
                                      const Doing& doing);
 
@@ -38,8 +38,8 @@ struct EvaluationSets {
   [[nodiscard]] bool empty() const { return verification.empty() && retrieval.empty(); }
 };
 
-/// Opens find_verification_bins(); a folder among them is a retrieval set, in any layout of
-/// data/layouts/layout.h. `side`: pixels of the network's images. Throws InputError.
+/// Opens the sets at the paths of find_verification_bins(). A folder is a retrieval set, in any
+/// layout of data/layouts/layout.h. `side`: pixels of the network's images. Throws InputError.
 EvaluationSets open_evaluation_sets(const std::vector<std::string>& targets,
                                     std::span<const std::filesystem::path> rec, std::int64_t side,
                                     const Doing& doing = {});

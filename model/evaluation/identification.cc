@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 16;  // probes that share a pass over the gallery
 
-/// Sums in eight lanes, so that the compiler can use vectors. The same for every caller.
+/// Sums in eight lanes, which the compiler can vectorise. Every caller gets the same result.
 PFC_VECTOR_CLONES double dot(const double* a, const double* b, std::size_t n) {
   std::array<double, 8> lanes{};
   std::size_t i = 0;

@@ -22,8 +22,8 @@ struct Search {
   double mate = 0;         ///< the greatest similarity to such an entry
   double best_other = -2;  ///< the greatest similarity to any other entry
   /// Rank of the best mate: 1 + the number of other entries that are at least as similar. Equal
-  /// similarities count against the mate, or a model that maps all faces to one point would be
-  /// perfect.
+  /// similarities count against the mate. Otherwise a model that maps all faces to one point would
+  /// be perfect.
   std::int64_t rank = 0;
 };
 
@@ -38,10 +38,10 @@ std::vector<Search> search_others(const LabelledRows& set, RowRange images, int 
 /// Returns the fraction of the mated probes with a mate among the first k; 0 if none is mated.
 double rank_rate(std::span<const Search> searches, std::int64_t k);
 
-/// Returns the true positive identification rate at the threshold at which the fraction `fpir` of
-/// the non-mated probes is accepted: mated probes whose mate is the best entry and above it. The
-/// threshold is the max(int(n * fpir), 1)-th greatest best similarity of n non-mated probes, as in
-/// InsightFace's evaluation_1N() (ijb_evals.py). NaN if no probe is mated or all are.
+/// Returns the true positive identification rate: the fraction of the mated probes whose mate is
+/// the best entry and above the threshold. The threshold accepts the fraction `fpir` of n non-mated
+/// probes: it is their max(int(n * fpir), 1)-th greatest best similarity, as in InsightFace's
+/// evaluation_1N() (ijb_evals.py). NaN if no probe is mated or all are.
 double tpir_at_fpir(std::span<const Search> searches, double fpir);
 
 /// MegaFace: for each other image of a probe's subject, searches for the probe in a gallery of

@@ -24,7 +24,7 @@ struct Thresholds {
   [[nodiscard]] double at(int i) const { return i * step; }
   /// Returns the first threshold above the distance; `count` if there is none.
   [[nodiscard]] int first_above(double distance) const {
-    if (!(distance < at(count - 1))) return count;  // NaN too: never the same
+    if (!(distance < at(count - 1))) return count;  // also for NaN, which is never accepted
     int i = static_cast<int>(distance / step);
     // The quotient may be rounded across a threshold; the comparison decides.
     while (i > 0 && distance < at(i - 1)) --i;
@@ -38,10 +38,10 @@ using Hits = std::array<std::int64_t, kThresholds>;
 
 Hits count_hits(std::span<const int> first_above, const std::vector<bool>& same,
                 std::int64_t begin) {
-  // At threshold i, a genuine pair is right when first_above <= i, an impostor pair when it is not:
-  // so each pair changes the count once, where its own threshold lies.
+  // At threshold i, a genuine pair is classified correctly if first_above <= i, an impostor pair
+  // otherwise. So each pair changes the count once, at its first_above.
   std::array<std::int64_t, kThresholds + 1> change{};
-  std::int64_t right = 0;  // below every threshold: the impostors
+  std::int64_t right = 0;  // before the first threshold: the impostor pairs
   for (std::size_t k = 0; k < first_above.size(); ++k) {
     const bool genuine = same[static_cast<std::size_t>(begin) + k];
     if (!genuine) ++right;
@@ -77,7 +77,7 @@ struct MeanAndDeviation {
 MeanAndDeviation over_folds(const std::vector<double>& values) {
   if (values.empty()) return {};
   const auto n = static_cast<double>(values.size());
-  // Sums first: equal values then have exactly their own mean.
+  // Divides the sum, not each value: the mean of equal values is then more exact.
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
   double squares = 0;
   for (const double x : values) squares += (x - mean) * (x - mean);
@@ -97,7 +97,7 @@ struct FoldedPairs {
 
 constexpr Thresholds kFine{.count = 4000, .step = 0.001};
 
-/// counts: impostor pairs by the first threshold that they are below.
+/// counts[i]: number of impostor pairs whose distance is first below threshold i.
 double threshold_for(double far, const std::vector<std::int64_t>& counts) {
   const auto all =
       static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
@@ -177,7 +177,7 @@ VerificationResult verify_pairs(std::span<const float> a, std::span<const float>
                                 std::int64_t dimension, const std::vector<bool>& same, int folds) {
   const auto pairs = static_cast<std::int64_t>(same.size());
   const auto d = static_cast<std::size_t>(dimension);
-  check(pairs >= 2 && folds >= 2, "verify_pairs: at least two pairs and two folds");
+  check(pairs >= 2 && folds >= 2, "verify_pairs: needs two pairs and two folds");
   check(a.size() == same.size() * d && b.size() == a.size(), "verify_pairs: wrong sizes");
   folds = static_cast<int>(std::min<std::int64_t>(folds, pairs));
 

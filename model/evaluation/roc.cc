@@ -21,7 +21,7 @@ bool on_a_line(const Counts& a, const Counts& b, const Counts& c) {
          c.genuine - b.genuine == b.genuine - a.genuine;
 }
 
-/// One entry for each score, the highest first.
+/// Returns one entry for each score, the highest first.
 std::vector<Counts> accepted_pairs(std::vector<ScoredPair> pairs) {
   for (ScoredPair& pair : pairs) {
     if (std::isnan(pair.score)) pair.score = -std::numeric_limits<double>::infinity();
@@ -48,7 +48,7 @@ Roc roc_of(std::vector<ScoredPair> pairs) {
     roc.genuine = counts.back().genuine;
     roc.impostors = counts.back().impostors;
   }
-  check(roc.genuine > 0 && roc.impostors > 0, "roc_of: pairs of both kinds");
+  check(roc.genuine > 0 && roc.impostors > 0, "roc_of: needs pairs of both kinds");
   roc.points.push_back({0, 0, std::numeric_limits<double>::infinity()});
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const bool inner = i > 0 && i + 1 < counts.size();

@@ -23,7 +23,7 @@ class TemplatePooling {
  public:
   explicit TemplatePooling(std::int64_t dimension);
 
-  /// feature: [D]. REQUIRES: calls are in the order of the templates, and within one of the media.
+  /// feature: [D]. REQUIRES: calls are ordered by template, and by medium within a template.
   void add(std::int64_t template_id, std::int64_t medium, std::span<const float> feature);
   [[nodiscard]] Templates finish();
 

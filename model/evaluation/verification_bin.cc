@@ -23,11 +23,11 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = PickleValue::Kind;
 
-// Images of a set may be the same object in the pickle, read once and used in many pairs; but a
-// small file must not become a large set.
+// A pickle can hold an image once and use it in many pairs. This limit on the repetitions keeps a
+// small file from becoming a large set.
 constexpr std::uint64_t kMaxRepeat = 32;
 
-// Python's pickle.py appends lists by so many items, which bounds a reader's stack.
+// Python's pickle.py appends this many list items at a time, which bounds a reader's stack.
 constexpr std::size_t kItemsPerAppend = 1000;
 
 /// EMPTY_LIST, then MARK item... APPENDS for every kItemsPerAppend items.
@@ -41,7 +41,7 @@ void write_list(BufferedFile& file, std::size_t count, const WriteItem& write_it
   }
 }
 
-/// Takes the pickle's values for what a verification set is made of.
+/// Builds a verification set from the values of a pickle.
 class SetBuilder {
  public:
   SetBuilder(const fs::path& path, std::span<const std::byte> file)
@@ -188,7 +188,7 @@ std::vector<fs::path> find_verification_bins(const std::vector<std::string>& tar
 void write_verification_bin(const std::filesystem::path& path,
                             std::span<const std::vector<std::byte>> images,
                             const std::vector<bool>& same) {
-  check(images.size() == 2 * same.size(), "write_verification_bin: two images a pair");
+  check(images.size() == 2 * same.size(), "write_verification_bin: needs two images per pair");
   BufferedFile file(path);
   file.write(std::string_view("\x80\x04"));  // PROTO 4
   write_list(file, images.size(), [&](std::size_t i) {

@@ -35,13 +35,13 @@ void write_verification_bin(const std::filesystem::path& path,
 
 /// Returns the path of the set `target`, the first of these that is a regular file: target.bin or
 /// target in a data folder (one of `rec`, or the folder of that .rec file), or `target` itself. A
-/// target with "/" may also be a folder. Throws InputError with the paths that were tried. If one
-/// of them is something else, returns it, and read_verification_bin() reports what it is.
+/// target with "/" may also be a folder. If one of the paths exists but is neither, returns it, and
+/// read_verification_bin() reports what it is. Throws InputError with the paths that were tried.
 std::filesystem::path find_verification_bin(const std::string& target,
                                             std::span<const std::filesystem::path> rec);
 
-/// A word of `val_targets` for those of LFW, CFP-FP, AgeDB-30, CALFW, CPLFW and XQLFW that the data
-/// folders contain.
+/// In `val_targets` this word stands for those of LFW, CFP-FP, AgeDB-30, CALFW, CPLFW and XQLFW
+/// that the data folders contain.
 inline constexpr const char* kPanel = "panel";
 
 /// Calls find_verification_bin() for each target, and replaces kPanel by its sets. Throws

@@ -204,7 +204,7 @@ double export_onnx(const ModelFile& model, const std::filesystem::path& path,
 double export_int8_onnx(const ModelFile& model, const std::filesystem::path& path,
                         OnnxOptions options, std::span<const std::uint8_t> images,
                         const ShowExported& show) {
-  check(options.opset >= kInt8Opset && !options.float16, "export_int8_onnx: options");
+  check(options.opset >= kInt8Opset && !options.float16, "export_int8_onnx: wrong options");
   expect_small(path, model, options);
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
   const std::vector<NetworkOp> network = network_graph(*ops, model.options);

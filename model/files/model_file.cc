@@ -17,7 +17,7 @@ namespace {
 /// Names of the tensors after the last convolution whose shapes give the sizes of a network.
 struct LastLayerNames {
   const char* linear;     ///< [D, anything]
-  const char* places;     ///< [*, ...]: each row has `channels` * H * W of the last feature map
+  const char* places;     ///< [*, ...]: each row has channels * H * W of the last feature map
   std::int64_t channels;  ///< 0: as many as there are rows
   std::int64_t pixels;    ///< side of the image, divided by that of the last feature map
 };
@@ -28,8 +28,8 @@ constexpr std::array<LastLayerNames, 4> kLastLayers = {
       16},                                              // [512, 1, H/16, W/16]
      {"feature.2.weight", "feature.0.weight", 0, 9}}};  // vit: [C, H/9 * W/9 * C]
 
-/// Returns the image's side; nothing if it cannot be one. A vision transformer does not read the
-/// last pixels, so several sides fit: returns a multiple of 16 if there is one, as 112.
+/// Returns the image's side; nothing if no side fits. A vision transformer ignores pixels after its
+/// last whole patch, so several sides fit: returns a multiple of 16 (as 112) if there is one.
 std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels,
                                        std::int64_t pixels) {
   constexpr std::int64_t kMostSide = 1024, kUsualStep = 16;
@@ -43,7 +43,7 @@ std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channel
   return usual < least + pixels ? usual : least;
 }
 
-/// Returns all options except the name; nothing without the last layers of a network.
+/// Returns all options except the name; nothing if the last layers of a network are missing.
 std::optional<BackboneOptions> sizes_of(const NamedTensors& table) {
   constexpr std::int64_t kMostDimensions = 1 << 16;
   for (const LastLayerNames& last : kLastLayers) {

@@ -126,8 +126,8 @@ class GraphMaker {
     declare(*graph_->add_output(), kOnnxOutput, {options_.embedding_size});
   }
 
-  /// Returns whether operation i is a batch norm of the result of operation i - 1, and its only
-  /// reader.
+  /// Returns whether operation i is a batch norm of the result of operation i - 1, and the only
+  /// operation that reads this result.
   [[nodiscard]] bool is_folded(std::size_t i) const {
     if (i == network_.size() || network_[i].kind != NetworkOp::Kind::kBatchNorm) return false;
     const std::string& x = network_[i].x;

@@ -28,8 +28,8 @@ struct Activation {
   [[nodiscard]] std::int64_t elements() const { return n * c * h * w; }
 };
 
-// Limit for all activations that are still to be read: 1 GB. A hostile file can make convolutions
-// pad, and graphs double, their input any number of times.
+// Limit for all activations that are still to be read: 1 GB. Without it, a hostile file could make
+// activations grow without end, by padding or doubling them again and again.
 constexpr double kMostNumbers = 1 << 28;
 
 /// [outer, rows, columns] -> [outer, columns, rows]. NCHW to NHWC, OIHW to OHWI, and back.
@@ -65,7 +65,7 @@ class Interpreter {
                      .h = dims.dim(2).dim_value(),
                      .w = dims.dim(3).dim_value()};
     check(static_cast<std::int64_t>(images.size()) == input.elements(),
-          "run_onnx: images of another size than the graph's");
+          "run_onnx: images do not have the graph's size");
     input.values = transposed(images, input.c, input.h * input.w);
     if (observe_) observe_(graph_.input(0).name(), input.values);
     activations_[graph_.input(0).name()] = std::move(input);
@@ -196,15 +196,15 @@ class Interpreter {
     const bool computed = other != activations_.end();
     const std::vector<float> b = computed ? other->second.values : float_values(parameter(1));
     const std::size_t count = y.values.size();
-    std::size_t each = 1;  // numbers of x for one of b
+    std::size_t each = 1;  // numbers of x for each number of b
     if (computed && b.size() != count) {
       each = static_cast<std::size_t>(y.dims.empty() ? 0 : y.dims.back());
       expect(each * b.size() == count && other->second.dims.size() == y.dims.size(),
-             "tensors of different shapes");
+             "found tensors of different shapes");
     }
     const Dims dims = computed ? Dims() : dims_of(parameter(1));
     expect(computed || b.size() == 1 || is_suffix(dims, y.dims),
-           "a parameter that does not fit the last axes");
+           "found a parameter that does not fit the last axes");
     for (std::size_t i = 0; i < count; ++i) y.values[i] = f(y.values[i], b[i / each % b.size()]);
     make_y(std::move(y));
   }
@@ -220,7 +220,7 @@ class Interpreter {
 
   void clip() {
     const float low = for_channels(1, 1)[0], high = for_channels(2, 1)[0];
-    expect(low <= high, "an empty range");
+    expect(low <= high, "found an empty range");
     each([=](float value, std::size_t) { return std::clamp(value, low, high); });
   }
 
@@ -228,7 +228,7 @@ class Interpreter {
     const Dims& dims = x().dims;
     expect(!dims.empty() && int_attributes(*node_, "axes", {}) == Dims{std::ssize(dims) - 1} &&
                int_attribute(*node_, "keepdims", 1) == 1,
-           "not the mean over the last axis of tokens");
+           "expected the mean over the last axis of tokens");
     Dims reduced = dims;
     reduced.back() = 1;
     make_y(tokens_of(x(), reduced, row_means(x().values, dims.back())));
@@ -237,7 +237,7 @@ class Interpreter {
   void softmax() {
     const Dims& dims = x().dims;
     expect(!dims.empty() && int_attribute(*node_, "axis", -1) == std::ssize(dims) - 1,
-           "not a softmax over the last axis of tokens");
+           "expected a softmax over the last axis of tokens");
     Activation y = x();
     softmax_rows(y.values, dims.back());
     make_y(std::move(y));
@@ -247,7 +247,7 @@ class Interpreter {
     const Activation& from = x();
     Dims dims = int64_values(parameter(1));
     const Dims old = from.dims.empty() ? Dims{from.n, from.c, from.h, from.w} : from.dims;
-    expect(resolve_shape(dims, old), "a shape that does not fit the tensor");
+    expect(resolve_shape(dims, old), "found a shape that does not fit the tensor");
     make_y(tokens_of(
         from, std::move(dims),
         from.dims.empty() ? transposed(from.values, from.h * from.w, from.c) : from.values));
@@ -255,7 +255,7 @@ class Interpreter {
 
   void transpose() {
     const Dims order = int_attributes(*node_, "perm", {});
-    expect(is_permutation_of(order, x().dims.size()), "not a permutation of the axes of tokens");
+    expect(is_permutation_of(order, x().dims.size()), "expected a permutation of token axes");
     Dims dims;
     for (const std::int64_t axis : order) dims.push_back(x().dims[static_cast<std::size_t>(axis)]);
     make_y(tokens_of(x(), std::move(dims), permuted(x().values, x().dims, order)));
@@ -272,7 +272,7 @@ class Interpreter {
     expect(a.dims.size() >= 2 && (right.size() == 2 || batched) && !right.empty() &&
                right[right.size() - 2] == a.dims.back() &&
                (!batched || std::equal(right.begin(), right.end() - 2, a.dims.begin())),
-           "matrices of sizes that do not fit");
+           "found matrices whose sizes do not match");
     const std::int64_t k = a.dims.back(), n = right.back();
     const std::int64_t m = batched ? a.dims[a.dims.size() - 2] : a.elements() / k;
     Dims dims = a.dims;
@@ -306,7 +306,7 @@ class Interpreter {
     const std::vector<float> scales = float_values(parameter(1));
     std::vector<float> values = int8_values(steps);
     expect(values.size() % scales.size() == 0 && only_zeros(parameter(2)),
-           "not a scale for each output channel, and zero points of 0");
+           "expected a scale for each output channel, and zero points of 0");
     const std::size_t each = values.size() / scales.size();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] *= scales[i / each];
     onnx::TensorProto& weight = dequantized_[node_->output(0)];
@@ -317,7 +317,7 @@ class Interpreter {
   }
 
   [[nodiscard]] float scale_of_tensor() const {
-    expect(only_zeros(parameter(2)), "a zero point other than 0");
+    expect(only_zeros(parameter(2)), "found a zero point other than 0");
     return for_channels(1, 1)[0];
   }
 
@@ -361,10 +361,10 @@ class Interpreter {
                between(pads[0], 0, kMostSide) && strides.size() == 2 && strides[0] == strides[1] &&
                between(strides[0], 1, kMostSide) &&
                int_attributes(*node_, "dilations", {1, 1}) == Sizes{1, 1},
-           "not a square convolution with sides of at most 64");
+           "expected a square convolution with sides of at most 64");
     expect(groups > 0 && dims[0] > 0 && dims[0] % groups == 0 && x().c % groups == 0 &&
                x().c / groups == dims[1] && std::min(x().h, x().w) + 2 * pads[0] >= dims[2],
-           "a weight that does not fit the channels and the image");
+           "found a weight that does not fit the channels and the image");
     return {.batch = x().n,
             .in_h = x().h,
             .in_w = x().w,
@@ -383,7 +383,7 @@ class Interpreter {
     expect(int_attributes(*node_, "kernel_shape", {}) == Sizes{1, 1} &&
                int_attributes(*node_, "pads", {0, 0, 0, 0}) == Sizes{0, 0, 0, 0} &&
                strides.size() == 2 && strides[0] > 0 && strides[0] == strides[1],
-           "not a pooling of single pixels with equal strides and no pads");
+           "expected a pooling of single pixels with equal strides and no pads");
     const std::int64_t stride = strides[0];
     const Activation& from = x();
     Activation y = from;
@@ -402,7 +402,7 @@ class Interpreter {
 
   /// Reshapes [N, C, H, W] to [N, C * H * W], or tokens [N, T, C] to [N, T * C].
   void flatten() {
-    expect(int_attribute(*node_, "axis", 1) == 1, "not flattened from axis 1 on");
+    expect(int_attribute(*node_, "axis", 1) == 1, "expected to flatten from axis 1");
     Activation y{.n = x().n, .c = x().c * x().h * x().w, .half = x().half};
     y.values = x().dims.empty() ? transposed(x().values, x().h * x().w, x().c) : x().values;
     make_y(std::move(y));
@@ -410,10 +410,10 @@ class Interpreter {
 
   void gemm() {
     expect(int_attribute(*node_, "transB", 0) == 1 && float_attribute(*node_, "alpha", 1) == 1,
-           "a product other than x * transposed weight");
+           "found a product other than x * transposed weight");
     const auto& dims = parameter(1).dims();
     expect(dims.size() == 2 && dims[1] == x().c && x().h * x().w == 1,
-           "a weight that does not fit the features");
+           "found a weight that does not fit the features");
     std::vector<float> weight = float_values(parameter(1)), rows = x().values;
     const std::int64_t out = dims[0], in = x().c;
     Activation& y = make_y({.n = x().n, .c = out, .half = x().half});
@@ -439,7 +439,7 @@ class Interpreter {
   void concat() {
     expect(int_attribute(*node_, "axis", 1) == 0 && node_->input_size() == 2 && x().c == x(1).c &&
                x().h == x(1).h && x().w == x(1).w,
-           "not two batches of the same shape, concatenated image by image");
+           "expected two batches of the same shape, concatenated by image");
     Activation y = x();
     expect_room(2 * static_cast<double>(y.elements() + x(1).elements()));
     y.n += x(1).n;
@@ -451,7 +451,7 @@ class Interpreter {
   void split() {
     if (!x().dims.empty()) return split_tokens();
     expect(int_attribute(*node_, "axis", 0) == 0 && node_->output_size() == 2 && x().n % 2 == 0,
-           "not split into two halves of the images");
+           "expected a split into two halves of the images");
     const auto middle = x().values.begin() + x().elements() / 2;
     Activation first{.n = x().n / 2, .c = x().c, .h = x().h, .w = x().w, .half = x().half};
     Activation second = first;
@@ -467,7 +467,7 @@ class Interpreter {
     const std::int64_t parts = node_->output_size(), row = dims.back();
     expect(int_attribute(*node_, "axis", 0) == std::ssize(dims) - 1 && parts > 0 &&
                row % parts == 0 && node_->input_size() == 1,
-           "tokens not split into equal parts of their last axis");
+           "expected a split into equal parts of the last axis of tokens");
     dims.back() = row / parts;
     for (std::int64_t part = 0; part < parts; ++part) {
       std::vector<float> values;

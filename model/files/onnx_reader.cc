@@ -197,7 +197,7 @@ class Matcher {
     for (const char* const type : {"Reshape", "Transpose"}) y = next(op, y, type).output(0);
     y = take_next(op, op.name, "Add", op.x + ".bias");
     y = take_next(op, op.name, "Add", op.name);
-    // Only training reads it.
+    // Only training reads this token.
     const auto width = static_cast<std::int64_t>(channels_.at(op.x));
     add("mask_token", {1, 1, width}, Floats(static_cast<std::size_t>(width)));
   }
@@ -240,7 +240,7 @@ class Matcher {
   }
 
   void batch_norm(const NetworkOp& op) {
-    // Bias of the previous layer, which has none in the network.
+    // The bias that the previous layer has in the graph, but not in the network.
     const Floats bias = bias_.contains(op.x) ? bias_.at(op.x) : Floats();
     if (const onnx::NodeProto* const node = walk_.reader(value(op.x), "BatchNormalization")) {
       Floats mean = float_values(parameter(op, *node, 3));
@@ -280,7 +280,7 @@ class Matcher {
     add(op.name + ".running_var", channels, std::move(variance));
   }
 
-  /// Merges weight and bias into the statistics, for a batch norm without them in the network.
+  /// Merges weight and bias into the statistics, because the network's batch norm has neither.
   static void into_statistics(const NetworkOp& op, const Floats& gamma, const Floats& beta,
                               Floats& mean, Floats& variance) {
     const std::size_t channels = mean.size();
@@ -330,7 +330,7 @@ class Matcher {
   std::map<std::string, std::size_t> channels_;  // number of channels of a layer's output
 };
 
-/// Returns the weight of a linear layer; null if the node is none.
+/// Returns the weight of a linear layer; null if the node is not one.
 const onnx::TensorProto* linear_tensor(const Walk& walk, const onnx::NodeProto& node) {
   if (node.op_type() != "Gemm" && node.op_type() != "MatMul") return nullptr;
   const onnx::TensorProto* const weight = walk.parameter(node, 1);
@@ -413,7 +413,7 @@ NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
         return node.op_type() == "DequantizeLinear";
       })) {
     throw InputError(path.string() +
-                     ": its weights are rounded to integers; take the float32 or float16 file");
+                     ": its weights are rounded to integers; use the float32 or float16 file");
   }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const std::optional<BackboneOptions> options = recognise(*ops, model.graph(), walk);

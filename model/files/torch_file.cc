@@ -152,20 +152,20 @@ Described TorchReader::describe(const Pickle& pickle, const PickleValue& value,
                                 const std::string& name) const {
   const std::vector<PickleValue>& tensor = pickle.sequence(value);
   const auto number = [&](const PickleValue& v) {
-    if (v.kind != Kind::kInteger || v.number < 0) fail_tensor(name, "a size that is not a number");
+    if (v.kind != Kind::kInteger || v.number < 0) fail_tensor(name, "its size is not a number");
     return v.number;
   };
   const auto numbers = [&](const PickleValue& v) {
     Shape64 all;
-    if (v.kind != Kind::kSequence) fail_tensor(name, "a shape that is not a tuple");
+    if (v.kind != Kind::kSequence) fail_tensor(name, "its shape is not a tuple");
     for (const PickleValue& n : pickle.sequence(v)) all.push_back(number(n));
     return all;
   };
-  if (tensor.size() < 4 || tensor[0].kind != Kind::kStorage) fail_tensor(name, "has no storage");
+  if (tensor.size() < 4 || tensor[0].kind != Kind::kStorage) fail_tensor(name, "it has no storage");
   const std::vector<PickleValue>& storage = pickle.sequence(tensor[0]);
   const auto type = storage.size() < 5 ? std::nullopt : storage_type(storage[1].text());
   if (!type || storage[0].text() != "storage" || storage[2].kind != Kind::kText) {
-    fail_tensor(name, "a storage of an unknown type; save its floats as float32");
+    fail_tensor(name, "its storage has an unknown type; save it as float32");
   }
   return {.key = std::string(storage[2].text()),
           .type = *type,
@@ -246,7 +246,7 @@ std::vector<std::byte> TorchReader::gathered(const std::string& name, const Desc
   const std::uint64_t most = kMostCopiedPerByte * zip_.memory()->bytes().size();
   if (count > most / tensor.type.bytes || copied_ + count * tensor.type.bytes > most) {
     fail_tensor(name, "it and others repeat their storages to more than " +
-                          std::to_string(kMostCopiedPerByte) + " times the file");
+                          std::to_string(kMostCopiedPerByte) + " times the size of the file");
   }
   copied_ += count * tensor.type.bytes;
   std::vector<std::byte> out(count * tensor.type.bytes);

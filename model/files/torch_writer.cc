@@ -100,7 +100,7 @@ class StoredZip {
     }
     throw InputError(
         path_.string() +
-        ": too large for a PyTorch file, which has up to 4 GB here; write safetensors, or "
+        ": too large, because pfc writes PyTorch files of at most 4 GB; write safetensors, or "
         "a checkpoint of more GPUs");
   }
 
@@ -149,7 +149,7 @@ void TorchWriter::real(double value) {
 }
 
 void TorchWriter::tensor(TorchTensor tensor) {
-  check(tensor.dtype == "F32" || tensor.dtype == "I64", "torch writer: a tensor of another type");
+  check(tensor.dtype == "F32" || tensor.dtype == "I64", "torch writer: a tensor is not F32 or I64");
   std::int64_t elements = 1;
   for (const std::int64_t d : tensor.shape) elements *= d;
   std::vector<std::int64_t> strides(tensor.shape.size());

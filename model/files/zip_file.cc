@@ -60,8 +60,8 @@ void ZipFile::fail(const std::string& what) const {
 std::span<const std::byte> ZipFile::part(std::uint64_t begin, std::uint64_t size) const {
   const auto bytes = file_->bytes();
   if (begin > bytes.size() || size > bytes.size() - begin) {
-    fail("a truncated or damaged zip file: it refers to bytes " + std::to_string(begin) + " and " +
-         std::to_string(size) + " more, but has " + std::to_string(bytes.size()) +
+    fail("a truncated or damaged zip file: it refers to offset " + std::to_string(begin) + " and " +
+         std::to_string(size) + " bytes from there, but has " + std::to_string(bytes.size()) +
          "; copy it again");
   }
   return bytes.subspan(begin, size);
@@ -81,7 +81,7 @@ ZipFile::Directory ZipFile::find_directory() const {
       const auto locator = bytes.subspan(at - kLocatorBytes, kLocatorBytes);
       if (number_at<std::uint32_t>(locator, 0) == kEnd64Locator) {
         const auto end64 = part(number_at<std::uint64_t>(locator, 8), kEnd64Bytes);
-        if (number_at<std::uint32_t>(end64, 0) != kEnd64) fail("a zip64 file without its end");
+        if (number_at<std::uint32_t>(end64, 0) != kEnd64) fail("no zip64 end record");
         return {.begin = number_at<std::uint64_t>(end64, 48),
                 .size = number_at<std::uint64_t>(end64, 40),
                 .entries = number_at<std::uint64_t>(end64, 32)};

@@ -199,7 +199,7 @@ class Evaluate(TrainedModel):
         for folder in data.iterdir():
             for image in sorted(folder.iterdir())[1:]:
                 image.unlink()
-        self.assert_one_line(run(BIN / "pfcctl", "plan", "--config", job), "retrieval set", "8 images of as many classes")
+        self.assert_one_line(run(BIN / "pfcctl", "plan", "--config", job), "retrieval set", "8 images are of different classes")
 
     def write_ijb(self, rng):
         """Writes a set for 1:1 and 1:N; each template has images of one person."""

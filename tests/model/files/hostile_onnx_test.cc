@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         HostileFile{"Cycle", cycle,
                     "m.onnx: not a valid ONNX model: Nodes in a graph must be topo"},
         HostileFile{"StrideOf0", stride_of_0, "node y: strides of 0 or less"},
-        HostileFile{"PaddedPool", padded_pool, "node y: not a pooling of single pixels"},
+        HostileFile{"PaddedPool", padded_pool, "node y: expected a pooling of single pixels"},
         HostileFile{"Function", function, "m.onnx: not a valid ONNX model: found functions"},
         HostileFile{"HugeShape", huge_shape, "tensor w has 1 values, which do not fit its shape"},
         HostileFile{"Doubling", doubling, "activations would take more than 1 GB"}),

@@ -101,17 +101,17 @@ TEST_F(TorchFiles, RejectATensorOutsideItsStorage) {
   EXPECT_THAT(error_of_value(pickled({.elements = 7, .size = {7}, .stride = {1}})),
               HasSubstr("its storage has 24 bytes, expected 7 numbers of 4 bytes"));
   EXPECT_THAT(error_of_value(pickled({.elements = 6, .size = {-1}, .stride = {1}})),
-              HasSubstr("a size that is not a number"));
+              HasSubstr("its size is not a number"));
   EXPECT_THAT(
       error_of_value(pickled({.type = "FloatTensor", .elements = 6, .size = {6}, .stride = {1}})),
-      HasSubstr("a storage of an unknown type"));
+      HasSubstr("its storage has an unknown type"));
   EXPECT_THAT(error_of_value(pickled({.key = "9", .elements = 6, .size = {6}, .stride = {1}})),
               HasSubstr("has no member 'model/data/9'"));
 }
 
 TEST_F(TorchFiles, RejectSmallFilesThatWouldNeedMuchMemory) {
   EXPECT_THAT(error_of_value(pickled({.elements = 6, .size = {1 << 30}, .stride = {0}})),
-              HasSubstr("repeat their storages to more than 4 times the file"));
+              HasSubstr("repeat their storages to more than 4 times the size of the file"));
   std::string twice = "]q\x01";  // each list contains the previous one twice
   for (int i = 1; i < 15; ++i) {
     const char before = static_cast<char>(i), slot = static_cast<char>(i + 1);
