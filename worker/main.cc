@@ -36,7 +36,7 @@ namespace {
 using namespace pfc;
 
 constexpr int kOwnFiles = 24;  // file descriptors, without connections to other workers
-// For gRPC to shut down after everything was reported.
+// Time limit for gRPC to shut down after everything was reported.
 constexpr std::chrono::seconds kExitLimit{20};
 
 struct Arguments {
@@ -315,11 +315,11 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--coordinator-grace", arguments.coordinator_grace,
                  "Seconds to wait for a coordinator that has disappeared, to join or to report the "
-                 "end. Training continues without a coordinator")
+                 "end. Steps do not wait for a coordinator")
       ->transform(duration(true))
       ->capture_default_str();
   app.footer(
-      "Alone, a first SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
+      "With --config, SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
       "Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
   if (!arguments.credential.empty()) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kModel = "backbone.safetensors";
 
-/// Calls f while the backbone is the one to evaluate and to write: with ema_decay, the average.
+/// Calls f while the backbone holds the weights to evaluate and write: with ema_decay, averages.
 void with_model(TrainingSession& s, const std::function<void()>& f) {
   if (!s.trainer->average) return f();
   s.trainer->average->during(f);

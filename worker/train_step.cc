@@ -119,7 +119,7 @@ void expect_finite_loss(Trainer& t, const StepSoFar& so_far) {
   stop_not_finite(t, so_far, {.not_finite = "the loss", .loss = so_far.head.loss});
 }
 
-/// Accepts gradients that a smaller loss scale might make finite.
+/// Throws if a gradient is not finite, unless a smaller loss scale might make it finite.
 void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer::Result& update) {
   t.comm.throw_if_failed();  // the norm too; on a GPU this also covers the gradients' Comm
   if (update.finite || t.loss_scale.can_shrink()) return;

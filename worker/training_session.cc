@@ -296,8 +296,8 @@ void TrainingSession::load_weights(SnapshotStore* store) {
     const std::string copied = fetch_newest_checkpoint(*comms.inputs, checkpoint_options());
     if (!copied.empty()) fetched += copied + "; ";
   }
-  // A later generation resumes from a checkpoint of an earlier one, but not from another job's.
-  // The first generation may have missed that one, or it is on another host.
+  // Without `resume`, a later generation resumes only from this job's checkpoints. The folder may
+  // also have another job's: the first generation may not have seen it, or was on another host.
   const auto newest = newest_checkpoint_of_all(*comms.inputs, job, job_id_, contents_);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = fetched + start_message;
@@ -319,8 +319,8 @@ void TrainingSession::load_weights(SnapshotStore* store) {
                     resized_message(job, plan);
 }
 
-// A checkpoint may be invisible for a moment, on NFS or on a host that returns. So this is no
-// InputError, and the coordinator tries again while restarts are left.
+// A checkpoint may be invisible for a moment, on NFS or on a host that returns. So this does not
+// throw InputError, and the coordinator tries again while restarts are left.
 void TrainingSession::expect_no_older_state(const SessionOptions& options) const {
   const std::int64_t step = plan.start.step;
   if (step >= options.checkpoint_step) return;

@@ -152,7 +152,7 @@ class Check(CheckTest):
         code, report, _ = self.ends(check)
         self.assertEqual(code, 1)
         self.assert_found(report, "host-a", "free space of output", "stops", "1.00 MiB", "for its checkpoints",
-                          "free some space")
+                          "free space")
         self.assert_found(report, "host-b", "train.idx", "stops", "88 images", "80 images", "the same data")
         self.assert_found(report, "host-c", "open files", "stops", "60", "ulimit -Hn")
         self.assertEqual(report["workers"], 6, "not all workers took part to the end")
@@ -221,7 +221,7 @@ class Service(CheckTest):
         self.starts_service()
         for what, words, keys in (
                 ("data", ("not found", "the same data"), dict(rec=str(self.folder / "nothing"))),
-                ("stage", ("no such folder on this host", "leave stage out"),
+                ("stage", ("no such folder on this host", "or remove it"),
                  dict(stage=str(self.folder / "nowhere"), precision="auto"))):
             with self.subTest(what):
                 done = self.pfcctl("check", "--cluster", "--json", "--config", self.small_job(**keys))

@@ -56,7 +56,7 @@ double number(const nlohmann::json& stored, const std::string& key) {
   const nlohmann::json& found = at(stored, key);
   const bool right = found.is_number() && std::isfinite(found.get<double>()) &&
                      found.get<double>() >= 0 && found.get<double>() < 1e6;
-  return value<double>(stored, key, right, "seconds, not below 0");
+  return value<double>(stored, key, right, "a number of seconds, at least 0");
 }
 
 std::uint64_t count(const nlohmann::json& stored, const std::string& key, std::uint64_t least,
@@ -64,7 +64,7 @@ std::uint64_t count(const nlohmann::json& stored, const std::string& key, std::u
   const nlohmann::json& found = at(stored, key);
   const bool right = found.is_number_unsigned() && found.get<std::uint64_t>() >= least &&
                      found.get<std::uint64_t>() <= most;
-  return value<std::uint64_t>(stored, key, right, "a whole number that a machine has");
+  return value<std::uint64_t>(stored, key, right, "a whole number that is possible for a machine");
 }
 
 MachineProfile from_json(const nlohmann::json& stored) {
@@ -102,7 +102,7 @@ MachineProfile read_profile(const std::filesystem::path& file) {
   try {
     return from_json(nlohmann::json::parse(content));
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(file.string() + ": no JSON: " + one_line(error.what(), 200));
+    throw InputError(file.string() + ": not valid JSON: " + one_line(error.what(), 200));
   } catch (const InputError& error) {
     throw InputError(file.string() + ": not a profile of pfcctl plan: " + error.what());
   }

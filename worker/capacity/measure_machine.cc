@@ -70,7 +70,7 @@ PlannedJob timed_part(const PlannedJob& planned, bool on_host) {
   PlannedJob part = planned;
   part.world_size = 1;
   part.job.gradient_acc = 1;
-  part.job.heads = Heads::kOne;  // the classes of separate ones would have to be given
+  part.job.heads = Heads::kOne;  // separate heads would need the number of classes of each
   part.job.batch_size = std::min(part.job.batch_size, on_host ? kImages : kImagesOfGpu);
   part.job.num_classes = std::min(part.job.num_classes, kClasses);
   return part;

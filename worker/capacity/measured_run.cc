@@ -82,11 +82,11 @@ PlannedJob job_of(const Run& run, PlannedJob planned) {
   job.batch_size = start.at("batch_size").get<std::int64_t>();
   job.num_classes = start.at("classes").get<std::int64_t>();
   const auto samples = job.batch_size * planned.world_size;
-  if (samples <= 0) throw InputError("an event 'start' without samples");
+  if (samples <= 0) throw InputError("found an event 'start' without samples");
   job.gradient_acc = start.at("global_batch").get<std::int64_t>() / samples;
   const std::string device = start.at("device").get<std::string>();
   if (planned.gpu == (device == "cpu")) {
-    throw InputError("found a run on '" + device + "', expected a run on the same kind of device");
+    throw InputError("found a run on '" + device + "', expected a run on the device of the plan");
   }
   return planned;
 }
@@ -106,7 +106,7 @@ Corrections corrections_of_run(const std::filesystem::path& output, const Planne
     return corrections(predict_step(count_step(was), was.job.batch_size, pixels, its),
                        median_step(run));
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(file.string() + ": an event that pfc-worker does not write: " + error.what());
+    throw InputError(file.string() + ": found an event unknown to pfc-worker: " + error.what());
   } catch (const InputError& error) {
     throw InputError(file.string() + ": " + error.what());
   }

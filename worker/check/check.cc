@@ -85,7 +85,7 @@ void check_stage(const JobConfig& job, const TellFindings& tell) {
            .expected = {}}});
   } catch (const InputError& error) {
     tell({problem("stage", error.what(),
-                  "name a folder with room on every host, or leave stage out")});
+                  "set stage to a folder with free space on every host, or remove it")});
   }
 }
 
@@ -107,7 +107,7 @@ void check_host(const JobConfig& job, const SessionOptions& options, const TellF
                        .threads = threads_of_worker(1) + static_cast<int>(job.num_workers),
                        .gpu = gpu}));
   if (search.gpus.empty()) return;
-  tell_doing(options, "asking NVML about the GPUs");
+  tell_doing(options, "reading the state of the GPUs (NVML)");
   tell(gpu_findings(gpu_health(pci_addresses(search.gpus)), nccl_version()));
 }
 
@@ -132,7 +132,7 @@ void check_memory(const LocalStart& start, const StartStep& step, const std::str
   }
   tell({finding});
   if (options.membership.rank != 0) return;
-  tell_doing(options, "writing in " + planned.job.output.string());
+  tell_doing(options, "writing to " + planned.job.output.string());
   tell(output_findings(planned.job, checkpoints_bytes(planned, plan)));
 }
 
@@ -254,7 +254,7 @@ void check_shared_output(const JobConfig& job, const SessionOptions& options, Co
     on_rank_zero(comm, [&] { folder.emplace(job.output); });
     sees = who_sees(comm, job.output);
   } catch (const InputError&) {
-    return;  // on all workers: it cannot be written, which rank 0's host has reported
+    return;  // on all workers: rank 0's host has reported that it cannot write the folder
   }
   const auto rank = static_cast<std::size_t>(options.membership.rank);
   if (options.membership.local_rank == 0 && options.membership.rank != 0) {

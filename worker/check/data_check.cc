@@ -58,7 +58,7 @@ double read_speed(const std::filesystem::path& rec) {
 }
 
 /// Returns the largest file of the data set that contains images or embeddings. Empty if each
-/// image is a separate file: briefs are then about folders and lists.
+/// image is a separate file: Dataset::briefs() then describes folders and lists.
 std::filesystem::path largest_file(const Dataset& dataset) {
   constexpr std::array<std::string_view, 5> kEndings{".rec", ".tar", ".mdb", ".npy",
                                                      ".safetensors"};
@@ -142,7 +142,7 @@ std::vector<CheckFinding> data_speed(const Dataset& dataset) {
         {.what = "data read speed",
          .found = fmt::format("{:.0f} MB/s", bytes / 1e6),
          .expected = {},
-         .remedy = "look at this host's disk or mount; copy the data to a local disk",
+         .remedy = "check the disk or mount of this host; copy the data to a local disk",
          .value = bytes / 1e6,
          .unit = "MB/s",
          .comparison = Comparison::kAsFastAsOthers,
@@ -156,7 +156,7 @@ std::vector<CheckFinding> data_speed(const Dataset& dataset) {
     findings.push_back({.what = "decode speed",
                         .found = fmt::format("{:.0f} images/s of one core", speed.images_a_second),
                         .expected = {},
-                        .remedy = "look at this host's power limits, clock and cooling",
+                        .remedy = "check this host's power limits, clock and cooling",
                         .value = speed.images_a_second,
                         .unit = "images/s",
                         .comparison = Comparison::kAsFastAsOthers,
@@ -164,12 +164,12 @@ std::vector<CheckFinding> data_speed(const Dataset& dataset) {
   }
   if (speed.damaged > 0) {
     findings.push_back({.what = "data",
-                        .found = fmt::format("{} of {} images drawn are damaged, the first one: {}",
+                        .found = fmt::format("{} of {} sampled images are damaged, the first: {}",
                                              speed.damaged, speed.drawn, speed.damage),
                         .expected = "images that can be decoded",
                         .verdict = kNote,
-                        .remedy = "copy the data to this host again; training skips one in 1,000 "
-                                  "damaged images at most"});
+                        .remedy = "copy the data to this host again; training ends if their share "
+                                  "of an epoch exceeds max_damaged"});
   }
   return findings;
 }

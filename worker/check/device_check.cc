@@ -54,7 +54,7 @@ CheckFinding speed_finding(double operations, bool gpu) {
       .found = fmt::format("{:.0f} GFLOP/s{}", operations / 1e9, gpu ? "" : " of one core"),
       .expected = {},
       .remedy =
-          "look at this host's power limits, clock and cooling, and at what else computes there",
+          "check this host's power limits, clock and cooling, and which other programs run there",
       .value = operations / 1e9,
       .unit = "GFLOP/s",
       .comparison = Comparison::kAsFastAsOthers,
@@ -91,7 +91,7 @@ CheckFinding throttling(const GpuHealth& gpu) {
       .expected = "not limited"};
   if (!gpu.throttled_by.empty()) {
     finding.verdict = kSlows;
-    finding.remedy = "look at cooling, power cables and nvidia-smi -q -d PERFORMANCE,POWER";
+    finding.remedy = "check cooling, power cables and nvidia-smi -q -d PERFORMANCE,POWER";
   }
   return finding;
 }
@@ -105,8 +105,8 @@ std::vector<CheckFinding> compute_findings(Ops& ops, const CoreShares& threads) 
                      .found = std::to_string(threads.of_each),
                      .expected = {},
                      .remedy =
-                         "look at the CPU limit of this host's container or unit, at "
-                         "taskset, and at the number of its workers in --hosts",
+                         "check the CPU limit of this host's container or unit, "
+                         "taskset, and the number of its workers in --hosts",
                      .value = static_cast<double>(threads.of_each),
                      .unit = "cores",
                      .comparison = Comparison::kAsFastAsOthers,

@@ -136,8 +136,8 @@ CheckFinding locked_memory(const LimitsThere& there, const LimitsNeeded& needed)
   if (matters && there.locked_memory) {
     finding.verdict = kStops;
     finding.remedy =
-        "NCCL locks the memory that InfiniBand reads: ulimit -l unlimited for the agent, or "
-        "LimitMEMLOCK=infinity of its unit";
+        "NCCL locks the memory that InfiniBand reads: set ulimit -l unlimited for the agent, or "
+        "LimitMEMLOCK=infinity in its unit";
   }
   return finding;
 }
@@ -154,8 +154,8 @@ CheckFinding shared_memory(const LimitsThere& there, const LimitsNeeded& needed)
   if (matters && there.shared_memory.value_or(0) < least) {
     finding.verdict = kStops;
     finding.remedy =
-        "NCCL sends there between the GPUs of a host: mount -o remount,size=8G /dev/shm, or "
-        "docker run --shm-size=8g, or an emptyDir of medium Memory in Kubernetes";
+        "NCCL uses it between the GPUs of a host: run mount -o remount,size=8G /dev/shm, or docker "
+        "run --shm-size=8g, or mount an emptyDir of medium Memory in Kubernetes";
   }
   return finding;
 }

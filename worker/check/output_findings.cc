@@ -68,7 +68,7 @@ CheckFinding unwritable(const fs::path& output, const std::string& why) {
           .expected = "a folder that this host's agent can write",
           .verdict = kStops,
           .remedy = "give the agent's user the right to write " + output.string() +
-                    ", mount it for writing, or name another output"};
+                    ", mount it for writing, or choose another output"};
 }
 
 CheckFinding room(std::uint64_t there, std::uint64_t needed) {
@@ -77,7 +77,7 @@ CheckFinding room(std::uint64_t there, std::uint64_t needed) {
                        .expected = "at least " + byte_size_text(needed) + " for its checkpoints"};
   if (there < needed) {
     finding.verdict = kStops;
-    finding.remedy = "free some space, name an output on a larger disk, or lower keep_checkpoints";
+    finding.remedy = "free space, choose an output on a larger disk, or lower keep_checkpoints";
   }
   return finding;
 }
@@ -90,7 +90,7 @@ CheckFinding speed(double bytes_per_second) {
                        .unit = "MB/s"};
   if (bytes_per_second < kSlowDisk) {
     finding.verdict = kSlows;
-    finding.remedy = "look at this host's disk or mount, or name an output on a faster one";
+    finding.remedy = "check this host's disk or mount, or choose an output on a faster disk";
   }
   return finding;
 }

@@ -20,7 +20,7 @@ constexpr std::int64_t kSpeedCheckRows = 20'000;        // of a worker's shard
 ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned) {
   const auto micro = static_cast<double>(planned.job.gradient_acc);
   const std::int64_t workers = planned.world_size, samples = planned.job.batch_size * workers;
-  PlannedJob few = planned;  // images, then classes
+  PlannedJob few = planned;  // first with few images, then with few classes
   few.job.batch_size = std::min(few.job.batch_size, ops.on_host() ? kImages : kImagesOfGpu);
   step_comm.barrier();
   const BackboneSeconds backbone = time_backbone(ops, few, 1);
@@ -29,7 +29,7 @@ ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned
   ComputeSeconds seconds{.forward = times * backbone.forward,
                          .backward = times * backbone.backward};
   few = planned;
-  few.job.heads = Heads::kOne;  // the classes of separate ones would have to be given
+  few.job.heads = Heads::kOne;  // separate heads would need the number of classes of each
   few.job.num_classes = std::min(few.job.num_classes, kSpeedCheckRows * workers);
   const auto flops = [&](const PlannedJob& p) {
     return head_work(head_options(p.job), samples, (p.job.num_classes + workers - 1) / workers)

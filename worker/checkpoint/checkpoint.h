@@ -44,8 +44,8 @@ struct TrainingState {
 };
 
 /// Returns views of the flat tensors that all workers share: weights, running statistics,
-/// momentum, AdamW's second moment, averages of weights and of running statistics. Null if the
-/// state has none of them. Of statistics, rank 0's values count.
+/// momentum, AdamW's second moment, averages of weights and of running statistics. A view is null
+/// if the state lacks the tensor. For running statistics (kStatistics), rank 0's values are used.
 inline constexpr std::size_t kSharedTensors = 6;
 inline constexpr std::array<std::size_t, 2> kStatistics{1, 5};
 std::array<Tensor, kSharedTensors> shared_tensors(const TrainingState& state);

@@ -58,7 +58,7 @@ void move_folder(const fs::path& from, const fs::path& to, const fs::path& old) 
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0) {
     if (replaces) fs::rename(from, old);
   } else if (errno == EINVAL || errno == ENOSYS) {
-    // No such flags (NFS): the replacement is not atomic, but older checkpoints exist.
+    // NFS lacks these flags. The replacement is then not atomic, but older checkpoints exist.
     if (replaces) fs::rename(to, old);
     fs::rename(from, to);
   } else {

@@ -18,14 +18,14 @@ using RemoveFolder = std::function<void(const std::filesystem::path&)>;
 class CheckpointRemoval {
  public:
   explicit CheckpointRemoval(RemoveFolder remove);
-  /// Waits until all folders have been tried.
+  /// Waits until it has tried to remove all folders.
   ~CheckpointRemoval();
   CheckpointRemoval(const CheckpointRemoval&) = delete;
   CheckpointRemoval& operator=(const CheckpointRemoval&) = delete;
 
   /// Returns at once. REQUIRES: the folder is no longer used, and no new folder gets its name.
   void start(std::filesystem::path folder);
-  /// Waits until all folders that were given to start() have been tried.
+  /// Waits until it has tried to remove all folders that were given to start().
   void wait();
 
  private:

@@ -15,7 +15,7 @@
 
 namespace pfc {
 
-/// A checkpoint was begun or published.
+/// The beginning or the publication of a checkpoint.
 struct CheckpointEvent {
   std::int64_t step = 0;    ///< whose state the checkpoint holds
   bool published = false;   ///< false: it was begun. true: it is whole and has its final name

@@ -323,8 +323,8 @@ std::vector<format::File> FolderWriter::gather_parts(const std::filesystem::path
 }
 
 std::uint64_t FolderWriter::publish(std::int64_t step) {
-  check(options_.membership.rank == 0, "publish() is rank 0's");
-  check(identity_.trained.step == step, "publish() of a step that was not the last begun");
+  check(options_.membership.rank == 0, "publish() is only for rank 0");
+  check(identity_.trained.step == step, "publish(): not the step that was begun last");
   const std::filesystem::path folder = folders_.temporary(step);
   std::uint64_t bytes = 0;
   as_storage_error([&] {

@@ -43,9 +43,9 @@ struct OutputLinks {
 };
 
 /// Timeout of a worker's search for the file that rank 0 has created. An NFS client asks the
-/// server at once for a name that it has never looked up. It checks a folder that it has read
-/// again after 3 s by default (acregmin). A worker that finds the file too late only becomes
-/// slower: it writes and reads through rank 0.
+/// server at once for a name that it has never looked up. It trusts what it has read of a folder
+/// for 3 s by default (acregmin). A worker that finds the file too late only becomes slower: it
+/// writes and reads through rank 0.
 inline constexpr std::chrono::milliseconds kProbePatience{3'000};
 
 /// Returns by rank whether the worker sees the folder that rank 0 has at `output`. Rank 0 creates

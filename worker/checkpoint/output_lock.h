@@ -14,8 +14,8 @@ namespace pfc {
 /// folder.
 void check_output_folder(const std::filesystem::path& output);
 
-/// A lock by which one job at a time has an output folder: rank 0 holds it (flock(2)) on
-/// OUTPUT/.lock for the job's life. The kernel releases it when the process ends for any reason.
+/// A lock that gives an output folder to one job at a time. Rank 0 holds it for the job's life:
+/// flock(2) on OUTPUT/.lock. The kernel releases it when the process ends for any reason.
 /// On NFS it works between hosts. If a file system has no locks, that is logged, and exclusive()
 /// is false. The file names the job, host and process that hold it. Used by one thread at a time.
 class OutputLock {

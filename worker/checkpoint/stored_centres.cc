@@ -46,7 +46,7 @@ std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind 
   const bool fits = stored.dtype == "F32" && stored.shape.size() == 2 && stored.shape[1] == 3 &&
                     stored.shape[0] <= std::numeric_limits<std::int32_t>::max();
   if (!fits) {
-    throw InputError(file.path().string() + ": updates is not as expected, F32 [updates, 3]");
+    throw InputError(file.path().string() + ": expected the tensor updates to be F32 [updates, 3]");
   }
   std::vector<PastUpdate> updates(static_cast<std::size_t>(stored.shape[0]));
   std::memcpy(updates.data(), stored.bytes.data(), stored.bytes.size());
@@ -58,8 +58,8 @@ std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind 
   const auto wrong = std::ranges::find_if_not(updates, possible);
   if (wrong == updates.end()) return updates;
   throw InputError(file.path().string() + ": updates[" + std::to_string(wrong - updates.begin()) +
-                   "] is not as expected, finite numbers" +
-                   (optimizer == OptimizerKind::kSgd ? "" : " of which the second counts from 1"));
+                   "]: expected three finite numbers" +
+                   (optimizer == OptimizerKind::kSgd ? "" : ", the second at least 1"));
 }
 
 /// Returns how many of the `count` updates each of the file's rows has seen.

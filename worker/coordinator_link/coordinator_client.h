@@ -65,7 +65,7 @@ class CoordinatorClient : public KeyValueStore {
   /// neither running nor called again.
   virtual void on_superseded(std::function<void(const std::string& why)> listener) = 0;
 
-  /// How this worker's part in a generation ended. kBadInput: it would fail again. kCommFailed:
+  /// How this worker's part in a generation ended. kBadInput: a retry would fail too. kCommFailed:
   /// another worker or the network is the likely cause, so the coordinator prefers to report
   /// another worker's failure.
   enum class Outcome { kCompleted, kStopped, kFailed, kCommFailed, kBadInput };

@@ -39,7 +39,7 @@ struct Progress {
   double lr = 0;
   double samples_per_second = 0;       ///< this worker
   double data_wait_seconds = 0;        ///< sum over all steps since the start
-  double own_seconds = 0;              ///< like data_wait_seconds, without waits for other workers
+  double own_seconds = 0;              ///< sum over all steps, without waits for other workers
   std::uint64_t resident_bytes = 0;    ///< host memory of the process
   std::uint64_t gpu_memory_bytes = 0;  ///< in use on its GPU, by any process; 0 on a CPU
   std::string device;                  ///< "cpu", "cuda:0"

@@ -8,7 +8,7 @@ namespace pfc {
 std::unique_ptr<GradReducer> make_cuda_grad_reducer(Ops& /*ops*/, Comm& /*comm*/,
                                                     const Tensor& /*gradients*/,
                                                     const GradReducerOptions& /*options*/) {
-  throw DeviceError("a reducer on a GPU: this program was built without CUDA");
+  throw DeviceError("GradReducer on a GPU: this program was built without CUDA");
 }
 
 }  // namespace pfc

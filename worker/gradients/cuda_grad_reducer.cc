@@ -15,7 +15,7 @@ struct TimedEvent : CudaEvent {
 
 double seconds_between(const CudaEvent& start, const CudaEvent& end) {
   float elapsed_ms = 0;
-  cuda_check(cudaEventElapsedTime(&elapsed_ms, start.get(), end.get()), "an event's time");
+  cuda_check(cudaEventElapsedTime(&elapsed_ms, start.get(), end.get()), "reading an event's time");
   return elapsed_ms / 1000.0;
 }
 

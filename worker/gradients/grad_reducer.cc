@@ -19,7 +19,7 @@ std::vector<GradBucket> make_grad_buckets(const Tensor& gradients,
       options.bucket_bytes > 0 ? options.bucket_bytes
                                : default_bucket_bytes(static_cast<std::int64_t>(gradients.bytes()));
   const std::int64_t most = bytes / static_cast<std::int64_t>(sizeof(float));
-  check(most > 0, "GradReducer: a bucket holds no element");
+  check(most > 0, "GradReducer: bucket_bytes holds no element");
   std::vector<GradBucket> buckets;
   for (std::int64_t end = gradients.elements(); end > 0; end -= buckets.back().count) {
     const std::int64_t count = std::min(end, most);

@@ -21,8 +21,8 @@ class WeightAverage {
   void restart();  ///< begins again with the backbone's values
   /// Adds the backbone's values after update `number`, from 1.
   void add(std::int64_t number);
-  /// Calls f while the backbone holds the averages instead of its own values. Then it has its own
-  /// again, with the same bits, also if f throws.
+  /// Calls f while the backbone holds the averages instead of its own values. Afterwards, even if f
+  /// throws, the backbone has its own values again, bit-identical.
   void during(const std::function<void()>& f);
 
   [[nodiscard]] Tensor weights() const { return weights_; }  ///< in the layout of the weights

@@ -53,7 +53,7 @@ StepInput StepInputs::next() {
   changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
   if (!ready_.has_value()) std::rethrow_exception(error_);
   StepInput input = std::move(*ready_);
-  // The end stays ready, so that later calls return it again.
+  // The end of the inputs stays in ready_, so that later calls return it again.
   if (input.batch != nullptr) {
     ready_.reset();
   } else {

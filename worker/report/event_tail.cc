@@ -70,7 +70,7 @@ class NamedFile {
 
 /// Meaning of a line after resuming at `images` seen images.
 enum class Line {
-  kOver,      ///< event of images that will be seen again
+  kOver,      ///< event of images that training will repeat
   kStays,     ///< event that stays, but may have been written late
   kBoundary,  ///< event that stays, together with everything before it
   kNone,      ///< not an event

@@ -11,7 +11,7 @@ namespace pfc {
 
 /// Returns the settings of a step. Margin and sample rate follow the epochs of planned size, so a
 /// job that continues with another number of workers has the same settings after the same images.
-/// An exponential margin rises as WeSpeaker's MarginScheduler: after a fraction x of the steps
+/// An exponential margin rises as in WeSpeaker's MarginScheduler: after a fraction x of the steps
 /// between the two epochs it has covered 1 - (0.001 / (1 + 1e-6))^x of its rise, and from the end
 /// epoch on all of it. Pure. REQUIRES: step >= plan.first_step().
 HeadSettings head_settings(const JobConfig& job, const StepPlan& plan, std::int64_t step);

@@ -119,7 +119,7 @@ std::vector<std::string> job_warnings(const PlannedJob& p) {
   if (batch_norm_samples(p.job, p.world_size) == 2) {
     warnings.emplace_back(
         "batch_size: the last batch norm sees 2 samples and normalises them to about +1 and -1, "
-        "whatever their values are, so their gradients carry little information; take a larger "
+        "whatever their values are, so their gradients carry little information; use a larger "
         "batch_size, or "
         "sync_bn with more workers");
   }

@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// A job, and the part of its order of images that the job does not contain.
+/// A job, with the batch, which its order of images depends on but its keys do not give.
 struct OrderedJob {
   nlohmann::json job;            ///< to_json() of it, possibly from an older version
   std::int64_t micro_batch = 0;  ///< images of all workers' batches together; 0 if unknown

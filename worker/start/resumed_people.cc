@@ -86,7 +86,7 @@ std::string job_value_text(const json& job, const char* key) {
                          const json& now) {
   throw InputError(
       fmt::format("{}: {} was trained with {}, and with {} its class centres would belong to other "
-                  "people: take the checkpoint's order, or another output",
+                  "people: use the checkpoint's order, or another output",
                   key, checkpoint.string(), job_value_text(before, key), job_value_text(now, key)));
 }
 

@@ -1,4 +1,4 @@
-// The folder of a job's event files, over the starts of its processes.
+// The folder of a job's event files. Each start of the job adds one.
 //
 // TensorBoard takes the files of one folder as one run, in the order of their names:
 //

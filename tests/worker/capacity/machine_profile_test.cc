@@ -61,7 +61,7 @@ TEST(MachineProfile, ReportsWhatIsWrongWithAFile) {
   EXPECT_THAT(message(changed), HasSubstr("/schema: found 1, expected 2"));
   EXPECT_THAT(message("a text"), HasSubstr("there is no '/schema'"));
   std::ofstream(file) << "{";
-  EXPECT_THAT(message_of<InputError>([&] { read_profile(file); }), HasSubstr("no JSON"));
+  EXPECT_THAT(message_of<InputError>([&] { read_profile(file); }), HasSubstr("not valid JSON"));
 }
 
 TEST(MachineProfile, KnowsGpusByTheirDataSheets) {

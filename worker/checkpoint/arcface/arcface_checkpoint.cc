@@ -41,7 +41,7 @@ constexpr std::array<FileNames, 4> kFileNames = {
      {"rank:", "_softmax_weight.pt", "_softmax_weight_mom.pt", "backbone.pth"},
      {"softmax_fc_gpu_", ".pt", nullptr, "backbone.pth"}}};
 
-/// A moment of the optimizers: PyTorch's name, and pfc's prefix of the parameter's name.
+/// An optimizer's moment: PyTorch's name of it, and the prefix that pfc puts before a parameter.
 struct Moment {
   const char* theirs;
   const char* prefix;  ///< prefix of the backbone's tensors
@@ -140,7 +140,7 @@ void check_shapes(const ArcfaceCheckpoint& from, std::span<const Shape64> shapes
        "its " + counted(static_cast<std::int64_t>(from.centres.size()), "file") + " " +
            from.centres[0].filename().string() + " and so on hold " + std::to_string(classes) +
            " classes, expected num_classes, " + std::to_string(model.classes) +
-           "; add missing files, set num_classes, or take another output and init_from to begin "
+           "; add missing files, set num_classes, or use another output and init_from to begin "
            "with new centres");
 }
 
@@ -243,8 +243,8 @@ std::int64_t updates_in(const TorchFile& file, std::int64_t steps) {
   return std::llround(file.tensors.float32(name, Shape64{})[0]);
 }
 
-/// Returns the batch of these GPUs, which the files do not record: this job's batch_size per GPU,
-/// this job's batch over all GPUs, or the largest one with `per_epoch` micro-batches per epoch.
+/// Guesses the batch of these GPUs, which the files do not record, from `per_epoch`, the number of
+/// micro-batches per epoch. Tries this job's batch_size, then its batch divided among the GPUs.
 StepBatch their_batch(const StepBatch& ours, std::int64_t gpus, std::int64_t per_epoch,
                       std::int64_t images) {
   StepBatch theirs{.world_size = gpus, .gradient_acc = ours.gradient_acc};
@@ -317,7 +317,7 @@ void check_arcface_checkpoint(const ArcfaceCheckpoint& from, const BackboneParam
     if (whole) check_same_step(file, first);
     std::string name;
     shapes.push_back(head_of(file, name).shape);
-    (void)centres_of(file);  // of float32
+    (void)centres_of(file);  // throws unless they are float32
   }
   check_shapes(from, shapes, model);
 }

@@ -21,8 +21,8 @@ struct ArcfaceCheckpoint {
 
 /// Returns the checkpoint in this folder: checkpoint_gpu_0.pt and so on; or else backbone.pth with
 /// rank_0_softmax_weight.pt (or rank:0_softmax_weight.pt) and perhaps
-/// rank_0_softmax_weight_mom.pt, or with softmax_fc_gpu_0.pt. Throws InputError if a rank between
-/// them is missing.
+/// rank_0_softmax_weight_mom.pt, or with softmax_fc_gpu_0.pt. Throws InputError if a number in the
+/// sequence of files is missing.
 std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::path& folder);
 
 /// Throws InputError if the files are not a checkpoint of this model: other tensors of the

@@ -150,8 +150,8 @@ class Exporter {
   void check_schedule() const {
     if (job_.lr_schedule.kind == ScheduleKind::kPolynomial) return;
     spdlog::warn(
-        "lr_schedule: the job's is not polynomial, but arcface_torch has no other; it continues "
-        "from this learning rate with a polynomial one");
+        "lr_schedule: arcface_torch has only polynomial schedules, this job has another; "
+        "arcface_torch will continue from this learning rate with a polynomial schedule");
   }
 
  private:
