@@ -38,7 +38,7 @@ void add_notes(TracePart::Summary& summary, const GpuActivity& gpu, const GpuSpa
   const std::string why = gpu.problem.empty() ? "CUPTI reported none" : gpu.problem;
   summary.notes.push_back(
       "the GPU's kernels are not in the trace (" + why +
-      "); phases and collectives are what the host does: it enqueues work for the GPU");
+      "); phases and collectives show only when the host enqueues work for the GPU");
 }
 
 }  // namespace

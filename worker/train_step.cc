@@ -63,7 +63,7 @@ void add_update(Trainer& t, const Optimizer::Result& update, StepStats& stats) {
   stats.loss_scale = t.loss_scale.value();
 }
 
-/// Restores the state after the previous step. Before the last micro-batch nothing is updated
+/// Restores the state that the previous step left. Before the last micro-batch nothing is updated
 /// except the running statistics, which each micro-batch moves. All workers see a stop at the
 /// same micro-batch, so all of them do this, or none.
 StepStats give_up(Trainer& t, StepInputs& inputs, StepInput& in) {

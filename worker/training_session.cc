@@ -139,7 +139,7 @@ void TrainingSession::measure_nccl() {
   set_nccl_bytes(local.memory, comms.nccl_bytes + taken_since(free_before, *local.ops));
 }
 
-// Called before anything is read or written there.
+// Called before anything in the output folder is read or written.
 void TrainingSession::take_output(const SessionOptions& options) {
   job_id_ = from_rank_zero(*comms.inputs, options.job_id.empty() ? random_id() : options.job_id);
   on_rank_zero(*comms.inputs, [&] {

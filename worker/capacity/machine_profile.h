@@ -34,8 +34,8 @@ struct Roofline {
     for (const OpWork& work : works) sum += seconds(work);
     return sum;
   }
-  /// Adds arithmetic and memory traffic: a tile's products and the passes over their results do not
-  /// overlap.
+  /// Returns the sum of the times for arithmetic and memory traffic, because a tile's products and
+  /// the passes over their results do not overlap.
   [[nodiscard]] double seconds(const HeadWork& work) const {
     constexpr double kLogitBytes = 8;  // float32, written and read once
     return work.flops * per_flop + (work.logits * kLogitBytes + work.bytes) * per_byte;
@@ -51,8 +51,8 @@ struct MachineProfile {
   Roofline roofline;
   // Measured time of a network's phases, divided by the roofline's.
   double forward = 1, backward = 1, head = 1;
-  /// Between workers of one host. For GPUs: each has its own link. For a CPU: total bytes moved by
-  /// all its workers, because the same cores copy them.
+  /// Link between workers of one host. Each GPU has its own link. The workers on a CPU share one,
+  /// because the same cores copy the bytes of all workers.
   Link local;
   double draw_seconds = 0;         ///< sampling, per class, on one core, in parallel with the step
   double decode_seconds = 0;       ///< one image of 112 x 112 pixels, on one core

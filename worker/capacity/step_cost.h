@@ -43,7 +43,7 @@ struct Bottleneck {
 /// Returns decoding if a worker waits for its inputs, otherwise the longest part. Pure.
 Bottleneck bottleneck_of(const StepCost& step);
 
-/// Factor between actual and predicted time of each phase; 1 for missing phases.
+/// Actual time of each phase divided by the predicted time; 1 for phases that are not listed.
 using Corrections = std::map<std::string, double>;
 
 /// Predicts a step with `batch` images of `pixels` pixels each per worker. Pure.

@@ -18,8 +18,8 @@ struct GpuHealth {
   unsigned clock_mhz = 0;  ///< current clock of its multiprocessors
   unsigned highest_clock_mhz = 0;
   unsigned celsius = 0;
-  /// Why a busy GPU's clock is lower than the driver wants: "heat", "a power brake". Empty if it
-  /// is not, or if it is only low because the GPU is idle.
+  /// Why a busy GPU's clock is lower than the driver wants: "heat", "a power brake". Empty if the
+  /// clock is not limited, or low only because the GPU is idle.
   std::string throttled_by;
 };
 

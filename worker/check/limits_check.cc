@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using enum CheckFinding::Verdict;
 
-// As counted in worker/main.cc, plus those of gRPC and the data set.
+// The files that worker/main.cc counts (kOwnFiles), and those of gRPC and the data set.
 constexpr std::uint64_t kOwnFiles = 40;
 // Communicators of a worker: step, gradients, inputs, host memory and snapshots.
 constexpr std::uint64_t kComms = 5;

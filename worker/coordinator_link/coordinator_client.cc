@@ -34,7 +34,7 @@ constexpr milliseconds kHeartbeat{1'000};
 // The next attempt follows as soon as the connection is back, and at the latest after this time.
 constexpr milliseconds kConnectPause{1'000};
 
-// The enums have the protocol's values. Only OUTCOME_UNKNOWN does not exist here.
+// The enums match the protocol's. Outcome has no OUTCOME_UNKNOWN, so its values are one lower.
 constexpr bool are_same(auto ours, auto theirs) { return static_cast<int>(ours) == theirs; }
 using Outcome = CoordinatorClient::Outcome;
 static_assert(are_same(Outcome::kCompleted, proto::OUTCOME_COMPLETED - 1));

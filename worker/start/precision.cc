@@ -56,7 +56,7 @@ ChosenPrecision choose_precision(std::span<const WorkerPrecisions> workers) {
     return chosen;
   }
   chosen.message += fmt::format(
-      ", the fastest that {} computes in",
+      ", the fastest that {} supports",
       workers.size() == 1 ? "this device"
                           : "every device of the " + counted(std::ssize(workers), "worker"));
   return chosen;

@@ -21,7 +21,7 @@ const WorkerPrecisions kOld{.host = "old", .all = precisions_of_cpu(false)};
 TEST(AutoPrecision, IsTheFastestOfOneDevice) {
   const ChosenPrecision chosen = choose_precision(std::vector{kNew});
   EXPECT_EQ(chosen.precision, Precision::kBf16);
-  EXPECT_EQ(chosen.message, "precision auto: bf16, the fastest that this device computes in");
+  EXPECT_EQ(chosen.message, "precision auto: bf16, the fastest that this device supports");
   EXPECT_EQ(choose_precision(std::vector{kOld}).precision, Precision::kFp32);
 }
 

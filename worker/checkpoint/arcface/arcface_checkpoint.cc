@@ -25,15 +25,15 @@ using Shape64 = std::vector<std::int64_t>;
 
 constexpr std::string_view kBackbonePrefix = "state_dict_backbone/";
 constexpr std::string_view kModulePrefix = "module.";   // of PyTorch's data-parallel wrappers
-constexpr std::int64_t kMostSteps = 1'000'000'000'000;  // more steps or epochs are damage
+constexpr std::int64_t kMostSteps = 1'000'000'000'000;  // more mean a damaged file
 /// Names of the centres in checkpoint_gpu_*.pt, softmax_fc_gpu_*.pt and rank_*.pt.
 constexpr std::array<const char*, 3> kHeadWeights = {"state_dict_softmax_fc/weight", "weight", ""};
 
 /// Names of the files of a version of arcface_torch. The GPU's number follows `begin`.
 struct FileNames {
   std::string_view begin, end;
-  const char* momentum_end;  ///< of the files with the centres' momentum; null: the same files
-  const char* backbone;      ///< null: in the first of the files
+  const char* momentum_end;  ///< of files with the centres' momentum; null: no such files
+  const char* backbone;      ///< null: in the first of the centres' files
 };
 constexpr std::array<FileNames, 4> kFileNames = {
     {{"checkpoint_gpu_", ".pt", nullptr, nullptr},
