@@ -39,7 +39,7 @@ struct CollectiveTotals {
   friend bool operator==(const CollectiveTotals&, const CollectiveTotals&) = default;
 };
 
-/// Totals since the Comm was made, for metrics, and its progress.
+/// Totals and progress of a Comm since it was made.
 struct CommCounters {
   std::uint64_t calls = 0;  ///< begun; equals the number of the newest collective
   std::uint64_t done = 0;   ///< finished

@@ -88,7 +88,7 @@ class StepReporter {
   [[nodiscard]] double own_seconds(const StepStats& stats, double seconds,
                                    const std::vector<PhaseTimer::Sample>& phases) const;
   [[nodiscard]] std::string device() const;
-  /// The part that all reports share, and the step from which a generation can resume.
+  /// Returns the values that all reports share, and the step from which a generation can resume.
   [[nodiscard]] Progress progress_of_session() const;
   [[nodiscard]] Progress progress(const StepRecord& r) const;
   /// Images skipped since the start, over all epochs.

@@ -32,8 +32,8 @@
 namespace pfc {
 namespace {
 
-// Timeout for an earlier job, or this job's earlier rank 0, that is ending: its agent gives it 30
-// s for a checkpoint and then kills it.
+// Time to wait for an earlier job, or this job's earlier rank 0, to end: its agent gives it 30 s
+// for a checkpoint and then kills it.
 constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
 // Only a later generation holds snapshots.

@@ -104,8 +104,8 @@ bool Connecting::has_begun(Rank rank, milliseconds patience) {
   }
 }
 
-/// Returns the workers that have not begun to connect; otherwise those whose address is in NCCL's
-/// message.
+/// Returns the workers that have not begun to connect. If there are none, returns those whose
+/// address is in NCCL's message.
 std::string Connecting::missing_peers(const std::string& reason) {
   std::string absent, spoken_of;
   const auto add = [&](std::string& list, Rank rank) {

@@ -119,7 +119,7 @@ void NcclGroup::leave(NcclLink& link) {
     return;
   }
   if (!failure_) {
-    Failure abandoned = failure(link, "this worker has closed it");
+    Failure abandoned = failure(link, "this worker has closed the connection");
     abandoned.ours = true;
     fail(std::move(abandoned));
   }
@@ -177,7 +177,7 @@ void NcclGroup::observe(NcclLink& link, TimePoint now) {
 std::optional<NcclGroup::Failure> NcclGroup::stuck(NcclLink& link, TimePoint now) {
   if (link.outstanding.empty()) return std::nullopt;
   if (now - link.outstanding.front().since < options_.timeout) return std::nullopt;
-  return failure(link, "not done");
+  return failure(link, "timeout");
 }
 
 NcclGroup::Failure NcclGroup::failure(NcclLink& link, const std::string& reason) {

@@ -164,7 +164,7 @@ double check_cosine(const std::filesystem::path& path, const Floats& got, const 
 /// Rejects a model that cannot be an ONNX file before building the file takes memory.
 void expect_small(const std::filesystem::path& path, const ModelFile& model,
                   const OnnxOptions& options) {
-  constexpr double kLargest = 1.9e9;  // protobuf's limit, without the rest of the file
+  constexpr double kLargest = 1.9e9;  // protobuf's limit, less some space for the rest
   double bytes = 0;
   for (const auto& [name, tensor] : model.weights.state_dict.tensors()) {
     bytes += static_cast<double>(tensor.bytes.size()) / (options.float16 ? 2 : 1);
@@ -193,7 +193,7 @@ double write_checked(const std::filesystem::path& path, const onnx::ModelProto& 
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options) {
   expect_small(path, model, options);
-  // A job may use all of the GPU's memory.
+  // Uses the CPU, because a job may use all of the GPU's memory.
   const std::unique_ptr<Ops> ops = make_ops({.choice = DeviceChoice::kCpu});
   return write_checked(path, make_onnx(network_graph(*ops, model.options), model, options),
                        [&](const onnx::ModelProto& written) {

@@ -153,7 +153,7 @@ class Interpreter {
     expect(numbers <= kMostNumbers, "activations would take more than 1 GB");
   }
 
-  /// Creates y with the values of `like`, or with its shape and zeros.
+  /// Creates output i with the values of `like`, or with its shape and zeros if it has no values.
   Activation& make_y(Activation like, int i = 0) {
     expect(i < node_->output_size(), "too few outputs");
     expect_room(double(like.n) * double(like.c) * double(like.h) * double(like.w));

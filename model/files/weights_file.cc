@@ -60,7 +60,7 @@ void convert_to_float32(NamedTensors& table) {
   }
 }
 
-/// Adds num_batches_tracked, which old files and files not from PyTorch lack.
+/// Adds num_batches_tracked, which old files lack, and files that PyTorch did not write.
 void add_missing_counters(NamedTensors& table) {
   const auto tensors = table.tensors();
   for (const auto& [name, tensor] : tensors) {

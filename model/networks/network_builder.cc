@@ -91,7 +91,7 @@ class NetworkBuilder::Network : public Backbone {
     (*work)->run();
   }
 
-  /// Returns [constants_.count], after operands() in memory.
+  /// Returns the constants' operands, [constants_.count]. They follow operands() in memory.
   [[nodiscard]] Tensor operands_of_constants() const {
     const DType type = ops_.activation_type();
     auto* const begin = static_cast<std::byte*>(operands_->data());

@@ -53,7 +53,7 @@ CheckFinding problem(const std::string& what, const std::string& found, const st
   return {.what = what, .found = found, .expected = {}, .verdict = verdict, .remedy = remedy};
 }
 
-/// Returns the error of `run`, if it has the type Error; empty on success. Passes other errors on.
+/// Returns the error of `run`, if it has the type Error; empty on success. Other errors propagate.
 template <typename Error>
 std::string error_of(const std::function<void()>& run) {
   try {
@@ -81,7 +81,7 @@ void check_stage(const JobConfig& job, const TellFindings& tell) {
   try {
     check_staging(job.rec, job.stage);
     tell({{.what = "stage",
-           .found = job.stage.string() + " has room for the data",
+           .found = job.stage.string() + " has enough free space for the data",
            .expected = {}}});
   } catch (const InputError& error) {
     tell({problem("stage", error.what(),
@@ -89,7 +89,7 @@ void check_stage(const JobConfig& job, const TellFindings& tell) {
   }
 }
 
-/// Does not use the affinity, because this worker may be bound to its own cores.
+/// Ignores the CPU affinity, because this worker may be bound to a part of the host's cores.
 int cores_of_host() {
   const int quota = quota_cores();
   const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));

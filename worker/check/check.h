@@ -1,5 +1,5 @@
-// Runs the checks of `pfcctl check` on a worker, instead of training (docs/check.md). Changes
-// nothing of the job: its output folder has the same files afterwards.
+// Runs the checks of `pfcctl check` on a worker, instead of training (docs/check.md). Leaves the
+// job's output folder as it was.
 #pragma once
 
 #include <exception>

@@ -99,7 +99,7 @@ void ThreadReducer::reduce(const GradBucket& bucket) {
     event = std::move(events_[done_]);
     span.start = now();
   }
-  // The compute stream may still be writing this bucket when the host hears that it is final.
+  // The compute stream may still be writing this bucket when ready() is called for it.
   event->wait();
   comm_.all_reduce_sum({gradients_ + bucket.offset, Shape{bucket.count}});
   const std::lock_guard lock(mutex_);

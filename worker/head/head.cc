@@ -52,7 +52,7 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
 /// Bytes per sample: its inverse length or target cosine, its length, and its margin.
 constexpr std::size_t kSampleMarginBytes = sizeof(float) + sizeof(double) + sizeof(SampleMargin);
 
-/// Bytes of the buffers that a head exchanges with its peers and returns, for N samples.
+/// Bytes of the buffers that a head sends, receives or returns, for N samples.
 struct ExchangeBytes {
   ExchangeBytes(std::int64_t samples, std::int64_t dimension, int workers)
       : d_embeddings(static_cast<std::size_t>(samples * dimension) * sizeof(float)),

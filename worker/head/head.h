@@ -39,15 +39,15 @@ struct HeadOptions {
   bool moves_later = false;
   CentrePrecision centre_precision = CentrePrecision::kFp32;
   bool bf16_products = false;  ///< operands of the matrix products; sums are float32
-  /// Memory for products kept for the backward pass, as a fraction of the memory of centres and
-  /// momentum.
+  /// Memory for logits that are kept for the backward pass, as a fraction of the memory of centres
+  /// and momentum.
   double logits_memory = 0.1;
   /// For several heads that share the backbone (separate_heads.h): the number of classes of each;
   /// their classes are contiguous. Fewer than two: one softmax over all classes.
   std::vector<std::int64_t> head_classes = {};
 };
 
-/// What may change from step to step.
+/// Settings that may change from step to step.
 struct HeadSettings {
   Margin margin;
   double sample_rate = 1.0;
@@ -140,7 +140,7 @@ class Head {
 };
 
 /// Creates a head whose centres start as class_centres.h describes. Borrows ops and comm. Throws
-/// InputError for options that do not fit each other or the number of workers.
+/// InputError for options that contradict each other or do not suit the number of workers.
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options);
 
 /// Bytes of device memory of a head, unless a field says host memory.

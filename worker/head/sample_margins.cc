@@ -40,7 +40,7 @@ void margins_of(const AdaFace& loss, const SamplesOfStep& samples, LossState& st
 }
 
 /// The margin rises linearly with the length. The regulariser g(a) = a / u_a^2 + 1 / a falls with
-/// it, up to u_a. Neither has a gradient where the length is limited.
+/// it, up to u_a. Lengths are clamped to l_a .. u_a; a clamped length has no gradient.
 void margins_of(const MagFace& loss, const SamplesOfStep& samples, LossState& /*state*/,
                 StepMargins& margins) {
   const double slope = (loss.u_margin - loss.l_margin) / (loss.u_a - loss.l_a);

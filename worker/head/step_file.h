@@ -81,7 +81,7 @@ struct HeadStepPart {
 void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& head,
                           const HeadStepPart& part);
 
-/// A float32 matrix stored in several pieces of memory, in order of rows. Views.
+/// Views of a float32 matrix that is stored in several pieces of memory, in order of rows.
 struct RowTable {
   std::int64_t columns = 0;
   std::vector<std::span<const float>> pieces;  ///< whole rows each

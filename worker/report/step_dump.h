@@ -25,10 +25,10 @@ class StepDump {
     Tensor d_embeddings;      ///< [M * B, D]; null if the step did not get that far
   };
   /// Writes this worker's part to OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors. When
-  /// all workers have written, throws InputError that names the value that is not finite, the
-  /// step, the learning rate and the folder, identical on all workers, or that says why this
-  /// worker's part could not be written. REQUIRES: all workers call it at the same point of the
-  /// same step.
+  /// all workers have written, throws InputError with the value that is not finite, the step, the
+  /// learning rate and the folder. Its text is the same on all workers, unless a worker could not
+  /// write its part: then the text says why. REQUIRES: all workers call it at the same point of
+  /// the same step.
   [[noreturn]] void stop(const GivenToHead& given, const Verdict& verdict);
 
  private:

@@ -26,7 +26,7 @@ struct TrainedSoFar {
   std::int64_t images = 0;
   std::int64_t step = 0;   ///< optimizer steps of any size
   DataPlace next = {};     ///< position of the next image
-  StepBatch planned = {};  ///< size of the steps when training began; all 0 before the first
+  StepBatch planned = {};  ///< size of the steps when training began; all 0 before that
   friend auto operator<=>(const TrainedSoFar&, const TrainedSoFar&) = default;
 };
 

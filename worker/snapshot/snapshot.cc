@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-// Index of Head::State::updated in RowTensors. It is the only one in host memory on every device.
+// Index of Head::State::updated in RowTensors. Only this tensor is always in host memory.
 constexpr std::size_t kUpdatedIndex = kRowTensors - 1;
 
 std::array<Tensor, kUpdatedIndex> device_tables(const TrainingState& state) {

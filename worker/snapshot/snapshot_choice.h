@@ -59,7 +59,7 @@ struct Move {
 /// REQUIRES: choice.whole().
 std::vector<Move> plan_moves(const SnapshotChoice& choice, std::int64_t classes, int world_size);
 
-/// Returns text such as "step 7, 3 of 4 parts from their own worker, 1 from its neighbour".
+/// Returns "step 7, 3 of 4 parts from their own worker, 1 from the neighbour that kept a copy".
 std::string where_from(const SnapshotChoice& choice);
 
 }  // namespace pfc

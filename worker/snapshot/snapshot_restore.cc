@@ -88,7 +88,7 @@ Streams streams_of(const std::vector<Move>& moves, std::size_t width) {
   return streams;
 }
 
-/// Moves one tensor of the rows. If `mine` is nullptr, this worker only receives.
+/// Moves the rows of one tensor. If `mine` is nullptr, this worker only receives.
 class RowsOnTheMove {
  public:
   RowsOnTheMove(std::size_t tensor, const Snapshot* mine, const TrainingState& state, Comm& comm)

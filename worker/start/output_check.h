@@ -11,9 +11,9 @@ namespace pfc {
 /// such as its lock, are checked when the lock is taken.
 void check_output(const JobConfig& job);
 
-/// Throws InputError if `output` has a checkpoint although the job does not resume; or if the
-/// checkpoint is of another model or of a job with the same data sets in another order, or one of
-/// its files is missing or has the wrong size. If there is no checkpoint, throws if the weights of
+/// Throws InputError if `output` has a checkpoint but the job does not resume. Also throws if the
+/// checkpoint is of another model, is of a job with the same data sets in another order, or has a
+/// file that is missing or of the wrong size. Without a checkpoint, throws if the weights of
 /// `init_from` are for another network. Checksums are checked when a checkpoint is loaded.
 /// REQUIRES: the size of the images is known. Takes about 0.1 s with an init_from.
 void check_start_weights(const PlannedJob& planned);

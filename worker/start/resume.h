@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// A job, with the batch, which its order of images depends on but its keys do not give.
+/// A job and its batch of all workers, which together determine the order of the images.
 struct OrderedJob {
   nlohmann::json job;            ///< to_json() of it, possibly from an older version
   std::int64_t micro_batch = 0;  ///< images of all workers' batches together; 0 if unknown

@@ -31,8 +31,8 @@ struct ForwardPass {
 /// One layer. Layers run in the order of creation, and in reverse in the backward pass.
 ///
 /// Several layers may read the same activation. In the backward pass the first of them writes its
-/// gradient; the others find it made (ActivationPlan::made) and add to it. plan_backward() and
-/// backward() are called only if the layer's output needs a gradient.
+/// gradient; for the others it exists (ActivationPlan::made), and they add to it. plan_backward()
+/// and backward() are called only if the layer's output needs a gradient.
 class Layer {
  public:
   virtual ~Layer() = default;

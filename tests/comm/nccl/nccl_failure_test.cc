@@ -145,7 +145,7 @@ TEST_F(NcclFailure, NamesTheRankIfPeersDoNotSeeAborts) {
   for (const int rank : {0, 1}) {
     EXPECT_THAT(
         errors[static_cast<std::size_t>(rank)],
-        HasSubstr("not done: no report from rank 2 (127.0.0.1, GPU 2): stuck elsewhere, or dead"));
+        HasSubstr("timeout: no report from rank 2 (127.0.0.1, GPU 2): stuck elsewhere, or dead"));
   }
 }
 

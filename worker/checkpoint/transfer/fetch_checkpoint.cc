@@ -27,7 +27,7 @@ namespace format = checkpoint_format;
 
 /// The checkpoint that a worker finds in its own `output` folder.
 struct Found {
-  std::int64_t images = -1;  ///< images trained with; -1: no checkpoint of this job
+  std::int64_t images = -1;  ///< images seen in training; -1: no checkpoint of this job
   std::int64_t step = 0;
 };
 
