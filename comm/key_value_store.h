@@ -12,7 +12,7 @@
 
 namespace pfc {
 
-/// Keys of one generation of a job. Thread-safe.
+/// Keys and values of one generation of a job. Thread-safe.
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;

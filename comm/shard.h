@@ -26,7 +26,7 @@ inline RowRange common_rows(RowRange a, RowRange b) {
 /// Returns the rows of worker `rank`. It owns rows / world_size + (rank < rows mod world_size)
 /// rows, starting at rows / world_size * rank + min(rank, rows mod world_size).
 inline RowRange shard_of(std::int64_t rows, int rank, int world_size) {
-  check(rows >= 0 && world_size > 0 && rank >= 0 && rank < world_size, "shard_of: bad rank");
+  check(rows >= 0 && world_size > 0 && rank >= 0 && rank < world_size, "shard_of: out of range");
   const std::int64_t quotient = rows / world_size;
   const std::int64_t remainder = rows % world_size;
   const std::int64_t begin = quotient * rank + std::min<std::int64_t>(rank, remainder);

@@ -85,7 +85,7 @@ class GlooComm : public Comm {
   }
 
   void all_gather(const Tensor& in, const Tensor& out) override {
-    check(out.bytes() == in.bytes() * world(), "all_gather: out is not size() times in");
+    check(out.bytes() == in.bytes() * world(), "all_gather: out must be size() times in");
     const Counted counted(*this, CollectiveKind::kAllGather, in.bytes());
     if (in.bytes() == 0) return;
     Exchange exchange(mesh_, newest(CollectiveKind::kAllGather, in.bytes()));
@@ -106,7 +106,7 @@ class GlooComm : public Comm {
   }
 
   void reduce_scatter_sum(const Tensor& in, const Tensor& out) override {
-    check(in.elements() == out.elements() * size(), "reduce_scatter: in is not size() times out");
+    check(in.elements() == out.elements() * size(), "reduce_scatter: in must be size() times out");
     const std::span data(in.f32(), static_cast<std::size_t>(in.elements()));
     const Counted counted(*this, CollectiveKind::kReduceScatter, data.size_bytes());
     float* const own = out.f32();

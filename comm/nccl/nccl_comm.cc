@@ -47,7 +47,7 @@ void NcclComm::enqueue(CollectiveKind kind, std::size_t bytes, std::size_t sent,
 
 void NcclComm::all_gather(const Tensor& in, const Tensor& out) {
   check(out.bytes() == in.bytes() * static_cast<std::size_t>(size()),
-        "all_gather: out is not size() times in");
+        "all_gather: out must be size() times in");
   enqueue(CollectiveKind::kAllGather, in.bytes(), peers() * in.bytes(), [&](ncclComm_t comm) {
     return ncclAllGather(in.data, out.data, in.bytes(), ncclUint8, comm, stream_);
   });
@@ -63,7 +63,7 @@ void NcclComm::all_reduce_sum(const Tensor& in_out) {
 }
 
 void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
-  check(in.elements() == out.elements() * size(), "reduce_scatter: in is not size() times out");
+  check(in.elements() == out.elements() * size(), "reduce_scatter: in must be size() times out");
   const float* const from = in.f32();
   float* const to = out.f32();
   enqueue(CollectiveKind::kReduceScatter, in.bytes(), peers() * out.bytes(), [&](ncclComm_t comm) {
@@ -100,7 +100,7 @@ void NcclComm::barrier() {
 
 DeviceComms make_nccl_comms(Ops& ops, const CommOptions& options, KeyValueStore& store) {
   auto* const cuda = dynamic_cast<CudaOps*>(&ops);
-  check(cuda != nullptr, "make_nccl_comms: not a GPU's Ops");
+  check(cuda != nullptr, "make_nccl_comms: ops is not for a GPU");
   const auto group = std::make_shared<NcclGroup>(cuda->device().index, options, store);
   const auto make = [&](const char* name, cudaStream_t stream) {
     return std::make_unique<NcclComm>(group, name, options.membership, stream,

@@ -45,7 +45,7 @@ void check_sizes(const LabelledRows& a, const LabelledRows& b) {
   const auto d = static_cast<std::size_t>(a.dimension);
   check(a.dimension == b.dimension && a.rows.size() == a.subject.size() * d &&
             b.rows.size() == b.subject.size() * d,
-        "identification: wrong sizes");
+        "identification: sizes do not match");
 }
 
 /// Calls work(begin, end) for each block of probes, a block at a time on each thread, and takes the

@@ -81,7 +81,7 @@ onnx::ModelProto parse_onnx(const std::filesystem::path& path, std::span<const s
   const std::size_t size = bytes.size();
   if (size > kLargest) {
     throw InputError(path.string() + ": " + std::to_string(size) +
-                     " bytes, expected an ONNX file, of at most 2 GB");
+                     " bytes, expected an ONNX file of at most 2 GB");
   }
   onnx::ModelProto model;
   if (!model.ParseFromArray(bytes.data(), static_cast<int>(size)) || !model.has_graph()) {

@@ -22,7 +22,7 @@ struct TorchFile {
       opaque;  ///< name of an object -> its type, "argparse.Namespace"
 };
 
-/// Returns whether the file begins like one of PyTorch: zip, or a format of PyTorch before 1.6.
+/// Returns whether the file begins like a PyTorch file: zip, or a format before PyTorch 1.6.
 bool looks_like_torch_file(const std::filesystem::path& path);
 
 /// Reads the zip format (PyTorch 1.6 and newer). Throws InputError that names the file, and the

@@ -62,7 +62,7 @@ std::span<const std::byte> ZipFile::part(std::uint64_t begin, std::uint64_t size
   if (begin > bytes.size() || size > bytes.size() - begin) {
     fail("a truncated or damaged zip file: it refers to offset " + std::to_string(begin) + " and " +
          std::to_string(size) + " bytes from there, but has " + std::to_string(bytes.size()) +
-         "; copy it again");
+         " bytes; copy it again");
   }
   return bytes.subspan(begin, size);
 }

@@ -38,7 +38,7 @@ class ActivationPlan {
  public:
   /// Moves to the next layer: the calls that follow belong to it.
   void advance() { ++now_; }
-  /// Records that the current layer writes the tensor first. REQUIRES: it has not been made.
+  /// Records that the current layer is the first to write the tensor. REQUIRES: it is not made yet.
   void make(Tensor& tensor);
   /// Records that the current layer writes the tensor into the memory of `other`, whose values
   /// are lost. REQUIRES: both have the same size.

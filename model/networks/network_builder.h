@@ -125,7 +125,7 @@ class NetworkBuilder {
   std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that makes it
   std::vector<NetworkOp> graph_;
   std::map<const Variable*, std::string> activation_names_;
-  Rows tokens_;                 // of a sample
+  Rows tokens_;                 // tokens of a sample
   KeepLayer* keeps_ = nullptr;  // null: all tokens are kept
   std::uint64_t drop_paths_ = 0;
 };

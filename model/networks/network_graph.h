@@ -43,7 +43,7 @@ struct NetworkOp {
   bool per_token = false;  ///< a linear layer of each token; otherwise it reads [N, T*C]
   bool relu6 = false;      ///< a linear layer's result is clipped to [0, 6]
 
-  std::int64_t heads = 0;  ///< of an attention
+  std::int64_t heads = 0;  ///< number of heads of an attention
 };
 
 inline constexpr const char* kNetworkInput = "data";  ///< the images, as an activation

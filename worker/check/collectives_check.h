@@ -23,8 +23,8 @@ struct TimedCollectives {
 };
 
 /// Times an all-reduce of the backbone's gradients, and the head's three collectives with the
-/// sizes of one micro-batch: the fastest of several, on this worker. `gradient_bytes`: size of the
-/// backbone's gradients. Above 64 MiB, and over a slow network, only a part is reduced.
+/// sizes of one micro-batch. A time is that of the fastest of several runs on this worker.
+/// `gradient_bytes`: size of the gradients. Above 64 MiB or over a slow network, reduces a part.
 /// `host_comm` is for host memory. Collective. Throws CommError.
 TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
                                   const PlannedJob& planned, std::size_t gradient_bytes);

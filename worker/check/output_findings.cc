@@ -107,7 +107,7 @@ FolderForAWhile::FolderForAWhile(fs::path path) {
 }
 
 FolderForAWhile::~FolderForAWhile() {
-  std::error_code ignored;  // not empty any more
+  std::error_code ignored;  // a folder may no longer be empty
   for (const fs::path& each : made_) fs::remove(each, ignored);
 }
 

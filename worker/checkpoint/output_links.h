@@ -28,7 +28,7 @@ struct OutputLink {
 struct OutputLinks {
   /// By rank: whether the worker sees the folder; empty: the job has one host.
   std::vector<bool> sees;
-  std::string host;  ///< rank 0's
+  std::string host;  ///< name of rank 0's host
   /// On rank 0: links to the workers that do not see the folder, by rank.
   std::vector<OutputLink> remote;
   std::unique_ptr<Comm> to_rank_zero;  ///< set on a worker that does not see the folder; else null

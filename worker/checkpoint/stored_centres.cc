@@ -74,7 +74,7 @@ std::vector<std::int32_t> read_updated(const SafetensorsFile& file, std::int64_t
     return u >= 0 && static_cast<std::size_t>(u) <= count;
   };
   if (fits && std::ranges::all_of(updated, seen)) return updated;
-  throw InputError(file.path().string() + ": updated is not as expected, I32 [" +
+  throw InputError(file.path().string() + ": expected the tensor updated to be I32 [" +
                    std::to_string(rows) + "] of numbers from 0 to " + std::to_string(count));
 }
 

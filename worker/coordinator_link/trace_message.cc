@@ -65,8 +65,8 @@ proto::TraceSummary proto_summary(const TracePart::Summary& summary, const Clock
 }  // namespace
 
 proto::SendTraceRequest to_proto(const TracePart& part) {
-  check(part.spans.empty() || part.clock != nullptr, "a part of a trace without a clock");
-  check(part.spans.size() <= kMostSpansOfPart, "a part of a trace with too many spans");
+  check(part.spans.empty() || part.clock != nullptr, "trace part: spans need a clock");
+  check(part.spans.size() <= kMostSpansOfPart, "trace part: too many spans");
   proto::SendTraceRequest request;
   request.set_trace(part.trace);
   if (!part.spans.empty()) request.set_spans(spans_of(part).SerializeAsString());

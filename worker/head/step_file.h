@@ -54,7 +54,7 @@ inline constexpr const char* kBefore = "before the update";
 inline constexpr const char* kAfter = "after the update";
 }  // namespace step_file
 
-/// Inputs of a worker's head in a step so far.
+/// Inputs that a worker's head has received so far in a step.
 struct GivenToHead {
   std::int64_t step = 1, update = 1;
   double lr = 0.1;

@@ -153,7 +153,7 @@ Cut cut_of(std::string_view tail, std::int64_t images) {
   return cut;
 }
 
-/// Warns about lines that are not events. Only then counts lines, because that reads the file.
+/// Warns about lines that are not events. Counts lines only then, because counting is slow.
 void warn(const fs::path& metrics, const NamedFile& file, std::uint64_t first, std::int64_t count) {
   std::int64_t line = 1;
   for (std::uint64_t begin = 0; begin < first; begin += kPiece) {

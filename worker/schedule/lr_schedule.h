@@ -24,7 +24,7 @@ class LrScheduler {
   /// base: the rate at the end of the warm-up, for the planned number of workers.
   LrScheduler(const LrSchedule& schedule, double base, const StepPlan& plan);
   /// Returns the learning rate of a step. If base is above 0, the rate is above 0 up to
-  /// total_steps planned steps; after them it is what it decays to. REQUIRES: step >=
+  /// total_steps planned steps; after them it is the last rate of the schedule. REQUIRES: step >=
   /// plan.first_step().
   [[nodiscard]] double at(std::int64_t step) const;
 

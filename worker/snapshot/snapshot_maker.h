@@ -18,7 +18,7 @@ namespace pfc {
 
 struct SnapshotOptions {
   Membership membership;
-  std::vector<Rank> keepers;  ///< keepers_of() the hosts of the workers
+  std::vector<Rank> keepers;  ///< result of keepers_of() for the workers' hosts
   double seconds = 60;        ///< between two snapshots
   TraceTrack track = {};      ///< records the sending of snapshots
 };

@@ -79,7 +79,7 @@ std::int64_t number_in(const TorchFile& file, const std::string& name) {
   const auto found = file.numbers.find(name);
   if (found == file.numbers.end() || found->second < 0 || found->second > kMostSteps) {
     fail(file.tensors.path(), "has no number " + quoted_name(name) +
-                                  " from 0 to 10^12, as a checkpoint of arcface_torch has");
+                                  " from 0 to 10^12, which checkpoints of arcface_torch have");
   }
   return found->second;
 }

@@ -135,7 +135,7 @@ void send_file(Comm& to_rank_zero, const std::function<void(const ByteSink&)>& w
       const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
       expect(to_rank_zero, Word::kNextPiece);
       exchange_number(to_rank_zero, static_cast<std::int64_t>(piece.size()), kWorker);
-      // Only read: a broadcast does not change the buffer of its root.
+      // The cast is safe: a broadcast does not change the buffer of its root.
       exchange_bytes(to_rank_zero, const_cast<std::byte*>(piece.data()), piece.size(), kWorker);
       bytes = bytes.subspan(piece.size());
     }
