@@ -35,9 +35,9 @@ Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) 
 
 /// A step that is in progress.
 struct StepSoFar {
-  StepInput in;                      ///< of the newest micro-batch
-  HeadResult head;                   ///< of the newest micro-batch
-  std::vector<std::int64_t> labels;  ///< of all micro-batches so far; [M * N] after the last
+  StepInput in;                      ///< input of the newest micro-batch
+  HeadResult head;                   ///< result of the newest micro-batch
+  std::vector<std::int64_t> labels;  ///< labels of all micro-batches so far; at the end [M * N]
   StepStats stats;
 };
 

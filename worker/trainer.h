@@ -42,7 +42,7 @@ struct Trainer {
   StatisticsBackup statistics;
   std::unique_ptr<Head> head;
   Optimizer optimizer;
-  std::optional<WeightAverage> average;  ///< with ema_decay
+  std::optional<WeightAverage> average;  ///< set if the job has ema_decay
   LossScale loss_scale;
   std::unique_ptr<GradReducer> reducer;
   OwnedTensor all_embeddings;  ///< [M * N, D]: M micro-batches of all workers (StepShapes)

@@ -42,11 +42,11 @@ class TrainingSession {
 
   TraceRecorder trace;  ///< records the activity of all other members
   PhaseTimer phase{trace.track(TraceRow::kPhases, "training")};
-  JobConfig job;  ///< with num_classes and num_image of the data, and without auto precision
+  JobConfig job;  ///< with num_classes and num_image of the data, and the chosen precision
   nlohmann::json job_json;
   const Membership membership;
   LocalStart local;                         ///< device, data and memory
-  WorkerComms comms;                        ///< with the other workers
+  WorkerComms comms;                        ///< connections to the other workers
   std::unique_ptr<OutputLock> output_lock;  ///< held by rank 0; null on other workers
   StepPlan plan;
   bool loaded_from_disk = false;  ///< plan.start comes from a checkpoint in the output folder
@@ -90,7 +90,7 @@ class TrainingSession {
   /// folders, of manifests and of the lock of the output folder.
   std::string job_id_;
   std::vector<int> threads_;           // compute threads, by rank; 0 on a GPU
-  std::vector<std::string> contents_;  // of the data sets (FileBrief); rank 0 only
+  std::vector<std::string> contents_;  // contents of the data sets (FileBrief); rank 0 only
 };
 
 }  // namespace pfc

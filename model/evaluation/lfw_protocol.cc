@@ -115,11 +115,11 @@ double threshold_for(double far, const std::vector<std::int64_t>& counts) {
 }
 
 struct Rates {
-  std::vector<double> tar, far;  ///< of the folds that have such pairs
+  std::vector<double> tar, far;  ///< one for each fold that has such pairs
 };
 
 void add_rates(const FoldedPairs& pairs, RowRange fold, double threshold, Rates& rates) {
-  std::array<double, 2> accepted{}, count{};  // of impostor pairs, of genuine pairs
+  std::array<double, 2> accepted{}, count{};  // impostor pairs, genuine pairs
   for (auto k = static_cast<std::size_t>(fold.begin); std::cmp_less(k, fold.end); ++k) {
     ++count[pairs.same[k] ? 1 : 0];
     if (pairs.distances[k] < threshold) ++accepted[pairs.same[k] ? 1 : 0];

@@ -30,8 +30,8 @@ struct VerificationResult {
   std::int64_t pairs = 0;
   double embedding_norm = 0;  ///< mean length before normalisation ("XNorm")
   double seconds = 0;
-  std::vector<TarAtFar> tars;  ///< for each of kFars
-  Roc roc;                     ///< of all pairs; a score is -(squared distance)
+  std::vector<TarAtFar> tars;  ///< one for each of kFars
+  Roc roc;                     ///< curve of all pairs; a score is -(squared distance)
 };
 
 /// Applies the protocol to embeddings: a and b are [n, D] with L2-normalised rows. REQUIRES:

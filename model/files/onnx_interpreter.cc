@@ -23,7 +23,7 @@ struct Activation {
   std::int64_t n = 0, c = 0, h = 1, w = 1;
   bool half = false;
   std::vector<float> values;
-  Dims dims = {};  ///< of tokens, whose c is the product of all but the first; otherwise empty
+  Dims dims = {};  ///< shape of tokens (c: product of all but the first); otherwise empty
 
   [[nodiscard]] std::int64_t elements() const { return n * c * h * w; }
 };

@@ -38,11 +38,11 @@ bool resolve_shape(Dims& dims, const Dims& old) {
 }
 
 std::vector<float> permuted(std::span<const float> x, const Dims& dims, const Dims& order) {
-  Dims strides(dims.size(), 1);  // in x
+  Dims strides(dims.size(), 1);  // strides in x
   for (std::size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
   std::vector<float> y;
   y.reserve(x.size());
-  Dims at(dims.size());  // of y
+  Dims at(dims.size());  // index in y
   for (std::size_t i = 0; i < x.size(); ++i) {
     std::int64_t from = 0;
     for (std::size_t axis = 0; axis < at.size(); ++axis) {

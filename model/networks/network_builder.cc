@@ -114,7 +114,7 @@ class NetworkBuilder::Network : public Backbone {
   Ops& ops_;
   Arena constants_;  // parameters that are neither trained nor in a state dict
   bool trainable_ = false;
-  bool has_activations_ = false;    // from one training forward(), for one backward()
+  bool has_activations_ = false;    // set by a training forward(), cleared by backward()
   bool tracks_batches_ = false;     // some batch norm is not frozen
   std::deque<Variable> variables_;  // a deque: their addresses are constant
   std::vector<LayerEntry> layers_;

@@ -112,7 +112,7 @@ class NetworkBuilder {
 
   struct NewParameter {
     Arena* arena;
-    std::size_t index;  // in its arena
+    std::size_t index;  // index in its arena
     Initial initial = {};
     Variable* variable;
   };

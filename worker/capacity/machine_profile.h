@@ -57,7 +57,7 @@ struct MachineProfile {
   double draw_seconds = 0;         ///< sampling, per class, on one core, in parallel with the step
   double decode_seconds = 0;       ///< one image of 112 x 112 pixels, on one core
   double step_seconds = 0;         ///< host's part of a step, outside of its ops
-  std::uint64_t memory_bytes = 0;  ///< of a GPU; 0 if unknown
+  std::uint64_t memory_bytes = 0;  ///< memory of a GPU; 0 if unknown
 };
 
 /// Returns the profile of "h200", "h100", "a100" or "v100" from NVIDIA's data sheets, with the

@@ -25,7 +25,7 @@ LimitsThere limits_there(const std::filesystem::path& root = "/");
 struct LimitsNeeded {
   int world_size = 1;
   int workers_of_host = 1;
-  int threads = 1;  ///< of one worker, for computing and decoding
+  int threads = 1;  ///< threads of one worker, to compute and decode
   bool gpu = false;
 };
 

@@ -17,11 +17,11 @@ namespace pfc {
 
 /// The beginning or the publication of a checkpoint.
 struct CheckpointEvent {
-  std::int64_t step = 0;    ///< whose state the checkpoint holds
+  std::int64_t step = 0;    ///< step whose state the checkpoint holds
   bool published = false;   ///< false: it was begun. true: it is whole and has its final name
   double seconds = 0;       ///< seconds that the training thread was blocked
   double since_begin = 0;   ///< seconds from begin to publication; published checkpoints only
-  std::uint64_t bytes = 0;  ///< of all workers' files; set on rank 0 for published checkpoints
+  std::uint64_t bytes = 0;  ///< size of all files; set on rank 0 for published checkpoints
 };
 
 /// after_step() and finish() belong to the training thread and return what they have done, in
@@ -63,7 +63,7 @@ class CheckpointSchedule {
   Comm& comm_;
   std::int64_t pending_ = 0;           ///< step of the checkpoint begun but not published; 0: none
   TimePoint pending_since_;            ///< when it was begun
-  std::uint64_t published_bytes_ = 0;  ///< of the last published checkpoint, on rank 0
+  std::uint64_t published_bytes_ = 0;  ///< size of the last published checkpoint, on rank 0
   std::vector<CheckpointEvent> events_;  ///< events of the current call
   // fill() reads both from another thread. last_time_ is written first, so a thread that sees the
   // new step also sees its time.

@@ -17,8 +17,8 @@ namespace pfc {
 /// A connection of two workers: rank 0 of the job is its rank 0, and the other worker its rank 1.
 /// Used by one thread at a time: the one that writes a checkpoint, or the training thread.
 struct OutputLink {
-  Rank rank = 0;     ///< of the other worker
-  std::string host;  ///< of the other worker
+  Rank rank = 0;     ///< rank of the other worker
+  std::string host;  ///< host of the other worker
   std::unique_ptr<Comm> comm;
 };
 

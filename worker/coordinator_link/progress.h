@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds report_pause(int workers) {
 
 /// Values that change even while training does not progress.
 struct ProcessVitals {
-  double cpu_seconds = 0;  ///< of the process since its start
+  double cpu_seconds = 0;  ///< CPU time of the process since its start
   std::optional<GpuReading> gpu = {};
 };
 
@@ -41,7 +41,7 @@ struct Progress {
   double data_wait_seconds = 0;        ///< sum over all steps since the start
   double own_seconds = 0;              ///< sum over all steps, without waits for other workers
   std::uint64_t resident_bytes = 0;    ///< host memory of the process
-  std::uint64_t gpu_memory_bytes = 0;  ///< in use on its GPU, by any process; 0 on a CPU
+  std::uint64_t gpu_memory_bytes = 0;  ///< memory in use on its GPU, by any process; 0 on a CPU
   std::string device;                  ///< "cpu", "cuda:0"
   struct PhaseSeconds {
     std::string phase;
@@ -79,7 +79,7 @@ struct Progress {
   double loader_seconds = 0;         ///< sum over all threads that read and decode
   struct Checkpoints {
     std::uint64_t count = 0;  ///< published
-    double seconds = 0;       ///< from the start of each to its final name
+    double seconds = 0;       ///< time from the start of each to its final name
     double held_seconds = 0;  ///< time that training waited for them
     std::uint64_t bytes = 0;  ///< files of all workers
     double newest_seconds = 0;
@@ -88,7 +88,7 @@ struct Progress {
   Checkpoints checkpoints;  ///< rank 0 only
 
   int loader_threads = 0;
-  double gradient_norm = 0;  ///< of the last step, before clipping
+  double gradient_norm = 0;  ///< norm in the last step, before clipping
   double loss_scale = 0;     ///< 0 if the job has none
   ProcessVitals vitals = {};
 };

@@ -25,7 +25,7 @@ struct TracePart {
   std::int64_t trace = 0;  ///< TraceOrder::id
   std::span<const TraceTrackInfo> tracks;
   std::span<const TraceSpan> spans;  ///< at most kMostSpansOfPart
-  const ClockMap* clock = nullptr;   ///< for their times. REQUIRES: not nullptr if there are spans
+  const ClockMap* clock = nullptr;   ///< maps the spans' times. REQUIRES: set if there are spans
   struct Summary {
     std::int64_t first_step = 0;
     std::int64_t last_step = 0;

@@ -56,7 +56,7 @@ class ThreadReducer : public GradReducer {
   std::exception_ptr error_;
   bool ended_ = false;
 
-  Timeline shown_;  // of the last step; used only by the training thread
+  Timeline shown_;  // times of the last step; used only by the training thread
   std::thread thread_;
 };
 

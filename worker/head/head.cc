@@ -142,16 +142,16 @@ class ShardedHead : public Head {
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
-  LossState loss_state_;         // after the last whole step
-  LossState loss_before_;        // before last_step_
-  std::int64_t last_step_ = -1;  // of the last run(); -1: no run since state_changed()
-  LossState running_state_;      // after the last micro-batch
-  StepMargins margins_;          // of the last run(); empty for CombinedMargin
+  LossState loss_state_;         // state after the last whole step
+  LossState loss_before_;        // state before last_step_
+  std::int64_t last_step_ = -1;  // step of the last run(); -1: no run since state_changed()
+  LossState running_state_;      // state after the last micro-batch
+  StepMargins margins_;          // margins of the last run(); empty for CombinedMargin
   std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
   std::vector<double> lengths_;                          // [N], or empty
   std::optional<AccumulatedGradients> accumulated_;      // used if gradient_acc is above 1
-  std::vector<Positive> positives_;                      // of the last run()
-  std::vector<float> offsets_;                           // of the active classes
+  std::vector<Positive> positives_;                      // positives of the last run()
+  std::vector<float> offsets_;                           // one for each active class
   std::int64_t samples_ = 0;                             // N of the buffers below
   std::unique_ptr<Buffer> d_embeddings_;                 // [N, D]
   std::unique_ptr<Buffer> statistics_;                   // RowStatistics [N]

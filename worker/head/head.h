@@ -123,7 +123,7 @@ class Head {
     Tensor centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
-    LossState* loss = nullptr;  ///< after the last whole step
+    LossState* loss = nullptr;  ///< state after the last whole step
   };
   [[nodiscard]] virtual State state() = 0;
   /// Returns the loss's state before this step, which is that of the last run() or the next one.

@@ -34,8 +34,8 @@ TargetForm target_form(const Loss& loss);
 
 /// The samples of a micro-batch, of all workers.
 struct SamplesOfStep {
-  std::span<const double> lengths;  ///< [N], of the embeddings; empty unless uses_lengths()
-  /// [N], of the embeddings with their own centres; empty unless uses_target_cosines().
+  std::span<const double> lengths;  ///< [N], of the embeddings; empty if !uses_lengths()
+  /// [N], cosines of the embeddings with their own centres; empty if !uses_target_cosines().
   std::span<const float> target_cosines;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
@@ -45,7 +45,7 @@ struct SamplesOfStep {
 struct StepMargins {
   std::vector<SampleMargin> samples;  ///< [N]
   std::vector<float> hard_above;      ///< [N] for CurricularFace, otherwise empty
-  float hardness = 0;                 ///< MarginSoftmax::Batch has both
+  float hardness = 0;                 ///< this and hard_above: see MarginSoftmax::Batch
   double added = 0;                   ///< what the loss adds to the mean cross entropy
 };
 

@@ -84,7 +84,7 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
 /// Views of a float32 matrix that is stored in several pieces of memory, in order of rows.
 struct RowTable {
   std::int64_t columns = 0;
-  std::vector<std::span<const float>> pieces;  ///< whole rows each
+  std::vector<std::span<const float>> pieces;  ///< each has whole rows
 
   /// Calls f(values, first_row) for each contiguous part of the rows, in order.
   template <typename F>

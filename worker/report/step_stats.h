@@ -9,7 +9,7 @@ namespace pfc {
 
 /// Equal on every worker, except where noted.
 struct StepStats {
-  std::int64_t step = 0;  ///< from 1
+  std::int64_t step = 0;  ///< number of the step, from 1
   /// False: a stop abandoned the step. Only `step` and `signals` are then valid.
   bool complete = true;
   std::int64_t epoch = 0;
@@ -25,8 +25,8 @@ struct StepStats {
   double reduce_seconds = 0;             ///< this worker's time in the all-reduce of the gradients
   double reduce_overlapped_seconds = 0;  ///< part of it that ran during the backward pass
   std::int64_t samples = 0;              ///< over all workers
-  std::int64_t skipped_images = 0;       ///< of this worker, so far in this epoch
-  WorkerSignals signals;                 ///< of the last micro-batch
+  std::int64_t skipped_images = 0;       ///< skipped by this worker so far in this epoch
+  WorkerSignals signals;                 ///< signals of the last micro-batch
 };
 
 }  // namespace pfc

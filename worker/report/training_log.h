@@ -102,7 +102,7 @@ struct StartRecord {
   std::string device;
   std::string precision;
   std::int64_t classes = 0;
-  std::int64_t images = 0;  ///< in the data set
+  std::int64_t images = 0;  ///< images in the data set
   int workers = 1;
   std::int64_t batch_size = 0;  ///< per worker
 };
@@ -110,11 +110,11 @@ struct StartRecord {
 struct StepRecord {
   StepStats stats;
   double step_seconds = 0;
-  std::vector<PhaseTimer::Sample> phases;  ///< of this step
+  std::vector<PhaseTimer::Sample> phases;  ///< phases of this step
   Communicated comm;
   std::uint64_t resident_bytes = 0;               ///< host memory of the process
   std::uint64_t peak_resident_bytes = 0;          ///< maximum so far
-  std::optional<std::uint64_t> gpu_memory_bytes;  ///< in use on its GPU, by any process
+  std::optional<std::uint64_t> gpu_memory_bytes;  ///< memory in use on its GPU, by any process
   std::optional<double> loss_scale;               ///< empty if the job has none
 };
 

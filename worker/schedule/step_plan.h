@@ -35,7 +35,7 @@ struct TrainedSoFar {
 /// verbose count them. Both are equal until the batch changes.
 struct StepPlan {
   StepBatch batch = {};
-  std::int64_t images = 0;  ///< in the data set
+  std::int64_t images = 0;  ///< images in the data set
   TrainedSoFar start = {};  ///< where this plan starts
   /// Whole planned steps in num_epoch epochs, at least 1: length of the learning rate's schedule.
   std::int64_t total_steps = 0;

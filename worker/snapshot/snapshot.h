@@ -46,7 +46,7 @@ struct SnapshotRows {
 /// State equal on all workers: the backbone, its optimizer's state, the history of updates, the
 /// loss's state.
 struct SharedState {
-  std::array<std::vector<std::byte>, kSharedTensors> tensors;  ///< of shared_tensors()
+  std::array<std::vector<std::byte>, kSharedTensors> tensors;  ///< copies of shared_tensors()
   std::vector<PastUpdate> updates;
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
@@ -63,7 +63,7 @@ struct Snapshot {
 
   /// Returns the rows of this rank of the snapshot's world; nullptr if they are not here.
   [[nodiscard]] const SnapshotRows* rows_of(Rank rank) const;
-  [[nodiscard]] std::size_t bytes() const;  ///< of memory used
+  [[nodiscard]] std::size_t bytes() const;  ///< memory used
 };
 
 /// Returns the bytes of one row in each of the state's tables.

@@ -31,9 +31,9 @@ struct Holders {
 
 struct SnapshotChoice {
   SnapshotId id;
-  std::vector<Holders> parts;  ///< by rank of the snapshot's world
+  std::vector<Holders> parts;  ///< one for each rank of the snapshot's world
   std::vector<Rank> shared;    ///< workers that have the shared state
-  [[nodiscard]] std::vector<Rank> lost(std::int64_t classes) const;  ///< whose rows are lost
+  [[nodiscard]] std::vector<Rank> lost(std::int64_t classes) const;  ///< ranks whose rows are lost
   [[nodiscard]] bool whole(std::int64_t classes) const {
     return !shared.empty() && lost(classes).empty();
   }

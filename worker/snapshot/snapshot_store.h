@@ -22,7 +22,7 @@ class SnapshotStore {
   /// Returns nullptr if this worker has no part of it.
   [[nodiscard]] Snapshot* find(const SnapshotId& id);
   [[nodiscard]] const std::array<Snapshot, kKept>& all() const { return snapshots_; }
-  [[nodiscard]] std::size_t bytes() const;  ///< of memory used
+  [[nodiscard]] std::size_t bytes() const;  ///< memory used
 
  private:
   std::array<Snapshot, kKept> snapshots_;

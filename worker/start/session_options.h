@@ -16,7 +16,7 @@
 namespace pfc {
 
 struct SessionOptions {
-  std::string job_id;  ///< from the coordinator; empty: drawn at random
+  std::string job_id;  ///< given by the coordinator; empty: chosen at random
   Membership membership;
   /// Used by workers to find each other. Borrowed; null: one worker.
   KeyValueStore* store = nullptr;

@@ -119,7 +119,7 @@ class EventReader {
 struct Kept {
   std::uint64_t bytes = 0;
   bool shows_something = false;
-  std::int64_t first_step = 0;  ///< of the process that wrote it
+  std::int64_t first_step = 0;  ///< first step of the process that wrote it
 };
 
 Kept kept_of(const Written& written, std::int64_t first_step) {

@@ -15,7 +15,7 @@ inline constexpr int kHistogramBuckets = 30;
 
 struct Distribution {
   std::vector<HistogramBucket> buckets;  ///< empty if there was no finite value
-  double mean = 0;                       ///< of the finite values
+  double mean = 0;                       ///< mean of the finite values
 };
 
 /// Returns kHistogramBuckets of equal width from the smallest to the largest value. If all values

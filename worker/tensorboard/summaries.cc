@@ -17,7 +17,7 @@ std::string with_known_bytes(std::string_view name) {
   return known;
 }
 
-/// Adds a value for the plugin of this name.
+/// Adds a value that TensorBoard's plugin of this name displays.
 tensorboard::TensorProto& add_tensor(Summary& summary, const std::string& tag, const char* plugin,
                                      tensorboard::DataClass data_class, tensorboard::DataType type,
                                      std::initializer_list<std::int64_t> shape) {

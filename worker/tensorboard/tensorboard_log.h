@@ -14,7 +14,7 @@
 namespace pfc {
 
 struct TensorBoardOptions {
-  std::filesystem::path folder;  ///< for event files of all starts of the job
+  std::filesystem::path folder;  ///< holds the event files of all starts of the job
   std::int64_t first_step = 1;   ///< 1 for a fresh run
 };
 

@@ -15,8 +15,8 @@ namespace pfc {
 /// Files of one checkpoint.
 struct ArcfaceCheckpoint {
   std::filesystem::path backbone = {};               ///< the first of `centres`, or backbone.pth
-  std::vector<std::filesystem::path> centres = {};   ///< of GPU 0, 1, ...; not empty
-  std::vector<std::filesystem::path> momentum = {};  ///< of the centres; empty: in the same files
+  std::vector<std::filesystem::path> centres = {};   ///< files of GPU 0, 1, ...; not empty
+  std::vector<std::filesystem::path> momentum = {};  ///< files of all GPUs; empty: in `centres`
 };
 
 /// Returns the checkpoint in this folder: checkpoint_gpu_0.pt and so on; or else backbone.pth with

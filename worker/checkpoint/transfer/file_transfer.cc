@@ -106,7 +106,7 @@ void tell_failed(const std::vector<Arrival>& arrivals, const std::string& why) {
     if (arrival.whole()) continue;
     try {
       say_failed(arrival.link(), why);
-    } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): lost too, and this is the cause
+    } catch (const CommError&) {  // NOLINT(bugprone-empty-catch): it is lost too; `why` is thrown
     }
   }
 }
