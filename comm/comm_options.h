@@ -14,7 +14,7 @@ class TraceRecorder;
 struct CommOptions {
   Membership membership;
   std::string name = "train";  ///< prefix of its keys in the store; must be unique for each Comm
-  std::string address;         ///< address of this host as peers reach it; empty for loopback
+  std::string address;         ///< address at which peers reach this host; empty for loopback
   std::chrono::milliseconds connect_timeout{60'000};
   std::chrono::milliseconds timeout{300'000};  ///< for one collective
   AbortSwitch* abort_switch = nullptr;         ///< not owned; nullptr: nothing aborts connecting

@@ -23,7 +23,7 @@ class MemoryStore : public KeyValueStore {
 
   std::vector<char> get(const std::string& key, std::chrono::milliseconds timeout) override {
     std::unique_lock lock(mutex_);
-    // System clock: gcc's ThreadSanitizer does not know the function that wait_for calls.
+    // Uses the system clock: gcc's ThreadSanitizer does not know what wait_for calls.
     const auto deadline = std::chrono::system_clock::now() + timeout;
     if (!changed_.wait_until(lock, deadline, [&] { return values_.contains(key); })) {
       throw CommError("no value of '" + key + "' after " + std::to_string(timeout.count()) + " ms");

@@ -121,7 +121,7 @@ void expect_finite_loss(Trainer& t, const StepSoFar& so_far) {
 
 /// Throws if a gradient is not finite, unless a smaller loss scale might make it finite.
 void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer::Result& update) {
-  t.comm.throw_if_failed();  // the norm too; on a GPU this also covers the gradients' Comm
+  t.comm.throw_if_failed();  // also for the norm; on a GPU this covers the gradients' Comm too
   if (update.finite || t.loss_scale.can_shrink()) return;
   stop_not_finite(t, so_far,
                   {.not_finite = "the gradient of the backbone",

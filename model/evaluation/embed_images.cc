@@ -84,7 +84,7 @@ class BatchEmbedder {
   std::vector<std::uint8_t> pixels_;                ///< [batch, H, W, 3]
   std::vector<float> plain_;                        ///< [batch, D]
   std::vector<float> mirrored_;                     ///< [batch, D]
-  std::vector<std::optional<std::string>> damage_;  ///< by image in the batch
+  std::vector<std::optional<std::string>> damage_;  ///< one for each image
   std::int64_t first_ = 0;                          ///< number of the batch's first image
 };
 

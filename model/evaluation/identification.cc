@@ -48,8 +48,8 @@ void check_sizes(const LabelledRows& a, const LabelledRows& b) {
         "identification: sizes do not match");
 }
 
-/// Calls work(begin, end) for each block of probes, a block at a time on each thread, and takes the
-/// results in order.
+/// Calls work(begin, end) for each block of probes, a block at a time on each thread, and returns
+/// the results in order.
 template <class Result, class Work>
 std::vector<Result> for_probes(RowRange probes, int threads, const Work& work) {
   std::vector<Result> results;

@@ -27,7 +27,7 @@ void expect_own_tensors(const std::filesystem::path& path, const onnx::GraphProt
   }
 }
 
-/// Rejects zeros, by which ONNX's shape inference would divide and end the program.
+/// Rejects zeros: ONNX's shape inference would divide by them, which ends the program.
 void expect_divisors(const onnx::GraphProto& graph) {
   for (const onnx::NodeProto& node : graph.node()) {
     for (const onnx::AttributeProto& attribute : node.attribute()) {

@@ -24,7 +24,7 @@ using nlohmann::json;
 constexpr const char* kFolderPrefix = "step-";
 constexpr const char* kProbePrefix = ".shared-";
 constexpr const char* kChecksum = "sha256";
-constexpr JsonLimits kJsonLimits{.bytes = 16u << 20, .depth = 16};  // 100,000 workers' files
+constexpr JsonLimits kJsonLimits{.bytes = 16u << 20, .depth = 16};  // fits 100,000 workers
 
 std::string digits(std::int64_t value, int width) {
   std::string text = std::to_string(value);

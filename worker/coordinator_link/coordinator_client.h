@@ -89,7 +89,7 @@ struct CoordinatorClientOptions {
   std::int64_t incarnation = 1;
   /// How long join() and finish() wait for a coordinator, because another one may take over.
   std::chrono::milliseconds grace{0};
-  std::function<bool()> gives_up = {};  ///< whether this process must end
+  std::function<bool()> gives_up = {};  ///< returns whether this process must end
 };
 std::unique_ptr<CoordinatorClient> connect_to_coordinator(const CoordinatorClientOptions& options);
 

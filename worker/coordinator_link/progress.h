@@ -72,7 +72,7 @@ struct Progress {
   int least_workers = 0;            ///< minimum number that the job can train with
 
   // Totals since the start.
-  std::uint64_t samples = 0;  ///< trained by this worker
+  std::uint64_t samples = 0;  ///< samples trained by this worker
   std::uint64_t steps = 0;
   double step_seconds = 0;           ///< sum over all steps
   double own_data_wait_seconds = 0;  ///< part of data_wait_seconds caused by this worker's data
@@ -81,7 +81,7 @@ struct Progress {
     std::uint64_t count = 0;  ///< published
     double seconds = 0;       ///< time from the start of each to its final name
     double held_seconds = 0;  ///< time that training waited for them
-    std::uint64_t bytes = 0;  ///< files of all workers
+    std::uint64_t bytes = 0;  ///< size of all workers' files
     double newest_seconds = 0;
     std::uint64_t newest_bytes = 0;
   };

@@ -39,9 +39,9 @@ class LossScale {
   void restore(const State& state);
 
  private:
-  static constexpr double kInitial = 65536;             // torch.cuda.amp.GradScaler's
+  static constexpr double kInitial = 65536;             // as in torch.cuda.amp.GradScaler
   static constexpr double kLargest = 1 << 24;           // above it float32 gradients overflow too
-  static constexpr std::int64_t kGrowthInterval = 100;  // arcface_torch's
+  static constexpr std::int64_t kGrowthInterval = 100;  // as in arcface_torch
 
   explicit LossScale(double value) : value_(value) {}
 

@@ -151,7 +151,7 @@ struct HeadMemory {
   std::uint64_t inverse_norms = 0;  ///< one number per centre
   std::uint64_t updated = 0;    ///< one number per centre: updates that it has seen; host memory
   std::uint64_t active = 0;     ///< indices of active classes; on a GPU they are in buffers
-  std::uint64_t gradients = 0;  ///< of active classes, if gradient_acc is above 1
+  std::uint64_t gradients = 0;  ///< gradients of active classes, if gradient_acc is above 1
   std::uint64_t logits = 0;     ///< kept from forward to backward; on a GPU they are in buffers
   std::uint64_t buffers = 0;    ///< embeddings and their gradients, tiles, statistics
 };

@@ -39,7 +39,7 @@ void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host) {
   each_piece(rows, [&](const Tensor& t, std::int64_t first) {
     piece.resize(static_cast<std::size_t>(t.elements()));
     std::transform(host + first, host + first + t.elements(), piece.begin(),
-                   [](float x) { return nearest_bfloat16(x); });  // a pointer cannot be inlined
+                   [](float x) { return nearest_bfloat16(x); });  // a lambda can be inlined
     ops.copy_to_device(t, piece.data());
   });
 }

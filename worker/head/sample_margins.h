@@ -14,8 +14,8 @@ namespace pfc {
 /// Values that a loss carries from step to step; the same on every worker. Starts as in AdaFace's
 /// code.
 struct LossState {
-  double length_mean = 20, length_deviation = 100;  ///< AdaFace: of the embeddings' lengths
-  double target_cosine = 0;                         ///< CurricularFace: its t
+  double length_mean = 20, length_deviation = 100;  ///< AdaFace: of embeddings' lengths
+  double target_cosine = 0;                         ///< t of CurricularFace
 
   friend bool operator==(const LossState&, const LossState&) = default;
 };
@@ -34,7 +34,7 @@ TargetForm target_form(const Loss& loss);
 
 /// The samples of a micro-batch, of all workers.
 struct SamplesOfStep {
-  std::span<const double> lengths;  ///< [N], of the embeddings; empty if !uses_lengths()
+  std::span<const double> lengths;  ///< [N], of embeddings; empty if !uses_lengths()
   /// [N], cosines of the embeddings with their own centres; empty if !uses_target_cosines().
   std::span<const float> target_cosines;
   std::uint64_t seed = 0;

@@ -62,7 +62,7 @@ void check_steps(const PlannedJob& p) {
   const double micro_batches =
       static_cast<double>(plan.micro_batches_per_epoch()) * p.job.num_epoch;
   const auto step = static_cast<double>(p.job.gradient_acc);
-  constexpr double kRounding = 1e-9;  // of num_epoch, when both should be equal
+  constexpr double kRounding = 1e-9;  // allowed error of num_epoch
   if (micro_batches >= step * (1 - kRounding)) return;
   const std::string job =
       fmt::format("num_epoch {:g} is {:g} micro-batches, {} an epoch", p.job.num_epoch,
