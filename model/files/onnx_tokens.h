@@ -1,4 +1,4 @@
-// Tensors of any number of axes, row-major: arithmetic of the ONNX interpreter on tokens.
+// Arithmetic of the ONNX interpreter on tokens: row-major tensors with any number of axes.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,8 @@ struct TorchTensor {
   std::function<std::span<const std::byte>()> bytes;
 };
 
-/// Builds a file that torch.load(path, weights_only=True) reads, value by value. Within a dict,
-/// each key, a text or an integer, is followed by its value.
+/// Builds, value by value, a file that torch.load(path, weights_only=True) reads. Within a dict,
+/// each key (a text or an integer) is followed by its value.
 class TorchWriter {
  public:
   TorchWriter();

@@ -314,7 +314,7 @@ Variable* NetworkBuilder::new_vector(Arena& arena, const std::string& name, std:
 }
 
 void NetworkBuilder::add_layer(std::unique_ptr<Layer> layer, const Variable* y) {
-  // The layer's weights were appended before it, so they begin at the previous layer's end.
+  // The layer's weights were appended before it, so they begin where the previous layer's end.
   std::vector<Network::LayerEntry>& layers = network_->layers_;
   layers.push_back({std::move(layer), y, weights_end_});
   weights_end_ = network_->weights.count;

@@ -97,7 +97,7 @@ class NetworkBuilder {
   void add_layer(std::unique_ptr<Layer> layer, const Variable* y);
   /// `op`: the layer's operation at inference, which computes y from x. Sets its field x.
   void add_layer(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y, NetworkOp op);
-  /// A layer that at inference returns its input.
+  /// Adds a layer that returns its input at inference.
   void add_identity(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y);
   /// Returns x in the type of activations.
   Variable* converted(Variable* x);

@@ -76,7 +76,7 @@ Variable* NetworkBuilder::add(const std::string& name, Variable* x, Variable* br
                               float drop_path) {
   Variable* const y = new_activation(x->data.shape, x->data.dtype);
   y->needs_gradient = x->needs_gradient || branch->needs_gradient;
-  // Each layer has its own range of 2^40 numbers, one for a sample of a worker.
+  // Each layer has its own range of 2^40 numbers: one for each sample of each worker.
   const DropoutOptions path{.probability = drop_path,
                             .seed = options_.seed,
                             .first_element = (drop_paths_++ << 40) + first_of_rank(options_.batch)};

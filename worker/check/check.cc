@@ -297,7 +297,7 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
   JobConfig job = config;
-  // A worker's own fastest precision; check_together() uses what all support, like the job.
+  // Uses this worker's fastest precision. check_together() uses one that all support, as the job.
   if (job.precision == Precision::kAuto) {
     job.precision = choose_precision({{precisions_here(job, options)}}).precision;
   }

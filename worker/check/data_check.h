@@ -24,7 +24,7 @@ struct DecodeSpeed {
   std::string damage, wrong_label;  ///< about the first such image; empty if there is none
 };
 
-/// Measures in CPU time of the thread, and takes the best of many slices within half a second, so
+/// Measures CPU time of the thread, and takes the best of many slices within half a second, so
 /// other load on the host does not matter.
 DecodeSpeed decode_speed(const Dataset& dataset);
 

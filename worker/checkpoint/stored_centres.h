@@ -1,4 +1,4 @@
-// Reads the class centres of a checkpoint as one table, for any number of workers that wrote it.
+// Reads the class centres of a checkpoint, written by any number of workers, as one table.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +59,8 @@ std::vector<RowRange> pieces_of(RowRange shard);
 /// Returns the names of the tensors of an optimizer's centres, in reading order.
 std::vector<std::string> centre_tensors(OptimizerKind optimizer);
 
-/// Sets this worker's rows: calls `read` for each of centre_tensors() and each of pieces_of() its
-/// shard.
+/// Sets this worker's rows: calls `read` for each of centre_tensors() and each of
+/// pieces_of(shard).
 void fill_centres(const TrainingState& state, const SeenUpdates& seen, const ReadRows& read);
 
 }  // namespace pfc

@@ -237,7 +237,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_message(message);
     request.set_left_generation(generation_);
     {
-      // Repeat a report that the stream has taken: it may arrive too late, and would be dropped.
+      // Repeat a report that the stream has taken: there it may arrive too late to count.
       std::lock_guard lock(mutex_);
       if (unsent_ || sent_) *request.mutable_progress() = newest_;
       unsent_ = false;
@@ -264,8 +264,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
   /// Retries the call until the coordinator answers or the timeout expires. With a `grace`, time
-  /// without a coordinator does not count, but lasts at most `grace` from the loss of the last
-  /// connection. Throws CommError.
+  /// without a coordinator does not count towards the timeout, but the wait ends `grace` after the
+  /// last connection was lost. Throws CommError.
   void call(const std::string& what, milliseconds timeout, const Rpc& rpc,
             milliseconds grace = milliseconds{0}) {
     const TimePoint begin = Clock::now();

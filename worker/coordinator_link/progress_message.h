@@ -6,7 +6,7 @@
 
 namespace pfc {
 
-/// Combines the times of each phase.
+/// Sums the times of each phase.
 proto::Progress to_proto(const Progress& progress);
 
 /// Adds the phase times of `more` to `progress`.

@@ -35,7 +35,7 @@ class LossScale {
     std::int64_t updates = 0;
   };
   [[nodiscard]] State state() const { return {value_, finite_updates_, updates_}; }
-  /// Changes no scale if this job or the checkpoint has none, because the precision differs.
+  /// Keeps the current scale if this job or the checkpoint has none: the precision then differs.
   void restore(const State& state);
 
  private:

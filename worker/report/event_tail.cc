@@ -68,7 +68,7 @@ class NamedFile {
   const Fd fd_;
 };
 
-/// Meaning of a line after resuming at `images` seen images.
+/// Meaning of a line when the job resumes after `images` images.
 enum class Line {
   kOver,      ///< event of images that training will repeat
   kStays,     ///< event that stays, but may have been written late

@@ -31,7 +31,7 @@ void restore_faults() {
   }
 }
 
-// A fault of another thread: restore the handlers, so that it recurs with its normal effect.
+// A fault in another thread: restores the handlers, so the fault recurs with its normal effect.
 void on_fault(int) {
   if (::pthread_equal(::pthread_self(), g_writer) != 0) siglongjmp(g_unreadable, 1);
   restore_faults();

@@ -94,7 +94,7 @@ std::string time_message(const std::map<std::string, double>& phases);
 /// (evaluations and checkpoints), and "output" (checkpoints, if hosts do not share the folder).
 using Communicated = std::map<std::string, CommCounters>;
 
-/// Training begins, from scratch or from a checkpoint.
+/// Record of the start of training, from scratch or from a checkpoint.
 struct StartRecord {
   std::int64_t steps_done = 0;  ///< steps of this job already done
   std::int64_t last_step = 0;
@@ -118,7 +118,7 @@ struct StepRecord {
   std::optional<double> loss_scale;               ///< empty if the job has none
 };
 
-/// Training ends without an error.
+/// Record of the end of training without an error.
 struct EndRecord {
   std::int64_t step = 0;
   std::string reason;                           ///< "completed", "stopped" or "failed"

@@ -60,7 +60,7 @@ class LinearLayer : public Layer {
  private:
   [[nodiscard]] Tensor rows_of(const Tensor& x, std::int64_t rows) const;
   [[nodiscard]] Tensor dy_as_operand();
-  // Each calls f(Gemm), so the planned and the computed product cannot differ.
+  // Each of these calls f(Gemm), so the planned and the computed product cannot differ.
   template <typename F>
   void product(std::int64_t rows, const F& f) const;
   template <typename F>

@@ -1,4 +1,4 @@
-// Writes files on rank 0's host for workers that do not see its output folder. They are sent in
+// Writes files on rank 0's host for workers that do not see its output folder. Files are sent in
 // pieces of at most kPieceBytes over an OutputLink, so no file is held in memory.
 #pragma once
 
