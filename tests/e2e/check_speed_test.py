@@ -47,7 +47,7 @@ class Speed(CheckTest):
         self.assertFalse([each for each in report["findings"] if each["what"] == "connections"],
                          "a folder that cannot be made is no fault of the network")
         self.assert_found(report, "host-b", "data", "stops", "train.rec: not found", "the same data")
-        self.assert_found(report, "host-c", "clock", "note", "measured to", "time server")
+        self.assert_found(report, "host-c", "clock", "note", "accurate to", "time server")
         (clock,) = (each for each in report["findings"] if each["what"] == "clock" and each["host"] == "host-c")
         self.assertAlmostEqual(clock["value"], 40, delta=1)
         self.assert_nothing_wrong(report, "host-c")

@@ -282,7 +282,7 @@ CheckFinding unexpected_finding(const std::exception& error) {
 CheckFinding finding_of_clock(double ahead, double precision) {
   const double most = std::chrono::duration<double>(kClockTolerance).count();
   CheckFinding finding{.what = "clock",
-                       .found = fmt::format("{:+.3f} s, measured to {:.3f} s", ahead, precision),
+                       .found = fmt::format("{:+.3f} s, accurate to {:.3f} s", ahead, precision),
                        .expected = fmt::format("within {:g} s of the coordinator's", most),
                        .value = ahead,
                        .unit = "s"};

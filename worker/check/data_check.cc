@@ -81,7 +81,7 @@ CheckFinding version_finding() {
   return {.what = "pfc-worker",
           .found = std::string("version ") + version(),
           .expected = {},
-          .remedy = "install the version of the coordinator on this host",
+          .remedy = "install the coordinator's version of pfc on this host",
           .comparison = Comparison::kSameEverywhere,
           .otherwise = kStops};
 }

@@ -221,7 +221,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
                                mean_centres_options(p.job, p.data.height, p.data.width));
   const std::uint64_t embedding = std::max(evaluation, centres);
   list.add("between steps", std::max(file, embedding),
-           file > embedding        ? "a model file that is written"
+           file > embedding        ? "a model file being written"
            : evaluation >= centres ? "evaluation's embeddings"
                                    : "embeddings for the first class centres");
 }

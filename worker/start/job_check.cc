@@ -69,8 +69,8 @@ void check_steps(const PlannedJob& p) {
                   micro_batches, plan.micro_batches_per_epoch());
   if (p.job.gradient_acc == 1) {
     throw InputError(
-        fmt::format("num_epoch: expected at least one step: {}; max_steps limits a "
-                    "job to single steps",
+        fmt::format("num_epoch: expected at least one step: {}; to train only a few "
+                    "steps, set max_steps",
                     job));
   }
   throw InputError(fmt::format(

@@ -24,7 +24,7 @@ TEST(Culprits, NamesARankThatIsBehindWithItsLastCollective) {
       culprits({{}, kMine, Collective{16, "all_gather", 8}}),
       "rank 2 (b, GPU 0) has not begun it: last heard of at all_gather of 8 bytes (number 16)");
   EXPECT_EQ(culprits({{}, Collective{}, kMine}),
-            "rank 1 (a, GPU 1) has not begun it: it has not begun any");
+            "rank 1 (a, GPU 1) has not begun it: it has begun no collective");
 }
 
 TEST(Culprits, NamesARankThatWroteNothing) {

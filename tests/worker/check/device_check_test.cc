@@ -73,7 +73,7 @@ TEST(ClockCheck, NotesAClockThatIsMoreThanFiveSecondsOff) {
   EXPECT_EQ(finding_of_clock(-4.9, 0.001).verdict, Verdict::kOk);
   const CheckFinding late = finding_of_clock(-5.1, 0.001);
   EXPECT_EQ(late.verdict, Verdict::kNote);
-  EXPECT_EQ(late.found, "-5.100 s, measured to 0.001 s");
+  EXPECT_EQ(late.found, "-5.100 s, accurate to 0.001 s");
   EXPECT_THAT(late.remedy, HasSubstr("time server"));
 }
 
