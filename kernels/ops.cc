@@ -103,7 +103,7 @@ void BatchNorm::backward_apply(const Backward& b) {
   constexpr const char* kOp = "batch_norm.backward_apply";
   check_backward(kOp, b);
   check(b.total_rows >= shape_.rows,
-        "batch_norm.backward_apply: total_rows below this worker's rows");
+        "batch_norm.backward_apply: total_rows is less than this worker's rows");
   if (b.add) expect_like({kOp, "add", b.add}, b.x);
   expect_like({kOp, "dx", b.dx}, b.x);
   run_backward_apply(b);
@@ -163,7 +163,7 @@ void Ops::update_running_statistics(const RunningStatistics& r) {
 }
 
 void Ops::gemm(const Gemm& g) {
-  check(g.m >= 0 && g.n >= 0 && g.k > 0, "gemm: m and n must not be negative, k above 0");
+  check(g.m >= 0 && g.n >= 0 && g.k > 0, "gemm: m and n must be at least 0, k at least 1");
   const Shape a = g.transpose_a ? Shape{g.k, g.m} : Shape{g.m, g.k};
   const Shape b = g.transpose_b ? Shape{g.n, g.k} : Shape{g.k, g.n};
   if (on_host()) {
@@ -260,7 +260,7 @@ void Ops::layer_norm_backward(const LayerNormBackward& b) {
 void Ops::choose_tokens(const Tensor& places, const TokenMask& mask) {
   check(places.shape.rank() == 2, "choose_tokens: places must be [batch, tokens]");
   expect({"choose_tokens", "places", places}, DType::kInt64, places.shape);
-  check(mask.kept > 0 && mask.kept <= places.shape[1], "choose_tokens: kept outside [1, tokens]");
+  check(mask.kept > 0 && mask.kept <= places.shape[1], "choose_tokens: kept is not in [1, tokens]");
   if (places.elements() > 0) run_choose_tokens(places, mask);
 }
 

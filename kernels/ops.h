@@ -264,7 +264,7 @@ struct DropoutOptions {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint64_t first_element = 0;  ///< global index of element 0: rank * elements
-  std::int64_t group = 1;           ///< adjacent elements that share a number; drop path: a sample
+  std::int64_t group = 1;           ///< adjacent elements that share a draw; drop path: a sample
 };
 
 class Ops {
@@ -302,8 +302,8 @@ class Ops {
   /// Returns nullptr on a CPU, which computes in host memory.
   virtual std::unique_ptr<CopyQueue> copy_queue() = 0;
   /// On a GPU, run() records the work as a CUDA graph and then launches the graph
-  /// (DeviceOptions::cuda_graphs), so a run may not call `enqueue` at all. REQUIRES: `enqueue`
-  /// only calls ops of this device, always the same ones, and never waits.
+  /// (DeviceOptions::cuda_graphs), so most runs do not call `enqueue`. REQUIRES: `enqueue` only
+  /// calls ops of this device, makes the same calls each time, and never waits.
   virtual std::unique_ptr<RepeatedWork> repeat(std::function<void()> enqueue) = 0;
   virtual void synchronize() = 0;
 
@@ -343,7 +343,7 @@ class Ops {
   /// Sets dy to 0 where the result y of add_bias_relu6() is 0 or 6.
   void relu6_backward(const Tensor& y, const Tensor& dy);
   /// Computes sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
-  /// places: null, or those of choose_tokens(), one for each row: sums over tokens not kept.
+  /// places: null, or the result of choose_tokens() for these rows: sums only tokens not kept.
   void column_sums(const Tensor& x, const Tensor& sums, bool accumulate, const Tensor& places = {});
   /// Computes y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias
   /// x. Both have one type, float32 or activation_type().

@@ -80,13 +80,13 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
   expect({kOp, "statistics", statistics}, DType::kUInt8, {n, kStatisticsBytes});
   check(batch.ranges.empty() ||
             (options_.ranges && batch.ranges.size() == static_cast<std::size_t>(n)),
-        "margin_softmax.forward: ranges need the option, and one for each sample");
+        "margin_softmax.forward: ranges need the option `ranges`, and one for each sample");
   check(batch.offsets.empty() || (options_.offsets && batch.offsets.size() == batch.classes.size()),
-        "margin_softmax.forward: offsets need the option, and one for each class");
+        "margin_softmax.forward: offsets need the option `offsets`, and one for each class");
   check(batch.margins.size() == (options_.sample_margins ? static_cast<std::size_t>(n) : 0),
-        "margin_softmax.forward: margins need the option, and one for each sample");
+        "margin_softmax.forward: margins need `sample_margins`, and one for each sample");
   check(batch.hard_above.size() == (options_.hard_negatives ? static_cast<std::size_t>(n) : 0),
-        "margin_softmax.forward: hard_above needs the option, and one for each sample");
+        "margin_softmax.forward: hard_above needs `hard_negatives`, and one for each sample");
   batch_samples_ = n;
   batch_classes_ = batch.classes.size();
   run_forward(batch, statistics);
@@ -145,8 +145,8 @@ void MarginSoftmax::settle(std::span<const std::int64_t> classes) {
 CentrePrecision precision_of(const CentreTable& t) {
   const bool half_weight = t.weight.dtype == DType::kBFloat16;
   const bool half_momentum = t.momentum.dtype == DType::kBFloat16;
-  check(half_momentum || !half_weight, "margin softmax: bf16 centres with fp32 momentum");
-  check(!t.second || t.second.dtype == t.momentum.dtype, "margin softmax: AdamW's two moments");
+  check(half_momentum || !half_weight, "margin softmax: bf16 centres need bf16 momentum");
+  check(!t.second || t.second.dtype == t.momentum.dtype, "margin softmax: moments differ in type");
   if (half_weight) return CentrePrecision::kBf16;
   return half_momentum ? CentrePrecision::kBf16Momentum : CentrePrecision::kFp32;
 }

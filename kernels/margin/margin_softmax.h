@@ -110,8 +110,8 @@ class MarginSoftmax {
     float hardness = 0;
   };
   /// Fills cosines [N], float32 of the device: the cosine between embedding i and the centre of
-  /// its class if that is one of the batch's positives, otherwise 0. For margins that depend on
-  /// them; does not read the batch's. forward() of the same batch comes next.
+  /// its class if that is one of the batch's positives, otherwise 0. Does not read batch.margins,
+  /// which may depend on these cosines. REQUIRES: the next call is forward() with the same batch.
   void find_targets(const Batch& batch, const Tensor& cosines);
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
   /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.

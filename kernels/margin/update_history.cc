@@ -68,7 +68,7 @@ void UpdateHistory::add(const PastUpdate& update) {
 }
 
 void UpdateHistory::restore(std::span<const PastUpdate> updates) {
-  const std::vector<PastUpdate> kept(updates.begin(), updates.end());  // may be our own
+  const std::vector<PastUpdate> kept(updates.begin(), updates.end());  // may be updates_ itself
   *this = UpdateHistory(optimizer_);
   for (const PastUpdate& update : kept) add(update);
 }

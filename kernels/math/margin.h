@@ -79,7 +79,7 @@ enum class TargetForm {
 struct SampleMargin {
   Margin margin;
   double m2_slope = 0;     ///< d m2 / d |embedding|
-  double regulariser = 0;  ///< derivative by |embedding| of what the loss adds to cross entropy
+  double regulariser = 0;  ///< d (loss - cross entropy) / d |embedding|
 };
 
 inline constexpr double kAdaFaceEps = 1e-3;

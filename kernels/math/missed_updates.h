@@ -82,7 +82,7 @@ PFC_HOST_DEVICE CatchUp sgd_catch_up(const MissedUpdates& m) {
           .vv = static_cast<float>(m.vv)};
 }
 
-/// eps: AdamW's own.
+/// eps: as in AdamWOptions.
 PFC_HOST_DEVICE CatchUp adamw_catch_up(const MissedUpdates& m, double eps) {
   return {.ww = static_cast<float>(m.ww),
           .wv = static_cast<float>(m.wv),

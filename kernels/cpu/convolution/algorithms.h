@@ -10,9 +10,9 @@
 
 namespace pfc {
 
-/// A pass with weights as input (y from x, or dx from dy), using oneDNN. Since weights change
-/// between calls, every call reorders them in scratch to the layout that oneDNN prefers; for
-/// Winograd's algorithm also the activations. Created by the two functions below.
+/// A pass that reads weights (y from x, or dx from dy), using oneDNN. Weights change between calls,
+/// so every call copies them to scratch in oneDNN's preferred layout. Winograd's algorithm needs
+/// such a copy of the activations too. Created by the two functions below.
 class DnnlWeightedPass {
  public:
   /// Overwrites output.
@@ -57,9 +57,9 @@ class DnnlWeightedPass {
 
 DnnlWeightedPass dnnl_forward(CpuDevice& device, const Conv2dShape& shape, DType type);
 
-/// With stride 1 and one group, computed as a forward convolution of dy with the kernel rotated by
-/// 180 degrees and its channels exchanged: oneDNN's forward code is up to a third faster than its
-/// backward code.
+/// Makes the pass from dy to dx. With stride 1 and one group it is a forward convolution of dy with
+/// the kernel rotated by 180 degrees and its channels exchanged, because oneDNN's forward code is
+/// up to a third faster than its backward code.
 DnnlWeightedPass dnnl_backward_data(CpuDevice& device, const Conv2dShape& shape, DType type);
 
 /// Gradient of the weights by oneDNN: computed in oneDNN's layout in scratch, then reordered to
@@ -167,7 +167,7 @@ class PairedWeightGradient {
   std::int64_t dy_panels_, dy_panel_size_;  // for the thread with the most output channels
 };
 
-/// Same gradient if x has too few channels to fill a vector, like images. Vectors run along the
+/// Same gradient for an x with too few channels to fill a vector (images). Vectors run along the
 /// output channels. Threads divide the rows into parts, whose sums are added in order and in
 /// float64. The result does not depend on the number of threads. REQUIRES: groups == 1.
 class StemWeightGradient {

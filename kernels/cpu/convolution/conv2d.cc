@@ -55,8 +55,8 @@ GradientPass<T> gradient_pass(std::shared_ptr<Plan> plan) {
   };
 }
 
-// Convolutions of one group, whose gradients are divided between threads by output channels. With
-// fewer than four channels per thread, loads would dominate.
+// Returns whether to use our gradients, which divide the output channels between threads. With
+// fewer than four channels per thread, loads would take most of the time.
 bool own_dense_gradient(const CpuDevice& device, const Conv2dShape& s) {
   return s.groups == 1 && s.out_c >= 4L * device.threads.count();
 }
@@ -73,8 +73,8 @@ GradientPass<float> choose_dense_gradient(CpuDevice& device, const Conv2dShape& 
 }
 
 GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShape& s, BFloat16) {
-  // For images oneDNN is as fast. For 1 x 1 kernels it is faster, because packing pairs of pixels
-  // takes a large fraction of the time for the products.
+  // oneDNN is as fast for images. It is faster for 1 x 1 kernels, because PairedWeightGradient
+  // would spend much of its time on packing pairs of pixels.
   if (s.in_c < kFewChannels || !own_dense_gradient(device, s)) return nullptr;
   if (!PairedWeightGradient::supports(s)) return nullptr;
   return gradient_pass<BFloat16>(std::make_shared<PairedWeightGradient>(device, s));
@@ -83,7 +83,7 @@ GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShap
 template <typename T>
 GradientPass<T> choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
   if (GradientPass<T> dense = choose_dense_gradient(device, s, T{})) return dense;
-  // Also for depthwise kernels that cover the image, where oneDNN is thirty times slower.
+  // Also for 7 x 7 kernels, which in our networks cover the image: oneDNN is thirty times slower.
   if (own_grouped(s) || (few_channels_in_group(s) && s.kernel == 7)) {
     return [plan = GroupedConvolution<T>(device, s)](const T* x, const T* dy, float* dw,
                                                      bool accumulate) {

@@ -126,7 +126,7 @@ template <typename T>
 void GroupedConvolution<T>::backward_weights(const T* x, const T* dy, float* dw,
                                              bool accumulate) const {
   const Conv2dShape& s = shape_;
-  check(s.kernel == 3 || s.kernel == 7, "GroupedConvolution: backward_weights of another kernel");
+  check(s.kernel == 3 || s.kernel == 7, "GroupedConvolution: kernel size must be 3 or 7");
   double* const gradients = gradient_scratch();
   std::fill(gradients, gradients + s.w_shape().elements(), 0.0);
   std::fill(weight_scratch(), weight_scratch() + s.w_shape().elements(), 0.f);

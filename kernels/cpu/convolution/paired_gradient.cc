@@ -6,8 +6,8 @@
 namespace pfc {
 namespace {
 
-// As in weight_gradient.cc: few enough pixels for float32 sums that are accurate to 1e-6 and for a
-// panel of x in the L1 cache; enough pixels to make the additions to memory negligible.
+// As in weight_gradient.cc: few enough pixels that float32 sums are accurate to 1e-6 and a panel of
+// x fits in the L1 cache; enough pixels that the additions to memory take negligible time.
 constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kLargestKernel = 8;
@@ -72,7 +72,7 @@ PairedWeightGradient::Block PairedWeightGradient::block_at(std::int64_t begin, i
     const std::int64_t first = row % s.out_h() * s.stride - s.pad;
     if (row % s.out_h() == 0) next = image;
     next = std::max(next, image + first);
-    // If a window starts above the image, its first row has no slot; the number is extrapolated.
+    // If a window starts above the image, its first row has no slot. Its number is extrapolated.
     b.first_slot[static_cast<std::size_t>(row - begin)] = b.slots - (next - (image + first));
     const std::int64_t end = image + std::min<std::int64_t>(first + s.kernel, s.in_h);
     for (; next < end; ++next) b.x_rows[static_cast<std::size_t>(b.slots++)] = next;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMaxRows = 64;
 
-// Parts of a stem's output rows, for any number of threads, and minimum rows per part.
+// Maximum number of parts of a stem's output rows, and minimum rows per part.
 constexpr std::int64_t kMostParts = 128;
 constexpr std::int64_t kPartRows = 8;
 
@@ -116,7 +116,7 @@ void StemWeightGradient::execute(const float* x, const float* dy, float* dw,
                              [&](const Range& outputs) { merge_parts(outputs, dw, accumulate); });
 }
 
-// Reads each part along its rows: going from part to part would cause a cache miss each time.
+// Reads 64 adjacent sums of a part at a time: reading one at a time would miss the cache each time.
 void StemWeightGradient::merge_parts(const Range& outputs, float* dw, bool accumulate) const {
   constexpr std::int64_t kAtOnce = 64;
   const std::int64_t per_output = shape_.w_shape().elements() / shape_.out_c;

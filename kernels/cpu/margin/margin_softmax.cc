@@ -22,7 +22,7 @@
 namespace pfc {
 namespace {
 
-/// Data of a step about each of the N samples.
+/// Data of one step for each of the N samples.
 struct SampleArrays {
   std::vector<float> unit, d_unit;                   // [N, D]
   std::vector<float> inverse_norm, max, factor;      // [N]
@@ -31,7 +31,7 @@ struct SampleArrays {
   std::vector<Angle> angles;                         // [positives]
   std::vector<std::int32_t> range_begin, range_end;  // [N], if the batch has ranges
 
-  /// Calls f(array, elements) for each array. Both allocates and counts, so they agree.
+  /// Calls f(array, elements) for each array. Used to allocate and to count, so both agree.
   template <typename F>
   void each(std::size_t samples, std::size_t dimension, std::size_t positives, bool ranges,
             const F& f) {
@@ -44,7 +44,7 @@ struct SampleArrays {
   }
 };
 
-/// Number of tiles per thread whose products are kept, as the budget in bytes allows.
+/// How many tiles per thread keep their products within the budget in bytes.
 struct KeptTiles {
   KeptTiles(std::int64_t active, std::int64_t samples, std::int64_t threads, std::int64_t budget)
       : bytes_each(threads * kTileClasses * samples * static_cast<std::int64_t>(sizeof(float))),
@@ -54,7 +54,7 @@ struct KeptTiles {
   std::int64_t all;         // tiles per thread
   std::int64_t most;        // maximum within the budget
   [[nodiscard]] std::int64_t kept() const { return std::min(all, most); }
-  /// Allows a few more than now, because the number of sampled classes varies between steps.
+  /// Includes a few spare tiles, because the number of sampled classes varies between steps.
   [[nodiscard]] std::int64_t room() const { return std::min(all + all / 16, most); }
 };
 
@@ -285,8 +285,8 @@ void CpuMarginSoftmax::backward_tiles(TileGradients wanted, const Sink& sink) {
   check_products();
 }
 
-// The gradient of an embedding's length has the direction of the embedding. The worker with the
-// sample's class adds it.
+// Adds the gradients of the embeddings' lengths, each in the direction of its embedding. Only the
+// worker that has the sample's class adds it.
 void CpuMarginSoftmax::add_length_gradients(double gradient_scale,
                                             const Tensor& d_embeddings) const {
   const double weight = gradient_scale / static_cast<double>(step_.samples);
@@ -386,7 +386,7 @@ std::unique_ptr<MarginSoftmax> make_cpu_margin_softmax(Ops& ops,
                                                        const MarginSoftmaxOptions& options,
                                                        const CentreTable& table) {
   auto* const cpu = dynamic_cast<CpuOps*>(&ops);
-  check(cpu != nullptr, "margin softmax: a CPU's Ops expected");
+  check(cpu != nullptr, "margin softmax: expected the Ops of a CPU");
   return std::make_unique<CpuMarginSoftmax>(*cpu, options, table);
 }
 

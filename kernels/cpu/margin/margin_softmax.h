@@ -26,8 +26,8 @@ struct CpuMarginSizes {
   int threads = 1;
 };
 
-/// Returns the sizes that the softmax allocates. Excludes memory reserved for more active classes,
-/// which is not touched and so not provided by the system.
+/// Returns the sizes that the softmax allocates. Excludes address space reserved for more active
+/// classes: the softmax does not touch it, so the system provides no memory for it.
 CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMarginSizes& sizes);
 
 }  // namespace pfc

@@ -11,7 +11,7 @@ TileLayout layout_of(DType type, std::int64_t dimension) {
   return {.type = type, .stride = tile_row_stride(dimension), .padded = kTileClasses};
 }
 
-/// Weight, momentum and AdamW's second moment of each row, and the kept products.
+/// One each for weight, momentum and second moment of each row, and one for the kept products.
 constexpr std::size_t kMostStretches = 3 * kTileClasses + 1;
 constexpr std::int64_t kCacheLine = 64;  // bytes
 

@@ -39,7 +39,7 @@ struct ClassTile {
   float* kept = nullptr;  ///< [kTileClasses, N]: keeps the products from forward() to backward();
                           ///< nullptr: backward() recomputes them
   std::int64_t next_end = 0;   ///< the next tile of this thread is [end, next_end)
-  float* next_kept = nullptr;  ///< its `kept`
+  float* next_kept = nullptr;  ///< `kept` of that tile
   bool first = false;          ///< first tile of this thread
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
@@ -74,7 +74,7 @@ class MarginTileWorker {
   template <typename Sink>
   void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted,
                 const Sink& sink) {
-    // Read it before begin_tile(), which creates the next tile's list.
+    // prefetched() reads this tile's list. begin_tile() replaces it with the next tile's list.
     const bool fetch_state = wanted.centres && wanted.state && !prefetched(tile);
     begin_tile(step, tile, wanted);
     for (std::int64_t first = 0; wanted.centres && first < tile.size(); first += kGradientClasses) {
@@ -128,9 +128,9 @@ class MarginTileWorker {
   AlignedVector<float> products_;                   // [tile, N]
   AlignedVector<float> gradients_;                  // [kGradientClasses, D]
   AlignedVector<float> inverse_norms_, along_;      // [tile]
-  std::vector<std::int64_t> left_out_;              // products of targets
-  std::vector<Stretch> stretches_;                  // for the next tile
-  PrefetchList soon_;                               // the rest of them
+  std::vector<std::int64_t> left_out_;              // indices of the targets' products
+  std::vector<Stretch> stretches_;                  // memory of the next tile
+  PrefetchList soon_;                               // stretches that are not yet prefetched
   const void* rows_ = nullptr;                      // [tile, stride]: in the table or in scratch_
   AlignedVector<float> max_, tile_max_, tile_sum_;  // [N]
   AlignedVector<double> sum_;                       // [N]

@@ -21,8 +21,8 @@ constexpr std::int64_t tile_row_stride(std::int64_t dimension) {
   return (dimension + kNumbers - 1) / kNumbers * kNumbers;
 }
 
-/// Shared by the threads of an OpenMP team. Thread number `part` calls the products, which run on
-/// its own core. They return false when oneDNN failed, because a thread of a team must not throw.
+/// Shared by the threads of an OpenMP team. Each thread passes its number as `part`; the product
+/// runs in that thread. Returns false if oneDNN failed, because threads of a team must not throw.
 /// REQUIRES: rows are [classes, tile_row_stride(D)], with zeros after D. Memory for a tile always
 /// has kTileClasses rows; rows after `classes` contain finite numbers.
 class TileProducts {

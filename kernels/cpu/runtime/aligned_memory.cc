@@ -16,7 +16,7 @@ constexpr std::size_t kOwnMapping = 2 * kHugePage;
 
 [[noreturn]] void throw_out_of_memory(std::size_t bytes) {
   throw DeviceError("CPU: cannot allocate " + std::to_string(bytes >> 20) +
-                    " MiB of memory; reduce batch_size, or the workers on this host");
+                    " MiB of memory; reduce batch_size or the number of workers on this host");
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ template <typename V, bool kSlope, bool kResidual, typename T>
   return y;
 }
 
-// Sets the shift to the mean of y's first rows, before y is written: it may be x or residual.
+// Sets the shift to the mean of y's first rows. Runs before y is written: y may be x or residual.
 template <bool kSlope, bool kResidual, typename T>
 void start_output_moments(const NormForward<T>& f) {
   clear_moments(*f.moments, f.channels);

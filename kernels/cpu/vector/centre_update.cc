@@ -18,9 +18,9 @@ template <typename V>
   }
 }
 
-/// Returns the sum of squares of a row whose elements from i on are of.template operator()<V>(i).
-/// Sums in float32. If that overflows or loses digits, sums again in float64 from element(i),
-/// which returns the same numbers one by one.
+/// Returns the sum of squares of a row. of.template operator()<V>(i) returns its elements from i on
+/// as a V. Sums in float32. If that overflows or loses digits, sums again in float64 from
+/// element(i), which returns the same numbers one by one.
 template <typename Of, typename Element>
 [[gnu::always_inline]] inline double sum_of_row(std::int64_t n, const Of& of,
                                                 const Element& element) {

@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kAheadBytes = 4096;
 constexpr std::int64_t kAheadPixels = 16;
 constexpr std::int64_t kBlockPixels = 14;  // with all channels they fit the L1 cache
-// A block's pixels are summed in registers, this many blocks in float32, and the rest in float64.
-// This keeps rounding errors below 1e-6, with few conversions to float64.
+// A block's pixels are summed in registers. Sums of this many blocks are float32, sums of all
+// blocks float64. This keeps rounding errors below 1e-6, with few conversions to float64.
 constexpr std::int64_t kSummedBlocks = 128;
 
 using Lanes [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
@@ -153,7 +153,7 @@ template <typename V, int kKernel, bool kPairs, typename T>
   }
 }
 
-// Moves sums of some blocks, for channels [first, first + channels), to those of all blocks.
+// Adds g.sums to g.gradients and clears g.sums, for channels [first, first + channels).
 template <typename T>
 void move_sums(const GroupedConv<T>& g, std::int64_t planes, std::int64_t first,
                std::int64_t channels) {

@@ -13,7 +13,7 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-// Registers: of 32, 6 x 4 hold sums and 4 hold words of b; of 16, 6 x 2 and 2.
+// With 32 registers, 6 x 4 hold sums and 4 hold words of b. With 16, 6 x 2 hold sums and 2 words.
 constexpr int kVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kRows = 6;
 constexpr std::int64_t kPanel = kVectors * kWidth;
@@ -52,7 +52,7 @@ struct Lines {
   std::int64_t steps;
 };
 
-/// Takes at most `steps` steps from the list. If the list is empty, they touch the address `idle`.
+/// Takes at most `steps` steps from the list. If the list is empty, they prefetch `idle`.
 Lines take(PrefetchList& list, std::int64_t steps, const void* idle) {
   if (list.next == list.end) return {static_cast<const char*>(idle), 0, steps};
   const Stretch& now = *list.next;

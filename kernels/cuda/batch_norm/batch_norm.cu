@@ -100,7 +100,7 @@ constexpr int kMostKinds = 3;   // kinds of sums per pass
 constexpr int kMostBlocks = 8;  // per multiprocessor, which holds 2048 threads
 
 /// Returns the launch of a pass: threadIdx.x and blockIdx.y index channels, threadIdx.y and
-/// blockIdx.x rows. `blocks`: how many blocks run at once; the launch has about that many.
+/// blockIdx.x rows. `blocks`: how many blocks the launch should have, as many as run at once.
 LaunchShape shape_of(const BatchNormShape& s, int at_once, std::int64_t blocks) {
   const std::int64_t lanes = (s.channels + at_once - 1) / at_once;
   unsigned width = 1;

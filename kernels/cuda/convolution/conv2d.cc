@@ -12,8 +12,8 @@
 // deterministic, with a warning.
 //
 // The gradient of the weights is a sum over all pixels. cuDNN adds it in float32 and rounds it to
-// the type of its inputs, once; it is then added to a float32 dw. In float16 it can overflow, and
-// the loss scale shrinks. Algorithms that multiply transformed numbers are excluded here too.
+// the type of its inputs, once; it is then added to a float32 dw. In float16 it can overflow; the
+// loss scale is then reduced. Algorithms that multiply transformed numbers are excluded here too.
 // cuDNN's engines for a float32 result are 1.3 to 32 times slower (cuDNN 9.19 on an H200). For a
 // 1 x 1 kernel the gradient is one matrix product, whose result is float32.
 //
@@ -139,7 +139,7 @@ class CudnnConv2d : public Conv2d {
     return pass->choose();
   }
 
-  /// Return tensors without memory: own() as received here, wanted() as passed to cuDNN.
+  /// Both return tensors without memory. own(): as received here. wanted(): as passed to cuDNN.
   template <typename Pass>
   [[nodiscard]] Tensors own() const {
     const DType type = device_.activations;

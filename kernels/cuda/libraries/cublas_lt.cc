@@ -10,7 +10,7 @@ namespace pfc {
 namespace {
 
 // When this number of plans is reached, all are dropped. A head that samples its classes has tiles
-// of ever new sizes, and the plans would grow without limit.
+// of a new size in almost every step, so the number of plans would grow without limit.
 constexpr std::size_t kMostPlans = 1024;
 
 using Operation = OwnedHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;

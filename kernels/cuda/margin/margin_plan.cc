@@ -23,9 +23,9 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 
 /// Returns the number of classes in a tile. Each class of a tile needs `class_bytes`.
 ///
-/// A tile that fits into the L2 cache saves memory traffic: each class's bytes would be written
-/// once and read twice. But every tile takes time in which its nine kernels start and end: 45 us
-/// on an H200, measured with tiles of 2048 and 4224 classes. So a GPU with fast memory or a small
+/// A tile that fits into the L2 cache saves memory traffic: without the cache, each class's bytes
+/// are written once and read twice. But starting and ending a tile's nine kernels takes 45 us (on
+/// an H200, measured with tiles of 2048 and 4224 classes). So a GPU with fast memory or a small
 /// cache uses large tiles (docs/benchmarks/h200.md).
 std::int64_t classes_of_tile(const MarginPlanOptions& o, std::int64_t class_bytes) {
   constexpr double kTileSeconds = 45e-6, kTimesMoved = 3;
@@ -36,7 +36,7 @@ std::int64_t classes_of_tile(const MarginPlanOptions& o, std::int64_t class_byte
   };
   const std::int64_t cached = fitting(cache), large = fitting(kLargeTileBytes);
   const auto bandwidth = static_cast<double>(o.gpu.memory_bandwidth);
-  const auto start_seconds = [&](std::int64_t tile) {  // of one class's part of a tile
+  const auto start_seconds = [&](std::int64_t tile) {  // per class
     return kTileSeconds / static_cast<double>(tile);
   };
   const bool cache_saves = cached * class_bytes <= cache &&

@@ -161,7 +161,7 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
   }
 }
 
-/// weight: what each sample's loss is multiplied by; scale: the same times the logits' scale.
+/// weight: the factor of each sample's loss. scale: weight times the scale of the logits.
 __global__ void finish_gradients_kernel(MarginSamples s, TargetForm form, double scale,
                                         double weight, float* d_embeddings) {
   const std::int64_t i = index_of_warp();
@@ -175,7 +175,7 @@ __global__ void finish_gradients_kernel(MarginSamples s, TargetForm form, double
     along += static_cast<double>(dy[k]) * (static_cast<double>(x[k]) * inverse);
   }
   along = warp_sum(along);
-  double d_length = 0;  // has the direction of x; added where the sample's class is
+  double d_length = 0;  // along x; not 0 only on the worker that has the sample's class
   if (s.margins != nullptr && s.targets[i] >= 0) {
     d_length =
         length_gradient(s.margins[i], form, s.angles[i], -scale * s.softmax[i].others, weight);

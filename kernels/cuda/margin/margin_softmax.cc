@@ -423,7 +423,7 @@ std::unique_ptr<MarginSoftmax> make_cuda_margin_softmax(Ops& ops,
                                                         const MarginSoftmaxOptions& options,
                                                         const CentreTable& table) {
   auto* const cuda = dynamic_cast<CudaOps*>(&ops);
-  check(cuda != nullptr, "margin softmax: a GPU's Ops expected");
+  check(cuda != nullptr, "margin softmax: expected the Ops of a GPU");
   return std::make_unique<CudaMarginSoftmax>(*cuda, options, table);
 }
 

@@ -20,7 +20,7 @@ __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float pro
   return cosine > t.threshold ? 0.f : cosine;
 }
 
-/// Returns the index of a sample's target in the tile; outside the tile if not there.
+/// Returns the index of a sample's target, relative to the tile's first class.
 __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, std::int64_t sample) {
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
 }
@@ -38,8 +38,8 @@ __device__ __forceinline__ ActiveRange rows_of_sample(const ProductTile& t, std:
   return {range.begin - begin, range.end - begin};
 }
 
-// A lane computes four samples, a warp 128. The warps of a block and the slots divide the classes,
-// of which a warp processes four at a time.
+// A lane computes four samples, so a warp computes 128. The warps of a block and the slots divide
+// the classes. A warp processes four classes at a time.
 constexpr int kLaneSamples = 4;
 constexpr int kRowsAtOnce = 4;
 constexpr unsigned kColumns = kWarp * kLaneSamples;
@@ -53,7 +53,7 @@ struct LaneStatistics {
   float sum[kLaneSamples] = {0, 0, 0, 0};
 };
 
-/// Returns what a hard cosine of CurricularFace counts as, and its derivative.
+/// The value that replaces a cosine (CurricularFace replaces hard ones), and its derivative.
 struct HardCosine {
   float value, slope;
 };

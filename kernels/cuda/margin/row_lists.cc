@@ -7,7 +7,7 @@ namespace pfc {
 void CudaLists::begin(std::int64_t bytes) {
   turn_ = 1 - turn_;
   used_ = 0;
-  next().copied.wait();  // the lists before the previous ones, in the same memory
+  next().copied.wait();  // until the lists that used the same memory have been copied
   if (bytes <= room_) return;
   room_ = bytes + bytes / 16;  // the number of sampled classes varies between steps
   const auto size = static_cast<std::size_t>(room_);
@@ -19,7 +19,7 @@ void CudaLists::begin(std::int64_t bytes) {
 std::int64_t CudaLists::take(std::int64_t bytes) {
   const std::int64_t offset = used_;
   used_ += rounded(bytes);
-  check(used_ <= room_, "CudaLists: more lists than were announced");
+  check(used_ <= room_, "CudaLists: begin() was called with too few bytes");
   return offset;
 }
 

@@ -134,7 +134,7 @@ struct WarpCentre {
 };
 
 /// All kernels add a row's squares with this function, so that a norm has the same bits whether a
-/// row was moved or has been read from a checkpoint. Elements beyond the row are 0.
+/// row was just updated or read from a checkpoint. Elements beyond the row are 0.
 __device__ __forceinline__ float sum_of_squares(const Pack<float>& p) {
   float sum = 0;
 #pragma unroll

@@ -1,5 +1,5 @@
-// Attention, one head at a time: a head's products over many samples are one call of cuBLASLt, so
-// the weights of one head alone are in memory.
+// Attention, one head at a time. One call of cuBLASLt computes a head's products for many samples.
+// Memory holds the weights of only one head.
 
 #include <algorithm>
 #include <cmath>
@@ -50,7 +50,7 @@ __global__ void softmax_backward_kernel(std::int64_t rows, std::int64_t n, std::
   }
 }
 
-/// A matrix of one head in a tensor: of sample 0, with the elements between rows and samples.
+/// A head's matrix of sample 0 in a tensor, and the elements to the next row and the next sample.
 struct HeadMatrix {
   std::byte* data;
   std::int64_t row, sample;

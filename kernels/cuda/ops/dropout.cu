@@ -27,7 +27,7 @@ __global__ void dropout_kernel(std::int64_t n, DropoutOptions o, const T* x, T* 
   }
 }
 
-/// Elements that share a number with their group: a block's threads divide one group.
+/// For groups of elements that share one random number. A block computes a part of one group.
 template <typename T>
 __global__ void group_dropout_kernel(std::int64_t n, DropoutOptions o, const T* x, T* y) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * o.group;

@@ -54,7 +54,7 @@ __global__ void layer_norm_backward_kernel(std::int64_t rows, std::int64_t n, co
   }
 }
 
-/// The shares of an element in the gradients of gamma and beta.
+/// What one element adds to the gradients of gamma and beta.
 template <typename T>
 struct LayerNormShares {
   std::int64_t n;

@@ -12,8 +12,8 @@ namespace pfc {
 /// The lanes of a warp read 32 adjacent columns; the 8 warps of a block divide its rows.
 constexpr unsigned kSumWarps = 8;
 
-/// Adds kinds values of each element to the sums of its column: parts [kinds, parts, n]. Row of
-/// `part`: from part * rows / parts on. `values(row, column, out)` sets out[kinds].
+/// Sums columns: values(row, column, out) sets out[kKinds] for an element, and the sums of each
+/// part of the rows are written to parts [kKinds, parts, n].
 template <int kKinds, typename Values>
 __global__ void column_parts_kernel(std::int64_t rows, std::int64_t n, Values values,
                                     double* parts) {

@@ -16,8 +16,8 @@ cudaDeviceProp make_current(int index) {
 
 GpuSizes gpu_sizes(const cudaDeviceProp& properties, int index) {
   int clock = 0, bus = 0;
-  cuda_check(cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, index), "the memory clock");
-  cuda_check(cudaDeviceGetAttribute(&bus, cudaDevAttrGlobalMemoryBusWidth, index), "the bus width");
+  cuda_check(cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, index), "a clock query");
+  cuda_check(cudaDeviceGetAttribute(&bus, cudaDevAttrGlobalMemoryBusWidth, index), "a bus query");
   return {.l2_bytes = properties.l2CacheSize,
           .multiprocessors = properties.multiProcessorCount,
           .memory_bandwidth = memory_bandwidth(clock, bus)};
@@ -37,7 +37,7 @@ std::string CudaDevice::name() const {
 }
 
 void CudaDevice::fetch(const void* from, std::size_t bytes) {
-  check(bytes <= answers.bytes(), "CudaDevice: a large answer");
+  check(bytes <= answers.bytes(), "CudaDevice: more than 256 bytes to fetch");
   cuda_check(
       cudaMemcpyAsync(answers.as<void>(), from, bytes, cudaMemcpyDeviceToHost, compute.get()),
       "a copy to the host");

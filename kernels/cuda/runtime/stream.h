@@ -13,7 +13,7 @@ namespace pfc {
 class CudaStream {
  public:
   CudaStream() {
-    cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
+    cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
   }
   CudaStream(const CudaStream&) = delete;
   ~CudaStream() { static_cast<void>(cudaStreamDestroy(stream_)); }
@@ -31,7 +31,7 @@ class CudaEvent : public Event {
 
   explicit CudaEvent(Time time = Time::kNo) {
     const unsigned flags = time == Time::kNo ? cudaEventDisableTiming : 0;
-    cuda_check(cudaEventCreateWithFlags(&event_, flags), "an event");
+    cuda_check(cudaEventCreateWithFlags(&event_, flags), "making an event");
   }
   CudaEvent(const CudaEvent&) = delete;
   ~CudaEvent() override { static_cast<void>(cudaEventDestroy(event_)); }
