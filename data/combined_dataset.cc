@@ -136,7 +136,7 @@ void CombinedDataset::share(Part& part) {
     if (name.empty()) {
       throw InputError(fmt::format(
           "share_identities: label {} of {} has no name; expected identities.txt beside the data, "
-          "or the key identities with one file for each data set, whose line k is label k's name",
+          "or the key identities with a file for each data set; line k has the name of label k",
           label, given.dataset->briefs().front().file.string()));
     }
     const auto [there, added] = class_of_name_.try_emplace(name, info_.classes);

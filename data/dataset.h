@@ -62,10 +62,10 @@ class Dataset {
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
   /// Returns where the image is stored. Throws DamagedImage if its file cannot be opened.
   [[nodiscard]] virtual Extent extent(std::int64_t image) const = 0;
-  /// Parses the bytes from extent() on; the sample refers to them or to the buffer. Throws
-  /// DamagedImage for an unreadable record, and InputError for a label that is not an integer of
-  /// 0 .. classes - 1. Both name the file, and the
-  /// offset, row or name of the image in it.
+  /// Parses the image's bytes, which begin at extent(). The sample refers to them or to the buffer.
+  /// Throws DamagedImage for an unreadable record, and InputError for a label that is not an
+  /// integer of 0 .. classes - 1. Both errors name the file, and the offset, row or name of the
+  /// image in it.
   virtual Sample parse(std::int64_t image, StoredImage& stored) const = 0;
   /// Reads and parses image 0 .. images - 1. `ahead`: see StoredImage. Throws like extent() and
   /// parse().

@@ -59,7 +59,7 @@ void make_own_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail_staging(folder, "make this folder");
   struct stat status {};
-  if (::lstat(folder.c_str(), &status) != 0) fail_staging(folder, "look at");
+  if (::lstat(folder.c_str(), &status) != 0) fail_staging(folder, "inspect");
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     throw InputError(folder.string() +
                      ": is not a folder of this user; move it away, or stage somewhere else");
@@ -115,7 +115,7 @@ void check_room(const fs::path& where, std::uint64_t needed) {
   struct statvfs room {};
   struct statfs kind {};
   if (::statvfs(where.c_str(), &room) != 0 || ::statfs(where.c_str(), &kind) != 0) {
-    fail_staging(where, "look at");
+    fail_staging(where, "inspect");
   }
   std::uint64_t free = std::uint64_t{room.f_bavail} * room.f_frsize;
   const char* what = "free";
@@ -144,7 +144,7 @@ void copy_bytes(const Source& source, PartFile& to, const Doing& doing) {
     }
   }
   struct stat after {};
-  if (::stat(source.from.c_str(), &after) != 0) fail_staging(source.from, "look at");
+  if (::stat(source.from.c_str(), &after) != 0) fail_staging(source.from, "inspect");
   if (same_size_and_time(after, source.status)) return;
   throw StorageError(source.from.string() + ": has changed while it was staged; stage it again");
 }
@@ -172,7 +172,7 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
     Source source{.from = file,
                   .to = folder / (numbered ? staged_shard_name(sources.size(), file)
                                            : file.filename().string())};
-    if (::stat(file.c_str(), &source.status) != 0) fail_staging(file, "look at");
+    if (::stat(file.c_str(), &source.status) != 0) fail_staging(file, "inspect");
     if (std::ranges::find(sources, source.to, &Source::to) != sources.end()) {
       throw InputError(
           fmt::format("{}: stage: two of its files are called {}; put them into one "

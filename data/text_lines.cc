@@ -63,7 +63,7 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
   constexpr std::uint64_t kLargestPiece = 1 << 20;
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it first
   RegularFile file(path);
-  // One byte more than a short file has, so that one short read shows its end.
+  // For a small file one byte more than it has: one read then also shows that the file ends.
   const auto piece = static_cast<std::size_t>(std::min(kLargestPiece, file.bytes() + 1));
   std::int64_t number = 0;
   const auto give = [&](std::string_view line) {

@@ -95,7 +95,7 @@ Similarity estimate_similarity(const Landmarks& from, const Landmarks& to) {
 void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed, ImageSize to,
           std::span<std::uint8_t> out) {
   const double scale = std::hypot(placed.a, placed.b);
-  check(scale > 0, "warp: nothing is left of the image");
+  check(scale > 0, "warp: the scale must be positive");
   if (scale >= 0.5) return warp_whole(rgb, from, placed, to, out);
   // The remaining warp does not shrink the image, and enlarges it by at most a pixel.
   const auto smaller = [&](std::int64_t side) {

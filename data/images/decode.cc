@@ -61,7 +61,7 @@ ImageSize ImageDecoder::bounded_size(ImageFormat& format, std::span<const std::b
     return size;
   }
   throw DamagedImage(
-      fmt::format("a {} of {} x {} (height x width); sides are 1 .. {}, pixels at most {}",
+      fmt::format("a {} of {} x {} (height x width); expected sides of 1 .. {}, at most {} pixels",
                   format.name(), size.height, size.width, kMaxDecodedSide, kMaxDecodedPixels));
 }
 

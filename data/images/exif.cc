@@ -95,7 +95,7 @@ Orientation orientation_of(Bytes image) {
 
 void turn_upright(std::span<const std::uint8_t> rgb, ImageSize stored, Orientation orientation,
                   std::span<std::uint8_t> upright) {
-  check(rgb.size() == upright.size(), "turn_upright: two sizes");
+  check(rgb.size() == upright.size(), "turn_upright: sizes differ");
   const auto [height, width] = stored;
   // Offset of the upright image's pixel (0, 0), and the steps between its rows and columns, in
   // pixels of the stored image.

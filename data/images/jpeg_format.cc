@@ -137,7 +137,7 @@ class JpegFormat final : public ImageFormat {
     handle_ = make_handle();
     return false;
   }
-  [[noreturn]] void fail() const { throw DamagedImage("a JPEG that does not decode: " + problem_); }
+  [[noreturn]] void fail() const { throw DamagedImage("a JPEG that cannot be read: " + problem_); }
 
   struct Header {
     int width = 0, height = 0, colours = 0;

@@ -86,7 +86,7 @@ class PngImage {
   }
 
   [[noreturn]] void fail() const {
-    throw DamagedImage(std::string("a PNG that does not decode: ") + problem_.data());
+    throw DamagedImage(std::string("a PNG that cannot be read: ") + problem_.data());
   }
 
   std::span<const std::byte> left_;  ///< unread bytes

@@ -81,7 +81,7 @@ template <typename F>
   }
 }
 
-/// Computes one output row from input rows. `values`: width * 3, of each row and `out`.
+/// Computes one output row from input rows. `values`: length of each row and of `out`, width * 3.
 PFC_VECTOR_CLONES void blend_rows(const std::uint8_t* const* rows, const float* weights,
                                   std::size_t taps, std::size_t values, float* out) {
   if (taps > kFewTaps) {

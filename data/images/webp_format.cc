@@ -17,19 +17,19 @@ const char* reason_of(VP8StatusCode status) {
     case VP8_STATUS_OUT_OF_MEMORY:
       return "out of memory";
     case VP8_STATUS_BITSTREAM_ERROR:
-      return "broken bits";
+      return "damaged data";
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-      return "a feature that libwebp does not know";
+      return "a feature that libwebp does not support";
     case VP8_STATUS_NOT_ENOUGH_DATA:
     case VP8_STATUS_SUSPENDED:
       return "cut short";
     default:
-      return "wrong content";
+      return "invalid content";
   }
 }
 
 [[noreturn]] void fail_decoding(VP8StatusCode status) {
-  throw DamagedImage(fmt::format("a WebP that does not decode: {}", reason_of(status)));
+  throw DamagedImage(fmt::format("a WebP that cannot be read: {}", reason_of(status)));
 }
 
 const std::uint8_t* data(std::span<const std::byte> encoded) {
@@ -49,7 +49,7 @@ class WebpFormat final : public ImageFormat {
               std::span<std::uint8_t> rgb) override {
     const bool transparent = features(encoded).has_alpha != 0;
     WebPDecoderConfig config;
-    check(WebPInitDecoderConfig(&config) != 0, "libwebp: another version than its header");
+    check(WebPInitDecoderConfig(&config) != 0, "libwebp: not the version of its header");
     const auto pixels = static_cast<std::size_t>(size.height * size.width);
     std::span<std::uint8_t> out = rgb;
     if (transparent) {

@@ -331,7 +331,7 @@ std::string_view without_blanks_at_its_end(std::string_view text) {
   return text.substr(0, text.find_last_not_of(" \t") + 1);
 }
 
-/// Also parses PLSC's label.txt, in which a blank may replace the tab.
+/// Also parses PLSC's label.txt, which may have a space instead of the tab.
 ListLine parse_tsv(std::string_view line) {
   line = without_blanks_at_its_end(line);
   const auto fields = split(line);

@@ -43,7 +43,7 @@ void warn_of_classes(DatasetInfo& info, std::int64_t least, const std::string& o
   warn_of_least_label(info, least, origin);
   if (info.classes <= info.images) return;
   info.warnings.push_back(
-      fmt::format("{} has {} classes, but there are only {} images: is a label mistaken?", origin,
+      fmt::format("{} has {} classes, but there are only {} images: is a label wrong?", origin,
                   info.classes, info.images));
 }
 

@@ -70,7 +70,7 @@ Location numbered_recs(const NumberedFiles& recs, const fs::path& folder) {
     if (number != next) {
       throw InputError(fmt::format(
           "{}: found {} and {}, but none between them: name the files as in "
-          "part-{{000..041}}.rec, or complete them",
+          "part-{{000..041}}.rec, or add the missing files",
           folder.string(), found.paths.back().filename().string(), path.filename().string()));
     }
     ++next;
@@ -120,8 +120,8 @@ void expect_whole(const fs::path& folder) {
   for (const char* name : {"train.lst.part", "train.rec.part"}) {
     if (!something_at(folder / name)) continue;
     throw InputError(
-        fmt::format("{}: this data set is not finished; run the same pfcctl data command again, "
-                    "which continues, or delete the folder",
+        fmt::format("{}: this data set is not finished; run the same pfcctl data command again to "
+                    "continue it, or delete the folder",
                     (folder / name).string()));
   }
 }

@@ -1,7 +1,7 @@
 // Detects the layout of a data set from what is at a path.
 //
 //   X.rec, or a folder with train.rec    RecordIO (records/record_dataset.h)
-//   a folder with train-00000.rec, ...,  several files of it as one data set
+//   a folder with train-00000.rec, ...,  several RecordIO files as one data set
 //   or part-{000..041}.rec
 //   X.lst, or a folder with train.lst    a list: index, tab, label, tab, path of an image
 //   X.tsv, or a folder with train.tsv    a list: path of an image, tab, label

@@ -247,8 +247,8 @@ void LmdbDataset::take_pairs(const std::vector<Entry>& entries) {
   }
   if (places_.empty()) {
     throw InputError(fmt::format(
-        "{}: found {} (keys image-NUMBER) and {} (keys label-NUMBER), but none of "
-        "the same number; expected at least one image with a label",
+        "{}: found {} (keys image-NUMBER) and {} (keys label-NUMBER), but no image and label with "
+        "the same number; expected at least one",
         path(), counted(std::ssize(images), "image"), counted(std::ssize(labels), "label")));
   }
   const std::int64_t incomplete = std::ssize(images) - std::ssize(places_);

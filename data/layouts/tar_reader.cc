@@ -44,7 +44,7 @@ void TarReader::fail(std::uint64_t offset, const std::string& what) const {
 void TarReader::read(std::uint64_t offset, std::span<char> to) const {
   const std::size_t done = archive_.read_at(offset, std::as_writable_bytes(to));
   if (done < to.size()) {
-    fail(offset + done, "the archive cannot be read on: it is cut short");
+    fail(offset + done, "the archive ends or is unreadable here: it is cut short or damaged");
   }
 }
 
@@ -144,7 +144,7 @@ std::optional<TarMember> TarReader::next() {
 bool TarReader::next_header(Header& header) {
   if (offset_ == archive_.bytes()) return false;
   if (offset_ == 0) expect_uncompressed();
-  if (archive_.bytes() - offset_ < kBlock) fail("a block is not whole: the archive is cut short");
+  if (archive_.bytes() - offset_ < kBlock) fail("an incomplete block: the archive is cut short");
   read(offset_, header);
   has_end_ = std::ranges::all_of(header, [](char c) { return c == '\0'; });
   if (has_end_) {

@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-// Counters of Stream::kShuffle: rounds have the highest bit, classes have not.
+// Counters of Stream::kShuffle: the highest bit is 1 for rounds and 0 for classes.
 constexpr std::uint64_t kRoundCounters = std::uint64_t{1} << 63;
 
 std::uint64_t key_of(std::uint64_t seed, std::int64_t epoch, std::uint64_t counter) {

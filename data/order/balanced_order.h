@@ -9,27 +9,27 @@
 
 namespace pfc {
 
-/// Goes through the classes in rounds. A round has one image of each class that has images, the
-/// classes in another order each round. Each class goes through its own images in passes, in
-/// another order each pass, so within an epoch its images are used equally often, plus or minus
-/// one. A pure function of (seed, epoch, position) and the labels. Unlike other orders it repeats
-/// images of small classes and omits some of large ones, and needs memory for every image.
+/// A sequence of rounds. A round has one image of each class that has images; each round has its
+/// own order of classes. A class uses its images in passes, each with its own order, so within an
+/// epoch its images are used equally often, plus or minus one. A pure function of (seed, epoch,
+/// position) and the labels. Unlike other orders it repeats images of small classes, omits some
+/// images of large classes, and needs memory for every image.
 class BalancedOrder final : public ImageOrder {
  public:
-  /// labels: of all images. Without `shuffle` classes and images keep their order. REQUIRES: an
-  /// image.
+  /// labels: one for each image. Without `shuffle` classes and images keep their order. REQUIRES:
+  /// labels is not empty.
   BalancedOrder(const std::vector<std::int64_t>& labels, std::uint64_t seed, bool shuffle);
 
   [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const override;
 
-  /// Returns the most bytes needed while it is made: images, labels, and classes.
+  /// Returns the peak memory of the constructor, in bytes, including the labels.
   [[nodiscard]] static std::size_t bytes(std::int64_t images, std::int64_t classes);
 
  private:
   [[nodiscard]] std::int64_t permuted(std::uint64_t key, std::int64_t size, std::int64_t x) const;
 
   std::vector<std::int64_t> images_;  // sorted by class
-  std::vector<std::int64_t> first_;   // in images_, of each class that has images; then the end
+  std::vector<std::int64_t> first_;   // where each class begins in images_; then images_.size()
   const std::uint64_t seed_;
   const bool shuffle_;
 };

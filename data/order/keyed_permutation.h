@@ -10,14 +10,14 @@ namespace pfc {
 
 namespace keyed_permutation {
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+/// Hashes x (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 constexpr std::uint64_t mix(std::uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return x ^ x >> 31;
 }
 
-// Even, so that both halves are in place at the end.
+// Each round swaps the halves, so an even number leaves them in their original places.
 inline constexpr std::uint64_t kRounds = 8;
 // Fewer bits give too few round functions to reach most permutations.
 inline constexpr int kMinBits = 6;

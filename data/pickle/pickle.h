@@ -1,6 +1,6 @@
 // Reads Python pickles: PyTorch's files, and verification .bin files (lists, tuples, bytes, text,
-// numbers, flags, numpy arrays of bytes). Supports only the opcodes (protocols 2 to 5, Python 2)
-// and names that those use, and never runs code. Python's Lib/pickletools.py describes the
+// numbers, flags, numpy arrays of bytes). Supports only the opcodes and names that these files use
+// (protocols 2 to 5, and Python 2). Never runs code. Python's Lib/pickletools.py describes the
 // opcodes.
 #pragma once
 

@@ -52,7 +52,7 @@ std::vector<std::string> BatchFiller::fill_places(Batch& batch) {
 
 void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
   const std::int64_t images = source_.dataset.info().images;
-  // More consecutive damaged images exceed what all workers together may encounter.
+  // A longer run of damaged images exceeds what is allowed to all workers together.
   const std::int64_t tries =
       std::min(images - 1, (source_.allowed_damage + 1) * source_.plan.world_size);
   for (std::int64_t i = 1; i <= tries; ++i) {
@@ -60,7 +60,7 @@ void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
     if (!show(place, (place.position + i) % images)) return;
   }
   throw InputError(
-      fmt::format("{}; and none of the {} images after it in epoch {}'s order is undamaged", damage,
+      fmt::format("{}; the {} images after it in the order of epoch {} are damaged too", damage,
                   tries, place.epoch));
 }
 

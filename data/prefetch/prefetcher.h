@@ -148,8 +148,8 @@ struct StoredImages {
   std::int64_t images = 0;
   double mean_bytes = 0;  ///< stored_bytes_of_image(); 0: no read-ahead
 };
-/// Returns the maximum bytes of stored images that a worker keeps in memory. This holds unless
-/// images that are read together are on average a tenth larger than all.
+/// Returns the maximum bytes of stored images that a worker keeps in memory. Assumes that images
+/// that are read together are on average at most a tenth larger than the mean of the data set.
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads);
 

@@ -47,7 +47,7 @@ class ReadAhead {
     struct Range {
       ImageRange images;
       Extent extent;
-      std::span<std::byte> memory = {};  ///< its first bytes, possibly not all
+      std::span<std::byte> memory = {};  ///< the range's first bytes, or all of them
       std::size_t readable = 0;          ///< part of `memory` that was read
     };
     struct Piece : FileRead {
@@ -77,7 +77,7 @@ class ReadAhead {
   const Unit* take(std::int64_t batch);
   /// Releases a batch, even if take() returned nullptr or threw.
   void give_back(std::int64_t batch);
-  /// Ends all waits.
+  /// Makes all blocked calls return.
   void stop();
 
  private:

@@ -59,12 +59,12 @@ std::int64_t window_images(const ReadOptions& options, std::int64_t images, doub
                            std::int64_t global_batch) {
   const auto window = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
                                                 kFill / image_bytes);
-  // A data set of a single batch is fully random.
+  // A window of the whole data set is always enough.
   const std::int64_t least = std::min(2 * global_batch, images);
   if (window >= least) return window;
   throw InputError(fmt::format(
-      "read_buffer_mib: {} hold windows of {}, but a global batch has {}, and a window needs at "
-      "least two: raise it to {} or more",
+      "read_buffer_mib: {} hold windows of {}, but a window needs at least two global batches, "
+      "of {} images each: raise it to {} or more",
       byte_size_text(options.buffer_bytes), counted(window, "image"), global_batch,
       static_cast<std::int64_t>(2 * static_cast<double>(least) * image_bytes / kFill) / 1048576 +
           1));

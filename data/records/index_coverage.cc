@@ -14,7 +14,7 @@ namespace pfc {
 
 namespace {
 
-// With up to this many images all gaps between records are checked, with more only a sample.
+// Up to this many images, all gaps between records are checked; above it, only some gaps.
 constexpr std::size_t kMostExact = 4096;
 constexpr std::size_t kSample = 512;
 // Limits the count of records before the first and after the last indexed record.
@@ -84,7 +84,7 @@ std::vector<std::string> index_warnings(const IndexCoverage& c, bool all_are_ima
   if (c.lines > 1 && c.records == 1) {
     throw InputError(
         fmt::format("{}: all {} lines for images name the same record of {}: this is not its "
-                    "index; create it again, or remove it: then the .rec is scanned",
+                    "index; create the index again, or delete it (the .rec is then scanned)",
                     origin, c.lines, rec));
   }
   std::vector<std::string> warnings;

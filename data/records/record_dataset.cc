@@ -97,7 +97,7 @@ RecordDataset::RecordDataset(std::span<const fs::path> recs, const DatasetOption
   find_size(options.image_size, property);
   if (info_.classes > info_.images) {
     info_.warnings.push_back(
-        fmt::format("{} says {} classes, but there are only {} images: is a label mistaken?",
+        fmt::format("{} says {} classes, but there are only {} images: is a label wrong?",
                     classes_source_, info_.classes, info_.images));
   }
 }
@@ -147,8 +147,8 @@ void RecordDataset::warn_of_another_size(const std::string& source) {
     const ImageSize first = first_image_size(*this);
     if (first.height == info_.height && first.width == info_.width) return;
     info_.warnings.push_back(fmt::format(
-        "{} says that images are {} x {} (height x width), but the first one is {} x {}: those of "
-        "another size are resized",
+        "{} says that images are {} x {} (height x width), but the first one is {} x {}: images "
+        "of another size are resized",
         source, info_.height, info_.width, first.height, first.width));
   } catch (const InputError&) {  // NOLINT(bugprone-empty-catch): reported in training
   }

@@ -38,8 +38,8 @@ RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : r
 }
 
 /// Detects truncated files. A truncated .rec still has all keys in its .idx; a partial record is
-/// found only at the largest offset. If the .idx was cut within a number, its last line has
-/// another offset.
+/// found only at the largest offset. If the .idx was cut within a number, its last line has a
+/// wrong offset.
 void RecordPart::check_last_record() {
   end_ = rec_.record_end(*std::ranges::max_element(layout_.offsets));
   in_order_ = std::ranges::is_sorted(layout_.offsets);

@@ -49,11 +49,11 @@ void PartFile::open() {
     // Some network file systems have no locks; writing there is still allowed.
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw StorageError(part_.string() +
-                         ": another process writes this file; wait for its end, or name another "
+                         ": another process writes this file; wait until it ends, or name another "
                          "folder");
     }
     struct stat status {};
-    if (::fstat(fd_, &status) != 0) fail_part_file(part_, "look at");
+    if (::fstat(fd_, &status) != 0) fail_part_file(part_, "inspect");
     offset_ = static_cast<std::uint64_t>(status.st_size);
     if (is_at(part_, status)) return;
     // Meanwhile the file's writer has renamed it to its final name.

@@ -331,9 +331,9 @@ TEST_F(Decode, RejectsHugeSizesBeforeAllocating) {
   set_size(0xf0, 0xf0);
   EXPECT_THAT(message_of<DamagedImage>([&] { static_cast<void>(decoder_.size(jpeg)); }),
               HasSubstr("61460 x 61470"));
-  EXPECT_THAT(error(jpeg), HasSubstr("sides are 1 .. 16384"));
+  EXPECT_THAT(error(jpeg), HasSubstr("sides of 1 .. 16384"));
   set_size(0x3f, 0x3f);  // each side is allowed, both are not
-  EXPECT_THAT(error(jpeg), HasSubstr("pixels at most 50000000"));
+  EXPECT_THAT(error(jpeg), HasSubstr("at most 50000000 pixels"));
 }
 
 TEST_F(Decode, ReportsTheFormatOfTheBytes) {

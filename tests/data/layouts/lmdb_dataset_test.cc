@@ -208,8 +208,8 @@ TEST_F(Lmdb, RejectsASetWithoutALabelledImage) {
   };
   write_lmdb(set_, {{"image-1", jpeg(1)}, {"label-2", "0"}});
   EXPECT_THAT(refused(), HasSubstr("data.mdb: found 1 image (keys image-NUMBER) and 1 label (keys "
-                                   "label-NUMBER), but none of the same number; expected at least "
-                                   "one image with a label"));
+                                   "label-NUMBER), but no image and label with the same number; "
+                                   "expected at least one"));
   fs::remove_all(set_);
   write_lmdb(set_, {{"a.jpg", jpeg(1)}});
   write_file(set_ / "labels.txt", "b.jpg 0\n");

@@ -130,7 +130,7 @@ TEST_F(Shards, ReportSkippedImages) {
   const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
   EXPECT_EQ(dataset->info().images, 1);
   EXPECT_THAT(dataset->info().warnings,
-              Contains(HasSubstr("left out 1 image of samples that have one already")));
+              Contains(HasSubstr("left out 1 image of samples that already have one")));
   std::filesystem::remove(folder_ / "in/0.cls");
   pack("y.tar", "pax");
   EXPECT_THAT(error(folder_ / "y.tar"), HasSubstr("none of 1 sample has an image and a label"));
