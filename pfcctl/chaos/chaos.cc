@@ -116,7 +116,7 @@ class Chaos {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start_);
   }
 
-  /// When training runs, all hosts have registered.
+  /// Waits until the job trains, because all hosts have registered by then.
   void wait_for_training() {
     const auto trains = [this] {
       const JobView view = view_of(job_.status(), {});

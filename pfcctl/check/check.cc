@@ -119,7 +119,7 @@ struct ClusterCheck {
   Target target;
   std::string config;  ///< the job file; empty: check only the hosts
   std::vector<std::string> overrides;
-  bool cluster = false;  ///< the service that this user runs on this machine
+  bool cluster = false;  ///< check the service that this user runs on this machine
   bool json = false;
 };
 

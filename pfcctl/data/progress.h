@@ -28,8 +28,8 @@ class Progress {
   /// Updates the line. Cheap: may be called for each image. `all` is 0 if it is not known. After
   /// a signal throws ExitStatus (pfcctl/verbs.h) of 128 + its number.
   void show(std::int64_t done, std::int64_t all);
-  /// Returns show() as a ShowProgress. Borrows this object, which may be a temporary in the call of
-  /// the function that shows its progress.
+  /// Returns show() as a ShowProgress. Borrows this object, which may be a temporary in the call
+  /// that receives the ShowProgress.
   [[nodiscard]] ShowProgress as_function() {
     return [this](std::int64_t done, std::int64_t all) { show(done, all); };
   }

@@ -213,7 +213,7 @@ void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   if (error)
     throw StorageError(out.string() +
                        ": cannot create this folder: " + file_error_text(error.value()));
-  // An interrupted run has begun to write side files, but has no train.rec yet.
+  // An interrupted run may have written other files of the set, but has no train.rec yet.
   const bool was_interrupted =
       something_at(out / "train.rec.begun.part") && !something_at(out / "train.rec");
   if (replace || was_interrupted) return;

@@ -53,8 +53,8 @@ std::string npy_header(const char* type, const std::string& shape) {
          static_cast<char>(header.size() >> 8) + header;
 }
 
-/// Throws InputError unless the labels beside `out`, which differ from the new ones, belong to an
-/// earlier `out` alone.
+/// Called if the labels beside `out` differ from the new ones. Throws InputError unless they belong
+/// only to an earlier `out`.
 void expect_own_labels(const path& labels, const path& out) {
   const auto entries = entries_of(out.has_parent_path() ? out.parent_path() : ".");
   const auto arrays =

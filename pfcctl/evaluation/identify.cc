@@ -92,7 +92,7 @@ class Noises {
   std::set<std::string, std::less<>> matched_;
 };
 
-/// Unit-length embeddings with numbers for their people, the same for the same name.
+/// Unit-length embeddings, each with the number of its person. One name has one number.
 class Faces {
  public:
   Faces(const LoadedModel& model, const IdentifyFlags& flags)

@@ -50,7 +50,7 @@ bool starts_with_number(std::string_view text) {
   return std::from_chars(text.data(), text.data() + text.size(), ignored).ec == std::errc();
 }
 
-/// `heading`: the first line may be one, without numbers.
+/// `heading`: the first line may be a heading, which does not begin with a number.
 void read_fields(const path& file, std::size_t least, std::string_view separators, bool heading,
                  const std::function<void(const IjbLine&)>& take) {
   read_lines(file, end_at_interrupt, [&](std::string_view text, std::int64_t number) {
@@ -97,7 +97,7 @@ std::vector<IjbFace> read_faces(const path& meta, const std::string& set) {
   return faces;
 }
 
-/// Fails for a template without an image.
+/// Throws InputError if no face belongs to the template.
 void expect_template(const std::vector<IjbFace>& faces, std::int64_t id, const IjbLine& line) {
   if (std::ranges::binary_search(faces, id, {}, &IjbFace::template_id)) return;
   line.fail(fmt::format("templates that are in _face_tid_mid.txt, found {}", id));

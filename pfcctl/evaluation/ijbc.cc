@@ -84,7 +84,7 @@ Templates embed_templates(const LoadedModel& model, const IjbLists& lists, const
   return pooling.finish();
 }
 
-/// Empty for a template whose images are all damaged.
+/// Returns the template's embedding; empty if all its images are damaged.
 std::span<const double> row_of(const Templates& templates, std::int64_t id, std::int64_t d) {
   const std::int64_t row = templates.find(id);
   if (row < 0) return {};

@@ -26,7 +26,7 @@ void add_model_options(CLI::App& verb, ModelFlags& flags) {
 }
 
 LoadedModel::LoadedModel(const ModelFlags& flags) : file_(flags.model) {
-  // Threads that decode take turns with those that compute.
+  // Decoding and computing threads share the cores, so waiting threads must not spin.
   begin_again_as_workers_wait();
   const ModelFile file = read_model(flags.model);
   options_ = {.batch = flags.batch,

@@ -24,8 +24,8 @@ struct CapacityFlags {
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags);
 
 /// Call before any input is read, because some input can be read only once. Rejects a bad
-/// --network. If this machine is to be measured and its threads wait in another way than a
-/// worker's (spinning threads change the speed of ops), restarts this program.
+/// --network. To measure this machine, restarts this program unless its threads wait as a worker's
+/// threads do: spinning threads change the speed of ops.
 void prepare_capacity(const CapacityFlags& flags);
 
 /// Parses a speed and an optional latency: "400Gb", "10Gbit/s", "25Gb:30us", "800Mb:2ms". The
@@ -33,7 +33,7 @@ void prepare_capacity(const CapacityFlags& flags);
 Link parse_network(const std::string& text);
 
 /// Replaces "precision": "auto" in the job by the precision for the GPUs that the flags name, or
-/// for this machine's devices. Assumes bf16 support if "cuda" is asked for but no GPU is here.
+/// for this machine's devices. If "cuda" is requested on a machine without a GPU, assumes bf16.
 void decide_precision(const CapacityFlags& flags, JobConfig& job);
 
 /// Returns the machine that the flags name; null without --gpu. Measures this machine for "this",

@@ -54,15 +54,15 @@ EvaluationSets read_evaluation_sets(const JobConfig& job, const DatasetInfo& inf
   return sets;
 }
 
-/// Returns why a worker would refuse the job at its start; empty if it would not. Without the
-/// data, this is assumed to be another machine: the job's other files are not checked.
+/// Returns why a worker would refuse the job at its start; empty if it would not. If the data are
+/// not here, the job will run on another machine, so its other files are not checked either.
 std::string refusal_of(const PlannedJob& planned) {
   try {
     check_job(planned);
     if (planned.data.images == 0) return {};
     check_output(planned.job);
     check_start_weights(planned);
-  } catch (const InputError& refusal) {  // also: the output cannot be written
+  } catch (const InputError& refusal) {  // for example, the output cannot be written
     return refusal.what();
   }
   return {};

@@ -43,7 +43,7 @@ class Painter {
   float scale_, turn_, shift_x_, shift_y_;  ///< error of the alignment
   Vec3 balance_;                            ///< change of red and blue
   float gain_;
-  float light_x_, light_y_, vignette_;  ///< gain to the right, down, loss at the edge
+  float light_x_, light_y_, vignette_;  ///< gain to the right, gain downwards, loss at the edge
   float contrast_, saturation_;
   std::vector<Shape> shapes_;
   std::vector<float> covers_;  ///< opacity of each shape at the current point

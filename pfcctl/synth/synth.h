@@ -15,7 +15,7 @@ struct SynthOptions {
   std::int64_t val_pairs = 600;  ///< half show one person, half two
   int size = 112;                ///< width and height in pixels; backbones need multiples of 16
   std::uint64_t seed = 1;
-  float difficulty = 0.5f;  ///< of recognising identities, 0 to 1
+  float difficulty = 0.5f;  ///< how hard it is to recognise identities, 0 to 1
   int threads = 0;          ///< 0: all cores that this process may use
   bool replace = false;     ///< replace an existing data set in the folder
 };

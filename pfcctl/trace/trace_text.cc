@@ -58,11 +58,11 @@ std::string sentences_on_waits(const CollectedTrace& trace, const TraceAnalysis&
 
 std::string comparison(const CollectedTrace& trace, const TraceAnalysis& analysis) {
   if (!analysis.slowest || !analysis.fastest) return {};
-  std::string text = fmt::format(
-      "Slowest: {}, {} of each step its own; fastest: {}, {}.\n\n{:<18} {:>12} {:>12}\n",
-      title_of_rank(trace, *analysis.slowest), ms(analysis.slowest_own_seconds),
-      title_of_rank(trace, *analysis.fastest), ms(analysis.fastest_own_seconds), "phase, per step",
-      "slowest", "fastest");
+  std::string text =
+      fmt::format("Slowest: {}, own work {} per step; fastest: {}, {}.\n\n{:<18} {:>12} {:>12}\n",
+                  title_of_rank(trace, *analysis.slowest), ms(analysis.slowest_own_seconds),
+                  title_of_rank(trace, *analysis.fastest), ms(analysis.fastest_own_seconds),
+                  "phase, per step", "slowest", "fastest");
   const std::size_t shown = std::min(kMostPhases, analysis.phases.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const PhaseShare& each = analysis.phases[i];

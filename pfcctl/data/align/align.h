@@ -29,14 +29,14 @@ struct Aligned {
 
 /// Writes OUT/PATH, with the extension .jpg, for each line: the face turned, scaled and moved so
 /// that its landmarks are nearest to InsightFace's (data/images/align.h). Reads the lines as
-/// read_landmarks() does. An image with several lines has several faces: the second one is
-/// PATH-2.jpg. So is that of a second image whose name differs only in its extension. Existing
-/// faces are not written again. Writes the labels of a face2rec2 list to OUT/train.lst. An image
-/// that does not decode, a line without landmarks, and a face with three or more landmarks
-/// outside the image are damaged. Throws InputError that names file and line for a path that
-/// leads out of `images`, and for too many damaged images. Also throws InputError if `out`
-/// contains `images` or any image of the list, a face's file exists but is not an image of
-/// `size`, or `out` has another train.lst. Throws StorageError.
+/// read_landmarks() does. The second face of an image becomes PATH-2.jpg, and so does the face of
+/// a second image whose path differs only in its extension. Existing faces are not written again.
+/// Writes the labels of a face2rec2 list to OUT/train.lst. Counts as damaged: an image that cannot
+/// be decoded, a line without landmarks, and a face with three or more landmarks outside the
+/// image. Throws InputError that names file and line for a path that leads out of `images`, and for
+/// too many damaged images. Also throws InputError if `out` contains `images` or any image of the
+/// list, if a face's file exists but is not an image of `size`, or if `out` has another train.lst.
+/// Throws StorageError.
 Aligned align_faces(const AlignOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

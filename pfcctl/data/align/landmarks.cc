@@ -67,7 +67,7 @@ Landmarks points_of(const Numbers& numbers, bool in_columns) {
   return points;
 }
 
-/// Returns whether they can be a face's: pixels of an image, and not all in the same one.
+/// Returns whether a face can have these landmarks: image coordinates, not all in one pixel.
 bool are_of_a_face(const Landmarks& points) {
   constexpr double kFarthest = 100'000, kNearest = 1;
   const auto extent = [&](double Point::*side) {
@@ -111,9 +111,9 @@ std::pair<Landmarks, double> best_exchange(const Landmarks& points) {
   return best;
 }
 
-/// If most faces fit only when exchanged, the list names the person's own left. Then every face is
-/// exchanged that fits better exchanged, also one that fits badly either way (a profile). In other
-/// lists a face is exchanged only if it does not fit as it is and does fit exchanged.
+/// If most faces fit only when exchanged, "left" in the list is the person's own left. Then swaps
+/// every face that fits better when swapped, even if it fits badly either way (a profile). In any
+/// other list, swaps only a face that fits when swapped and not otherwise.
 void correct_sides(LandmarkList& list) {
   std::int64_t fitting = 0, exchanged = 0;
   for (const FaceLine& face : list.faces) {
@@ -146,7 +146,7 @@ bool stays_inside(const fs::path& path) {
          std::ranges::none_of(path, [](const fs::path& part) { return part == ".."; });
 }
 
-/// Returns whether the line cannot be a face's: "image x1 y1 ...", or the number of lines.
+/// Returns whether the line is a heading: "image x1 y1 ...", or the number of lines.
 bool is_heading(std::span<const std::string_view> fields) {
   if (fields.size() == 1 && coordinate_in(fields[0])) return true;
   return !is_image_name(fs::path(fields[0])) &&

@@ -36,8 +36,8 @@ struct Packed {
 /// same call continues (records/writing/resumable_writer.h). `progress` is called on the caller's
 /// thread; an exception from it ends the work.
 ///
-/// Throws InputError: for more than 2^24 classes or images of that many, which RecordIO's float32
-/// cannot represent exactly, for a folder that has a data set, and for too many damaged images.
+/// Throws InputError for more than 2^24 classes or images, whose numbers RecordIO's float32 cannot
+/// represent exactly, for a folder that has a data set, and for too many damaged images.
 Packed pack_dataset(const PackOptions& options, const ShowProgress& progress);
 /// The same for an open data set: options.in is used only in messages.
 Packed pack_dataset(const Dataset& dataset, const PackOptions& options,

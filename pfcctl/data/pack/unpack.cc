@@ -54,8 +54,8 @@ std::string file_name(const std::string& name) {
   return made.starts_with('.') ? "_" + made : made;
 }
 
-/// Returns whether the folder would not be read as a person's, but as the images of the whole
-/// list or as a data set (data/layouts/layout.h).
+/// Returns whether a reader would not take this folder for a person's, but for the folder of a
+/// list's images or for a data set (data/layouts/layout.h).
 bool is_reserved(const std::string& folder) {
   return folder == "images" || folder == "identities.txt" || folder == "property" ||
          folder == "data.mdb" || folder.starts_with("train.") || folder.ends_with(".tar");
@@ -224,7 +224,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   list.keep(0);
   files.make_folders();
   Unpacked result{.images = 0, .classes = dataset->info().classes, .damaged = {}};
-  std::int64_t greatest = -1;  // the list's reader knows no label above it
+  std::int64_t greatest = -1;  // largest label in the list
   ordered_work<WrittenImage>(
       images, options.threads, [&](std::int64_t i) { return files.write(i); },
       [&](std::int64_t i, const WrittenImage& image) {

@@ -25,7 +25,7 @@ namespace pfc {
 
 namespace {
 
-// Number of consecutive draws without a new pair, after which hardly any pair is left.
+// After this many consecutive draws without a new pair, hardly any pair is left.
 constexpr int kPatience = 1000;
 
 /// A sequence of uniform integers.

@@ -37,7 +37,7 @@ struct DrawnPairs {
 };
 
 /// Writes the .bin that `val_targets` name (model/evaluation/verification_bin.h), with the images'
-/// own bytes. Throws InputError, also for an image that does not decode.
+/// own bytes. Throws InputError, also for an image that cannot be decoded.
 DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

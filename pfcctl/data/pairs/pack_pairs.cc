@@ -56,7 +56,7 @@ fs::path lfw_path(const fs::path& images, std::string_view name, int number) {
   return path;
 }
 
-/// Two paths that may contain blanks and end like images. Views of one line.
+/// Joins the fields to two image paths, which may contain spaces. Returns views of the line.
 std::optional<std::pair<std::string_view, std::string_view>> two_paths(
     std::span<const std::string_view> fields) {
   for (std::size_t i = 1; i < fields.size(); ++i) {
@@ -90,7 +90,7 @@ std::optional<Pair> parse_pair(const std::vector<std::string_view>& fields,
   return Pair{with_slashes(paths->first), with_slashes(paths->second), *same == 1};
 }
 
-/// Accepts LFW's counts, or words; not a pair that lacks its same/different field.
+/// A heading has LFW's counts, or only words. A pair without its last field is not a heading.
 bool is_heading(const std::vector<std::string_view>& fields, const fs::path& images) {
   const auto is_number = [](std::string_view field) { return image_number_in(field).has_value(); };
   if (fields.size() <= 2 && std::ranges::all_of(fields, is_number)) return true;

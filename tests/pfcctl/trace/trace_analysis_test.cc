@@ -76,7 +76,7 @@ TEST(TraceAnalysis, TextHasSentences) {
   EXPECT_THAT(text,
               HasSubstr("rank 1 (host-b, slot 1) entered 20 of 20 all_gathers of the "
                         "communicator \"step\" last; the others waited 12.0 ms per step for it."));
-  EXPECT_THAT(text, HasSubstr("Slowest: rank 1 (host-b, slot 1), 63.0 ms of each step its own"));
+  EXPECT_THAT(text, HasSubstr("Slowest: rank 1 (host-b, slot 1), own work 63.0 ms per step"));
   EXPECT_THAT(text, HasSubstr("did not slow training down"));
 }
 
