@@ -9,7 +9,7 @@
 #   scripts/bench.sh embed [ARGUMENT...]      pfcctl embed and verify against the forward pass alone, and memory
 #   scripts/bench.sh snapshots [ARGUMENT...]  cost of in-memory snapshots while nothing fails
 #   scripts/bench.sh plan [ARGUMENT...]       accuracy of predicted step times of 20 jobs
-#   scripts/bench.sh watching [ARGUMENT...]   cost of monitoring per step: all against none
+#   scripts/bench.sh watching [ARGUMENT...]   cost of monitoring per step: with all monitors, and without any
 # First installs missing packages (scripts/setup.sh build bench) and builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -35,7 +35,7 @@ fi
 tar -C "$folder" -c bundle scripts bench tests CMakePresets.json $([[ -d $folder/faces ]] && echo faces) |
   xz --lzma2=preset=6,dict=256MiB >"$archive"
 size=$(stat -c %s "$archive")
-echo "$archive: $((size >> 20)) MiB; there: PFC_TEST_DATA=faces scripts/gpu_acceptance.sh --bin bundle --call a --out OUT"
+echo "$archive: $((size >> 20)) MiB; unpack it on the GPU machine and run: PFC_TEST_DATA=faces scripts/gpu_acceptance.sh --bin bundle --call a --out OUT"
 if ((size > most)); then
   echo "gpu_bundle: $archive has $((size >> 20)) MiB, at most $((most >> 20)) are allowed; build for one architecture: -DPFC_CUDA_ARCHITECTURES=90" >&2
   exit 1

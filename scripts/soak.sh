@@ -10,8 +10,8 @@
 # The first form trains a job with that many faults, then two runs without faults and with different seeds, for
 # as many images. Finally prints a table: faults by kind, time until training resumed (median and worst), lost
 # images, memory and open files of the longest-lived processes at start and end, loss curve, goodput. Exits
-# with 1 if the job hangs (no new step for --hang seconds), ends or grows, or if its losses differ from an
-# undisturbed run's by more than 1.5 times the difference between two seeds.
+# with 1 if the job hangs (no new step for --hang seconds), ends, or uses more and more memory or files, or if
+# its losses differ from an undisturbed run's by more than 1.5 times the difference between two seeds.
 # The second form has no undisturbed runs. It also exits with 1 if a job trains another number of distinct
 # images than planned (the last step may add less than a global batch), or if a generation begins below a
 # saved checkpoint.

@@ -16,7 +16,7 @@ PARTS = {  # in this order: the part that takes longest and finds least is last
     "trace": "Three steps of r50 at batch 128 in bf16, kernel by kernel.",
     "step": "A whole training step: forward, head, backward, clip and SGD.",
     "head": "A step of the classification layer: N = 1024, D = 512, ArcFace, SGD with momentum.",
-    "resume": "A job that is stopped and resumed, against one that is not: the same bits.",
+    "resume": "A job that is stopped and resumed gives the same bits as an uninterrupted one.",
     "train": "pfc and PyTorch from the same initial weights, over the same images.",
     "sanitizer": "`compute-sanitizer` on the tests of our own kernels.",
 }
@@ -64,7 +64,7 @@ class Case:
         self.command = [str(word) for word in self.command]
 
     def judge(self, code, output):
-        """Returns "passed" or the reason why not. A skipped test has not passed. code: None if the case was
+        """Returns "passed" or the reason why not. A skipped test counts as not passed. code: None if the case was
         killed."""
         if code is None:
             return f"not done after {self.limit:g} s{self.at(output)}"

@@ -9,8 +9,8 @@ sanitizer (compute-sanitizer on a short set). --call runs some of the parts in a
 programs, b compares their speed with PyTorch, c tests races, resuming and training. With --out, the results are
 packed into that folder after each part. Each part consists of cases, each with its own time limit. When a case fails,
 the others still run. The script stores the result of each case, and the measurements of an incomplete benchmark, for
-this commit and these programs. With --minutes the run ends in time, and the same command continues it; --again
-repeats the requested parts. If the sources have no git history, PFC_COMMIT names their commit.
+this commit and these programs. With --minutes the run ends after that time, and the same command continues it.
+--again repeats the requested parts. If the sources have no git history, PFC_COMMIT names their commit.
 
 Exit code: 0 all requested cases have passed; 1 a case failed (the last lines name it); 4 no case failed, but some
 have not run; 3 there is no GPU, and no case has run; 2 wrong arguments.

@@ -16,7 +16,7 @@ def machine(plan):
 
 
 def overview(done):
-    """Returns one row a part; cases that did not run have not passed."""
+    """Returns one row per part. A case that did not run does not count as passed."""
     lines = ["| part | passed | failed | not run | speed goals MISSED | seconds |",
              "|---|---|---|---|---|---|"]
     for part in PARTS:
@@ -60,8 +60,8 @@ def section(part, done):
 
 def write(path, plan, done):
     lines = [f"# {plan.gpus[0].name}", "",
-             "Written by `scripts/gpu_acceptance.sh` ([how](README.md)). What is not listed as passed "
-             "has not been shown.", ""]
+             "Written by `scripts/gpu_acceptance.sh` ([how](README.md)). Only what is listed "
+             "as passed has been shown to work.", ""]
     lines += machine(plan) + [""] + overview(done)
     for part in PARTS:
         lines += section(part, done)

@@ -1,5 +1,5 @@
-"""Measures `pfcctl embed` and `pfcctl verify` against the forward pass of the network alone, alternating, and the peak
-memory of `pfcctl embed` for sets of growing size.
+"""Runs `pfcctl embed`, `pfcctl verify` and the network's forward pass alone in turn, and compares their speed. Also
+measures the peak memory of `pfcctl embed` for sets of growing size.
 
     bench_embed.py --bin build/cpu/bin [--network mbf] [--images 2048] [--rounds 5] [--memory 1000,20000,200000]
 
@@ -24,7 +24,7 @@ from bench_runs import say
 import image_records  # in tests/reference, like the next
 import reference_input
 
-# The verbs wait in the same way: threads that decode take turns with those that compute.
+# Idle threads sleep, as in the verbs, because decoding and computing threads share the cores.
 ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}
 SMALL = 32  # pixels a side of the images in the sets of growing size
 
@@ -110,9 +110,9 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--network", default="mbf")
     parser.add_argument("--images", type=int, default=2048)
-    parser.add_argument("--rounds", type=int, default=5, help="0: memory alone")
+    parser.add_argument("--rounds", type=int, default=5, help="0: measures only memory")
     parser.add_argument("--memory", type=lambda text: [int(word) for word in text.split(",") if word], default=[1000, 20_000, 200_000],
-                        help="numbers of images; empty: speed alone")
+                        help="numbers of images; empty: measures only speed")
     arguments = parser.parse_args()
     arguments.bin = arguments.bin.resolve()
     with tempfile.TemporaryDirectory() as folder:

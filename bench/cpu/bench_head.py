@@ -37,7 +37,7 @@ from bench_runs import PYTHON, REFERENCE, Failed, Runner, say
 TABLE_PART = 1.15                 # limit of memory, relative to centres and momentum
 MOST_MEMORY = 0.9                 # fraction of the available memory that PyTorch may use
 GROWTH_GOAL = 1.3                 # limit of a step's time, relative to that with the fewest classes
-# Both draw from the same distribution, but other numbers: a mean over the samples differs by about 1 %.
+# pfc and PyTorch draw different numbers from one distribution, so a mean over the samples differs by about 1 %.
 LOSS_TOLERANCE = 0.04
 VALUE_BYTES = {"fp32": 8, "bf16_momentum": 6, "bf16": 4}  # bytes of a centre's value and its momentum
 VARIANTS = ("dense", "rows")      # of PyTorch
@@ -101,7 +101,7 @@ class Programs:
 
 
 def in_rounds(programs, cases, rounds=None):
-    """Runs every case once a round. Returns {name: results}; cases: {name: function}."""
+    """Runs every case once per round. Returns {name: results}; cases: {name: function}."""
     results = {name: [] for name in cases}
     for number in range(rounds or programs.options.rounds):
         for name, case in cases.items():

@@ -54,8 +54,8 @@ class Trial:
 def fastest(candidates, seconds, best=None):
     """Returns the fastest Trial and a list of {name, seconds or why_not}.
 
-    seconds(settings, limit) measures, and throws Failed; a candidate may take three times as long in
-    all as the best so far. `best`: a Trial that need not be repeated."""
+    seconds(settings, limit) measures one candidate within `limit` seconds, or raises Failed. The limit is three
+    times the whole run of the best candidate so far, plus 20 s. `best`: an earlier Trial, which is not repeated."""
     tried = []
     for candidate in candidates:
         begin = time.perf_counter()

@@ -92,8 +92,8 @@ def replaced(text, sections):
 
 
 def write(options, sections, data):
-    """Prints all sections; --json FILE has the data. A file of --markdown that has marks for one of
-    the sections gets it between them; any other file becomes all sections."""
+    """Prints all sections, and writes the data to --json FILE. If a file of --markdown has the marks of a
+    section, writes the section between them. Otherwise replaces the file by all sections."""
     print("\n\n".join(content.strip() for content in sections.values()), flush=True)
     if options.json:
         options.json.write_text(json.dumps(data, indent=1) + "\n")

@@ -45,7 +45,7 @@ class Runner:
         self.others = []  # for each run, the fraction of the cores that other programs took
 
     def run(self, command, result, settings=(), limit=None):
-        """Returns `result` of the program's output, of the least disturbed of a few attempts."""
+        """Runs the program a few times. Returns result(output) of the attempt that other programs disturbed least."""
         attempts = []
         while len(attempts) < self.attempts:
             begin, (machine, own) = time.perf_counter(), busy_seconds()

@@ -4,10 +4,10 @@ workers on this machine: without copies, with one every --snapshot-seconds, and 
     bench_snapshots.py --bin build/cpu/bin [--network r18] [--batch 16] [--classes 50000] [--rounds 3]
                        [--seconds 130] [--snapshot-seconds 60] [--often 5] [--json FILE]
 
-The time of a step is the time between the log's records of the first steps' end and of the last step, divided by the
-number of steps. So it includes the work between steps. The cost of one copy a minute is about as small as the noise
-of the machine. So the third job takes a copy every --often seconds, and the script also prints the cost of each. The
-machine should be idle otherwise; the script takes 25 minutes.
+The script reads the log's times of the last warm-up step and of the last step, and divides their difference by the
+number of steps. So the time of a step includes the work between steps. One copy per minute costs about as little as
+the noise of the machine. So the third job takes a copy every --often seconds, and the script also prints the cost of
+each copy. The machine should be idle otherwise; the script takes 25 minutes.
 """
 
 import argparse

@@ -78,7 +78,7 @@ class Case:
         return measured(self.folder / "reference.jsonl", WARM_UP_STEPS)
 
     def trial(self, settings, limit):
-        """Returns the seconds a sample."""
+        """Returns the seconds per sample."""
         settings = self.blas + settings
         self.runner.attempt(self.torch_command(settings, "--steps", TRIAL_STEPS),
                             settings.environment, limit)
@@ -87,7 +87,7 @@ class Case:
 
     def settings(self):
         """Chooses PyTorch's fastest layout, and then the fastest allocator with it."""
-        say(f"{self.network}: PyTorch's settings, in seconds by a sample:")
+        say(f"{self.network}: PyTorch's settings, in seconds per sample:")
         first, *others = bench_peer.allocators()
         candidates = LAYOUTS + ([BF16] if has_bf16() else [])
         layout, layouts = bench_peer.fastest([first + each for each in candidates], self.trial)
@@ -97,7 +97,7 @@ class Case:
 
 
 def measured(path, warm_up):
-    """Returns the samples a second of each step after the warm-up, and the peak memory in bytes."""
+    """Returns the samples per second of each step after the warm-up, and the peak memory in bytes."""
     steps = metrics(path)
     return [s["samples_per_second"] for s in steps[warm_up:]], steps[-1]["memory_bytes"]
 

@@ -155,7 +155,7 @@ class Reports(Quiet):
     def test_a_steps_limits_follow_from_the_machines_rates(self):
         options = argparse.Namespace(classes=1_000_000, dimension=512, samples=128)
         whole = bench_head.step_limits(options, 1.0, "fp32", "fp32", self.LIMITS)
-        # Bytes of each centre: 2,048 read forward, 8,192 moved backward; 409.6 of its 512 bytes of logits are kept.
+        # Bytes of each centre: forward reads 2,048, backward moves 8,192; 409.6 of its 512 bytes of logits are kept.
         self.assertAlmostEqual(whole["bytes"] / 1e6, 2048 + 8192 + 2 * 409.6)
         self.assertAlmostEqual(whole["memory"], 2.048 / 20 + (8.192 + 0.8192) / 40)
         self.assertAlmostEqual(whole["arithmetic"], 3.2 * 2 * 128 * 512e6 / 400e9)

@@ -14,8 +14,8 @@ The ratio to pfc in the same precision is the median of the rounds' ratios. Memo
 including contexts. Floors are those of network_floor.py.
 
 A program that fails or takes longer than --limit gets a row that reports this. The script prints the table, and then
-fails if a program has failed, if no run of pfc was measured, or if the losses of the first step differ. The weights
-are the same; the images are other draws of the same faces.
+fails if a program has failed, if no run of pfc was measured, or if the losses of the first step differ much. They are
+never equal: the initial weights are the same, but the programs read the images in different orders.
 """
 
 import argparse

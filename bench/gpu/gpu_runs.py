@@ -58,7 +58,7 @@ def last_line(text):
 
 
 class Runs:
-    """Results of each program: {"measured": [a value a round], "why_not": text}."""
+    """Results of each program: {"measured": [one value per round], "why_not": text}."""
 
     def __init__(self, path, options):
         """path: the file, or None to keep nothing. Measurements with other options are dropped."""
@@ -72,7 +72,7 @@ class Runs:
                 self.outcomes = kept["outcomes"]
 
     def measured(self, name):
-        """Returns a value a round; empty if the program failed."""
+        """Returns one value per round; empty if the program failed."""
         outcome = self.outcomes.get(name, {})
         return [] if outcome.get("why_not") else outcome.get("measured", [])
 
@@ -80,7 +80,7 @@ class Runs:
         return self.outcomes.get(name, {}).get("why_not", "")
 
     def alternate(self, programs, rounds, summary):
-        """Starts every program once a round, except for rounds with a known result. programs: {name:
+        """Starts every program once per round, except for rounds with a known result. programs: {name:
         function that measures}; summary: a measured value as text."""
         for number in range(rounds):
             for name, start in programs.items():

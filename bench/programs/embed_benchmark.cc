@@ -1,4 +1,4 @@
-// Embedding images against the forward pass alone, on all cores. Compare with
+// Compares embedding images with the forward pass alone, on all cores. Run it with
 //   evaluation_benchmark --benchmark_enable_random_interleaving --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 

@@ -190,7 +190,7 @@ Options parse(CLI::App& app, int argc, char** argv) {
   app.add_option("--threads", o.threads, "of each worker")->check(CLI::PositiveNumber);
   app.add_option("--warm-up", o.warm_up, "steps that are not measured");
   app.add_option("--steps", o.steps)->check(CLI::PositiveNumber);
-  app.add_flag("--moves-later", o.moves_later, "centres move in a call of their own, as with fp16");
+  app.add_flag("--moves-later", o.moves_later, "updates centres in a separate call, as with fp16");
   const auto key = [&]<typename Value>(const char* flag, const char* name, Value) {
     app.add_option_function<Value>(flag, [&o, name](const Value& value) { o.job[name] = value; });
   };

@@ -178,7 +178,7 @@ class Worker final : public grpc::ClientBidiReactor<proto::WorkerMessage, proto:
   void beats() {
     if (!writing_.exchange(true)) StartWrite(&message_);
   }
-  /// Reports steps of 0.25 s, every `pause`.
+  /// Reports the steps of the last `pause`, at 0.25 s per step.
   void reports(std::chrono::milliseconds pause) {
     if (writing_.exchange(true)) return;
     proto::Progress& told = *message_.mutable_progress();

@@ -29,7 +29,7 @@ class Faults:
         self.deck = []  # kinds that are used before any kind is repeated
 
     def turn_to(self, cluster, watch, job):
-        """Breaks this job from now on."""
+        """Injects all further faults into this job."""
         self.cluster, self.watch, self.job = cluster, watch, job
         self.later = []    # (when, what)
         self.busy = set()  # hosts that are cut off or have no agent, "coordinator"

@@ -254,7 +254,7 @@ class Soak:
         self.table.append(f"loss over {steps} steps: its distance to an unbroken run is {ratio:.3f} of that between two "
                           f"seeds (at most {MOST_RATIO})")
         if not ratio <= MOST_RATIO:
-            self.failures.append("the losses are not those of an unbroken run")
+            self.failures.append("the losses differ too much from those of a run without faults")
         rate = statistics.mean(rates)
         self.table.append(f"goodput: {self.broken_rate:.1f} images/s that count, {100 * self.broken_rate / rate:.1f} % of "
                           f"the {rate:.1f} without faults")

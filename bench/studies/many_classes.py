@@ -45,7 +45,7 @@ def payloads(path):
 def spread_labels(source, target, classes):
     """Writes the images of a set with labels 0, 1, 2, ... under labels that are spread over
     0 .. classes - 1. Without record 0: every record is an image. Labels are float32, which has every integer up
-    to 2^24; pfc reads no set with more classes."""
+    to 2^24; pfc rejects a RecordIO set with more classes."""
     assert classes <= 2**24
     known, height, width = map(int, (source / "property").read_text().split(","))
     target.mkdir(parents=True, exist_ok=True)

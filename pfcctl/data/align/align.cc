@@ -121,7 +121,7 @@ Result align_one(const Face& face, const fs::path& images, const AlignOptions& o
   return {};
 }
 
-/// Throws InputError if `out` contains photographs, because faces and photographs could be mixed up.
+/// Throws InputError if `out` contains photographs, because they could be mistaken for faces.
 void check_out(const std::vector<Face>& faces, const fs::path& images, const fs::path& out) {
   if (way_within(out, images)) {
     throw InputError(out.string() +
