@@ -16,8 +16,8 @@ struct DataPlace {
   friend auto operator<=>(const DataPlace&, const DataPlace&) = default;
 };
 
-/// Micro-batches start at `start` and have W * B consecutive positions of an epoch each; worker r
-/// uses those from r * B on. Images that do not fill a micro-batch at the end are skipped.
+/// Each micro-batch has W * B consecutive positions of an epoch. Worker r uses B of them, from
+/// number r * B on. Images at the end of an epoch that do not fill a micro-batch are skipped.
 struct BatchPlan {
   std::int64_t images = 0;
   std::int64_t batch_size = 0;

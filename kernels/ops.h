@@ -186,8 +186,8 @@ class BatchNorm {
   const DType activations_;
 };
 
-/// Queries, keys and values are [batch, tokens, 3, heads, head_size] in memory: a row of a token
-/// has the queries of all heads, then their keys, then their values.
+/// Queries, keys and values are [batch, tokens, 3, heads, head_size] in memory: the row of a token
+/// has the queries of all heads, then the keys of all heads, then the values of all heads.
 struct AttentionShape {
   std::int64_t batch = 1;
   std::int64_t tokens = 1;

@@ -3,8 +3,8 @@
 
 namespace pfc {
 
-/// While it lives, SIGINT and SIGTERM do not end the program; expect_none() reports them. At most
-/// one at a time. Belongs to one thread.
+/// While a guard exists, SIGINT and SIGTERM do not end the program; expect_none() reports them. At
+/// most one guard exists at a time. Used by one thread.
 class InterruptGuard {
  public:
   InterruptGuard();

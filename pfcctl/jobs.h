@@ -10,8 +10,8 @@
 namespace pfc {
 
 /// Makes the relative paths of a job absolute, because the coordinator may run in another folder
-/// than the user's. Writes the default of "output" into the job. A name in "val_targets" without a
-/// slash is searched for beside the data, and stays.
+/// than the user's. Writes the default of "output" into the job. Does not change a name without a
+/// slash in "val_targets", because a job searches for it in the folder of the data.
 void make_paths_absolute(nlohmann::json& job, const std::filesystem::path& folder);
 
 /// Returns the jobs for the terminal, one per line, and why none runs.

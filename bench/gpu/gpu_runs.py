@@ -107,7 +107,7 @@ class Runs:
         new.replace(self.path)  # atomically, because the script may be ended at any time
 
     def failures(self):
-        """Returns the failures, except for those of missing memory."""
+        """Returns the failures of programs, except of those that do not fit into memory."""
         return [f"{name}: {outcome['why_not']}" for name, outcome in self.outcomes.items()
                 if outcome["why_not"].startswith("failed")]
 

@@ -95,7 +95,7 @@ std::vector<std::byte> LmdbReader::page(std::uint64_t number) const {
     fail(number, "the file was truncated while it was read");
   }
   if (const auto found = number_at<std::uint64_t>(bytes, 0); found != number) {
-    fail(number, fmt::format("found the number {} in it", found));
+    fail(number, fmt::format("found page number {} in it", found));
   }
   return bytes;
 }

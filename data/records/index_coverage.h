@@ -15,14 +15,14 @@ struct IndexCoverage {
   std::int64_t lines = 0;    ///< images in the index
   std::int64_t records = 0;  ///< distinct records among them
   std::int64_t unnamed = 0;  ///< records of the .rec without a line
-  std::int64_t between = 0;  ///< those between two indexed records
-  std::int64_t behind = 0;   ///< those after the last indexed record
+  std::int64_t between = 0;  ///< unnamed records between two indexed ones
+  std::int64_t behind = 0;   ///< unnamed records after the last indexed one
   bool exact = true;         ///< false: the three numbers above are estimates
 };
 
-/// Compares the offsets of all images with the records of the file. Reads only headers: all of
-/// them in a small set, in a large one those after 512 images spread over the file. Does not
-/// report damage, which reading will find. REQUIRES: there is an offset.
+/// Compares the offsets of all images with the records of the file. Reads only headers: in a small
+/// set all of them, in a large set only the headers after 512 images spread over the file. Does not
+/// report damage; reading the images finds it. REQUIRES: offsets is not empty.
 IndexCoverage index_coverage(const RecordReader& rec, std::span<const std::uint64_t> offsets);
 
 /// Returns warnings about an index, one line each: records that occur repeatedly, and, if

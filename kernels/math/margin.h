@@ -111,9 +111,9 @@ PFC_HOST_DEVICE bool is_limited(const Margin& m, const Angle& angle) {
 ///
 /// Beyond a = pi the cosine rises again. With the exact gradient a sample there would be pushed
 /// away from its centre, so the cosine is continued as psi of SphereFace (Liu et al., arXiv
-/// 1704.08063): (-1)^k cos(a) - 2k for k pi <= a < (k + 1) pi. This and its derivative are
-/// continuous, and it decreases at every angle. With the straight-through gradient, which never
-/// changes its sign, the target is the plain cosine, as in arcface_torch.
+/// 1704.08063): (-1)^k cos(a) - 2k for k pi <= a < (k + 1) pi. The target then decreases at every
+/// angle, and its derivative is continuous. The straight-through gradient never changes its sign,
+/// so with it the target is the plain cosine, as in arcface_torch.
 PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, const Angle& angle,
                                      TargetForm form = TargetForm::kCombined) {
   constexpr double kPi = 3.14159265358979323846;

@@ -14,7 +14,7 @@ PFC_HOST_DEVICE float token_number(std::uint64_t seed, std::uint32_t step, std::
 }
 
 /// Returns whether token t is among the `kept` tokens of its sample with the smallest numbers.
-/// Of equal numbers, the first is smaller.
+/// Among tokens with equal numbers, the first counts as smaller.
 PFC_HOST_DEVICE bool is_kept(const float* numbers, std::int64_t tokens, std::int64_t t,
                              std::int64_t kept) {
   std::int64_t smaller = 0;

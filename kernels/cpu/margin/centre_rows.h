@@ -67,7 +67,7 @@ struct TileLayout {
   std::int64_t padded;
 };
 
-/// Class numbers are global. Different threads may use it for different rows. Borrows the table.
+/// Class numbers are global. Threads may use one CentreRows for different rows. Borrows the table.
 class CentreRows {
  public:
   /// seed: for stochastic rounding.

@@ -80,8 +80,8 @@ struct Stretch {
 };
 
 /// Stretches that a product prefetches while it computes: `step` bytes with each of its inner
-/// steps, so that memory is read at an even rate during the arithmetic. The next product continues
-/// where one has ended.
+/// steps, so that memory is read at an even rate during the arithmetic. Each product continues
+/// where the previous one ended.
 struct PrefetchList {
   const Stretch* next = nullptr;
   const Stretch* end = nullptr;
@@ -184,8 +184,8 @@ inline constexpr std::int64_t kPairBroadcasts = 6;
 inline constexpr std::int64_t kPairVectors = 64;
 
 /// A convolution with one channel per group, or two with `pairs`. Weights and their gradients are
-/// [kernel, kernel, 1 or 2, channels], where channels are input channels: first the weights for
-/// the output channel with the same number, then, with `pairs`, those for the other channel of the
+/// [kernel, kernel, kind, input channels]. Kind 0: the weight for the output channel with the input
+/// channel's number. Kind 1, only with `pairs`: the weight for the other output channel of the
 /// pair.
 template <typename T>
 struct GroupedConv {

@@ -74,8 +74,8 @@ struct MarginPlan {
 /// page-locked host memory. Every different number of missed updates needs 24 more bytes.
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active);
 
-/// Returns all device memory except the table, for steps with `active` classes. Gradient
-/// accumulation needs another list; the caller owns the memory of its sums.
+/// Returns all device memory except the table, for steps with `active` classes. Excludes gradient
+/// accumulation, which needs another list, and sums in the caller's memory.
 std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
                                  std::int64_t logits_bytes);
 
