@@ -25,8 +25,8 @@ using NumberedNotes = std::map<std::int64_t, std::string>;
 std::string note_text(std::int64_t place, const std::string& what);
 NumberedNotes numbered_notes(const std::vector<std::string>& notes);
 std::vector<std::string> values(const NumberedNotes& notes);
-/// Returns the first place in the order that has not been processed. Of the places before it, `kept`
-/// were written, and the places with notes were skipped. Removes the notes of later places.
+/// Returns the first place in the order that has not been processed: before it, `kept` images were
+/// written, and the images at places with notes were skipped. Removes the notes of later places.
 std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes);
 
 /// Returns the names of labels 0 .. greatest, one per line; empty if one of them has no name.
