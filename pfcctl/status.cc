@@ -282,8 +282,8 @@ void add_drain_verb(CLI::App& pfcctl) {
       "Returns immediately. If --min-workers allows it, the job continues without the host.\n"
       "Otherwise a coordinator of a single job ends with exit code 5; start it again without\n"
       "this host and with \"resume\": true to continue. A service starts no further job until the\n"
-      "host's pfc-agent is started again, or the service itself for its own host. SIGTERM to\n"
-      "the host's pfc-agent does the same, and also ends that agent. Example:\n"
+      "host's pfc-agent is restarted; for the service's own host, until the service is restarted.\n"
+      "SIGTERM to the host's pfc-agent also drains the host, and ends that agent. Example:\n"
       "  pfcctl drain node-7 --grace 2min");
   verb->callback([options] { drain(*options); });
 }

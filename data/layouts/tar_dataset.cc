@@ -326,8 +326,8 @@ void TarDataset::read_headers(std::size_t shard) {
   }
   if (const std::uint64_t behind = reader.bytes_behind_end(); behind > 0) {
     info_.warnings.push_back(fmt::format(
-        "{}: {} after the end of the archive (a block of zeros) are not read: keep archives that "
-        "were joined with cat in separate files",
+        "{}: {} after the end of the archive (a block of zeros) are not read; do not join archives "
+        "with cat, but give each as a separate file",
         file.path().string(), counted(static_cast<long long>(behind), "byte")));
   }
 }

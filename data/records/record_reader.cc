@@ -103,8 +103,8 @@ std::uint64_t RecordReader::walk(std::uint64_t offset, const Fetch& fetch) const
     const std::uint64_t end = offset + kPartHeaderBytes + padded(part.bytes);
     if (end > bytes()) {
       throw DamagedImage(
-          fmt::format("{}: the record's padding ends at {}, but the file at {}: it "
-                      "is cut short",
+          fmt::format("{}: the record's padding ends at {}, but the file ends at {}: "
+                      "it is cut short",
                       at(offset), end, bytes()));
     }
     offset = end;

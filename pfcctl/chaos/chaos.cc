@@ -290,8 +290,8 @@ void declare_faults(CLI::App& verb, ChaosOptions& options) {
   add("--partition-for", options.partition_for, "How long a partition lasts")
       ->capture_default_str();
   add("--kill-agent-every", options.kill_agent_every,
-      "Mean time between kills of an agent, and with it of its host's workers. Something must "
-      "restart the agent, such as systemd or Kubernetes");
+      "Mean time between kills of an agent, which also end the workers of its host. systemd, "
+      "Kubernetes or another program must restart the agent");
   add("--duration", options.duration, "How long new faults are injected")->capture_default_str();
   add("--baseline", options.baseline,
       "How long the job's speed is measured before the first fault; 1ms skips it")

@@ -262,12 +262,12 @@ void add_identify_verb(CLI::App& pfcctl) {
   add_max_damaged(*verb, flags->max_damaged);
   verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
-      "With a gallery: the fraction of the probes with a mate among the first k (TinyFace), and\n"
-      "TPIR at FPIR if some probes have no mate. With distractors only, as in MegaFace:\n"
-      "searches for each other image of the probe's person among them. With probes only: "
-      "Recall@K,\n"
-      "the fraction of them that have an image of their class among the K most similar other\n"
-      "probes, as for Stanford Online Products (docs/evaluate.md). Examples:\n"
+      "With a gallery, prints the fraction of the probes whose person is among the first k (as\n"
+      "TinyFace), and TPIR at FPIR if some people are not in it. With distractors only, searches\n"
+      "for each other image of the probe's person among them (as MegaFace). With probes only, "
+      "prints\n"
+      "Recall@K, the fraction of the probes with an image of their class among the K most similar\n"
+      "others, as for Stanford Online Products (docs/evaluate.md). Examples:\n"
       "  pfcctl identify --model m.safetensors --probes Probe --gallery Match --distractors Rest\n"
       "  pfcctl identify --model m.safetensors --probes facescrub --distractors megaface\n"
       "  pfcctl identify --model m.safetensors --probes products");

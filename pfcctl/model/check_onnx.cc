@@ -183,7 +183,7 @@ void add_check_onnx(CLI::App& model) {
       ->default_str(tracks.front());
   verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
-      "Checks all limits except the time per image. The exit code is 2 if a limit is broken.\n"
+      "Checks all limits except the time per image. The exit code is 2 if a limit is not met.\n"
       "Example:\n"
       "  pfcctl model check-onnx backbone.onnx --track glint");
   verb->callback([flags] { check_file(*flags); });

@@ -129,7 +129,7 @@ std::string bottleneck_text(const Capacity& c) {
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
   verb.add_option(
       "--gpu,--machine", flags.machine,
-      "Also predict how long the job takes on this kind of machine: h200, h100, a100 or v100 (from "
+      "Also predicts how long the job takes on such a machine: h200, h100, a100 or v100 (from "
       "data sheets), this (measured with the job's network), or a FILE written by --save");
   verb.add_option("--network", flags.network,
                   "Network between the hosts: 400Gb, or 25Gb:30us with its latency")
@@ -154,8 +154,8 @@ Link parse_network(const std::string& text) {
   std::smatch found;
   if (text.size() > 64 || !std::regex_match(text, found, kForm) || std::stod(found[1]) <= 0) {
     throw InputError("--network: found '" + text +
-                     "', expected a speed in bits a second, such as 400Gb, and perhaps a latency, "
-                     "25Gb:30us");
+                     "', expected a speed in bits per second, such as 400Gb, or a speed and a "
+                     "latency, such as 25Gb:30us");
   }
   const double bits = std::stod(found[1]) * (found[2] == "G" ? 1e9 : 1e6);
   const double latency =
