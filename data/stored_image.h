@@ -15,7 +15,7 @@ namespace pfc {
 struct Extent {
   std::shared_ptr<const RegularFile> file;  ///< nullptr: the image is not in a file
   std::uint64_t offset = 0;
-  /// Bytes that are read ahead. The image may have more bytes, or fewer.
+  /// Number of bytes to read ahead. The image may have more bytes, or fewer.
   std::uint64_t bytes = 0;
 };
 

@@ -91,7 +91,7 @@ struct Conv2dShape {
   [[nodiscard]] Shape w_shape() const { return {out_c, kernel, kernel, in_c / groups}; }
   [[nodiscard]] Shape y_shape() const { return {batch, out_h(), out_w(), out_c}; }
 
-  /// Throws std::logic_error without output, or if groups do not divide the channels.
+  /// Throws std::logic_error if the output would be empty, or groups do not divide the channels.
   void check_valid() const {
     check(batch > 0 && in_c > 0 && out_c > 0 && kernel > 0 && stride > 0 && pad >= 0 && groups > 0,
           "conv2d: sizes must be positive");

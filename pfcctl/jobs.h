@@ -14,7 +14,7 @@ namespace pfc {
 /// slash in "val_targets", because a job searches for it in the folder of the data.
 void make_paths_absolute(nlohmann::json& job, const std::filesystem::path& folder);
 
-/// Returns the jobs for the terminal, one per line, and why none runs.
+/// Returns the jobs for the terminal, one per line, and the reason if no job is running.
 std::string queue_text(const proto::QueueReply& queue);
 
 /// Returns the same as JSON.

@@ -37,9 +37,9 @@ struct NpyHeader {
 /// Throws InputError that starts with `file` for any other text.
 NpyHeader parse_npy_header(std::string_view text, const std::string& file);
 
-/// Supports versions 1.0 to 3.0, little-endian, in C order. Throws InputError that names the file,
-/// what was found and what was expected; also for Fortran order, for objects, which are pickles,
-/// and if the file is shorter than its header says.
+/// Returns the array of a .npy file of version 1.0 to 3.0. Throws InputError that names the file,
+/// what was found and what was expected: also for big-endian numbers, Fortran order, objects (which
+/// are pickles), and a file shorter than its header says.
 ArrayInFile npy_array(const std::filesystem::path& file);
 
 /// Throws InputError like SafetensorsFile, and for a tensor of another type.

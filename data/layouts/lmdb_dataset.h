@@ -7,8 +7,8 @@
 
 namespace pfc {
 
-/// Opens the file options.rec (data.mdb) without liblmdb (lmdb_reader.h). The first value shows
-/// which kind of values it has:
+/// Opens the file options.rec (data.mdb) without liblmdb (lmdb_reader.h). The first value in the
+/// file determines the kind of all values:
 ///
 ///   a pickle of (image, label)       as folder2lmdb and its many copies write it: read by
 ///                                    pickle/pickle.h, which runs no code

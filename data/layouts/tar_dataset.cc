@@ -96,7 +96,7 @@ bool is_ignored_member(std::string_view name) {
   }
 }
 
-/// Labels for archives without label members: a folder for each person.
+/// Labels for archives without label members: each folder is one person.
 class FolderLabels {
  public:
   void add(const std::string& member, const TarImage& image) {

@@ -79,8 +79,8 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  /// Returns the next batch; blocks, and measures how long. nullptr after last_batch. This and
-  /// every later call rethrow a thread's InputError (invalid label, too many damaged images).
+  /// Blocks until the next batch is ready; returns nullptr after last_batch. This and every later
+  /// call rethrow a thread's InputError (invalid label, too many damaged images).
   std::unique_ptr<Batch> next();
   /// Returns a batch's memory for reuse.
   void recycle(std::unique_ptr<Batch> batch);

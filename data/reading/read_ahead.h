@@ -108,7 +108,7 @@ class ReadAhead {
   std::exception_ptr error_;
   bool stopping_ = false;
 
-  // Used only by the thread.
+  // Used only by thread_.
   std::int64_t next_batch_;
   std::deque<Unit::Piece*> to_start_;
   std::unique_ptr<AsyncReader> reader_;  ///< destroyed before the memory that it writes to

@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLook{100};  // interval between status requests
 
-/// Seconds; 0 disables a fault.
+/// Times are in seconds. An interval of 0 disables that kind of fault.
 struct ChaosOptions {
   Target target;
   double kill_every = 0, stop_every = 0, partition_every = 0, kill_agent_every = 0;

@@ -178,7 +178,7 @@ std::string try_memory() {
   }
   expect(key == "MemAvailable:", "cannot read MemAvailable from /proc/meminfo");
   std::string found = std::to_string(kib >> 10) + " MiB available";
-  // Approximate need of mbf at batch 32. With less it swaps or dies in the first step.
+  // About what mbf needs at batch 32. With less memory, it swaps or is killed in the first step.
   constexpr std::uint64_t kLeastMib = 1024;
   expect((kib >> 10) >= kLeastMib, found + "; the smallest job needs 1024 MiB");
   return found;

@@ -74,7 +74,7 @@ Looked look_at(const Dataset& dataset, std::int64_t image) {
   return looked;
 }
 
-/// Counts the faults that only a comparison of intact images shows.
+/// Finds undamaged images that have the same bytes, with equal or different labels.
 class Comparison {
  public:
   Comparison(const Dataset& dataset, Validation& result) : dataset_(dataset), result_(result) {}

@@ -199,7 +199,7 @@ std::optional<fs::path> way_within(const fs::path& folder, const fs::path& path)
 
 void prepare_folder(const fs::path& in, const fs::path& out, bool replace) {
   std::error_code error;
-  // A pattern is replaced by its files.
+  // If `in` is a pattern such as part-{000..041}.rec, uses its first file.
   const fs::path first = something_at(in) ? in : expand_braces(in).front();
   const fs::path itself = fs::weakly_canonical(first, error),
                  target = fs::weakly_canonical(out, error);

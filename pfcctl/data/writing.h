@@ -30,8 +30,8 @@ std::vector<std::string> values(const NumberedNotes& notes);
 std::int64_t first_open_place(std::int64_t kept, NumberedNotes& notes);
 
 /// Returns the names of labels 0 .. greatest, one per line; empty if one of them has no name.
-/// Line breaks in a name, which may be a folder's, become "_". More "_" are appended if another
-/// label has that name.
+/// Line breaks in a name become "_" (a folder's name can have them). More "_" are appended if
+/// another label has that name.
 std::string names_of_people(const Dataset& dataset, std::int64_t greatest);
 /// Writes property, and identities.txt if the data name their people, before a train.rec is
 /// written. Replaces or removes those of an earlier data set.

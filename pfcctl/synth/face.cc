@@ -119,8 +119,8 @@ Vec3 Painter::paint(const Shape& shape, float x, float y) const {
   return shape.colour * Vec3{1 + t.x, 1 + t.x - t.y, 1 + t.x - t.y};
 }
 
-/// Returns a byte for a value in [0, 1] with noise: the sum of four random bytes has deviation
-/// 147.8.
+/// Returns a byte for a value in [0, 1] with noise. The noise is the sum of four random bytes,
+/// whose standard deviation is 147.8.
 std::uint8_t with_noise(float value, float deviation, std::uint32_t word) {
   const std::uint32_t sum =
       (word & 255) + ((word >> 8) & 255) + ((word >> 16) & 255) + (word >> 24);

@@ -36,7 +36,7 @@ std::string table_of_collectives(const CollectedTrace& trace, const TraceAnalysi
   return text + "\n";
 }
 
-/// The other communicators belong to threads that work ahead.
+/// Returns whether training waits for this communicator. Threads that work ahead use the others.
 bool holds_training(const std::string& communicator) {
   return communicator == "step" || communicator == "gradients" || communicator == "host";
 }

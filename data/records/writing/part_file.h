@@ -1,4 +1,4 @@
-// A file that may be written over several runs of a program, and appears when it is complete.
+// A file that several runs of a program can write, and that appears only when it is complete.
 #pragma once
 
 #include <cstddef>

@@ -138,8 +138,8 @@ void ResumableWriter::replace_first(std::span<const std::byte> payload) {
   rec_.write_at(kPartHeaderBytes, payload);
 }
 
-/// The .rec is the data set, so it is renamed last, and an existing one is removed first: an .rec
-/// never exists together with another one's .idx.
+/// Removes an existing .rec first and renames the new .rec last, so a .rec never exists together
+/// with the .idx of another .rec.
 void ResumableWriter::close() {
   secure();
   as_storage_error([&] { fs::remove(rec_.path()); });

@@ -1,4 +1,4 @@
-// Functions that these files define for each instruction set. vector_kernels.h describes them.
+// Functions that this folder defines for each instruction set. vector_kernels.h describes them.
 #pragma once
 
 #include "kernels/cpu/vector/vector_kernels.h"

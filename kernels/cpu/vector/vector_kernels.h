@@ -313,7 +313,7 @@ struct VectorKernels {
   std::int64_t product_panel;  ///< columns of a panel
   std::int64_t product_rows;   ///< rows that an inner step of a product multiplies with one panel
   void (*float_product)(const TileProduct& p, PrefetchList& soon);
-  /// For pairs of bfloat16 numbers, with float32 sums. nullptr without instructions for it.
+  /// Multiplies pairs of bfloat16 numbers, with float32 sums. nullptr if the CPU cannot do this.
   void (*bfloat16_product)(const TileProduct& p, PrefetchList& soon);
   /// Computes pairs [(rows + 1) / 2, columns], `stride` words per row: rows 2 i and 2 i + 1 of x,
   /// interleaved; an unpaired last row is paired with zeros. REQUIRES: columns is a multiple of

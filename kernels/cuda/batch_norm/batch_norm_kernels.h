@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
   moments.write(rows, channels, partial);
 }
 
-/// Merges the blocks' moments. Blocks' means are taken relative to that of the first one, so no
+/// Merges the blocks' moments. Subtracts the first block's mean from all blocks' means, so no
 /// digits are lost if |mean| >> standard deviation.
 __global__ void merge_moments_kernel(std::int64_t rows, std::int64_t channels, unsigned blocks,
                                      unsigned rows_at_once, const double* __restrict__ partial,

@@ -63,7 +63,7 @@ __global__ void add_column_parts_kernel(std::int64_t n, unsigned count, const do
   }
 }
 
-/// Enqueues the sums over `rows` of what `values` sets for each element. Uses the device's scratch.
+/// Enqueues column sums over `rows` of the numbers set by `values`. Uses the device's scratch.
 template <int kKinds, typename Values>
 void sum_columns(const char* name, CudaDevice& device, std::int64_t rows, std::int64_t n,
                  const Values& values, bool accumulate, const ColumnSums& to) {

@@ -30,7 +30,7 @@ struct LandmarkList {
 /// `problem`. Detects two deviations:
 /// - Column order (x1 .. x5 y1 .. y5): used if more faces fit it than fit x1 y1 .. x5 y5.
 /// - Left and right exchanged (eyes, mouth or both): swapped for a face that fits only when
-///   swapped. If most faces of the list need it, also for faces that only fit better swapped.
+///   swapped. If most faces of the list need this, every face that fits better is swapped.
 /// Throws InputError for a path that leads out of the folder and for a list without faces.
 LandmarkList read_landmarks(const std::filesystem::path& file);
 
