@@ -22,7 +22,7 @@ ImageSize first_image_size(const Dataset& dataset) {
   constexpr std::int64_t kMost = 1000;
   ImageBuffer storage;
   ImageDecoder decoder;
-  std::string why;  // reason for the first image
+  std::string why;  // why the first image cannot be read
   for (std::int64_t i = 0; i < std::min(kMost, dataset.info().images); ++i) {
     try {
       return decoder.size(dataset.read(i, storage).encoded);

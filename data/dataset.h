@@ -89,7 +89,7 @@ struct DatasetOptions {
   std::int64_t num_classes = 0;  ///< 0: from the data; otherwise checked
   std::int64_t num_image = 0;    ///< 0: from the data; otherwise checked
   std::int64_t image_size = 0;   ///< height and width of an image in training; 0: from the data
-  Doing doing = {};              ///< called with progress while it reads through a file
+  Doing doing = {};              ///< called with progress during a pass over a file
   std::string classes_key = "num_classes";  ///< for messages: the job's key for num_classes
 };
 

@@ -264,7 +264,7 @@ struct DropoutOptions {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint64_t first_element = 0;  ///< global index of element 0: rank * elements
-  std::int64_t group = 1;           ///< adjacent elements that share a draw; drop path: a sample
+  std::int64_t group = 1;           ///< adjacent elements dropped together; drop path: a sample
 };
 
 class Ops {

@@ -51,7 +51,7 @@ HeadOptions head_options_of(const JobConfig& job, const Options& options) {
 struct Measurements {
   std::vector<double> seconds, sample_seconds;
   double first_loss = 0;
-  std::int64_t active = 0;  // of the last step, like the collectives
+  std::int64_t active = 0;  // in the last step, as are the collectives
   CommCounters comm;
   std::size_t gpu_memory = 0;
 };

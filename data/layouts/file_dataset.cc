@@ -240,7 +240,7 @@ class FolderLevel {
 
   bool seems_right_ = false;  ///< an image is in a person's folder, or there are many people
   std::int64_t people_ = 0;
-  std::size_t most_ = 0;  ///< maximum number of folders in one
+  std::size_t most_ = 0;  ///< maximum number of sub-folders in a folder
   std::string fullest_, text_;
 };
 

@@ -143,7 +143,7 @@ class LmdbDataset final : public Dataset {
   const LmdbReader reader_;
   ValueKind kind_ = ValueKind::kImage;
   std::vector<LmdbValue> places_;
-  std::vector<std::int64_t> labels_;  ///< empty: they are in the values
+  std::vector<std::int64_t> labels_;  ///< empty: the values contain them
   std::int64_t least_label_ = 0;      ///< 0 if labels were not counted
   IdentityNames names_;
   DatasetInfo info_;

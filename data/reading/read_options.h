@@ -16,7 +16,7 @@ struct ReadOptions {
   ReadKind kind = ReadKind::kRandom;
   /// Sequential only: memory for stored images, over all workers of the job.
   std::uint64_t buffer_bytes = std::uint64_t{1} << 30;
-  bool balance_classes = false;  ///< random only: order/balanced_order.h
+  bool balance_classes = false;  ///< only for random order (order/balanced_order.h)
 };
 
 inline ReadOptions read_options(const JobConfig& job) {

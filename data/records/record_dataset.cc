@@ -41,7 +41,7 @@ struct Classes {
 /// Location of an image.
 struct Place {
   const RecordPart& part;
-  std::int64_t image;  ///< within it
+  std::int64_t image;  ///< its number within the part
 };
 
 class RecordDataset final : public Dataset {

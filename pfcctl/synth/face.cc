@@ -10,7 +10,7 @@ namespace pfc::synth {
 namespace {
 
 constexpr float kSide = 112;                      // pixels of an aligned face
-constexpr float kMiddleX = 56, kMiddleY = 51.6f;  // the point between the eyes in it
+constexpr float kMiddleX = 56, kMiddleY = 51.6f;  // the point between its eyes
 
 /// Returns an identity's texture: a weighted sum of textures that all identities of a seed share.
 /// x: brightness of skin, y: redness of skin, z: brightness of hair.

@@ -7,7 +7,7 @@ namespace pfc {
 namespace {
 
 struct TargetRule {
-  Margin margin;  // if samples have none of their own
+  Margin margin;  // for samples without a margin of their own
   MarginGradient gradient;
   TargetForm form;
 };
