@@ -60,7 +60,7 @@ class CombinedDataset final : public Dataset {
   void warn_of_strangers();
 
   std::vector<Part> parts_;
-  IdentityNames names_;                                          ///< of shared classes
+  IdentityNames names_;                                          ///< names of shared classes
   std::unordered_map<std::string, std::int64_t> class_of_name_;  ///< empty after construction
   DatasetInfo info_;
 };

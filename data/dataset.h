@@ -23,7 +23,7 @@ struct DatasetInfo {
   std::vector<std::int64_t> part_classes = {};
   /// Number of images in each part of a combined data set.
   std::vector<std::int64_t> part_images = {};
-  std::int64_t height = 112;  ///< in training; images of another size are resized
+  std::int64_t height = 112;  ///< of images in training; others are resized
   std::int64_t width = 112;
   /// Length of an embedding; 0 if the data are images.
   std::int64_t embedding_size = 0;

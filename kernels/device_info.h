@@ -11,8 +11,8 @@ struct DeviceInfo {
   std::string kind;        ///< "CPU", "cuda:0", "NCCL"
   bool available = false;  ///< whether a job can run on it
   std::string detail;      ///< model, cores, instruction set and memory; or why it is unavailable
-  int compute_capability = 0;  ///< of a GPU: 80 for sm_80
-  GpuSizes sizes;              ///< of a GPU
+  int compute_capability = 0;  ///< only for a GPU: 80 for sm_80
+  GpuSizes sizes;              ///< only for a GPU
 };
 
 struct LibraryInfo {

@@ -238,7 +238,7 @@ struct LayerNormBackward {
 /// Selects the tokens of each sample that a network keeps: those with the smallest random numbers.
 /// The numbers are a pure function of (seed, step, sample, token).
 struct TokenMask {
-  std::int64_t kept = 0;  ///< of each sample
+  std::int64_t kept = 0;  ///< number of tokens to keep of each sample
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
   std::uint64_t first_sample = 0;  ///< global index of sample 0: rank * batch

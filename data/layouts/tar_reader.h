@@ -14,7 +14,7 @@ namespace pfc {
 
 struct TarMember {
   std::string name;
-  std::uint64_t offset = 0;  ///< of its content in the archive
+  std::uint64_t offset = 0;  ///< where its content begins in the archive
   std::uint64_t bytes = 0;
   bool file = false;  ///< true for a regular file; false for a folder, a link, ...
 };
@@ -50,11 +50,11 @@ class TarReader {
   void take_extended(char type, std::uint64_t content, std::uint64_t bytes);
   void take_pax(const std::string& records);
   [[nodiscard]] std::string name_of_member(const Header& header);
-  [[noreturn]] void fail(const std::string& what) const;  ///< at the header
+  [[noreturn]] void fail(const std::string& what) const;  ///< names the header's offset
   [[noreturn]] void fail(std::uint64_t offset, const std::string& what) const;
 
   const RegularFile& archive_;
-  std::uint64_t offset_ = 0;  ///< of the next header
+  std::uint64_t offset_ = 0;  ///< where the next header begins
   bool has_end_ = false;
   std::uint64_t bytes_behind_end_ = 0;
   // Values from an extended header, for the member that follows it.

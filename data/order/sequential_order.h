@@ -53,7 +53,7 @@ class SequentialOrder final : public ImageOrder {
  private:
   struct Cuts {
     std::int64_t rows = 0;          ///< K
-    std::int64_t full_windows = 0;  ///< with K rows
+    std::int64_t full_windows = 0;  ///< number of windows with K rows
     std::int64_t short_rows = 0;    ///< rows of the window after them; 0 if there is none
   };
   static Cuts cut_epoch(std::int64_t images, const SequentialOptions& options);

@@ -38,7 +38,7 @@ constexpr int prefetch_depth(int threads) {
 }
 
 struct PrefetcherOptions {
-  std::int64_t batch_size = 128;  ///< of this worker
+  std::int64_t batch_size = 128;  ///< images per micro-batch of this worker
   Rank rank = 0;
   int world_size = 1;
   std::uint64_t seed = 0;
@@ -122,7 +122,7 @@ class Prefetcher {
 
   // Used only by the thread that calls next().
   std::int64_t damage_epoch_ = -1;
-  std::int64_t damage_ = 0;  ///< in damage_epoch_
+  std::int64_t damage_ = 0;  ///< damaged images in damage_epoch_
 
   std::mutex mutex_;
   std::condition_variable slot_filled_;

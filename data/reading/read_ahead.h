@@ -21,9 +21,9 @@
 namespace pfc {
 
 struct ReadAheadOptions {
-  std::int64_t first_batch = 0;  ///< of this worker
+  std::int64_t first_batch = 0;  ///< number of the first batch to read
   std::int64_t end_batch = 0;
-  int units = 2;                ///< number in memory at the same time
+  int units = 2;                ///< number of units in memory at a time
   std::size_t unit_bytes = 0;   ///< maximum memory of one unit
   std::size_t piece_bytes = 0;  ///< maximum size of one read
   /// Creates the reader. Called once. REQUIRES: not empty.
@@ -56,10 +56,10 @@ class ReadAhead {
     };
     const Dataset* dataset_ = nullptr;
     std::int64_t end_batch_ = 0;
-    std::int64_t batches_left_ = 0;  ///< not yet given back
+    std::int64_t batches_left_ = 0;  ///< batches not yet given back
     std::vector<Range> ranges_;
     std::vector<Piece> pieces_;
-    std::size_t pieces_left_ = 0;  ///< not yet read
+    std::size_t pieces_left_ = 0;  ///< pieces not yet read
     std::unique_ptr<std::byte[]> memory_;
     std::size_t capacity_ = 0;
   };

@@ -13,8 +13,8 @@
 namespace pfc {
 
 struct RecordLayout {
-  std::vector<std::uint64_t> offsets;  ///< by image
-  std::vector<std::int64_t> keys;      ///< of each image; empty: image i has key first_key + i
+  std::vector<std::uint64_t> offsets;  ///< offset of each image's record
+  std::vector<std::int64_t> keys;      ///< key of each image; empty: image i has key first_key + i
   std::int64_t first_key = 1;
   std::int64_t identities = 0;  ///< from record 0; 0 if there is no record 0
 

@@ -48,7 +48,7 @@ path labels_beside(const path& out) { return out.parent_path() / "labels.npy"; }
 std::string npy_header(const char* type, const std::string& shape) {
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", type, shape);
-  header.append(63 - (10 + header.size()) % 64, ' ') += '\n';  // the numbers begin at 64 n
+  header.append(63 - (10 + header.size()) % 64, ' ') += '\n';  // numbers begin at a multiple of 64
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size() & 0xff) +
          static_cast<char>(header.size() >> 8) + header;
 }

@@ -14,7 +14,7 @@ struct IjbFace {
   std::string image;  ///< file in loose_crop/
   std::int64_t template_id = 0, medium = 0;
   Landmarks landmarks;
-  float score = 0;  ///< of the detector
+  float score = 0;  ///< the face detector's confidence
 };
 
 struct IjbPair {
@@ -31,8 +31,8 @@ struct IjbLists {
   std::string set;             ///< "ijbb" or "ijbc"
   std::vector<IjbFace> faces;  ///< by template, then by medium, otherwise in the file's order
   std::vector<IjbPair> pairs;
-  std::vector<std::vector<IjbSubject>> galleries;  ///< of 1:N; empty if the folder has no lists
-  std::vector<IjbSubject> probes;                  ///< of 1:N; sorted, without duplicates
+  std::vector<std::vector<IjbSubject>> galleries;  ///< for 1:N; empty if the folder has no lists
+  std::vector<IjbSubject> probes;                  ///< for 1:N; sorted, without duplicates
 };
 
 /// Reads FOLDER/meta: {ijbb,ijbc}_face_tid_mid.txt (name, template, medium), _name_5pts_score.txt

@@ -17,7 +17,7 @@ struct MarginPlanOptions {
   bool offsets = false;         ///< MarginSoftmaxOptions::offsets
   bool sample_margins = false;  ///< MarginSoftmaxOptions::sample_margins
   bool hard_negatives = false;  ///< MarginSoftmaxOptions::hard_negatives
-  std::int64_t classes = 0;     ///< of this worker's shard
+  std::int64_t classes = 0;     ///< number of classes in this worker's shard
   GpuSizes gpu;
 };
 

@@ -112,7 +112,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
   RowList active_;
   const float* hard_above_ = nullptr;  // [padded N], or nullptr
   const float* offsets_ = nullptr;     // [S], or nullptr
-  CentreGradients positives_;          // only its lists of positives
+  CentreGradients positives_;          // only its lists of positives are set
   LogitStatistics running_;
   Tensor unit_, d_unit_;
 };
