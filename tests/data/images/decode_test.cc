@@ -347,11 +347,11 @@ TEST_F(Decode, ReportsTheFormatOfTheBytes) {
 
 TEST_F(Decode, ReportsATruncatedImageAsDamaged) {
   const auto jpeg = make_jpeg(20, 30, 1);
-  EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() * 3 / 4)), HasSubstr("does not decode"));
+  EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() * 3 / 4)), HasSubstr("cannot be read"));
   const auto png = encode_png(draw_waves(20, 30, 1), 20, 30);
-  EXPECT_THAT(error(std::span(png).first(png.size() * 3 / 4)), HasSubstr("does not decode"));
+  EXPECT_THAT(error(std::span(png).first(png.size() * 3 / 4)), HasSubstr("cannot be read"));
   const auto webp = encode_webp(draw_waves(20, 30, 1), 20, 30);
-  EXPECT_THAT(error(std::span(webp).first(webp.size() * 3 / 4)), HasSubstr("does not decode"));
+  EXPECT_THAT(error(std::span(webp).first(webp.size() * 3 / 4)), HasSubstr("cannot be read"));
 }
 
 TEST_F(Decode, ReadsCmykJpegs) {
@@ -373,11 +373,11 @@ TEST_F(Decode, ReadsAJpegThatLacksOnlyItsEndMarker) {
   const auto jpeg = encode_jpeg(drawn, 20, 30);
   const auto without_end = std::span(jpeg).first(jpeg.size() - 2);
   EXPECT_EQ(decode(without_end, 20, 30), decode(jpeg, 20, 30));
-  EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() - 12)), HasSubstr("does not decode"));
+  EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() - 12)), HasSubstr("cannot be read"));
   // A progressive one may lack whole scans too.
   const auto progressive = encode_jpeg(drawn, 20, 30, 95, TJPF_RGB, TJFLAG_PROGRESSIVE);
   EXPECT_THAT(error(std::span(progressive).first(progressive.size() - 2)),
-              HasSubstr("does not decode"));
+              HasSubstr("cannot be read"));
 }
 
 TEST_F(Decode, IsUsableAfterADamagedImage) {

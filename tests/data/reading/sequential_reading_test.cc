@@ -305,7 +305,7 @@ TEST_F(SequentialReading, RejectsABufferThatIsTooSmall) {
   PrefetcherOptions o = options(100);
   o.read.buffer_bytes = 1000;
   EXPECT_THAT(message_of<InputError>([&] { const Prefetcher made(*dataset_, o); }),
-              HasSubstr("but a global batch has 100"));
+              HasSubstr("global batches, of 100 images each"));
 }
 
 TEST_F(SequentialReading, WarnsOfAFileThatIsSortedByClass) {

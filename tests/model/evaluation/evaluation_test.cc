@@ -154,7 +154,7 @@ TEST_F(Evaluation, FailsAlikeOnAllWorkersWhenAnImageIsDamaged) {
   set_.images[13].resize(20);
   for (const int world_size : {1, 3}) {
     EXPECT_THAT(message_of<InputError>([&] { evaluate_on(world_size); }),
-                HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that does not"));
+                HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that cannot be read"));
   }
 }
 
@@ -172,7 +172,7 @@ TEST_F(Evaluation, ChecksAShareOfTheImagesOnEachWorker) {
   EXPECT_NO_THROW(check_verification_set(set_, shard_of(22, 0, 2), kOptions));
   EXPECT_THAT(
       message_of<InputError>([&] { check_verification_set(set_, shard_of(22, 1, 2), kOptions); }),
-      HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that does not"));
+      HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that cannot be read"));
 }
 
 TEST_F(Evaluation, NeedsTwoPairs) {
