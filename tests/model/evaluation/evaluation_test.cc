@@ -153,8 +153,9 @@ TEST_F(Evaluation, IsTheSameOnAnyNumberOfWorkers) {
 TEST_F(Evaluation, FailsAlikeOnAllWorkersWhenAnImageIsDamaged) {
   set_.images[13].resize(20);
   for (const int world_size : {1, 3}) {
-    EXPECT_THAT(message_of<InputError>([&] { evaluate_on(world_size); }),
-                HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that cannot be read"));
+    EXPECT_THAT(
+        message_of<InputError>([&] { evaluate_on(world_size); }),
+        HasSubstr("data/waves.bin: image 13 (the second of pair 6): a PNG that cannot be read"));
   }
 }
 
