@@ -129,8 +129,8 @@ std::string bottleneck_text(const Capacity& c) {
 void add_capacity_options(CLI::App& verb, CapacityFlags& flags) {
   verb.add_option(
       "--gpu,--machine", flags.machine,
-      "Also predicts how long the job takes on such a machine: h200, h100, a100 or v100 (from "
-      "data sheets), this (measured with the job's network), or a FILE written by --save");
+      "Also predicts how long the job takes on this kind of machine: h200, h100, a100 or v100 "
+      "(from data sheets), this (measured with the job's network), or a FILE written by --save");
   verb.add_option("--network", flags.network,
                   "Network between the hosts: 400Gb, or 25Gb:30us with its latency")
       ->needs("--gpu");
