@@ -134,14 +134,14 @@ class LinkOfAnAgent : public AgentOfAHost, public ::testing::WithParamInterface<
 // The coordinator ends a job if a host is silent for 20 s. That is long enough for a slow machine,
 // but shorter than gRPC's own pauses between DNS queries and between connections, which grow to
 // minutes.
-TEST_P(LinkOfAnAgent, MayBeClosedForThreeSeconds) {
+TEST_P(LinkOfAnAgent, SurvivesThreeSecondsOfRefusedConnections) {
   RunningAgent agent(over_the_relay());
   is_cut_for(3s, testing::Relay::Link::kCut);
   EXPECT_EQ(coordinator.status().state(), "starting") << coordinator.status().reason();
   coordinator.shut_down();
 }
 
-TEST_P(LinkOfAnAgent, MayBeSilentForThreeSeconds) {
+TEST_P(LinkOfAnAgent, SurvivesThreeSecondsWithoutTraffic) {
   RunningAgent agent(over_the_relay());
   is_cut_for(3s, testing::Relay::Link::kSilent);
   EXPECT_EQ(coordinator.status().state(), "starting") << coordinator.status().reason();

@@ -61,7 +61,7 @@ TEST_F(AgentOfAHost, BindsEachWorkerToItsOwnCores) {
   }
 }
 
-TEST_F(AgentOfAHost, SetsWaitingThreadsToSleepSoonUnlessTheEnvironmentOverridesIt) {
+TEST_F(AgentOfAHost, SetsGompSpincountUnlessTheEnvironmentSetsAWaitPolicy) {
   workers_do("echo spin=$GOMP_SPINCOUNT policy=$OMP_WAIT_POLICY; exit 3");
   const auto started_with = [&](const char* spin_count, const char* policy) {
     for (const auto& [name, value] :
@@ -92,7 +92,7 @@ TEST_F(AgentOfAHost, NumbersRanksInTheOrderOfTheHosts) {
   EXPECT_THAT(coordinator.output(), HasSubstr("waiting for"));
 }
 
-TEST_F(AgentOfAHost, PassesTheCredentialToWorkersNotByArgumentOrVariable) {
+TEST_F(AgentOfAHost, PassesTheCredentialToWorkersByStdinOnly) {
   workers_do(
       "read -r first; echo $first of $(tr -d '\\0' < /proc/$$/environ | grep -c PRIVATE) of $*; "
       "exit 3");

@@ -70,7 +70,7 @@ TEST_F(AJoinFile, IsReadAgainIfLeftByAnEarlierCoordinator) {
   EXPECT_TRUE(joined.credential.secure());
 }
 
-TEST_F(AJoinFile, IsRefusedIfItDoesNotChange) {
+TEST_F(AJoinFile, OfAnotherCoordinatorIsRefusedIfItDoesNotChange) {
   holds(outdated);
   EXPECT_THAT(message_of<InputError>([&] { joins(2s); }), HasSubstr("has another certificate"));
 }

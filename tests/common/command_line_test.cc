@@ -84,7 +84,7 @@ TEST_F(CommandLine, SuggestsTheNearestCommand) {
   EXPECT_THAT(refusal({"stats"}, true), StartsWith("unknown command stats; did you mean status?"));
 }
 
-TEST_F(CommandLine, SuggestsCommandsByTheirNamesInOtherPrograms) {
+TEST_F(CommandLine, SuggestsCommandsForTheNamesThatOtherProgramsUse) {
   EXPECT_THAT(refusal({"ps"}, true), StartsWith("unknown command ps; did you mean status?"));
   EXPECT_THAT(refusal({"cancel"}, true), ::testing::Not(HasSubstr("stop"))) << "it has no stop";
 }

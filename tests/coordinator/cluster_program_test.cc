@@ -332,7 +332,7 @@ TEST_F(Cluster, WarnsOfIgnoredKeys) {
                         ": using_wandb is ignored: pfc sends nothing to Weights & Biases"));
 }
 
-TEST_F(Cluster, StartsOneWorkerInTheSingular) {
+TEST_F(Cluster, PrintsASingleWorkerInTheSingular) {
   hosts = {"--hosts", "localhost:1"};
   EXPECT_THAT(runs("complete").err, HasSubstr("generation 1: starting 1 worker\n"));
 }

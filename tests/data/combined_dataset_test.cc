@@ -154,7 +154,7 @@ TEST_F(SeveralSets, UseTheImageSizeOfTheFirstSetOrTheJob) {
   EXPECT_EQ(open_job_data(job_)->info().width, 48);
 }
 
-TEST_F(SeveralSets, CompleteTheJob) {
+TEST_F(SeveralSets, FillInTheNumbersOfTheJob) {
   job_.rec = {write("a", {0, 1}, 2), write("b", {0}, 1)};
   job_.heads = Heads::kSeparate;
   open_job_data_and_complete(job_);

@@ -187,7 +187,7 @@ TEST_F(DatasetFolder, DoesNotIgnoreAPropertyThatCannotBeRead) {
   EXPECT_THAT(error(), HasSubstr("property: cannot open: No such file"));
 }
 
-TEST_F(DatasetFolder, QuotesAFileWithANulCompletely) {
+TEST_F(DatasetFolder, QuotesTheTextAfterANulByteToo) {
   write_insightface(faces_);
   write_file(folder_ / "property", std::string_view("5\0x,16,16", 9));
   EXPECT_THAT(error(), HasSubstr("found '5 x,16,16', expected classes,height,width"));

@@ -80,7 +80,7 @@ TEST_F(Staging, ListsTheDataOnce) {
   EXPECT_EQ(lists, 1);
 }
 
-TEST_F(Staging, IsCheckedWithoutACopy) {
+TEST_F(Staging, CheckNamesAMissingFolderAndTooLittleSpace) {
   EXPECT_NO_THROW(check_staging(std::vector{data_}, fast_));
   EXPECT_TRUE(fs::is_empty(fast_));
   EXPECT_THAT(message_of<InputError>([&] { check_staging(std::vector{data_}, folder_ / "none"); }),
@@ -197,7 +197,7 @@ TEST_F(Staging, IgnoresATrailingSlash) {
   EXPECT_EQ(staged_folder(data_ / "", fast_), staged_folder(data_, fast_));
 }
 
-TEST_F(Staging, RemovesACopyAfterItsMakerHasFinished) {
+TEST_F(Staging, RemovalWaitsForACopyInProgress) {
   EXPECT_FALSE(remove_staged(data_, fast_));
   const fs::path there = stage_dataset(data_, fast_);
   std::optional<std::jthread> remover;

@@ -174,7 +174,7 @@ TEST_F(Tokens, AreSharedByTheCoordinatorsOfOneFolder) {
   EXPECT_EQ(other.list().size(), 2U);
 }
 
-TEST_F(Tokens, AreCheckedWithoutTheDiskUntilTheFileIsReadAgain) {
+TEST_F(Tokens, IgnoreChangesOfTheFileUntilItIsReadAgain) {
   const auto reading = store.create({.role = Role::kReader});
   ASSERT_EQ(exchanges(store.create({.lifetime = 1h}).secret, "b", *key), "");
   TokenStore other(folder.path(), [this] { return now; });

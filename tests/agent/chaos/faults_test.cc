@@ -124,7 +124,7 @@ TEST_F(FaultsOfAHost, StopAWorkerUntilAllOverlappingStopsAreOver) {
   EXPECT_EQ(state_of(worker->pid()), "T");
 }
 
-TEST_F(FaultsOfAHost, EndWhenTheyAreUndone) {
+TEST_F(FaultsOfAHost, EndOnRequest) {
   Faults faults(loop, allowed());
   begins(faults, proto::FAULT_STOP_WORKER, 10min);
   EXPECT_TRUE(comes([&] { return state_of(worker->pid()) == "T"; }));
@@ -208,7 +208,7 @@ bool soon(Condition condition) {
   return condition();
 }
 
-TEST_F(FaultsOfAHost, CutItOffOnceForTwoConcurrentRequests) {
+TEST_F(FaultsOfAHost, RefuseToCutTheHostOffTwice) {
   in_a_network_of_its_own([this] {
     Faults faults(loop, allowed());
     EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "");

@@ -84,7 +84,7 @@ TEST_F(Logs, AreRemovedForTheOldestJobs) {
   EXPECT_THAT(jobs(), UnorderedElementsAre("job3", "job4"));
 }
 
-TEST_F(Logs, RemovesNoFolderWithForeignFiles) {
+TEST_F(Logs, AreKeptInFoldersWithForeignFiles) {
   const fs::path home = folder / "logs";
   fs::create_directories(home / "photos/2026");
   std::ofstream(home / "photos/2026/face.jpg") << "x";

@@ -34,7 +34,7 @@ TEST(Sha256, AgreesWithThePublishedExamples) {  // FIPS 180-4, "abc" and the emp
   EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
-TEST(AtomicFile, AppearsWholeWithSizeAndChecksum) {
+TEST(AtomicFile, AppearsOnlyWhenCompleteWithItsSizeAndChecksum) {
   TemporaryFolder folder;
   const auto path = folder / "file";
   AtomicFile file(path);

@@ -30,7 +30,7 @@ TEST(Cores, AreLimitedByTheAffinity) {
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
-TEST(Cores, AreSharedByTheWorkersUnlessTheUserSetsThem) {
+TEST(Cores, AreDividedAmongTheWorkersUnlessOmpNumThreadsIsSet) {
   unsetenv("OMP_NUM_THREADS");
   EXPECT_EQ(threads_of_worker(1), usable_cores());
   EXPECT_EQ(threads_of_worker(1'000'000), 1);
@@ -84,7 +84,7 @@ class Quota : public ::testing::Test {
   const TemporaryFolder host_;
 };
 
-TEST_F(Quota, UsesTheSmallestOfAllParentGroups) {
+TEST_F(Quota, IsTheSmallestOfAllParentControlGroups) {
   file("proc/self/cgroup", "0::/job/worker\n");
   EXPECT_EQ(cores(), 0);
   file("sys/fs/cgroup/job/worker/cpu.max", "max 100000\n");

@@ -36,7 +36,7 @@ class Gpus : public ::testing::Test {
   ~Gpus() override { unsetenv("CUDA_VISIBLE_DEVICES"); }
 };
 
-TEST_F(Gpus, AreNumberedLikeTheDrivers) {
+TEST_F(Gpus, AreNumberedAsByTheDriver) {
   const GpuSearch search = search_with("two_gpus");
   EXPECT_EQ(search.problem, "");
   ASSERT_THAT(search.gpus, SizeIs(2));

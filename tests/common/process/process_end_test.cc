@@ -27,7 +27,7 @@ TEST(ExitDeadline, EndsAProcessThatWaitsForever) {
       ::testing::ExitedWithCode(7), "");
 }
 
-TEST(Descriptors, AreRaisedToTheHardLimit) {
+TEST(Descriptors, LimitIsRaisedToTheHardLimit) {
   rlimit before{};
   getrlimit(RLIMIT_NOFILE, &before);
   rlimit low = before;

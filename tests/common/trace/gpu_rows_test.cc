@@ -18,7 +18,7 @@ TEST(KernelName, KeepsNamesThatAreNotMangled) {
   EXPECT_EQ(kernel_name("sm90_xmma_gemm"), "sm90_xmma_gemm");
 }
 
-TEST(KernelName, UsesKernelForMissingNames) { EXPECT_EQ(kernel_name(nullptr), "kernel"); }
+TEST(KernelName, IsTheWordKernelIfTheNameIsMissing) { EXPECT_EQ(kernel_name(nullptr), "kernel"); }
 
 TEST(KernelName, IsBounded) {
   const std::string name = kernel_name(std::string(500, 'x').c_str());
@@ -71,7 +71,7 @@ class GpuSteps : public ::testing::Test {
   TraceRecording recording;
 };
 
-TEST_F(GpuSteps, AreTheHostsStepsAtTheTime) {
+TEST_F(GpuSteps, TakeTheirNumbersFromTheHostsStepAtThatTime) {
   runs(12ms);
   runs(2ms);
   const GpuSpans all = spans();
@@ -83,7 +83,7 @@ TEST_F(GpuSteps, AreTheHostsStepsAtTheTime) {
   EXPECT_EQ(all.note, "");
 }
 
-TEST_F(GpuSteps, ExcludeSpansBeforeAndAfter) {
+TEST_F(GpuSteps, ExcludeSpansBeforeTheFirstAndAfterTheLastStep) {
   runs(-1ms);
   runs(31ms);
   EXPECT_TRUE(spans().spans.empty());
@@ -100,7 +100,7 @@ TEST_F(GpuSteps, HaveARowForEachStream) {
   EXPECT_EQ(all.spans[2].track, 1U);
 }
 
-TEST_F(GpuSteps, AreKeptWhole) {
+TEST_F(GpuSteps, DropWholeStepsIfThereAreTooManySpans) {
   for (int i = 0; i < 9; ++i) runs(i * 3ms + 1ms);  // 3, 4 and 2 in the steps
   const GpuSpans all = spans(5);
   EXPECT_EQ(all.spans.size(), 3U);
@@ -109,7 +109,7 @@ TEST_F(GpuSteps, AreKeptWhole) {
   EXPECT_NE(all.note, "");
 }
 
-TEST_F(GpuSteps, ShowAPartOfAStepIfNoneFits) {
+TEST_F(GpuSteps, KeepAPartOfTheFirstStepIfNoWholeStepFits) {
   for (int i = 0; i < 9; ++i) runs(i * 3ms + 1ms);
   const GpuSpans all = spans(2);
   ASSERT_EQ(all.spans.size(), 2U);

@@ -77,7 +77,7 @@ TEST_F(Recorder, StartsWithTheNextStepIfTheFirstHasBegun) {
   EXPECT_EQ(numbers(recording.spans), (std::vector<std::int64_t>{6, 7}));
 }
 
-TEST_F(Recorder, HasNoStepsIfAllAreOver) {
+TEST_F(Recorder, HasNoStepIfTheRequestedOnesAreOver) {
   recorder.arm(3, 4);
   trains(8, 8);
   recorder.wait();
@@ -133,7 +133,7 @@ TEST_F(Recorder, DropsSpansThatBeganBeforeIt) {
   EXPECT_TRUE(recorder.take().loader_spans.empty());
 }
 
-TEST_F(Recorder, EndsTheWaitIfNoStepFollows) {
+TEST_F(Recorder, EndsTheWaitWhenItIsStopped) {
   recorder.arm(1, 100);
   recorder.begin_step(1);
   auto waiting = std::async(std::launch::async, [this] { recorder.wait(); });
@@ -143,7 +143,7 @@ TEST_F(Recorder, EndsTheWaitIfNoStepFollows) {
   EXPECT_EQ(recorder.take().first_step, 1);
 }
 
-TEST_F(Recorder, DropsATraceThatWasNotTaken) {
+TEST_F(Recorder, ANewTraceReplacesOneThatWasNotTaken) {
   recorder.arm(1, 1);
   trains(1, 2);
   recorder.arm(5, 5);

@@ -101,7 +101,7 @@ TEST(SlurmHosts, LetAgentsCountIfOnlyThisHostsGpusAreKnown) {
               ElementsAre(0, 0));
 }
 
-TEST(SlurmHosts, RefuseCountsOfOtherHosts) {
+TEST(SlurmHosts, RefuseSlotCountsForAnotherNumberOfHosts) {
   EXPECT_THAT(
       testing::message_of<InputError>([] {
         slots({{"SLURM_JOB_NODELIST", "n[1-4]"}, {"SLURM_TASKS_PER_NODE", "1"}});

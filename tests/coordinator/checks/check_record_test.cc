@@ -79,7 +79,7 @@ TEST_F(CheckOfTwoHosts, ExpectsWorkersOfTheCoordinatorsVersion) {
   EXPECT_THAT(found.findings(0).expected(), HasSubstr("as the coordinator has"));
 }
 
-TEST_F(CheckOfTwoHosts, ReportsOnceWhatEndedAWorker) {
+TEST_F(CheckOfTwoHosts, ReportsTheEndOfAWorkerOnce) {
   worker_exited(state, state.job.current.workers[1], ProcessExit{.signal = 9}, {}, now);
   record.note(state);
   record.note(state);

@@ -39,7 +39,7 @@ class AgentRequestsTest : public ::testing::Test {
   std::vector<std::string> answers;
 };
 
-TEST_F(AgentRequestsTest, AnswersOnceFromTheRequestedHost) {
+TEST_F(AgentRequestsTest, PassesOnTheFirstReplyOfTheRequestedHostOnly) {
   const std::int64_t first = asks("a"), second = asks("b");
   tells("b", first, "not its own");
   EXPECT_THAT(answers, IsEmpty());

@@ -54,7 +54,7 @@ class JournalTest : public ::testing::Test {
   std::vector<std::string> told;  // guarded by mutex
 };
 
-TEST_F(JournalTest, HasSettledValuesOnDisk) {
+TEST_F(JournalTest, HasAllValuesOnDiskWhenSettleReturns) {
   Journal journal(options(), contents());
   journal.put("a", "1");
   journal.put("b", "2");
@@ -83,7 +83,7 @@ TEST_F(JournalTest, WritesAChangeOfSeveralValuesAsOneRecord) {
   EXPECT_EQ(on_disk().records, 2);  // the first one has the initial contents
 }
 
-TEST_F(JournalTest, ErasesKeysThatAreNotKept) {
+TEST_F(JournalTest, KeepOnlyErasesTheOtherKeysWithAPrefix) {
   Journal journal(options(), contents());
   for (const char* key : {"worker/0", "worker/1", "worker/2", "x"}) journal.put(key, "1");
   journal.keep_only("worker/", {"worker/1"});

@@ -114,7 +114,7 @@ TEST_F(SavedState, ContainsBlameAndBudget) {
   EXPECT_EQ(copy.job.budget.last_crash, (CrashSite{.rank = 1, .workers = 2, .step = 7}));
 }
 
-TEST_F(SavedState, IsUnchangedAfterAnotherSave) {
+TEST_F(SavedState, IsUnchangedAfterARestore) {
   trains();
   const ClusterState copy = again();
   for (std::size_t i = 0; i < state.hosts.size(); ++i) {
@@ -125,7 +125,7 @@ TEST_F(SavedState, IsUnchangedAfterAnotherSave) {
   }
 }
 
-TEST_F(SavedState, ContainsTheCountsOfTheRun) {
+TEST_F(SavedState, ContainsTheProgressAndTheLastCause) {
   trains();
   pfc::Run run{.cause = "rank 1: crashed"};
   run.progress.count_on(2, 110, 40);
@@ -144,7 +144,7 @@ TEST_F(SavedState, ContainsTheCountsOfTheRun) {
   EXPECT_EQ(saved_run(copy, restored, now, wall), bytes);
 }
 
-TEST_F(SavedState, IsReadUpToTheEndOfTooFewBytes) {
+TEST_F(SavedState, CanBeReadFromTruncatedBytes) {
   trains();
   state.job.stop = StopRequest{.reason = "SIGTERM", .at = now, .leaving = "b"};
   const auto wall = std::chrono::system_clock::now();

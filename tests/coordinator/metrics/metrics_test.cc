@@ -242,7 +242,7 @@ TEST_F(MetricsTest, AWorkerThatHasExitedIsDown) {
   expect_lines({"pfc_worker_up{host=\"a\",rank=\"0\"} 0"});
 }
 
-TEST_F(MetricsTest, KeepOnlyTheCountersOfAMovedWorkerForAMinute) {
+TEST_F(MetricsTest, KeepTheCountersOfARanksOldHostForAMinute) {
   tells(twelve_steps());
   text();
   state.job.current.workers = {{.rank = 0, .host = "b", .pid = 8, .joined = true}};

@@ -278,7 +278,7 @@ TEST(ChooseNetwork, AgreesWithAnExhaustiveSearchForRandomHosts) {
   EXPECT_GT(missed, 500);
 }
 
-TEST(ChooseNetwork, NamesTheHostWithoutWhichAllOthersReachEachOther) {
+TEST(ChooseNetwork, NamesTheHostWhoseRemovalLetsAllOthersReachEachOther) {
   SimulatedHosts hosts = three_hosts();
   for (const char* other : {"1", "3"}) {
     for (const std::string network : {"10.0.0.", "10.9.0."})

@@ -156,7 +156,7 @@ TEST(NetworkMeasurement, MeasuresAllPairsEvenOverANetworkUsedBefore) {
   EXPECT_EQ(measurement.pairs().size(), 2U);
 }
 
-TEST(NetworkMeasurement, IgnoresOneBusyMomentOfAPair) {
+TEST(NetworkMeasurement, IgnoresASingleSlowTransferOfAPair) {
   SimulatedHosts hosts = hosts_in_one_network(2);
   hosts.stumbles_at = 3;  // after the transfers that decide the choice
   NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);

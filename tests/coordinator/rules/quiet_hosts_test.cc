@@ -23,7 +23,7 @@ TEST(QuietHosts, AreReportedWhenTheyBecomeSilentAndWhenTheyReturn) {
   EXPECT_THAT(quiet.update(state, 30s, start + 7s), ElementsAre("host a: its agent answers again"));
 }
 
-TEST(QuietHosts, AreNotReportedAsBackWhenTheyWereDeclaredLost) {
+TEST(QuietHosts, AreNotReportedAgainOnceTheyWereDeclaredLost) {
   const TimePoint start{1000s};
   for (const bool is_back : {false, true}) {
     ClusterState state;

@@ -234,7 +234,7 @@ TEST_F(FindJournalsTest, RejectsAFileWithAnUnreadableIdentity) {
   EXPECT_THROW(search(command("bbbb")), InputError);
 }
 
-TEST_F(FindJournalsTest, DoesNotMistakeAnUnwritableFileForALiveCoordinators) {
+TEST_F(FindJournalsTest, ThrowsIfAJournalIsALink) {
   coordinator(command("aaaa"));
   const auto path = journal_file(folder.path(), "aaaa");
   std::filesystem::rename(path, folder / "elsewhere");

@@ -130,7 +130,7 @@ TEST_F(Gatherer, IsOverWhenAllHaveSentTheirLastPart) {
   EXPECT_EQ(reply->ranks(1).problem(), "");
 }
 
-TEST_F(Gatherer, LetsAReaderWait) {
+TEST_F(Gatherer, AnswersAReaderBeforeThePartsArrive) {
   begins();
   const auto reply = reads();
   ASSERT_TRUE(reply);

@@ -98,7 +98,7 @@ TEST_F(ActionsOfThePage, StopNoOtherJob) {
   EXPECT_FALSE(verdict);
 }
 
-TEST_F(ActionsOfThePage, NeedAPost) {
+TEST_F(ActionsOfThePage, AreNotServedToAGet) {
   EXPECT_EQ(asks("/api/stop").status, 404);
   EXPECT_FALSE(verdict);
 }
@@ -133,7 +133,7 @@ TEST_F(ActionsOfThePage, ParseQueryValues) {
   EXPECT_EQ(query_value("&&=&rank=1", "rank"), "1");
 }
 
-TEST_F(ActionsOfThePage, AreServedBesideItsFiles) {
+TEST_F(ActionsOfThePage, ShareTheServerWithThePagesFilesAndMetrics) {
   const HttpReply page = asks("/");
   EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
   EXPECT_THAT(page.body, HasSubstr("/assets/page.js"));

@@ -89,7 +89,7 @@ TEST_F(ForeignPost, LacksTheRequestHeader) {
   EXPECT_THAT(why_foreign(headers, false), Optional(HasSubstr("X-Pfc-Request")));
 }
 
-TEST_F(ForeignPost, HasAnOriginWithoutTls) {
+TEST_F(ForeignPost, HasAnHttpOriginAlthoughThePageUsesTls) {
   EXPECT_THAT(why_foreign(headers, true), Optional(HasSubstr("expected https://")));
 }
 

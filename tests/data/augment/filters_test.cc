@@ -88,7 +88,7 @@ struct Twisted {
   std::array<double, 3> after;
 };
 
-TEST(Filters, TurnHueAndScaleSaturationAsDaliDoes) {
+TEST(Filters, RotateHueAndScaleSaturationAsDaliDoes) {
   for (const Twisted& each :
        std::initializer_list<Twisted>{{20, 1, {200, 150, 120}, {189.622, 159.357, 99.041}},
                                       {20, 1, {40, 90, 220}, {67.922, 71.396, 242.560}},
@@ -111,7 +111,7 @@ TEST(Filters, TurnHueAndScaleSaturationAsDaliDoes) {
   }
 }
 
-TEST(Filters, TurnGreyByTheLuma) {
+TEST(Filters, ConvertToGreyByLuma) {
   const std::vector<std::uint8_t> before = noise(4);
   std::vector<std::uint8_t> after = before;
   turn_grey({after, kFilteredSize});

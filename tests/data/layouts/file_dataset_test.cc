@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using testing::make_jpeg;
 using testing::message_of;
 
-TEST(Labels, AreIntegersAlsoWithADecimalPoint) {
+TEST(Labels, AreIntegersEvenIfTheyAreWrittenAsFloats) {
   EXPECT_EQ(parse_label("0"), 0);
   EXPECT_EQ(parse_label("17.000000"), 17);
   EXPECT_EQ(parse_label("16777217"), 16777217) << "beyond what float32 tells apart";

@@ -268,7 +268,7 @@ TEST_P(AnyLayout, PrefetcherReturnsAllImagesInOrder) {
   EXPECT_EQ(samples, expected);
 }
 
-TEST_P(AnyLayout, NamesAFileThatIsCutShortLater) {
+TEST_P(AnyLayout, NamesAFileThatIsTruncatedAfterOpening) {
   const auto dataset = open();
   const bool has_one_image = file().extension() == ".jpg";
   ImageDecoder decoder;

@@ -139,7 +139,7 @@ TEST_F(Lmdb, ReadsWhatLiblmdbWrites) {
   EXPECT_EQ(LmdbReader(RegularFile(set_ / "data.mdb")).entries(), expected.size());
 }
 
-TEST_F(Lmdb, ReadsTheLastTransaction) {
+TEST_F(Lmdb, ReadsTheDataOfTheLastTransaction) {
   for (int times = 1; times <= 3; ++times) {
     write_lmdb(set_, {{"key", std::to_string(times)}});
     EXPECT_EQ(read_lmdb(set_ / "data.mdb"), (Entries{{"key", std::to_string(times)}}));

@@ -53,7 +53,7 @@ TEST(Interleaving, KeepsTheOrderOfEachSetAndAdvancesAllEvenly) {
   }
 }
 
-TEST(Interleaving, ReturnsOneRangePerSetForARange) {
+TEST(Interleaving, DividesARangeIntoOneRangeOfEachSet) {
   for (const auto& sets : kSets) {
     const Interleaving sequence(sets);
     for (std::int64_t first = 0; first < sequence.images(); first += 3) {

@@ -344,7 +344,7 @@ TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
   EXPECT_EQ(message_of<InputError>([&] { prefetcher.next(); }), message) << "and stays so";
 }
 
-TEST_F(DamagedImages, EndTheJobIfTheLimitIsAFraction) {
+TEST_F(DamagedImages, EndTheJobAboveALimitThatIsNotAWholeNumber) {
   for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
   Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00225});  // 4.5
   for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher.next(), nullptr);

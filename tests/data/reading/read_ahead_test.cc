@@ -143,7 +143,7 @@ TEST_F(ReadAheadOf, StartsInTheMiddleOfAUnit) {
   EXPECT_EQ(log_.bytes(), bytes_of(10, 30)) << "only the units of the batches that there are";
 }
 
-TEST_F(ReadAheadOf, LeavesToTheCallerWhatDoesNotFitIntoMemory) {
+TEST_F(ReadAheadOf, LeavesImagesThatDoNotFitIntoMemoryToTheCaller) {
   ReadAheadOptions small = options();
   small.unit_bytes = bytes_of(0, 6) + 10;
   ReadAhead reads(*dataset_, ten_each, small);
@@ -152,7 +152,7 @@ TEST_F(ReadAheadOf, LeavesToTheCallerWhatDoesNotFitIntoMemory) {
   for (std::int64_t image = 6; image < 10; ++image) EXPECT_THAT(unit->find(image), IsEmpty());
 }
 
-TEST_F(ReadAheadOf, LeavesToTheCallerWhatCannotBeRead) {
+TEST_F(ReadAheadOf, LeavesUnreadableImagesToTheCaller) {
   std::filesystem::resize_file(folder_.path() / "train.rec",
                                dataset_->extent(0).offset + bytes_of(0, 4) + 5);
   ReadAhead reads(*dataset_, ten_each, options());

@@ -207,7 +207,7 @@ TEST_F(RecordIndexFile, ReportsAnOffsetPastTheEnd) {
   EXPECT_THAT(error("0\t18446744073709551612\n"), HasSubstr("past the end"));
 }
 
-TEST_F(RecordIndexFile, ReadsLinesThatCrossItsBuffer) {
+TEST_F(RecordIndexFile, ReadsLinesAcrossTheEndOfItsBuffer) {
   std::string text;
   for (int i = 0; i < 300'000; ++i) text += std::to_string(i) + "\t16\n";
   const RecordIndex index = read(text);
@@ -228,7 +228,7 @@ TEST_F(RecordIndexFile, RandomBytesOnlyThrow) {
   }
 }
 
-TEST(StoredImage, ReadsLittleOfALongExtentUntilMoreIsAskedFor) {
+TEST(StoredImage, ReadsTheBeginningOfALongImageFirst) {
   const TemporaryFolder folder;
   write_file(folder / "file", Bytes(1 << 20, std::byte{7}));
   const auto file = std::make_shared<const RegularFile>(folder / "file");
@@ -239,7 +239,7 @@ TEST(StoredImage, ReadsLittleOfALongExtentUntilMoreIsAskedFor) {
   EXPECT_EQ(stored.all().size(), 1U << 20);
 }
 
-TEST(StoredImage, DoesNotReadBytesThatWereReadAhead) {
+TEST(StoredImage, ReadsNothingIfItsBytesWereReadAhead) {
   const TemporaryFolder folder;
   write_file(folder / "file", Bytes(100, std::byte{7}));
   const auto file = std::make_shared<const RegularFile>(folder / "file");

@@ -76,14 +76,14 @@ TEST_F(VerificationBin, ReadsNumpyArraysOfEveryProtocol) {
   EXPECT_THAT(old.same, ElementsAre(false));
 }
 
-TEST_F(VerificationBin, ReadsNumpyFlags) {
+TEST_F(VerificationBin, ReadsNumpyBooleans) {
   EXPECT_THAT(read(from_hex(kNumpyBoolProtocol2)).same, ElementsAre(false));
   EXPECT_THAT(read(from_hex(kNumpyBoolProtocol4)).same, ElementsAre(false));
   EXPECT_THAT(read(from_hex(kNumpyFlagsProtocol2)).same, ElementsAre(true));
   EXPECT_THAT(read(from_hex(kNumpyFlagsProtocol5)).same, ElementsAre(true));
 }
 
-TEST_F(VerificationBin, ReadsFloatFlags) {
+TEST_F(VerificationBin, ReadsFloatsAsBooleans) {
   const auto with_flags = [](const std::string& first, const std::string& second) {
     const auto number = [](const std::string& high) { return "G" + high + std::string(6, '\0'); };
     return "\x80\x02](U\x01xU\x01xU\x01xU\x01xe](" + number(first) + number(second) + "e\x86.";
@@ -203,7 +203,7 @@ TEST_F(VerificationBin, DoesNotWaitForTheWriterOfAFifo) {
               HasSubstr("faces.bin: not a regular file but a FIFO"));
 }
 
-TEST_F(VerificationBin, IsNotAFolderOfThatName) {
+TEST_F(VerificationBin, SearchIgnoresAFolderOfThatName) {
   std::filesystem::create_directory(folder_ / "lfw");
   EXPECT_THAT(message_of<InputError>([&] { find("lfw", folder_.path()); }),
               HasSubstr("val_targets: 'lfw' not found; tried "));

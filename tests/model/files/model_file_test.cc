@@ -71,7 +71,7 @@ TEST_F(ModelFiles, CentresAreNotPartOfTheNetwork) {
   EXPECT_EQ(model.weights.others.at("centres").shape, (std::vector<std::int64_t>{2, 24}));
 }
 
-TEST_F(ModelFiles, MissingCountersAreZero) {
+TEST_F(ModelFiles, MissingBatchCountersAreZero) {
   std::vector<HostTensor> tensors = state_dict("mbf");
   std::erase_if(tensors, [](const HostTensor& t) { return t.dtype == "I64"; });
   EXPECT_EQ(make_backbone(*ops_, read_model(written(tensors)), 1)->batches_tracked, 0);

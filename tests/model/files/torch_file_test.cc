@@ -61,7 +61,7 @@ TEST_F(TorchFiles, TensorsAreReadByTheirStrides) {
   EXPECT_THAT(elements({.elements = 6, .size = {0, 3}, .stride = {3, 1}}), ElementsAre());
 }
 
-TEST_F(TorchFiles, JoinNestedNamesWithSlashesAndKeepNumbers) {
+TEST_F(TorchFiles, JoinTheKeysOfNestedDictsWithSlashes) {
   const TorchFile file = read_value(pickled_dict(
       {{"epoch", pickled_number(3)},
        {"state", pickled_dict({{"b", pickled(kMatrix)}, {"a", pickled(kMatrix)}})},

@@ -107,7 +107,7 @@ class Operands : public Bf16OnCpu {
   const BackboneOptions options_ = testing::small_options();
 };
 
-TEST_F(Operands, FromTheOptimizerEqualThoseOfForward) {
+TEST_F(Operands, OfTheOptimizerEqualThoseOfTheForwardPass) {
   const auto net = network();
   const auto before = embeddings(*net);
   update(*net);

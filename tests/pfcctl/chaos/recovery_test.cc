@@ -28,7 +28,7 @@ class RecoveryOfAJob : public ::testing::Test {
   JobView view;
 };
 
-TEST_F(RecoveryOfAJob, KillIsOverAtTheFirstStepOfTheNextGeneration) {
+TEST_F(RecoveryOfAJob, RecoversFromAKillWithTheFirstStepOfTheNextGeneration) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_KILL_WORKER);
   EXPECT_EQ(sees(1100ms, 1, 88), 0) << "the step that had begun";
@@ -39,7 +39,7 @@ TEST_F(RecoveryOfAJob, KillIsOverAtTheFirstStepOfTheNextGeneration) {
   EXPECT_FALSE(recovery.waits_since());
 }
 
-TEST_F(RecoveryOfAJob, UndetectedStopIsOverAtTheFirstStepAfterIt) {
+TEST_F(RecoveryOfAJob, RecoversFromAnUndetectedStopWithTheFirstStepAfterIt) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_STOP_WORKER, 5s);
   EXPECT_EQ(sees(1100ms, 1, 88), 0);
@@ -48,20 +48,20 @@ TEST_F(RecoveryOfAJob, UndetectedStopIsOverAtTheFirstStepAfterIt) {
   EXPECT_EQ(sees(6200ms, 1, 96), 1);
 }
 
-TEST_F(RecoveryOfAJob, StopIsOverEarlyIfTheNextGenerationTrains) {
+TEST_F(RecoveryOfAJob, RecoversBeforeAStopEndsIfTheNextGenerationTrains) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_STOP_WORKER, 50s);
   EXPECT_EQ(sees(9000ms, 2, 48), 1);
 }
 
-TEST_F(RecoveryOfAJob, KillBeforeJoiningCanBeOverInTheSameGeneration) {
+TEST_F(RecoveryOfAJob, CanRecoverInTheSameGenerationFromAKillBeforeJoining) {
   sees(1000ms, 2, 40, false, false);
   breaks(proto::FAULT_KILL_WORKER);
   EXPECT_EQ(sees(1500ms, 2, 40, true, false), 0);
   EXPECT_EQ(sees(2000ms, 2, 48), 1);
 }
 
-TEST_F(RecoveryOfAJob, OneStepCanEndTwoFaults) {
+TEST_F(RecoveryOfAJob, CanRecoverFromTwoFaultsWithOneStep) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_KILL_WORKER);
   breaks(proto::FAULT_KILL_AGENT);

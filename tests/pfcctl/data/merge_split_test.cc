@@ -295,7 +295,7 @@ TEST_F(Sets, UnpackNeedsItsOwnFolder) {
   EXPECT_THROW(unpack_dataset(unpack, again), ExitStatus);
 }
 
-TEST_F(Sets, WrongLabelNeedsNoMemory) {
+TEST_F(Sets, HugeLabelIsRejectedWithoutAllocatingForIt) {
   testing::write_file(folder_ / "wrong.tsv",
                       "people/p00/0.jpg\t0\npeople/p01/0.jpg\t1099511627775\n");
   pack_.in = folder_ / "wrong.tsv";

@@ -131,7 +131,7 @@ TEST_F(Shuffle, WritesTheSameForAnyNumberOfThreads) {
   EXPECT_NE(read_file(options_.out / "train.rec"), three);
 }
 
-TEST_F(Shuffle, RejectsTheFolderOfAPatternsFiles) {
+TEST_F(Shuffle, RejectsTheFolderOfItsInputFilesAsOutput) {
   shuffle_dataset(options_, {});
   fs::rename(options_.out / "train.rec", options_.out / "part-0.rec");
   fs::rename(options_.out / "train.idx", options_.out / "part-0.idx");

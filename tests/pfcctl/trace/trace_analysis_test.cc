@@ -69,7 +69,7 @@ TEST(TraceAnalysis, FindsSlowestAndFastestByTheirOwnTime) {
   EXPECT_NEAR(analysis.phases.front().fastest_seconds, 0.050, 1e-6);
 }
 
-TEST(TraceAnalysis, TextHasSentences) {
+TEST(TraceAnalysis, TextNamesTheLateRankAndItsCost) {
   const CollectedTrace trace = late_rank(20).collected(10, 29);
   const std::string text = to_text(trace, analysis_of(trace));
   EXPECT_THAT(text, HasSubstr("20 steps of 3 ranks"));

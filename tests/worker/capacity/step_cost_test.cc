@@ -87,7 +87,7 @@ TEST(StepCost, WaitsForDataThatTakeLongerThanTheStep) {
   EXPECT_EQ(predict_step(work(), 10, 56 * 56, c).of("data_wait"), 0);  // a quarter of the pixels
 }
 
-TEST(StepCost, CountsInputsAgainstTheComputationOnACpu) {
+TEST(StepCost, DecodingTakesCoresFromTheComputationOnACpu) {
   ClusterModel c = cluster(false);
   c.machine.decode_seconds = 0.1;
   const StepCost cost = predict_step(work(), 10, 112 * 112, c);

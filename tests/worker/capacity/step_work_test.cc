@@ -40,7 +40,7 @@ double iresnet_flops(const std::array<int, 4>& blocks) {
   return sum + 2 * 512.0 * 7 * 7 * 512;
 }
 
-TEST(StepWork, CountsAnIresnetLikeItsArchitecture) {
+TEST(StepWork, CountsTheOperationsOfIresnetFromItsArchitecture) {
   for (const auto& [network, blocks] :
        {std::pair{"r18", std::array{2, 2, 2, 2}}, std::pair{"r50", std::array{3, 4, 14, 3}},
         std::pair{"r100", std::array{3, 13, 30, 3}}}) {
@@ -49,7 +49,7 @@ TEST(StepWork, CountsAnIresnetLikeItsArchitecture) {
   }
 }
 
-TEST(StepWork, CountsAVisionTransformerLikeItsArchitecture) {
+TEST(StepWork, CountsTheOperationsOfAVisionTransformerFromItsArchitecture) {
   const double width = 256, tokens = 129, patches = 144, depth = 12;  // 0.1 of them are masked
   const double block = 12 * width * width * tokens + 2 * tokens * tokens * width;
   const double image =

@@ -26,7 +26,7 @@ TEST(SpeedToExpect, IncludesComputationAndCollectives) {
   EXPECT_EQ(f.verdict, CheckFinding::Verdict::kOk);
 }
 
-TEST(SpeedToExpect, IgnoresReductionsDuringTheBackwardPass) {
+TEST(SpeedToExpect, CountsOnlyTheReductionThatOutlastsTheBackwardPass) {
   EXPECT_THAT(
       speed_to_expect({.forward = 0.1, .backward = 0.2}, {.gradients = 0.15}, job_to_check(), true)
           .found,

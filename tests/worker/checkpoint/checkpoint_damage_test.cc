@@ -107,7 +107,7 @@ TEST_F(Checkpoint, SkipsUnreadableEntries) {
   EXPECT_EQ(newest_checkpoint(output_)->trained.step, 5);
 }
 
-TEST_F(Checkpoint, IsNotMissingInAFolderThatCannotBeListed) {
+TEST_F(Checkpoint, SearchFailsInAFolderThatCannotBeListed) {
   std::filesystem::create_directory_symlink("loop", temporary_ / "loop");
   EXPECT_THAT(message_of<StorageError>([&] { (void)newest_checkpoint(temporary_ / "loop"); }),
               AllOf(HasSubstr((temporary_ / "loop").string()), HasSubstr("cannot list")));

@@ -86,7 +86,7 @@ TEST_F(CheckpointScheduleTest, WaitsForASlowCheckpointBeforeItBeginsTheNext) {
   });
 }
 
-TEST_F(CheckpointScheduleTest, BeginsOnceForEarlierRequests) {
+TEST_F(CheckpointScheduleTest, BeginsOneCheckpointForAllRequestsBeforeIt) {
   job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {
     WorkerSignals request;
@@ -99,7 +99,7 @@ TEST_F(CheckpointScheduleTest, BeginsOnceForEarlierRequests) {
   });
 }
 
-TEST_F(CheckpointScheduleTest, CountsACheckpointByStepsForAnEarlierRequest) {
+TEST_F(CheckpointScheduleTest, BeginsNoCheckpointByTimeIfOneByStepsHasBegunSinceTheRequest) {
   job_.save_every_steps = 10;
   job_.save_every_seconds = 1e-9;
   with_schedule([&](CheckpointSchedule& schedule) {

@@ -72,7 +72,7 @@ TEST_F(Checkpoint, KeepsTheAveragesOfTheBackbone) {
   }
 }
 
-TEST_F(Checkpoint, WithoutAveragesLetsThemBeginWithItsWeights) {
+TEST_F(Checkpoint, GivesItsWeightsToTheAveragesIfItHasNone) {
   Writers all = writers(1);
   save(all, 5);
   SmallWorker worker(0, 1, {.average = true});
@@ -239,7 +239,7 @@ TEST_F(Checkpoint, IsInvisibleBeforeItIsPublished) {
   EXPECT_FALSE(newest_checkpoint(output_).has_value());
 }
 
-TEST_F(Checkpoint, IsNotAFolderWithoutAManifest) {
+TEST_F(Checkpoint, SearchSkipsAFolderWithoutAManifest) {
   Writers all = writers(1);
   save(all, 5);
   std::filesystem::create_directories(folder(6));

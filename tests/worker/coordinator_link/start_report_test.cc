@@ -18,7 +18,7 @@ TEST(StartReport, ReportsTheCurrentActivityToTheCoordinator) {
   EXPECT_EQ(reports[0].phase, "opening /data");
 }
 
-TEST(StartReport, ReportsThatAProcessIsWorking) {
+TEST(StartReport, ReportsMoreWorkWhileTheProcessComputes) {
   testing::ListeningClient client;
   StartReport report(&client, false);
   report.tell("drawing centres");

@@ -111,7 +111,7 @@ TEST_P(HeadLosses, HaveTheSameBitsWhenCentresMoveLater) {
 // AdaFace takes the lengths as constants, so its embeddings move at right angles to themselves.
 // CurricularFace takes t as a constant, and its loss jumps where another class becomes hard: with
 // few classes that is rare.
-TEST_P(HeadLosses, HaveTheGradientOfTheirDifferenceQuotient) {
+TEST_P(HeadLosses, HaveAGradientThatAgreesWithDifferenceQuotients) {
   HeadJob at = job(1.0);
   at.micro_batches.resize(1);
   if (std::holds_alternative<CurricularFace>(at.options.loss)) {
@@ -153,13 +153,13 @@ TEST_P(HeadLosses, HaveTheGradientOfTheirDifferenceQuotient) {
   }
 }
 
-TEST_P(HeadLosses, LeaveTheStateAloneInAnUnfinishedUpdate) {
+TEST_P(HeadLosses, KeepTheirStateUntilAnUpdateIsComplete) {
   HeadJob unfinished = job(1.0, 4);
   unfinished.micro_batches.resize(3);
   EXPECT_EQ(run_head(unfinished, 1).loss_states[0], unfinished.loss_state);
 }
 
-TEST_P(HeadLosses, UseTheState) {
+TEST_P(HeadLosses, DependOnTheirStateIfTheyHaveOne) {
   HeadJob other = job(1.0);
   other.loss_state = {.length_mean = 0.7, .length_deviation = 0.5, .target_cosine = 0.4};
   const bool differs = run_head(other, 1).losses[0] != run_head(job(1.0), 1).losses[0];

@@ -72,7 +72,7 @@ TEST_P(HeadOnWorkers, AgreesWithOneWorkerForAdamWAndMicroBatches) {
   expect_same(run_head(accumulated, workers_), run_head(accumulated, 1));
 }
 
-TEST_P(HeadOnWorkers, IncludesManyShardsWithoutAPositive) {
+TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfMostShardsHaveNoActiveClass) {
   HeadJob one_class = job_at_rate(0.0, device_);
   for (MicroBatch& batch : one_class.micro_batches) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
@@ -82,7 +82,7 @@ TEST_P(HeadOnWorkers, IncludesManyShardsWithoutAPositive) {
   expect_same(run_head(one_class, workers_), run_head(one_class, 1));
 }
 
-TEST_P(HeadOnWorkers, EveryShardMayHoldALabelAndHardlyAnyOtherClass) {
+TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfEachShardHasHardlyMoreThanOneClass) {
   HeadJob tiny = job_at_rate(1.0, device_);
   tiny.options.classes = 5;
   for (MicroBatch& batch : tiny.micro_batches) {
@@ -158,27 +158,27 @@ class HeadRefuses : public ::testing::Test {
   HeadOptions options_{.classes = 100, .embedding_size = 8};
 };
 
-TEST_F(HeadRefuses, RejectsAScaleThatIsNotPositive) {
+TEST_F(HeadRefuses, AScaleThatIsNotPositive) {
   options_.scale = 0;
   EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is 0"));
   options_.scale = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is nan"));
 }
 
-TEST_F(HeadRefuses, RejectsASampleRateOutsideZeroToOne) {
+TEST_F(HeadRefuses, ASampleRateOutsideZeroToOne) {
   for (const double rate : {-0.1, 1.5}) {
     options_.sample_rate = rate;
     EXPECT_THAT(reason(options_), ::testing::HasSubstr("sample_rate is"));
   }
 }
 
-TEST_F(HeadRefuses, RejectsFewerClassesThanWorkers) {
+TEST_F(HeadRefuses, FewerClassesThanWorkers) {
   options_.classes = 2;
   EXPECT_NO_THROW(make(options_, 2));
   EXPECT_THAT(reason(options_, 3), ::testing::HasSubstr("2 classes, fewer than the 3 workers"));
 }
 
-TEST_F(HeadRefuses, RejectsSeparateHeadsWhoseClassesDoNotAddUp) {
+TEST_F(HeadRefuses, SeparateHeadsWhoseClassesDoNotAddUp) {
   options_.head_classes = {30, 60};
   EXPECT_THAT(reason(options_),
               ::testing::HasSubstr("head_classes: the heads have 90 classes together, expected "

@@ -101,7 +101,7 @@ TEST(ElasticMargins, MayBeAdditive) {
   EXPECT_EQ(margins.samples[1].margin, (Margin{.m1 = 1, .m2 = 0, .m3 = 0.35}));
 }
 
-TEST(ElasticMargins, OfPlusAreSmallerForSamplesNearerToTheirCentres) {
+TEST(ElasticMargins, OfElasticFacePlusAreSmallerForSamplesNearerToTheirCentres) {
   LossState state;
   StepMargins plain{.samples = std::vector<SampleMargin>(4)}, plus = plain;
   const std::vector<float> cosines = {0.1f, 0.9f, -0.5f, 0.3f};

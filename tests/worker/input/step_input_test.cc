@@ -97,7 +97,7 @@ TEST(StepInputs, DoNotCopyImagesOnACpu) {
   });
 }
 
-TEST(StepInputs, SampleOncePerOptimizerStepUnderGradientAccumulation) {
+TEST(StepInputs, SampleClassesOncePerOptimizerStep) {
   testing::run_ranks(1, [](Comm& comm) {
     const testing::FakeDataset dataset(120);
     Prefetcher batches(dataset, batches_of(comm, 6));
@@ -138,7 +138,7 @@ TEST(StepInputs, ReportAStopToAllWorkersAtTheSameBatch) {
   EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{2, 2, 2}));
 }
 
-TEST(StepInputs, EndWithTheMicroBatchOfTheStop) {
+TEST(StepInputs, EndAfterTheMicroBatchInWhichAWorkerRequestsAStop) {
   testing::run_ranks(2, [&](Comm& comm) {
     const testing::FakeDataset dataset(120);
     Prefetcher batches(dataset, batches_of(comm, 12));

@@ -89,7 +89,7 @@ TEST_F(MemoryAdvice, LargestStaysWithinTheLimitsOfAJobFile) {
   EXPECT_EQ(largest(~std::uint64_t{0}).num_classes, std::int64_t{1} << 40);
 }
 
-TEST_F(MemoryAdvice, LargestBatchIsFilledByTheImages) {
+TEST_F(MemoryAdvice, LargestBatchNeedsNoMoreImagesThanThereAre) {
   planned_.world_size = 2;
   planned_.data.images = 400;
   EXPECT_EQ(largest(500 * kGiB).batch_size, 200);

@@ -158,7 +158,7 @@ TEST(EventTail, DropsOtherLinesWithAWarningThatNamesThem) {
       ::testing::ElementsAre(R"({"step": 1, "images_seen": 64})", R"({"a note": "of a person"})"));
 }
 
-TEST(EventTail, DropsImageCountsThatWouldBecomeNegative) {
+TEST(EventTail, DropsAnEventWhoseImageCountOverflows) {
   const TemporaryFolder folder;
   std::ofstream(folder / "metrics.jsonl") << R"({"step": 1, "images_seen": 64})"
                                           << "\nno JSON\n"

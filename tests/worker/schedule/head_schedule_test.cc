@@ -20,7 +20,7 @@ StepPlan plan_of(const JobConfig& job, int workers = 1, const TrainedSoFar& star
   return plan_steps(job, workers, 100, start);
 }
 
-TEST(HeadSchedule, IsConstantWithoutKeys) {
+TEST(HeadSchedule, IsConstantIfTheJobSetsNoSchedule) {
   JobConfig job = ten_epochs();
   job.sample_rate = 0.3;
   for (const std::int64_t step : {1, 50, 100}) {

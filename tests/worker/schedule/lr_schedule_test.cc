@@ -91,7 +91,7 @@ TEST(LrSchedule, OneCycleAgreesWithPyTorch) {
   }
 }
 
-TEST(LrSchedule, OneCycleMayRiseInNoStepOrInTheFirst) {
+TEST(LrSchedule, OneCycleMayRiseForNoStepOrForOneStep) {
   const LrSchedule falling{.kind = ScheduleKind::kOneCycle, .pct_start = 0};
   EXPECT_NEAR(LrScheduler(falling, 0.1, plan(0, 4)).at(4), 4e-07, 1e-15);
   EXPECT_GT(LrScheduler(falling, 0.1, plan(0, 4)).at(1), 0.05);

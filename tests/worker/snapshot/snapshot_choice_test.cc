@@ -55,7 +55,7 @@ TEST(SnapshotChoice, PrefersTheLaterGenerationForTheSameStep) {
   EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id.generation, 2);
 }
 
-TEST(SnapshotChoice, IsEmptyIfNothingIsHeld) {
+TEST(SnapshotChoice, IsEmptyIfNoWorkerHasASnapshot) {
   const std::vector<HeldSnapshots> nothing(3);
   EXPECT_FALSE(choose_snapshot(nothing, 100).newest);
   EXPECT_FALSE(choose_snapshot(nothing, 100).newest_whole);

@@ -68,7 +68,7 @@ TEST_F(EventFolder, DropsStepsThatWillBeTrainedAgain) {
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
 }
 
-TEST_F(EventFolder, RemovesAnEmptiedFileAndCutsTheOneBeforeIt) {
+TEST_F(EventFolder, RemovesFilesWithoutEventsAndCutsTheOneBeforeThem) {
   const fs::path first = write(1, {10, 20, 30});
   const fs::path second = write(21, {30, 40});
   const fs::path third = write(31, {});

@@ -115,7 +115,7 @@ TEST_F(RestartsOfAJob, AreRefilledByProgress) {
   EXPECT_EQ(budget.spent, 1) << "one in ten minutes";
 }
 
-TEST_F(RestartsOfAJob, DetectCrashesAtTheSamePlace) {
+TEST_F(RestartsOfAJob, CountSuccessiveCrashesAtTheSameStep) {
   const CrashSite site{.rank = 1, .workers = 4, .step = 7};
   EXPECT_EQ(count_crash(budget, site), 1);
   EXPECT_EQ(count_crash(budget, site), 2);

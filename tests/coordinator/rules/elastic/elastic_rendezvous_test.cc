@@ -293,13 +293,13 @@ TEST_F(ElasticRendezvous, ADrainedHostLeavesAfterACheckpoint) {
   EXPECT_EQ(restarts_left(state, config), 5);
 }
 
-TEST_F(ElasticRendezvous, ADrainedHostHasNoMoreThanItsGraceTime) {
+TEST_F(ElasticRendezvous, ADrainedHostLeavesAfterItsGraceTimeWithoutACheckpoint) {
   drains_one_of_three_hosts();
   passes(20s);
   EXPECT_EQ(begins().size(), 4U);
 }
 
-TEST_F(ElasticRendezvous, WorkersThatHaveSavedWaitForABrieflySilentAgent) {
+TEST_F(ElasticRendezvous, TheNextGenerationWaitsForABrieflySilentAgent) {
   config.elastic.min_workers = 2;
   drains_one_of_three_hosts();
   for (WorkerState& worker : state.job.current.workers) worker_paused(worker);
@@ -336,7 +336,7 @@ TEST_F(ElasticRendezvous, AHostMayBeBrieflySilentBeforeThereIsSomethingToSave) {
   EXPECT_EQ(begins().size(), 4U);
 }
 
-TEST_F(ElasticRendezvous, AStopEndsAJobWhoseWorkersHaveSavedForARegroup) {
+TEST_F(ElasticRendezvous, AStopEndsAJobWhoseWorkersHaveSavedForTheNextGeneration) {
   drains_one_of_three_hosts();
   for (WorkerState& worker : state.job.current.workers) {
     if (worker.host != "c") worker_paused(worker);

@@ -54,7 +54,7 @@ TEST(LiveCurves, BeginAtTheRequestedPoint) {
   EXPECT_THAT(json["rows"], SizeIs(2));
 }
 
-TEST(LivePhases, ShowTheLongestWorkingRanksOfManyRanks) {
+TEST(LivePhases, ShowOnlyTheRanksThatWorkLongestIfThereAreMany) {
   PhaseTimes phases;
   for (Rank rank = 0; rank < 1'000; ++rank) {
     proto::Progress report;
@@ -113,7 +113,7 @@ TEST(LiveStatus, IsTheSameTextUntilTheStateChanges) {
   EXPECT_EQ(live_status(status, 1'005'200).dump(), before);
 }
 
-TEST(LiveQueue, HasTheNewestJobThatHasEndedFirstAndABoundedNumber) {
+TEST(LiveQueue, ListsTheNewestEndedJobFirstAndLimitsTheNumberOfJobs) {
   proto::QueueReply queue;
   for (int i = 0; i < 100; ++i) {
     queue.add_jobs()->set_job_id(std::to_string(i));

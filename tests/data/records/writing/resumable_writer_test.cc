@@ -127,7 +127,7 @@ TEST_F(ResumableRecords, HaveOneWriterAtATime) {
 }
 
 /// A .rec marks a complete data set, so it must appear last.
-TEST_F(ResumableRecords, RecAppearsLast) {
+TEST_F(ResumableRecords, RecFileAppearsAfterTheIdxFile) {
   ResumableWriter writer(rec_, idx_, "this");
   writer.append(0, payload(0));
   std::filesystem::create_directories(idx_ / "in the way");

@@ -86,7 +86,7 @@ TEST_F(AlignFaces, ReadsFace2rec2ListsAndKeepsTheirLabels) {
               HasSubstr("train.lst: already exists and lists other faces; remove it"));
 }
 
-TEST_F(AlignFaces, DoesNotMixFacesAndPhotographs) {
+TEST_F(AlignFaces, RejectsAnOutputFolderThatContainsPhotographs) {
   put("a.jpg", 1);
   const std::string line = std::string("a.jpg") + kPoints;
   const fs::path photographs = options_.images;
@@ -208,7 +208,7 @@ TEST_F(AlignOrders, KeepsRotatedFaces) {
   EXPECT_FALSE(aligned.in_columns);
 }
 
-TEST_F(AlignOrders, SwapsProfilesInAListByThePersonsLeft) {
+TEST_F(AlignOrders, RecogniseTheOrderOfProfilesByTheOtherFacesOfTheList) {
   // As above, but in profile: all x are close together.
   const std::string profile = "a.jpg 30 24 32 24 35 34 31 46 33 46\n";
   const std::string exchanged = "a.jpg 32 24 30 24 35 34 33 46 31 46\n";
@@ -222,7 +222,7 @@ TEST_F(AlignOrders, SwapsProfilesInAListByThePersonsLeft) {
   EXPECT_EQ(aligned.exchanged, 3);
 }
 
-TEST_F(AlignOrders, RejectsASinglePoint) {
+TEST_F(AlignOrders, RejectsFiveEqualLandmarks) {
   options_.max_damaged = 0.5;
   Aligned aligned;
   face_of(line_of("a.jpg", {0, 1, 2, 3, 4}, true) + "b.jpg 30 30 30 30 30 20 20 20 20 20\n",

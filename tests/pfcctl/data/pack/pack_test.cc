@@ -179,7 +179,7 @@ TEST_F(Pack, RejectsTheFolderOfItsInput) {
 }
 
 /// Otherwise the property file could not be read again.
-TEST_F(Pack, RejectsImagesThatNoDataSetMayHave) {
+TEST_F(Pack, RejectsImagesThatAreLargerThanADataSetAllows) {
   write("people/a/1.jpg", make_jpeg(5000, 16, 1));
   EXPECT_THAT(message_of<InputError>([&] { pack_dataset(options_, {}); }),
               HasSubstr("found images of 5000 x 16 (height x width), expected at most 4096"));

@@ -164,7 +164,7 @@ TEST_F(Pairs, FindImagesOfLfwsListByNumber) {
   EXPECT_EQ(packed.same, 1);
 }
 
-TEST_F(Pairs, FindPngFilesOfFacenet) {
+TEST_F(Pairs, FindPngAndJpegFilesByNumber) {
   fs::create_directories(people_ / "Cy");
   fs::copy_file(people_ / "p00/0.jpg", people_ / "Cy/Cy_0001.png");
   fs::copy_file(people_ / "p00/0.jpg", people_ / "Cy/Cy_0002.jpg");
