@@ -79,12 +79,12 @@ class Kubernetes(unittest.TestCase):
         self.assertTrue(options["--state-dir"].startswith(mount["mountPath"] + "/"))
         one(found, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
 
-    def test_the_pod_of_a_job_is_replaced_only_when_it_was_killed(self):
+    def test_a_coordinators_pod_is_replaced_only_if_it_was_killed(self):
         [rule] = one(objects("job.yaml"), "Job", "pfc-coordinator")["spec"]["podFailurePolicy"]["rules"]
         codes = set(map(int, re.findall(r"kExit\w+ = (\d+);", (ROOT / "common/exit_codes.h").read_text()))) - {0, 4}
         self.assertEqual(set(rule["onExitCodes"]["values"]), codes | {129, 130, 143})
 
-    def test_a_job_set_calls_its_pods_by_their_names(self):
+    def test_variables_of_a_job_set_have_the_names_of_its_pods(self):
         [jobs] = objects("jobset.yaml")
         coordinator, node = jobs["spec"]["replicatedJobs"]
         name = jobs["metadata"]["name"]
@@ -96,7 +96,7 @@ class Kubernetes(unittest.TestCase):
         self.assertIn(f"--address={name}-{coordinator['name']}-0-0.{name}", container(coordinator["template"])["args"])
         self.assertEqual(jobs["spec"]["successPolicy"]["targetReplicatedJobs"], [coordinator["name"]])
 
-    def test_every_variable_is_one_that_the_programs_read(self):
+    def test_programs_read_every_variable_of_the_manifests(self):
         source = "".join((ROOT / name).read_text() for name in ("common/launch_variables.h", "security/join_string.h"))
         for file in (DEPLOY / "kubernetes").iterdir():
             for name in re.findall(r"\bPFC_[A-Z_]+\b", file.read_text()):
@@ -111,7 +111,7 @@ class Kubernetes(unittest.TestCase):
 
 
 class Everything(unittest.TestCase):
-    def test_scripts_are_shell(self):
+    def test_scripts_are_valid_shell(self):
         for name in ("slurm/pfc.sbatch", "mpi/pfc.sh"):
             self.assertEqual(subprocess.run(["bash", "-n", DEPLOY / name]).returncode, 0, name)
 
@@ -136,7 +136,7 @@ class Units(unittest.TestCase):
         problems = [line for line in said.stderr.splitlines() if "is not executable" not in line]
         self.assertEqual(problems, [])
 
-    def test_units_are_exposed_to_less_than_3(self):
+    def test_systemd_rates_the_exposure_of_each_unit_below_3(self):
         for unit in self.units:
             said = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=29", unit],
                                   capture_output=True, text=True)

@@ -90,7 +90,7 @@ class Types(unittest.TestCase):
         assert got.returncode == 0, got.stderr
         done.write_text(lock)
 
-    def test_dashboard_has_grafanas_types_and_a_mistake_in_it_is_found(self):
+    def test_dashboard_has_grafanas_types_and_the_check_finds_mistakes(self):
         mistakes = {'"stacking"': '"staking"', '"mode": "normal"': '"mode": "above"', '"type": "heatmap"': '"type": "heat"',
                     '"displayMode": "basic"': '"displayMode": "simple"', '"includeAll": true': '"includeAll": "yes"'}
         texts = {"pfc": TEXT, **{f"mistake{number}": TEXT.replace(*pair) for number, pair in enumerate(mistakes.items())}}
@@ -114,7 +114,7 @@ class Dashboard(unittest.TestCase):
         ids = [panel["id"] for panel in with_rows(self.made)]
         self.assertEqual(len(set(ids)), len(ids))
 
-    def test_no_panel_covers_another(self):
+    def test_panels_do_not_overlap(self):
         folded = [row["panels"] for row in self.made["panels"] if row.get("collapsed")]
         for together in (self.made["panels"], *folded):
             for one, other in itertools.combinations(together, 2):
@@ -136,7 +136,7 @@ class Dashboard(unittest.TestCase):
         pages = {f"docs/runbooks/{page.name}" for page in (ROOT / "docs" / "runbooks").glob("*.md")}
         self.assertEqual(pages - set(named), set())
 
-    def test_panels_link_to_runbooks_that_people_can_read(self):
+    def test_panels_link_to_runbooks_only_if_their_url_is_known(self):
         links = [panel["links"][0]["url"] for panel in panels(dashboard.dashboard("https://wiki.example/pfc/")) if "links" in panel]
         self.assertIn("https://wiki.example/pfc/straggler.md", links)
         self.assertFalse([panel for panel in panels(self.made) if "links" in panel])
@@ -151,7 +151,7 @@ class Dashboard(unittest.TestCase):
             done = run("promtool", "check", "rules", file.name)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
-    def test_queries_ask_for_metrics_and_rules_that_exist(self):
+    def test_queries_use_only_existing_metrics_and_rules(self):
         for query in queries(self.made):
             self.assertLessEqual(names_in(query), {*rules(), *metrics()}, query)
 
@@ -170,7 +170,7 @@ class Provisioning(unittest.TestCase):
     def read(self, name):
         return yaml.safe_load((GRAFANA / "provisioning" / name).read_text())
 
-    def test_data_source_is_prometheus_with_its_scrape_interval(self):
+    def test_data_source_has_prometheus_scrape_interval(self):
         [source] = self.read("datasources/pfc.yml")["datasources"]
         prometheus = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
         self.assertEqual((source["type"], source["access"]), ("prometheus", "proxy"))

@@ -83,10 +83,10 @@ class Schema(unittest.TestCase):
         said = node("node", "validate.js", input=json.dumps(list(known_to_the_api())))
         self.assertEqual((said.returncode, said.stdout), (0, ""), said.stderr)
 
-    def test_the_api_has_every_key(self):
+    def test_every_key_of_a_manifest_is_in_the_api(self):
         self.assertEqual(compare_types(known_to_the_api()), "")
 
-    def test_a_wrong_key_and_a_wrong_value_are_found(self):
+    def test_the_checks_find_a_wrong_key_and_a_wrong_value(self):
         wrong = next(known_to_the_api())
         wrong["spec"]["template"]["spec"]["containers"][0]["imgae"] = "pfc"
         self.assertIn('"imgae"', compare_types([wrong]))
@@ -96,7 +96,7 @@ class Schema(unittest.TestCase):
 
 @unittest.skipIf(yaml is None, "not run: python3-yaml is not installed: scripts/setup.sh deploy")
 class Pods(unittest.TestCase):
-    def test_a_job_set_has_keys_of_its_api(self):
+    def test_every_key_of_a_job_set_is_in_its_api(self):
         [jobs] = [each for each in manifests() if each["kind"] == "JobSet"]
         self.assertEqual(jobs["apiVersion"], "jobset.x-k8s.io/v1alpha2")
         self.assertEqual(jobs["spec"].keys() - JOB_SET_KEYS, set())

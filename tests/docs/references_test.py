@@ -61,7 +61,7 @@ def literals(text):
 
 
 class References(unittest.TestCase):
-    def test_every_link_points_to_a_file_and_a_heading_that_exist(self):
+    def test_every_link_leads_to_an_existing_file_and_heading(self):
         for page in pages.pages():
             for line, target in pages.links(page):
                 if re.match(r"^[a-z]+:", target):
@@ -74,7 +74,7 @@ class References(unittest.TestCase):
                     if anchor:
                         self.assertIn(anchor, pages.anchors(file))
 
-    def test_every_file_that_is_named_exists(self):
+    def test_every_named_file_exists(self):
         path = re.compile(r"^(?:[a-z_]+/)+[\w*-]+\.(?:cc|cu|h|md|json|py|sh|proto|cmake|txt)$")
         tops = {p.name for p in pages.ROOT.iterdir()}
         for page in pages.pages():
@@ -116,14 +116,14 @@ class References(unittest.TestCase):
                 done = subprocess.run([BIN / words[0], *words[1:], "--log-level", "none"], capture_output=True, text=True)
                 self.assertIn("--log-level none: unknown level", done.stderr, example)
 
-    def test_languages_of_blocks_are_those_that_are_tested(self):
+    def test_every_block_has_a_language_that_is_tested(self):
         for page in pages.pages():
             for block in pages.blocks(page):
                 self.assertIn(block.language, ("", "sh", "json", "python"), str(block))
                 if block.language == "python":
                     compile(block.text, str(block), "exec")
 
-    def test_metrics_are_those_that_are_served(self):
+    def test_every_metric_on_a_page_is_served(self):
         served = set()
         for folder in ("metrics", "access"):
             for source in (pages.ROOT / "coordinator" / folder).glob("*.cc"):
@@ -142,7 +142,7 @@ class References(unittest.TestCase):
         told = {span for _, span in pages.code_spans(pages.ROOT / "docs" / "metrics.md")}
         self.assertEqual(served - told, set(), "docs/metrics.md does not list them")
 
-    def test_messages_of_the_troubleshooting_page_are_in_the_sources(self):
+    def test_every_message_of_the_troubleshooting_page_is_in_the_sources(self):
         said = "\n".join(text for source in sources().values() for text in literals(source))
         rows = [line for _, line in pages.prose(pages.ROOT / "docs" / "troubleshooting.md")
                 if line.startswith("| `")]
@@ -188,7 +188,7 @@ class Jobs(unittest.TestCase):
 
 
 class MetricsFile(unittest.TestCase):
-    def test_keys_of_a_steps_line_are_those_of_the_page(self):
+    def test_the_page_lists_every_key_of_metrics_jsonl(self):
         with tempfile.TemporaryDirectory() as folder:
             data, out = pathlib.Path(folder) / "data", pathlib.Path(folder) / "out"
             job = pathlib.Path(folder) / "job.json"

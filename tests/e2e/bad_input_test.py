@@ -24,7 +24,7 @@ class BadInput(JobTest):
         change(copy)
         return str(copy)
 
-    def test_hosts(self):
+    def test_malformed_lists_of_hosts(self):
         for hosts, words in (("", ("--hosts",)), ("localhost:0", ("localhost", "slot")),
                              ("localhost:1,localhost:2", ("localhost", "twice")),
                              ("localhost:x", ("localhost:x",)), ("localhost:", ("localhost:",))):
@@ -39,7 +39,7 @@ class BadInput(JobTest):
                    "--state-dir", self.folder / "state", env=self.environment)
         self.assert_one_line(done, "absent.invalid")
 
-    def test_one_wrong_key(self):
+    def test_a_wrong_key_or_value(self):
         for words, keys in ((("bach_size", "batch_size", "job.json"), {"bach_size": 4}),
                             (("lr", "fast", "number"), {"lr": "fast"}),
                             (("train.rec", str(self.folder / "nowhere")), {"rec": str(self.folder / "nowhere")}),
@@ -78,7 +78,7 @@ class BadInput(JobTest):
             rec.write_bytes(raw)
         self.fails("12345", "train.rec", rec=self.damaged(relabel))
 
-    def test_a_bin_that_is_not_a_pickle(self):
+    def test_a_verification_set_that_is_not_a_pickle(self):
         target = self.folder / "no.bin"
         target.write_bytes(b"not a pickle at all")
         self.fails("no.bin", val_targets=[str(target)])
@@ -94,7 +94,7 @@ class BadInput(JobTest):
                    rec=self.damaged(damage), val_targets=["val"], verbose=2000)
         self.assertFalse((self.folder / "out" / "metrics.jsonl").exists())
 
-    def test_no_fifo_is_waited_for(self):
+    def test_a_fifo_instead_of_a_file_is_refused_at_once(self):
         for name in ("train.idx", "property", "val.bin", "train.rec"):
             with self.subTest(name=name):
                 copy = self.copy_of_data(name)
@@ -116,13 +116,13 @@ class BadInput(JobTest):
         done = self.finished(1, self.job(rec=str(plain), max_steps=1))
         self.assertRegex(done.stderr, r"warning: .*train\.idx: \d+ records of .*train\.rec have no line in this index")
 
-    def test_an_index_of_one_offset(self):
+    def test_an_index_with_the_same_offset_in_every_line(self):
         def repeat(data):
             idx = data / "train.idx"
             idx.write_text("".join(line.split("\t")[0] + "\t0\n" for line in idx.read_text().splitlines()))
         self.fails("train.idx: all 80 lines for images name the same record", rec=self.damaged(repeat))
 
-    def test_a_batch_norm_over_one_sample(self):
+    def test_a_batch_of_one_sample_for_a_batch_norm(self):
         self.fails("batch_size: expected 2 or more, found 1", workers=2, batch_size=1)
         self.fails("batch_size: expected 2 or more, found 1", batch_size=1, sync_bn=True)
         self.finished(2, self.job(batch_size=1, sync_bn=True, max_steps=1))
@@ -148,7 +148,7 @@ class BadInput(JobTest):
                           rec=str(rec), num_classes=16_000_000, embedding_size=65_536)
         self.assertNotIn("SIGKILL", done.stderr)
 
-    def test_a_checkpoint_with_a_wrong_checksum_offers_the_one_before(self):
+    def test_a_checkpoint_with_a_wrong_checksum_names_the_one_before(self):
         job = self.job(max_steps=2, save_every_steps=1)
         self.assertEqual(self.train(1, job).returncode, 0)
         file = self.folder / "out" / "step-000000002" / "backbone.safetensors"

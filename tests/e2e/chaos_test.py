@@ -23,7 +23,7 @@ class OneHost(JobTest):
         process = self.start(2, self.job(num_epoch=10_000), "--max-restarts", 100, *more, until="Global Step: 3")
         return process
 
-    def test_an_agent_that_does_not_allow_it_refuses_and_says_how_to(self):
+    def test_chaos_names_the_option_that_the_agents_lack(self):
         process = self.begins()
         refused = self.pfcctl("chaos", "--kill-every", "1s", "--duration", "5s")
         self.assert_one_line(refused, "no host allows the fault kill", "pfc-agent --allow-chaos", code=2)
@@ -33,7 +33,7 @@ class OneHost(JobTest):
         return self.background(BIN / "pfcctl", "chaos", "--state-dir", self.folder / "state", "--baseline", "1ms", *options,
                                **environment)
 
-    def test_a_dry_run_does_nothing_and_ctrl_c_ends_lasting_faults(self):
+    def test_a_dry_run_injects_nothing_and_ctrl_c_ends_lasting_faults(self):
         process = self.begins("--allow-chaos")
         told = self.succeeded(self.pfcctl("chaos", "--kill-every", "10s", "--duration", "60s", "--dry-run"))
         self.assertRegex(told.stdout, r"after +\d+\.\d s  kill        rank [01] \(host localhost\)")
@@ -50,7 +50,7 @@ class OneHost(JobTest):
         self.read_until(process, "Global Step")
         self.assertNotIn("restart 1", self.stopped(process))
 
-    def test_chaos_fails_when_the_job_ends_meanwhile(self):
+    def test_chaos_fails_when_the_job_ends(self):
         process = self.begins("--allow-chaos")
         # It waits up to a minute for the coordinator to return.
         chaos = self.begins_chaos("--kill-every", "1000h", "--duration", "100h", **fake_time.faster(20))
@@ -62,7 +62,7 @@ class OneHost(JobTest):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class TwoHosts(HostsTest):
-    def test_a_job_recovers_from_faults_and_they_are_counted(self):
+    def test_a_job_recovers_and_chaos_counts_its_faults(self):
         job = self.job_of("out", num_epoch=100_000, max_steps=1_000_000, save_every_steps=5)
         process = self.starts_coordinator("--hosts", "host-a:1,host-b:1", "--max-restarts", 1000, "--allow-chaos",
                                           "--config", job)

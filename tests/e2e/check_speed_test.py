@@ -41,7 +41,7 @@ class Speed(CheckTest):
         (folder / "pfc-worker").chmod(0o755)
         return folder
 
-    def test_a_missing_file_a_wrong_clock_and_an_unwritable_folder(self):
+    def test_finds_a_missing_file_a_wrong_clock_and_an_unwritable_folder(self):
         some = self.copy_of_data("some")
         (some / "train.rec").unlink()
         self.network.gives_its_own("b", self.data, some)
@@ -62,7 +62,7 @@ class Speed(CheckTest):
         self.assert_nothing_wrong(report, "host-c")
 
     @unittest.skipUnless(may_limit_speed(), "the kernel has no token bucket (tbf)")
-    def test_a_worker_of_another_version_and_a_slow_link(self):
+    def test_finds_a_worker_of_another_version_and_a_slow_link(self):
         self.network.slow("c", "eth0", "20mbit")
         check, joins = self.begins(None)
         self.starts_agent("b", joins["host-b"], programs=self.patched("pfc-worker"))
@@ -75,7 +75,7 @@ class Speed(CheckTest):
         self.assertEqual(report["workers"], 4, "the others have connected")
         self.assertEqual([each for each in report["findings"] if each["what"] == "connections"], [], "the link is only slow")
 
-    def test_a_slow_disk_few_processes_and_an_unshared_output(self):
+    def test_finds_a_slow_disk_few_processes_and_an_unshared_output(self):
         slow = self.folder / "slow.so"
         self.succeeded(run("gcc", "-shared", "-fPIC", "-o", slow, SOURCES / "slow_disk.c", "-ldl"))
         for folder in (self.folder, self.shared):
@@ -98,7 +98,7 @@ class Speed(CheckTest):
         self.assert_found(report, "host-c", "output", "stops", "Permission denied", "the right to write")
         self.assert_nothing_wrong(report, "host-b")
 
-    def test_a_good_cluster_gives_exit_code_0_and_nothing_changes(self):
+    def test_a_check_of_a_good_cluster_exits_with_0_and_leaves_nothing_behind(self):
         self.starts_service()
         begin = time.monotonic()
         done = self.pfcctl("check", "--cluster", "--config", self.small_job())

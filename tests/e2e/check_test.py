@@ -140,7 +140,7 @@ class Check(CheckTest):
         """Returns commands that mount a small file system at `target`."""
         return ("sh", "-c", f'mount -t tmpfs -o size={size} tmpfs "$0" && exec "$@"', target)
 
-    def test_other_data_few_open_files_and_a_full_disk(self):
+    def test_finds_other_data_few_open_files_and_a_full_disk(self):
         other = self.folder / "other"
         self.succeeded(run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
                            self.IMAGES + 1, "--size", self.SIZE, "--out", other))
@@ -157,7 +157,7 @@ class Check(CheckTest):
         self.assert_found(report, "host-c", "open files", "stops", "60", "ulimit -Hn")
         self.assertEqual(report["workers"], 6, "not all workers took part to the end")
 
-    def test_an_agent_of_another_version(self):
+    def test_finds_an_agent_of_another_version(self):
         check, joins = self.begins(None)
         self.starts_agent("b", joins["host-b"], programs=self.patched("pfc-agent"))
         self.starts_agent("c", joins["host-c"])
@@ -165,7 +165,7 @@ class Check(CheckTest):
         self.assertEqual(code, 1)
         self.assert_found(report, "host-b", "agent", "stops", "runs pfc 9", "install the same version")
 
-    def test_a_firewall_between_the_workers(self):
+    def test_finds_a_firewall_between_the_workers(self):
         self.firewall("c", "in tcp flags & (syn|ack) == syn drop")
         check, joins = self.begins(None)
         for key in "bc":
@@ -176,7 +176,7 @@ class Check(CheckTest):
         self.assertEqual([each["host"] for each in report["findings"] if each["what"] == "network"], ["host-c"])
         self.assertEqual(report["workers"], 4, "the others have connected")
 
-    def test_a_closed_port_of_the_coordinator_and_two_hosts_with_one_name(self):
+    def test_finds_a_closed_port_of_the_coordinator_and_two_hosts_with_one_name(self):
         self.firewall("b", "out tcp dport 7450 drop")
         check, joins = self.begins(None)
         self.starts_agent("b", joins["host-b"])
@@ -189,7 +189,7 @@ class Check(CheckTest):
         self.assert_found(report, "host-c", "agent", "stops", "another agent was refused", address(1), "token",
                           "end one of the two")
 
-    def test_no_gpu_and_little_shared_memory(self):
+    def test_finds_a_missing_gpu_and_little_shared_memory(self):
         check, joins = self.begins(self.small_job(device="cuda"))
         self.starts_agent("b", joins["host-b"])
         self.starts_agent("c", joins["host-c"], *self.small_disk("/dev/shm", "8m"))
@@ -200,7 +200,7 @@ class Check(CheckTest):
         self.assert_found(report, "host-c", "shared memory", "stops", "8.00 MiB free in /dev/shm", "--shm-size")
 
     @unittest.skipUnless(os.path.isdir("/sys/fs/cgroup/memory"), "needs control groups of version 1")
-    def test_too_little_memory_and_few_cores(self):
+    def test_finds_too_little_memory_and_few_cores(self):
         self.slots = 1
         check, joins = self.begins(self.small_job(network="r18", batch_size=16))
         self.starts_agent("b", joins["host-b"], *self.group("memory", memory__limit_in_bytes=700 << 20))

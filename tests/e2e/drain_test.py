@@ -31,7 +31,7 @@ class Drain(JobTest):
         self.assertTrue(output.endswith("pfc-coordinator: job stopped: host localhost is leaving (SIGTERM)\n"), output)
         self.assert_it_goes_on()
 
-    def test_pfcctl_drain_does_the_same(self):
+    def test_pfcctl_drain_ends_the_job_after_a_checkpoint(self):
         def drain():
             done = self.succeeded(self.pfcctl("drain", "localhost"))
             self.assertIn("host localhost is being drained", done.stdout)
@@ -39,7 +39,7 @@ class Drain(JobTest):
         self.assertTrue(output.endswith("job stopped: host localhost is leaving (pfcctl drain)\n"), output)
         self.assert_it_goes_on()
 
-    def test_a_host_that_is_not_there_is_named(self):
+    def test_draining_an_unknown_host_is_an_error_that_names_it(self):
         def drain():
             wrong = self.pfcctl("drain", "elsewhere")
             self.assert_one_line(wrong, "unknown host elsewhere", "pfcctl status", code=2)

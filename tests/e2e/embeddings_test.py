@@ -94,7 +94,7 @@ class Embeddings(JobTest):
             self.assertAlmostEqual(a["loss"] / b["loss"], 1, delta=1e-4)
         self.assertTrue((self.folder / "parts/step-000000009").exists())
 
-    def test_mismatches_are_reported_in_one_line(self):
+    def test_embeddings_that_do_not_fit_the_job_are_reported_in_one_line(self):
         data = self.write()
         for keys, words in ((dict(network="r50", embedding_size=DIMENSION), ["network", "\"none\""]),
                             (dict(rec=str(self.data)), ["network", "has images"]),
@@ -129,7 +129,7 @@ class Embeddings(JobTest):
 
 
 class SeveralRecordFiles(JobTest):
-    def test_parts_of_one_set_train_like_the_whole(self):
+    def test_several_rec_files_train_like_one(self):
         """All parts share one range of labels, unlike several data sets."""
         parts = self.folder / "parts"
         parts.mkdir()

@@ -120,7 +120,7 @@ class Evaluate(TrainedModel):
         words = [e.text for e in drawn.iter("{http://www.w3.org/2000/svg}text")]
         self.assertEqual(len([w for w in words if w.endswith("%)")]), 2, "a legend line for each model")
 
-    def test_each_group_of_a_set_is_judged_by_itself_and_averaged(self):
+    def test_verify_evaluates_each_group_of_a_set_and_averages_them(self):
         images, same = pickle.loads((self.data / "val.bin").read_bytes())
         names = ["b c" if k % 3 == 1 else "a" for k in range(len(same))]
         groups, verify = self.folder / "groups.txt", ("verify", "--model", self.model, "--json", "--bin")

@@ -53,7 +53,7 @@ class EvaluationErrors(TrainedModel):
             write(f"1N_{name}.csv", ["TEMPLATE_ID,SUBJECT_ID", *(f"{t},{t // 10}" for t in some)])
         return root
 
-    def test_embeddings_that_mean_nothing_are_errors(self):
+    def test_embeddings_that_are_zero_or_not_finite_are_errors(self):
         root = self.write_ijb()
         for name, tensors in (("nan", {"conv_sep__layers__0__weight": np.nan}), ("inf", {"features__layers__2__weight": np.inf}),
                               ("variance", {"features__layers__3__running_var": -1}),
@@ -108,7 +108,7 @@ class EvaluationErrors(TrainedModel):
         self.assertIn("1 damaged image with", self.embed("a.npy", other, "--max-damaged", 0.1).stdout)
         self.assertEqual(len(np.load(self.folder / "a.npy")), len(np.load(self.folder / "labels.npy")))
 
-    def test_verify_looks_at_all_its_files_first(self):
+    def test_verify_checks_all_its_files_before_it_computes(self):
         good, bad = self.data / "val.bin", self.folder / "bad.bin"
         bad.write_bytes(good.read_bytes()[:-20])
         (self.folder / "loop.bin").symlink_to("loop.bin")

@@ -156,7 +156,7 @@ class WhileOthersStart(JobOnHosts):
         self.stops_well()
 
     @long
-    def test_a_rank_that_never_joins(self):
+    def test_a_replacement_worker_that_never_joins(self):
         flag, self.bin = self.folder / "hold", self.folder / "bin"
         self.bin.mkdir()
         for name in ("pfc-coordinator", "pfc-agent"):

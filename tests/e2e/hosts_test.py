@@ -53,22 +53,22 @@ class Hosts(ThreeHosts):
             begun.rename(alone)
         self.assertEqual(self.of_steps("loss", "out"), self.of_steps("loss", alone))
 
-    def test_by_ipv4_addresses(self):
+    def test_hosts_given_by_ipv4_addresses(self):
         names = [address(number) for number in (1, 2, 3)]
         self.check(names, f"{names[0]}:7450")
 
-    def test_by_ipv6_addresses(self):
+    def test_hosts_given_by_ipv6_addresses(self):
         names = [address(number, 6) for number in (1, 2, 3)]
         self.check(names, f"[{names[0]}]:7450")
 
-    def test_by_names_from_a_file(self):
+    def test_hosts_given_by_names_in_a_file(self):
         file = self.folder / "hosts"
         file.write_text("# the cluster\nhost-a slots=2\nhost-b:2\nhost-c slots=2 max_slots=2\n")
         self.trains_on_all(("--hosts-file", file), self.NAMES)
         self.assertEqual(len(self.of_steps("loss", "out")), 3)
         self.assert_losses_of_one_host()
 
-    def test_agents_that_have_no_address_discover_the_coordinator(self):
+    def test_agents_without_an_address_discover_the_coordinator(self):
         self.starts_agent("b", "f" * 32, "--discover", "--host", "host-b", "--patience", "60s")
         coordinator = self.starts_coordinator("--hosts", ",".join(f"{n}:2" for n in self.NAMES), "--beacon", "--config",
                                               self.job_of("out"))
@@ -102,7 +102,7 @@ class Hosts(ThreeHosts):
         done = self.fails_on_all()
         self.assert_one_line(done, "ranks 4-5 (host host-c): ", f"{self.data}/train.rec: not found", code=2)
 
-    def test_waits_for_a_host_that_comes_late_and_says_so(self):
+    def test_the_coordinator_names_a_late_host_and_waits_for_it(self):
         coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config", self.job_of("out"))
         joins = self.join_strings(coordinator, ["host-b", "host-c"])
         self.starts_agent("b", joins["host-b"], "--host", "host-b")
@@ -112,7 +112,7 @@ class Hosts(ThreeHosts):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(self.of_steps("loss", "out")), 3)
 
-    def test_a_host_that_does_not_come_is_named_with_the_command_to_run_there(self):
+    def test_a_missing_host_is_named_with_the_command_to_run_there(self):
         coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config",
                                               self.job_of("out"), "--start-timeout", "8s")
         self.starts_agent("b", self.join_strings(coordinator, ["host-b", "host-c"])["host-b"], "--host", "host-b")
@@ -145,7 +145,7 @@ class OwnOutput(ThreeHosts):
         folder = self.folder / output
         return {str(path.relative_to(folder)): digest(path) for path in folder.rglob("*.safetensors")}
 
-    def test_gives_the_losses_and_checkpoints_of_a_shared_one_and_resumes_on_fewer_hosts(self):
+    def test_unshared_output_folders_give_the_same_results_and_resume_on_fewer_hosts(self):
         done = self.trains(self.NAMES)
         self.assertIn("is not shared: the folder of host host-a is used", done.stderr)
         self.assertIn("for host-b, host-c", done.stderr)

@@ -28,7 +28,7 @@ START = 120  # seconds until a job must train
 class Link(HostsTest):
     HOSTS = "abcde"
 
-    def test_agents_and_workers_are_back_soon_after_the_link(self):
+    def test_agents_and_workers_reconnect_soon_after_the_link_returns(self):
         jobs = [LinkedJob(self, key, where, how) for key, (where, how) in zip(
             "bcde", itertools.product((address(1), "host-a"), ("down", "silent")))]
         for job in jobs:

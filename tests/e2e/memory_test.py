@@ -71,12 +71,12 @@ class Memory(JobTest):
                 planned, peak = self.compare(workers, self.keys(network, batch, classes, rate))
                 self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
 
-    def test_a_copy_for_checkpoints_is_planned_and_taken(self):
+    def test_memory_of_the_copy_for_checkpoints_is_as_planned(self):
         keys = self.keys("mbf", 8, 60_000, 0.1, save_every_steps=1)
         planned, peak = self.compare(1, keys)
         self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
 
-    def test_snapshots_are_planned_and_taken(self):
+    def test_memory_of_snapshots_is_as_planned(self):
         # Enough steps to write a second snapshot while the first is kept.
         keys = self.keys("mbf", 8, 60_000, 0.1, replicate=True, snapshot_seconds=0.001, max_steps=20)
         planned, peak = self.compare(2, keys)

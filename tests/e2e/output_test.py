@@ -82,7 +82,7 @@ class Kept(Output):
         self.assertIn("step-000000002/manifest.json: sha256 of its other keys is ", done.stderr)
         self.assertIn("next is step 2", done.stdout)
 
-    def test_an_entry_that_loops_does_not_hide_a_whole_checkpoint(self):
+    def test_a_link_to_itself_does_not_hide_a_complete_checkpoint(self):
         job = self.job(max_steps=2)
         self.finished(1, job)
         (self.out / "step-000000009").symlink_to("step-000000009")
@@ -105,7 +105,7 @@ class Saved(Output):
         (data / "train.rec").write_bytes(raw)
         return str(data)
 
-    def test_a_bad_label_in_mid_epoch(self):
+    def test_a_bad_label_in_the_middle_of_an_epoch(self):
         # With 8 images per step, image 41 is the first of step 6.
         done = self.train(2, self.job(rec=self.data_with_a_bad_label(41), shuffle=False))
         self.assert_one_line(done, "found label 12345", code=2)
@@ -113,7 +113,7 @@ class Saved(Output):
         last = self.metrics(self.out)[-1]
         self.assertEqual((last["kind"], last["reason"]), ("end", "failed"))
 
-    def test_a_bad_label_in_mid_step_leaves_the_bits_of_the_step_before(self):
+    def test_a_bad_label_in_the_middle_of_a_step_leaves_the_state_of_the_step_before(self):
         # Image 46 is in the second micro-batch of step 6.
         keys = dict(shuffle=False, batch_size=2, gradient_acc=2)
         self.finished(2, self.job(**keys, max_steps=5, output=str(self.folder / "whole")))
@@ -122,7 +122,7 @@ class Saved(Output):
         for path in (self.out / "step-000000005").glob("*.safetensors"):
             self.assertEqual(digest(path), digest(self.folder / "whole/step-000000005" / path.name), path)
 
-    def test_data_that_are_cut_short(self):
+    def test_data_that_are_truncated_during_training(self):
         data = self.copy_of_data()
         process = self.start(2, self.job(rec=str(data), num_epoch=10_000), until="Global Step: 2")
         os.truncate(data / "train.rec", 20_000)

@@ -234,7 +234,7 @@ class OfTwoHosts(PageTest):
                                   "--address", "127.0.0.1", "--state-dir", self.folder / "state")
         self.port = int(self.address.rsplit(":", 1)[1])
 
-    def test_a_reader_only_reads_and_an_admin_can_stop_the_job(self):
+    def test_a_reader_sees_no_buttons_and_an_admin_can_stop_the_job(self):
         for check in (self.check_a_reader_sees_everything_but_buttons_and_logs,
                       self.check_a_stop_needs_the_admins_token_and_comes_from_no_other_site,
                       self.check_an_admin_can_stop_the_job):

@@ -8,7 +8,7 @@ from support import BIN, JobTest, run
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can become a user without other processes")
 class Processes(JobTest):
-    def test_a_worker_ends_in_good_order_at_every_limit_of_threads(self):
+    def test_a_worker_reports_any_limit_of_threads_without_a_crash(self):
         job = self.job(max_steps=1, num_workers=4)
         for path in (self.shared, self.folder):
             path.chmod(0o777)

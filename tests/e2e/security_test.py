@@ -143,7 +143,7 @@ class Security(HostsTest):
         output, _ = self.agents[0].communicate(timeout=LIMIT)
         self.assertIn("host host-b: another pfc-agent has taken over", output)
 
-    def test_a_link_with_a_small_mtu_is_named_on_both_sides(self):
+    def test_both_sides_report_a_link_with_a_small_mtu(self):
         self.network.narrow("b", 900)
         agent = self.agent(self.join, "agent")
         self.agents.append(agent)

@@ -357,7 +357,7 @@ class Agents(ServiceTest):
             self.assertRegex(self.said(name), r"^pfc-agent: error: coordinator \S+:\d+: its certificate " + problem +
                              r"; this host's clock says 2\d\d\d-.* UTC; set the clock.*\n$")
 
-    def test_agents_that_serve_once_end_with_the_job(self):
+    def test_agents_with_once_end_with_the_job(self):
         self.elsewhere()
         agent = self.agent("agent", "--once")
         self.wait_until(self.submit(), "completed")

@@ -63,7 +63,7 @@ class FakeWatch:
 
 
 class Goodput(unittest.TestCase):
-    def test_counts_from_a_checkpoint_until_training_has_resumed(self):
+    def test_counts_images_up_to_a_checkpoint_and_after_training_has_resumed(self):
         with tempfile.TemporaryDirectory(prefix="pfc-e2e-") as folder:
             soak = Soak(SimpleNamespace(kinds="kill", minutes=1e-6, hang=1), pathlib.Path(folder))
             watch = FakeWatch(pathlib.Path(folder))
@@ -105,7 +105,7 @@ class Count(unittest.TestCase):
         self.assertEqual(self.record.last(), (64, 24))
         self.assertEqual(self.record.lost(), [])
 
-    def test_images_that_are_left_out_do_not_count(self):
+    def test_skipped_images_do_not_count(self):
         self.generation(0, 1, 0, 40, 8)
         self.generation(1, 2, 48, 64, 4)
         self.assertEqual(self.record.trained(), (56, 56))

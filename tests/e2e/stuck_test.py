@@ -55,7 +55,7 @@ class Stuck(JobTest):
         text = self.is_replaced(lambda pid: threads.read(pid, fifo), f"main thread in read of {fifo}")
         self.assertIn("[rank 1] pfc-worker: the training thread is in:", text)
 
-    def test_without_restarts_the_last_line_names_it(self):
+    def test_without_restarts_the_last_line_names_the_stuck_worker(self):
         process = self.start_with_floor(2, "2s")
         pid = self.workers()[1]
         self.stop_in(pid, 1, "forward", "backward", "optimizer")
@@ -84,7 +84,7 @@ class Stuck(JobTest):
         self.assertIn("rank 1", output.strip().splitlines()[-1])
         self.assertIn("of 'inputs')", output.strip().splitlines()[-1])
 
-    def test_a_long_evaluation_is_not_blamed(self):
+    def test_a_worker_is_not_blamed_for_a_long_evaluation(self):
         process = self.start_with_floor(2, "3s", "--progress-factor", 1.5, "--max-restarts", 0,
                                         verbose=1, val_targets=["val"])
         pid = self.workers()[1]

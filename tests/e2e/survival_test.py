@@ -134,7 +134,7 @@ class Survival(JobTest):
             return any("pfc-agent" in pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in self.processes())
         return len(self.workers()) >= (1 if point == "a worker" else 2)
 
-    def test_a_job_that_was_starting_begins_again_without_blame(self):
+    def test_a_job_that_was_starting_begins_again_without_a_restart(self):
         for point in POINTS:
             with self.subTest(point=point):
                 job = self.job(**{**self.KEYS, "max_steps": 3}, output=str(self.folder / f"out-{point[:3]}"))
@@ -146,7 +146,7 @@ class Survival(JobTest):
                 self.assertEqual(self.of_steps("step", f"out-{point[:3]}"), [1, 2, 3])
                 self.assertIn("taking over", self.coordinators[-1].log.read_text())
 
-    def test_workers_that_end_meanwhile_report_to_the_next_coordinator(self):
+    def test_workers_that_end_without_a_coordinator_report_to_the_next_one(self):
         job = self.job(**{**self.KEYS, "max_steps": 4})
         self.start_again(job)
         self.wait_while_it_runs("a step", lambda: self.reached_step(2) and self.status().get("step", 0) >= 1)
@@ -157,7 +157,7 @@ class Survival(JobTest):
         self.assertIn("job completed", self.coordinators[-1].log.read_text())
         self.assertEqual(self.of_steps("step"), list(range(1, 5)))
 
-    def test_a_worker_that_is_lost_meanwhile_is_replaced(self):
+    def test_a_worker_that_is_lost_without_a_coordinator_is_replaced(self):
         job = self.job(**{**self.KEYS, "save_every_steps": 2})
         self.start_again(job, 2, "--max-restarts", 1)
         self.wait_while_it_runs("a step", lambda: self.reached_step(4) and self.status().get("step", 0) >= 1)
@@ -184,7 +184,7 @@ class Survival(JobTest):
         phases = {worker["phase"] for worker in status["workers"]}
         return "starting" not in states and (point == "all members" or any(phase != "" for phase in phases))
 
-    def test_a_generation_that_was_beginning_begins_again_without_blame(self):
+    def test_a_generation_that_was_starting_begins_again_without_a_restart(self):
         for point in NEXT_POINTS:
             with self.subTest(point=point):
                 output = f"out-{point.replace(' ', '-')}"
@@ -221,7 +221,7 @@ class Survival(JobTest):
         self.assertEqual(self.of_steps("step"), list(range(1, STEPS + 1)))
         self.assertNotIn("restart ", self.coordinators[-1].log.read_text())
 
-    def test_a_stop_is_not_forgotten(self):
+    def test_the_next_coordinator_continues_a_stop(self):
         job = self.job(**{**self.KEYS, "max_steps": 100000})
         first = self.start_again(job)
         self.wait_while_it_runs("a step", lambda: self.reached_step(1) and self.status().get("step", 0) >= 1)
@@ -231,7 +231,7 @@ class Survival(JobTest):
         self.start_again(job)
         self.expect_end(143)
 
-    def test_another_job_does_not_take_it_over(self):
+    def test_another_job_does_not_take_over_a_running_one(self):
         job = self.job(**{**self.KEYS, "max_steps": 100000})
         self.start_again(job, 2, "--coordinator-grace", "3s")
         self.wait_while_it_runs("a step", lambda: self.reached_step(1))
@@ -246,7 +246,7 @@ class Survival(JobTest):
         self.kill()
         return set(self.processes())
 
-    def test_another_job_with_the_same_output_ends_it_first(self):
+    def test_another_job_with_the_same_output_first_ends_the_running_one(self):
         for more in (("--set", "lr=0.01"), ("--take-over", "never")):
             with self.subTest(more=more):
                 old = self.kill_while_it_trains(self.job(**{**self.KEYS, "max_steps": 100000, "resume": True}))
@@ -354,7 +354,7 @@ class SeveralHosts(HostsTest):
 
 
 class AService(ServiceTest):
-    def test_continues_with_its_queue(self):
+    def test_the_next_coordinator_of_a_service_continues_with_its_queue(self):
         self.environment["PFC_COORDINATOR_GRACE"] = "60s"
         service = self.service()
         done = self.submit()

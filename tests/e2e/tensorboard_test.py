@@ -117,7 +117,7 @@ class TensorBoard(JobTest):
             self.assertEqual(sum(count for _, _, count in event_files.buckets(found[tag, 1])), 8)
         self.assertNotIn(("embeddings/length", 2), found)
 
-    def test_images_are_augmented_as_the_network_gets_them(self):
+    def test_images_are_written_as_the_network_gets_them(self):
         self.alone(batch_size=8, max_steps=1, shuffle=False)
         images, _ = image_records.read(self.data)
         mirrored = 0
@@ -128,7 +128,7 @@ class TensorBoard(JobTest):
             mirrored += errors[1] < errors[0]
         self.assertTrue(0 < mirrored < 8, mirrored)
 
-    def test_nothing_is_written_if_it_is_switched_off(self):
+    def test_no_event_files_are_written_if_the_key_is_false(self):
         self.alone("--set", "tensorboard=false", max_steps=1)
         self.assertFalse(self.board.exists())
 
@@ -159,7 +159,7 @@ class TensorBoard(JobTest):
         self.assertEqual(resumed[1].step, begins)
         self.assertEqual(max(event.step for event in event_files.events(first)), begins - 1)
 
-    def test_steps_of_another_size_continue_the_same_run(self):
+    def test_a_resume_with_another_batch_size_continues_the_same_curves(self):
         self.alone(max_steps=4, batch_size=8, save_every_steps=4, num_epoch=10)
         # 6 of the planned steps are left: 12 of half the size.
         self.alone("--set", "resume=true", max_steps=10, batch_size=4, num_epoch=10)

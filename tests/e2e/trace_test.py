@@ -90,7 +90,7 @@ class TraceTest(JobTest):
         self.end()
 
     @unittest.skipUnless(browser.is_here(), "not run: no Chromium, its driver or Selenium")
-    def test_a_viewer_shows_every_row_as_it_is(self):
+    def test_a_viewer_shows_every_row_of_the_file(self):
         missing = trace_viewer.install()
         if missing:
             self.skipTest(f"not run: {missing}")
@@ -117,7 +117,7 @@ class TraceTest(JobTest):
                 self.assertAlmostEqual(begin, each.begin - first, delta=0.01)
                 self.assertAlmostEqual(end, each.end - first, delta=0.01)
 
-    def test_the_slow_worker_is_named(self):
+    def test_the_summary_names_the_slow_worker(self):
         self.begin(3)
         with slowed(self.workers()[2]):
             done = self.traces("--steps", 20)
@@ -137,7 +137,7 @@ class TraceTest(JobTest):
         self.assertTrue(any(tail["pid"] == 2 for tail, _ in trace.arrows), trace.arrows)
         self.end()
 
-    def test_a_worker_that_dies_leaves_the_others_trace(self):
+    def test_a_trace_without_a_worker_that_died_has_the_others(self):
         self.begin(2, "--max-restarts", 0)
         victim = self.workers()[1]
         self.assertEqual(self.traces("--steps", 1).returncode, 0)  # so both train
@@ -158,7 +158,7 @@ class TraceTest(JobTest):
         self.process.communicate(timeout=LIMIT)
         self.wait_until_all_have_ended()
 
-    def test_a_job_that_ends_meanwhile_is_traced_to_its_end(self):
+    def test_a_trace_ends_when_its_job_ends(self):
         self.begin(2, num_epoch=40)  # 400 steps
         done = self.succeeded(self.traces("--steps", 10000))
         self.assertIn(" to 400 of job ", done.stdout)
@@ -183,7 +183,7 @@ class ClocksTest(HostsTest):
 
     AHEAD = {"b": 1000, "c": 3}  # seconds
 
-    def test_clocks_are_aligned(self):
+    def test_traces_of_hosts_with_different_clocks_are_aligned(self):
         job = self.job(num_epoch=100000, batch_size=2)
         coordinator = self.starts_coordinator("--hosts", "host-a:1,host-b:1,host-c:1", "--config", job)
         joins = self.join_strings(coordinator, ["host-b", "host-c"])

@@ -45,7 +45,7 @@ class Train(JobTest):
         self.assertEqual(third_step["comm_calls"]["step"], 3 * 3 + 1,
                          "three collectives a step, and one for the histograms of the first step")
 
-    def test_a_job_of_one_step_learns(self):
+    def test_a_job_of_one_step_has_the_full_learning_rate(self):
         self.finished(2, self.job(batch_size=40, num_epoch=1))  # all 80 images in one batch
         self.assertEqual(self.of_steps("lr"), [0.02])
 

@@ -49,7 +49,7 @@ class WatchTest(JobTest):
                 for each in self.watch.get("/api/v1/targets")["activeTargets"]}
         self.assertEqual(jobs, {"pfc": f"127.0.0.1:{self.port}", "pfc-hosts": "127.0.0.1:9100"})
 
-    def test_the_last_values_of_a_job_are_read(self):
+    def test_prometheus_reads_the_last_values_of_a_job(self):
         self.begin(num_epoch=100)
         self.watch.wait_for("a first reading", lambda: len(self.watch.query("count_over_time(pfc_job_step[1m]) > 3")))
         self.process.communicate(timeout=LIMIT)

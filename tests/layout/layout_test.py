@@ -109,12 +109,12 @@ class Layout(unittest.TestCase):
                     wrong.append(f"{file} includes {other}")
         self.assertEqual(wrong, [])
 
-    def test_the_worker_meets_the_coordinator_in_one_file_only(self):
+    def test_only_one_file_of_the_worker_includes_the_coordinator(self):
         users = [f for f, included in read_includes(ROOT).items()
                  if f.startswith("worker/") and any(i.startswith("proto/") for i in included)]
         self.assertLessEqual(len(users), 1, users)
 
-    def test_no_folder_holds_more_than_twelve_concepts(self):
+    def test_no_folder_has_more_than_twelve_concepts(self):
         concepts = {SOURCE.sub("", file) for file in read_includes(ROOT)}
         held = collections.Counter(concept.rpartition("/")[0] for concept in concepts)
         self.assertEqual({folder: n for folder, n in held.items() if n > MOST_CONCEPTS}, FULL)

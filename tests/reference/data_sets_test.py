@@ -84,7 +84,7 @@ class DataSets(unittest.TestCase):
             "".join(f"{i:06}.jpg {label}\n" for i, (label, _) in enumerate(self.images)))
         self.assertEqual(self.unpacked(data, "listed"), self.images)
 
-    def test_tar(self):
+    def test_tar_archives_of_every_format(self):
         # Names are longer than the field of a header if the format allows it.
         for form, prefix in {"ustar": "a" * 60, "pax": "a" * 120, "gnu": "a" * 120}.items():
             with self.subTest(form=form):

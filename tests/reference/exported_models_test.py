@@ -130,7 +130,7 @@ class WithPyTorch(Exported):
             self.assertNotRegex(text, "\nnetwork +r50")
             self.assertNotIn("\x1b", text)
 
-    def test_tensors_of_a_state_dict_can_be_mapped(self):
+    def test_tensors_of_a_state_dict_are_aligned_for_memory_mapping(self):
         self.network("r18", 32)
         with zipfile.ZipFile(self.export("pt")) as archive:
             self.assertIsNone(archive.testzip())
@@ -202,7 +202,7 @@ class WithOnnx(Exported):
                 self.assertLessEqual(set(node.input[:2]), dequantized, node.name)
 
 
-    def test_int8_that_loses_too_much_is_deleted(self):
+    def test_an_int8_file_that_is_too_inaccurate_is_not_written(self):
         self.network("mbf", 48)
         file = self.folder / "exported.onnx"
         done = self.pfcctl("export", "onnx", "--model", self.folder / "backbone.safetensors", "--output", file, "--int8",
@@ -221,7 +221,7 @@ class CompetitionLimits(Exported):
         self.assertEqual("embeddings of 32 images" in [limit["what"] for limit in limits], not broken)
         return broken
 
-    def test_files_beyond_a_limit_are_reported(self):
+    def test_files_beyond_a_limit_of_the_competition_are_reported(self):
         self.network("mbf", 112)
         self.assertEqual(self.broken(self.export("onnx")), [])
         self.assertEqual(self.broken(self.export("onnx", "--normalize")), [])
@@ -232,7 +232,7 @@ class CompetitionLimits(Exported):
         self.assertEqual(self.broken(self.export("onnx"), "--track", "cfat"), ["embedding"])
         self.assertEqual(self.broken(self.export("onnx"), "--track", "glint"), [])
 
-    def test_an_operator_that_cannot_run_is_a_broken_limit(self):
+    def test_an_operator_that_cannot_run_is_reported_as_a_failed_limit(self):
         self.network("mbf", 112)
         model = onnx.load(self.export("onnx"))
         output = model.graph.output[0].name

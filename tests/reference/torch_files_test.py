@@ -61,7 +61,7 @@ class TorchFiles(unittest.TestCase):
         for word in words:
             self.assertIn(word, done.stderr)
 
-    def test_every_network(self):
+    def test_the_weights_of_every_network_are_read(self):
         for network in [*IRESNET_BLOCKS, *ADAFACE_BLOCKS, *MBF]:
             with self.subTest(network=network):
                 state = random_state(network)
@@ -92,7 +92,7 @@ class TorchFiles(unittest.TestCase):
             flipped = state[stem] if order == "BGR" else state[stem].flip(1)
             self.reads(contents, {**state, stem: flipped})  # pfc keeps the weights for BGR
 
-    def test_other_types_and_layouts(self):
+    def test_tensors_of_other_types_and_layouts(self):
         state = random_state("mbf")
         flat = torch.cat([t.reshape(-1) for t in state.values() if t.is_floating_point()])
         shared, begin = {}, 0

@@ -130,7 +130,7 @@ class Test(Script):
 
 
 class Goodput(unittest.TestCase):
-    def test_is_zero_while_the_job_has_lost_more_than_it_gained(self):
+    def test_is_zero_if_the_job_lost_more_images_than_it_trained(self):
         self.assertEqual(curves.good_rate(before=100, after=90, seconds=5), 0)
         self.assertEqual(curves.good_rate(before=100, after=150, seconds=5), 10)
 
