@@ -110,7 +110,7 @@ TEST_F(AgentOfAHost, EndsImmediatelyWhenDrainedWithoutACoordinator) {
 }
 
 TEST_F(AgentOfAHost, EndsItsWorkersWhenTheGracePeriodIsOver) {
-  // A coordinator that gives its workers more time than this host has.
+  // The coordinator gives its workers more time than this host does.
   workers_do("trap '' TERM; while :; do sleep 0.01; done");
   RendezvousConfig patient = testing::impatient();
   patient.terminate = 1h;

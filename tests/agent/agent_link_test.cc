@@ -40,7 +40,7 @@ TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne)
     return jobs;
   };
   RunningCoordinator first({{.name = "a", .slots = 1}});
-  // The relay keeps the address of a dead coordinator for the next one.
+  // Through the relay, the next coordinator has the address of the dead one.
   testing::Relay address(first.port());
   AgentOptions patient = options("127.0.0.1:" + std::to_string(address.port()));
   patient.coordinator_grace = 10min;

@@ -64,7 +64,7 @@ TEST(Exchange, CountsSentBytesAndAllowsIdleWorkers) {
     if (rank == 1) comm->exchange({}, {});
     if (rank == 2) comm->exchange({}, std::span(&received, 1));
     EXPECT_EQ(comm->counters().sent_bytes, rank == 0 ? 1000u : 0u);
-    comm->barrier();  // it still works
+    comm->barrier();  // the Comm still works
   });
 }
 

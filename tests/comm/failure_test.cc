@@ -27,13 +27,13 @@
 
 namespace {
 
-/// How far the time of day seen by programs is ahead of the kernel's, as if the clock were set
-/// back right afterwards.
+/// Seconds that are added to the kernel's time of day. A decrease acts like a clock that is set
+/// back.
 std::atomic<std::int64_t> seconds_ahead{0};
 
 }  // namespace
 
-/// Replaces the C library's function, also for the standard library.
+/// Replaces the C library's function for all code of this test program.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
   if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += seconds_ahead;
@@ -93,8 +93,8 @@ class StoreOfOneThatDies : public KeyValueStore {
   KeyValueStore& store_;
 };
 
-/// Returns rank 0's error if the other one of two ranks dies while they connect and `then` is
-/// called.
+/// Lets rank 1 of two ranks die while they connect, then calls `then` on rank 1's thread. Returns
+/// rank 0's error.
 std::string dies_while_connecting(CommOptions options, const std::function<void()>& then) {
   MemoryStore store;
   std::string error;

@@ -86,7 +86,7 @@ TEST_F(CommandLine, SuggestsTheNearestCommand) {
 
 TEST_F(CommandLine, SuggestsCommandsForTheNamesThatOtherProgramsUse) {
   EXPECT_THAT(refusal({"ps"}, true), StartsWith("unknown command ps; did you mean status?"));
-  EXPECT_THAT(refusal({"cancel"}, true), ::testing::Not(HasSubstr("stop"))) << "it has no stop";
+  EXPECT_THAT(refusal({"cancel"}, true), ::testing::Not(HasSubstr("stop"))) << "no such command";
 }
 
 TEST_F(CommandLine, HelpShowsDurations) {

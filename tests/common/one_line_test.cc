@@ -19,7 +19,7 @@ TEST(OneLine, ReplacesLineEndsAndCursorMovements) {
                      "c\xe2\x80\xa8"
                      "d"),
             "a b c d")
-      << "C1 controls, line separator";
+      << "a C1 control and a line separator";
 }
 
 TEST(OneLine, ReplacesChangesOfTextDirection) {

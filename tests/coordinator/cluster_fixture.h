@@ -91,7 +91,7 @@ class Cluster : public ::testing::Test {
   TemporaryFolder folder;
   std::vector<std::string> hosts{"--hosts", "localhost:2"};
   std::string programs = CLUSTER_FOLDER;
-  /// Starts it as a terminal does, however this test was started.
+  /// Resets SIGHUP to its default, as in a terminal, even if this test runs under nohup.
   std::string launcher = "exec env --default-signal=HUP";
   std::string stdout_path = (folder / "out").string();
 };

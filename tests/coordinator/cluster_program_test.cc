@@ -50,7 +50,7 @@ TEST_F(Cluster, ExitsWithZeroWhenAllRanksComplete) {
   for (const char* kept : {"journals", "security", "audit.jsonl"}) {
     fs::remove_all(folder / "state" / kept);
   }
-  EXPECT_TRUE(fs::is_empty(folder / "state")) << "nothing else is kept for the next coordinator";
+  EXPECT_TRUE(fs::is_empty(folder / "state")) << "only these may be left for the next coordinator";
 }
 
 TEST_F(Cluster, TrainsOnThisMachineWithoutHostsAndExplainsTheNumberOfWorkers) {

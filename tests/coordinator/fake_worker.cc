@@ -1,9 +1,9 @@
 // A worker that does not train: it joins, exchanges keys with its peers, reports progress, and
-// ends as the environment variable FAKE_WORKER says: "complete", "until_stop", "saves" (until
-// SIGTERM, and then needs a moment to write a file), "has_child" (a process that outlives it,
-// until the stop), "all_fail", or "WHAT:RANK" for one rank, while the others lose their peer.
-// "killed_once:RANK" applies only to the first generation. The "notes" of a job, if any, override
-// it.
+// ends as the environment variable FAKE_WORKER says: "complete", "until_stop", "saves" (runs until
+// SIGTERM, then needs a moment to write a file), "has_child" (runs until the stop, and starts a
+// process that outlives it) or "all_fail". "WHAT:RANK" applies to one rank; the others lose their
+// peer. "killed_once:RANK" applies only to the first generation. If the job has "notes", they
+// replace the variable.
 #include <signal.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ Fate read_fate() {
   return parse_fate(text == nullptr ? "complete" : text);
 }
 
-/// Returns the fate for this job.
+/// Returns what the job's notes request; without notes, `otherwise`.
 Fate fate_of(const std::string& job_json, const Fate& otherwise) {
   const std::string notes = nlohmann::json::parse(job_json).value("notes", "");
   return notes.empty() ? otherwise : parse_fate(notes);
@@ -69,7 +69,7 @@ int suffer(CoordinatorClient& client, const std::string& what) {
     client.finish(CoordinatorClient::Outcome::kBadInput, "train.rec: no such file");
     return 2;
   }
-  if (what == "floods") {  // more than is buffered
+  if (what == "floods") {  // writes more than the coordinator buffers
     const std::string line(999, 'x');
     for (int i = 0; i < 16'000; ++i) std::cout << line << '\n';
     std::cout << std::flush;

@@ -67,7 +67,7 @@ TEST_F(SeveralSets, ReturnTheBytesOfEachImage) {
   for (unsigned i = 0; i < 3; ++i) {
     const Sample sample = dataset->read(i, storage);
     EXPECT_EQ(std::vector(sample.encoded.begin(), sample.encoded.end()), make_jpeg(16, 16, i));
-    EXPECT_TRUE(sample.record.empty()) << "its label is not that of the whole";
+    EXPECT_TRUE(sample.record.empty()) << "the record has the label of its own set";
   }
 }
 
@@ -134,7 +134,7 @@ TEST_F(SeveralSets, CheckTheNumbersOfTheJobTogether) {
   EXPECT_THAT(error(), HasSubstr("found 3 images, but num_image is 2"));
 }
 
-/// There are fewer people than classes: the other people have images on other hosts.
+/// The images here have labels 0 and 1 only, but the job and the list of names have three classes.
 TEST_F(SeveralSets, SingleSetWithNamesUsesTheNumbersOfTheJob) {
   job_.rec = {write("a", {0, 1}, 2)};
   std::filesystem::remove(folder_ / "a" / "property");
@@ -161,7 +161,7 @@ TEST_F(SeveralSets, FillInTheNumbersOfTheJob) {
   EXPECT_EQ(job_.num_classes, 3);
   EXPECT_EQ(job_.num_image, 3);
   EXPECT_THAT(job_.head_classes, ElementsAre(2, 1));
-  EXPECT_NO_THROW(open_job_data(job_)) << "what it has been completed with fits";
+  EXPECT_NO_THROW(open_job_data(job_)) << "the completed job must fit the data";
   job_.head_classes = {2, 2};
   EXPECT_THAT(error(), HasSubstr("says 1 classes, but entry 2 of head_classes says 2"));
 }

@@ -122,7 +122,7 @@ TEST_F(DatasetFolder, ReportsATruncatedRec) {
   write_insightface(faces_);
   const auto size = std::filesystem::file_size(rec_);
   std::filesystem::resize_file(rec_, size - 1);
-  EXPECT_NO_THROW(open_dataset({.rec = folder_.path()})) << "only an identity record is hurt";
+  EXPECT_NO_THROW(open_dataset({.rec = folder_.path()})) << "only an identity record is truncated";
   std::filesystem::resize_file(rec_, size / 2);
   EXPECT_THAT(error(), HasSubstr("points past the end of"));
   std::filesystem::remove(idx_);
@@ -287,7 +287,7 @@ TEST_F(DatasetFolder, NamesARecordThatIsTooShort) {
   writer.append(0, encode_image_record(0, 0, make_jpeg(16, 16, 0)));
   writer.append(41, std::vector<std::byte>(10));
   auto liar = encode_image_record(1, 0, make_jpeg(16, 16, 0));
-  liar[3] = std::byte{0x7f};  // flag: two billion labels
+  liar[3] = std::byte{0x7f};  // the flag claims two billion labels
   writer.append(42, liar);
   writer.close();
   EXPECT_THAT(read_error(1), HasSubstr("a record of 10 bytes is too short"));

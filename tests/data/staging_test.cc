@@ -258,7 +258,7 @@ TEST_F(Staging, RejectsWhatItCannotCopy) {
   fs::create_directories(folder_ / "people/ada");
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(folder_ / "people", fast_); }),
               HasSubstr("make one file of these images first with pfcctl data pack"));
-  EXPECT_TRUE(fs::is_empty(fast_)) << "nothing is left of it";
+  EXPECT_TRUE(fs::is_empty(fast_)) << "a partial copy was left behind";
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, folder_ / "none"); }),
               HasSubstr("none: no such folder on this host"));
 }

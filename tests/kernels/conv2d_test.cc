@@ -306,9 +306,9 @@ TEST_P(Convolution, GivesTheSameBitsEveryTime) {
       conv->backward_weights(x, dy, dw, false);
       const std::vector<std::vector<float>> found{values(y), values(dx), values(dw)};
       if (time == 0) first = found;
-      EXPECT_EQ(found[0], first[0]) << "forward";
-      EXPECT_EQ(found[1], first[1]) << "backward data";
-      EXPECT_EQ(found[2], first[2]) << "backward weights";
+      EXPECT_EQ(found[0], first[0]) << "the forward pass differs";
+      EXPECT_EQ(found[1], first[1]) << "the data gradient differs";
+      EXPECT_EQ(found[2], first[2]) << "the weight gradient differs";
     }
   }
 }

@@ -178,7 +178,7 @@ TEST_P(Transformer, GradientOfLayerNormAgreesWithFiniteDifferences) {
     }
     EXPECT_LT(relative_error(values(dgamma), of_gamma), 1e-5);
     EXPECT_LT(relative_error(values(dbeta), of_beta), 1e-5);
-    // Without accumulation, and without what is not needed.
+    // Without accumulation, and without the results that a caller may omit.
     b.accumulate = false;
     b.dx = b.add = b.dbeta = {};
     ops_->layer_norm_backward(b);

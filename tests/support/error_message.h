@@ -13,7 +13,7 @@ std::string message_of(Operation&& operation) {
   try {
     operation();
   } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << "not one line: " << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << "several lines: " << e.what();
     return e.what();
   }
   ADD_FAILURE() << "nothing was thrown";

@@ -19,7 +19,7 @@ struct ResumedWith {
   const char* name;
   int workers;
   std::int64_t batch_size, gradient_acc;
-  std::int64_t by_images;  ///< next step if all earlier steps had had this size
+  std::int64_t by_images;  ///< number of the next step if all earlier steps had this size
 };
 
 constexpr std::int64_t kUpdatesBefore = 6;  // of 2 workers x 4 images

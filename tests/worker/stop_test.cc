@@ -49,7 +49,7 @@ class StopInAStep : public ::testing::Test {
           if (train(session, nullptr) == TrainingEnd::kStopped) ++stopped;
         },
         [&](int rank) { return rank == 1 && micro_batch++ >= stop_at; });
-    EXPECT_THAT(stopped.load(), ::testing::AnyOf(0, kStoppingWorkers)) << "all workers or none";
+    EXPECT_THAT(stopped.load(), ::testing::AnyOf(0, kStoppingWorkers)) << "expected all or none";
     return stopped == 0 ? TrainingEnd::kCompleted : TrainingEnd::kStopped;
   }
 

@@ -267,7 +267,7 @@ TEST_F(FaultsOfAHost, CutTheHostOffAfterTheReply) {
   in_a_network_of_its_own([this] {
     Faults faults(loop, allowed());
     EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "");
-    EXPECT_EQ(way_to("10.9.8.7"), ENETUNREACH) << "the answer could not be sent";
+    EXPECT_EQ(way_to("10.9.8.7"), ENETUNREACH) << "the reply must be sent before the cut";
     EXPECT_TRUE(comes([] { return way_to("10.9.8.7") == EHOSTUNREACH; }));
     EXPECT_EQ(begins(faults, proto::FAULT_PARTITION, 10min), "this host is cut off already");
   });

@@ -161,7 +161,7 @@ TEST(NetworkProbe, IgnoresUnauthenticatedPeers) {
   const int port = a.answers().port();
   EXPECT_EQ(bytes_for(std::string(kHelloBytes, 'x'), port), 0U);
   EXPECT_EQ(bytes_for(make_hello("another secret", {.to_host = 0}), port), 0U);
-  EXPECT_EQ(bytes_for("GET / HTTP/1.1\r\n\r\n", port), 0U) << "closed after a while";
+  EXPECT_EQ(bytes_for("GET / HTTP/1.1\r\n\r\n", port), 0U) << "expected a close without a reply";
   EXPECT_EQ(bytes_for(make_hello(kMeasurementSecret, {.to_host = 0}), port), kAnswerBytes);
 }
 

@@ -22,7 +22,7 @@ TEST(Fd, ClosesItsDescriptorWhenDestroyedOrReplaced) {
   EXPECT_EQ(fd, second);
   { const Fd owner(std::move(fd)); }
   EXPECT_FALSE(is_open(second));
-  EXPECT_EQ(fd, -1) << "it was moved";  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(fd, -1) << "it was moved from";  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(Fd, LeavesAReleasedDescriptorOpen) {

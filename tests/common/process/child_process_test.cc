@@ -80,7 +80,7 @@ TEST(ChildProcess, AddsAndReplacesEnvironmentVariables) {
 TEST(ChildProcess, InheritsOnlyStandardFiles) {
   const int leaked = dup(STDERR_FILENO);
   ChildProcess child(shell("ls /proc/self/fd | wc -l"));
-  EXPECT_EQ(read_all(child.take_stdout()), "4\n") << "0 to 2, and the folder that ls reads";
+  EXPECT_EQ(read_all(child.take_stdout()), "4\n") << "0 to 2, and the folder read by ls";
   close(leaked);
   end_of(child);
 }

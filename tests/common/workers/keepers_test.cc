@@ -49,7 +49,7 @@ TEST(Keepers, AreOnOtherHostsForAsManyWorkersAsPossible) {
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
     away += sizes[rank] == sizes[static_cast<std::size_t>(keepers[rank])] ? 0 : 1;
   }
-  EXPECT_EQ(away, 4) << "both of host b, and two of host a";
+  EXPECT_EQ(away, 4) << "both workers of host b, and two of host a";
 }
 
 TEST(Keepers, KeepOneCopyEach) {

@@ -32,7 +32,7 @@ TEST(PeerLimits, ForgetIdlePeersOnceTheirBurstIsRefilled) {
   TimePoint now = Clock::now();
   for (int i = 0; i < 20; ++i) limits.may_call("a", now);
   for (int i = 0; i < 5'000; ++i) limits.may_call(std::to_string(i), now);
-  EXPECT_FALSE(limits.may_call("a", now)) << "it would have a new allowance";
+  EXPECT_FALSE(limits.may_call("a", now)) << "a forgotten peer could call again";
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(LookUpHosts, MarksANameWithoutAddress) {
   EXPECT_FALSE(hosts.front().resolves);
   EXPECT_TRUE(hosts.front().answered);
   look_up_hosts(hosts, [](const std::string&) { return std::nullopt; });
-  EXPECT_FALSE(hosts.front().answered) << "its spelling may be right";
+  EXPECT_FALSE(hosts.front().answered) << "no name server has answered";
   EXPECT_TRUE(looked_up("localhost").resolves);
   EXPECT_TRUE(looked_up("203.0.113.7").resolves);
 }

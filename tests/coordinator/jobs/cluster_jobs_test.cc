@@ -1,4 +1,4 @@
-// What a cluster keeps from one job to the next.
+// Tests what a cluster keeps from one job to the next.
 #include <gmock/gmock.h>
 
 #include "tests/coordinator/rules/rendezvous_fixture.h"
@@ -21,7 +21,7 @@ TEST_F(Rendezvous, TheNextJobKeepsOnlyTheHostsOfThePreviousOne) {
   EXPECT_EQ(does(), "start");
   const WorkerState& worker = state.job.current.workers.at(0);
   EXPECT_FALSE(worker.exit);
-  EXPECT_EQ(worker.incarnation, 2) << "another process than that of the last job";
+  EXPECT_EQ(worker.incarnation, 2) << "expected a new process for the next job";
 }
 
 TEST_F(Rendezvous, AHostWithoutASlotCountAdaptsToEachJobsDevice) {

@@ -63,7 +63,7 @@ TEST(JobQueue, ContinuesWithTheEndedJobsOfAnotherCoordinator) {
   const proto::EndedJob* const restored = second.find_ended("a");
   ASSERT_NE(restored, nullptr);
   EXPECT_EQ(restored->SerializeAsString(), job.SerializeAsString());
-  EXPECT_EQ(restored->status().started_ms(), 0) << "it has not begun";
+  EXPECT_EQ(restored->status().started_ms(), 0) << "the job has not begun";
 }
 
 }  // namespace

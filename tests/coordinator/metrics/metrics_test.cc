@@ -152,7 +152,7 @@ TEST_F(MetricsTest, CountersFollowTheTotalsThatWorkersReport) {
   tells(told);
   EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 0.75\n"));
   EXPECT_THAT(text(), HasSubstr("kind=\"all_reduce\",rank=\"0\"} 20\n"));
-  told.set_data_wait_seconds(0.25);  // restarted, so it counts from 0
+  told.set_data_wait_seconds(0.25);  // a restarted worker counts from 0
   tells(told);
   EXPECT_THAT(text(), HasSubstr("data_wait_seconds_total{host=\"a\",rank=\"0\"} 1\n"));
 }

@@ -94,7 +94,7 @@ TEST(NetworkMeasurement, IgnoresAReportOfAnotherMeasurementOrStep) {
     measurement.said(host, old);
     measurement.said(host, early);
   }
-  EXPECT_EQ(hosts.sent.size(), 2U) << "the first step goes on";
+  EXPECT_EQ(hosts.sent.size(), 2U) << "the first step continues";
 }
 
 TEST(NetworkMeasurement, SaysWhyAHostCannotTakePart) {

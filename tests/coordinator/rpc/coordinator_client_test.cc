@@ -99,7 +99,7 @@ TEST(CoordinatorClient, RepeatsTheLastProgressInItsFinalReport) {
   EXPECT_EQ(coordinator.heard().phases_size(), 1);
   worker->finish(CoordinatorClient::Outcome::kCompleted, "");
   EXPECT_EQ(coordinator.finished().progress().step(), 42);
-  EXPECT_EQ(coordinator.finished().progress().phases_size(), 0) << "a sample is counted twice";
+  EXPECT_EQ(coordinator.finished().progress().phases_size(), 0) << "they would be counted twice";
 }
 
 TEST(CoordinatorClient, ReportsNoProgressOfAnEarlierGenerationAtItsEnd) {

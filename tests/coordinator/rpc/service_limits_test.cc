@@ -20,7 +20,7 @@ namespace {
 
 using testing::kJob;
 
-/// A call of GetValue that waits for its key, and then for its reply to be read.
+/// A call of GetValue that waits for its key. Its reply then waits in the coordinator to be read.
 struct Waiting {
   grpc::ClientContext context;
   proto::GetValueRequest request;

@@ -65,7 +65,7 @@ TEST(ServiceOfTwoHosts, MatchesHostsIgnoringCaseAndByUniqueShortName) {
     EXPECT_EQ(of.agents().listed_host("NODE-A", ""), "node-a");
     EXPECT_EQ(of.agents().listed_host("Node-A.foo.net", ""), "node-a");
     EXPECT_EQ(of.agents().listed_host("w.3.FOO.net", ""), "w.3.foo.net");
-    EXPECT_EQ(of.agents().listed_host("w", ""), std::nullopt) << "two have this short name";
+    EXPECT_EQ(of.agents().listed_host("w", ""), std::nullopt) << "two hosts have this short name";
     EXPECT_EQ(of.agents().listed_host("w.4.foo.net", ""), std::nullopt);
     EXPECT_EQ(of.agents().listed_host("x.foo.net", ""), "x");
   });
@@ -89,7 +89,7 @@ TEST(ServiceOfTwoHosts, ReportsARefusedAgentOnce) {
   const std::string line = "an agent was refused: host elsewhere (127.0.0.1) is not in the";
   const std::size_t at = told.find(line);
   EXPECT_NE(at, told.npos) << told;
-  EXPECT_EQ(told.find(line, at + 1), told.npos) << "told twice";
+  EXPECT_EQ(told.find(line, at + 1), told.npos) << "printed twice";
   EXPECT_THAT(told, HasSubstr("an agent was refused: host w.3.foo.net (127.0.0.1) matches w"));
 }
 

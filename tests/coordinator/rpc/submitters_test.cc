@@ -77,7 +77,7 @@ TEST_F(Submitters, SeeTheWholeQueueAndWhoSubmittedEachJob) {
   submits(anna.secret, "night run");
   const proto::QueueReply jobs = queue(ben.secret);
   ASSERT_EQ(jobs.jobs_size(), 2);
-  EXPECT_EQ(jobs.jobs(0).submitter(), "") << "an admin";
+  EXPECT_EQ(jobs.jobs(0).submitter(), "") << "submitted by an admin";
   EXPECT_EQ(jobs.jobs(0).name(), "job.json");
   EXPECT_EQ(jobs.jobs(1).submitter(), anna.id);
   EXPECT_EQ(jobs.jobs(1).name(), "night run");
@@ -94,7 +94,7 @@ TEST_F(Submitters, StopAndReadOnlyTheirOwnJobs) {
   EXPECT_TRUE(reads_log(anna.secret, of_anna).ok());
   EXPECT_TRUE(stops(anna.secret, of_anna.substr(0, 8)).ok());
   EXPECT_TRUE(stops("", of_admin).ok());
-  EXPECT_EQ(queue(anna.secret).jobs(0).submitter(), anna.id) << "also of one that has ended";
+  EXPECT_EQ(queue(anna.secret).jobs(0).submitter(), anna.id) << "expected for an ended job too";
   expect_not_own(reads_log(ben.secret, of_anna));
   wait_until([&] { return audit().find("\"what\":\"submit\",\"result\":\"ok\"") != audit().npos; });
   EXPECT_THAT(audit(), HasSubstr("\"role\":\"submitter\",\"credential\":\"" + anna.id));
@@ -126,7 +126,7 @@ TEST_F(Submitters, GetTheirTokensFromAdmins) {
   request.set_role("submitter");
   ASSERT_TRUE(asks(&Stub::CreateToken, "", request, reply).ok());
   submits(parse_join_string(reply.text(), "the reply").token);
-  EXPECT_EQ(gate.tokens().back().expires, 0) << "valid until it is revoked";
+  EXPECT_EQ(gate.tokens().back().expires, 0) << "expected a token that does not expire";
 }
 
 }  // namespace

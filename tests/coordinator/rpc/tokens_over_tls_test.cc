@@ -107,7 +107,7 @@ TEST_F(ServiceOverTls, ClosesTheStreamOfAHostWhoseCertificateIsReplaced) {
   joins(join_string_for("a"), "a", "another machine");  // with the same key
   const Credential b = joins(new_join_string(), "b", "b").credential;
   VoiceOfAgent of_b(coordinator.address(), "b", "id-b", version(), b);
-  EXPECT_EQ(later.is_told_workers().slots_size(), 1) << "its stream has ended";
+  EXPECT_EQ(later.is_told_workers().slots_size(), 1) << "the stream of host a has ended";
 }
 
 TEST_F(ServiceOverTls, SendsNoTokenToACoordinatorWithAnotherFingerprint) {

@@ -88,10 +88,10 @@ TEST(JobProgress, ContinuesTheCountOfAnotherCoordinator) {
   JobProgress next;
   next.count_on(3, 110, 40);
   next.update(state, {});
-  EXPECT_EQ(next.images_lost(), 40) << "it is the same generation";
+  EXPECT_EQ(next.images_lost(), 40) << "the generation is still the same";
   state.job.current.number = 4;
   next.update(state, {});
-  EXPECT_EQ(next.images_lost(), 80) << "120 were seen, and 80 count";
+  EXPECT_EQ(next.images_lost(), 80) << "of 120 images, 80 are in the new state";
 }
 
 TEST(DurationText, HasTheTwoLargestUnits) {

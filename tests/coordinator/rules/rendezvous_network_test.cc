@@ -180,7 +180,7 @@ TEST_F(RendezvousOverBrokenNetworks, MeasuresAgainWhenWorkersHaveLostEachOther) 
   EXPECT_EQ(does(), "measure");
   EXPECT_EQ(does(), "wait");
   measured();
-  EXPECT_EQ(begins().size(), 3U) << "the network is well";
+  EXPECT_EQ(begins().size(), 3U) << "all hosts reach each other";
 }
 
 TEST_F(RendezvousOverBrokenNetworks, WaitsBrieflyForALinkToComeBack) {

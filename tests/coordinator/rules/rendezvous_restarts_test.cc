@@ -58,7 +58,7 @@ TEST_F(Restarts, EndsIfAWorkerFailsThreeTimesInTheSameWayBeforeJoining) {
   config.max_restarts = 20;
   trains_on_two_hosts();
   exits(1, {.code = 3});
-  ASSERT_EQ(does(), "start") << "it had joined";
+  ASSERT_EQ(does(), "start") << "the worker had joined";
   for (int time = 1; time <= 2; ++time) {
     exits(1, {.code = 3});
     ASSERT_EQ(does(), "start") << time;
@@ -234,7 +234,7 @@ TEST_F(Restarts, WaitsForASilentHostToRegisterAgain) {
   registers("b");
   const std::vector<Member> members = begins();
   EXPECT_EQ(members.at(0).survivor, 1);
-  EXPECT_EQ(members.at(1).survivor, 0) << "what ran there is not known";
+  EXPECT_EQ(members.at(1).survivor, 0) << "a worker of a lost host does not stay";
 }
 
 TEST_F(Restarts, GivesUpAHostThatDoesNotComeBack) {

@@ -136,7 +136,7 @@ TEST_F(Rendezvous, NamesAWorkerThatDoesNotReachItsFirstStep) {
   passes(1s);
   starts(0, "connecting to the other workers");
   passes(59s);
-  EXPECT_EQ(does(), "wait") << "rank 0 has moved since";
+  EXPECT_EQ(does(), "wait") << "rank 0 has made progress since";
   passes(1s);
   EXPECT_EQ(does(), "blame");
   EXPECT_TRUE(verdict(state).at_start);
@@ -156,12 +156,12 @@ TEST_F(Rendezvous, WaitsForALongStartThatProgresses) {
   for (int work = 1; work < 100; ++work) {
     starts(1, "loading weights", work);
     passes(50s);
-    ASSERT_EQ(does(), "wait") << "it computes or reads";
+    ASSERT_EQ(does(), "wait") << "the worker computes or reads";
   }
   progresses(0, 0, "forward");
   progresses(1, 0, "forward");
   passes(120s);
-  EXPECT_EQ(does(), "wait") << "a step takes as long as it takes";
+  EXPECT_EQ(does(), "wait") << "no limit on the duration of a step";
 }
 
 TEST_F(Rendezvous, KeepsItsReasonWhileNothingChanges) {

@@ -24,7 +24,7 @@ class StuckWorkers : public Rendezvous {
     for (int step = 1; step <= 4; ++step) all_do_step(step);
   }
 
-  /// All complete two collectives.
+  /// All workers complete a step, which has two collectives.
   void all_do_step(std::int64_t step, double seconds = 0.5) {
     for (Rank rank = 0; rank < 3; ++rank) {
       const auto collectives = static_cast<std::uint64_t>(2 * step);
@@ -50,7 +50,7 @@ class StuckWorkers : public Rendezvous {
     worker_progressed(state.job.current.workers.at(rank), progress, now);
   }
 
-  /// Rank 2 does not reach the next collective.
+  /// Rank 2 does not reach the collective in which ranks 0 and 1 wait.
   void stalls(const std::string& phase = "forward") {
     tells(0, 4, "all_gather", 9, 8);
     tells(1, 4, "all_gather", 9, 8);
@@ -163,7 +163,7 @@ TEST_F(StuckWorkers, NoWorkerIsBlamedIfNoWorkerWaits) {
   trains_with_three();
   for (Rank rank = 0; rank < 3; ++rank) tells(rank, 4, "data_wait", 8, 8);
   passes(1h);
-  EXPECT_EQ(does(), "wait") << "a disk that all share";
+  EXPECT_EQ(does(), "wait") << "all workers may wait for one shared disk";
 }
 
 TEST_F(StuckWorkers, NoWorkerIsBlamedForAPauseOfTheCoordinator) {
@@ -203,7 +203,7 @@ TEST_F(StuckWorkers, AnAwaitedWorkerIsBlamedWhenPeersGiveUp) {
   tells(1, 4, "head", 9, 8);
   passes(1s);
   tells(0, 4, "all_gather", 9, 8);
-  tells(2, 4, "forward", 8, 8);  // it moved last, and is the cause
+  tells(2, 4, "forward", 8, 8);  // rank 2 moved last, and is the cause
   passes(10s);
   leaves(0, "all_gather: timed out");
   EXPECT_EQ(does(), "describe");

@@ -74,7 +74,7 @@ TEST_F(AListener, PausesWithoutFreeDescriptorsAndThenAccepts) {
   const Listener any = listener(0);
   const tcp::socket client = connect_to(any);
   open_descriptors(1'000);
-  EXPECT_LT(loop.run_for(500ms), 100U) << "it spins";
+  EXPECT_LT(loop.run_for(500ms), 100U) << "the loop spins";
   EXPECT_TRUE(accepted.empty());
   close_spare();
   loop.restart();
@@ -90,7 +90,7 @@ TEST_F(AListener, ClosesAConnectionThatWouldUseReservedDescriptors) {
   char byte = 0;
   boost::system::error_code error;
   boost::asio::read(client, boost::asio::buffer(&byte, 1), error);
-  EXPECT_TRUE(error) << "it was not closed";
+  EXPECT_TRUE(error) << "the connection was not closed";
   loop.stop();
   server.join();
   EXPECT_TRUE(accepted.empty());

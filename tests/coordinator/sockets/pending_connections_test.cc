@@ -84,7 +84,7 @@ TEST_F(PendingConnectionsTest, FreeTheirPlaceWhenTheyDisconnect) {
   connections.add(Fd(connects().fd));
   const int second = connects().fd;
   connections.add(Fd(second));
-  inside.clear();  // closes it, as gRPC does when the peer has gone
+  inside.clear();  // closes the first, as gRPC does when the peer has gone
   run_until([&] { return !inside.empty(); });
   EXPECT_THAT(inside, ElementsAre(second));
 }
@@ -96,7 +96,7 @@ TEST_F(PendingConnectionsTest, AreClosedIfTheyDoNotAuthenticateInTime) {
   EXPECT_THAT(refused.front(),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("has shown no credential within")));
   char byte = 0;
-  EXPECT_EQ(read(inside.front(), &byte, 1), 0);  // gRPC notices
+  EXPECT_EQ(read(inside.front(), &byte, 1), 0);  // gRPC sees the end of the connection
 }
 
 TEST_F(PendingConnectionsTest, AreClosedWhenTheySendTooMuchWithoutACredential) {

@@ -70,7 +70,7 @@ TEST_F(FindJournalsTest, FindsTheJournalOfTheSameCommand) {
 
 TEST_F(FindJournalsTest, LeavesALivingCoordinatorAlone) {
   const auto living = coordinator(command("aaaa"));
-  // Without a touch it would wait until the test times out.
+  // If the new file counted as untouched, this would wait until the test times out.
   EXPECT_FALSE(find_journals(folder.path(), command("bbbb"), "auto", {.untouched = 1h}).found);
 }
 

@@ -110,7 +110,7 @@ TEST_F(ActionsOfThePage, SayWhatIsWrongWithARequest) {
   EXPECT_EQ(asks("/api/stop", std::string(10'000, '[')).status, 400);
   EXPECT_EQ(asks("/api/log?rank=x").status, 400);
   EXPECT_EQ(asks("/api/log?rank=99999999999999999999").status, 400);
-  EXPECT_EQ(asks("/api/log?rank=4294967296").status, 400) << "it is not rank 0";
+  EXPECT_EQ(asks("/api/log?rank=4294967296").status, 400) << "2^32 must not become rank 0";
   EXPECT_EQ(asks("/api/nothing").status, 404);
 }
 

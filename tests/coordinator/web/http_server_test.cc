@@ -156,7 +156,7 @@ TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
   char byte = 0;
   boost::system::error_code error;
   boost::asio::read(idle.front(), boost::asio::buffer(&byte, 1), error);
-  EXPECT_TRUE(error) << "it was not closed";
+  EXPECT_TRUE(error) << "the oldest connection was not closed";
 }
 
 TEST_F(Http, ClosesAnIdleConnectionForEachNewOne) {

@@ -142,7 +142,7 @@ TEST_F(Https, WritesAnAdminTokenThatIsDistinctFromAReaders) {
   EXPECT_EQ(role_of("admin.token"), Role::kAdmin);
   EXPECT_EQ(role_of("reader.token"), Role::kReader);
   const Gate next({.state_dir = folder / "state"});
-  EXPECT_EQ(role_of("admin.token"), Role::kAdmin) << "another coordinator has made a new one";
+  EXPECT_EQ(role_of("admin.token"), Role::kAdmin) << "the file has the next one's token";
   for (const Token& each : gate.tokens()) gate.revoke_token({}, each.id);
   EXPECT_EQ(role_of("admin.token"), Role::kNobody);
 }
@@ -177,7 +177,7 @@ TEST_F(Https, ClosesTheOldestConnectionThatDoesNotShakeHandsForANewOne) {
   char byte = 0;
   boost::system::error_code error;
   asio::read(idle.front(), asio::buffer(&byte, 1), error);
-  EXPECT_TRUE(error) << "it was not closed";
+  EXPECT_TRUE(error) << "the oldest connection was not closed";
 }
 
 TEST_F(Https, ClosesAConnectionWithoutATlsShutdownOfTheClient) {

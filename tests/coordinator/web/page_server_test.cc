@@ -220,7 +220,7 @@ TEST_F(PageServerWithToken, ShowsTheJobOnlyWithTheToken) {
     EXPECT_THAT(get(path), AllOf(StartsWith("HTTP/1.1 401"), HasSubstr("/?token=TOKEN"))) << path;
   }
   EXPECT_THAT(get("/", "Cookie: pfc-1=secret\r\n"), StartsWith("HTTP/1.1 401"))
-      << "of another port";
+      << "the cookie of another port";
   EXPECT_THAT(post("/api/stop", "{}"), StartsWith("HTTP/1.1 401"));
 }
 
@@ -358,7 +358,7 @@ TEST_F(QuietPageServer, FreesTheReadersPlaceWhenItDisconnects) {
 }
 
 TEST_F(PageServer, SendsEverythingAgainToAReaderWhoHasNotRead) {
-  // Far more than sockets buffer.
+  // The reply is far longer than what sockets buffer.
   on_loop([&] { return (source.padding = "\"x\":\"" + std::string(8 << 20, 'x') + "\"").size(); });
   tcp::socket slow = connected();
   boost::asio::write(

@@ -29,7 +29,7 @@ class KeyValueStoreOfAGeneration : public ::testing::Test {
         });
   }
 
-  /// "a,b,(2)": the values, and the numbers of the missing ones.
+  /// Returns the values; a missing one is its number in parentheses: "a,b,(2)".
   static std::string text_of(const proto::GetValuesReply& reply) {
     std::string text;
     std::size_t begin = 0;
@@ -82,7 +82,7 @@ TEST_F(KeyValueStoreOfAGeneration, RefusesTooLargeKeysAndValues) {
   EXPECT_FALSE(values.set("k", std::string(KeyValues::kMaxBytes, 'v')));
   const std::string half(KeyValues::kMaxBytes / 2 + 1, 'v');
   EXPECT_TRUE(values.set("k", half));
-  EXPECT_TRUE(values.set("k", half)) << "the value that is replaced does not count";
+  EXPECT_TRUE(values.set("k", half)) << "a replaced value does not count";
   EXPECT_FALSE(values.set("l", half));
 }
 
@@ -159,7 +159,7 @@ TEST_F(KeyValueStoreOfAGeneration, RefusesMoreCallsForSeveralKeysThanCanWait) {
   values.expire(now + 2s);
   EXPECT_EQ(answers.size(), 2U + 65'535U);
   for (int i = 0; i < 65'535; ++i) asks_for_all("e/", 1, 1s);
-  EXPECT_EQ(answers.size(), 2U + 65'535U) << "those who were answered wait no more";
+  EXPECT_EQ(answers.size(), 2U + 65'535U) << "answered calls no longer count as waiting";
   values.clear({.message = "over"});
   asks_for_all("e/", 1, 1s);
   EXPECT_EQ(answers.size(), 2U + 2 * 65'535U + 1U);

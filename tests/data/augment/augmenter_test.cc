@@ -44,7 +44,7 @@ TEST(Augmenter, BlursSmallImages) {
     for (std::int64_t position = 0; position < 20; ++position) {
       Rgb rgb(static_cast<std::size_t>(size.height * size.width * 3), 200);
       Augmenter({.flip = false, .blur = 1}, kSeed).augment(0, position, {rgb, size});
-      EXPECT_EQ(rgb, Rgb(rgb.size(), 200)) << "of one colour it stays";
+      EXPECT_EQ(rgb, Rgb(rgb.size(), 200)) << "an image of one colour does not change";
     }
   }
 }

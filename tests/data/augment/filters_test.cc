@@ -58,7 +58,7 @@ TEST_P(BlurOfRadius, IsAGaussianWithMirroredBorders) {
       }
     }
   }
-  // Half a step of rounding, and weights in units of 1/256.
+  // The filter rounds its weights to 1/256 and its results to whole numbers.
   EXPECT_LT(worst, 1.5);
 }
 

@@ -31,7 +31,7 @@ using testing::message_of;
 TEST(Labels, AreIntegersEvenIfTheyAreWrittenAsFloats) {
   EXPECT_EQ(parse_label("0"), 0);
   EXPECT_EQ(parse_label("17.000000"), 17);
-  EXPECT_EQ(parse_label("16777217"), 16777217) << "beyond what float32 tells apart";
+  EXPECT_EQ(parse_label("16777217"), 16777217) << "not representable in float32";
   for (const char* wrong : {"", "-1", "1.5", "x", "1 ", "1e3", "nan", "1099511627776", "0x1"}) {
     EXPECT_EQ(parse_label(wrong), -1) << wrong;
   }

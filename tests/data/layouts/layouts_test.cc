@@ -177,7 +177,7 @@ using layouts::embedding_of, layouts::jpeg_of;
 struct LayoutCase {
   const char* name;
   fs::path (*write)(const fs::path& folder, const LabelList& labels);
-  const char* file;  ///< with the last images
+  const char* file;  ///< the file that has the last images
   bool embeddings = false;
   bool brief_has_labels = true;
   [[nodiscard]] bool is_folder() const { return write == layouts::people; }
@@ -199,7 +199,7 @@ class AnyLayout : public testing::DataFolder, public ::testing::WithParamInterfa
     const auto bytes = std::as_bytes(std::span(numbers));
     return {bytes.begin(), bytes.end()};
   }
-  /// Returns what a batch contains of the image.
+  /// Returns the bytes of this image in a batch.
   [[nodiscard]] static std::vector<std::uint8_t> sample_of(std::size_t image) {
     const std::vector<std::byte> bytes = bytes_of(image);
     std::vector<std::uint8_t> sample(bytes.size());

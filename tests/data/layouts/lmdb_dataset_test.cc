@@ -75,7 +75,7 @@ Entries read_lmdb(const fs::path& file) {
   Entries found;
   std::string last;
   LmdbReader(opened).for_each([&](std::string_view key, const LmdbValue& value) {
-    EXPECT_TRUE(found.empty() || key > last) << "in the order of the keys";
+    EXPECT_TRUE(found.empty() || key > last) << "expected the order of the keys";
     last = key;
     found[last] = text_of_bytes(std::span(bytes).subspan(value.offset, value.bytes));
   });
@@ -279,7 +279,7 @@ TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
               HasSubstr(std::to_string(page) + ": expected the data of a value of "));
 }
 
-/// Otherwise one page could contain gigabytes of keys.
+/// With overlapping nodes, one page could contain gigabytes of keys.
 TEST_F(Lmdb, RejectsOverlappingNodes) {
   constexpr std::size_t kPage = LmdbPages::kPage, kLeaf = 2 * kPage;
   const std::string data(40, 'x');

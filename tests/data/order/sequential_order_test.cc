@@ -103,7 +103,7 @@ TEST(SequentialOrder, IsTheFileOrderWithoutShuffle) {
   for (std::int64_t p = 0; p < 103; ++p) EXPECT_EQ(order.at(3, p), p);
 }
 
-/// Returns the images at a worker's positions of a window, using at().
+/// Returns the images that at() gives at a worker's positions of a window.
 Images shown_by(const SequentialOrder& order, const Case& c, std::int64_t epoch,
                 std::int64_t window, const ImageRange& lanes) {
   Images images;
@@ -148,7 +148,7 @@ TEST(SequentialOrder, AssignsOneRangeOfEachWindowAndSetToAWorker) {
         const auto ranges = order.images_of(epoch, window, {0, c.global_batch});
         if (ranges.size() > c.sets.size()) ++more;
       }
-      EXPECT_LE(more, 1u) << "only the window over the end of the files has a jump";
+      EXPECT_LE(more, 1u) << "only the window across the end may have a gap";
     }
   }
 }

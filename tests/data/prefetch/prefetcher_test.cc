@@ -341,7 +341,7 @@ TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
   EXPECT_THAT(message, HasSubstr("more than 0.2 % of epoch 0's images are damaged"));
   EXPECT_THAT(message, HasSubstr("pfcctl data validate --fix, or raise max_damaged"));
   EXPECT_THAT(message, HasSubstr("fake.rec: record " + std::to_string(order_.at(0, 508))));
-  EXPECT_EQ(message_of<InputError>([&] { prefetcher.next(); }), message) << "and stays so";
+  EXPECT_EQ(message_of<InputError>([&] { prefetcher.next(); }), message) << "must be repeated";
 }
 
 TEST_F(DamagedImages, EndTheJobAboveALimitThatIsNotAWholeNumber) {
@@ -421,16 +421,16 @@ TEST(PrefetcherOnDisk, StopsReadingWhenItsReadAheadIsStopped) {
   EXPECT_THAT(filler.fill(2, batch), ::testing::IsEmpty());
 }
 
-/// Memory shared by many threads would hold only a part of each thread's batch.
+/// With less memory, many threads would share it, and none would have a whole batch in it.
 TEST(ReadAheadBytes, AreEnoughForABatchOfEachThread) {
   const StoredImages stored{.images = 1'000'000, .mean_bytes = 20'000};
   for (const int threads : {1, 8, 64}) {
     const double batch = 128 * stored.mean_bytes;
     EXPECT_GT(static_cast<double>(read_ahead_bytes({}, stored, 128, 1, threads)),
               (threads + 2) * batch * 9 / 8)
-        << "an eighth more is taken, for the next batch";
+        << "reads an eighth more for the next batch";
   }
-  EXPECT_EQ(read_ahead_bytes({}, {}, 128, 1, 8), 0u) << "not read ahead";
+  EXPECT_EQ(read_ahead_bytes({}, {}, 128, 1, 8), 0u) << "such data are not read ahead";
 }
 
 TEST(ReadAheadBytes, AreNoMoreThanTheBufferOfSequentialReading) {

@@ -89,7 +89,7 @@ class ReadAheadOf : public ::testing::Test {
     const Sample found = dataset_->read(image, here, stored);
     EXPECT_EQ(found.label, expected.label);
     EXPECT_TRUE(std::ranges::equal(found.encoded, expected.encoded)) << image;
-    EXPECT_THAT(here.stored, IsEmpty()) << "a view of the memory, not read again";
+    EXPECT_THAT(here.stored, IsEmpty()) << "expected a view of the memory";
   }
   [[nodiscard]] std::uint64_t bytes_of(std::int64_t first, std::int64_t end) const {
     const Extent last = dataset_->extent(end - 1);
@@ -107,11 +107,11 @@ TEST_F(ReadAheadOf, HasTheImagesOfEachBatch) {
     const ReadAhead::Unit* unit = reads.take(batch);
     ASSERT_NE(unit, nullptr);
     for (std::int64_t i = 0; i < 10; ++i) expect_image(*unit, batch / 2 * 10 + i);
-    EXPECT_THAT(unit->find((batch / 2 * 10 + 10) % 100), IsEmpty()) << "of another unit";
+    EXPECT_THAT(unit->find((batch / 2 * 10 + 10) % 100), IsEmpty()) << "belongs to another unit";
     reads.give_back(batch);
   }
-  EXPECT_EQ(log_.bytes(), bytes_of(0, 100)) << "each byte once";
-  EXPECT_EQ(log_.seeks(), 1u) << "front to back";
+  EXPECT_EQ(log_.bytes(), bytes_of(0, 100)) << "expected to read each byte once";
+  EXPECT_EQ(log_.seeks(), 1u) << "expected to read from front to back";
 }
 
 TEST_F(ReadAheadOf, LimitsTheUnitsInMemory) {
@@ -121,7 +121,7 @@ TEST_F(ReadAheadOf, LimitsTheUnitsInMemory) {
     reads.take(2);  // both units are complete, and neither was released
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20));
     reads.give_back(0);
-    EXPECT_EQ(log_.bytes(), bytes_of(0, 20)) << "batch 1 needs the first one too";
+    EXPECT_EQ(log_.bytes(), bytes_of(0, 20)) << "batch 1 needs the first unit too";
     reads.take(1);
     reads.give_back(1);
     EXPECT_NE(reads.take(4), nullptr);
@@ -140,7 +140,7 @@ TEST_F(ReadAheadOf, StartsInTheMiddleOfAUnit) {
     expect_image(*reads.take(4), 25);
     reads.give_back(4);
   }
-  EXPECT_EQ(log_.bytes(), bytes_of(10, 30)) << "only the units of the batches that there are";
+  EXPECT_EQ(log_.bytes(), bytes_of(10, 30)) << "expected only units of existing batches";
 }
 
 TEST_F(ReadAheadOf, LeavesImagesThatDoNotFitIntoMemoryToTheCaller) {
@@ -179,7 +179,7 @@ TEST_F(ReadAheadOf, StopsReadingAUnitWhenItIsStopped) {
     reads.stop();
     may_end.set_value();
   }
-  EXPECT_EQ(count, 1) << "a unit has many pieces, and a job that ends waits for one of them";
+  EXPECT_EQ(count, 1) << "a job that ends waits for one piece of a unit only";
 }
 
 TEST_F(ReadAheadOf, RethrowsKernelErrorsToTheCaller) {

@@ -115,7 +115,7 @@ TEST_F(SequentialReading, ContinuesInTheMiddleOfAWindowAfterReadingOnlyThatWindo
   PrefetcherOptions rest = options();
   rest.first_batch = 39;
   log_reads(*dataset_, rest, 1, log);
-  EXPECT_LE(log.bytes(), dataset_->info().bytes_in_order / 4) << "a fifth, and its share";
+  EXPECT_LE(log.bytes(), dataset_->info().bytes_in_order / 4) << "one of 5 windows, and a margin";
   const SequentialBatches second = run(*dataset_, rest, 6);
   EXPECT_TRUE(std::equal(second.labels.begin(), second.labels.end(), whole.labels.end() - 48));
   EXPECT_TRUE(std::equal(second.images.begin(), second.images.end(),
@@ -131,7 +131,7 @@ TEST_F(SequentialReading, ReadsEachRecordOnceWithOneSeekPerWindow) {
       ReadLog log;
       log_reads(*dataset_, o, 10, log);
       bytes += log.bytes();
-      EXPECT_LE(log.seeks(), 5u + 1) << "5 windows, and the end of the file in one of them";
+      EXPECT_LE(log.seeks(), 5u + 1) << "one seek per window, one at the end of the file";
       EXPECT_GE(log.seeks(), 2u);
     }
     EXPECT_EQ(bytes, dataset_->info().bytes_in_order) << workers << " workers";
@@ -174,7 +174,7 @@ TEST_F(SequentialReading, MixesSeveralDataSetsEvenly) {
   }
   ReadLog log;
   log_reads(*both, options(24), 15, log);
-  EXPECT_LE(log.seeks(), 2 * 8u + 2) << "of each set one for each window";
+  EXPECT_LE(log.seeks(), 2 * 8u + 2) << "expected one seek per set and window";
 }
 
 TEST_F(SequentialReading, ReadsTheFilesOfOneSetInOrder) {
@@ -193,13 +193,13 @@ TEST_F(SequentialReading, ReadsTheFilesOfOneSetInOrder) {
   }
   const auto of_one = open_dataset({.rec = one.path()});
   const auto of_several = open_dataset({.rec = several.path()});
-  EXPECT_THAT(of_several->info().part_images, ::testing::IsEmpty()) << "it is one data set";
+  EXPECT_THAT(of_several->info().part_images, ::testing::IsEmpty()) << "expected a single data set";
   const SequentialBatches expected = run_all(*of_one, options(8), 1, 40);
   EXPECT_EQ(run_all(*of_several, options(8), 1, 40), expected);
   EXPECT_EQ(run_all(*of_several, options(2), 4, 40), expected);
   ReadLog log;
   log_reads(*of_several, options(8), 15, log);
-  EXPECT_EQ(log.bytes(), of_one->info().bytes_in_order) << "all from memory that was read ahead";
+  EXPECT_EQ(log.bytes(), of_one->info().bytes_in_order) << "expected only the read-ahead";
 }
 
 TEST_F(SequentialReading, NamesASetThatIsNotInFileOrder) {
@@ -223,7 +223,7 @@ TEST_F(SequentialReading, RejectsDataThatAreNotInFileOrder) {
   JobConfig job;
   job.rec = {folder_.path()};
   job.read = ReadKind::kSequential;
-  EXPECT_NO_THROW(open_job_data(job)) << "in the order of the file";
+  EXPECT_NO_THROW(open_job_data(job)) << "without shuffle, images are in file order";
   std::ofstream swapped(folder_.path() / "train.idx");
   for (std::size_t i = 0; i < index.keys.size(); ++i) {
     swapped << index.keys[i] << '\t' << index.offsets[i == 1 ? 2 : i == 2 ? 1 : i] << '\n';
@@ -309,7 +309,7 @@ TEST_F(SequentialReading, RejectsABufferThatIsTooSmall) {
 }
 
 TEST_F(SequentialReading, WarnsOfAFileThatIsSortedByClass) {
-  EXPECT_EQ(sequential_warning(*dataset_), std::nullopt) << "one image each";
+  EXPECT_EQ(sequential_warning(*dataset_), std::nullopt) << "each class has one image";
   const TemporaryFolder sorted;
   testing::write_insightface(
       {.folder = sorted.path(), .identities = 20, .images_per_identity = 20});

@@ -94,7 +94,7 @@ TEST_F(RecordFile, ContainsTheMagicOnlyWherePartsStart) {
     std::uint32_t words[2] = {0, 0};
     std::memcpy(words, file.data() + i, std::min<std::size_t>(8, file.size() - i));
     if (words[0] != kRecordMagic) continue;
-    EXPECT_EQ(i, at) << "a magic inside a part";
+    EXPECT_EQ(i, at) << "found the magic inside a part";
     at = i + kPartHeaderBytes + padded(part_bytes(words[1]));
   }
   EXPECT_EQ(at, file.size());

@@ -19,7 +19,7 @@ constexpr double kPi = 3.14159265358979323846;
 constexpr auto kExact = MarginGradient::kExact;
 constexpr auto kStraightThrough = MarginGradient::kStraightThrough;
 
-// With most of these m1 theta + m2 exceeds pi at some theta; with one it is sometimes below 0.
+// For most of these m1 theta + m2 is above pi at some theta; for one it is below 0 at some theta.
 const std::vector<Margin> kMargins = {{1, 0.5, 0},  {1, 0, 0.35},    {1, 0.3, 0.2}, {1.35, 0, 0},
                                       {2, 0, 0},    {2, 0.1, 0.1},   {4, 0, 0},     {3.7, 0.6, 0.2},
                                       {1, -0.4, 0}, {0.9, 0.4, 0.15}};

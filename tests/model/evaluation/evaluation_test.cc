@@ -240,7 +240,7 @@ TEST_F(Retrieval, NamesADamagedImageOnAllWorkers) {
   }
 }
 
-/// Runs one worker, and passes on the bytes that it allocates for wide embeddings.
+/// Returns the bytes that one worker allocates to evaluate the set with wide embeddings.
 template <typename Set>
 double bytes_taken(const Set& set, const EmbedOptions& wide) {
   double taken = 0;
@@ -259,7 +259,7 @@ constexpr EmbedOptions kWide{.batch = 3, .height = kSide, .width = kSide, .embed
 
 TEST_F(Retrieval, UsesAtMostTheStatedMemory) {
   const double taken = bytes_taken(sets_.retrieval.at(0), kWide);
-  // `own` is released before the rows are copied for the search; this counts both.
+  // The worker frees its own rows before it copies all rows for the search; `taken` has both.
   EXPECT_NEAR(static_cast<double>(retrieval_bytes(22, 1, kWide)),
               taken - 22 * 20'001 * sizeof(float), 0.02 * taken);
 }

@@ -108,7 +108,7 @@ TEST(BackboneMemory, RejectsAPatternThatMatchesNoWeight) {
   CountingOps ops(1);
   try {
     backbone_memory(ops, {.network = "r18", .freeze = {"fc.*", "layr2.*"}});
-    FAIL() << "accepted";
+    FAIL() << "no error was thrown";
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
                  "freeze: \"layr2.*\" matches no tensor, did you mean \"layer2\"?; names begin "

@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 class RecoveryOfAJob : public ::testing::Test {
  protected:
-  /// Feeds a status; returns the number of faults from which training has resumed since the last.
+  /// Passes a status on. Returns from how many faults training has resumed since the last status.
   std::size_t sees(std::chrono::milliseconds at, std::int64_t generation, std::int64_t images,
                    bool trains = true, bool has_stepped = true) {
     view = {.at = at,
@@ -31,9 +31,9 @@ class RecoveryOfAJob : public ::testing::Test {
 TEST_F(RecoveryOfAJob, RecoversFromAKillWithTheFirstStepOfTheNextGeneration) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_KILL_WORKER);
-  EXPECT_EQ(sees(1100ms, 1, 88), 0) << "the step that had begun";
-  EXPECT_EQ(sees(1500ms, 2, 40, false, false), 0) << "workers join";
-  EXPECT_EQ(sees(2500ms, 2, 40, true, false), 0) << "it has loaded its state";
+  EXPECT_EQ(sees(1100ms, 1, 88), 0) << "this step had begun before the fault";
+  EXPECT_EQ(sees(1500ms, 2, 40, false, false), 0) << "the workers still join";
+  EXPECT_EQ(sees(2500ms, 2, 40, true, false), 0) << "the generation has only loaded its state";
   EXPECT_EQ(sees(3000ms, 2, 48), 1);
   EXPECT_EQ(recovery.faults()[0].took, 2000ms);
   EXPECT_FALSE(recovery.waits_since());

@@ -244,7 +244,7 @@ TEST_F(Sets, ContinuedUnpackReplacesNoFileWithOtherContent) {
     if (done >= 30) throw ExitStatus{130};
   };
   EXPECT_THROW(unpack_dataset(unpack, stop), ExitStatus);
-  // Equally many other bytes: a user's, or those of data that have changed since.
+  // A file of the same size with other bytes: a user's, or of data that have changed since.
   const fs::path image = unpack.out / "p00/01.jpg";
   auto bytes = read_file(image);
   const auto before = bytes;

@@ -69,7 +69,7 @@ TEST_F(Validate, FindsTheSameImageWithTwoLabels) {
   fs::copy_file(people_ / "p01/0.jpg", people_ / "p04/7.jpg");
   const Validation v = look();
   EXPECT_EQ(v.contradicted, 2);
-  EXPECT_EQ(v.good.size(), 14u) << "it is unknown which of the two labels is right";
+  EXPECT_EQ(v.good.size(), 14u) << "which of two labels is right is unknown";
   EXPECT_THAT(v.examples, ElementsAre(HasSubstr(", which has another label")));
 }
 

@@ -81,7 +81,7 @@ TEST(CapacityPlan, ShowsDecodingCoresDiskSpaceAndBottleneck) {
     return plan_capacity({.machine = "h200"}, planned, 8, memory, machine);
   };
   Capacity c = capacity();
-  EXPECT_EQ(c.kept, 4 * c.checkpoint) << "three checkpoints, and the one that is being written";
+  EXPECT_EQ(c.kept, 4 * c.checkpoint) << "three checkpoints, and one in progress";
   // Each of eight workers needs 8 images per step time without waits.
   const double step = c.step.seconds() - c.step.of("data_wait");
   EXPECT_NEAR(c.decoding_cores(), 8 * 8 * 400e-6 / step, 0.01 * c.decoding_cores());

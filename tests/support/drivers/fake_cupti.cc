@@ -139,7 +139,7 @@ int cuptiActivityFlushAll(std::uint32_t) {
   hand_over();
   return kSuccess;
 }
-/// The worker calls this while it is given a buffer, so it must not lock the mutex.
+/// Called by the worker in `complete`, which runs with the mutex locked, so this must not lock it.
 int cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, std::uint8_t** record) {
   std::uint8_t* next = from;
   if (*record != nullptr) {

@@ -55,8 +55,8 @@ TEST(StepCost, OverlapsGradientsWithTheBackwardPass) {
   w.gradients = 1.6;
   ClusterModel c = cluster(true, 2, 2);
   c.machine.local = {.latency = 0, .per_byte = 1};
-  // Each worker sends half of the gradients twice, in 1.6 s. All but the last of 16 buckets overlap
-  // with the backward pass.
+  // Each worker sends half of the gradients twice, in 1.6 s. All but the last of 16 buckets are
+  // sent during the backward pass.
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.1, 1e-12);
   c.machine.gpu = false;  // the same cores copy both workers' bytes
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.2, 1e-12);
@@ -95,7 +95,7 @@ TEST(StepCost, DecodingTakesCoresFromTheComputationOnACpu) {
   EXPECT_EQ(cost.of("data_wait"), 0);
 }
 
-/// docs/benchmarks/h200.md
+/// The measurements are those of docs/benchmarks/h200.md.
 TEST(StepCost, IsCloseToMeasurementsOfAnH200) {
   const ClusterModel c{.machine = *gpu_profile("h200", DType::kBFloat16, false)};
   PlannedJob planned{.job = {.network = "r50", .precision = Precision::kBf16, .batch_size = 128},

@@ -16,7 +16,7 @@ const CheckFinding& about(const std::vector<CheckFinding>& findings, const std::
   for (const CheckFinding& each : findings) {
     if (each.what.starts_with(what)) return each;
   }
-  ADD_FAILURE() << "nothing about " << what;
+  ADD_FAILURE() << "no finding about " << what;
   return findings.front();
 }
 

@@ -20,7 +20,7 @@ CheckFinding finding(const std::string& what, const LimitsThere& there, LimitsNe
   for (const CheckFinding& each : limit_findings(there, needed)) {
     if (each.what == what) return each;
   }
-  ADD_FAILURE() << "nothing about " << what;
+  ADD_FAILURE() << "no finding about " << what;
   return {};
 }
 

@@ -188,7 +188,7 @@ TEST(HeadMemory, HasRoomForTheLargestSampleRateOfTheJob) {
   o.gpu = true;
   const std::uint64_t all = head_memory(o).buffers;
   o.head.sample_rate = SampleRate({{0, 0.1}, {3, 1.0}});
-  EXPECT_GT(head_memory(o).buffers, all) << "the list of rows that have missed updates";
+  EXPECT_GT(head_memory(o).buffers, all) << "the list of rows with missed updates";
 }
 
 TEST(HeadMemory, CorrectionsNeedANumberForEachActiveRow) {

@@ -39,7 +39,7 @@ class HeadReplay : public ::testing::Test {
     job_.lr = 0.05;
   }
 
-  /// Trains a few steps with `workers`. Each writes its part of the last step before it.
+  /// Trains a few steps with `workers`. Each writes its step file before the last step runs.
   void train(int workers, std::int64_t steps = 3) {
     std::filesystem::remove_all(parts_);
     std::filesystem::create_directory(parts_);
@@ -110,7 +110,7 @@ class HeadReplay : public ::testing::Test {
       if (!result.d_embeddings) break;
       if (micro + 1 == job_.gradient_acc && !result.moved) head.move(step);
     }
-    // A step file that is written now, for a gradient that is not finite, needs the former.
+    // A step file for a gradient that is not finite is written now, with the state before the step.
     EXPECT_EQ(head.loss_before(number), before);
     EXPECT_EQ(head.loss_before(number + 1), *head.state().loss);
     EXPECT_EQ(*head.state().loss == before, !std::holds_alternative<AdaFace>(job_.loss));

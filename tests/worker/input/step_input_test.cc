@@ -75,8 +75,8 @@ TEST(StepInputs, GatherTheLabelsOfAllWorkersByRank) {
       inputs.recycle(in);
     }
     EXPECT_EQ(inputs.next().batch, nullptr);
-    EXPECT_EQ(inputs.next().batch, nullptr) << "asking again is harmless";
-    EXPECT_LE(std::ssize(memory), prefetch_depth(2) + kStepInputs) << "batches are recycled";
+    EXPECT_EQ(inputs.next().batch, nullptr) << "a further call must return the same";
+    EXPECT_LE(std::ssize(memory), prefetch_depth(2) + kStepInputs) << "batches must be recycled";
   });
 }
 
@@ -151,7 +151,7 @@ TEST(StepInputs, EndAfterTheMicroBatchInWhichAWorkerRequestsAStop) {
                       {.images = kImages, .gradient_acc = 3, .signals = signals});
     std::int64_t micro_batches = 0;
     while (inputs.next().batch != nullptr) ++micro_batches;
-    EXPECT_EQ(micro_batches, 5) << "4 is the second of its step";
+    EXPECT_EQ(micro_batches, 5) << "index 4 is the second of its step";
   });
 }
 

@@ -183,7 +183,7 @@ TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
 }
 
 TEST(MemoryOfThisHost, CountsMemoryKeptByWorkersAsFree) {
-  // The other one of two workers keeps so much that it exceeds changes by other programs.
+  // The other worker keeps so much that changes by other programs do not matter.
   const std::uint64_t without = memory_of_this_host(2).bytes;
   const std::uint64_t with = memory_of_this_host(2, {.of_host = 4 * without, .mine = 0}).bytes;
   EXPECT_GT(with, 2 * without);

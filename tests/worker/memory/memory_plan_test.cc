@@ -159,7 +159,7 @@ TEST_F(MemoryPlanTest, CountsTwoSnapshotsOfTheOwnAndTheNeighboursRows) {
   EXPECT_FALSE(has(plan(), "snapshots"));
   planned_.job.replicate = true;
   const std::uint64_t tables = 100'000ull * (2 * 512 * 4 + 4);
-  EXPECT_EQ(plan().part("snapshots").bytes, 2 * (tables + (9 + 8) * kMiB)) << "it has no neighbour";
+  EXPECT_EQ(plan().part("snapshots").bytes, 2 * (tables + (9 + 8) * kMiB)) << "no neighbour's rows";
   planned_.world_size = 4;
   EXPECT_EQ(plan().part("snapshots").bytes, 2 * (2 * tables / 4 + (9 + 8) * kMiB));
   EXPECT_EQ(plan().snapshots, plan().part("snapshots").bytes);

@@ -118,7 +118,7 @@ TEST_F(StepDumpTest, ContainsTheStepOfAllWorkers) {
   EXPECT_THAT(in.labels, ElementsAre(4, 19, 4));
   EXPECT_EQ(in.job["lr"], 0.025);
   EXPECT_EQ(in.job["seed"], 7);
-  EXPECT_EQ(in.job["margin_list"], nlohmann::json({1, 0.5, 0})) << "of the step";
+  EXPECT_EQ(in.job["margin_list"], nlohmann::json({1, 0.5, 0})) << "expected the step's margin";
   EXPECT_TRUE(in.job["margin_update"].is_null());
   EXPECT_EQ(in.job["sample_rate"], 1);
   EXPECT_THAT(in.story, AllOf(HasSubstr("the gradient of the backbone"), HasSubstr("1.5"),

@@ -130,7 +130,7 @@ TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
     EXPECT_EQ(parts[rank].centres, whole[rank].centres);
     EXPECT_EQ(parts[rank].centres_momentum, whole[rank].centres_momentum);
   }
-  EXPECT_EQ(parts[0].statistics, whole[0].statistics) << "the saved model has these";
+  EXPECT_EQ(parts[0].statistics, whole[0].statistics) << "the saved model has rank 0's statistics";
   EXPECT_EQ(parts[0].average_statistics, whole[0].average_statistics);
 }
 

@@ -43,7 +43,7 @@ TEST(SnapshotChoice, NeedsNoReplicaIfAllWorkersArePresent) {
   held[1][1] = {.id = id_of(60), .own = 1, .copy = -1, .shared = 0};
   EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(60));
   held[0][1].shared = 0;
-  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(50)) << "no worker has these";
+  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(50)) << "no worker has shared = 1";
 }
 
 TEST(SnapshotChoice, PrefersTheLaterGenerationForTheSameStep) {

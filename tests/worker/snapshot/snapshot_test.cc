@@ -23,8 +23,8 @@ using testing::WorldKeys;
 
 constexpr std::uint64_t kRow = 6 * 4 * 2 + 4;  // centre, momentum, and number of updates seen
 
-/// Returns the processes of a generation with `workers`: of the existing ones, those with odd
-/// numbers end first; others are new.
+/// Returns the processes of the next generation, which has `workers`. If there are fewer workers
+/// than before, ranks 1, 3, 5 ... end first. If there are more, the additional processes are new.
 Processes next_generation(const Processes& before, int workers) {
   Processes after = before;
   for (int lost = static_cast<int>(before.size()) - workers, at = 1; lost > 0; --lost, at += 2) {
@@ -45,7 +45,7 @@ TEST(Snapshots, ContinueFromAnyWorldSizeToAnyOther) {
       const Processes before = processes(from);
       take(before, 5);
       const Outcome outcome = go_on(next_generation(before, to), 5, {.generation = 2});
-      const bool enough = 2 * to >= from;  // one of two neighbours is left
+      const bool enough = 2 * to >= from;  // one of each two neighbours is left
       EXPECT_EQ(outcome.why_not.empty(), enough) << outcome.why_not;
       EXPECT_EQ(!outcome.where.empty(), enough);
       EXPECT_EQ(outcome.moved, outcome.sent);
@@ -85,7 +85,7 @@ TEST(Snapshots, RestoreALostRankFromItsNeighbour) {
   // Rank 2 of 4 has 6 of 23 rows. The backbone: 64 weights and momenta, 16 statistics, 5 updates.
   const std::uint64_t backbone = (64 + 64 + 16) * 4 + 5 * 12;
   EXPECT_GE(outcome.moved, 6 * kRow + backbone);
-  EXPECT_LE(outcome.moved, 6 * kRow + backbone + 64) << "also sent other data";
+  EXPECT_LE(outcome.moved, 6 * kRow + backbone + 64) << "more was sent than rows and backbone";
   EXPECT_EQ(outcome.moved, outcome.sent);
 }
 

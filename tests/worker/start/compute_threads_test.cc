@@ -33,7 +33,7 @@ TEST(ComputeThreads, AreTheirShareOfTheCoresWithoutASavedState) {
 TEST(ComputeThreads, ComeFromTheNewestStateWithTheSameNumberOfWorkers) {
   const ChosenThreads chosen = choose_threads(
       std::vector{worker(4, 100, {1, 1}), worker(4, 200, {4, 3}), worker(4, 300, {2})});
-  EXPECT_THAT(chosen.of_rank, ElementsAre(4, 4, 4)) << "the states had other numbers of workers";
+  EXPECT_THAT(chosen.of_rank, ElementsAre(4, 4, 4)) << "no state has three workers";
   const ChosenThreads two =
       choose_threads(std::vector{worker(4, 100, {1, 1}), worker(4, 200, {4, 3})});
   EXPECT_THAT(two.of_rank, ElementsAre(4, 3));

@@ -86,7 +86,7 @@ TEST_F(JobCheck, RejectsASoftmaxOverOneClass) {
 TEST_F(JobCheck, RejectsAHeadOfOneClass) {
   planned_.job.rec = {"many", "one"};
   planned_.job.head_classes = {99, 1};
-  EXPECT_NO_THROW(check_job(planned_)) << "all classes have one head";
+  EXPECT_NO_THROW(check_job(planned_)) << "one head has all classes";
   planned_.job.heads = Heads::kSeparate;
   EXPECT_THAT(refusal(), HasSubstr("heads: one has 1 class, expected 2 or more"));
 }
@@ -113,11 +113,11 @@ TEST_F(JobCheck, RejectsAStepLongerThanTheJob) {
 }
 
 TEST_F(JobCheck, ReturnsTheMostWorkersOfTheJob) {
-  EXPECT_EQ(most_workers(planned_), 100) << "classes";
+  EXPECT_EQ(most_workers(planned_), 100) << "limited by the classes";
   planned_.job.num_classes = 1'000;
-  EXPECT_EQ(most_workers(planned_), 201) << "batches";
+  EXPECT_EQ(most_workers(planned_), 201) << "limited by the batches";
   planned_.job.gradient_acc = 200;
-  EXPECT_EQ(most_workers(planned_), 20) << "10 micro-batches an epoch";
+  EXPECT_EQ(most_workers(planned_), 20) << "limited by gradient_acc";
   planned_.data.images = 0;
   planned_.job.num_classes = std::int64_t{1} << 40;
   EXPECT_EQ(most_workers(planned_), std::numeric_limits<int>::max());

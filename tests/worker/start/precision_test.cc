@@ -54,7 +54,7 @@ TEST(AutoPrecision, NamesSilentWorkers) {
   MemoryStore store;
   try {
     agree_on_precision(&store, {.rank = 1, .world_size = 3}, kNew, std::chrono::milliseconds(1));
-    FAIL() << "no error";
+    FAIL() << "no error was thrown";
   } catch (const CommError& error) {
     EXPECT_THAT(error.what(), HasSubstr("worker 0, 2 has not reported"));
   }

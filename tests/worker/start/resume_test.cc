@@ -55,7 +55,7 @@ TEST_F(OrderOfAResumedJob, DiffersInSequentialReadingWithAnotherBatch) {
 
 TEST_F(OrderOfAResumedJob, UsesTheMicroBatchSize) {
   EXPECT_EQ(ordered_job({{"gradient_acc", 4}}, 32).micro_batch, 8);
-  EXPECT_EQ(ordered_job(json::object(), 32).micro_batch, 0) << "gradient_acc is unknown";
+  EXPECT_EQ(ordered_job(json::object(), 32).micro_batch, 0) << "unknown without gradient_acc";
 }
 
 TEST_F(OrderOfAResumedJob, IsTheSameForAnySeedWithoutShuffle) {
@@ -97,7 +97,7 @@ TEST(RepeatedImages, AreReportedOnlyInsideAnEpoch) {
             "many are skipped");
   EXPECT_THAT(repeated_images_message("seed changed from 1 to 2", plan_from(start.after(10))),
               IsEmpty())
-      << "two epochs";
+      << "the resume is at the end of an epoch";
 }
 
 TEST(ResizedSteps, ReportTheNewLastStepAndLearningRate) {

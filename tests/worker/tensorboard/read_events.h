@@ -39,7 +39,7 @@ inline std::map<std::string, tensorboard::Summary::Value> values_of(
   for (const tensorboard::Event& event : events) {
     if (event.step() != step) continue;
     for (const auto& value : event.summary().value()) {
-      EXPECT_FALSE(values.contains(value.tag())) << value.tag() << " twice";
+      EXPECT_FALSE(values.contains(value.tag())) << value.tag() << " occurs twice";
       values[value.tag()] = value;
     }
   }

@@ -89,7 +89,7 @@ TEST_F(SampledStep, ContainsTheLastMicroBatchOfAllWorkers) {
   const std::size_t first = embeddings_.size() / kSampledDimension - kSamples;
   for (std::size_t i = 0; i < kSamples; ++i) {
     const float* const x = embeddings_.data() + (first + i) * kSampledDimension;
-    // The images of a step, and those of a micro-batch, are consecutive.
+    // A step has consecutive images, and so has each of its micro-batches.
     const auto label = static_cast<std::size_t>(faces_.label(static_cast<std::int64_t>(first + i)));
     const float* const centre = centres_.data() + label * kSampledDimension;
     double xx = 0, cc = 0, xc = 0;

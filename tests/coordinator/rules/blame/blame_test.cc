@@ -57,7 +57,7 @@ TEST_F(FailuresOfASlot, ExcludeTheSlotForAGrowingTime) {
   EXPECT_FALSE(is_left_out(blame, "a", 1, now));
   EXPECT_EQ(admitted_at(blame, "a", 1), now);
   fails();
-  EXPECT_TRUE(is_at_limit(record(), now)) << "one more failure is enough when it is back";
+  EXPECT_TRUE(is_at_limit(record(), now)) << "one failure is enough after an exclusion";
   leave_out(record(), now);
   EXPECT_TRUE(is_left_out(blame, "a", 1, now + 9min));
   EXPECT_FALSE(is_left_out(blame, "a", 1, now + 10min));
@@ -99,7 +99,7 @@ TEST_F(RestartsOfAJob, PauseLongerAndLongerWhenTheyAreQuick) {
   for (int i = 0; i < 50; ++i) restarts(10s);
   EXPECT_EQ(budget.not_before, now + 60s);
   restarts(60s);
-  EXPECT_EQ(budget.not_before, now) << "the job went well for a while";
+  EXPECT_EQ(budget.not_before, now) << "a generation of 60 s is not a quick restart";
 }
 
 TEST_F(RestartsOfAJob, AreRefilledByProgress) {
@@ -112,7 +112,7 @@ TEST_F(RestartsOfAJob, AreRefilledByProgress) {
   refill(budget, now);
   EXPECT_EQ(budget.spent, 1);
   refill(budget, now);
-  EXPECT_EQ(budget.spent, 1) << "one in ten minutes";
+  EXPECT_EQ(budget.spent, 1) << "one restart is given back in ten minutes";
 }
 
 TEST_F(RestartsOfAJob, CountSuccessiveCrashesAtTheSameStep) {

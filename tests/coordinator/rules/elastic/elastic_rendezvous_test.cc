@@ -44,7 +44,7 @@ class ElasticRendezvous : public testing::Rendezvous {
     state.job.saved.checkpoint_host = "a";
     loses("a");
   }
-  /// The job continues with four workers.
+  /// Host b is lost, and the job continues with the other four workers.
   void goes_on_without_b() {
     loses("b");
     passes(10s);
@@ -215,7 +215,7 @@ TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
   EXPECT_EQ(tick().reason, "training; host b joins at the next checkpoint");
   passes(1s);
   saves(20);
-  // Steps were trained since that checkpoint, so the workers save once more.
+  // The workers have trained since that checkpoint, so they save once more.
   const std::vector<Member> members = regroups();
   ASSERT_EQ(members.size(), 6U);
   EXPECT_EQ(members[1].survivor, 1);
@@ -238,7 +238,7 @@ TEST_F(ElasticRendezvous, AJoiningHostDoesNotReplaceABrieflySilentOne) {
   EXPECT_EQ(regroups().size(), 7U);
 }
 
-// No worker keeps its process then, or its memory.
+// Another network replaces all processes, so no worker keeps its memory.
 TEST_F(ElasticRendezvous, AHostThatChangesTheNetworkJoinsAfterAnExtraCheckpoint) {
   trains_on_three_hosts();
   goes_on_without_b();
@@ -432,11 +432,11 @@ TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
   proto::Progress progress;
   progress.set_output_unshared(true);
   checkpoint_reported(state, state.job.current.workers[0], progress);
-  EXPECT_EQ(state.job.saved.checkpoint_host, "a") << "it will have the first checkpoint";
+  EXPECT_EQ(state.job.saved.checkpoint_host, "a") << "host a will have the first checkpoint";
   proto::Progress starting;
   starting.set_starting(true);
   checkpoint_reported(state, state.job.current.workers[0], starting);
-  EXPECT_EQ(state.job.saved.checkpoint_host, "a") << "the next generation has not looked yet";
+  EXPECT_EQ(state.job.saved.checkpoint_host, "a") << "the next generation has not searched yet";
   progress.set_checkpoint_step(10);
   checkpoint_reported(state, state.job.current.workers[0], progress);
   EXPECT_EQ(state.job.saved.checkpoint_host, "a");
@@ -462,12 +462,12 @@ TEST_F(ElasticRendezvous, LearnsWhichHostHasTheCheckpointWhenOthersJoin) {
   proto::Progress progress;
   progress.set_checkpoint_step(10);
   checkpoint_reported(state, state.job.current.workers[0], progress);
-  EXPECT_EQ(state.job.saved.checkpoint_host, "") << "not known yet";
+  EXPECT_EQ(state.job.saved.checkpoint_host, "") << "the host is not known yet";
   const std::vector<std::string> hosts{"a"};
   FailureHistory blame = leave_hosts_out(state, hosts, "its workers were killed", now);
   const Plan plan = plan_members(state, blame, config.elastic, now);
   ASSERT_EQ(plan.size(), 1);
-  EXPECT_EQ(plan.members[0].host, "a") << "it may be the only one with the checkpoint";
+  EXPECT_EQ(plan.members[0].host, "a") << "only host a may have the checkpoint";
   registers("b");
   passes(1s);
   saves(20);
@@ -511,7 +511,7 @@ TEST_F(ElasticRendezvous, WaitsForTheCheckpointIfOnlyNewWorkersAreLeft) {
   registers("b");
   passes(1s);
   saves(30);
-  ASSERT_EQ(regroups().size(), 6U) << "those of b have no copies yet";
+  ASSERT_EQ(regroups().size(), 6U) << "the rows of b have no copies yet";
   loses("a");
   loses("c");
   passes(10s);

@@ -63,7 +63,7 @@ TEST_F(AwaitedWorkers, NoneIsFoundIfNoWorkerOrEveryWorkerWaits) {
 TEST_F(AwaitedWorkers, NoneIsFoundIfAllAreInTheSameCollective) {
   worker({{"step", 16, 15}});
   worker({{"step", 16, 15}});
-  EXPECT_THAT(found(), IsEmpty()) << "the network, perhaps";
+  EXPECT_THAT(found(), IsEmpty()) << "the network may be at fault";
 }
 
 TEST_F(AwaitedWorkers, ExcludeAWorkerThatWaitsItself) {

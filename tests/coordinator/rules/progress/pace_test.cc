@@ -61,16 +61,16 @@ TEST_F(PaceOfAJob, HasSeparateLimitsForCheckpointsAndEvaluations) {
   EXPECT_EQ(pace.limit("evaluate", limits), 300s);
   EXPECT_EQ(pace.limit("checkpoint", limits), 300s);
   tells(10, {{"evaluate", 0.001}, {"checkpoint", 0.001}, {"log", 0.001}}, false);
-  EXPECT_EQ(pace.limit("evaluate", limits), 300s) << "nothing that takes a while";
+  EXPECT_EQ(pace.limit("evaluate", limits), 300s) << "such short times do not count";
   tells(10, {{"evaluate", 5}, {"checkpoint", 2}}, false);
-  EXPECT_EQ(pace.limit("evaluate", limits), 120s) << "four floors at least";
-  EXPECT_EQ(pace.limit("checkpoint", limits), 300s) << "the last one may wait for the disk";
+  EXPECT_EQ(pace.limit("evaluate", limits), 120s) << "expected at least four floors";
+  EXPECT_EQ(pace.limit("checkpoint", limits), 300s) << "the last checkpoint may wait for the disk";
   tells(10, {{"evaluate", 20}, {"checkpoint", 50}}, false);
   EXPECT_EQ(pace.limit("evaluate", limits), 200s);
   for (const char* phase : {"checkpoint", "write_model", "log", "report"}) {
     EXPECT_EQ(pace.limit(phase, limits), 500s) << phase;
   }
-  EXPECT_EQ(pace.limit("forward", limits), 30s) << "they say nothing about steps";
+  EXPECT_EQ(pace.limit("forward", limits), 30s) << "these times say nothing about steps";
 }
 
 TEST_F(PaceOfAJob, HasNoLimitBelowTheFloorOrBeyondAnHour) {

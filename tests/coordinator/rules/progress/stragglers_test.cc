@@ -64,7 +64,7 @@ TEST_F(StragglersOfAJob, AFewLongStepsDoNotMakeARankSlow) {
 }
 
 TEST_F(StragglersOfAJob, NoRankIsJudgedBeforeTwentyReports) {
-  EXPECT_THAT(trains(20, {0.2, 2.0}), IsEmpty()) << "the first report has none before it";
+  EXPECT_THAT(trains(20, {0.2, 2.0}), IsEmpty()) << "the first report has no predecessor";
   EXPECT_EQ(trains(1, {0.2, 2.0}).size(), 1U);
 }
 

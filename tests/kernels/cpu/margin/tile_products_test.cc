@@ -39,8 +39,8 @@ std::vector<Kind> kinds() {
 struct Sizes {
   std::int64_t samples, dimension, classes;
 };
-// One of everything; remainders after vectors, panels, blocks of rows and of depth; no remainders;
-// and enough embeddings for several threads to pack them.
+// Sizes of 1; with remainders after vectors, panels, blocks of rows and blocks of depth; without
+// remainders; and enough embeddings for several threads to pack them.
 constexpr Sizes kSizes[] = {{1, 1, 1},     {7, 20, 5},    {66, 33, 95},  {130, 70, 96},
                             {17, 300, 25}, {128, 64, 48}, {35, 129, 90}, {200, 300, 25}};
 

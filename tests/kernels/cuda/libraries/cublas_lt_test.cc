@@ -129,7 +129,7 @@ TEST_F(CublasLtProduct, NamesAnImpossibleProductInTheError) {
                      .c = c_->data(),
                      .c_stride = 3},
                     device_->scratch.data(), device_->compute.get());
-    FAIL() << "accepted";
+    FAIL() << "no error was thrown";
   } catch (const DeviceError& error) {
     EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("GPU 3 (NVIDIA H100)"),
                                                ::testing::HasSubstr("2 x 3 x 4 (NN, fp32 to bf16)"),

@@ -201,7 +201,7 @@ TEST_F(AlignOrders, ConvertsColumnsAndSwappedSides) {
 }
 
 TEST_F(AlignOrders, KeepsRotatedFaces) {
-  // Upside down and on a side: a similarity turns them, and no exchange is needed.
+  // Faces upside down and on a side: a rotation aligns them, and no landmarks are exchanged.
   Aligned aligned;
   face_of("a.jpg 42 40 22 40 32 30 40 18 24 18\nb.jpg 40 22 40 42 30 32 18 24 18 40\n", aligned);
   EXPECT_EQ(aligned.exchanged, 0);
@@ -209,7 +209,7 @@ TEST_F(AlignOrders, KeepsRotatedFaces) {
 }
 
 TEST_F(AlignOrders, RecogniseTheOrderOfProfilesByTheOtherFacesOfTheList) {
-  // As above, but in profile: all x are close together.
+  // A face in profile: all x are close together.
   const std::string profile = "a.jpg 30 24 32 24 35 34 31 46 33 46\n";
   const std::string exchanged = "a.jpg 32 24 30 24 35 34 33 46 31 46\n";
   Aligned aligned;

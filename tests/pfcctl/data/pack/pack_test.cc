@@ -209,7 +209,7 @@ TEST_F(Pack, ContinuesAfterAnInterrupt) {
     };
     try {
       pack_dataset(options_, interrupt);
-      FAIL() << "not interrupted";
+      FAIL() << "the interrupt was ignored";
     } catch (const ExitStatus& exit) {
       EXPECT_EQ(exit.status, 130);
     }
@@ -218,7 +218,7 @@ TEST_F(Pack, ContinuesAfterAnInterrupt) {
   std::vector<std::int64_t> done;
   EXPECT_EQ(pack_dataset(options_, [&](std::int64_t n, std::int64_t) { done.push_back(n); }).images,
             4);
-  EXPECT_EQ(done.front(), 3) << "two are written";
+  EXPECT_EQ(done.front(), 3) << "two images were written before";
   EXPECT_EQ(testing::read_file(options_.out / "train.rec"), whole);
 }
 

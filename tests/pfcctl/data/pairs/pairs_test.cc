@@ -81,7 +81,7 @@ TEST(DrawPairs, DrawsPeopleUniformly) {
   for (const DrawnPair& pair : draw_pairs(labels, 400, 1)) {
     if (pair.same) of_first += labels.at(static_cast<std::size_t>(pair.first)) == 0;
   }
-  EXPECT_NEAR(static_cast<double>(of_first), 20, 15) << "of 200 pairs, a tenth";
+  EXPECT_NEAR(static_cast<double>(of_first), 20, 15) << "expected a tenth of 200 pairs";
 }
 
 TEST(DrawPairs, RequiresTwoPeopleAndTwoImagesOfOne) {
