@@ -48,7 +48,7 @@ class EmulatedCalls(unittest.TestCase):
              "--work", self.folder / f"work-{name}", "--report", self.folder / f"page-{name}.md",
              "--python", self.bin / "python-with-torch", "--job-network", "mbf", "--job-batch", "4",
              "--job-size", "32", "--job-device", "auto",  # agents see no emulated GPU
-             "--worker-tests", "WorkerOnAGpu.test_writes_a_checkpoint_from_which_a_cpu_continues"],
+             "--worker-tests", "WorkerOnAGpu.test_a_cpu_continues_from_the_checkpoint_of_a_gpu"],
             capture_output=True, text=True,
             env={**os.environ, "LD_LIBRARY_PATH": str(DRIVER), "PFC_COMMIT": "v1",
                  "PATH": f"{self.bin}:{os.environ['PATH']}", "HOME": str(self.folder)})

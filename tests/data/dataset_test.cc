@@ -110,7 +110,7 @@ TEST_F(DatasetFolder, UsesTheFirstOfSeveralLabels) {
   EXPECT_EQ(open_dataset({.rec = rec_})->read(0, storage_).label, 1);
 }
 
-TEST_F(DatasetFolder, ReportsWhatIsExpectedIfThereIsNothing) {
+TEST_F(DatasetFolder, NamesTheExpectedFilesIfTheyAreMissing) {
   EXPECT_THAT(error(), HasSubstr("train.rec: not found; expected a folder with train.rec"));
   EXPECT_THAT(error({.rec = folder_ / "nowhere"}), HasSubstr("nowhere: not found"));
   write_file(folder_ / "other.rec", "");

@@ -131,7 +131,7 @@ TEST_F(Staging, RemovesFilesOfAnEarlierRun) {
   EXPECT_FALSE(fs::exists(there / "train.rec.part"));
 }
 
-TEST_F(Staging, KeepsFilesOfOthers) {
+TEST_F(Staging, KeepsForeignFiles) {
   const fs::path there = stage_dataset(data_, fast_);
   write_file(there / "notes.txt", "a person's");
   fs::create_directory(there / "photos.rec");
@@ -156,7 +156,7 @@ TEST_F(Staging, LeavesNoPartialFileWhenInterrupted) {
   EXPECT_EQ(read_file(stage_dataset(data_, fast_) / "train.rec"), read_file(data_ / "train.rec"));
 }
 
-TEST_F(Staging, RejectsDataThatChangeMeanwhile) {
+TEST_F(Staging, RejectsDataThatChangeDuringTheCopy) {
   const auto change = [&](const std::string& what) {
     if (what.ends_with("83 %")) put("train.rec", 6'000'000, 9);
   };
@@ -235,7 +235,7 @@ TEST_F(Staging, ConcurrentProcessesMakeOneCopy) {
   EXPECT_EQ(copying, 1);
 }
 
-TEST_F(Staging, CopiesTheDataAsTheyAreAfterAWait) {
+TEST_F(Staging, CopiesTheDataThatExistAfterWaitingForAnotherCopy) {
   const fs::path there = stage_dataset(data_, fast_);
   const Fd other(::open((there / "lock").c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(other, LOCK_EX), 0);
@@ -247,14 +247,14 @@ TEST_F(Staging, CopiesTheDataAsTheyAreAfterAWait) {
   EXPECT_EQ(read_file(there / "property"), read_file(data_ / "property"));
 }
 
-TEST_F(Staging, ReportsWhatDoesNotFit) {
+TEST_F(Staging, RejectsDataThatDoNotFit) {
   fs::resize_file(data_ / "train.rec", std::uintmax_t{1} << 43);  // sparse
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(data_, fast_); }),
               ::testing::AllOf(HasSubstr("stage: "), HasSubstr(", and the data need 8.00 TiB: "),
                                HasSubstr("name another folder")));
 }
 
-TEST_F(Staging, RejectsWhatItCannotCopy) {
+TEST_F(Staging, RejectsAFolderOfPeopleAndAMissingTarget) {
   fs::create_directories(folder_ / "people/ada");
   EXPECT_THAT(message_of<InputError>([&] { stage_dataset(folder_ / "people", fast_); }),
               HasSubstr("make one file of these images first with pfcctl data pack"));

@@ -47,7 +47,7 @@ class Failure(JobTest):
             self.assertIn(word, lines[-1])
         self.assertEqual(self.processes(), [])
 
-    def test_a_suspended_coordinator_reports_it_and_the_job_continues(self):
+    def test_a_coordinator_reports_its_suspension_and_the_job_continues(self):
         process = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         process.send_signal(signal.SIGSTOP)
         time.sleep(4)  # time without the coordinator, which reports 3 s or more

@@ -33,7 +33,7 @@ class WorkerOnAGpu(JobTest):
         for a, b in zip(found, expected):
             self.assertLess(abs(a - b) / b, tolerance, (found, expected))
 
-    def test_follows_the_cpu_in_every_precision(self):
+    def test_losses_on_a_gpu_agree_with_the_cpu_in_every_precision(self):
         # Not mbf: one of its PReLU inputs near 0 changes its sign in the first step.
         keys = dict(network="r18", lr=0.02)
         expected, _ = self.trained("cpu", BIN / "pfc-worker", **{**keys, "device": "cpu"})
@@ -51,7 +51,7 @@ class WorkerOnAGpu(JobTest):
             self.assertTrue(all(map(math.isfinite, found)))
             self.assertEqual("Fp16 Grad Scale" in log, precision == "fp16")
 
-    def test_gives_the_same_bits_with_and_without_graphs(self):
+    def test_a_job_gives_the_same_bits_with_and_without_cuda_graphs(self):
         keys = dict(sample_rate=0.5, gradient_acc=2, batch_size=4)
         for precision in ("fp32",) if EMULATED else ("fp32", "bf16"):  # the emulation is slow
             for name, graphs in (("graphs", True), ("again", True), ("plain", False)):
@@ -62,7 +62,7 @@ class WorkerOnAGpu(JobTest):
                     self.assertEqual(digest(self.folder / f"{precision}-{name}/backbone.safetensors"),
                                      expected)
 
-    def test_resumes_with_the_same_bits(self):
+    def test_a_job_on_a_gpu_resumes_with_the_same_bits(self):
         adamw, sgd = dict(optimizer="adamw", lr=1e-3), dict(lr=0.02)
         for precision, optimizer in [("fp16", adamw)] + ([] if EMULATED else [("bf16", sgd)]):
             keys = dict(precision=precision, sample_rate=0.5, **optimizer)
@@ -73,7 +73,7 @@ class WorkerOnAGpu(JobTest):
                 self.assertEqual(digest(self.folder / f"{precision}-whole/backbone.safetensors"),
                                  digest(self.folder / f"{precision}-parts/backbone.safetensors"))
 
-    def test_writes_a_checkpoint_from_which_a_cpu_continues(self):
+    def test_a_cpu_continues_from_the_checkpoint_of_a_gpu(self):
         self.trained("gpu", max_steps=2)
         losses, _ = self.trained("gpu", BIN / "pfc-worker", device="cpu", resume=True)
         self.assertEqual(len(losses), 4)

@@ -56,7 +56,7 @@ class NetworkOfTheWorkers(HostsTest):
             self.network.slow(key, "eth0", SLOW)
 
     @unittest.skipUnless(may_limit_speed(), "the kernel has no tc tbf, which makes a network slow")
-    def test_uses_the_fastest_network_that_connects_all_hosts(self):
+    def test_a_job_uses_the_fastest_network_that_connects_all_hosts(self):
         self.has_three_networks()
         done = self.trains()
         self.assert_completed(done, "10.88.0.1")
@@ -66,7 +66,7 @@ class NetworkOfTheWorkers(HostsTest):
         self.assertIn(f"{PART_NETWORK} ({address(3)} is not in it)", line)
 
     @unittest.skipUnless(may_limit_speed(), "the kernel has no tc tbf, which makes a network slow")
-    def test_uses_the_requested_network(self):
+    def test_a_job_uses_the_requested_network(self):
         self.has_three_networks()
         done = self.trains("--network", "10.77.0.0/16", hosts="ab")
         self.assert_completed(done, "10.77.0.1")

@@ -103,7 +103,7 @@ class ServiceTest(JobTest):
 
 
 class Service(ServiceTest):
-    def test_runs_twenty_jobs_in_order_among_them_a_stopped_a_failed_and_a_refused_one(self):
+    def test_twenty_jobs_run_in_order_although_some_are_stopped_fail_or_are_refused(self):
         service = self.service()
         fates = ["complete"] * 20
         fates[3], fates[5], fates[9] = "until_stop", "fails:1", "until_stop"
@@ -138,7 +138,7 @@ class Service(ServiceTest):
         self.ends(service)
         self.assertIn("pfc-coordinator: service ended by SIGTERM", self.said("service").splitlines()[-1])
 
-    def test_keeps_its_queue_when_a_kubelet_ends_and_restarts_it(self):
+    def test_a_service_that_a_kubelet_restarts_keeps_its_queue(self):
         """SIGTERM, the grace period, SIGKILL to what still runs, and the same command with the same state folder."""
         service = self.service()
         running, stubborn, waiting = self.submit("until_stop"), self.submit("stubborn:1"), self.submit()
@@ -172,7 +172,7 @@ class Service(ServiceTest):
             service.send_signal(number)
         self.assertEqual(service.wait(LIMIT), 1)
 
-    def test_rejects_invalid_calls_with_one_line(self):
+    def test_a_service_rejects_invalid_calls_with_one_line(self):
         self.service()
         self.assert_one_line(self.ctl("stop"), "no job is running", code=2)
         self.assert_one_line(self.ctl("stop", "0000"), "0000", "pfcctl queue", code=2)
@@ -186,7 +186,7 @@ class Service(ServiceTest):
         self.assert_one_line(self.ctl("submit", self.fake_job(), name="one"), "runs a single job", code=2)
         self.ends(one)
 
-    def test_restarts_its_own_agent_and_continues_with_the_next_job(self):
+    def test_a_service_restarts_its_own_agent_and_continues_with_the_next_job(self):
         self.service()
         first = self.submit("until_stop")
         self.wait_for_training()

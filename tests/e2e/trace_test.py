@@ -165,7 +165,7 @@ class TraceTest(JobTest):
         self.assertEqual(max(s.args["step"] for s in self.written().on_row("training") if s.name == "forward"), 400)
         self.process.communicate(timeout=LIMIT)
 
-    def test_without_a_job_it_reports_an_error(self):
+    def test_a_trace_without_a_job_is_an_error(self):
         ask = BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--state-dir", self.folder / "state"
         self.assert_one_line(run(*ask, env=self.environment), "/security/admin.pem does not exist")
         self.train(1, self.job(max_steps=1))  # creates one

@@ -52,7 +52,7 @@ class Script(unittest.TestCase):
 
 
 class Help(Script):
-    def test_prints_usage_and_does_nothing_else(self):
+    def test_every_script_prints_its_usage_with_help_and_does_nothing_else(self):
         for script in SCRIPTS:
             if script.name in ("help.sh", "build_environment.sh"):  # sourced by the others
                 continue
@@ -104,7 +104,7 @@ class Setup(Script):
 
 
 class Test(Script):
-    def test_runs_each_test_in_one_preset_and_says_how_long_it_takes(self):
+    def test_runs_each_test_in_one_preset_and_prints_the_expected_time(self):
         done = self.run_script("test.sh")
         self.assertEqual(done.returncode, 0, done.stderr)
         for command in ("cmake --build --preset cpu --target all", "ctest --preset cpu --parallel 4",

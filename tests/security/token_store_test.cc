@@ -201,7 +201,7 @@ TEST_F(Tokens, AreWrittenAgainWhenTheFileWasRemoved) {
   EXPECT_EQ(kept.front().hash, made.token.hash);
 }
 
-TEST_F(Tokens, AreLimitedInNumberUntilTheyHaveLongExpired) {
+TEST_F(Tokens, CountTowardsTheLimitUntilTheyHaveLongExpired) {
   store.create({.lifetime = 1h});
   fill_file(TokenStore::kMostTokens - 1);
   store.create({.lifetime = 1h});

@@ -86,7 +86,7 @@ class Asker final : public CoordinatorClient {
   bool is_gone_ = false;
 };
 
-class Taker : public ::testing::Test {
+class TraceTakerTest : public ::testing::Test {
  protected:
   void asks(std::int64_t id, std::int64_t first, std::int64_t last, std::int64_t most = 100'000) {
     client.asks({.id = id, .first_step = first, .last_step = last, .most_spans = most});
@@ -108,7 +108,7 @@ class Taker : public ::testing::Test {
   Asker client;
 };
 
-TEST_F(Taker, SendsTimesOfTheCoordinatorsClock) {
+TEST_F(TraceTakerTest, SendsTimesOfTheCoordinatorsClock) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(9, 2, 3);
   const auto before = std::chrono::system_clock::now();
@@ -126,7 +126,7 @@ TEST_F(Taker, SendsTimesOfTheCoordinatorsClock) {
   EXPECT_LT(client.sent_[0].begin_there, expected + 60s / 1ns);
 }
 
-TEST_F(Taker, SendsInParts) {
+TEST_F(TraceTakerTest, SendsInParts) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(1, 1, 1);
   trains(1, 2, 10'000);
@@ -135,7 +135,7 @@ TEST_F(Taker, SendsInParts) {
   EXPECT_EQ(client.sent_[2].spans.size(), 10'000U - 2 * kMostSpansOfPart);
 }
 
-TEST_F(Taker, SendsUpToTheLimitAndLoadersLast) {
+TEST_F(TraceTakerTest, SendsUpToTheLimitAndLoadersLast) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(1, 1, 1, 150);
   trains(1, 2, 100);
@@ -145,7 +145,7 @@ TEST_F(Taker, SendsUpToTheLimitAndLoadersLast) {
   EXPECT_EQ(client.sent_[1].spans.size(), 50U);
 }
 
-TEST_F(Taker, RecordsEachTraceOnce) {
+TEST_F(TraceTakerTest, RecordsEachTraceOnce) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(5, 1, 1);
   trains(1, 2);
@@ -159,7 +159,7 @@ TEST_F(Taker, RecordsEachTraceOnce) {
   }
 }
 
-TEST_F(Taker, EndsATraceForANewerOne) {
+TEST_F(TraceTakerTest, EndsATraceForANewerOne) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(5, 1, 1'000'000);
   while (!training.on()) trains(1, 2);
@@ -170,7 +170,7 @@ TEST_F(Taker, EndsATraceForANewerOne) {
   while (!training.on()) trains(step, step + 1), step += 2;
 }
 
-TEST_F(Taker, SendsAnIncompleteTraceWhenTrainingEnds) {
+TEST_F(TraceTakerTest, SendsAnIncompleteTraceWhenTrainingEnds) {
   {
     const TraceTaker taker(recorder, &client, "cpu");
     asks(1, 1, 100);
@@ -179,14 +179,14 @@ TEST_F(Taker, SendsAnIncompleteTraceWhenTrainingEnds) {
   EXPECT_EQ(client.summary().last_step, 1);
 }
 
-TEST_F(Taker, TrainingContinuesWithoutTheCoordinator) {
+TEST_F(TraceTakerTest, TrainingContinuesWithoutTheCoordinator) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(1, 1, 1);
   client.is_gone();
   trains(1, 2);
 }
 
-TEST_F(Taker, ReportsWhatATraceOfAGpuLacks) {
+TEST_F(TraceTakerTest, ReportsWhatATraceOfAGpuLacks) {
   const TraceTaker taker(recorder, &client, "cuda:0", {"/nowhere/libcupti.so.13"});
   asks(1, 1, 1);
   trains(1, 2);
@@ -196,7 +196,7 @@ TEST_F(Taker, ReportsWhatATraceOfAGpuLacks) {
               ::testing::HasSubstr("kernels are not in the trace (found no libcupti"));
 }
 
-TEST_F(Taker, SendsKernelsOfAGpu) {
+TEST_F(TraceTakerTest, SendsKernelsOfAGpu) {
   const std::string path = PFC_FAKE_DRIVERS "/two_gpus/libcupti.so.13";
   const DynamicLibrary fake(path);
   const auto run =

@@ -38,7 +38,7 @@ class SmallLog : public ::testing::Test {
   std::filesystem::path path = folder / "rank-0.log";
 };
 
-TEST_F(SmallLog, KeepsItsLastPartsAndNumbersThemAll) {
+TEST_F(SmallLog, KeepsTheNumbersOfItsNewestParts) {
   writes(0, 9);
   EXPECT_THAT(parts_of_log(path), ElementsAre(Key(3), Key(4), Key(5)));
   EXPECT_EQ(reads(0, 0), "line 4\nline 5\nline 6\nline 7\nline 8\n");

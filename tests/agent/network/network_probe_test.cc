@@ -87,7 +87,7 @@ int unused_port() {
   return tcp::acceptor(loop, {tcp::v4(), 0}).local_endpoint().port();
 }
 
-TEST(NetworkProbe, ConnectsToAnotherOne) {
+TEST(NetworkProbe, ConnectsToTheProbeOfAnotherHost) {
   Host a(0), b(1);
   const int port = b.answers().port();
   const proto::NetworkReport report = a.answers({to(1, port)});

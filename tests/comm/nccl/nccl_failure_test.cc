@@ -185,7 +185,7 @@ TEST_F(NcclFailure, LostNetworkFailsAllRanksImmediatelyWithNcclsMessage) {
   EXPECT_THAT(errors[0], HasSubstr("remote process exited or there was a network error"));
 }
 
-TEST_F(NcclFailure, FailedCommStaysFailedAndFailsTheOtherOne) {
+TEST_F(NcclFailure, FailedCommStaysFailedAndFailsTheWorkersOtherComm) {
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
     const Floats values(r.ops, std::vector<float>(10));

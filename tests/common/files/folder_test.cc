@@ -98,7 +98,7 @@ TEST_F(RemoveOwnFolder, RemovesFileManagerFiles) {
   EXPECT_FALSE(std::filesystem::exists(own()));
 }
 
-TEST_F(RemoveOwnFolder, KeepsFilesThatAreAddedMeanwhile) {
+TEST_F(RemoveOwnFolder, KeepsFilesThatAreAddedDuringTheRemoval) {
   // A file is added after the folder was listed, while the first name is examined.
   const auto meanwhile = [&](const std::string& name) {
     std::ofstream(own() / "theirs") << "x";

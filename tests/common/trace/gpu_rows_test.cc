@@ -20,7 +20,7 @@ TEST(KernelName, KeepsNamesThatAreNotMangled) {
 
 TEST(KernelName, IsTheWordKernelIfTheNameIsMissing) { EXPECT_EQ(kernel_name(nullptr), "kernel"); }
 
-TEST(KernelName, IsBounded) {
+TEST(KernelName, IsLimitedInLength) {
   const std::string name = kernel_name(std::string(500, 'x').c_str());
   EXPECT_EQ(name.size(), kLongestKernelName);
   EXPECT_TRUE(name.ends_with("..."));

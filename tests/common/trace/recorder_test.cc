@@ -123,7 +123,7 @@ TEST_F(Recorder, DropsSpansThatEndAfterTheRecording) {
   EXPECT_TRUE(recorder.take().spans.empty());
 }
 
-TEST_F(Recorder, DropsSpansThatBeganBeforeIt) {
+TEST_F(Recorder, DropsSpansThatBeganBeforeTheRecording) {
   recorder.arm(1, 1);
   {
     const TraceTrack::Scope scope(loader, "wait_for_room");

@@ -20,7 +20,7 @@ std::string host_list_error(const std::string& hosts) {
   return testing::message_of<InputError>([&] { parse_hosts(hosts); });
 }
 
-TEST(ParseHosts, ReadsThemInTheOrderGiven) {
+TEST(ParseHosts, KeepsTheOrderOfTheHosts) {
   EXPECT_THAT(parse_hosts("203.0.113.7:8,localhost:2,b"),
               ElementsAre(HostSpec{.name = "203.0.113.7", .slots = 8},
                           HostSpec{.name = "localhost", .slots = 2}, HostSpec{.name = "b"}));

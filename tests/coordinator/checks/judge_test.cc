@@ -54,7 +54,7 @@ std::vector<proto::CheckFinding> fast(const std::vector<double>& values, double 
   return findings;
 }
 
-TEST(CheckJudge, AcceptsWhatIsTheSameEverywhere) {
+TEST(CheckJudge, AcceptsAValueThatAllHostsHave) {
   const auto findings = same({"80 images", "80 images", "80 images"});
   EXPECT_THAT(verdicts(findings), ElementsAre(proto::CHECK_OK, proto::CHECK_OK, proto::CHECK_OK));
   EXPECT_EQ(findings[0].remedy(), "");

@@ -103,7 +103,7 @@ TEST(JournalFile, RejectsAHeaderTruncatedAtAnyByte) {
   EXPECT_THAT(problem_of("something else"), HasSubstr("not a coordinator's journal"));
 }
 
-TEST(JournalFile, ReadsTheIdentityFromItsBeginningAlone) {
+TEST(JournalFile, ReadsTheIdentityWithoutTheRecords) {
   const std::string bytes = encode_header(identity()) + change("a", "1");
   EXPECT_EQ(parse_identity(bytes.substr(0, bytes.size() - 3), "x").hosts(0), "localhost:2");
 }

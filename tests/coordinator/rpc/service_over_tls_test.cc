@@ -148,7 +148,7 @@ TEST_F(ServiceOverTls, LetsReadersSeeOnlyTheStatus) {
   expect_noted("wrong_token");
 }
 
-TEST_F(ServiceOverTls, LetsAnAdminStopTheJobAndNotesIt) {
+TEST_F(ServiceOverTls, LetsAnAdminStopTheJobAndAuditsTheStop) {
   proto::StopRequest request;
   request.set_job(kJob);
   EXPECT_TRUE(calls(&Stub::Stop, admin(), request).ok());
@@ -178,7 +178,7 @@ TEST_F(ServiceOverTls, AuditsFailedRequestsAsNotDone) {
                     HasSubstr("submission of job.json: not done: "), Not(HasSubstr("\"ok\""))));
 }
 
-TEST_F(ServiceOverTls, LetsOnlyAnAdminInjectFaultsAndNotesIt) {
+TEST_F(ServiceOverTls, LetsOnlyAnAdminInjectFaultsAndAuditsThem) {
   proto::InjectFaultRequest request;
   request.set_job_id(kJob);
   request.set_kind(proto::FAULT_PARTITION);

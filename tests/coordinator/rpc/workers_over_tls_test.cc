@@ -116,13 +116,13 @@ TEST_F(WorkersOverTls, MayNotTakeTheSlotOfAnotherHost) {
   expect_noted("wrong_host");
 }
 
-TEST_F(WorkersOverTls, MayNotSpeakForARankOfAnotherHost) {
+TEST_F(WorkersOverTls, MayNotReportForARankOfAnotherHost) {
   const auto workers = both_join();
   EXPECT_THAT(attaches({1}).error_message(), HasSubstr("the certificate is of host a"));
   expect_noted("wrong_host");
 }
 
-TEST_F(WorkersOverTls, SpeakForOneRankInOneStream) {
+TEST_F(WorkersOverTls, MayReportForOnlyOneRankInAStream) {
   const auto workers = both_join();
   const grpc::Status status = attaches({0, 7});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

@@ -75,7 +75,7 @@ TEST_F(RendezvousOverNetworks, EndsTheJobWhenNoNetworkReachesAll) {
   EXPECT_TRUE(verdict(state).at_start);
 }
 
-TEST_F(RendezvousOverNetworks, MeasuresAgainWhenAnAgentIsReplacedMeanwhile) {
+TEST_F(RendezvousOverNetworks, MeasuresAgainWhenAnAgentIsReplacedDuringAMeasurement) {
   registers_two_hosts();
   tick();
   registers_with_address("b", "agent b2");

@@ -171,7 +171,7 @@ TEST_F(Rendezvous, KeepsItsReasonWhileNothingChanges) {
   EXPECT_EQ(tick().reason, before);
 }
 
-TEST_F(Rendezvous, CompletesWhenEveryRankHasReportedItAndExited) {
+TEST_F(Rendezvous, CompletesWhenEveryRankHasReportedSuccessAndExited) {
   trains_on_two_hosts();
   reports(0, proto::OUTCOME_COMPLETED);
   exits(0, {});

@@ -162,7 +162,7 @@ TEST_F(Gatherer, NamesAWorkerThatDied) {
   EXPECT_EQ(reply->ranks(1).problem(), "the worker has ended");
 }
 
-TEST_F(Gatherer, DoesNotWaitForOneThatIsMuchSlowerThanTheOthers) {
+TEST_F(Gatherer, DoesNotWaitForAMuchSlowerWorker) {
   begins();
   sends(0, "a", true);
   gatherer.expire(12, now + TraceGatherer::kSlowest - 1s);

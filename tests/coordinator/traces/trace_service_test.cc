@@ -114,7 +114,7 @@ TEST_F(TraceService, GathersTheRecordingsOfAllWorkers) {
   EXPECT_LT(std::abs(summary.clock_ahead_ns()), 1s / 1ns + summary.clock_error_ns());
 }
 
-TEST_F(TraceService, NamesAWorkerThatEndsMeanwhile) {
+TEST_F(TraceService, NamesAWorkerThatEndsDuringTheTrace) {
   train_at_step(10);
   const Trainee a(*first);
   proto::StartTraceReply begun;

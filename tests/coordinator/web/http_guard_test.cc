@@ -9,7 +9,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-TEST(LoopbackName, IsWhatABrowserOnThisMachineSends) {
+TEST(LoopbackName, IsTheHostThatABrowserOnThisMachineSends) {
   for (const char* host : {"localhost", "localhost:7451", "127.0.0.1", "127.0.0.1:8000",
                            "127.1.2.3:1", "[::1]", "[::1]:7451"}) {
     EXPECT_TRUE(is_loopback_name(host)) << host;

@@ -113,7 +113,7 @@ TEST_F(Https, RefusesCallersWithoutATokenAndSaysHowToSendOne) {
                                          HasSubstr("{reason=\"wrong_token\"} 5\n")));
 }
 
-TEST_F(Https, RefusesATokenThatIsRevokedOrForJoining) {
+TEST_F(Https, RefusesRevokedTokensAndTokensForJoining) {
   const std::string joining = gate.create_token({}, {}, "x:1").text.substr(0, 32);
   EXPECT_THAT(get("/", "Authorization: Bearer " + joining + "\r\n"), StartsWith("HTTP/1.1 401"));
   for (const Token& each : gate.tokens()) gate.revoke_token({}, each.id);
@@ -131,7 +131,7 @@ TEST_F(Https, WritesATokenForReadingIntoTheStateFolder) {
   EXPECT_THAT(get("/", "Authorization: Bearer " + kept + "\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(Https, WritesAnAdminTokenThatIsDistinctFromAReaders) {
+TEST_F(Https, WritesDifferentTokensForAdminAndReader) {
   const auto role_of = [&](const std::string& name) {
     std::ifstream file(folder / "state" / "security" / name);
     std::string kept;

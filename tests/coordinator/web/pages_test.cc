@@ -16,9 +16,9 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ForPrograms : public ::testing::Test {
+class StatusForPrograms : public ::testing::Test {
  protected:
-  ForPrograms() {
+  StatusForPrograms() {
     state.job.id = "0123456789abcdef";
     state.job.started_at = now;
     state.job.current.number = 1;
@@ -73,7 +73,7 @@ TEST(LimitedProgress, HasShortSingleLinesAndFiniteNumbers) {
   EXPECT_EQ(kept.phases(0).seconds(), 2);
 }
 
-TEST_F(ForPrograms, JsonAcceptsAnyBytesOfAWorker) {
+TEST_F(StatusForPrograms, JsonAcceptsAnyBytesOfAWorker) {
   for (const char* message : {"caf\xe9", "\xc0\x80", "\xed\xa0\x80"}) {
     worker_reported(state, state.job.current.workers[0], proto::OUTCOME_FAILED, message, now);
     EXPECT_NO_THROW(to_json(status()).dump()) << message;
@@ -100,7 +100,7 @@ TEST(MessageJson, KeepsFieldNamesAndNumbers) {
             R"({"verdict":"CHECK_SLOWS","value":0.5,"rank":0})");
 }
 
-TEST_F(ForPrograms, JsonHasNullForUnknownNumbers) {
+TEST_F(StatusForPrograms, JsonHasNullForUnknownNumbers) {
   reports(0.5, std::numeric_limits<double>::quiet_NaN());
   const auto json = nlohmann::json::parse(to_json(status()).dump());
   EXPECT_EQ(json.at("state"), "training");
@@ -111,7 +111,7 @@ TEST_F(ForPrograms, JsonHasNullForUnknownNumbers) {
   EXPECT_DOUBLE_EQ(json.at("workers").at(0).at("stuck_seconds"), 5);
 }
 
-TEST_F(ForPrograms, StateOfAWorkerFollowsItsReports) {
+TEST_F(StatusForPrograms, StateOfAWorkerFollowsItsReports) {
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "joined");
   reports(0.5);
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "training");
@@ -119,7 +119,7 @@ TEST_F(ForPrograms, StateOfAWorkerFollowsItsReports) {
   EXPECT_EQ(worker_state_name(state.job.current.workers[0], now), "stopped");
 }
 
-TEST_F(ForPrograms, WorkerThatSendsHeartbeatsWithoutMovingHasNoProgress) {
+TEST_F(StatusForPrograms, WorkerThatSendsHeartbeatsWithoutMovingHasNoProgress) {
   reports(0.5);
   now += 29s;
   state.job.current.workers[0].last_heard = now;

@@ -276,12 +276,12 @@ TEST_F(IndexOfAPart, ReadsOnlyNamedRecordsInRandomOrder) {
   EXPECT_LE(log.bytes(), 2 * own);
 }
 
-TEST_F(IndexOfAPart, CannotBeReadSequentially) {
+TEST_F(IndexOfAPart, CannotBeReadSequentiallyIfMostRecordsAreMissing) {
   EXPECT_THAT(message_of<InputError>([&] { check_sequential(*open()); }),
               StartsWith("read: \"sequential\" needs RecordIO whose .idx is in the order"));
 }
 
-TEST_F(IndexOfAPart, CanBeReadSequentiallyIfFewAreMissing) {
+TEST_F(IndexOfAPart, CanBeReadSequentiallyIfFewRecordsAreMissing) {
   name([](std::int64_t image) { return image % 20 != 7; });
   EXPECT_NO_THROW(check_sequential(*open()));
   name([](std::int64_t image) { return image > 100 && image < 200; });  // between named ones

@@ -48,7 +48,7 @@ TEST_F(Coverage, IsCompleteInAnyOrder) {
   EXPECT_TRUE(whole.exact);
 }
 
-TEST_F(Coverage, CountsRecordsBeforeBetweenAndAfterTheNamedOnes) {
+TEST_F(Coverage, CountsRecordsMissingAtTheBeginningMiddleAndEnd) {
   write(10);
   const IndexCoverage part = of({6, 2, 3, 2});
   EXPECT_EQ(part.lines, 4);

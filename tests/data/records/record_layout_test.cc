@@ -45,7 +45,7 @@ TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsRepresent) {
   }
 }
 
-TEST(RecordLayout, CountsTheIdentitiesIfTheKeysEndJustBeyondFloats) {
+TEST(RecordLayout, CountsTheIdentitiesIfTheKeysEndJustBeyondThePrecisionOfFloats) {
   // The end, 2^24 + 1, is rounded to 2^24, which looks like an exact number.
   LargeSet set((1 << 24) - 7, 7);
   const RecordReader reader(set.folder / "train.rec");

@@ -150,7 +150,7 @@ TEST_F(Evaluation, IsTheSameOnAnyNumberOfWorkers) {
   EXPECT_EQ(embedded_, 2 * 22) << "each worker embeds only its own image, some have none";
 }
 
-TEST_F(Evaluation, FailsAlikeOnAllWorkersWhenAnImageIsDamaged) {
+TEST_F(Evaluation, FailsWithTheSameErrorOnAllWorkersIfAnImageIsDamaged) {
   set_.images[13].resize(20);
   for (const int world_size : {1, 3}) {
     EXPECT_THAT(

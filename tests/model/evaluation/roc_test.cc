@@ -13,7 +13,7 @@ TEST(Roc, NeverAcceptsAPairWithANanScore) {
   EXPECT_EQ(roc.points.back().fpr, 1);
 }
 
-TEST(Roc, TakesTheLargestOfEquallyNearPoints) {
+TEST(Roc, TakesTheHighestRateOfEquallyNearPoints) {
   // FPR 0, 0.5 and 1: 0.25 is as far from 0 as from 0.5.
   const Roc roc = roc_of({{3, true}, {2, false}, {1.5, true}, {1, false}, {0, true}});
   EXPECT_NEAR(tpr_near(roc, 0.25), 2. / 3, 1e-15);

@@ -159,7 +159,7 @@ TEST_F(WrongManifest, IsDetectedByItsChecksum) {
   EXPECT_THAT(error_of(whole_, [](auto& m) { m.erase("sha256"); }), HasSubstr("sha256"));
 }
 
-TEST_F(WrongManifest, IsAcceptedFromAnOlderVersionOnlyIfItAgrees) {
+TEST_F(WrongManifest, OfAnOlderVersionIsAcceptedOnlyIfItsValuesAgree) {
   testing::write_file(file_, std::string_view(old().dump()));
   expect_loads(3, 5);
   EXPECT_THAT(error_of(old(), [](auto& m) { m["step"] = 40; }),

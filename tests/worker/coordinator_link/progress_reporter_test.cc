@@ -16,7 +16,7 @@ using testing::ListeningClient;
 
 std::vector<Progress::CommTotal> no_comms() { return {}; }
 
-TEST(ProgressReporter, ReportsTheCurrentPhaseNotTheOneAtUpdate) {
+TEST(ProgressReporter, ReportsThePhaseAtTheTimeOfTheReport) {
   ListeningClient client;
   PhaseTimer phase;
   ProgressReporter reporter(client, phase, {.comms = no_comms, .tick = 1h});

@@ -67,7 +67,7 @@ TEST_F(MemoryPlanTest, ContainsThePlannedBackbone) {
       16 * kMiB);
 }
 
-TEST_F(MemoryPlanTest, GrowsWithWhatItDependsOn) {
+TEST_F(MemoryPlanTest, PartsGrowWithTheKeysOnWhichTheyDepend) {
   const auto grows = [&](const std::string& part, const std::function<void(PlannedJob&)>& change) {
     EXPECT_GT(changed(part, change), plan().part(part).bytes) << part;
   };
@@ -131,7 +131,7 @@ TEST_F(MemoryPlanTest, CountsTheOrderOfBalancedClasses) {
   EXPECT_EQ(plan().part("input batches").bytes, before + (2 * 500'000 + 2 * 100'000) * 8);
 }
 
-TEST_F(MemoryPlanTest, CopiesForCheckpointsOnlyIfTrainingContinuesMeanwhile) {
+TEST_F(MemoryPlanTest, CountsACheckpointCopyOnlyIfTrainingContinuesAfterCheckpoints) {
   EXPECT_FALSE(has(plan(), "checkpoint copy"));
   EXPECT_EQ(plan().checkpoint_copy, 0u);
   planned_.job.save_every_seconds = 60;

@@ -37,7 +37,7 @@ TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
   EXPECT_EQ(plan.warmup_steps, 8);
 }
 
-TEST(StepPlan, CountsEpochsOfPlannedSizeBeforeAStep) {
+TEST(StepPlan, CountsEpochsBeforeAStepByImages) {
   const StepPlan plan = plan_steps(job_of_epochs(32, 20), 2, 1000);  // 15 steps an epoch
   EXPECT_EQ(plan.epochs_before(1), 0);
   EXPECT_EQ(plan.epochs_before(31), 2);
@@ -91,7 +91,7 @@ TEST(StepPlan, RejectsDataThatDoesNotFillABatch) {
             "batch_size");
 }
 
-TEST(StepPlan, ContinuesUnchangedWithoutAChange) {
+TEST(StepPlan, ContinuesUnchangedWithTheSameWorkersAndBatch) {
   JobConfig job = job_of_epochs(8, 6);
   job.gradient_acc = 3;
   const StepPlan whole = plan_steps(job, 2, 1000);

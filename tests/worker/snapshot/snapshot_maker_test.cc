@@ -23,9 +23,9 @@ using testing::take;
 using testing::wait_for_snapshot;
 
 /// A single worker and its snapshots.
-class AloneMaker : public ::testing::Test {
+class SnapshotMakerOfOneWorker : public ::testing::Test {
  protected:
-  AloneMaker() { worker_.fill(5); }
+  SnapshotMakerOfOneWorker() { worker_.fill(5); }
   [[nodiscard]] SnapshotMaker maker(double seconds) {
     SnapshotOptions options = snapshot_options(0, 1, {});
     options.seconds = seconds;
@@ -42,7 +42,7 @@ class AloneMaker : public ::testing::Test {
   SmallWorker worker_{0, 1};
 };
 
-TEST_F(AloneMaker, RequestsTheFirstSnapshotImmediatelyAndThenByTime) {
+TEST_F(SnapshotMakerOfOneWorker, RequestsTheFirstSnapshotImmediatelyAndThenByTime) {
   SnapshotMaker slow = maker(1e6);
   EXPECT_EQ(request(slow), 1);
   slow.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
@@ -50,7 +50,7 @@ TEST_F(AloneMaker, RequestsTheFirstSnapshotImmediatelyAndThenByTime) {
   EXPECT_EQ(request(slow), 0);
 }
 
-TEST_F(AloneMaker, IgnoresRequestsMadeBeforeTheLastSnapshot) {
+TEST_F(SnapshotMakerOfOneWorker, IgnoresRequestsMadeBeforeTheLastSnapshot) {
   SnapshotMaker fast = maker(1e-9);
   fast.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
   wait_for_snapshot(fast, worker_.state(), 5);
@@ -62,7 +62,7 @@ TEST_F(AloneMaker, IgnoresRequestsMadeBeforeTheLastSnapshot) {
   wait_for_snapshot(fast, worker_.state(), 8);
 }
 
-TEST_F(AloneMaker, KeepsTheStateWhileTrainingContinues) {
+TEST_F(SnapshotMakerOfOneWorker, KeepsTheStateWhileTrainingContinues) {
   {
     SnapshotMaker one = maker(1);
     one.after_step(worker_.state(), testing::trained_with(5, 10), {.snapshot_request = 1});
@@ -117,7 +117,7 @@ void fail_in_the_middle(const Processes& workers, const std::function<void(Comm&
   EXPECT_EQ(failed, 2);
 }
 
-TEST(SnapshotMaker, KeepsThePreviousSnapshotIfAWorkerIsLostMeanwhile) {
+TEST(SnapshotMaker, KeepsThePreviousSnapshotIfAWorkerIsLostDuringTheNext) {
   for (const bool in_the_rows : {false, true}) {
     Processes workers = processes(3);
     fail_in_the_middle(workers, [&](Comm& comm) {
@@ -166,7 +166,7 @@ TEST(SnapshotMaker, EndsImmediatelyWhenItIsAborted) {
   EXPECT_EQ(held_by(store)[1].shared + held_by(store)[0].shared, 1) << "of rank 0 only";
 }
 
-TEST(SnapshotMaker, DestructionDoesNotWaitForOthers) {
+TEST(SnapshotMaker, DestructionDoesNotWaitForOtherWorkers) {
   SnapshotStore store;
   snapshot_of_one(store, [](SnapshotMaker&, SmallWorker&, Comm&) {});
 }

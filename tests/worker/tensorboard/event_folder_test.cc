@@ -89,7 +89,7 @@ TEST_F(EventFolder, DropsAnIncompleteEvent) {
   }
 }
 
-TEST_F(EventFolder, DropsADamagedEventWithAllAfterIt) {
+TEST_F(EventFolder, DropsADamagedEventAndAllLaterOnes) {
   const fs::path file = write(1, {10, 20, 30});
   auto bytes = testing::read_file(file);
   const fs::path shorter = write(1, {10, 20});

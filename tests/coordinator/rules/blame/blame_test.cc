@@ -37,7 +37,7 @@ TEST_F(FailuresOfASlot, AreForgivenOneByOne) {
   EXPECT_EQ(failures_of(blame, "a", 1, now + 60min), 0);
 }
 
-TEST_F(FailuresOfASlot, AreDroppedWhenTheyAreForgiven) {
+TEST_F(FailuresOfASlot, AreRemovedWhenAllAreForgiven) {
   fails();
   now += 31min;
   add_failure(blame, "b", 0, 1, "killed", now);
@@ -89,7 +89,7 @@ class RestartsOfAJob : public ::testing::Test {
   RestartBudget budget;
 };
 
-TEST_F(RestartsOfAJob, PauseLongerAndLongerWhenTheyAreQuick) {
+TEST_F(RestartsOfAJob, PauseForAGrowingTimeIfGenerationsAreShort) {
   restarts(10s);
   EXPECT_EQ(budget.not_before, now);
   restarts(10s);

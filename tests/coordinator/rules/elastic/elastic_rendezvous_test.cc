@@ -378,7 +378,7 @@ TEST_F(ElasticRendezvous, ASilentHostGetsNoWorkers) {
   EXPECT_EQ(members.size(), 4U);
 }
 
-TEST_F(ElasticRendezvous, WaitsForTheHostWhoseOutputFolderAloneHasTheNewestCheckpoint) {
+TEST_F(ElasticRendezvous, WaitsForTheOnlyHostWithTheNewestCheckpoint) {
   loses_the_only_host_with_the_checkpoint();
   passes(20s);
   EXPECT_EQ(tick().reason,
@@ -422,7 +422,7 @@ TEST_F(ElasticRendezvous, ASpareDoesNotTakeThePlaceOfTheHostWithTheNewestCheckpo
   EXPECT_EQ(begins().front().host, "a");
 }
 
-TEST_F(ElasticRendezvous, OneHostAloneDoesNotMakeItsOutputFolderShared) {
+TEST_F(ElasticRendezvous, AnOutputFolderIsNotSharedBecauseOnlyOneHostIsLeft) {
   expect_hosts({{"a", 2}, {"b", 2}});
   config.elastic.min_workers = 2;
   registers("a");

@@ -72,7 +72,7 @@ TEST(LivePhases, ShowOnlyTheRanksThatWorkLongestIfThereAreMany) {
   EXPECT_EQ(json["rows"][0][0], 500);
 }
 
-TEST(LiveEvents, AreThoseAfterANumber) {
+TEST(LiveEvents, AreThoseAfterAGivenNumber) {
   EventLog log;
   log.add({.kind = ClusterEvent::Kind::kHost, .rank = {}, .text = "host a has joined"});
   log.add({.ms = 5,

@@ -184,7 +184,7 @@ TEST_F(ConvolutionAlgorithms, AreChosenForBackwardPassesByPlanBackward) {
 
 TEST_F(ConvolutionAlgorithms, AreNotTimedWithoutACacheFolder) { EXPECT_EQ(timed_by_a_run({}), 0); }
 
-TEST_F(ConvolutionAlgorithms, AreEstimatedAndNotStoredWithTooLittleMemoryToTimeThem) {
+TEST_F(ConvolutionAlgorithms, AreNeitherTimedNorStoredIfMemoryIsShort) {
   const std::size_t before = simt::device_memory().total;
   simt::set_device_memory(std::size_t{40} << 20);
   {
