@@ -122,7 +122,7 @@ TEST_F(SeveralSets, RequireAMatchingFileOfNames) {
   EXPECT_THAT(error(), HasSubstr("found 1 lines, expected 2"));
 }
 
-TEST_F(SeveralSets, CheckTheNumbersOfTheJobTogether) {
+TEST_F(SeveralSets, CompareTheNumbersOfTheJobWithTheSumOfAllSets) {
   job_.rec = {write("a", {0, 1}, 2), write("b", {0}, 1)};
   job_.num_classes = 3;
   job_.num_image = 3;

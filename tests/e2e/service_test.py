@@ -163,7 +163,7 @@ class Service(ServiceTest):
         self.ends(third)
         self.assertEqual(list((self.folder / "service" / "journals").glob("*.journal")), [], "an empty queue is not kept")
 
-    def test_a_job_that_ends_by_force_makes_the_service_end_with_1(self):
+    def test_a_service_exits_with_1_if_its_last_job_was_ended_by_force(self):
         service = self.service()
         self.submit("stubborn:1")
         self.wait_for("training", lambda: self.ctl("status").stdout.count("joined") + self.ctl(

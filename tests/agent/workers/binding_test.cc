@@ -42,7 +42,7 @@ TEST(PlanBinding, CountsTheCoresOfAShare) {
               Each(Field(&Binding::cores, 2)));
 }
 
-TEST(PlanBinding, GivesAllCoresOfItsNumaNodes) {
+TEST(PlanBinding, GivesAWorkerAllCoresOfItsNumaNodes) {
   EXPECT_THAT(
       plan("numa:2 core:2 pu:1", BindMode::kNuma, 4),
       ElementsAre(ElementsAre(0, 1), ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(2, 3)));
@@ -71,7 +71,7 @@ TEST(PlanBinding, PutsWorkersNearTheirGpus) {
               ElementsAre(ElementsAre(2, 3), ElementsAre(2, 3)));
 }
 
-TEST(PlanBinding, SharesEquallyIfAGpusNodeIsUnknownOrTooSmall) {
+TEST(PlanBinding, DividesTheCoresEquallyIfAGpusNodeIsUnknownOrTooSmall) {
   for (const std::vector<int>& near : {std::vector{1, -1}, {1}, {1, 9}, {1, 1}}) {
     EXPECT_THAT(plan("numa:2 core:1 pu:1", BindMode::kCores, 2, near),
                 ElementsAre(ElementsAre(0), ElementsAre(1)));

@@ -134,7 +134,7 @@ TEST_F(ProcFolder, DescribesOtherThreadsThatMayBlockTheProcess) {
             "kernel in folio_wait_bit < filemap_read");
 }
 
-TEST_F(ProcFolder, OmitsWhatCannotBeRead) {
+TEST_F(ProcFolder, OmitsUnreadableFiles) {
   has("7/stat", "7 (w) S 1 1");
   EXPECT_EQ(describe_process(7, folder.path()), "state S (sleeps); main thread state S (sleeps)");
   has("7/syscall", "running\n");

@@ -27,7 +27,7 @@ TEST(PeerLimits, RefuseRepliesThatAPeerDoesNotRead) {
   EXPECT_TRUE(limits.may_send("a", 1));
 }
 
-TEST(PeerLimits, ForgetIdlePeersOnceTheirBurstIsRefilled) {
+TEST(PeerLimits, ForgetPeersOnlyWhenTheirAllowanceIsFullAgain) {
   PeerLimits limits(10, 20);
   TimePoint now = Clock::now();
   for (int i = 0; i < 20; ++i) limits.may_call("a", now);

@@ -118,7 +118,7 @@ TEST(CheckText, HasAJsonForm) {
   EXPECT_EQ(printed["findings"][0]["remedy"], "do something");
 }
 
-TEST(CheckWithoutWorkers, IsNotGood) {
+TEST(CheckWithoutWorkers, DoesNotPass) {
   const proto::CheckReport nothing;
   EXPECT_FALSE(is_good(nothing));
   EXPECT_EQ(check_sentence(nothing), "no worker completed the check: nothing is known about a job");

@@ -209,7 +209,7 @@ TEST_F(Generations, StillBlamesASilentWorkerWhenItsPeerJoinsASecondTime) {
   EXPECT_GT(silent(), 0.2);
 }
 
-TEST_F(Generations, RepliesNotToJoinAgainWhenNoRestartIsLeft) {
+TEST_F(Generations, LetsNoWorkerJoinAgainWhenNoRestartIsLeft) {
   join_both();
   restarts();
   EXPECT_FALSE(first->finish(Outcome::kCommFailed, "all_reduce: rank 1 is gone").join_again);

@@ -96,7 +96,7 @@ TEST_F(Restarts, ReplacesAWorkerThatDiesBeforeItHasJoinedAgain) {
   EXPECT_EQ(state.job.current.workers[1].incarnation, 2);
 }
 
-TEST_F(Restarts, NeedsAnotherRestartWhenTheWorkerInItsPlaceDiesToo) {
+TEST_F(Restarts, UsesAnotherRestartWhenTheReplacementWorkerDiesToo) {
   trains_on_two_hosts();
   loses(1);
   EXPECT_EQ(does(), "start");
@@ -106,7 +106,7 @@ TEST_F(Restarts, NeedsAnotherRestartWhenTheWorkerInItsPlaceDiesToo) {
   EXPECT_EQ(state.job.restarts, 2);
 }
 
-TEST_F(Restarts, NeedsAnotherRestartWhenAWorkerThatHasJoinedAgainDies) {
+TEST_F(Restarts, UsesAnotherRestartWhenAWorkerThatHasJoinedAgainDies) {
   trains_on_two_hosts();
   loses(1);
   EXPECT_EQ(does(), "start");

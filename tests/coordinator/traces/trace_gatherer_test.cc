@@ -116,7 +116,7 @@ TEST_F(Gatherer, PassesOnThePartsInOrder) {
   EXPECT_THAT(reply->missing(), ElementsAre(0, 1));
 }
 
-TEST_F(Gatherer, IsOverWhenAllHaveSentTheirLastPart) {
+TEST_F(Gatherer, EndsTheTraceWhenAllWorkersHaveSentTheirLastPart) {
   begins();
   sends(0, "a", true);
   sends(1, "b", true);

@@ -120,17 +120,17 @@ TEST_F(Http, ServesSeveralRequestsOverOneConnection) {
   EXPECT_THAT(answer, AllOf(HasSubstr("for /a"), EndsWith("for /b")));
 }
 
-TEST_F(Http, AnswersAPathThatIsTooLong) {
+TEST_F(Http, AnswersATooLongPathWithAnError) {
   EXPECT_THAT(get("/" + std::string(20'000, 'x')),
               AllOf(StartsWith("HTTP/1.1 414"), EndsWith("expected at most 8192 bytes\n")));
 }
 
-TEST_F(Http, AnswersAHeaderThatIsTooLong) {
+TEST_F(Http, AnswersATooLongHeaderWithAnError) {
   EXPECT_THAT(answer_to("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x')),
               StartsWith("HTTP/1.1 431"));
 }
 
-TEST_F(Http, AnswersRequestsThatAreNotHttp) {
+TEST_F(Http, AnswersRequestsThatAreNotHttpWithAnError) {
   for (const std::string request :
        {"nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n",
         "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n"}) {

@@ -174,7 +174,7 @@ TEST_F(PageServer, RefusesABodyThatIsTooLong) {
               StartsWith("HTTP/1.1 413"));
 }
 
-TEST_F(PageServer, AnswersABodyThatIsMalformed) {
+TEST_F(PageServer, AnswersAMalformedBodyWithAnError) {
   EXPECT_THAT(answer_to("POST /api/stop HTTP/1.1\r\nHost: localhost:1\r\n" + std::string(kOwn) +
                         "Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
               StartsWith("HTTP/1.1 400"));
@@ -279,7 +279,7 @@ TEST_F(PageServer, LetsBrowsersCacheAFileForRevalidation) {
               AllOf(HasSubstr("ETag: \"1\"\r\n"), HasSubstr("Cache-Control: no-cache\r\n")));
 }
 
-TEST_F(PageServer, AnswersLaterIfAnAnswerTakesTime) {
+TEST_F(PageServer, SendsAReplyThatIsMadeLater) {
   tcp::socket socket = connected();
   boost::asio::write(
       socket, boost::asio::buffer(std::string("GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n")));

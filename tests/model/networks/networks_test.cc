@@ -91,7 +91,7 @@ TEST_F(Networks, CountTheBatchesThatTheyTrainOn) {
   EXPECT_NE(to_host(*ops_, net->state.flat()), before);
 }
 
-TEST_F(Networks, DropOutOtherElementsInEachStepAndRank) {
+TEST_F(Networks, DropOutDifferentElementsInEachStepAndRank) {
   BackboneOptions o = testing::small_options(16);
   o.dropout = 0.5f;
   const auto net = testing::make_small_network(*ops_, o);
@@ -158,7 +158,7 @@ TEST_F(Networks, VisionTransformersHaveArcfaceTorchsTensors) {
 }
 
 // In training 7 of 9 tokens are kept, and about a tenth of the last blocks' samples are left out.
-TEST_F(Networks, VisionTransformersMaskOtherTokensInEachStepAndRank) {
+TEST_F(Networks, VisionTransformersMaskDifferentTokensInEachStepAndRank) {
   BackboneOptions o = of("vit_t_dp005_mask0", 27, 8);
   const auto net = make_backbone(*ops_, o);
   const auto first = embeddings(*net, o, true, 1);

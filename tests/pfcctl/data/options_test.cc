@@ -24,7 +24,7 @@ class DataOptions : public ::testing::Test {
   bool replace_ = false;
 };
 
-TEST_F(DataOptions, AreRead) {
+TEST_F(DataOptions, AreReadFromTheCommandLine) {
   parse("faces --threads 3 --max-damaged 0.25 --force");
   EXPECT_EQ(data_, "faces");
   EXPECT_EQ(threads_, 3);

@@ -24,7 +24,7 @@ GpuHealthReport report_of(const GpuHealth& gpu) {
   return {.driver = "580.65.06", .gpus = {gpu}, .problem = {}};
 }
 
-TEST(DeviceCheck, StopsAtMemoryErrorsThatCouldNotBeCorrected) {
+TEST(DeviceCheck, SaysThatUncorrectableMemoryErrorsStopTheJob) {
   const auto findings =
       gpu_findings(report_of({.name = "GPU 0", .memory_errors = 3, .throttled_by = {}}), "2.28.9");
   EXPECT_EQ(about(findings, "memory errors of GPU 0").verdict, Verdict::kStops);

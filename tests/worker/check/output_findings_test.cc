@@ -43,14 +43,14 @@ TEST_F(OutputFindings, KeepExistingFiles) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "runs/1"), {}), 1);
 }
 
-TEST_F(OutputFindings, StopIfThereIsTooLittleSpace) {
+TEST_F(OutputFindings, StopTheJobIfThereIsTooLittleSpace) {
   const auto findings = found(std::uint64_t{1} << 60);
   EXPECT_EQ(findings.front().what, "free space of output");
   EXPECT_EQ(findings.front().verdict, Verdict::kStops);
   EXPECT_THAT(findings.front().remedy, HasSubstr("keep_checkpoints"));
 }
 
-TEST_F(OutputFindings, StopIfTheFolderIsAFile) {
+TEST_F(OutputFindings, StopTheJobIfTheFolderIsAFile) {
   std::ofstream(folder / "runs") << "a file";
   const auto findings = found();
   EXPECT_EQ(worst(findings), Verdict::kStops);

@@ -45,12 +45,12 @@ TEST(SpeedToExpect, CountsEveryMicroBatch) {
               HasSubstr("40 samples/s"));
 }
 
-TEST(TimeCompute, RunsAPartOfTheJob) {
+TEST(TimeCompute, TimesAPartAndScalesItToTheWholeJob) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const auto comm = make_host_comm({}, nullptr);
   PlannedJob planned = job_to_check();
   planned.world_size = 1;
-  planned.job.gradient_acc = 1000;  // so many images and classes are not computed
+  planned.job.gradient_acc = 1000;  // the test computes only a part of these
   planned.job.num_classes = 40'000'000;
   const ComputeSeconds seconds = time_compute(*ops, *comm, planned);
   EXPECT_GT(seconds.forward, 1);

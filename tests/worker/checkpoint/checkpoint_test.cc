@@ -255,7 +255,7 @@ TEST_F(Checkpoint, KeepsTheNewest) {
   EXPECT_THAT(entries(), ElementsAre("step-000000003", "step-000000004"));
 }
 
-TEST_F(Checkpoint, NeverPrunesTheOneJustPublished) {
+TEST_F(Checkpoint, NeverRemovesTheOneThatWasJustPublished) {
   Writers all = writers(1, 1, 1);
   save(all, 8);
   save(all, 3);

@@ -85,7 +85,7 @@ class HeadLosses : public OnHeadDevice<LossCase> {
   }
 };
 
-TEST_P(HeadLosses, AgreeOnAnyNumberOfWorkersAndDeviceWithOneCpu) {
+TEST_P(HeadLosses, AgreeWithOneCpuForAnyDeviceAndNumberOfWorkers) {
   for (const double rate : {1.0, 0.3}) {
     for (const std::int64_t gradient_acc : {1, 2}) {
       HeadJob one = job(rate, gradient_acc);

@@ -171,7 +171,7 @@ TEST_P(CentresKeptAs, AreRoundedTheSameByAnyNumberOfWorkers) {
   }
 }
 
-TEST_P(CentresKeptAs, AccumulateMicroBatchesAsOneBatch) {
+TEST_P(CentresKeptAs, FollowTheFloat32CentresWithMicroBatches) {
   HeadJob j = job_of_steps(device_, 301, 4);
   j.options.gradient_acc = 4;
   const HeadOutcome<float> want = run_head(j, 1);

@@ -94,7 +94,7 @@ TEST(ElasticMargins, AreNormallyDistributedAndDependOnSeedStepAndSample) {
   EXPECT_NE(drawn(7, 4, 0)[0], margins[0]);
 }
 
-TEST(ElasticMargins, MayBeAdditive) {
+TEST(ElasticMargins, OfElasticCosFaceAreAdditive) {
   LossState state;
   StepMargins margins{.samples = std::vector<SampleMargin>(2)};
   sample_margins(ElasticCosFace{.m = 0.35, .std = 0}, {.seed = 1}, state, margins);

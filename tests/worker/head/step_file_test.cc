@@ -252,7 +252,7 @@ TEST_F(StepFileOfMicroBatches, HasTheJobsGradientsMicroBatchByMicroBatch) {
   EXPECT_THAT(firsts, ElementsAre(4, 12, 4, 12));
 }
 
-TEST_F(StepFileOfMicroBatches, RejectsALabelThatTakesNoPart) {
+TEST_F(StepFileOfMicroBatches, RejectsALabelWhoseRowIsNotActive) {
   EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 12}, {1, 1, 0, 1, 1, 0})}),
               AllOf(HasSubstr("label 12 of sample 3"), HasSubstr("micro-batch, number 1")));
 }

@@ -128,7 +128,7 @@ TEST_F(MemoryAdvice, NamesOnlyChangesThatHelp) {
   EXPECT_LE(need([&](JobConfig& job) { job.num_classes = n; }), 3 * kGiB + kGiB / 2);
 }
 
-TEST_F(MemoryAdvice, NamesASampleRateIfGradientsOfCentresAreSummed) {
+TEST_F(MemoryAdvice, SuggestsASampleRateIfGradientsOfCentresAreSummed) {
   planned_.job.num_classes = 1'000'000;
   planned_.job.gradient_acc = 2;
   EXPECT_THAT(advice_for(5 * kGiB), HasSubstr("set sample_rate to 0.3"));

@@ -102,7 +102,7 @@ TEST_F(RestartsOfAJob, PauseForAGrowingTimeIfGenerationsAreShort) {
   EXPECT_EQ(budget.not_before, now) << "a generation of 60 s is not a quick restart";
 }
 
-TEST_F(RestartsOfAJob, AreRefilledByProgress) {
+TEST_F(RestartsOfAJob, AreGivenBackByProgress) {
   restarts(10s);
   restarts(10s);
   now += 599s;

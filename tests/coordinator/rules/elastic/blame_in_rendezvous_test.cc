@@ -147,7 +147,7 @@ TEST_F(BlameInRendezvous, AWorkerKilledAgainAtTheSameStepIsRestarted) {
   }
 }
 
-TEST_F(BlameInRendezvous, ACheckpointRefillsARestart) {
+TEST_F(BlameInRendezvous, ACheckpointGivesBackARestart) {
   config.max_restarts = 1;
   trains_on({{"a", 1}});
   dies("a", 0);

@@ -101,7 +101,7 @@ TEST_F(AwaitedWorkers, ExcludeAWorkerWithoutReportedCommunicators) {
   EXPECT_THAT(found(), IsEmpty());
 }
 
-TEST_F(AwaitedWorkers, IgnorePositionsInCommunicatorsOfTwo) {
+TEST_F(AwaitedWorkers, IgnorePositionsInCommunicatorsOfTwoWorkers) {
   worker({{"step", 16, 16}, {"output", 40, 40}});
   worker({{"step", 17, 16}, {"output", 7, 7}});
   worker({{"step", 16, 16}, {"output", 9, 8}});  // for rank 0

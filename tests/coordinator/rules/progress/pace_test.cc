@@ -32,7 +32,7 @@ class PaceOfAJob : public ::testing::Test {
   Pace pace;
 };
 
-TEST_F(PaceOfAJob, LimitsTheFirstStepsByThePeersTimeout) {
+TEST_F(PaceOfAJob, LimitsTheFirstStepsByTheCollectiveTimeout) {
   EXPECT_EQ(pace.limit("forward", limits), 300s);
   steps(5'001, 5'002, 0.1);  // the job has resumed
   EXPECT_EQ(pace.limit("forward", limits), 300s);

@@ -144,7 +144,7 @@ TEST_P(TileProductsOfAKind, ComputeTheCentresGradientsInParts) {
 }
 
 // Stretches that end between steps and between products.
-TEST_P(TileProductsOfAKind, PrefetchTheirListAndComputeTheSame) {
+TEST_P(TileProductsOfAKind, ComputeTheSameWhileTheyPrefetch) {
   const std::vector<char> memory(5000);
   const std::vector<Stretch> stretches{
       {memory.data(), 100}, {memory.data() + 100, 1}, {memory.data() + 101, 4899}};

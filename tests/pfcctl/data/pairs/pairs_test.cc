@@ -33,7 +33,7 @@ std::string error_of(Call call) {
 // Five people with 1, 2, 3, 4 and 5 images.
 const std::vector<std::int64_t> kLabels{0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4};
 
-TEST(DrawPairs, AlternatesBetweenOnePersonAndTwo) {
+TEST(DrawPairs, AlternatesBetweenPairsOfOnePersonAndOfTwo) {
   const auto pairs = draw_pairs(kLabels, 30, 1);
   ASSERT_EQ(pairs.size(), 30u);
   for (std::size_t k = 0; k < pairs.size(); ++k) {
