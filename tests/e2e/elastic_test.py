@@ -15,7 +15,7 @@ from network import may_make_namespaces
 from support import JobTest, run
 
 CRASHES_IN_SLOT_1 = """#!/bin/sh
-# A worker whose slot is broken, from when the file is there: it starts, and crashes.
+# A broken slot: as soon as the file exists, its worker crashes at the start.
 [ -e {broken} ] && case " $* " in *" --slot 1 "*) kill -SEGV $$ ;; esac
 exec {worker} "$@"
 """

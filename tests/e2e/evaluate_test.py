@@ -94,7 +94,7 @@ class Evaluate(TrainedModel):
         self.assert_one_line(run(*command), "identities.txt", "already exists with other people", "another folder for --out")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["identities.txt"])
         other.unlink()
-        for _ in range(2):  # the second time, the same people are listed already
+        for _ in range(2):  # the second run finds a list with the same people
             self.assertEqual(run(*command).returncode, 0)
         self.assertEqual(other.read_text().splitlines(), sorted(path.name for path in self.people.iterdir()))
 
@@ -273,7 +273,7 @@ class Evaluate(TrainedModel):
         sets = {"probes": {}, "gallery": {}, "rest": {}}
         for name in sorted(rows):
             person = name.split("/")[0]
-            # The last person is in no gallery, and two are distractors.
+            # Persons 0 to 4 are probes and gallery, person 5 is a probe only, and the others are distractors.
             kinds = ["probes", "gallery"] if int(person) < 5 else ["probes"] if int(person) == 5 else ["rest"]
             chosen = kinds[int(rng.integers(0, len(kinds)))]
             sets[chosen][name] = rows[name]

@@ -22,11 +22,11 @@ QUICK = () if DEFAULTS else ("--collective-timeout", "10s")
 long = unittest.skipUnless(os.environ.get("PFC_FAULTS") == "all" or DEFAULTS or REPEAT > 1,
                            "takes about a minute; PFC_FAULTS=all runs it")
 
-# If two workers lost their memory, there may be no complete copy.
+# If two workers lost their memory, there may be no complete copy, and training begins again.
 AGAIN = "training begins at step 1|continued from the copies in memory of step"
 
 HOLDS = """#!/bin/sh
-# A worker that, while this file is there, starts and does nothing.
+# While this file exists, this worker starts and does nothing.
 [ -e {flag} ] && exec sleep 1000
 exec {worker} "$@"
 """
@@ -144,7 +144,7 @@ class WhileOthersStart(JobOnHosts):
             try:
                 status, _ = self.status.wait_until(waiting, "the others wait for it", limit=5)
             except AssertionError:
-                status = self.status()  # they were faster, or are in another phase, which must be survived too
+                status = self.status()  # the others are in another phase, in which the job must survive the kill too
             time.sleep(0.5)
             others = {worker["pid"] for worker in status["workers"] if worker["pid"] != victim}
             timeline = Timeline("killed while others are " + status["workers"][0]["phase"])

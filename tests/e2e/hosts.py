@@ -14,7 +14,7 @@ class HostsTest(JobTest):
     def setUp(self):
         super().setUp()
         self.network = Network(os.getpid(), self.HOSTS)
-        self.agents = []  # and other programs that must end with the test
+        self.agents = []  # agents and other programs that must end with the test
 
     def tearDown(self):
         for process in self.agents:

@@ -19,8 +19,8 @@ from network import address, may_make_namespaces
 from support import BIN, LIMIT, run
 
 CUTS = (3, 7, 20)  # seconds
-SOON = 2.0  # seconds after the link returned, within which all must be back
-SLACK = 8  # heartbeats come every second and the machine may be slow; TCP alone would take as long as the cut
+SOON = 2.0  # seconds after the link returned in which all must reconnect
+SLACK = 8  # more seconds for heartbeats and a slow machine; TCP alone would need as long as the cut
 START = 120  # seconds until a job must train
 
 

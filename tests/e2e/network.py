@@ -93,13 +93,13 @@ class Network:
             ip("-n", self.names[key], "address", "add", f"{network}.{self.keys.index(key) + 1}/24", "dev", interface)
 
     def slow(self, key, interface, speed):
-        """Limits the speed at which a host sends there."""
+        """Limits the speed at which a host sends through this interface."""
         limit(self.names[key], interface, speed)
 
     def narrow(self, key, mtu):
         """Drops packets larger than `mtu` on a host's link, without an ICMP message."""
         for name in self.names.values():
-            if name != self.names["bridge"]:  # no offload: several packets in one would pass
+            if name != self.names["bridge"]:  # with offload, several packets in one would pass the limit
                 ip("-n", name, "link", "set", "eth0", "gso_max_segs", "1")
         ip("-n", self.names["bridge"], "link", "set", f"to-{key}", "mtu", str(mtu))
 

@@ -30,7 +30,7 @@ class Output(JobTest):
 class TwoJobs(Output):
     def test_a_second_job_is_refused_and_the_first_one_continues(self):
         first = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
-        # A job waits half of --collective-timeout for the output folder.
+        # The second job waits half of --collective-timeout for the output folder.
         second = self.train(2, self.job("second.json", resume=True), "--collective-timeout", "6s")
         self.assert_one_line(second, "ranks 0-1: ", str(self.out), "is in use by job ", "pid ", code=2)
         self.stopped(first)
@@ -100,7 +100,7 @@ class Saved(Output):
         data = self.copy_of_data()
         raw = bytearray((data / "train.rec").read_bytes())
         offsets = dict(line.split("\t") for line in (data / "train.idx").read_text().splitlines())
-        at = int(offsets[str(image)])  # after the RecordIO header (8 bytes) and flag (4): the label
+        at = int(offsets[str(image)])  # the label follows the RecordIO header (8 bytes) and the flag (4)
         raw[at + 12:at + 16] = struct.pack("<f", 12345.0)
         (data / "train.rec").write_bytes(raw)
         return str(data)

@@ -84,7 +84,7 @@ class PageTest(JobTest):
 class OfAJob(PageTest):
     def test_a_running_job(self):
         self.opened(2, "--max-restarts", 1)
-        # A tile stays red for 15 s, so other checks run between the failure and the next generation.
+        # The tile of a failed worker stays red for 15 s. Other checks run in this time.
         for check in (self.check_curves_move, self.check_what_the_job_is_and_where_its_time_goes,
                       self.check_a_killed_worker_turns_red_and_an_event_names_it,
                       self.check_each_picture_has_a_table, self.check_the_log_of_another_rank_is_text,

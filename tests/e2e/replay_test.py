@@ -50,7 +50,7 @@ class Replay(JobTest):
         parts = sorted(folder.iterdir())
         self.assertEqual([part.name for part in parts],
                          [f"head-0000{rank}-of-00002.safetensors" for rank in (0, 1)])
-        for part in parts:  # 8 identities: 4 per worker
+        for part in parts:  # the data have 8 identities, so each worker has 4
             self.assertEqual(read_header(part)[0]["centres"]["shape"], [4, 64])
 
         for workers in (1, 2):
@@ -71,7 +71,7 @@ class Replay(JobTest):
         self.assertFalse(math.isfinite(read_loss(self.replayed)))
 
     def replay_of_a_gradient_that_overflows(self, **keys):
-        # Embeddings of length 1e-35 have a finite loss, but its gradient is 1e+35 times the scale.
+        # The loss of embeddings of length 1e-35 is finite, but its gradient is 1e+35 times the scale.
         weights = self.trained_weights()
         self.fill(weights, "features.layers.3.weight", 1e-36)
         self.fill(weights, "features.layers.3.bias", 0)
@@ -94,7 +94,7 @@ class Replay(JobTest):
         self.assertRegex(again.stdout, r"embeddings +16 x 64 +- ")
         self.assertRegex(again.stdout, r"job's d_embeddings +16 x 64 +\d+, first in sample")
         self.assertEqual(read_header(self.replayed)[0]["loss"]["shape"], [2])
-        # The job's loss is the mean of both; the replay reproduces it.
+        # The job's loss is the mean over both micro-batches; the replay reproduces it.
         job_loss = float(re.search(r"\(loss ([^)]*)\)", again.stdout).group(1))
         replayed = float(re.search(r"after the step: loss ([^,]*),", again.stdout).group(1))
         self.assertLess(abs(replayed - job_loss), 1e-5 * abs(job_loss))

@@ -25,7 +25,7 @@ class Stuck(JobTest):
         """Stops the first thread of this rank's process in one of these phases."""
         def stops():
             threads.stop(pid)
-            time.sleep(0.5)  # its phase has been reported by now; otherwise try again
+            time.sleep(0.5)  # the worker has usually reported its phase by now; otherwise this is repeated
             return self.status()["workers"][rank]["phase"] in phases or threads.resume(pid)
         self.wait_for(f"a phase of {phases}", stops, pause=0.13)
 
@@ -33,7 +33,7 @@ class Stuck(JobTest):
         """Makes rank 1 of three workers stuck: it is named with these words, and the job continues."""
         process = self.start_with_floor(3, "2s", "--max-restarts", 1, save_every_steps=2)
         before = self.workers()
-        # Not in a collective of the step, where it cannot be distinguished from the others.
+        # In these phases the worker is in no collective of the step. In one, it would look like the others.
         self.stop_in(before[1], 1, "forward", "backward", "optimizer")
         fault(before[1])
         lines = self.read_until(process, "rank 1 (host localhost, slot 1, pid %d): no progress" % before[1])

@@ -309,7 +309,7 @@ class SeveralHosts(HostsTest):
             process.wait()
         for pid in self.processes():
             if "pfc-agent" in pathlib.Path(f"/proc/{pid}/cmdline").read_text():
-                os.kill(pid, signal.SIGKILL)  # it would wait for the next coordinator
+                os.kill(pid, signal.SIGKILL)  # the agent would wait for the next coordinator
         for process in self.started:
             process.stdout.close()  # blocks until the agents have closed it too
         super().tearDown()

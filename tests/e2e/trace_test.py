@@ -137,10 +137,10 @@ class TraceTest(JobTest):
         self.assertTrue(any(tail["pid"] == 2 for tail, _ in trace.arrows), trace.arrows)
         self.end()
 
-    def test_a_trace_without_a_worker_that_died_has_the_others(self):
+    def test_a_trace_has_the_other_workers_if_one_dies(self):
         self.begin(2, "--max-restarts", 0)
         victim = self.workers()[1]
-        self.assertEqual(self.traces("--steps", 1).returncode, 0)  # so both train
+        self.assertEqual(self.traces("--steps", 1).returncode, 0)  # after this, both workers train
         process = subprocess.Popen(
             [str(word) for word in (BIN / "pfcctl", "trace", "--state-dir", self.folder / "state", "--steps", 5000,
                                     "--output", self.folder / "trace.json")],
@@ -200,11 +200,11 @@ class ClocksTest(HostsTest):
             if len(ranks) == 3:
                 ends = [each.end for each in ranks.values()]
                 apart.append(max(ends) - min(ends))
-                # A worker cannot leave a collective before the last one has entered it.
+                # No worker can leave a collective before the last worker has entered it.
                 errors = 1e3 * sum(each["clock_error_ms"] for each in trace.json["otherData"]["ranks"])
                 self.assertGreater(min(ends) + errors, max(each.begin for each in ranks.values()))
         self.assertGreater(len(apart), 20)
-        # With wrong clocks all ends would be apart; on a busy machine, only those of workers that waited for a core.
+        # With wrong clocks the ends of all collectives would be apart. A busy machine delays only some of them.
         self.assertLess(statistics.quantiles(apart, n=10)[0], 5_000, sorted(apart))
         coordinator.send_signal(signal.SIGTERM)
         coordinator.communicate(timeout=LIMIT)

@@ -27,12 +27,12 @@ import step_reference
 
 BIN = None
 CLASSES, PER_CLASS, SIZE, STEPS = 25, 4, 32, 20
-# sync_bn: a batch of 12 means the same on any number of GPUs. lr: the losses of this reference in float32 and in
-# float64 differ by at most 1.5e-4 in 28 steps with lr 5e-5, and by 0.1 with 1e-3, which amplifies rounding.
+# With sync_bn a batch of 12 gives the same results on any number of GPUs. With lr 5e-5 the losses of this reference in
+# float32 and float64 differ by at most 1.5e-4 in 28 steps; with 1e-3, which amplifies rounding, by 0.1.
 JOB = {**step_parity.JOB, "batch_size": 4, "sync_bn": True, "sample_rate": 1, "num_epoch": 10, "lr": 5e-5}
 
 
-# What torch.load(weights_only=True) reads, since PyTorch 2.0; Debian's 1.13 lacks BINFLOAT.
+# The opcodes that torch.load(weights_only=True) accepts since PyTorch 2.0; Debian's 1.13 lacks BINFLOAT.
 OPCODES = {"PROTO", "GLOBAL", "REDUCE", "MARK", "TUPLE", "EMPTY_TUPLE", "EMPTY_DICT", "EMPTY_LIST", "SETITEMS",
            "APPENDS", "BINUNICODE", "LONG1", "BINFLOAT", "BINPERSID", "NEWFALSE", "STOP"}
 GLOBALS = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch FloatStorage", "torch LongStorage"}
@@ -216,8 +216,8 @@ class ArcfaceCheckpoints(unittest.TestCase):
                 continue
             pairs.append((torch.cat([part["state_optimizer"]["state"][head][key] for part in saved]), theirs))
             pairs += [(ours[i][key], moments[p][key]) for i, p in enumerate(parameters) if p.dim() > 1]
-        # An input of a PReLU within rounding of 0 may have the other sign in float64. One of them changes the
-        # gradients of all layers before it by 0.3 % here, at the first step already; those behind it agree to 1e-5.
+        # An input of a PReLU that is nearly 0 may have the other sign in float64. At the first step one such input
+        # changes the gradients of all layers before it by 0.3 %; the gradients of later layers agree to 1e-5.
         for found, wanted, limit in [(*pair, 1e-3) for pair in weights] + [(*pair, 2e-2) for pair in pairs]:
             self.assertEqual(found.shape, wanted.shape)
             self.assertLess((found - wanted).norm(), limit * wanted.double().norm())

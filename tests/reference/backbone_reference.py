@@ -1,11 +1,15 @@
 """The backbones in PyTorch, written from their descriptions, to compare pfc with them.
 
-iresnet (arXiv 2004.04989): stem conv3x3-BN-PReLU; blocks BN-conv3x3-BN-PReLU-conv3x3(stride)-BN
-plus identity, or conv1x1(stride)-BN where the shape changes; BN-dropout-fc-BN1d at the end, whose
-weight is frozen at 1. AdaFace's and CVLface's form of it (AdaFace's net.py) reads BGR, takes every second
-pixel as the first block's shortcut, and has no weights in its last BN. mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch. vit
-(arXiv 2010.11929) in the form of arcface_torch: its random choices are pfc's, computed here from
-Philox's definition. Names in the state dict are arcface_torch's, or AdaFace's.
+- iresnet (arXiv 2004.04989): stem conv3x3-BN-PReLU; blocks BN-conv3x3-BN-PReLU-conv3x3(stride)-BN plus
+  identity, or conv1x1(stride)-BN where the shape changes; at the end BN-dropout-fc-BN1d, whose weight is
+  frozen at 1.
+- iresnet in the form of AdaFace's net.py and CVLface: reads BGR, takes every second pixel as the first
+  block's shortcut, and has no weights in its last BN.
+- mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch.
+- vit (arXiv 2010.11929) in the form of arcface_torch. Its random choices are those of pfc, computed here
+  from Philox's definition.
+
+Names in the state dict are arcface_torch's, or AdaFace's.
 """
 
 import math

@@ -61,7 +61,7 @@ def special_step(seed):
 
 LOSSES = {
     "adaface": {"name": "adaface", "m": 0.4, "h": 0.333, "t_alpha": 0.01},
-    # Margins of both signs up to the limit, and running values that the batch decides.
+    # Margins of both signs up to the limit; with t_alpha 0.9 the batch determines the running values.
     "adaface limited": {"name": "adaface", "m": 1.5, "h": 2.0, "t_alpha": 0.9},
     "magface": {"name": "magface", "l_a": 10, "u_a": 110, "l_margin": 0.45, "u_margin": 0.8,
                 "lambda_g": 35},

@@ -4,26 +4,25 @@ compares it with pfc's head.
     head_torch.py --classes 1000000 [--rate 0.1] [--update dense] [--samples 128] [--dimension 512]
                   [--threads 2] [--warm-up 1] [--steps 2] [--device cuda --precision fp16]
 
-Modelled on PartialFC_V2, CombinedMarginLoss and train_v2.py of arcface_torch (ArcFace, float32, SGD),
-with the same tensors and the same passes over them: the centres are one parameter; a step with
-sample_rate < 1 draws a uniform number for every class, puts the batch's classes first, takes the
-largest by topk, sorts them and selects those rows by index; then normalise, linear, clamp, margin,
-cross entropy, backward, SGD step. In favour of the reference, this leaves out the collectives of a group of one
-worker, copies to a device, the backbone, and the zeroing of gradients (set_to_none, the default of newer versions of
-PyTorch). Values of --update:
+Modelled on PartialFC_V2, CombinedMarginLoss and train_v2.py of arcface_torch (ArcFace, float32, SGD), with the same
+tensors and the same passes over them. The centres are one parameter. A step with sample_rate < 1 draws a uniform number
+for every class, puts the batch's classes first, takes the largest by topk, sorts them and selects those rows by index.
+Then follow normalise, linear, clamp, margin, cross entropy, backward and the SGD step.
 
-  dense  as PartialFC_V2 and CombinedMarginLoss: below rate 1 autograd scatters the rows' gradient
-         into one of the whole table, and torch.optim's SGD goes over the whole table; the margin's
-         arc cosine and cosine are those of all logits.
-  rows   a faster way to write it in PyTorch: below rate 1 the selected rows and their
-         momentum are taken out, updated and written back, as in the first PartialFC, so that rows
-         without a gradient are left alone; SGD works in place, and the margin is that of the targets
-         alone.
+The script leaves out the collectives of a group of one worker, copies to a device, the backbone, and the zeroing of
+gradients (set_to_none, the default of newer versions of PyTorch). This favours the reference. Values of --update:
+
+  dense  as PartialFC_V2 and CombinedMarginLoss: below rate 1 autograd scatters the rows' gradient into a
+         gradient of the whole table, and torch.optim's SGD goes over the whole table. The margin's arc
+         cosine and cosine are computed for all logits.
+  rows   a faster way to write it in PyTorch: below rate 1 the selected rows and their momentum are copied,
+         updated and written back, as in the first PartialFC. Other rows do not change. SGD works in place,
+         and the margin is computed for the targets only.
 
 Prints one JSON object: seconds of every measured step, seconds of sampling (part of the step), first loss, peak
 resident memory in bytes; on a GPU also the memory in use, and the peaks of PyTorch's allocator. `--precision` fp16 or
-bf16 is that of the one product, as PartialFC_V2's autocast; logits and centres stay in float32. If the GPU has too
-little memory, the object is {"out_of_memory": true}.
+bf16 applies to the product of centres and embeddings, as PartialFC_V2's autocast does; logits and centres stay in
+float32. If the GPU has too little memory, the object is {"out_of_memory": true}.
 """
 
 import argparse

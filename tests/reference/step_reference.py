@@ -55,8 +55,8 @@ def by_cudnn(module):
 
 
 class GradScaler:
-    """torch.cuda.amp.GradScaler as arcface_torch uses it, which this PyTorch has only on GPUs: one
-    scale over one optimizer of backbone and centres. For short jobs: the scale does not grow.
+    """Replaces torch.cuda.amp.GradScaler, which this PyTorch has only on GPUs, as arcface_torch uses it: one scale
+    for one optimizer of backbone and centres. The scale does not grow, so this is for short jobs.
 
     Gradients are float64 here, so pfc reports which updates have overflowed. The class rejects a wrong report, unless
     the largest gradient that pfc stores in fp16, times the scale, is within a factor of 2 of the largest fp16 number.
