@@ -110,7 +110,7 @@ class Kubernetes(unittest.TestCase):
                     self.assertGreater(pod["terminationGracePeriodSeconds"], 35, "--grace, and the agent's 5 s")
 
 
-class Everything(unittest.TestCase):
+class AllFiles(unittest.TestCase):
     def test_scripts_are_valid_shell(self):
         for name in ("slurm/pfc.sbatch", "mpi/pfc.sh"):
             self.assertEqual(subprocess.run(["bash", "-n", DEPLOY / name]).returncode, 0, name)

@@ -49,7 +49,7 @@ class TwoJobs(Output):
         self.assertTrue(jobs)
 
 
-class Kept(Output):
+class KeptOutput(Output):
     def test_a_fresh_start_keeps_the_log_and_the_metrics_of_an_earlier_one(self):
         job = self.job(max_steps=2)
         self.finished(1, job)
@@ -95,7 +95,7 @@ class Kept(Output):
         self.assertTrue((self.out / "step-000000009").is_symlink())
 
 
-class Saved(Output):
+class SavedAfterAFailure(Output):
     def data_with_a_bad_label(self, image):
         data = self.copy_of_data()
         raw = bytearray((data / "train.rec").read_bytes())

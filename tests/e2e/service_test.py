@@ -196,7 +196,7 @@ class Service(ServiceTest):
         self.wait_until(self.submit(), "completed")
 
 
-class Colleague(ServiceTest):
+class Submitter(ServiceTest):
     """Runs pfcctl as another user (as `nobody` if the test runs as root), who has only the access file from an admin."""
 
     def setUp(self):

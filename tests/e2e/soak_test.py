@@ -73,7 +73,7 @@ class Goodput(unittest.TestCase):
         self.assertEqual(counted, (48, 60), "images that a later part could lose do not count")
 
 
-class Count(unittest.TestCase):
+class ImageCount(unittest.TestCase):
     """Counts the images of a job from the output folders of two hosts."""
 
     def setUp(self):

@@ -353,7 +353,7 @@ class SeveralHosts(HostsTest):
         self.wait_until_all_have_ended()
 
 
-class AService(ServiceTest):
+class ServiceTakeover(ServiceTest):
     def test_the_next_coordinator_of_a_service_continues_with_its_queue(self):
         self.environment["PFC_COORDINATOR_GRACE"] = "60s"
         service = self.service()

@@ -19,7 +19,7 @@ NOTED = ["apt-get", "dpkg-query", "sudo", "cmake", "ctest", "cpack", "ninja", "g
          "clang-tidy-16", "nvcc"]
 
 
-class Script(unittest.TestCase):
+class ScriptTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -51,7 +51,7 @@ class Script(unittest.TestCase):
         return installs[0]
 
 
-class Help(Script):
+class HelpOfScripts(ScriptTest):
     def test_every_script_prints_its_usage_with_help_and_does_nothing_else(self):
         for script in SCRIPTS:
             if script.name in ("help.sh", "build_environment.sh"):  # sourced by the others
@@ -64,7 +64,7 @@ class Help(Script):
                     self.assertEqual(self.noted(), "")
 
 
-class Setup(Script):
+class SetupScript(ScriptTest):
     def test_installs_no_test_or_lint_package_for_training(self):
         words = self.installed()
         self.assertIn("libgrpc++-dev", words)
@@ -103,7 +103,7 @@ class Setup(Script):
         self.assertNotIn("apt-get", self.noted())
 
 
-class Test(Script):
+class TestScript(ScriptTest):
     def test_runs_each_test_in_one_preset_and_prints_the_expected_time(self):
         done = self.run_script("test.sh")
         self.assertEqual(done.returncode, 0, done.stderr)
