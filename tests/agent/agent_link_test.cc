@@ -1,4 +1,4 @@
-// An agent that loses its coordinator for a while, or gets another one.
+// Tests an agent that loses its coordinator for a while, or gets another one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// An agent's join file and several coordinators in sequence.
+// Tests an agent's join file with several coordinators in sequence.
 #include "agent/join_options.h"
 
 #include <gmock/gmock.h>

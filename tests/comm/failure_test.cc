@@ -173,7 +173,7 @@ TEST(CommFailure, NamesARankThatDoesNotTakePartAfterTheTimeout) {
                         HasSubstr("no report from rank 1 (127.0.0.1): stuck elsewhere, or dead")));
       const double reported = std::stod(message.substr(message.find(after) + after.size()));
       EXPECT_GE(reported, 3.0);
-      EXPECT_LE(reported, took + 0.05);  // it has only one decimal
+      EXPECT_LE(reported, took + 0.05);  // the reported time has one decimal
     } else {
       store.get("over", 30s);
     }

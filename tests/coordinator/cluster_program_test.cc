@@ -1,5 +1,5 @@
-// The programs pfc-coordinator and pfc-agent with a fake worker: exit codes, the final line, and
-// no process left behind.
+// Tests the programs pfc-coordinator and pfc-agent with a fake worker: exit codes, the final line,
+// and that no process is left behind.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>

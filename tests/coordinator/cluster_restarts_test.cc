@@ -1,4 +1,4 @@
-// Jobs of the real programs that continue after a failure, or do not.
+// Tests which jobs of the real programs continue after a failure, and which do not.
 #include <gmock/gmock.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// Output and exit codes of the program pfcctl.
+// Tests the output and the exit codes of the program pfcctl.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Command line of pfcctl replay head. tests/worker/head and tests/reference test the results of a
-// step.
+// Tests the command line of pfcctl replay head. tests/worker/head and tests/reference test the
+// results of a step.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The status text of pfcctl, and pfcctl stop.
+// Tests the status text of pfcctl, and pfcctl stop.
 #include "pfcctl/status.h"
 
 #include <gmock/gmock.h>

@@ -54,7 +54,7 @@ class Relay {
     std::array<int, 2> ends{-1, -1};
   };
 
-  /// Blocks until the relay's thread has applied it.
+  /// Sets the link's state. Blocks until the relay's thread has applied it.
   void set(Link link, bool ended) {
     std::unique_lock lock(mutex_);
     link_ = link;

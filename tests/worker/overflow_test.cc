@@ -1,5 +1,5 @@
-// Gradients that overflow because of their loss scale: neither the backbone nor a centre moves, on
-// any worker. Uses float16 on emulated GPUs, float32 with a far too large scale on CPUs.
+// Tests that neither the backbone nor a centre moves on any worker if gradients overflow because of
+// their loss scale. Uses float16 on emulated GPUs, float32 with a far too large scale on CPUs.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Agents that measure the network over the loopback interface.
+// Tests agents that measure the network, over the loopback interface.
 #include "agent/network/network_probe.h"
 
 #include <gmock/gmock.h>

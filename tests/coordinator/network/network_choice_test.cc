@@ -1,4 +1,4 @@
-// The choice of a network: whole measurements of simulated hosts.
+// Tests the choice of a network by whole measurements of simulated hosts.
 #include "coordinator/network/network_choice.h"
 
 #include <gmock/gmock.h>

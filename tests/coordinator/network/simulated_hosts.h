@@ -18,7 +18,7 @@ namespace pfc::testing {
 
 class SimulatedHosts {
  public:
-  /// `addresses`: "eth0 10.0.0.1/24"
+  /// Adds a host. An address is written as "eth0 10.0.0.1/24".
   void host(const std::string& name, const std::vector<std::string>& addresses) {
     NetworkHost added{.name = name, .addresses = {}};
     for (const std::string& text : addresses) {

@@ -1,4 +1,4 @@
-// A worker's client and a coordinator that only listens.
+// Tests a worker's client with a coordinator that only stores its reports.
 #include "worker/coordinator_link/coordinator_client.h"
 
 #include <arpa/inet.h>

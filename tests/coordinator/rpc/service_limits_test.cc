@@ -1,4 +1,4 @@
-// How much of a coordinator's memory one connection can use.
+// Tests how much of a coordinator's memory one connection can use.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST_F(ServiceLimits, DiscardsUnknownFieldsOfRequests) {
   const std::size_t before = heap_bytes();
   const auto client = stub();
   for (std::size_t i = 0; i < kCalls; ++i) asks_for_key(*client, large);
-  // A later reply shows that all of them have arrived.
+  // The reply to a later call shows that all these calls have arrived.
   grpc::ClientContext context;
   proto::StatusReply status;
   ASSERT_TRUE(client->Status(&context, proto::StatusRequest(), &status).ok());
@@ -88,7 +88,7 @@ TEST_F(ServiceLimits, RefusesRepliesThatAPeerDoesNotRead) {
   const auto client =
       proto::CoordinatorService::NewStub(make_channel("127.0.0.1:" + std::to_string(relay.port())));
   for (std::size_t i = 0; i < kCalls; ++i) asks_for_key(*client);
-  // A later reply shows that all of them have arrived.
+  // The reply to a later call shows that all these calls have arrived.
   grpc::ClientContext context;
   proto::StatusReply status;
   ASSERT_TRUE(client->Status(&context, proto::StatusRequest(), &status).ok());

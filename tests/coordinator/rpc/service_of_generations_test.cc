@@ -1,4 +1,4 @@
-// A job that continues: its workers leave a generation and join the next one.
+// Tests a job that continues: its workers leave a generation and join the next one.
 #include <gmock/gmock.h>
 
 #include <csignal>

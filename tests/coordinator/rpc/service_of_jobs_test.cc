@@ -1,4 +1,4 @@
-// A coordinator that runs as a service, over real gRPC, with one host and a fake agent.
+// Tests a coordinator that runs as a service, over real gRPC, with one host and a fake agent.
 #include <gmock/gmock.h>
 
 #include "common/clock.h"

@@ -1,4 +1,4 @@
-// The coordinator over real gRPC with two hosts: each agent acts only for its own host.
+// Tests the coordinator over real gRPC with two hosts: each agent acts only for its own host.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Which callers a coordinator over TLS accepts. Each refusal is counted and audited.
+// Tests which callers a coordinator over TLS accepts. Each refusal is counted and audited.
 #include "tests/coordinator/rpc/service_over_tls.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The coordinator over real gRPC with fake agents and workers.
+// Tests the coordinator over real gRPC with fake agents and workers.
 #include "coordinator/rpc/service.h"
 
 #include <gmock/gmock.h>

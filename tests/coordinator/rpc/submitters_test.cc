@@ -1,4 +1,4 @@
-// What users with the role submitter may do.
+// Tests what users with the role submitter may do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What tokens allow. Each refusal is counted and audited.
+// Tests what tokens allow. Each refusal is counted and audited.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

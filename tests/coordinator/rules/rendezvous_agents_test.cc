@@ -1,4 +1,4 @@
-// What a host provides to a job, and what happens when its agent ends or is replaced.
+// Tests what a host provides to a job, and what happens when its agent ends or is replaced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Which worker decide() blames for a failure, and how it ends the others.
+// Tests which worker decide() blames for a failure, and how it ends the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

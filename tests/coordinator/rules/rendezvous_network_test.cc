@@ -1,4 +1,4 @@
-// The network between the hosts is measured before a generation begins.
+// Tests that the network between the hosts is measured before a generation begins.
 #include "tests/coordinator/rules/rendezvous_fixture.h"
 #include "tests/coordinator/taken_over.h"
 

@@ -1,5 +1,5 @@
-// How decide() handles a lost generation if the job may be restarted: who stays, who is replaced,
-// what it waits for, and which failures are permanent.
+// Tests how decide() handles a lost generation if restarts are left: which workers stay, which are
+// replaced, what it waits for, and which failures are permanent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

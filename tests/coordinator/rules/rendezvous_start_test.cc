@@ -1,4 +1,4 @@
-// How a job begins, runs and completes: what decide() waits for, and what it names as missing.
+// Tests how a job begins, runs and completes: what decide() waits for and names as missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

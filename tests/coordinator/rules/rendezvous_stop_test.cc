@@ -1,4 +1,4 @@
-// How a job ends after a user has stopped it.
+// Tests how a job ends after a user has stopped it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

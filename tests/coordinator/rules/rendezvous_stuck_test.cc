@@ -1,4 +1,4 @@
-// A worker that sends heartbeats, but blocks all others: when it is blamed, and when no worker is.
+// Tests when a worker is blamed that sends heartbeats but blocks all others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

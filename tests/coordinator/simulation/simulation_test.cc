@@ -1,6 +1,6 @@
-// decide() with random histories of a cluster: workers die, become silent, lose their peers, join
-// late or never; hosts are cut off, drained and come back; links break. Its invariants must always
-// hold. rendezvous_simulation runs millions of events by hand.
+// Tests that the invariants of decide() hold in random histories of a cluster: workers die, become
+// silent, lose their peers, join late or never; hosts are cut off, drained and come back; links
+// break. To test millions of events, run rendezvous_simulation by hand.
 #include <gtest/gtest.h>
 
 #include "tests/coordinator/simulation/simulated_cluster.h"

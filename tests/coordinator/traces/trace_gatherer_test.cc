@@ -181,7 +181,7 @@ TEST_F(Gatherer, RefusesUnrequestedParts) {
   EXPECT_FALSE(wanted(sends(5, "a")));
   EXPECT_TRUE(wanted(sends(0, "a", true)));
   EXPECT_FALSE(wanted(sends(0, "a")));
-  // Any other kind would end the worker's generation.
+  // Any other kind of refusal would end the worker's generation.
   EXPECT_EQ(std::get<Refusal>(sends(0, "a")).kind, Refusal::Kind::kInvalid);
 }
 

@@ -1,4 +1,4 @@
-// A trace over real gRPC with two fake workers.
+// Tests a trace over real gRPC with two fake workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the page at / may request, and which roles may.
+// Tests what the page at / can request, and which roles may do so.
 #include "coordinator/web/actions.h"
 
 #include <gmock/gmock.h>

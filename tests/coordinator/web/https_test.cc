@@ -1,4 +1,4 @@
-// The coordinator's pages over TLS, for holders of the read-only token.
+// Tests the coordinator's pages over TLS, for holders of the read-only token.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

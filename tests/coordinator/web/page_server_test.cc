@@ -1,4 +1,4 @@
-// The server as needed by the page at /: requests that change something, and endless events.
+// Tests what the page at / needs of its server: requests that change something, and endless events.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

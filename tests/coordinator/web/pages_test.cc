@@ -1,4 +1,4 @@
-// JSON that the coordinator serves to programs.
+// Tests the JSON that the coordinator serves to programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@ TEST(Targets, ContainRegisteredHosts) {
     host->set_address(address);
     host->set_registered(true);
   }
-  status.add_hosts()->set_address("10.0.0.9");  // not registered
+  status.add_hosts()->set_address("10.0.0.9");  // this host is not registered
   EXPECT_EQ(json::parse(host_targets(status)),
             json::parse(R"([{"targets": ["10.0.0.2"], "labels": {"host": "a"}},
                             {"targets": ["[fd00::2]"], "labels": {"host": "b\ufffd"}}])"));

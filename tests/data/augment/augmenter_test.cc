@@ -70,7 +70,7 @@ TEST(Augmenter, DrawsDifferentStrengthsForImagesEpochsAndSeeds) {
     if (name == "grey") continue;  // has no strength
     const std::set<Rgb> several{augmented(how, 1),    augmented(how, 2),        augmented(how, 3),
                                 augmented(how, 1, 1), augmented(how, 1, 0, 12), augmented(how, 4)};
-    // A blur has two strengths, and such a small image has few sizes.
+    // There are only two blurs, and few lower resolutions of such a small image.
     const bool few = name == "blur" || name == "low_resolution";
     EXPECT_GE(several.size(), few ? 2u : 6u) << name;
   }

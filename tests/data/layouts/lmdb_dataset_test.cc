@@ -271,7 +271,7 @@ TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
         [&](std::string_view, const LmdbValue& value) { page = value.offset / 4096; });
   }
   auto bytes = read_file(file);
-  bytes[page * 4096] ^= std::byte{1};  // its number
+  bytes[page * 4096] ^= std::byte{1};  // the page's number
   write_file(file, bytes);
   const auto dataset = open();
   EXPECT_NO_THROW(image_of(*dataset, 0));
@@ -352,7 +352,7 @@ TEST_F(Lmdb, SurvivesChangedBytes) {
   for (int round = 0; round < 2000; ++round) {
     auto changed = whole;
     for (int k = 0; k < 3; ++k) {
-      // Headers are the critical part.
+      // Changes only the first bytes of a page, where its header is.
       const std::size_t page = random() % (whole.size() / 4096);
       changed[page * 4096 + random() % 200] = static_cast<std::byte>(random());
     }

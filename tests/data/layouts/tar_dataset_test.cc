@@ -287,7 +287,7 @@ TEST_F(Shards, ReportTheirCompression) {
   EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("with bzip2: decompress it first"));
 }
 
-/// A member of an archive. Its size is a number, or the bytes of the field.
+/// Returns a member of an archive. `size` replaces the bytes of the header's field of the size.
 std::string member(char type, const std::string& content, const std::string& size = "") {
   std::string header(512, '\0');
   header[0] = 'm';

@@ -82,7 +82,7 @@ TEST_F(WithDmlc, WeReadDmlcsFiles) {
     ASSERT_EQ(std::string(reinterpret_cast<const char*>(payload.data()), payload.size()),
               records[i]);
   }
-  // Identical bytes.
+  // Both libraries must write the same bytes.
   RecordWriter writer(folder_ / "ours.rec", folder_ / "ours.idx");
   for (std::size_t i = 0; i < records.size(); ++i) {
     writer.append(static_cast<std::int64_t>(i), bytes_of(records[i]));

@@ -1,4 +1,4 @@
-// Verification files that other programs wrote (PFC_TEST_DATA).
+// Reads verification files that other programs wrote (PFC_TEST_DATA).
 #include <gtest/gtest.h>
 
 #include <algorithm>

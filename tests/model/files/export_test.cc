@@ -127,7 +127,7 @@ class Export : public ::testing::Test {
 
 TEST_F(Export, OnnxOfEveryNetworkIsReadAsTheSameNetwork) {
   for (const std::string& network : network_names()) {
-    if (network.starts_with("vit_") && network != "vit_t") continue;  // of the same operations
+    if (network.starts_with("vit_") && network != "vit_t") continue;  // same operations as vit_t
     EXPECT_LT(error_when_read_again(network), 1e-5) << network;
   }
 }

@@ -1,4 +1,4 @@
-// ONNX files that are made to harm the reader: each is rejected with one line.
+// Tests that ONNX files that are made to harm the reader are rejected with one line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

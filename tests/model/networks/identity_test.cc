@@ -1,4 +1,4 @@
-// The network of jobs that train on embeddings.
+// Tests the network of jobs that train on embeddings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The networks by name: sizes, modes, memory, errors.
+// Tests all networks by name: sizes, training and inference, memory, errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -56,7 +56,7 @@ TEST(StepWork, CountsTheOperationsOfAVisionTransformerFromItsArchitecture) {
       243 * width * patches + depth * block + patches * width * width + width * 512;
   const StepWork work = count_step(job_with_network("vit_t", 4));
   EXPECT_DOUBLE_EQ(flops(work.forward), 4 * 2 * image);
-  // The weights of attention are computed again.
+  // The backward pass computes the weights of attention again.
   const double again = depth * tokens * tokens * width - 243 * width * patches;
   EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) + 4 * 2 * again);
 }

@@ -1,4 +1,4 @@
-// Checkpoints whose files were changed, or belong to another job.
+// Tests checkpoints whose files were changed, or belong to another job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

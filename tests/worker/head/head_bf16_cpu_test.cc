@@ -1,4 +1,4 @@
-// CPU tests, not a part of head_gpu_test, in which a skipped test counts as failed.
+// Tests for CPUs only. They are not in head_gpu_test, where a skipped test counts as failed.
 #include <gtest/gtest.h>
 
 #include "common/error.h"

@@ -1,6 +1,6 @@
-// Losses with a margin for each sample: any number of workers and every device agree, and the
-// gradient is the difference quotient of the loss. tests/reference/head_parity.py compares them
-// with their papers' formulas in PyTorch.
+// Tests losses with a margin for each sample: any number of workers and every device agree, and the
+// gradient agrees with the loss's difference quotient. tests/reference/head_parity.py compares the
+// losses with their papers' formulas in PyTorch.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A non-finite number must reach the loss on every worker before any centre moves, so that the
+// Tests that a non-finite number reaches the loss on every worker before any centre moves. Then the
 // step's inputs can be examined unchanged.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// One worker against the float64 reference: loss within 1e-6, every row's gradient within 1e-4.
+// Compares one worker with the float64 reference: the loss to 1e-6, each row's gradient to 1e-4.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::vector<Case> cases_on(const TestDevice& device) {
                                                                {"CosFace", {1, 0, 0.4}},
                                                                {"Combined", {1, 0.3, 0.2}},
                                                                {"SphereFace", {1.35, 0, 0}},
-                                                               // Beyond pi for most samples.
+                                                               // Above pi for most samples.
                                                                {"DoubleAngle", {2, 0.1, 0.1}},
                                                                {"NoMargin", {1, 0, 0}}};
   std::vector<Case> cases;

@@ -1,4 +1,4 @@
-// A worker uses only its own cores: its neighbours on the host have the others.
+// Tests that a worker uses only its own cores, because other workers of the host use the others.
 #include <gtest/gtest.h>
 #include <omp.h>
 

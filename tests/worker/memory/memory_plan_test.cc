@@ -244,7 +244,7 @@ TEST_F(MemoryPlanTest, CopiesCheckpointsOfAGpuToTheHostIfTheyFit) {
   EXPECT_TRUE(plan().checkpoints_in_place);
 }
 
-class PlannedDevice : public ::testing::TestWithParam<bool> {};  // whether it is a GPU
+class PlannedDevice : public ::testing::TestWithParam<bool> {};  // true: a GPU
 
 TEST_P(PlannedDevice, KeepsActivationsInTheJobsPrecision) {
   PlannedJob planned{.job = {.network = "mbf", .batch_size = 4, .num_classes = 1000},

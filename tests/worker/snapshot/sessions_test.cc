@@ -118,7 +118,7 @@ TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
   const std::vector<TrainedWorker> whole = train_in(folder_ / "whole", 1, 0);
   start_processes(2);
   EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
-  stores_[1] = std::make_unique<SnapshotStore>();  // its process has ended
+  stores_[1] = std::make_unique<SnapshotStore>();  // rank 1's process has ended
   const std::vector<TrainedWorker> parts = train_in(folder_ / "parts", 2, 0);
   EXPECT_THAT(messages_[0],
               AllOf(HasSubstr("continued from the copies in memory of step "),

@@ -1,5 +1,5 @@
-// Failures of slots and hosts are counted, forgiven, and cause exclusions. Restarts are used and
-// refilled.
+// Tests how failures of slots and hosts are counted and forgiven and cause exclusions, and how
+// restarts are used and given back.
 #include "coordinator/rules/blame/blame.h"
 
 #include <gtest/gtest.h>

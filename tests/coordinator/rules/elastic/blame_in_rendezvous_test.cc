@@ -1,4 +1,4 @@
-// How decide() handles slots that fail repeatedly, and repeated crashes.
+// Tests how decide() handles slots that fail repeatedly, and repeated crashes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Generations that grow and shrink: hosts that do not come, are lost, are drained, and come back.
+// Tests generations that grow and shrink: hosts are missing, are lost, are drained, and come back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
