@@ -91,7 +91,7 @@ TEST_F(PfcctlReplay, RejectsInvalidSettings) {
   expect_setting_refused("--step 0", "--step");
 }
 
-TEST_F(PfcctlReplay, KeepsTheSampleOfAFileWithoutOtherRows) {
+TEST_F(PfcctlReplay, RejectsAnotherSampleRateForAFileOfSampledRows) {
   classes_ = {0, 2, 3, 4, 8};
   write({{"job", R"({"sample_rate": 0.1})"}});
   expect_setting_refused("--set sample_rate=0.5", "rows that were sampled");

@@ -92,7 +92,7 @@ TEST_F(RemoveOwnFolder, RejectsALinkInside) {
   EXPECT_THAT(refusal(), HasSubstr("contains own3"));
 }
 
-TEST_F(RemoveOwnFolder, RemovesFileManagerFiles) {
+TEST_F(RemoveOwnFolder, RemovesFilesThatFileManagersMake) {
   std::ofstream(own() / ".DS_Store") << "x";
   remove_own_folder(own(), is_own_name, ".marker");
   EXPECT_FALSE(std::filesystem::exists(own()));

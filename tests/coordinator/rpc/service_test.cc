@@ -140,7 +140,7 @@ TEST_F(ServiceOfOneHost, AnswersJoinsWhenEveryRankHasJoined) {
   EXPECT_EQ(joining.get().membership.rank, 0);
 }
 
-TEST_F(ServiceOfOneHost, RefusesAJoinAfterItsTimeAndNamesTheMissing) {
+TEST_F(ServiceOfOneHost, RefusesAJoinAfterItsTimeoutAndNamesTheMissingRank) {
   begin_generation();
   first = worker(0);
   EXPECT_THAT(message_of<CommError>([&] { first->join(50ms); }),
@@ -232,7 +232,7 @@ TEST_F(ServiceOfOneHost, RefusesARequestForMoreValuesThanWorkers) {
               HasSubstr("found 3 keys, expected at most one for each of the 2 workers"));
 }
 
-TEST_F(ServiceOfOneHost, NamesAMissingValueAfterItsTime) {
+TEST_F(ServiceOfOneHost, NamesAMissingValueAfterTheTimeout) {
   join_both();
   EXPECT_THAT(message_of<CommError>([&] { first->get("gloo/7", 30ms); }),
               HasSubstr("key 'gloo/7' was not set in time"));

@@ -36,7 +36,7 @@ TEST(Align, FindsTheSimilarityBetweenLandmarks) {
 }
 
 /// An image smaller than a pixel cannot be shrunk first.
-TEST(Align, TerminatesIfNothingOfTheImageIsLeft) {
+TEST(Align, AcceptsAnImageThatBecomesSmallerThanAPixel) {
   for (const double scale : {0.3, 1e-3, 1e-9}) {
     for (const ImageSize from :
          {ImageSize{1, 1}, ImageSize{40, 1}, ImageSize{1, 40}, ImageSize{40, 40}}) {

@@ -380,7 +380,7 @@ TEST_F(Decode, ReadsAJpegThatLacksOnlyItsEndMarker) {
               HasSubstr("cannot be read"));
 }
 
-TEST_F(Decode, IsUsableAfterADamagedImage) {
+TEST_F(Decode, DecodesTheSameAfterADamagedImage) {
   const auto whole = make_jpeg(20, 30, 1);
   const auto before = decode(whole, 20, 30);
   error(std::span(whole).first(whole.size() / 2));

@@ -17,7 +17,7 @@ constexpr std::int64_t kFiniteCheckDimension = 24;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-class HeadNotFinite : public OnHeadDevice<std::tuple<TestDevice, float>> {
+class NonFiniteNumber : public OnHeadDevice<std::tuple<TestDevice, float>> {
  protected:
   [[nodiscard]] static float value() { return std::get<1>(GetParam()); }
   static HeadJob job() {
@@ -44,14 +44,14 @@ class HeadNotFinite : public OnHeadDevice<std::tuple<TestDevice, float>> {
   }
 };
 
-TEST_P(HeadNotFinite, EmbeddingChangesNoCentre) {
+TEST_P(NonFiniteNumber, InAnEmbeddingChangesNoCentre) {
   HeadJob broken = job();
   broken.micro_batches[0].embeddings[5] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
 
-TEST_P(HeadNotFinite, CentreOfALabelChangesNoCentre) {
+TEST_P(NonFiniteNumber, InTheCentreOfALabelChangesNoCentre) {
   HeadJob broken = job();
   const std::int64_t label = broken.micro_batches[0].labels[4];
   broken.centres[static_cast<std::size_t>(label * kFiniteCheckDimension + 3)] = value();
@@ -59,14 +59,14 @@ TEST_P(HeadNotFinite, CentreOfALabelChangesNoCentre) {
   expect_untouched(broken, 0.1);
 }
 
-TEST_P(HeadNotFinite, CentreOfANegativeChangesNoCentre) {
+TEST_P(NonFiniteNumber, InTheCentreOfANegativeChangesNoCentre) {
   HeadJob broken = job();
   broken.centres[static_cast<std::size_t>(211 * kFiniteCheckDimension)] = value();
   expect_untouched(broken, 0);
   expect_untouched(broken, 0.1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Values, HeadNotFinite,
+INSTANTIATE_TEST_SUITE_P(Values, NonFiniteNumber,
                          ::testing::Combine(::testing::ValuesIn(head_devices()),
                                             ::testing::Values(kNan, kInfinity, -kInfinity)),
                          [](const auto& test) {

@@ -53,7 +53,7 @@ TEST_F(OrderOfAResumedJob, DiffersInSequentialReadingWithAnotherBatch) {
   EXPECT_THAT(other(), IsEmpty());
 }
 
-TEST_F(OrderOfAResumedJob, UsesTheMicroBatchSize) {
+TEST_F(OrderOfAResumedJob, ComputesTheMicroBatchFromTheGlobalBatch) {
   EXPECT_EQ(ordered_job({{"gradient_acc", 4}}, 32).micro_batch, 8);
   EXPECT_EQ(ordered_job(json::object(), 32).micro_batch, 0) << "unknown without gradient_acc";
 }

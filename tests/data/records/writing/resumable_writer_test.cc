@@ -176,7 +176,7 @@ TEST_F(ResumableRecords, StartFromScratchWithoutACompleteDescription) {
   EXPECT_EQ(start(6, "this and that"), 0);
 }
 
-TEST_F(ResumableRecords, KeepNotes) {
+TEST_F(ResumableRecords, KeepTheNotesOfEarlierRuns) {
   {
     ResumableWriter writer(rec_, idx_, "this");
     EXPECT_THAT(writer.notes(), IsEmpty());
