@@ -61,7 +61,7 @@ class Browser:
             {"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": motion}])
 
     def show_token(self, token):
-        """Sends it as the password of every request, like a browser after its prompt."""
+        """Sends the token as the password of every request, like a browser after its prompt."""
         word = base64.b64encode(f"anybody:{token}".encode()).decode()
         self.command("Network.enable")
         self.command("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {word}"})

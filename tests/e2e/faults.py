@@ -88,7 +88,7 @@ class Status:
             connection.close()
 
     def wait_until(self, holds, what, limit=WAIT, pause=0.02):
-        """Returns the first status for which it holds, and when it was received."""
+        """Returns the first status for which `holds` is true, and when it was received."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             status = self()

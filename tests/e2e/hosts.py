@@ -47,6 +47,6 @@ class HostsTest(JobTest):
                             "--state-dir", self.folder / "state", *more)
 
     def ends(self, coordinator):
-        """Waits for its end; returns all of its output, as stderr."""
+        """Waits until the coordinator ends. Returns it, with all of its output in stderr."""
         output = "".join(self.told) + coordinator.communicate(timeout=LIMIT)[0]
         return subprocess.CompletedProcess(coordinator.args, coordinator.returncode, "", output)

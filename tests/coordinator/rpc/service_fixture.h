@@ -30,7 +30,7 @@ class ServiceOfOneHost : public ::testing::Test {
   explicit ServiceOfOneHost(const RendezvousConfig& config = impatient())
       : coordinator({{.name = "a", .slots = 2}}, config) {}
 
-  /// For the agent "first", the only one of its host, where slot and rank are equal.
+  /// Options of a worker of the agent "first", the only agent here. So a worker's slot is its rank.
   [[nodiscard]] CoordinatorClientOptions options(int slot) const {
     return {.address = coordinator.address(), .job_id = kJob, .agent_id = "first", .slot = slot};
   }

@@ -178,14 +178,14 @@ void SimulatedCluster::own_agent_ends() {
   lose_agent_for_good(state_, own, config_.elastic, "ended", state_.job.current.number == 0, now_);
   if (!had_workers && state_.job.current.number > 0) {
     expect(state_.job.current.incidents.size() == incidents,
-           "the end of the own agent changes nothing where it has no worker");
+           "the end of the local agent changes nothing if its host has no worker");
   }
 }
 
 void SimulatedCluster::host_registers(HostState& host, bool other_agent) {
   if (cut_.contains(host.name)) return;
   if (own_agent_ended_ && &host == &state_.hosts.front()) return;
-  if (other_agent && host.registered) return;  // the old one is still there
+  if (other_agent && host.registered) return;  // the old agent is still there
   proto::AgentRegistration registration;
   registration.set_gpus(1);
   registration.set_agent_id(
@@ -297,7 +297,7 @@ void SimulatedCluster::everybody_trains() {
   if (!goes_on()) return;
   if (!std::ranges::all_of(state_.job.current.workers,
                            [&](const WorkerState& worker) { return lives(worker); })) {
-    return;  // they wait for each other
+    return;  // the workers wait for one that is not alive
   }
   proto::Progress progress;
   progress.set_step(++step_);
@@ -326,7 +326,7 @@ void SimulatedCluster::asked_to_stop(WorkerState& worker) {
 
 void SimulatedCluster::decides() {
   for (int round = 0; !over_ && problems_.empty(); ++round) {
-    if (round == 100) return expect(false, "decide() comes to rest");
+    if (round == 100) return expect(false, "decide() finally waits");
     const Decision decision = decide(state_, config_, now_);
     reason_ = decision.reason;
     expect(!reason_.empty(), "a decision has a reason");
@@ -342,7 +342,7 @@ void SimulatedCluster::decides() {
       const Generation before = state_.job.current.number;
       apply(state_, action, now_);
       expect(state_.job.current.number == before + (start != nullptr ? 1 : 0),
-             "only the begin of a generation begins one");
+             "only a start action begins a generation");
       if (start != nullptr) check_processes(*start);
       over_ = over_ || std::holds_alternative<action::Finish>(action);
     }
@@ -356,16 +356,16 @@ void SimulatedCluster::check_start(const action::StartGeneration& start) {
   const ElasticConfig& elastic = config_.elastic;
   tally_.smaller += size < wanted_workers(state_, elastic) ? 1 : 0;
   tally_.planned += !start.cause && state_.job.current.number > 0 ? 1 : 0;
-  expect(!over_ && !state_.job.stop && !state_.job.terminated_at, "no generation begins at an end");
+  expect(!over_ && !state_.job.stop && !state_.job.terminated_at, "no start in an ending job");
   expect(state_.job.restarts + (start.cause ? 1 : 0) <= config_.max_restarts + refills_,
-         "no restart without one that is left");
-  expect(size >= std::max(elastic.min_workers, 1), "at least --min-workers");
-  expect(elastic.max_workers == 0 || size <= elastic.max_workers, "at most --max-workers");
+         "a restart needs one that is left");
+  expect(size >= std::max(elastic.min_workers, 1), "it has at least --min-workers");
+  expect(elastic.max_workers == 0 || size <= elastic.max_workers, "it has at most --max-workers");
   int slots = 0;
   for (const HostState& host : state_.hosts) slots += host.slots;
-  expect(size <= std::max(slots - elastic.spares, 1), "spares stay free");
+  expect(size <= std::max(slots - elastic.spares, 1), "spares stay idle");
   if (elastic.min_workers == 0) {
-    expect(size == wanted_workers(state_, elastic), "without --min-workers always as many");
+    expect(size == wanted_workers(state_, elastic), "without --min-workers no worker is missing");
   }
   std::set<std::pair<std::string, int>> places;
   Rank next = 0, last = -1;
@@ -384,15 +384,15 @@ void SimulatedCluster::check_start(const action::StartGeneration& start) {
 
 void SimulatedCluster::check_member(const Member& member) {
   const HostState* const host = find_host(state_, member.host);
-  expect(host != nullptr && host->registered, "the host of a member is here");
+  expect(host != nullptr && host->registered, "a member's host is registered");
   if (host == nullptr) return;
   expect(member.slot >= 0 && member.slot < host->slots, "the host has the slot of a member");
-  expect(!host->leaving, "no worker on a host that must be free");
+  expect(!host->leaving, "a leaving host gets no worker");
   expect(!is_left_out(state_.job.blame, member.host, member.slot, now_),
-         "no slot that is left out has a worker");
+         "no excluded slot has a worker");
   if (member.survivor == 0) return;
   const WorkerState* const worker = find_worker(state_, *host, member.slot, member.survivor);
-  expect(worker != nullptr && !worker->exit && !worker->report, "a survivor lives");
+  expect(worker != nullptr && !worker->exit && !worker->report, "a survivor is alive");
   if (worker == nullptr) return;
   for (const Incident& incident : state_.job.current.incidents) {
     expect(incident.kind == Incident::Kind::kPeerLost || incident.rank != worker->rank,
@@ -405,11 +405,11 @@ void SimulatedCluster::check_processes(const action::StartGeneration& start) {
   expect(workers.size() == start.members.size(), "every member has a worker");
   for (const Member& member : start.members) {
     const WorkerState& worker = workers.at(member.rank);
-    expect(worker.host == member.host && worker.slot == member.slot, "each in its slot");
+    expect(worker.host == member.host && worker.slot == member.slot, "each worker is in its slot");
     const bool is_new = processes_.insert(process(worker)).second;
-    expect(is_new == (member.survivor == 0), "a new process has a new name, a survivor its old");
+    expect(is_new == (member.survivor == 0), "only a new process has a new name");
     expect(!(worker.joined || worker.exit || worker.report || worker.left || worker.paused),
-           "nothing is known of a worker that begins");
+           "a new worker has no reports yet");
     expect(find_worker(state_, *find_host(state_, worker.host), worker.slot, worker.incarnation) ==
                &worker,
            "a worker is found by its slot");

@@ -57,7 +57,7 @@ class Gatherer : public ::testing::Test {
     if (last) request.mutable_last()->set_first_step(10);
     return gatherer.add(request, now);
   }
-  /// Returns nothing if it has to wait.
+  /// Returns the reply; nothing if the reader has to wait for it.
   std::optional<proto::ReadTraceReply> reads(int from = 0) {
     std::optional<proto::ReadTraceReply> read;
     proto::ReadTraceRequest request;
