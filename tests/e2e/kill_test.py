@@ -59,7 +59,7 @@ class Kill(JobTest):
             while not self.reached(stage):
                 self.assertLess(time.monotonic(), deadline, f"{stage} was not reached")
                 if started.poll() is not None:
-                    self.fail("it has ended by itself: " + started.stdout.read())
+                    self.fail("the job has ended by itself: " + started.stdout.read())
             victims = self.pids(self.VICTIMS[victim])
             self.assertTrue(victims, f"no {victim} at this stage")
             os.kill(victims[0], signal.SIGKILL)

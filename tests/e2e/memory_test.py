@@ -69,18 +69,18 @@ class Memory(JobTest):
                                                        ("r18", 8, 1, 20_000, 1)):
             with self.subTest(network=network, batch=batch, workers=workers, classes=classes):
                 planned, peak = self.compare(workers, self.keys(network, batch, classes, rate))
-                self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
+                self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} bytes planned, {peak} used")
 
     def test_memory_of_the_copy_for_checkpoints_is_as_planned(self):
         keys = self.keys("mbf", 8, 60_000, 0.1, save_every_steps=1)
         planned, peak = self.compare(1, keys)
-        self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
+        self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} bytes planned, {peak} used")
 
     def test_memory_of_snapshots_is_as_planned(self):
         # Enough steps to write a second snapshot while the first is kept.
         keys = self.keys("mbf", 8, 60_000, 0.1, replicate=True, snapshot_seconds=0.001, max_steps=20)
         planned, peak = self.compare(2, keys)
-        self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} planned, {peak} taken")
+        self.assertLess(abs(planned - peak) / peak, 0.1, f"{planned} bytes planned, {peak} used")
 
     def test_a_measured_machine_plans_the_same_steps_from_its_file(self):
         job, saved = self.job(**self.keys("mbf", 8, 1_000, 1)), self.folder / "this.json"
