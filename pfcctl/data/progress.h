@@ -43,7 +43,7 @@ class Progress {
   const bool terminal_;
   const TimePoint start_ = Clock::now();
   TimePoint printed_;
-  std::int64_t first_ = -1;  ///< done at the first show(): work of an earlier run
+  std::int64_t first_ = -1;  ///< `done` of the first show(): work of an earlier run
   bool shown_ = false;
 };
 

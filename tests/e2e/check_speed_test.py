@@ -94,7 +94,7 @@ class Speed(CheckTest):
         self.assertEqual(code, 1)
         self.assert_found(report, "host-a", "write speed of output", "slows", "MB/s", "faster")
         self.assert_found(report, "host-b", "output", "note", "not shared", "rank 0")
-        self.assert_found(report, "host-c", "processes and threads", "stops", "more", "ulimit -u")
+        self.assert_found(report, "host-c", "processes and threads", "stops", "can still start", "ulimit -u")
         self.assert_found(report, "host-c", "output", "stops", "Permission denied", "the right to write")
         self.assert_nothing_wrong(report, "host-b")
 

@@ -84,7 +84,7 @@ TEST_F(FirstContact, ReportsAClockThatIsYearsAhead) {
               HasSubstr(": its certificate has expired; this host's clock says "));
 }
 
-TEST(FirstContactOfASilentPort, PointsToTheMtu) {
+TEST(FirstContactWithASilentPort, SuggestsTheMtu) {
   const SilentPort port;
   EXPECT_THAT(
       message_of<CommError>([&] { fetch_authority(port.address(), "", 50ms); }),

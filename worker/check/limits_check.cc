@@ -117,8 +117,8 @@ CheckFinding processes(const LimitsThere& there, const LimitsNeeded& needed) {
                               (kOwnThreads + static_cast<std::uint64_t>(needed.threads));
   CheckFinding finding{
       .what = "processes and threads",
-      .found = there.processes ? number_text(there.processes) + " more" : "no limit",
-      .expected = fmt::format("at least {} more", least)};
+      .found = there.processes ? number_text(there.processes) + " can still start" : "no limit",
+      .expected = fmt::format("at least {}", least)};
   if (there.processes && *there.processes < least) {
     finding.verdict = kStops;
     finding.remedy =

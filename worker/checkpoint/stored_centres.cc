@@ -46,7 +46,7 @@ std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind 
   const bool fits = stored.dtype == "F32" && stored.shape.size() == 2 && stored.shape[1] == 3 &&
                     stored.shape[0] <= std::numeric_limits<std::int32_t>::max();
   if (!fits) {
-    throw InputError(file.path().string() + ": expected the tensor updates to be F32 [updates, 3]");
+    throw InputError(file.path().string() + ": expected the tensor \"updates\" to be F32 [N, 3]");
   }
   std::vector<PastUpdate> updates(static_cast<std::size_t>(stored.shape[0]));
   std::memcpy(updates.data(), stored.bytes.data(), stored.bytes.size());
@@ -74,7 +74,7 @@ std::vector<std::int32_t> read_updated(const SafetensorsFile& file, std::int64_t
     return u >= 0 && static_cast<std::size_t>(u) <= count;
   };
   if (fits && std::ranges::all_of(updated, seen)) return updated;
-  throw InputError(file.path().string() + ": expected the tensor updated to be I32 [" +
+  throw InputError(file.path().string() + ": expected the tensor \"updated\" to be I32 [" +
                    std::to_string(rows) + "] of numbers from 0 to " + std::to_string(count));
 }
 

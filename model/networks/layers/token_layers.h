@@ -55,7 +55,7 @@ class KeepLayer : public Layer {
   Tensor places_;  // int64 [B, T]
 };
 
-/// Puts the kept tokens back to their places in training. The others become `token` [D].
+/// In training, puts the kept tokens back in their places. Every other place gets `token` [D].
 class RestoreLayer : public Layer {
  public:
   RestoreLayer(Ops& ops, Tensor& places, const Rows& tokens, Variable& x, Variable& token,

@@ -44,7 +44,7 @@ std::string with_digits(std::int64_t number, std::int64_t greatest) {
   return fmt::format("{:0{}}", number, std::to_string(greatest).size());
 }
 
-/// Returns the name without invalid characters; empty if nothing is left.
+/// Returns the name as a file name: invalid characters become _. Empty only for an empty name.
 std::string file_name(const std::string& name) {
   std::string made;
   for (const char c : name.substr(0, kLongestName)) {

@@ -130,7 +130,7 @@ TEST(BackgroundOutput, WritesStderrWhileStdoutIsNotRead) {
   out.leave();
 }
 
-TEST(BackgroundOutput, KeepsMessagesIfWorkersHaveFilledTheSameFile) {
+TEST(BackgroundOutput, KeepsMessagesIfWorkersFillThePipe) {
   Reader both;
   const int again = dup(both.fd());
   {
