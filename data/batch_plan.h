@@ -16,14 +16,15 @@ struct DataPlace {
   friend auto operator<=>(const DataPlace&, const DataPlace&) = default;
 };
 
-/// Each micro-batch has W * B consecutive positions of an epoch. Worker r uses B of them, from
-/// number r * B on. Images at the end of an epoch that do not fill a micro-batch are skipped.
+/// With W workers and batch size B, a micro-batch has W * B consecutive positions of an epoch.
+/// Worker r uses B of them, from number r * B on. Images at the end of an epoch that do not fill a
+/// micro-batch are skipped.
 struct BatchPlan {
   std::int64_t images = 0;
   std::int64_t batch_size = 0;
   Rank rank = 0;
   int world_size = 1;
-  /// Position of micro-batch `first_batch`; may be anywhere in an epoch after W changed.
+  /// Position of micro-batch `first_batch`; any position of an epoch if W has changed.
   DataPlace start = {};
   std::int64_t first_batch = 0;
 

@@ -52,7 +52,7 @@ class ChosenDataset final : public Dataset {
     Sha256 sum;
     sum.update(std::as_bytes(std::span(choice_.images)));
     sum.update(std::as_bytes(std::span(choice_.classes)));
-    briefs.front().holds += "; of these " + counted(info_.images, "image") +
+    briefs.front().holds += "; chosen: " + counted(info_.images, "image") +
                             ", sha256 of their numbers " + sum.finish().substr(0, 16);
     return briefs;
   }
@@ -64,7 +64,7 @@ class ChosenDataset final : public Dataset {
   [[nodiscard]] std::int64_t new_label(std::int64_t label) const {
     if (choice_.classes.empty()) return label;
     const auto found = std::ranges::lower_bound(choice_.classes, label);
-    check(found != choice_.classes.end() && *found == label, "choose: image outside the classes");
+    check(found != choice_.classes.end() && *found == label, "choose: image of an unchosen class");
     return found - choice_.classes.begin();
   }
 

@@ -19,7 +19,7 @@ struct Part {
   PartDataset given;
   std::int64_t first_image = 0;
   std::int64_t first_class = 0;
-  std::vector<std::int64_t> classes;  ///< by label; empty: first_class + label
+  std::vector<std::int64_t> classes;  ///< by label; empty: the class is first_class + label
 };
 
 std::int64_t class_of(const Part& part, std::int64_t label) {
@@ -136,7 +136,7 @@ void CombinedDataset::share(Part& part) {
     if (name.empty()) {
       throw InputError(fmt::format(
           "share_identities: label {} of {} has no name; expected identities.txt beside the data, "
-          "or the key identities with a file for each data set; line k has the name of label k",
+          "or the key identities with a file for each data set; line k, from 0, names label k",
           label, given.dataset->briefs().front().file.string()));
     }
     const auto [there, added] = class_of_name_.try_emplace(name, info_.classes);

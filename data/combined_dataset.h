@@ -22,11 +22,11 @@ struct PartDataset {
   IdentityNames names;  ///< by label; empty: use the names in the data set
 };
 
-/// Returns the images of all parts, one part after another. The classes of a part keep their
-/// order. kByName: the classes of the first part come first, then the new ones of the second, and
-/// so on. All images have the size of the first part's images; others are resized.
-/// DatasetInfo::part_classes is the number of classes that each part added, part_images its number
-/// of images.
+/// Returns the images of all parts, one part after another. The classes of a part keep their order.
+/// kByName: the classes of the first part come first, then the new ones of the second, and so on.
+/// All images have the size of the first part's images; others are resized.
+/// DatasetInfo::part_classes has the number of classes that each part added, part_images the number
+/// of images in each part.
 ///
 /// Throws InputError for kByName if a class has no name, or if two classes of a part have the same
 /// name. REQUIRES: parts is not empty.

@@ -16,14 +16,14 @@
 namespace pfc {
 
 struct DatasetInfo {
-  std::string layout;  ///< for display: "RecordIO with InsightFace's record 0"
+  std::string layout;  ///< for display, such as "RecordIO with InsightFace's record 0"
   std::int64_t images = 0;
   std::int64_t classes = 0;
   /// Number of classes added by each part of a combined data set (combined_dataset.h).
   std::vector<std::int64_t> part_classes = {};
   /// Number of images in each part of a combined data set.
   std::vector<std::int64_t> part_images = {};
-  std::int64_t height = 112;  ///< of images in training; others are resized
+  std::int64_t height = 112;  ///< image size in training; images of other sizes are resized
   std::int64_t width = 112;
   /// Length of an embedding; 0 if the data are images.
   std::int64_t embedding_size = 0;
@@ -62,13 +62,13 @@ class Dataset {
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
   /// Returns where the image is stored. Throws DamagedImage if its file cannot be opened.
   [[nodiscard]] virtual Extent extent(std::int64_t image) const = 0;
-  /// Parses the image's bytes, which begin at extent(). The sample refers to them or to the buffer.
-  /// Throws DamagedImage for an unreadable record, and InputError for a label that is not an
-  /// integer of 0 .. classes - 1. Both errors name the file, and the offset, row or name of the
-  /// image in it.
+  /// Parses the image's bytes, which begin at extent(). The sample refers to these bytes or to the
+  /// buffer of `stored`. Throws DamagedImage for an unreadable record, and InputError for a label
+  /// that is not an integer of 0 .. classes - 1. Both errors name the file, and the offset, row or
+  /// name of the image in it.
   virtual Sample parse(std::int64_t image, StoredImage& stored) const = 0;
-  /// Reads and parses image 0 .. images - 1. `ahead`: see StoredImage. Throws like extent() and
-  /// parse().
+  /// Reads and parses one image. REQUIRES: 0 <= image < images. `ahead`: see StoredImage. Throws
+  /// like extent() and parse().
   Sample read(std::int64_t image, ImageBuffer& buffer, std::span<const std::byte> ahead = {}) const;
   /// Returns the label, which most layouts know without reading the image. Throws like read().
   virtual std::int64_t label(std::int64_t image, ImageBuffer& buffer) const {

@@ -63,7 +63,7 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
   constexpr std::uint64_t kLargestPiece = 1 << 20;
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it first
   RegularFile file(path);
-  // For a small file one byte more than it has: one read then also shows that the file ends.
+  // Asks for one byte more than a small file has, so that one read also shows where it ends.
   const auto piece = static_cast<std::size_t>(std::min(kLargestPiece, file.bytes() + 1));
   std::int64_t number = 0;
   const auto give = [&](std::string_view line) {

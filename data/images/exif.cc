@@ -11,7 +11,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// Returns an integer of `size` bytes; nullopt if they are out of range.
+/// Returns an integer of `size` bytes; nullopt if not all of them are in `bytes`.
 std::optional<std::uint32_t> number_at(Bytes bytes, std::size_t at, std::size_t size,
                                        bool big_endian) {
   if (at > bytes.size() || size > bytes.size() - at) return {};

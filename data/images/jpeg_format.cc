@@ -51,7 +51,7 @@ class JpegFormat final : public ImageFormat {
     return {header_.height, header_.width};
   }
 
-  /// An inverse DCT of fewer coefficients gives a block of fewer pixels: M/8 of the image.
+  /// With fewer DCT coefficients, a block of 8 x 8 pixels is decoded as a block of M x M.
   [[nodiscard]] ImageSize reduced(ImageSize own, ImageSize wanted) override {
     ImageSize best = own;
     for (const tjscalingfactor& factor : factors_) {

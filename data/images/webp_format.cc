@@ -49,7 +49,7 @@ class WebpFormat final : public ImageFormat {
               std::span<std::uint8_t> rgb) override {
     const bool transparent = features(encoded).has_alpha != 0;
     WebPDecoderConfig config;
-    check(WebPInitDecoderConfig(&config) != 0, "libwebp: not the version of its header");
+    check(WebPInitDecoderConfig(&config) != 0, "libwebp: header and library differ in version");
     const auto pixels = static_cast<std::size_t>(size.height * size.width);
     std::span<std::uint8_t> out = rgb;
     if (transparent) {

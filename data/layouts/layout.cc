@@ -62,15 +62,15 @@ std::int64_t number_of_rec(const std::string& name) {
 
 using NumberedFiles = std::map<std::int64_t, fs::path>;
 
-/// Rejects a missing number; otherwise training would silently use only the others.
+/// Rejects a gap in the numbers. Otherwise training would not notice that a file is missing.
 Location numbered_recs(const NumberedFiles& recs, const fs::path& folder) {
   Location found{Layout::kRecordIO, {}};
   std::int64_t next = recs.begin()->first;
   for (const auto& [number, path] : recs) {
     if (number != next) {
       throw InputError(fmt::format(
-          "{}: found {} and {}, but none between them: name the files as in "
-          "part-{{000..041}}.rec, or add the missing files",
+          "{}: found {} and {}, but none between them: add the missing files, "
+          "or give a range of files as rec, such as part-{{000..041}}.rec",
           folder.string(), found.paths.back().filename().string(), path.filename().string()));
     }
     ++next;

@@ -34,7 +34,7 @@ struct Location {
 };
 
 /// Finds the layout. The numbers of train-0.rec, train-1.rec ... or train_0.rec ... must be
-/// contiguous. Throws InputError that says what is there if it is not a data set, or an unfinished
+/// contiguous. Throws InputError that says what is there if it is not a data set, or not a finished
 /// one.
 Location find_layout(const std::filesystem::path& rec);
 

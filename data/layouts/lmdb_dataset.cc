@@ -316,8 +316,8 @@ std::int64_t LmdbDataset::classes_of_values(const Doing& doing) {
   }
   least_label_ = least;
   if (greatest >= 0 && greatest < kMaxClasses) return greatest + 1;
-  throw InputError(fmt::format("{}: none of the {} values is {} with a label", path(), info_.images,
-                               text_of(kind_)));
+  throw InputError(fmt::format("{}: none of the {} values has a valid label; expected {}", path(),
+                               info_.images, text_of(kind_)));
 }
 
 Sample LmdbDataset::parse(std::int64_t image, StoredImage& stored) const {

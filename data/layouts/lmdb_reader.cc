@@ -19,7 +19,7 @@ namespace {
 // A node:  u16 low, u16 high | u16 flags | u16 key bytes | key | data
 // A meta page, after its header:  u32 magic | u32 version | u64 | u64 map size | free database |
 //          main database | u64 last page | u64 transaction
-// A database:  u32 (in the free one: bytes of a page) | u16 flags | u16 depth | u64 branch pages |
+// A database:  u32 (in the free database: page size) | u16 flags | u16 depth | u64 branch pages |
 //          u64 leaf pages | u64 overflow pages | u64 entries | u64 root
 constexpr std::uint32_t kLmdbMagic = 0xbeefc0de;
 constexpr std::uint32_t kVersion = 1;
@@ -153,7 +153,7 @@ LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t numbe
 
 std::span<const std::byte> LmdbReader::content(const LmdbValue& value,
                                                std::span<const std::byte> stored) const {
-  check(stored.size() >= value.header_bytes, "LmdbReader: bytes of a value");
+  check(stored.size() >= value.header_bytes, "LmdbReader: a value without its header");
   if (value.header_bytes > 0) {
     const std::uint64_t first = value.offset / page_bytes_;
     const bool its_own = number_at<std::uint64_t>(stored, 0) == first &&

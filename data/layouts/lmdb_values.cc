@@ -45,11 +45,11 @@ LabelledImage parse_pickle(std::span<const std::byte> value, const std::string& 
     for (const PickleValue& part : pickle.sequence(pickle.root())) take(part);
   }
   if (found.label < 0 || found.image.empty()) {
-    throw DamagedImage(name + ": found another pickle, expected one of (bytes of an image, label)");
+    throw DamagedImage(name + ": found an unknown pickle, expected (bytes of an image, label)");
   }
   const bool is_view = found.image.data() >= value.data() &&
                        found.image.data() + found.image.size() <= value.data() + value.size();
-  if (!is_view) {  // it is in the pickle's memory
+  if (!is_view) {  // the image is in memory of `pickle`
     parsed.assign(found.image.begin(), found.image.end());
     found.image = parsed;
   }
@@ -95,7 +95,7 @@ class DatumParser {
                          ": found a Datum of raw pixels, or another value; expected an "
                          "encoded image");
     }
-    if (found.label < 0) found.label = 0;  // a default value is not written
+    if (found.label < 0) found.label = 0;  // Datum omits a label of 0
     return found;
   }
 

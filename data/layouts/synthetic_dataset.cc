@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::uint32_t kPixels = 0, kLabels = 1;  // second word of the counter
+constexpr std::uint32_t kPixels = 0, kLabels = 1;  // second word of the random counter
 
 /// Returns a smooth random image. Its JPEG is about as large as that of a face.
 std::vector<std::byte> random_jpeg(std::uint64_t number, std::int64_t side) {

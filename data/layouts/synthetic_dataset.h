@@ -13,7 +13,7 @@ inline constexpr const char* kSyntheticData = "synthetic";
 /// Returns options.num_image images of options.num_classes classes. The pixels are one of 256
 /// random images and the label is random, both a pure function of the image's number, so nothing
 /// can be learnt from them. An image is options.image_size pixels high and wide, by default 112,
-/// and costs the decoding of a JPEG. Throws InputError if the number of images or classes is not
+/// and must be decoded from JPEG. Throws InputError if the number of images or classes is not
 /// given.
 std::unique_ptr<Dataset> open_synthetic_dataset(const DatasetOptions& options);
 

@@ -144,7 +144,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
-/// Returns the label, or -1 if there is none. Then `why` describes the object.
+/// Returns the label, or -1 if there is none; in that case sets `why` to the reason.
 std::int64_t label_in_json(const std::string& text, std::string& why) {
   const auto object = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {

@@ -78,7 +78,7 @@ void TarReader::check_sum(const Header& header) const {
   const std::uint64_t said = number(header, kSum, kSumSize);
   if (said == sum) return;
   fail(fmt::format(
-      "a header with the checksum {}, but it gives {}: this is not a tar archive, or it is "
+      "a header whose bytes add up to {}, but which says {}: this is not a tar archive, or it is "
       "damaged",
       sum, said));
 }
@@ -161,7 +161,7 @@ void TarReader::expect_uncompressed() const {
     std::size_t at;
     std::string_view magic;
   };
-  // For bzip2 this is the magic after "BZh" and a digit: a member name could start with "BZh".
+  // For bzip2: the bytes after "BZh" and a digit, because a member name could start with "BZh".
   static constexpr std::array<Compression, 4> kCompressions{
       {{"gzip", "gunzip", 0, "\x1f\x8b"},
        {"zstd", "unzstd", 0, "\x28\xb5\x2f\xfd"},
@@ -180,7 +180,7 @@ void TarReader::expect_uncompressed() const {
 }
 
 void TarReader::look_behind_end() {
-  constexpr std::uint64_t kMost = 1 << 20;  // the largest padding in use
+  constexpr std::uint64_t kMost = 1 << 20;  // no tar program pads an archive with more
   const std::uint64_t behind = offset_ + kBlock;
   std::vector<char> bytes(std::min(kMost, archive_.bytes() - behind));
   read(behind, bytes);

@@ -21,7 +21,7 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kDamageLogged = 5;  // logged per epoch and worker
+constexpr std::int64_t kDamageLogged = 5;  // maximum number logged per epoch and worker
 
 // Random reading: number of batches whose images are read while others are decoded; maximum memory
 // for one of them; and number of concurrent reads, so that a disk can reorder them and remote
@@ -198,7 +198,7 @@ std::unique_ptr<Batch> Prefetcher::next() {
   return batch;
 }
 
-/// Counts in batch order, so that reports do not depend on the number of threads.
+/// Counts damage in batch order, so that reports do not depend on the number of threads.
 void Prefetcher::count_damage(std::int64_t epoch, const std::vector<std::string>& damaged) {
   if (epoch != damage_epoch_) damage_ = 0;
   damage_epoch_ = epoch;

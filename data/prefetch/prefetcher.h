@@ -53,21 +53,21 @@ struct PrefetcherOptions {
   int depth = 0;  ///< number of batches to prefetch; 0: prefetch_depth(threads)
   /// Fraction of an epoch's images that may be damaged. A worker sees only its own share, so it
   /// fails when more than this fraction of its share is damaged. If too many are damaged in total,
-  /// some worker's share exceeds it. Three are always accepted, unless this is 0.
+  /// some worker's share exceeds it. Three damaged images are always accepted, unless this is 0.
   double max_damaged = 0.001;
   /// Creates the reader; empty: make_async_reader(). For tests that count reads.
   std::function<std::unique_ptr<AsyncReader>()> make_reader = {};
   TraceRecorder* trace = nullptr;  ///< not owned; records the threads. nullptr disables tracing
 };
 
-/// Micro-batch i of worker r has the global positions (i * W + r) * B + 0 .. B-1. Position p is in
-/// epoch p / E, where E = images - images mod (W * B), and has image order(epoch, p mod E). (The
-/// end of an epoch that does not fill a global batch is dropped, as in arcface_torch's sampler.)
-/// order() is a pure function of (seed, epoch): see global_order.h, order/balanced_order.h, and
-/// order/sequential_order.h for sequential reading. If all images are in order
-/// (DatasetInfo::images_in_order), a separate thread reads the data of the next batches. A damaged
-/// image is replaced by the next undamaged one in the epoch's order; the first few are logged with
-/// file and record. Batches do not depend on the number of threads.
+/// With W workers and batch size B, micro-batch i of worker r has the global positions (i * W + r)
+/// * B + 0 .. B-1. Position p is in epoch p / E, where E = images - images mod (W * B), and has
+/// image order(epoch, p mod E). (The end of an epoch that does not fill a global batch is dropped,
+/// as in arcface_torch's sampler.) order() is a pure function of (seed, epoch): see global_order.h,
+/// order/balanced_order.h, and order/sequential_order.h for sequential reading. If all images are
+/// in order (DatasetInfo::images_in_order), a separate thread reads the data of the next batches. A
+/// damaged image is replaced by the next undamaged one in the epoch's order; the first few are
+/// logged with file and record. Batches do not depend on the number of threads.
 ///
 /// Only one thread calls next(); any thread may call recycle().
 class Prefetcher {

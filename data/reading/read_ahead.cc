@@ -135,7 +135,7 @@ bool ReadAhead::begin_unit() {
   return true;
 }
 
-/// Allocates memory for its ranges, up to unit_bytes, and plans the reads that fill it.
+/// Allocates memory for the ranges, up to unit_bytes, and plans the reads that fill it.
 void ReadAhead::lay_out(const ReadUnit& planned, Unit& unit) {
   unit.dataset_ = &dataset_;
   for (const ImageRange& images : planned.images) {

@@ -42,7 +42,7 @@ std::int64_t records_between(const RecordReader& rec, std::uint64_t begin, std::
       ++count;
     }
   } catch (const DamagedImage&) {
-    // Records after it cannot be counted.
+    // Records after the damage cannot be counted.
   }
   return count;
 }

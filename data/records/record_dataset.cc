@@ -201,7 +201,7 @@ Classes RecordDataset::classes_of_labels(const Doing& doing) const {
         where = i;
       }
     } catch (const DamagedImage&) {
-      // Training counts and reports it when it reads the image.
+      // Training counts and reports a damaged image when it reads it.
     }
   }
   if (greatest < 0) {

@@ -15,8 +15,8 @@ namespace pfc {
 /// Embeds exactly `batch` uint8 images [batch, H, W, 3] into [batch, D] host floats.
 using EmbedBatch = std::function<void(std::span<const std::uint8_t> images, std::span<float> out)>;
 
-/// Returns a function for the forward pass without training. images: device memory, uint8 [B, H, W,
-/// 3]. Borrows all arguments.
+/// Returns an EmbedBatch that computes the forward pass as in evaluation. images: device memory,
+/// uint8 [B, H, W, 3]. Borrows all arguments.
 EmbedBatch embed_with(Ops& ops, Backbone& backbone, const Tensor& images);
 
 struct EmbedOptions {
@@ -36,8 +36,8 @@ struct EmbeddedImage {
 using TakeEmbedding = std::function<void(std::int64_t image, const EmbeddedImage& embedded)>;
 
 /// Embeds images 0 .. images - 1 and gives them to `take` in this order, on the calling thread,
-/// which also embeds. Takes embed_images_bytes() of memory, whatever the number of images. The last
-/// batch is padded with black images.
+/// which also runs the network. Takes embed_images_bytes() of memory, whatever the number of
+/// images. The last batch is padded with black images.
 void embed_images(std::int64_t images, const ReadImage& read, const EmbedBatch& embed,
                   const EmbedOptions& options, const TakeEmbedding& take);
 

@@ -12,7 +12,7 @@ namespace pfc {
 namespace {
 
 struct Counts {
-  std::int64_t impostors = 0, genuine = 0;  ///< accepted
+  std::int64_t impostors = 0, genuine = 0;  ///< numbers of accepted pairs
   double score = 0;
 };
 

@@ -33,10 +33,11 @@ void write_verification_bin(const std::filesystem::path& path,
                             std::span<const std::vector<std::byte>> images,
                             const std::vector<bool>& same);
 
-/// Returns the path of the set `target`, the first of these that is a regular file: target.bin or
-/// target in a data folder (one of `rec`, or the folder of that .rec file), or `target` itself. A
-/// target with "/" may also be a folder. If one of the paths exists but is neither, returns it, and
-/// read_verification_bin() reports what it is. Throws InputError with the paths that were tried.
+/// Returns the path of the set `target`. Tries target.bin and target in each data folder (each of
+/// `rec`, or its folder if it is a file), then `target` itself, and takes the first regular file. A
+/// target with "/" is only tried as a path, and may be a folder. If something else exists at one of
+/// the paths, returns that path, and read_verification_bin() reports what it is. Throws InputError
+/// with the paths that were tried.
 std::filesystem::path find_verification_bin(const std::string& target,
                                             std::span<const std::filesystem::path> rec);
 

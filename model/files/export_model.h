@@ -13,9 +13,9 @@ namespace pfc {
 
 /// Writes the network as ONNX and checks the file. ONNX's own checker must accept it. Its
 /// embeddings of random images may differ from those of Backbone::forward() by at most 1e-4 of
-/// their length, or 1e-2 with float16. Returns that difference. Throws InputError if it is
-/// larger; then the new file is deleted, and an earlier file of this name is kept. Throws
-/// StorageError if the file cannot be written.
+/// their length, or 1e-2 with float16. Returns this difference. If it is larger, throws InputError,
+/// deletes the new file, and keeps an earlier file of this name. Throws StorageError if the file
+/// cannot be written.
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options);
 

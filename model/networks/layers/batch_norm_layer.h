@@ -63,7 +63,7 @@ class BatchNormLayer : public Layer {
   std::unique_ptr<BatchNorm> over_workers_;  // combines the workers' statistics; null: no sync
   BatchNormLayer* next_ = nullptr;           // receives its statistics from this layer
   bool statistics_are_fed_ = false;
-  bool adds_to_dx_ = false;  // another reader of x has written its gradient
+  bool adds_to_dx_ = false;  // another reader of x has written x's gradient
 
   Tensor statistics_;  // [2 C]: mean, biased variance
   Tensor sums_;        // [2 C]: sum dz, sum dz xhat

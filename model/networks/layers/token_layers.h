@@ -38,7 +38,7 @@ class KeepLayer : public Layer {
   /// Ignores the step in `mask`.
   KeepLayer(Ops& ops, const TokenMask& mask, const Rows& tokens, Variable& x, Variable& y);
 
-  /// Returns the places of the tokens (Ops::choose_tokens), which the next passes use.
+  /// Returns each token's place among the kept tokens, or -1 (Ops::choose_tokens).
   [[nodiscard]] Tensor& places() { return places_; }
   [[nodiscard]] bool repeatable() const override { return false; }  // a new mask in every step
   void plan_forward(ActivationPlan& plan, bool training) override;
@@ -93,7 +93,7 @@ class LayerNormLayer : public Layer {
   Variable& gamma_;
   Variable& beta_;
   Variable& y_;
-  bool adds_to_dx_ = false;  // another reader of x has written its gradient
+  bool adds_to_dx_ = false;  // another reader of x has written x's gradient
   Tensor statistics_;        // [B T, 2]
 };
 

@@ -51,7 +51,7 @@ TEST_F(ImageFile, IsDamagedIfItCannotBeRead) {
 TEST_F(ImageFile, IsDamagedIfItIsTooLarge) {
   write_file(path_, "");
   std::filesystem::resize_file(path_, kMaxImageBytes + 1);  // sparse
-  EXPECT_THAT(damage(), HasSubstr("1.jpg: 536870913 bytes, more than the 536870912 of an image"));
+  EXPECT_THAT(damage(), HasSubstr("1.jpg: found 536870913 bytes, expected at most 536870912"));
   EXPECT_EQ(storage_.stored.capacity(), 0u);
 }
 

@@ -256,7 +256,7 @@ TEST_F(Lmdb, NamesDamagedValues) {
   const auto dataset = open();
   EXPECT_THAT(message_of<DamagedImage>([&] { image_of(*dataset, 1); }),
               AllOf(HasSubstr("data.mdb: image 1 (offset "),
-                    HasSubstr("found another pickle, expected one of (bytes")));
+                    HasSubstr("found an unknown pickle, expected (bytes")));
   EXPECT_THROW(image_of(*dataset, 2), DamagedImage);
 }
 
