@@ -300,7 +300,7 @@ int run(int argc, char** argv) {
                      "Number of this worker on its host, from 0")
           ->check(whole_number(0, std::numeric_limits<int>::max())),
       app.add_option("--incarnation", arguments.coordinator.incarnation,
-                     "Number of this process in its slot")};
+                     "Number of this process among those started in its slot")};
   for (CLI::Option* each : identity) {
     each->needs(coordinator);
     coordinator->needs(each);

@@ -19,7 +19,7 @@ namespace pfc {
 
 /// Used for one generation. A separate thread compares the clocks and sends, so training does not
 /// wait. The destructor ends an unfinished recording, because no step follows, and sends what was
-/// recorded. It starts no message later than kLastParts.
+/// recorded. After kLastParts it sends no further message.
 class TraceTaker {
  public:
   static constexpr std::chrono::milliseconds kLastParts{3'000};

@@ -66,11 +66,11 @@ class KeptOutput(Output):
         job = self.job(max_steps=2)
         self.finished(2, job)
         again = self.finished(2, job, "--set", "resume=true")
-        self.assertIn("(step 2 of 2 workers): nothing is left to train; to continue", again.stdout)
+        self.assertIn("(step 2, saved by 2 workers): nothing is left to train; to continue", again.stdout)
         self.assertIn("nothing was left to train; the model is in", again.stdout)
         self.assertNotIn("next is step", again.stdout)
         fewer = self.finished(1, job, "--set", "resume=true")
-        self.assertIn("(step 2 of 2 workers): nothing is left to train; to continue", fewer.stdout)
+        self.assertIn("(step 2, saved by 2 workers): nothing is left to train; to continue", fewer.stdout)
 
     def test_an_edited_manifest_is_ignored(self):
         job = self.job(max_steps=2, save_every_steps=1)

@@ -149,8 +149,8 @@ void check_job_itself(const PlannedJob& planned, const StartStep& step, std::str
   }
 }
 
-/// Reports a step of the start that has run, and measures what it has opened. Workers that have the
-/// same result report it once.
+/// Reports a finished step of the start, and measures the device or data that it opened. If all
+/// workers of a host have the same result, only the first one reports it.
 void report_step(const LocalStart& start, const StartStep& step, const std::string& error,
                  const SessionOptions& options, const TellFindings& tell) {
   using enum StartStep::Kind;
@@ -283,7 +283,7 @@ CheckFinding finding_of_clock(double ahead, double precision) {
   const double most = std::chrono::duration<double>(kClockTolerance).count();
   CheckFinding finding{.what = "clock",
                        .found = fmt::format("{:+.3f} s, accurate to {:.3f} s", ahead, precision),
-                       .expected = fmt::format("within {:g} s of the coordinator's", most),
+                       .expected = fmt::format("within {:g} s of the coordinator's clock", most),
                        .value = ahead,
                        .unit = "s"};
   if (std::abs(ahead) > most) {
@@ -297,7 +297,7 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
   JobConfig job = config;
-  // Uses this worker's fastest precision. check_together() uses one that all support, as the job.
+  // Uses this worker's fastest precision. check_together() uses, as a job, one that all support.
   if (job.precision == Precision::kAuto) {
     job.precision = choose_precision({{precisions_here(job, options)}}).precision;
   }
@@ -311,7 +311,7 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   if (first) check_host(job, options, tell);
   std::vector<StartStep> steps = start.steps();
   std::ranges::stable_sort(steps, {}, &StartStep::kind);
-  if (!has_data(job)) steps.resize(1);  // the device
+  if (!has_data(job)) steps.resize(1);  // keeps only the device
   bool all_open = true;
   for (const StartStep& step : steps) {
     if (!step.opens && !all_open) continue;

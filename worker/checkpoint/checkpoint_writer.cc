@@ -286,7 +286,7 @@ void FolderWriter::write_part(std::int64_t step, const std::vector<MakeFile>& fi
     if (options_.links != nullptr) receive_parts(folder);
     for (const MakeFile& make : files) written.push_back(write_content(folder, make()));
     format::write_part(folder, options_.membership.rank, written);
-  } catch (const StorageError&) {  // free the space: others may need it to finish
+  } catch (const StorageError&) {  // free the space, which other workers' parts may need
     std::error_code error;
     if (options_.membership.rank != 0 && !std::filesystem::exists(folder, error) && !error) {
       throw CommError(folder.string() + " is missing: rank 0 has abandoned this checkpoint");

@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// A connection of two workers: rank 0 of the job is its rank 0, and the other worker its rank 1.
+/// Connects two workers. Rank 0 of the job also has rank 0 in `comm`; the other worker has rank 1.
 /// Used by one thread at a time: the one that writes a checkpoint, or the training thread.
 struct OutputLink {
   Rank rank = 0;     ///< rank of the other worker
@@ -42,10 +42,10 @@ struct OutputLinks {
   [[nodiscard]] std::vector<Comm*> comms() const;
 };
 
-/// Timeout of a worker's search for the file that rank 0 has created. An NFS client asks the
-/// server at once for a name that it has never looked up. It trusts what it has read of a folder
-/// for 3 s by default (acregmin). A worker that finds the file too late only becomes slower: it
-/// writes and reads through rank 0.
+/// Timeout of a worker's search for the file that rank 0 has created. An NFS client asks the server
+/// at once for a name that it has never looked up. By default it caches what it has read of a
+/// folder for 3 s (acregmin). A worker that finds the file too late only becomes slower: it writes
+/// and reads through rank 0.
 inline constexpr std::chrono::milliseconds kProbePatience{3'000};
 
 /// Returns by rank whether the worker sees the folder that rank 0 has at `output`. Rank 0 creates

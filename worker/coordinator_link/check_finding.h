@@ -9,7 +9,7 @@ namespace pfc {
 
 struct CheckFinding {
   enum class Verdict { kOk, kNote, kSlows, kStops };
-  /// How to compare it with findings of other hosts that have the same `what`.
+  /// How to compare a finding with those of other hosts that have the same `what`.
   enum class Comparison { kNone, kSameEverywhere, kAsFastAsOthers };
 
   std::string what;      ///< "open files"

@@ -237,7 +237,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_message(message);
     request.set_left_generation(generation_);
     {
-      // Repeat a report that the stream has taken: there it may arrive too late to count.
+      // Repeat a report that was given to the stream, where it may arrive too late to count.
       std::lock_guard lock(mutex_);
       if (unsent_ || sent_) *request.mutable_progress() = newest_;
       unsent_ = false;
@@ -285,7 +285,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
         }
         throw CommError(what + ": " + status.error_message());
       }
-      // The connection was there and is lost now. Connecting may take long too.
+      // The connection existed and is now lost, so the `grace` begins here.
       if (connected) away_since = Clock::now();
       const bool waits = grace > milliseconds{0} && until(away_since + grace) > kRetryPause &&
                          !(options_.gives_up && options_.gives_up());

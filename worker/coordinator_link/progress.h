@@ -37,7 +37,7 @@ struct Progress {
   std::string phase;  ///< current phase: "forward", "all_gather", "checkpoint"
   double loss = 0;
   double lr = 0;
-  double samples_per_second = 0;       ///< this worker
+  double samples_per_second = 0;       ///< of this worker
   double data_wait_seconds = 0;        ///< sum over all steps since the start
   double own_seconds = 0;              ///< sum over all steps, without waits for other workers
   std::uint64_t resident_bytes = 0;    ///< host memory of the process
@@ -78,8 +78,8 @@ struct Progress {
   double own_data_wait_seconds = 0;  ///< part of data_wait_seconds caused by this worker's data
   double loader_seconds = 0;         ///< sum over all threads that read and decode
   struct Checkpoints {
-    std::uint64_t count = 0;  ///< published
-    double seconds = 0;       ///< time from the start of each to its final name
+    std::uint64_t count = 0;  ///< number of published checkpoints
+    double seconds = 0;       ///< sum of the times from a start to the final name
     double held_seconds = 0;  ///< time that training waited for them
     std::uint64_t bytes = 0;  ///< size of all workers' files
     double newest_seconds = 0;

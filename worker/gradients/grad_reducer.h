@@ -54,8 +54,8 @@ class GradReducer {
     [[nodiscard]] double busy_seconds() const;        ///< the sum of the buckets' times
     [[nodiscard]] double overlapped_seconds() const;  ///< the part of it before wait() was called
   };
-  /// Times of the last step. On a GPU: of the newest step that the GPU had finished when the last
-  /// one began, because reading the last one would wait for it.
+  /// Times of the last step. On a GPU, times of the newest step that was finished when the last
+  /// step began: reading those of the last step would make the host wait.
   [[nodiscard]] virtual const Timeline& timeline() const = 0;
 };
 

@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// Returns a reducer that does nothing for one worker, or if there are no gradients. Borrows
+/// Returns a reducer that does nothing if there is one worker, or no gradient. Borrows
 /// everything. REQUIRES: `comm` has no other user.
 std::unique_ptr<GradReducer> make_grad_reducer(Ops& ops, Comm& comm, const Tensor& gradients,
                                                const GradReducerOptions& options = {});

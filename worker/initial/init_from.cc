@@ -56,13 +56,14 @@ std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom
   return std::nullopt;
 }
 
-/// Returns [C, D]; empty if the file has no centres for these classes. Then `left` says so.
+/// Returns centres [C, D]; empty if the file has none, or has a network and centres of another
+/// shape. The latter is added to `left`.
 std::span<const float> centres_in(const WeightsFile& file, const std::vector<std::int64_t>& shape,
                                   std::vector<std::string>& left) {
   const auto found = file.others.tensors().find(kCentresName);
   if (found == file.others.tensors().end()) return {};
   const bool has_network = !file.state_dict.tensors().empty();
-  // Take only the network; the identities differ.
+  // Centres of another shape are for other identities: take only the network.
   if (has_network && found->second.shape != shape) {
     left.push_back(std::string(kCentresName) + " " + shape_text(found->second.shape) + ", here " +
                    shape_text(shape));

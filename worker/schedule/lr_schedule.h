@@ -1,9 +1,11 @@
-// Computes the learning rate of each optimizer step l = 1 .. T: base * l / warm while l <= warm,
-// then the polynomial decay base * (1 - p)^power with p = (l - 1 - warm) / (T - warm), as in
-// arcface_torch's PolynomialLRWarmup; the multi-step decay at the given epochs; or half a cosine,
-// base * (f + (1 - f) (1 + cos(pi p)) / 2) (Loshchilov and Hutter, arXiv:1608.03983, equation 5),
-// as in PyTorch's CosineAnnealingLR. One cycle is PyTorch's OneCycleLR over all T steps (Smith and
-// Topin, arXiv:1708.07120). Here l counts planned steps (step_plan.h) and may be fractional.
+// Computes the learning rate of each optimizer step l = 1 .. T, counted in planned steps
+// (step_plan.h; l may be fractional). In the first `warm` steps it is base * l / warm. After them,
+// with p = (l - 1 - warm) / (T - warm), it depends on the schedule:
+//   polynomial   base * (1 - p)^power, as in arcface_torch's PolynomialLRWarmup
+//   multi-step   base * gamma^n after n of the given epochs
+//   cosine       base * (f + (1 - f) (1 + cos(pi p)) / 2), f = final_factor, as in PyTorch's
+//                CosineAnnealingLR (Loshchilov and Hutter, arXiv:1608.03983, equation 5)
+// One cycle is PyTorch's OneCycleLR over all T steps (Smith and Topin, arXiv:1708.07120).
 //
 // If a job continues with W workers instead of the original W0, the rate is scaled. For SGD it is
 // multiplied by the ratio of images per step, W / W0, so that an image moves the weights as far as

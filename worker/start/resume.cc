@@ -127,7 +127,7 @@ std::string resized_message(const JobConfig& job, const StepPlan& plan) {
 
 std::string resumed_message(const CheckpointInfo& checkpoint, const StepPlan& plan) {
   std::string text = "resumed from " + checkpoint.folder.string() + " (step " +
-                     std::to_string(checkpoint.trained.step) + " of " +
+                     std::to_string(checkpoint.trained.step) + ", saved by " +
                      counted(checkpoint.world_size, "worker") + ")";
   if (plan.first_step() <= plan.last_step) {
     return text + ": next is step " + std::to_string(plan.first_step());

@@ -48,7 +48,7 @@ std::string repeated_images_message(const std::string& other_order, const StepPl
 /// Returns text for a job whose steps have another batch than planned; otherwise empty.
 std::string resized_message(const JobConfig& job, const StepPlan& plan);
 
-/// Returns "resumed from output/step-000000040 (step 40 of 2 workers): next is step 41".
+/// Returns "resumed from output/step-000000040 (step 40, saved by 2 workers): next is step 41".
 std::string resumed_message(const CheckpointInfo& checkpoint, const StepPlan& plan);
 
 }  // namespace pfc

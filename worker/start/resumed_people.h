@@ -11,9 +11,9 @@ namespace pfc {
 /// Compares the keys that decide which person a class centre belongs to: `rec`, `identities` and
 /// `head_classes`. (A change of `share_identities` either changes the number of classes, or has no
 /// effect.) If the same data sets come in another order, even after a move to another folder,
-/// throws InputError that shows both orders. Otherwise returns a warning if their names differ;
-/// empty if the names are equal in any folders. `checkpoint` is used in messages. Each job is its
-/// to_json(), possibly from an older version.
+/// throws InputError that shows both orders. Otherwise returns a warning if the names of the data
+/// sets differ, whatever folders they are in; empty if not. `checkpoint` is used in messages. Each
+/// job is its to_json(), possibly from an older version.
 std::string compare_people(const std::filesystem::path& checkpoint, const nlohmann::json& before,
                            const nlohmann::json& now);
 

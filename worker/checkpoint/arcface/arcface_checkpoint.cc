@@ -243,8 +243,9 @@ std::int64_t updates_in(const TorchFile& file, std::int64_t steps) {
   return std::llround(file.tensors.float32(name, Shape64{})[0]);
 }
 
-/// Guesses the batch of these GPUs, which the files do not record. It has `per_epoch` micro-batches
-/// per epoch. Tries this job's batch_size per GPU, this job's batch over all GPUs, and the largest.
+/// Guesses the batch of these GPUs, which the files do not record: the first of this job's
+/// batch_size per GPU, this job's batch over all GPUs, and the largest possible that gives
+/// `per_epoch` micro-batches.
 StepBatch their_batch(const StepBatch& ours, std::int64_t gpus, std::int64_t per_epoch,
                       std::int64_t images) {
   StepBatch theirs{.world_size = gpus, .gradient_acc = ours.gradient_acc};
