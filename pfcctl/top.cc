@@ -144,9 +144,9 @@ void add_top_verb(CLI::App& pfcctl) {
   verb->add_flag("--once", options->once, "Prints once and exits, for scripts");
   verb->footer(
       "own/step: median time per step in which the worker computes or waits for its own data,\n"
-      "not for other workers; slow: ratio to that of the other workers; busy: the same as a\n"
-      "fraction of all steps so far; input: the fraction spent waiting for its own data; gpu:\n"
-      "utilisation, with ! if heat or power limits the clock; moved: time since its step or\n"
+      "not for other workers; slow: ratio to that of the other workers; busy: that time as a\n"
+      "fraction of the time of all steps so far; input: fraction spent waiting for its own data;\n"
+      "gpu: utilisation, with ! if heat or power limits the clock; moved: time since its step or\n"
       "phase changed. Ctrl-C ends it. Example:\n"
       "  pfcctl top");
   verb->callback([options] { show_top(*options); });

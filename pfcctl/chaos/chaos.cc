@@ -168,7 +168,7 @@ class Chaos {
     return kExitSuccess;
   }
 
-  /// Returns the rate without faults, in images that count per second.
+  /// Returns the goodput without faults, in images per second.
   double measure() {
     if (options_.baseline <= 0) return 0;
     tell("measures", "the job without faults for " + seconds_text(time_of(options_.baseline)));

@@ -105,8 +105,8 @@ std::string summary(const std::vector<DoneFault>& faults, const ChaosResult& res
       static_cast<double>(result.end.images_seen - result.begin.images_seen) / seconds;
   text += recovery_text("\ngoodput: %.1f images/s that count, over %.0f s", rate, seconds);
   if (result.rate_before > 0) {
-    text += recovery_text("; %.1f %% of the %.1f before", 100 * rate / result.rate_before,
-                          result.rate_before);
+    text += recovery_text("; %.1f %% of the %.1f before the first fault",
+                          100 * rate / result.rate_before, result.rate_before);
   }
   return text + "\n";
 }

@@ -53,13 +53,14 @@ class Recovery {
 
 /// Input of the final summary.
 struct ChaosResult {
-  double rate_before = 0;  ///< images that count per second, without faults; 0: not measured
+  double rate_before = 0;  ///< goodput in images per second, without faults; 0: not measured
   JobView begin, end;
   int refused = 0;  ///< faults that could not be injected
 };
 
 /// Returns a table with one line per kind of fault: how often it was injected, how often training
-/// resumed, median and worst time until then. Adds the lost images and the goodput. Pure.
+/// resumed, median and worst time until then. Adds the lost images and the goodput: the trained
+/// images that were not lost, per second. Pure.
 std::string summary(const std::vector<DoneFault>& faults, const ChaosResult& result);
 
 }  // namespace pfc

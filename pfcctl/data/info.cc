@@ -167,8 +167,9 @@ std::string summary_text(const Dataset& dataset, const DataSummary& s) {
              (s.looked_at < info.images ? fmt::format(" (of {} images)", s.looked_at) : ""));
     line("bytes per image", fmt::format("{:.0f}", s.bytes_an_image));
   }
-  if (s.damaged > 0) line("damaged", fmt::format("{} of those looked at", s.damaged));
-  if (s.mislabelled > 0) line("wrong labels", fmt::format("{} of those looked at", s.mislabelled));
+  if (s.damaged > 0) line("damaged", fmt::format("{} of the samples checked", s.damaged));
+  if (s.mislabelled > 0)
+    line("wrong labels", fmt::format("{} of the samples checked", s.mislabelled));
   line("memory of the index",
        fmt::format("{:.1f} MiB", static_cast<double>(info.index_bytes) / 1048576.0));
   if (images) line("decoding, one core", decoding_text(s.decoding));

@@ -47,7 +47,7 @@ struct CollectiveWaits {
   /// very late, and chance decides who is last in the short calls that follow.
   std::optional<Rank> last;
   int last_count = 0;                  ///< calls in which it came last
-  double waited_for_last_seconds = 0;  ///< waited by one other worker (mean), sum of these calls
+  double waited_for_last_seconds = 0;  ///< mean wait of the other workers, sum over these calls
 };
 
 struct PhaseShare {

@@ -111,7 +111,7 @@ struct ForwardInParts {
   std::int64_t parts = 1;
 };
 
-// Returns the fastest one.
+// Returns the fastest forward convolution.
 ForwardInParts choose_forward(const CpuDevice& device, const Conv2dShape& s, DType type) {
   const std::int64_t images = winograd::images_of_part(s);
   if (winograd::suits(s, type) && images * s.out_h() * s.out_w() >= winograd::kLeastPixels) {

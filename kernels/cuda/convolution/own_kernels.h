@@ -22,7 +22,8 @@ std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dSh
 /// zeros.
 void copy_channels(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate);
 
-/// Enqueues filling `to`, of any activation type, with the same uniform numbers in [-1, 1).
+/// Enqueues filling `to`, of any activation type, with uniform numbers in [-1, 1), the same in
+/// every call.
 void fill_random(CudaDevice& device, const Tensor& to);
 
 }  // namespace pfc

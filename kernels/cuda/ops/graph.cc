@@ -13,7 +13,7 @@ class Capture {
   explicit Capture(cudaStream_t stream) : stream_(stream) {
     // Captures only this thread's calls: others poll events and copy batches meanwhile.
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
-               "the beginning of a CUDA graph");
+               "beginning a CUDA graph");
   }
   Capture(const Capture&) = delete;
   ~Capture() {

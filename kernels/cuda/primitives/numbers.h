@@ -68,7 +68,7 @@ __device__ __forceinline__ void store_pack(T* p, const Pack<T>& pack) {
   }
 }
 
-/// Returns whether packs can be loaded from and stored to this address, or it is nullptr.
+/// Returns whether packs can be loaded from and stored to this address. Also true for nullptr.
 inline bool aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
 /// Calls f with a null pointer to the element type of `type`: float, __nv_bfloat16 or __half.

@@ -37,7 +37,9 @@ class CudaEvent : public Event {
   ~CudaEvent() override { static_cast<void>(cudaEventDestroy(event_)); }
 
   [[nodiscard]] cudaEvent_t get() const { return event_; }
-  void record(cudaStream_t stream) { cuda_check(cudaEventRecord(event_, stream), "an event"); }
+  void record(cudaStream_t stream) {
+    cuda_check(cudaEventRecord(event_, stream), "recording an event");
+  }
   void make_wait(cudaStream_t stream) const {
     cuda_check(cudaStreamWaitEvent(stream, event_, 0), "a stream's wait for an event");
   }

@@ -279,7 +279,8 @@ TEST_F(Pack, InfoCountsWrongLabels) {
   EXPECT_EQ(s.looked_at, 1);
   EXPECT_EQ(s.mislabelled, 1);
   EXPECT_EQ(s.without_label, 1);
-  EXPECT_THAT(summary_text(*dataset, s), HasSubstr("wrong labels          1 of those looked at"));
+  EXPECT_THAT(summary_text(*dataset, s),
+              HasSubstr("wrong labels          1 of the samples checked"));
 }
 
 TEST_F(Pack, InfoDescribesTheDataSet) {
