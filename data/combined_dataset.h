@@ -14,7 +14,7 @@ namespace pfc {
 /// Whether a person who is in two data sets has one class or two.
 enum class SharedIdentities {
   kNone,    ///< classes of each set follow those of the previous set
-  kByName,  ///< classes with the same name are merged; the first one's number is used
+  kByName,  ///< classes with the same name are merged into the first of them
 };
 
 struct PartDataset {

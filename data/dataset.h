@@ -97,7 +97,7 @@ struct DatasetOptions {
 /// it. Throws InputError that names image 0 if none of the first 1,000 is readable.
 ImageSize first_image_size(const Dataset& dataset);
 
-/// Adds a warning if no image has label 0, because labels start at 1. `least`: smallest label.
+/// Warns if no image has label 0: the labels probably start at 1. `least`: the smallest label.
 void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin);
 
 }  // namespace pfc

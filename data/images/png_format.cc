@@ -66,7 +66,7 @@ class PngImage {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;  // NOLINT(cert-err52-cpp): libpng's interface
     const bool transparent = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_ALPHA) != 0 ||
                              png_get_valid(png_, info_, PNG_INFO_tRNS) != 0;
-    png_set_expand(png_);  // palettes, fewer than 8 bits, a transparent colour
+    png_set_expand(png_);  // expands palettes, fewer than 8 bits, transparency
     png_set_strip_16(png_);
     png_set_gray_to_rgb(png_);
     png_set_gamma(png_, 1.0, 1.0);  // otherwise a gAMA chunk would affect blending

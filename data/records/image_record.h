@@ -24,7 +24,7 @@ struct ImageRecord {
   float label = 0;         ///< the first label
   std::uint32_t flag = 0;  ///< number of labels after the header
   std::uint64_t id = 0;
-  std::span<const std::byte> label_bytes;  ///< flag float32
+  std::span<const std::byte> label_bytes;  ///< `flag` float32 numbers
   std::span<const std::byte> image;        ///< encoded; empty in records that hold labels only
 
   [[nodiscard]] float label_at(std::size_t i) const;  ///< REQUIRES: i < flag

@@ -73,7 +73,7 @@ std::span<const std::byte> RecordReader::payload(std::uint64_t offset, StoredIma
   }
   std::vector<std::byte>& joined = stored.parsed();
   joined.clear();
-  std::size_t begin = 0;  // of the part
+  std::size_t begin = 0;  // where the current part begins
   for (bool first = true;; first = false) {
     const std::size_t content = begin + kPartHeaderBytes;
     const Part part = parse_part(offset + begin, stored.first(content).subspan(begin), first);

@@ -56,7 +56,7 @@ PFC_HOST_DEVICE float uniform01(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
-/// Returns the number in [0, 1) of an element. Four adjacent elements use the words of one block.
+/// Returns an element's random number in [0, 1). Four adjacent elements use the words of a block.
 PFC_HOST_DEVICE float uniform_of(std::uint64_t seed, Stream stream, std::uint32_t a,
                                  std::uint64_t element) {
   return uniform01(random_words(seed, stream, a, element / 4).x[element % 4]);

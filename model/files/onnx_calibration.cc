@@ -13,7 +13,7 @@ namespace {
 // fraction.
 constexpr int kDroppedBits = 18;
 constexpr std::size_t kBins = 1u << (31 - kDroppedBits), kPowerOfTwo = 32;
-constexpr std::size_t kNotFinite = 255 * kPowerOfTwo;  // this bin and all later ones
+constexpr std::size_t kNotFinite = 255 * kPowerOfTwo;  // first bin of infinity and NaN
 constexpr std::size_t kCandidates = 4 * kPowerOfTwo;   // tries ranges down to 1/16 of the largest
 
 double magnitude(std::size_t bin, double part) {

@@ -84,8 +84,8 @@ class StoredZip {
     std::string fields;
     append(fields, kVersion);          // version needed to read it
     append<std::uint16_t>(fields, 0);  // flags
-    append<std::uint16_t>(fields, 0);  // stored
-    append<std::uint16_t>(fields, 0);  // 00:00
+    append<std::uint16_t>(fields, 0);  // compression method: stored
+    append<std::uint16_t>(fields, 0);  // time: 00:00
     append(fields, kFirstOfJanuary1980);
     append(fields, crc);
     append(fields, bounded(size));

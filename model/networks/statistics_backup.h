@@ -12,7 +12,7 @@ namespace pfc {
 /// micro-batch changes. Enqueues its copies. Owned by the training thread.
 class StatisticsBackup {
  public:
-  /// `needed`: whether a step has several micro-batches; if not, no copy is kept. Borrows both.
+  /// `needed`: whether a step has several micro-batches; if not, no copy is kept. Borrows the rest.
   StatisticsBackup(Ops& ops, Backbone& backbone, bool needed);
 
   void keep();     ///< call before the first micro-batch of a step

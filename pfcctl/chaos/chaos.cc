@@ -72,7 +72,7 @@ ChaosPlan plan_of(const ChaosOptions& options) {
   return plan;
 }
 
-/// One run against one job.
+/// Injects faults into one job, and watches it.
 class Chaos {
  public:
   explicit Chaos(const ChaosOptions& options)

@@ -32,7 +32,7 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kExamples = 5;  // examples of each kind
+constexpr std::int64_t kExamples = 5;  // maximum number of examples of each kind of fault
 
 /// The result of reading one image.
 struct Looked {

@@ -12,7 +12,7 @@ class Damages {
  public:
   Damages(std::int64_t images, double allowed_part)
       : images_(images), allowed_part_(allowed_part) {}
-  /// Throws InputError if there are too many.
+  /// Throws InputError if more images are damaged than allowed.
   void add(const std::string& name, const std::string& what);
   [[nodiscard]] const std::vector<std::string>& all() const { return all_; }
 

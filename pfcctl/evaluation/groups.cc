@@ -17,7 +17,7 @@ namespace pfc {
 std::vector<VerificationSet> split_by_group(VerificationSet set,
                                             const std::filesystem::path& list) {
   std::vector<VerificationSet> groups;
-  std::map<std::string, std::size_t, std::less<>> places;  // in `groups`
+  std::map<std::string, std::size_t, std::less<>> places;  // indices in `groups`
   std::size_t pair = 0;
   read_lines(list, end_at_interrupt, [&](std::string_view group, std::int64_t line) {
     if (group.empty() || pair == set.same.size()) {

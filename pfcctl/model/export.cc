@@ -100,7 +100,7 @@ nlohmann::json export_int8(const ExportFlags& flags, const ModelFile& model) {
           {"median_cosine", cosine}};
 }
 
-/// Reads the model. Throws if the output cannot be written or is a file that is read.
+/// Reads the model. Throws if the output is an input file, or not a regular file.
 ModelFile read_input(const ExportFlags& flags) {
   expect_regular_or_nothing(flags.output);
   expect_not_an_input(flags.output, std::array{flags.model, flags.calibrate});

@@ -46,7 +46,7 @@ struct Capacity {
   std::string network;           ///< as given on the command line
   std::string measured;          ///< the run that corrected the plan
   std::int64_t samples = 0;      ///< per step, all workers
-  std::int64_t steps = 0;        ///< of the job; 0: unknown
+  std::int64_t steps = 0;        ///< number of steps of the job; 0: unknown
   double epochs = 0;             ///< number of epochs in these steps
   std::uint64_t checkpoint = 0;  ///< bytes of one
   std::uint64_t kept = 0;        ///< bytes of all checkpoints on disk at the same time

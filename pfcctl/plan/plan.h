@@ -23,9 +23,9 @@ struct PlanReport {
   std::string config = {};  ///< the job file, as given
 };
 
-/// Returns a table of the parts, their sum, the largest job that fits, and the time of a step if a
-/// machine was named. The last lines say whether it fits, why the job would be refused, and what
-/// to do.
+/// Returns a table of the parts of memory, their sum, the largest job that fits, and the time of a
+/// step if a machine was named. The last lines say whether it fits, why the job would be refused,
+/// and what to do.
 std::string plan_text(const PlanReport& report);
 /// Returns the same as a JSON object.
 std::string plan_json(const PlanReport& report);

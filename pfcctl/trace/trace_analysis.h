@@ -72,7 +72,8 @@ struct TraceAnalysis {
   double step_seconds = 0;         ///< longest of all workers, including work between steps
   double clock_error_seconds = 0;  ///< largest error between the clocks of two workers
   std::vector<CollectiveWaits> collectives;  ///< longest waits first
-  /// By own work per step, without waits for others. Empty if fewer than two workers recorded one.
+  /// Workers with the most and the least own work per step, without waits for others. Empty if
+  /// fewer than two workers recorded a step.
   std::optional<Rank> slowest;
   std::optional<Rank> fastest;
   double slowest_own_seconds = 0;

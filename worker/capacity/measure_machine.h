@@ -9,7 +9,7 @@
 
 namespace pfc {
 
-/// Called with the next measurement, to show progress to the user.
+/// Called with the name of the next measurement, to show progress to the user.
 using Measuring = std::function<void(const std::string& what)>;
 
 /// Measures a matrix product and a pass over memory, then a part of the job: a few images through

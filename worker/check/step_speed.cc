@@ -12,7 +12,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kImages = 4, kImagesOfGpu = 32;  // per worker
+constexpr std::int64_t kImages = 4, kImagesOfGpu = 32;  // images per worker
 constexpr std::int64_t kSpeedCheckRows = 20'000;        // rows of a worker's shard
 
 }  // namespace

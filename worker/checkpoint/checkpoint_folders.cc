@@ -84,7 +84,7 @@ void CheckpointFolders::remove_leftovers() {
   for (const fs::path& entry : entries_of(options_.output)) {
     const std::string name = entry.filename().string();
     if (!format::is_temporary(name)) continue;
-    if (format::is_removed(name)) {  // an old checkpoint does no harm
+    if (format::is_removed(name)) {  // an old checkpoint is removed in the background
       removal_.start(entry);
     } else {
       remove_or_log(entry);

@@ -65,7 +65,7 @@ struct Progress {
   /// Rank 0 only: step of the newest checkpoint in its output folder; 0 if none is known.
   std::int64_t checkpoint_step = 0;
   std::int64_t memory_step = 0;     ///< rank 0 only: step of the newest snapshot; 0 if none
-  bool output_unshared = false;     ///< a host of the job does not share this folder
+  bool output_unshared = false;     ///< a host does not share the output folder
   std::int64_t images_seen = 0;     ///< images that the model was trained on, over all workers
   std::int64_t resumed_images = 0;  ///< same, for the state from which this generation started
   int most_workers = 0;             ///< maximum number that the job can use
@@ -79,8 +79,8 @@ struct Progress {
   double loader_seconds = 0;         ///< sum over all threads that read and decode
   struct Checkpoints {
     std::uint64_t count = 0;  ///< number of published checkpoints
-    double seconds = 0;       ///< sum of the times from a start to the final name
-    double held_seconds = 0;  ///< time that training waited for them
+    double seconds = 0;       ///< from begin to final name, sum over checkpoints
+    double held_seconds = 0;  ///< time that training waited for checkpoints
     std::uint64_t bytes = 0;  ///< size of all workers' files
     double newest_seconds = 0;
     std::uint64_t newest_bytes = 0;

@@ -30,12 +30,13 @@ class LossScale {
 
   /// For checkpoints.
   struct State {
-    double value = 0;  ///< 0: none
+    double value = 0;  ///< 0: no loss scale
     std::int64_t finite_updates = 0;
     std::int64_t updates = 0;
   };
   [[nodiscard]] State state() const { return {value_, finite_updates_, updates_}; }
-  /// Keeps the current scale if this job or the checkpoint has none: the precision then differs.
+  /// Keeps the current scale if this job or the checkpoint has none, because their precisions
+  /// differ.
   void restore(const State& state);
 
  private:
@@ -45,7 +46,7 @@ class LossScale {
 
   explicit LossScale(double value) : value_(value) {}
 
-  double value_;  // 0: none
+  double value_;  // 0: no loss scale
   std::int64_t finite_updates_ = 0;
   std::int64_t updates_ = 0;
 };

@@ -28,7 +28,7 @@ class WeightAverage {
   [[nodiscard]] Tensor weights() const { return weights_; }  ///< in the layout of the weights
   [[nodiscard]] Tensor state() const { return state_; }      ///< in the layout of the state
 
-  /// Bytes of each of its buffers for a backbone of this size.
+  /// Bytes of each buffer of a WeightAverage.
   struct Bytes {
     std::size_t weights = 0, state = 0, scratch = 0;
     /// Returns the bytes of the averages, which checkpoints hold.

@@ -87,8 +87,8 @@ struct ActiveClasses {
       }
     }
   }
-  std::vector<std::int64_t> classes;      // [R], sorted
-  std::vector<std::uint8_t> taking_part;  // [M, R]
+  std::vector<std::int64_t> classes;      // [R] for R classes, sorted
+  std::vector<std::uint8_t> taking_part;  // [M, R] for M micro-batches: 1 or 0
 };
 
 /// Returns the shortest text that parses to exactly x, or a word for NaN and infinity.

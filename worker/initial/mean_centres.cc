@@ -122,7 +122,7 @@ std::string set_mean_centres(const MeanCentres& m) {
   ImageBuffer storage;
   std::int64_t used = 0;
 
-  // Index of this worker's image i; workers take turns.
+  // Index in the data set of this worker's image i: workers take batches in turn.
   const auto image_of = [&](std::int64_t i) {
     return i / batch * together + m.comm.rank() * batch + i % batch;
   };

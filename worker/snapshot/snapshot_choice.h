@@ -23,7 +23,8 @@ struct Held {
 using HeldSnapshots = std::array<Held, SnapshotStore::kKept>;
 HeldSnapshots held_by(const SnapshotStore& store);
 
-/// Workers that hold the rows of one rank of the snapshot's world, as current ranks; -1 for none.
+/// Current ranks of the workers that hold the rows of one rank of the snapshot's world; -1 for
+/// none.
 struct Holders {
   Rank own = -1;   ///< the worker that took them
   Rank copy = -1;  ///< the worker that keeps their copy

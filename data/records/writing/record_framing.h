@@ -30,7 +30,7 @@ void frame_record(std::int64_t key, std::span<const std::byte> payload, const Wr
     constexpr std::array<std::byte, 3> kZeros{};
     write(std::span(kZeros).first(padded(part.size()) - part.size()));
   };
-  std::size_t begin = 0;  // of the current part
+  std::size_t begin = 0;  // where the current part begins
   for (std::size_t i = 0; i + 4 <= payload.size(); i += 4) {
     std::uint32_t word = 0;
     std::memcpy(&word, payload.data() + i, 4);

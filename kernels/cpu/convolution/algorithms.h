@@ -77,7 +77,7 @@ class DnnlBackwardWeights {
   std::optional<DnnlCall> call_, store_, add_;
 };
 
-/// Same, a few images at a time, so that short float32 sums keep rounding errors small.
+/// Same gradient, a few images at a time, so that short float32 sums keep rounding errors small.
 class DnnlBackwardWeightsInParts {
  public:
   DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape, DType type);

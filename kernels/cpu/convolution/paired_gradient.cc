@@ -127,7 +127,7 @@ void PairedWeightGradient::multiply_panels(const Block& b, int kh, int kw, std::
     dy_rows[at] = b.dy + r * pairs_ * kPairBroadcasts;
   }
   if (rows == 0) return;
-  const std::int64_t row_size = s.in_c * s.kernel * s.kernel;  // of one output channel in dw
+  const std::int64_t row_size = s.in_c * s.kernel * s.kernel;  // size of one output channel in dw
   const std::int64_t first = x_panel * kPairVectors;
   for (std::int64_t o = b.outputs.begin; o < b.outputs.end; o += kPairBroadcasts) {
     device_.vector.pair_product({.vector_rows = x_rows.data(),

@@ -1,4 +1,4 @@
-// The bfloat16 products, using oneDNN.
+// The products of tile_products.h in bfloat16, using oneDNN.
 
 #include <omp.h>
 

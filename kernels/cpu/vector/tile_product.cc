@@ -18,7 +18,7 @@ constexpr int kVectors = PFC_VECTOR_BYTES == 64 ? 4 : 2;
 constexpr int kRows = 6;
 constexpr std::int64_t kPanel = kVectors * kWidth;
 static_assert(kPanel == kProductPanel && kRows == kProductRows);
-// Depth in words per pass, so that this part of a panel stays in the L1 cache.
+// Depth of one pass in words, small enough that its part of a panel stays in the L1 cache.
 constexpr std::int64_t kDepth = 128;
 
 struct Floats {

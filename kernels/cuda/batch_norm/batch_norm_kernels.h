@@ -311,7 +311,7 @@ struct ApplyArguments {
   float total_rows;
 };
 
-/// Computes dx = scale * (dz - mean of dz - xhat * mean of dz * xhat) + add.
+/// Computes dx = scale * (dz - mean(dz) - xhat * mean(dz * xhat)) + add.
 template <typename T, int V, bool kSlope>
 __global__ void __launch_bounds__(kThreads)
     apply_kernel(std::int64_t rows, std::int64_t channels, Parameters p, ApplyArguments<T> a) {

@@ -26,9 +26,9 @@ struct ArcfaceCheckpoint {
 std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::path& folder);
 
 /// Throws InputError if the files are not a checkpoint of this model: other tensors of the
-/// backbone, moments of another optimizer, files of different steps, or centres that are not this
-/// number of classes in arcface_torch's shards. The error names the file, what was found and what
-/// was expected.
+/// backbone, moments of another optimizer, files of different steps, or centres whose shapes are
+/// not those of arcface_torch's shards of model.classes classes. The error names the file, what was
+/// found and what was expected.
 void check_arcface_checkpoint(const ArcfaceCheckpoint& from, const BackboneParameters& parameters,
                               const CheckpointModel& model);
 

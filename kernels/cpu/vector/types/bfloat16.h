@@ -108,7 +108,7 @@ template <typename V>
   }
 }
 
-/// Stores a number, and returns it as stored. Rounds stochastically with the lower 16 bits.
+/// Stores a number, and returns it as stored. A bfloat16 is rounded with the lower 16 random bits.
 template <typename V, typename Bits>
 [[gnu::always_inline]] inline V store_number(float* p, V value, Bits) {
   store<V>(p, value);
