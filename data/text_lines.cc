@@ -61,7 +61,7 @@ class Utf16 {
 void read_lines(const std::filesystem::path& path, const Doing& doing,
                 const std::function<void(std::string_view line, std::int64_t number)>& take) {
   constexpr std::uint64_t kLargestPiece = 1 << 20;
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors write it first
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin a file with it
   RegularFile file(path);
   // Asks for one byte more than a small file has, so that one read also shows where it ends.
   const auto piece = static_cast<std::size_t>(std::min(kLargestPiece, file.bytes() + 1));

@@ -24,8 +24,8 @@ class TraceTaker {
  public:
   static constexpr std::chrono::milliseconds kLastParts{3'000};
 
-  /// Borrows both. If `client` is null, nothing is recorded. device: "cpu" or "cuda:0". A GPU is
-  /// traced with the first library of `cupti` that exists.
+  /// Borrows `recorder` and `client`. If `client` is null, nothing is recorded. device: "cpu" or
+  /// "cuda:0". A GPU is traced with the first library of `cupti` that exists.
   TraceTaker(TraceRecorder& recorder, CoordinatorClient* client, std::string device,
              std::vector<std::string> cupti = Cupti::usual_libraries());
   ~TraceTaker();

@@ -1,7 +1,7 @@
 // Compiles loops over pixels for wider vectors, if the processor has them.
 #pragma once
 
-/// Put it before a function: the function is also compiled for AVX2, and the version is chosen
+/// Goes before a function, which is then also compiled for AVX2, and the version is chosen
 /// when the program is loaded. Results are equal, because AVX2 alone does not fuse multiplications
 /// with additions. Not used with sanitizers, because the choice runs before they are initialised.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)

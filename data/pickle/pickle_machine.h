@@ -73,7 +73,7 @@ class PickleMachine {
   Pickle& out_;
   std::size_t position_ = 0;
   std::size_t opcode_position_ = 0;
-  std::size_t values_ = 0;  ///< held by sequences and memo
+  std::size_t values_ = 0;  ///< number of values held by sequences and memo
   std::uint64_t decoded_bytes_ = 0;
   Values stack_;
   std::vector<std::size_t> marks_;

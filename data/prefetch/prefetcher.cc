@@ -73,7 +73,7 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   return labels;
 }
 
-/// Number of units of stored images in memory, and maximum bytes of one.
+/// Number of ReadAhead units in memory, and maximum bytes of one.
 struct Room {
   int units = 0;
   std::size_t unit_bytes = 0;

@@ -14,7 +14,7 @@ namespace pfc {
 struct IndexCoverage {
   std::int64_t lines = 0;    ///< images in the index
   std::int64_t records = 0;  ///< distinct records among them
-  std::int64_t unnamed = 0;  ///< records of the .rec without a line
+  std::int64_t unnamed = 0;  ///< records of the .rec without a line in the index
   std::int64_t between = 0;  ///< unnamed records between two indexed ones
   std::int64_t behind = 0;   ///< unnamed records after the last indexed one
   bool exact = true;         ///< false: the three numbers above are estimates

@@ -22,7 +22,7 @@ class ActivationHistograms {
   [[nodiscard]] ActivationRanges ranges() const;
 
  private:
-  std::map<std::string, std::vector<std::uint64_t>> counts_;  ///< kBins each
+  std::map<std::string, std::vector<std::uint64_t>> counts_;  ///< kBins counts for each value
 };
 
 }  // namespace pfc

@@ -128,7 +128,7 @@ std::pair<std::string, ZipFile::Member> ZipFile::read_entry(std::uint64_t& at,
       fail(quoted_name(name) + ": has no zip64 size");
     return number_at<std::uint64_t>(extra, std::exchange(used, used + sizeof(std::uint64_t)));
   };
-  const std::uint64_t size = wide(24);  // in this order
+  const std::uint64_t size = wide(24);  // read in the order of the zip64 field
   const std::uint64_t stored = wide(20);
   const std::uint64_t local = wide(42);
   const auto method = number_at<std::uint16_t>(header, 10);

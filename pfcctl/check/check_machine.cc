@@ -51,7 +51,7 @@ struct DeviceArray {
   }
 };
 
-/// Returns small integers. Their sums are exact in any order, so a convolution must be too.
+/// Returns small integers. Sums of them are exact in any order, so a convolution must be exact.
 std::vector<float> small_integers(std::int64_t n, std::int64_t modulus) {
   std::vector<float> values(static_cast<std::size_t>(n));
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -26,7 +26,8 @@ struct DataSummary {
   std::vector<std::int64_t> histogram;  ///< [k]: classes with 2^k .. 2^(k+1) - 1 images
 };
 
-/// Summarises the data set. labels: read all of them, which for RecordIO is a pass over the file.
+/// Summarises the data set. `labels`: whether to read all labels, for RecordIO a pass over the
+/// file.
 DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& progress = {});
 std::string summary_text(const Dataset& dataset, const DataSummary& summary);
 std::string summary_json(const Dataset& dataset, const DataSummary& summary);

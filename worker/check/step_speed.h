@@ -20,8 +20,8 @@ struct ComputeSeconds {
 /// workers do this at the same time, as in training. Collective. Throws CommError and DeviceError.
 ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned);
 
-/// Combines these parts into a step's time. `beside`: gradients are reduced during the backward
-/// pass, by hardware that does not compute. Pure.
+/// Combines these parts into a step's time. `beside`: the gradients are reduced during the backward
+/// pass, without slowing it down. Pure.
 CheckFinding speed_to_expect(const ComputeSeconds& compute, const CollectiveSeconds& collectives,
                              const PlannedJob& planned, bool beside);
 

@@ -39,7 +39,7 @@ void check_rows(const SafetensorsFile& file, const std::string& name, std::int64
                    ", " + std::to_string(dimension) + "]");
 }
 
-/// Returns the updates known to this file, seen by its rows or not; empty if it has none.
+/// Returns all updates that this file records, seen by its rows or not; empty if it records none.
 std::vector<PastUpdate> read_updates(const SafetensorsFile& file, OptimizerKind optimizer) {
   if (!file.tensors().contains(format::kUpdates)) return {};
   const SafetensorsFile::Tensor& stored = file.at(format::kUpdates);

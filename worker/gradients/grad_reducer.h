@@ -30,7 +30,7 @@ struct GradBucket {
 std::vector<GradBucket> make_grad_buckets(const Tensor& gradients,
                                           const GradReducerOptions& options);
 
-/// Has its own communicator, and on a CPU its own thread. The buckets are the same on every
+/// Uses its own communicator, and on a CPU its own thread. The buckets are the same on every
 /// worker. All members belong to the training thread.
 class GradReducer {
  public:

@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-// Elements; bounds the conversion's memory.
+// Number of elements converted at a time, which bounds the memory.
 constexpr std::int64_t kAtOnce = std::int64_t{4} << 20;
 
 /// Calls f(piece of rows, its first element) for pieces of at most kAtOnce elements.

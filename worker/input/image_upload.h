@@ -46,7 +46,7 @@ class ImageUpload {
   struct Slot {
     std::unique_ptr<Buffer> pinned, device;
     std::unique_ptr<Event> copied;  // signalled when the copy is done
-    std::unique_ptr<Event> read;    // when the compute stream has used it; nullptr: never used
+    std::unique_ptr<Event> read;    // when the compute stream has read the slot; nullptr: never
     bool free = true;               // guarded by mutex_
   };
 

@@ -16,7 +16,7 @@ namespace pfc {
 
 /// A job and its batch of all workers, which together determine the order of the images.
 struct OrderedJob {
-  nlohmann::json job;            ///< to_json() of it, possibly from an older version
+  nlohmann::json job;            ///< to_json() of the job, possibly from an older version
   std::int64_t micro_batch = 0;  ///< images of all workers' batches together; 0 if unknown
 };
 

@@ -141,7 +141,8 @@ Kept kept_of(const Written& written, std::int64_t first_step) {
 }
 
 /// Cuts a file. Returns whether earlier files may contain events to drop. If this file was begun at
-/// or before `first_step`, they contain none: beginning it has dropped their later events.
+/// or before `first_step`, they contain none, because their later events were dropped when it was
+/// begun.
 bool cut(const Written& file, std::int64_t first_step) {
   const Kept kept = kept_of(file, first_step);
   if (!kept.shows_something) {

@@ -32,7 +32,7 @@ class ResumableWriter {
 
   /// Same as RecordWriter::append(). Data appended after a note are never kept without the note.
   void append(std::int64_t key, std::span<const std::byte> payload);
-  void note(const std::string& line);  ///< REQUIRES: one line
+  void note(const std::string& line);  ///< keeps one line for later runs
   /// Replaces the payload of the first record by one of the same size without the magic word.
   void replace_first(std::span<const std::byte> payload);
   void close();
@@ -45,7 +45,7 @@ class ResumableWriter {
   PartFile begun_;
   PartFile rec_;
   PartFile idx_;
-  std::string lines_;  ///< for the .idx; their records may not be durable yet
+  std::string lines_;  ///< for the .idx; records of these lines may not be durable
   std::vector<std::string> notes_;
   std::uint64_t secured_ = 0;  ///< bytes of the .rec that are durable
   std::int64_t written_ = 0;

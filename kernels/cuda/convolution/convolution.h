@@ -133,7 +133,7 @@ class Convolution {
  private:
   using Algorithm = typename Pass::Algorithm;
   using Result = typename Pass::Result;
-  using Results = std::array<Result, Pass::kAlgorithms * 4>;  // 4: math types each
+  using Results = std::array<Result, Pass::kAlgorithms * 4>;  // 4 math types for each
   enum Bits { kSameBits, kAnyBits };
 
   void require(cudnnStatus_t status, const char* call) const {

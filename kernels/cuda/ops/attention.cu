@@ -204,7 +204,7 @@ class CudaAttention : public Attention {
   CublasLt& cublas_;
   const std::int64_t width_;
   const std::int64_t stride_;   // elements between rows of the weights: aligned for tensor cores
-  const std::int64_t samples_;  // computed at once
+  const std::int64_t samples_;  // number of samples computed at once
   const float scale_;
 };
 

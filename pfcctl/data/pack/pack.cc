@@ -101,7 +101,7 @@ Order by_label(const Dataset& dataset) {
   return order;
 }
 
-/// Detects another order. Labels of merged sets depend on names, which briefs() does not include.
+/// For detecting another order: labels of merged sets depend on names, which briefs() leaves out.
 std::string checksum(const Order& order) {
   Sha256 sum;
   sum.update(std::as_bytes(std::span(order.of_class)));
