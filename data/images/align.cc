@@ -28,7 +28,7 @@ Point mean(const Landmarks& points) {
   return {sum.x / static_cast<double>(points.size()), sum.y / static_cast<double>(points.size())};
 }
 
-/// Returns a pixel; black outside of the image.
+/// Returns a channel of a pixel; 0 outside of the image.
 double pixel(std::span<const std::uint8_t> rgb, ImageSize size, std::int64_t x, std::int64_t y,
              std::int64_t c) {
   if (x < 0 || y < 0 || x >= size.width || y >= size.height) return 0;

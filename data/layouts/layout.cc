@@ -115,7 +115,7 @@ Contents look_into(const fs::path& folder) {
 }
 
 /// Detects the files that pfcctl data verbs leave when they are interrupted while writing. Without
-/// their list, the images of a partly unpacked set would get other labels.
+/// its train.lst, the images of a partly unpacked set would get other labels.
 void expect_whole(const fs::path& folder) {
   for (const char* name : {"train.lst.part", "train.rec.part"}) {
     if (!something_at(folder / name)) continue;

@@ -40,7 +40,8 @@ std::vector<std::byte> encode_image_record(std::int64_t label, std::uint64_t id,
 std::vector<std::byte> encode_image_record(std::span<const float> labels, std::uint64_t id,
                                            std::span<const std::byte> image);
 
-/// Returns InsightFace's record 0: keys 1 .. images are images, the next `identities` identities.
+/// Returns InsightFace's record 0: keys 1 .. images are images, the next `identities` keys are
+/// identities.
 std::vector<std::byte> encode_record_zero(std::int64_t images, std::int64_t identities);
 /// Returns InsightFace's identity record: its images have the keys first_image .. end_image - 1.
 std::vector<std::byte> encode_identity_record(std::int64_t key, std::int64_t first_image,

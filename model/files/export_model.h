@@ -24,9 +24,9 @@ using ShowExported = std::function<void(std::int64_t done, std::int64_t all)>;
 
 /// Writes the network as ONNX in int8. The ranges of activations come from calibration images:
 /// uint8 RGB [count, H, W, 3] of the network's size, at least one. ONNX's own checker must accept
-/// the file. The median over these images of the cosine between its embeddings and those of
-/// float32 must be at least 0.99. Returns this median. Throws as export_onnx() does. Sets
-/// `options.int8`. REQUIRES: opset 13, not float16.
+/// the file. The median over these images of the cosine between the int8 and the float32 embedding
+/// must be at least 0.99. Returns this median. Throws as export_onnx() does. Sets `options.int8`.
+/// REQUIRES: opset 13, not float16.
 double export_int8_onnx(const ModelFile& model, const std::filesystem::path& path,
                         OnnxOptions options, std::span<const std::uint8_t> images,
                         const ShowExported& show);

@@ -10,7 +10,7 @@
 namespace pfc {
 
 std::int64_t product_of(const Dims& dims);
-/// Returns whether `dims`, without axes of size 1 at its beginning, are the last axes of `of`.
+/// Returns whether `dims`, without leading axes of size 1, are the last axes of `of`.
 bool is_suffix(const Dims& dims, const Dims& of);
 bool is_permutation_of(const Dims& order, std::size_t axes);
 /// Replaces 0 by the old size and -1 by what is left, as ONNX's Reshape does. Returns whether the

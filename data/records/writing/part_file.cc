@@ -56,7 +56,7 @@ void PartFile::open() {
     if (::fstat(fd_, &status) != 0) fail_part_file(part_, "inspect");
     offset_ = static_cast<std::uint64_t>(status.st_size);
     if (is_at(part_, status)) return;
-    // Meanwhile the file's writer has renamed it to its final name.
+    // Its writer has just renamed the file to its final name: create a new one.
   }
 }
 

@@ -85,7 +85,7 @@ bool ResumableWriter::has_begun(const std::string& what) {
 }
 
 /// Continues after the last line of the .idx whose record is complete. Records are durable before
-/// their lines are written, so only a truncation of the .rec itself can damage the last one.
+/// their lines are written, so only a truncation of the .rec itself can damage the last record.
 void ResumableWriter::go_on() {
   const RecordReader reader(rec_.part());
   std::ifstream in(idx_.part());

@@ -274,7 +274,7 @@ std::int64_t tile_products_bytes(bool bfloat16, std::int64_t samples, std::int64
   return VectorTileProducts(best_vector_kernels(), bfloat16).bytes(samples, dimension, parts);
 }
 
-/// Returns false if the environment tells oneDNN not to use the processor's bfloat16 support.
+/// Also false if the environment tells oneDNN not to use the processor's bfloat16 support.
 bool cpu_has_bfloat16() {
   constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   const auto used = static_cast<unsigned>(dnnl::get_effective_cpu_isa());

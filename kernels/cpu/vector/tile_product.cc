@@ -52,7 +52,7 @@ struct Lines {
   std::int64_t steps;
 };
 
-/// Takes at most `steps` steps from the list. If the list is empty, they prefetch `idle`.
+/// Takes at most `steps` steps from the list. If the list is empty, the steps prefetch `idle`.
 Lines take(PrefetchList& list, std::int64_t steps, const void* idle) {
   if (list.next == list.end) return {static_cast<const char*>(idle), 0, steps};
   const Stretch& now = *list.next;
