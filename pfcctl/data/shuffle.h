@@ -28,7 +28,8 @@ class ShuffleOrder {
   };
   /// Returns the images of the block that is read `i`-th.
   [[nodiscard]] Range block(std::int64_t i) const;
-  /// Returns a lower bound of the images that have left the pool when block `i` has been read.
+  /// Returns a lower bound of the number of images that have left the pool when block `i` has been
+  /// read.
   [[nodiscard]] std::int64_t left_after(std::int64_t i) const;
   /// Adds the next block's images to the pool. Returns the images that leave, in order.
   std::vector<std::int64_t> take_block();

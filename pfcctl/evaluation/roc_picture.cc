@@ -39,7 +39,7 @@ Axes axes_of(const std::vector<NamedRoc>& curves) {
     axes.decades = std::max(axes.decades, static_cast<int>(resolved));
   }
   for (const NamedRoc& curve : curves) {
-    double tpr = 0;  // without a false accept
+    double tpr = 0;  // TPR without a false accept
     for (const RocPoint& p : curve.roc.points) tpr = p.fpr > 0 ? tpr : p.tpr;
     axes.least = std::min(axes.least, std::floor(tpr * 10) / 10);
   }

@@ -42,7 +42,7 @@ struct VerifyFlags {
 
 struct Verified {
   path model;
-  std::vector<VerificationResult> sets;  ///< or groups of one set
+  std::vector<VerificationResult> sets;  ///< results of the sets, or of the groups of one set
 };
 
 struct Average {

@@ -48,7 +48,7 @@ struct Capacity {
   std::int64_t samples = 0;      ///< per step, all workers
   std::int64_t steps = 0;        ///< number of steps of the job; 0: unknown
   double epochs = 0;             ///< number of epochs in these steps
-  std::uint64_t checkpoint = 0;  ///< bytes of one
+  std::uint64_t checkpoint = 0;  ///< bytes of one checkpoint
   std::uint64_t kept = 0;        ///< bytes of all checkpoints on disk at the same time
   [[nodiscard]] double samples_per_second() const;
   /// Returns the cores per host that decoding needs so that no worker waits for images.

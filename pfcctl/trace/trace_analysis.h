@@ -27,7 +27,7 @@ struct MatchedCollective {
 
   /// Returns how long this part waited for the last one.
   [[nodiscard]] double waited_seconds(const Part& part) const;
-  /// Returns the mean of this over all parts but the last.
+  /// Returns the mean of waited_seconds() over all parts but the last.
   [[nodiscard]] double mean_wait_seconds() const;
 };
 
@@ -52,7 +52,7 @@ struct CollectiveWaits {
 
 struct PhaseShare {
   std::string phase;
-  double slowest_seconds = 0;  ///< per step of the slowest worker
+  double slowest_seconds = 0;  ///< time per step of the slowest worker
   double fastest_seconds = 0;
 };
 
@@ -68,8 +68,8 @@ struct GpuBusy {
 };
 
 struct TraceAnalysis {
-  std::int64_t steps = 0;          ///< recorded by every worker
-  double step_seconds = 0;         ///< longest of all workers, including work between steps
+  std::int64_t steps = 0;          ///< number of steps recorded by every worker
+  double step_seconds = 0;         ///< time per step of the slowest worker, with work between steps
   double clock_error_seconds = 0;  ///< largest error between the clocks of two workers
   std::vector<CollectiveWaits> collectives;  ///< longest waits first
   /// Workers with the most and the least own work per step, without waits for others. Empty if

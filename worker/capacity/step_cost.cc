@@ -124,8 +124,8 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
     }
   }
   // Inputs are prepared during the step. On a CPU this uses the same cores and slows down the
-  // compute. With a GPU it uses other cores, and training waits only if it takes longer than the
-  // step.
+  // compute. With a GPU it uses other cores, and training waits only if preparing inputs takes
+  // longer than the step.
   const double input = micro * input_seconds(work, batch, pixels, machine);
   if (!machine.gpu) {
     const double stretch = shared * input / machine.cores;

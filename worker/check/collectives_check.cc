@@ -58,8 +58,8 @@ CheckFinding finding(const std::string& what, std::size_t bytes, double seconds,
           .of_host = false};
 }
 
-/// Returns how many bytes to reduce, at most `most`, so that it does not take long over a slow
-/// network: a timeout would look like a broken network.
+/// Returns how many bytes to reduce, at most `most`. A reduction of so many bytes does not take
+/// long over a slow network: a timeout would look like a broken network.
 std::size_t reduced_bytes(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
   const std::size_t trial = std::min(most, kTrialBytes);
   const Memory memory(ops, trial);

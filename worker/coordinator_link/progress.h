@@ -50,7 +50,7 @@ struct Progress {
   std::vector<PhaseSeconds> phases;  ///< phases that ended since the last report
   struct CommTotal {
     std::string purpose;      ///< purpose of the communicator: "step", "gradients"
-    std::uint64_t calls = 0;  ///< begun
+    std::uint64_t calls = 0;  ///< number of collectives begun
     std::uint64_t done = 0;
     std::string newest;  ///< newest collective: "all_gather"
     std::uint64_t sent_bytes = 0;

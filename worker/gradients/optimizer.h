@@ -20,7 +20,7 @@ struct OptimizerOptions {
 /// Owns the moments, tensors of the weights' size. ops is borrowed.
 class Optimizer {
  public:
-  /// `count`: number of weights. Those outside of the groups, and their moments, do not change.
+  /// `count`: number of weights. Weights outside of the groups, and their moments, do not change.
   Optimizer(Ops& ops, const OptimizerOptions& options, std::int64_t count,
             std::vector<ParameterGroup> groups);
   /// Bytes of device memory for `count` weights: one moment, or two for AdamW.

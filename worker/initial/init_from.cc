@@ -57,7 +57,7 @@ std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom
 }
 
 /// Returns centres [C, D]; empty if the file has none, or has a network and centres of another
-/// shape. The latter is added to `left`.
+/// shape. In the latter case adds a text to `left`.
 std::span<const float> centres_in(const WeightsFile& file, const std::vector<std::int64_t>& shape,
                                   std::vector<std::string>& left) {
   const auto found = file.others.tensors().find(kCentresName);

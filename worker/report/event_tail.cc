@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kFirstLook = 1 << 16;  // bytes at the end; then four times as many
+constexpr std::uint64_t kFirstLook = 1 << 16;  // bytes read first; then four times as many
 constexpr std::uint64_t kPiece = 1 << 20;      // bytes
 
 /// An open file, with errors that name it.

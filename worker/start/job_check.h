@@ -12,7 +12,7 @@ namespace pfc {
 /// Throws InputError that names the key if the device lacks the precision, a batch norm would see
 /// one sample, there is only one class (also for one of several separate heads), a worker would
 /// have no class, the images do not fill a batch, or the job is shorter than one step or longer
-/// than a billion. Unknown properties of the data (0 images) are not checked. expect_to_fit()
+/// than a billion steps. Unknown properties of the data (0 images) are not checked. expect_to_fit()
 /// checks memory, and plan_backbone() the image size. Pure.
 void check_job(const PlannedJob& planned);
 

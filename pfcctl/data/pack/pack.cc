@@ -180,7 +180,7 @@ class SetWriter {
       std::int64_t end = first + count;
       for (; damaged != damaged_.end() && damaged->first < begin + count; ++damaged) --end;
       const std::int64_t key = kept() + 1 + c;
-      // An earlier run may have written it.
+      // An earlier run may have written this identity record.
       if (key >= writer_->written()) writer_->append(key, encode_identity_record(key, first, end));
       begin += count;
       first = end;
