@@ -52,7 +52,7 @@ class ChosenDataset final : public Dataset {
     Sha256 sum;
     sum.update(std::as_bytes(std::span(choice_.images)));
     sum.update(std::as_bytes(std::span(choice_.classes)));
-    briefs.front().holds += "; chosen: " + counted(info_.images, "image") +
+    briefs.front().holds += "; of these " + counted(info_.images, "image") +
                             ", sha256 of their numbers " + sum.finish().substr(0, 16);
     return briefs;
   }
