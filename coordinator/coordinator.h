@@ -39,8 +39,8 @@ class Coordinator {
   void hosts_looked_up(const std::vector<std::string>& names, const FoundAddresses& found);
 
   /// Ends the job and the coordinator. Workers first write a checkpoint; if `urgent`, they get
-  /// only the time RendezvousConfig::terminate for it. `reason` names the requester: "SIGINT". A second
-  /// call can make it urgent. Waiting jobs of a service stay in its journal.
+  /// only the time RendezvousConfig::terminate for it. `reason` names the requester: "SIGINT". A
+  /// second call can make it urgent. Waiting jobs of a service stay in its journal.
   void stop(const std::string& reason, bool urgent) { jobs_.stop_all(reason, urgent); }
   /// Refuses all waiting requests, closes all links, and accepts nothing afterwards.
   void close();

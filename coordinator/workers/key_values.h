@@ -24,8 +24,8 @@ class KeyValues {
 
   /// Sets the key and answers its waiters. Returns false, without changes, if it is too large.
   bool set(const std::string& key, const std::string& value);
-  /// Answers when the key is set, or refuses at the deadline. Refuses a key longer than kMaxKey, and
-  /// a call beyond kMaxWaiting.
+  /// Answers when the key is set, or refuses at the deadline. Refuses a key longer than kMaxKey,
+  /// and a call beyond kMaxWaiting.
   void get(const std::string& key, Patience patience, Answer<std::string> answer);
   /// Answers with the values of prefix + "0" to prefix + (count - 1) when all are set, or at the
   /// deadline with a list of the missing ones. Refuses an invalid count and too many calls. The

@@ -292,7 +292,8 @@ void check_active(const Part& part, const HeadStepInput& in) {
     if (std::ranges::binary_search(in.active[micro_batch], in.labels[i])) continue;
     throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
                      std::to_string(i) + " is not active in its micro-batch " +
-                     std::to_string(micro_batch) + ": expected a 1 for its class in the tensor \"active\"");
+                     std::to_string(micro_batch) +
+                     ": expected a 1 for its class in the tensor \"active\"");
   }
 }
 
