@@ -1,4 +1,4 @@
-"""Runs the acceptance jobs that need only pfc, on generated faces.
+"""Runs the acceptance jobs that need only pfc, on drawn faces.
 
     jobs.py trace --bin build/cuda/bin --folder build/jobs --output trace.json [--network r50]
     jobs.py resume --bin build/cuda/bin --folder build/jobs [--network r18]
