@@ -56,7 +56,7 @@ class Agent {
   /// Like end(), with `lost_grace`, because the coordinator is gone.
   void end_without_coordinator(const std::string& problem);
   void end_within(std::chrono::milliseconds grace, const std::string& problem);
-  /// Sends SIGTERM, then SIGKILL after `grace`. Starts no workers until some are requested.
+  /// Sends SIGTERM, then SIGKILL after `grace`. Starts no worker until the next DesiredSlots.
   void let_workers_end(std::chrono::milliseconds grace);
   using Stream = ReconnectingStream<proto::AgentMessage, proto::AgentCommand>;
 

@@ -32,7 +32,7 @@ struct AgentOptions {
   /// How long workers keep training without the coordinator, while another one may take over. Then
   /// they end, and the agent too unless `stays` is set. Empty: use the coordinator's value.
   std::optional<std::chrono::milliseconds> coordinator_grace = {};
-  /// The same, before the coordinator has sent its value.
+  /// The value used until the coordinator has sent its own.
   std::chrono::milliseconds first_coordinator_grace{0};
   std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when the agent ends
   /// Time for a checkpoint when the host is drained.

@@ -13,8 +13,8 @@ namespace pfc {
 struct DiscoveryOptions {
   std::string token;  ///< the coordinator's beacon must prove that it knows this
   std::chrono::milliseconds limit = std::chrono::milliseconds::max();
-  /// After this time without a beacon `notice` is called with a message, then after twice the
-  /// time, and so on.
+  /// Calls `notice` with a message if no beacon has arrived after this time, and again whenever the
+  /// time waited has doubled.
   std::chrono::milliseconds patience{10'000};
   std::function<void(const std::string& line)> notice;
 };

@@ -1,4 +1,4 @@
-// Runs work on rank 0 for all workers, such as reading a shared folder that may differ by host.
+// Runs work on rank 0 for all workers, such as reading a folder that may differ between hosts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace pfc {
 /// Collective. Throws CommError.
 void on_rank_zero(Comm& comm, const std::function<void()>& work);
 
-/// Returns rank 0's value on all workers. `comm`: of host memory. Collective. Throws CommError.
+/// Returns rank 0's `text` on all workers. `comm` and errors: as in on_rank_zero(). Collective.
 std::string from_rank_zero(Comm& comm, std::string text);
 std::int64_t from_rank_zero(Comm& comm, std::int64_t number);
 

@@ -12,10 +12,10 @@
 namespace pfc {
 
 /// Adds --version and --color to the program and parses the arguments. The program's own options
-/// are also accepted after a command: pfcctl status --color never. Returns the exit code if the
-/// program is done (--help, --version). Throws InputError for a wrong argument. The message names
-/// the option or command, what was found and what was expected, and suggests the nearest word for
-/// a typing error.
+/// are also accepted after a command: pfcctl status --color never. Returns an exit code if nothing
+/// is left to do (--help, --version). Throws InputError for a wrong argument. The message names the
+/// option or command, what was found and what was expected, and suggests the nearest word for a
+/// typing error.
 std::optional<int> parse_command_line(CLI::App& program, int argc, char** argv);
 
 /// Accepts HOST:PORT with a port from 1 to 65535.

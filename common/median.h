@@ -1,4 +1,4 @@
-// The middle one of several values.
+// Computes a median.
 #pragma once
 
 #include <algorithm>

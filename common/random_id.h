@@ -1,4 +1,4 @@
-// Unique ids for jobs, agents and others.
+// Makes random ids, for example of jobs and agents.
 #pragma once
 
 #include <string>

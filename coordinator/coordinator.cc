@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 // A longer pause between two ticks means that this process was suspended: no event takes so long.
 constexpr milliseconds kStall{3'000};
-// Time for an agent that has given up to end its workers, which first write a checkpoint.
+// Time in which an agent without a coordinator ends its workers, which first write a checkpoint.
 constexpr milliseconds kAgentEnds{60'000};
 
 /// Returns whether the decision is announced by another line.

@@ -36,7 +36,7 @@ class ReconnectingStream {
     std::function<std::vector<Out>()> hello;  ///< the first messages of every connection
     std::function<std::vector<Out>()> take;   ///< messages to write now; at least a heartbeat
     std::function<void(const In&)> received;
-    /// Called without a connection for `silence`. Returns whether to retry.
+    /// Called when there has been no connection for `silence`. Returns whether to retry.
     std::function<bool(const grpc::Status&, std::chrono::milliseconds silence)> lost;
     std::chrono::milliseconds heartbeat{1'000};
     std::chrono::milliseconds first_backoff{100};

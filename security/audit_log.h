@@ -25,7 +25,7 @@ struct AuditEvent {
   bool refused = false;
 };
 
-/// Writes FOLDER/audit.jsonl (mode 0600) from its own thread. At most_bytes the file is renamed to
+/// Writes FOLDER/audit.jsonl (mode 0600) from its own thread. A file of most_bytes is renamed to
 /// audit.jsonl.1, which replaces the previous one. Unauthenticated callers can cause refusals, so
 /// at most kMostRefusals per second are written and the rest are only counted. Thread-safe. add()
 /// never blocks; lines that cannot be written are dropped.
@@ -60,7 +60,7 @@ class AuditLog {
   std::condition_variable changed_;
   std::deque<std::string> lines_;  ///< guarded by mutex_
   std::uint64_t dropped_ = 0;      ///< guarded by mutex_
-  std::uint64_t left_out_ = 0;     ///< guarded by mutex_; since the last written line
+  std::uint64_t left_out_ = 0;     ///< guarded by mutex_; dropped since the last written line
   std::int64_t second_ = 0;        ///< guarded by mutex_; the second that refusals_ counts
   int refusals_ = 0;               ///< guarded by mutex_; refusals in second_
   bool ending_ = false;            ///< guarded by mutex_

@@ -111,15 +111,16 @@ std::string fetch_authority(const std::string& address, const std::string& finge
   }
   std::string authority = contact.authority_with(fingerprint);
   if (authority.empty()) {
-    throw InputError("the coordinator at " + address +
-                     " has another certificate than the join string's fingerprint: the join string "
-                     "belongs to another coordinator, or the connection is intercepted; nothing "
-                     "was sent; use the join string that this coordinator printed");
+    throw InputError(
+        "the coordinator at " + address +
+        " has a certificate that does not match the join string's fingerprint: the join "
+        "string belongs to another coordinator, or the connection is intercepted; "
+        "nothing was sent; use the join string that this coordinator printed");
   }
   if (const std::string problem = contact.validity_problem_at(now); !problem.empty()) {
     throw ClockError("coordinator " + address + ": its certificate " + problem +
                      "; this host's clock says " + utc_text(now) +
-                     "; set the clock, or that of the coordinator's host if it is wrong");
+                     "; set the clock, or the coordinator's host's clock, whichever is wrong");
   }
   return authority;
 }

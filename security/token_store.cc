@@ -25,10 +25,10 @@ namespace {
 using FileMark = TokenStore::FileMark;
 
 constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
-constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; refused as expired, not as wrong
+constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; the refusal says "expired"
 constexpr std::size_t kIdDigits = 12;
 constexpr std::chrono::minutes kTellAgain{1};
-constexpr std::chrono::seconds kLoadAgain{1};  // retry, because the cause may be in this process
+constexpr std::chrono::seconds kLoadAgain{1};  // pause before a damaged file is read again
 
 std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_clock::now(); }
 

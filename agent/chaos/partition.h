@@ -12,8 +12,8 @@
 
 namespace pfc {
 
-/// Cuts this host off on construction. A child process, which survives this one, removes the
-/// routes at the deadline. Not thread-safe.
+/// Cuts this host off from the given addresses, from construction on. A child process, which
+/// outlives this one, removes the routes at the deadline. Not thread-safe.
 class Partition {
  public:
   /// Throws std::runtime_error if the child cannot be started or routes cannot be added.

@@ -33,7 +33,7 @@ class WorkerCredential {
   std::string request_;
 };
 
-/// Holds what is the same for all workers of a host.
+/// Holds the parts of the command that all workers of a host share.
 class WorkerCommand {
  public:
   struct Options {
@@ -42,7 +42,7 @@ class WorkerCommand {
     std::string agent_id;
     Credential credential = {};       ///< of the agent; empty: plaintext
     std::vector<Gpu> gpus = {};       ///< indexed by slot; each worker is bound near its GPU
-    BindMode bind = BindMode::kNone;  ///< prints a warning if the cores are unknown
+    BindMode bind = BindMode::kNone;  ///< as AgentOptions::bind; warns if the cores are unknown
   };
   explicit WorkerCommand(Options options);
 

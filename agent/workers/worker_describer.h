@@ -30,9 +30,9 @@ class WorkerDescriber {
 
   explicit WorkerDescriber(boost::asio::io_context& loop) : loop_(loop) {}
 
-  /// Asks the worker to write its stack to stderr (SIGUSR1), if it handles that signal. Then calls
-  /// `answer` with the result of describe_process() before that: 500 ms later, so that the stack
-  /// arrives first; immediately if there is none; never after this object is destroyed.
+  /// Calls describe_process(), then asks the worker to write its stack to stderr (SIGUSR1), if it
+  /// handles that signal. Passes the description to `answer` 500 ms later, so that the stack
+  /// arrives first; immediately if the worker writes none; never once this object is destroyed.
   void describe(pid_t pid, const Answer& answer);
 
  private:

@@ -63,7 +63,7 @@ class WorkerSlots {
     std::int64_t incarnation = 0;            ///< of the last process that was wanted; 0: none
     std::shared_ptr<WorkerProcess> process;  ///< null: not running
     int sent = 0;                            ///< last signal sent; 0: none
-    bool lost = false;                       ///< `sent` was because the coordinator is gone
+    bool lost = false;                       ///< `sent` was sent because the coordinator is gone
   };
 
   [[nodiscard]] bool has_workers_of_last_job() const;

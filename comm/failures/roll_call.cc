@@ -28,8 +28,8 @@ std::vector<std::string> roll_call(const CommOptions& options, const std::string
   }
   if (!absent.empty()) {
     throw CommError("comm '" + options.name + "', rank " + std::to_string(me.rank) + " of " +
-                    std::to_string(me.world_size) + ": absent after " +
-                    seconds(options.connect_timeout) + ": rank " + absent);
+                    std::to_string(me.world_size) + ": nothing received in " +
+                    seconds(options.connect_timeout) + " from rank " + absent);
   }
   return addresses;
 }

@@ -15,7 +15,7 @@ namespace pfc {
 /// Throws CommError.
 std::unique_ptr<Comm> make_gloo_comm(const CommOptions& options, KeyValueStore& store);
 
-/// Returns the size in bytes of its buffer for received parts of sums: a few pieces for each peer.
+/// Returns the bytes that such a Comm allocates for received parts of sums: some pieces per peer.
 std::size_t gloo_comm_bytes(int world_size);
 
 }  // namespace pfc

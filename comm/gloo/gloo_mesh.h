@@ -3,9 +3,9 @@
 //
 // Gloo's own collectives are not used, because they detect a broken connection too late: a queued
 // operation of a pair fails immediately, but one that is receiving waits for its whole timeout.
-// Here a stream always has one more receive posted than the one it waits for. The last one is an
-// empty piece, the acknowledgement. This detects a dead peer immediately, even in the middle of a
-// piece, and leaves nothing unsent when an exchange ends.
+// Here a stream always has one more receive posted than the one that it waits for. The last receive
+// is for an empty piece, the acknowledgement. So a dead peer is detected immediately, even in the
+// middle of a piece, and nothing is unsent when an exchange ends.
 #pragma once
 
 #include <gloo/context.h>

@@ -13,7 +13,7 @@ namespace pfc {
 /// Communicators of a training step, for the memory of one device.
 struct DeviceComms {
   std::unique_ptr<Comm> step;  ///< on a GPU, uses the compute stream
-  /// On a GPU, uses a separate stream; a GradReducer orders the two.
+  /// On a GPU, uses a separate stream; the caller (a GradReducer) orders the two streams.
   std::unique_ptr<Comm> gradients;
 };
 

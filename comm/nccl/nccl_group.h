@@ -34,7 +34,7 @@ namespace pfc {
 struct NcclLink {
   struct Outstanding {
     Collective collective;
-    TimePoint since;  ///< earliest start: it was enqueued, and the previous one was done
+    TimePoint since;  ///< earliest start: it was enqueued, and the previous collective was done
     std::unique_ptr<CudaEvent> done;  ///< nullptr until it is in the stream
   };
 

@@ -1,4 +1,4 @@
-// Keys of a job that choose between fixed alternatives, and its margin. Kernels include this header
+// Keys of a job that choose between fixed alternatives, and the margin. Kernels include this header
 // instead of all keys.
 #pragma once
 

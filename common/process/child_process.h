@@ -47,8 +47,8 @@ struct SpawnOptions {
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to that of this process
   bool capture_output = false;  ///< false: stdout and stderr are inherited; true: pipes
   std::string input = {};       ///< content of stdin, unreadable for other users. Empty: /dev/null
-  /// Linux numbers of the hardware threads that the program may use. If empty, or if the kernel
-  /// rejects the list, the same as this process.
+  /// Linux numbers of the hardware threads that the program may use. If the list is empty, or the
+  /// kernel rejects it, the program may use the same ones as this process.
   std::vector<int> cpus;
   int parent_death_signal = SIGKILL;  ///< sent when the thread that called spawn ends; 0 for none
 };

@@ -67,7 +67,7 @@ class Gate {
   /// not allow this request (roles.h). Refusals are counted and audited.
   std::variant<Caller, Refusal> admit(const grpc::ServerContextBase& context,
                                       std::string_view request);
-  /// Returns why the caller's certificate is no longer valid; nothing if it is.
+  /// Returns why the caller's certificate is no longer valid; nothing if it is still valid.
   std::optional<Denial> outdated(const Caller& caller);
   /// Like admit(), for a page. `authorization` is the HTTP header, with a token as "Bearer TOKEN"
   /// or as the password of "Basic". The token is a reader's, a submitter's (treated as a reader)

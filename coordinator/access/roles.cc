@@ -16,7 +16,7 @@ constexpr std::initializer_list<Role> kAnybody{Role::kNobody, Role::kReader,    
                                                Role::kAgent,  Role::kSubmitter, Role::kAdmin};
 constexpr std::initializer_list<Role> kReaders{Role::kReader, Role::kSubmitter, Role::kAgent,
                                                Role::kAdmin};
-/// Submitters may stop only their own jobs, and read only their logs (rpc/admission.h).
+/// Submitters may stop, and read the logs of, only their own jobs (rpc/admission.h).
 constexpr std::initializer_list<Role> kSubmitters{Role::kSubmitter, Role::kAdmin};
 constexpr std::initializer_list<Role> kAgents{Role::kAgent};
 constexpr std::initializer_list<Role> kWorkers{Role::kWorker};

@@ -223,7 +223,7 @@ void Agents::leaves(const std::string& host, const proto::HostLeaving& leaving) 
   cluster_.terminal.note("host " + host + ", where no worker runs, is leaving (" +
                          one_line(leaving.reason(), 64) + ")");
   takeover_.save_now();
-  send_desired(host);  // the agent waits for it
+  send_desired(host);  // the agent waits for this message
   if (!cluster_.state.job.id.empty()) cluster_.advance();
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kLongestRequestFile = 500;  // bytes kept of a job file's path
 constexpr std::size_t kLongestName = 100;
-constexpr std::size_t kMostOverrides = 200;  // --set options that messages about the job name
+constexpr std::size_t kMostOverrides = 200;  // --set options kept of a job, for messages
 constexpr std::ptrdiff_t kShownJobs = 16;
 // Bytes of one reply, which limits the memory for slow readers.
 constexpr std::size_t kLongestLogChunk = std::size_t{256} << 10;
@@ -71,8 +71,8 @@ void Jobs::submit(const proto::SubmitRequest& request, const std::string& submit
   };
   if (!cluster_.options.is_service) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
-                   .message = "this coordinator runs a single job; start another without --config, "
-                              "which runs jobs one after another"});
+                   .message = "this coordinator runs a single job; start one without --config, "
+                              "to run jobs one after another"});
   }
   const bool is_idle = cluster_.state.job.id.empty() && queue_.waiting().empty();
   if (request.check() && !is_idle) {

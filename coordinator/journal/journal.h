@@ -59,8 +59,8 @@ class Journal {
   /// Erases the keys that begin with `prefix` and are not in `keys`.
   void keep_only(const std::string& prefix, const std::set<std::string>& keys);
   /// Waits up to `limit` until all changes are in the file, and returns whether they are. Does not
-  /// wait if the last write failed, or a write that timed out here is still running. Data in the
-  /// file survive the end of the process, but not necessarily of the machine.
+  /// wait if the last write failed, or if a write that exceeded an earlier `limit` is still
+  /// running. Data in the file survive a crash of the process, but perhaps not of the machine.
   bool settle(std::chrono::milliseconds limit);
   /// Called when there is nothing left to take over. Stops writing and deletes the file, at the
   /// latest when this object is destroyed. Does not block.

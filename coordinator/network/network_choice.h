@@ -52,12 +52,12 @@ void add_speed(UsableNetwork& network, int from, int to, double bits_per_second,
 inline constexpr double kAsGood = 0.8;
 
 struct NetworkChoice {
-  std::vector<int> address;  ///< same, in the chosen network; empty: there is a problem
+  std::vector<int> address;  ///< each host's address (index); empty: there is a problem
   /// "network 10.0.0.0/24 (eth0): 3 hosts, slowest pair a to b 9.4 Gbit/s; not used: 10.9.0.0/24
   /// (b cannot reach c: Connection timed out)", or the problem: "host b cannot reach host c: ..."
   std::string text;
-  /// If there is a problem: the hosts to exclude so that all others reach each other, in order.
-  /// Empty: unknown.
+  /// If there is a problem: the hosts to exclude so that all others reach each other, in ascending
+  /// order. Empty: unknown.
   std::vector<int> apart = {};
 };
 

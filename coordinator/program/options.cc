@@ -92,7 +92,7 @@ void declare_limits(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--metrics-linger", options.metrics_linger,
                  "After the job, waits at most this long until Prometheus has read /metrics once "
-                 "more. 0, or if Prometheus does not read /metrics: does not wait")
+                 "more. Does not wait if this is 0, or if Prometheus does not read /metrics")
       ->transform(duration(true))
       ->capture_default_str();
   app.add_option("--stop-timeout", options.stop_timeout,

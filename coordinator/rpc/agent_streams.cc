@@ -13,7 +13,7 @@
 namespace pfc {
 namespace {
 
-/// Returns whether the message need not be about the current job: a log may be of an ended job.
+/// Returns whether the message may concern a job that has ended, as a log may.
 bool is_of_any_job(const proto::AgentMessage& message) {
   return message.has_heartbeat() || message.has_log_chunk() || message.has_network() ||
          message.has_fault();

@@ -83,7 +83,7 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Comman
  private:
   boost::asio::io_context& loop_;
   const Handler handler_;
-  In incoming_;                   // gRPC's between StartRead and OnReadDone, else the loop's
+  In incoming_;                   // used by gRPC from StartRead to OnReadDone, then by the loop
   std::deque<Command> outgoing_;  // the first one is being written
   bool closing_ = false;
   grpc::Status why_;

@@ -45,8 +45,8 @@ std::vector<Incident> find_silent(const ClusterState& state, const HealthLimits&
                                   TimePoint now);
 
 /// Returns the likely cause when workers report only lost peers. This is a worker that has missed
-/// several heartbeats; or else one that sends heartbeats, but has made no progress for as long
-/// and does not wait in a collective. Pure.
+/// several heartbeats; or else one that sends heartbeats, but has made no progress for the same
+/// time and does not wait in a collective. Pure.
 std::optional<Incident> find_suspect(const ClusterState& state, TimePoint now);
 
 /// Returns how to start a host's agent: "run there: pfc-agent --coordinator 10.0.0.1:7450 --host

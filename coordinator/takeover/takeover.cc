@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 // Enough for a working disk; a job does not wait longer for a broken one.
 constexpr milliseconds kWriteLimit{1'000};
-// Progress and metrics change all the time. Values shown on a page are saved first.
+// Pause between saves of progress and metrics. They are also saved before a page shows them.
 constexpr milliseconds kProgressPause{5'000};
 // Saving many workers takes time: use at most 1/200 of a core.
 constexpr int kProgressPart = 200;
@@ -113,7 +113,7 @@ void Takeover::save_run() {
 
 void Takeover::save_worker(const WorkerState& worker) {
   if (journal_ == nullptr || cluster_.over || cluster_.run.job.check) return;
-  save_soon();  // for other changes of the worker
+  save_soon();  // everything else is saved a moment later
   {
     const Journal::Change change(*journal_);
     save_run();  // includes a new incident

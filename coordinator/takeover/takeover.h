@@ -36,10 +36,10 @@ class Takeover {
   /// not own the journal.
   void keep(Journal& journal, const proto::SavedCoordinator& own);
   /// Records that the local agent runs as process `pid`, so that a successor can take it over.
-  /// `serial`: of its certificate; empty in plaintext.
+  /// `serial`: serial number of its certificate; empty in plaintext.
   void local_agent_runs(pid_t pid, const std::string& serial);
   void save_soon() { unsaved_ = true; }
-  /// Saves, and waits until it is in the file, up to a timeout.
+  /// Saves the changes, and waits until they are in the journal's file, up to a timeout.
   void save_now();
   void save_worker(const WorkerState& worker);  ///< waits until it is saved, like save_now()
   /// Saves all, and waits. Then values shown on a page survive a takeover.

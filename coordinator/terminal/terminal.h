@@ -23,9 +23,9 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  /// Prints a worker's line to the same stream, without control characters. Lines of other ranks
-  /// than 0 begin with "[rank 1] ", and so does a line of rank 0 that looks like a message of the
-  /// coordinator.
+  /// Prints a worker's line to stdout or stderr, as the worker did, without control characters.
+  /// Lines of ranks other than 0 begin with "[rank 1] ". So does a line of rank 0 that looks like a
+  /// message of the coordinator.
   void worker_line(Rank rank, bool is_stderr, std::string_view line);
   /// Prints a message of the coordinator to stderr (common/log.h): "pfc-coordinator: line".
   void note(std::string_view line, Severity severity = Severity::kNote);

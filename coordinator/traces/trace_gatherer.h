@@ -21,9 +21,9 @@ namespace pfc {
 struct TraceWish {
   std::int64_t steps = 0;        ///< number requested
   std::int64_t step = 0;         ///< last reported step
-  std::int64_t total_steps = 0;  ///< of the job
+  std::int64_t total_steps = 0;  ///< steps of the whole job
   double step_seconds = 0;       ///< seconds per step; 0: unknown
-  double told_seconds = 0;       ///< seconds since that report
+  double told_seconds = 0;       ///< seconds since the last report
 };
 
 struct TraceSteps {
@@ -31,9 +31,9 @@ struct TraceSteps {
   std::int64_t last = 0;
 };
 
-/// Returns steps that every worker can record completely: the first one is far enough ahead for
-/// the order to arrive in time. Fewer than requested if the job ends with them; nothing if it ends
-/// before. Pure.
+/// Returns steps that every worker can record completely: the first one is far enough ahead for the
+/// order to arrive in time. Returns fewer steps than requested if the job ends sooner, and nothing
+/// if it ends before the first one. Pure.
 std::optional<TraceSteps> plan_trace(const TraceWish& wish);
 
 /// Used on the event loop only. Holds one trace; the next one replaces it.

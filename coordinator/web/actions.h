@@ -16,8 +16,8 @@ namespace pfc {
 ///   GET  /api/me                  {"role": "admin", "may_stop": true, "may_read_logs": true}
 ///   GET  /api/log?rank=1&part=2&offset=300[&job=ID]
 ///                                 {"job_id", "text", "part", "offset", "skipped", "over"}; part
-///                                 -1: offset is a distance from the end in bytes; without
-///                                 job_id there was no job yet
+///                                 -1: offset is a distance from the end in bytes; an empty
+///                                 job_id: there was no job yet
 ///   POST /api/stop   {"job": "0123456789abcdef"}             {"job_id", "was_waiting"}
 ///   POST /api/drain  {"job": "0123456789abcdef", "host": "b"}   {}
 class Actions {

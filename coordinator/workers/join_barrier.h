@@ -32,7 +32,7 @@ class JoinBarrier {
   /// joined it, and refuses those that do not belong to it.
   void members_changed(ClusterState& state);
   /// Answers the calls of this generation. Returns whether there were any. REQUIRES: all its
-  /// workers have joined, unless they do not need each other: then answers those that have.
+  /// workers have joined; in the first generation of a check, some may be missing.
   bool complete(ClusterState& state, const std::string& job_json,
                 proto::CheckPart part = proto::CHECK_PART_NONE);
   /// Refuses the calls after their deadline, and names the missing workers.

@@ -70,7 +70,7 @@ void KeyValues::get_all(const std::string& prefix, int count, Patience patience,
   if (waiting_in_groups_ >= kMaxWaiting) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
                           .message = "at most " + std::to_string(kMaxWaiting) +
-                                     " calls wait for all keys of a prefix"});
+                                     " calls may wait for all keys of a prefix"});
   }
   group->second.waiters.add({.patience = std::move(patience), .answer = std::move(answer)});
   waiting_in_groups_ += 1;
@@ -80,9 +80,9 @@ void KeyValues::get(const std::string& key, Patience patience, Answer<std::strin
   if (const auto found = values_.find(key); found != values_.end()) return answer(found->second);
   if (key.size() > kMaxKey || waiters_.size() >= kMaxWaiting) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
-                          .message = "keys are at most " + std::to_string(kMaxKey) +
+                          .message = "a key may have at most " + std::to_string(kMaxKey) +
                                      " bytes, and at most " + std::to_string(kMaxWaiting) +
-                                     " calls wait for one"});
+                                     " calls may wait for one"});
   }
   waiters_.add({.key = key, .patience = std::move(patience), .answer = std::move(answer)});
 }

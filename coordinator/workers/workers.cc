@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kLongestDescription = 1'000;
 
-/// Returns the caller's patience, limited by its timeout, and by 1 h or twice the start timeout.
+/// Returns the caller's patience, limited by timeout_ms, and by the longest allowed timeout.
 Patience patience_of(const Patience& patience, std::int64_t timeout_ms, const HealthLimits& limits,
                      TimePoint now) {
   const milliseconds longest =
@@ -65,7 +65,7 @@ void Workers::join(const proto::JoinRequest& request, Answer<proto::JoinReply> a
   cluster_.advance();
 }
 
-/// Refuses a worker of another version; in a check also one without a version, which would train.
+/// Refuses a worker of another version; in a check also one of unknown version: it would train.
 std::optional<Refusal> Workers::wrong_version(const proto::JoinRequest& request,
                                               const WorkerState& worker) const {
   const std::string& theirs = request.version();
@@ -109,7 +109,7 @@ void Workers::said(const proto::WorkerMessage& message) {
   if (!message.has_progress()) return;
   const TimePoint saved = cluster_.state.job.saved.at;
   note_progress(*worker, message.progress(), now);
-  if (cluster_.state.job.saved.at != saved) cluster_.advance();  // a host may wait for it
+  if (cluster_.state.job.saved.at != saved) cluster_.advance();  // a new host may wait for it
 }
 
 void Workers::note_progress(WorkerState& worker, const proto::Progress& progress, TimePoint now) {

@@ -63,8 +63,10 @@ TEST(CommFailure, NamesARankThatNeverConnects) {
     errors[static_cast<std::size_t>(rank)] =
         message_of<CommError>([&] { make_host_comm(options, &store); });
   });
-  EXPECT_THAT(errors[0], HasSubstr("comm 'train', rank 0 of 4: absent after 3.0 s: rank 1, 3"));
-  EXPECT_THAT(errors[2], HasSubstr("comm 'train', rank 2 of 4: absent after 3.0 s: rank 1, 3"));
+  EXPECT_THAT(errors[0],
+              HasSubstr("comm 'train', rank 0 of 4: nothing received in 3.0 s from rank 1, 3"));
+  EXPECT_THAT(errors[2],
+              HasSubstr("comm 'train', rank 2 of 4: nothing received in 3.0 s from rank 1, 3"));
 }
 
 TEST(CommFailure, NamesAnAddressOfAnotherMachine) {

@@ -111,7 +111,7 @@ std::optional<Decision> release_silent(const ClusterState& state, const Rendezvo
     if (silent && host.workers == 0) release.hosts.push_back(host.name);
   }
   if (release.hosts.empty()) return {};
-  const std::string reason = listed(release.hosts) + ", where no worker runs, does not answer";
+  const std::string reason = listed(release.hosts) + " (no worker runs there): no answer";
   return act(std::move(release), reason);
 }
 

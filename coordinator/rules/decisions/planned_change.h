@@ -17,8 +17,8 @@ std::optional<Decision> stop_for_host(const ClusterState& state, const Rendezvou
 std::optional<Decision> release_silent(const ClusterState& state, const RendezvousConfig& config,
                                        TimePoint now);
 
-/// Returns the change for a drained or new host in the current generation. Nothing if there is
-/// none.
+/// If a host of the current generation is drained, or a new host can join, returns the next step of
+/// that change. Otherwise returns nothing.
 std::optional<Decision> change_members(const ClusterState& state, const RendezvousConfig& config,
                                        TimePoint now);
 

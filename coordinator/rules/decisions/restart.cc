@@ -161,10 +161,9 @@ std::optional<Decision> gather_for_restart(const ClusterState& state,
     const std::string needs = plan.least == state.job.least_workers
                                   ? "; the job needs at least " + counted(plan.least, "worker")
                                   : std::string();
-    return wait_for((missing.empty()
-                         ? "waiting for slots: there are " + std::to_string(plan.size()) +
-                               " of at least " + std::to_string(plan.least)
-                         : "waiting for " + missing + " to register again") +
+    return wait_for((missing.empty() ? "waiting for slots: found " + std::to_string(plan.size()) +
+                                           ", expected at least " + std::to_string(plan.least)
+                                     : "waiting for " + missing + " to register again") +
                     needs);
   }
   const std::vector<std::string> lost = lost_hosts(state, now);

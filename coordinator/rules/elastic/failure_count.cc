@@ -37,8 +37,8 @@ void leave_some_out(const ClusterState& state, const ElasticConfig& config, Fail
   }
 }
 
-/// Returns where the worker crashed. Nothing if a signal ended it, because the cause is outside
-/// the job. For a worker that exited before joining, its exit code is the place.
+/// Returns where the worker crashed; before it joined, its exit code stands for the place. Nothing
+/// if it had only joined, or if SIGKILL ended it, because the cause is outside the job.
 std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
   if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
   const WorkerState& worker = generation.workers.at(*cause.rank);

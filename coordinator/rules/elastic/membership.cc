@@ -82,7 +82,7 @@ std::vector<Candidate> candidates(const ClusterState& state, const FailureHistor
   const Places places = places_of(state.job.current);
   const SavedState& saved = state.job.saved;
   std::string holder = holder_of(state, now);
-  // If it is unknown whether hosts share the folder, prefer its writer, but do not wait for it.
+  // Unknown whether hosts share the folder: prefer the checkpoint's writer, without waiting for it.
   const bool is_unknown = saved.checkpoint_host.empty() && !saved.sharing_is_known;
   if (is_unknown) holder = saved.checkpoint_writer;
   std::vector<Candidate> found;

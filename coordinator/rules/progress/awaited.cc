@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-// Purpose of the communicators of rank 0 and one other worker each. Rank 0 reports their sum.
+// Purpose of the communicators between rank 0 and each other worker. Rank 0 reports their totals.
 constexpr std::string_view kOfPairs = "output";
 
 bool is_in_one(const proto::CommTotal& comm) { return comm.done() < comm.calls(); }
@@ -18,7 +18,7 @@ bool is_in_one(const proto::CommTotal& comm) { return comm.done() < comm.calls()
 struct Front {
   std::uint64_t newest = 0;  ///< highest number of a collective that a worker has begun
   std::string kind;
-  int waiting = 0;  ///< workers in it
+  int waiting = 0;  ///< workers that wait in this collective
   /// Lowest and second lowest number of finished collectives.
   std::uint64_t least = kNone, second_least = kNone;
 

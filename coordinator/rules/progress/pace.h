@@ -35,7 +35,7 @@ class Pace {
   /// - Step: factor times the slowest of the last 64. `unknown` before the third step, because
   ///   the first steps are slow: they touch memory for the first time.
   /// - Evaluation: factor times the longest, at least four floors. `unknown` before the first.
-  /// - Checkpoint: factor times the longest, at least `unknown`: the last one waits for the disk.
+  /// - Checkpoint: factor times the longest, at least `unknown`: the job's last waits for a disk.
   /// Never less than the floor. Pure.
   [[nodiscard]] std::chrono::milliseconds limit(std::string_view phase,
                                                 const PaceLimits& limits) const;

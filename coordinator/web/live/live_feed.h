@@ -69,7 +69,7 @@ class LiveFeed {
   std::vector<std::shared_ptr<Reader>> readers_;  ///< shared with their connections
   std::uint64_t number_ = 0;                      ///< number of the newest piece
   Piece changes_;                                 ///< the newest piece
-  Piece everything_;                              ///< at number_; null: not requested yet
+  Piece everything_;                              ///< state of number_; null: not requested yet
 };
 
 }  // namespace pfc

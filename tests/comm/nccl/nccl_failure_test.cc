@@ -74,7 +74,7 @@ TEST_F(NcclFailure, NamesARankThatNeverConnects) {
   CommOptions o = options(0, 3);
   o.connect_timeout = 200ms;
   EXPECT_THAT(message_of<CommError>([&] { make_device_comms(*ops, o, &store_); }),
-              HasSubstr("comm 'step', rank 0 of 3: absent after 0.2 s: rank 1, 2"));
+              HasSubstr("comm 'step', rank 0 of 3: nothing received in 0.2 s from rank 1, 2"));
 }
 
 TEST_F(NcclFailure, NamesARankThatRegistersButDoesNotConnect) {

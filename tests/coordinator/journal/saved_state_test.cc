@@ -226,7 +226,7 @@ TEST_F(SavedState, LimitsTheWaitForALostGpu) {
   host.counts_gpus = true;
   host.slots = 2;
   host.gpus = 1;
-  EXPECT_EQ(tick().reason, "waiting for slots: there are 2 of at least 3");
+  EXPECT_EQ(tick().reason, "waiting for slots: found 2, expected at least 3");
   passes(config.limits.start);
   EXPECT_EQ(tick().reason,
             "coordinator: it was down while workers connected; there are slots for 2 workers, "

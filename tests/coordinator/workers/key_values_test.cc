@@ -153,7 +153,7 @@ TEST_F(KeyValueStoreOfAGeneration, RefusesMoreCallsForSeveralKeysThanCanWait) {
   EXPECT_TRUE(answers.empty());
   asks_for_all("a/", 1, 1s);
   asks_for_all("d/", 1, 1s);
-  EXPECT_THAT(answers, ::testing::Each(HasSubstr("at most 65536 calls wait for all")));
+  EXPECT_THAT(answers, ::testing::Each(HasSubstr("at most 65536 calls may wait for all")));
   EXPECT_EQ(answers.size(), 2U);
   values.set("a/0", "a");
   values.expire(now + 2s);
