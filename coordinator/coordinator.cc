@@ -269,8 +269,8 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
     text += ", and " + counted(stay, "worker") + (stay == 1 ? " stays" : " stay");
   }
   if (start.cause) {
-    text += "; restart " + std::to_string(cluster_.state.job.restarts) + ", " +
-            std::to_string(restarts_left(cluster_.state, cluster_.run.config)) + " left of " +
+    text += "; restart " + std::to_string(cluster_.state.job.restarts) + ", restarts left: " +
+            std::to_string(restarts_left(cluster_.state, cluster_.run.config)) + " of " +
             std::to_string(cluster_.run.config.max_restarts);
   }
   cluster_.terminal.note(text);

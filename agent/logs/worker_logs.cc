@@ -32,7 +32,7 @@ bool is_id(const std::string& job) {
          job.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz") == job.npos;
 }
 
-/// Rejects other texts than ids, because job ids come from another program and name folders.
+/// Rejects text that is not an id, because job ids come from another program and name folders.
 void check_id(const std::string& job) {
   if (!is_id(job)) throw InputError("malformed job id; expected one that pfcctl queue lists");
 }

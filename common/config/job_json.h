@@ -21,8 +21,8 @@ JobConfig parse_job(const nlohmann::json& job, const JobOrigin& origin);
 /// "dali_aug" (arcface_torch's set of augmentations). Not sorted.
 std::vector<std::string> job_keys();
 
-/// Returns the parameters of the object "lr_schedule" or "loss" (`key`) that belong only to other
-/// names than `name`. Empty for another key or an unknown name.
+/// Returns the parameters of the object `key` ("lr_schedule" or "loss") that are valid only for
+/// names other than `name`. Empty for another key or an unknown name.
 std::vector<std::string> parameters_of_others(std::string_view key, std::string_view name);
 
 /// Returns the whole job with defaults filled in, as checkpoint manifests store it.

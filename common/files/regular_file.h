@@ -26,8 +26,8 @@ class RegularFile {
   /// Reads from the current position, initially 0. Returns the number of bytes read, which is
   /// smaller than requested only at the end of the file.
   std::size_t read(std::span<std::byte> to);
-  /// Reads from `offset` without moving the position of read(). Returns the same count.
-  /// Thread-safe. Throws InputError "PATH: offset N: cannot read: REASON".
+  /// Reads from `offset` without moving the position of read(). Returns the number of bytes as
+  /// read() does. Thread-safe. Throws InputError "PATH: offset N: cannot read: REASON".
   [[nodiscard]] std::size_t read_at(std::uint64_t offset, std::span<std::byte> to) const;
 
  private:

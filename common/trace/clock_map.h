@@ -28,7 +28,7 @@ struct ClockOffset {
 ClockOffset best_offset(std::span<const ClockReading> readings);
 
 /// Maps between two clocks that run at slightly different rates. Interpolates the offset linearly
-/// between two measurements, so that the error between them does not exceed theirs.
+/// between two measurements. The error there is at most the larger error of the two.
 class ClockMap {
  public:
   /// REQUIRES: `after` is not earlier than `before`. Pass one value twice for a constant offset.

@@ -17,8 +17,8 @@ namespace pfc {
 /// other hosts. A single worker is its own keeper. `hosts`: by rank.
 inline std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
   const std::size_t workers = hosts.size();
-  // Sorts the workers by host. Then one shift sends every copy to another host, if no host has
-  // more workers than the shift or than the other hosts together.
+  // Sorts the workers by host, and sends each copy `shift` places further. If no host has more than
+  // half of the workers, some shift sends every copy to another host.
   std::vector<std::size_t> order(workers);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t rank) { return hosts[rank]; });

@@ -20,8 +20,8 @@
 
 namespace pfc {
 
-/// Workers wait this much longer for each other than the coordinator, because its message names
-/// the missing ones.
+/// Workers wait for each other this much longer than the coordinator waits for them, because the
+/// coordinator's message names the missing workers.
 inline constexpr std::chrono::milliseconds kJoinSlack{10'000};
 
 struct CoordinatorOptions {
@@ -50,7 +50,7 @@ struct Cluster {
   const CoordinatorOptions options;
   Terminal& terminal;
   /// Set by the coordinator. `advance` calls decide() and acts, until there is nothing to do.
-  /// `save_soon` schedules a save of the changed state; `save_now` waits until it is in the
+  /// `save_soon` schedules a save of the changed state; `save_now` waits until the state is in the
   /// journal, up to a timeout.
   std::function<void()> advance, save_soon, save_now;
 

@@ -19,8 +19,8 @@ namespace pfc {
 void tell_beginning(Terminal& terminal, const CoordinatorFile& file, const std::optional<Job>& job,
                     const std::string& page_access);
 
-/// Prints what to do on hosts other than this machine. `address`: at which they reach the
-/// coordinator. `launch_advice`: of the scheduler that starts the agents; empty if none does.
+/// Prints what to do on the other hosts. `address`: where they reach the coordinator.
+/// `launch_advice`: how the scheduler starts the agents; empty without a scheduler.
 void tell_other_hosts(Terminal& terminal, const std::vector<HostSpec>& hosts, Gate& gate,
                       const std::string& address, const std::string& launch_advice);
 

@@ -126,7 +126,7 @@ CoordinatorProgram::CoordinatorProgram(const Options& options)
 
 int CoordinatorProgram::run() {
   tell_beginning(console_.terminal, about(), setup_.job, page_access());
-  // Ends other jobs only now, when nothing else of this start can fail.
+  // Ends other jobs only now, when nothing else in this start can fail.
   if (setup_.job && !options_.check) {
     end_rivals(inheritance_.take_unused(), *setup_.job,
                [this](const std::string& line) { warn(line); });

@@ -68,8 +68,8 @@ std::string missing_hosts_advice(const ClusterState& state) {
   return agent_advice(state.address, *only);
 }
 
-/// Finds the cause if workers have joined but do not reach their first step. They wait for each
-/// other. While one progresses, none is blamed; otherwise the one with the oldest progress.
+/// Finds the cause if workers have joined but do not reach their first step, where they wait for
+/// each other. Blames none while one progresses; otherwise the one whose last progress is oldest.
 void find_stuck_before_training(const ClusterState& state, const HealthLimits& limits,
                                 TimePoint now, std::vector<Incident>& found) {
   const WorkerState* stuck = nullptr;

@@ -42,7 +42,7 @@ class Patience {
   Patience(TimePoint deadline = TimePoint::max(), std::function<bool()> has_gone = {})
       : deadline_(deadline), has_gone_(std::move(has_gone)) {}
 
-  /// Returns the same with an earlier deadline, if `limit` is earlier.
+  /// Returns this patience with `limit` as its deadline, if that is earlier.
   [[nodiscard]] Patience until(TimePoint limit) const {
     return {std::min(deadline_, limit), has_gone_};
   }

@@ -27,7 +27,8 @@ TEST_F(Cluster, ContinuesAfterAKilledWorkerIfRestartsAreLeft) {
                                      "by signal 9"));
   EXPECT_THAT(
       ran.err,
-      HasSubstr("generation 2: starting 1 worker, and 1 worker stays; restart 1, 0 left of 1"));
+      HasSubstr(
+          "generation 2: starting 1 worker, and 1 worker stays; restart 1, restarts left: 0 of 1"));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 

@@ -37,7 +37,7 @@ class Stuck(JobTest):
         self.stop_in(before[1], 1, "forward", "backward", "optimizer")
         fault(before[1])
         lines = self.read_until(process, "rank 1 (host localhost, slot 1, pid %d): no progress" % before[1])
-        lines += self.read_until(process, "restart 1, 0 left of 1")
+        lines += self.read_until(process, "restart 1, restarts left: 0 of 1")
         named = next(line for line in lines if "while 2 others wait for it in" in line)
         for word in ("no progress for", "at step", *words):
             self.assertIn(word, named)

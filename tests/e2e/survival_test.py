@@ -165,7 +165,7 @@ class Survival(JobTest):
         os.kill(self.workers()[1], signal.SIGKILL)
         self.start_again(job, 2, "--max-restarts", 1)
         self.expect_end()
-        self.assertIn("restart 1, 0 left of 1", self.coordinators[-1].log.read_text())
+        self.assertIn("restart 1, restarts left: 0 of 1", self.coordinators[-1].log.read_text())
         self.assertIn("SIGKILL", self.coordinators[-1].log.read_text())
 
     def reached_in_next(self, point, lost):

@@ -23,7 +23,7 @@ struct Awaited {
   std::string purpose;       ///< of the communicator: "step"
   std::string kind;          ///< of the collective: "all_gather"
   std::uint64_t number = 0;  ///< sequence number of the collective
-  int waiting = 0;           ///< number of workers in it
+  int waiting = 0;           ///< number of workers that wait in it
 
   friend bool operator==(const Awaited&, const Awaited&) = default;
 };

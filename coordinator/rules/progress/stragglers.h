@@ -28,16 +28,16 @@ class Stragglers {
     Rank rank = 0;
     bool begins = false;
     double own_seconds = 0;     ///< per step
-    double others_seconds = 0;  ///< median of the others
+    double others_seconds = 0;  ///< median of the other ranks
   };
   /// Returns the changes since the last call. A rank becomes slow when its time per step, the
   /// median of its last kReports reports, is kBegins times the other ranks' median and
   /// kLeastSeconds more.
   std::vector<Change> update();
 
-  /// Returns the ratio of its own time to that of the others; 0: not slow.
+  /// Returns the rank's time per step, divided by the other ranks' median; 0: not slow.
   [[nodiscard]] double slowness(Rank rank) const;
-  /// Returns its median time per step; 0: too few reports.
+  /// Returns the rank's median time per step; 0: too few reports.
   [[nodiscard]] double own_seconds(Rank rank) const;
 
  private:
@@ -50,8 +50,8 @@ class Stragglers {
   bool changed_ = false;
 };
 
-/// Returns "is slow: its own work takes 0.40 s a step, 2.1 times as long as ...", or that it no
-/// longer is.
+/// Returns "is slow: its own work takes 0.40 s a step, 2.1 times as long as ...", or, at the end of
+/// that, "is no longer slow: ...".
 std::string to_text(const Stragglers::Change& change);
 
 }  // namespace pfc
