@@ -47,7 +47,7 @@ std::string Faults::obstacle(const proto::Fault& fault) const {
     case proto::FAULT_PARTITION:
       if (partition_ || will_cut_) return "this host is cut off already";
       if (CutRoutes({fault.addresses().begin(), fault.addresses().end()}).count() == 0) {
-        return "the job has no other host to cut this one off from";
+        return "the job has no other host from which this one could be cut off";
       }
       return CutRoutes::obstacle();
     default:

@@ -63,9 +63,8 @@ Partition::Partition(const std::vector<std::string>& addresses, std::chrono::mil
   const int error = errno;
   if (healer_ == 0) heal_later(routes_, read_end, deadline);
   if (healer_ < 0) {
-    throw std::runtime_error(
-        "cannot start the process that would end the partition: " + file_error_text(error) +
-        "; look at the limit of processes (ulimit -u)");
+    throw std::runtime_error("cannot start the process that would end the partition: " +
+                             file_error_text(error) + "; raise the limit of processes (ulimit -u)");
   }
   try {
     routes_.add();

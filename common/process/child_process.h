@@ -50,7 +50,7 @@ struct SpawnOptions {
   /// Linux numbers of the hardware threads that the program may use. If the list is empty, or the
   /// kernel rejects it, the program may use the same ones as this process.
   std::vector<int> cpus;
-  int parent_death_signal = SIGKILL;  ///< sent when the thread that called spawn ends; 0 for none
+  int parent_death_signal = SIGKILL;  ///< sent when the thread that started it ends; 0: none
 };
 
 /// A child in its own process group, which a terminal's Ctrl-C does not reach. The destructor

@@ -163,11 +163,12 @@ std::optional<Refusal> Agents::replace(HostState& host, const std::string& agent
   if (replaces && cluster_.links.has_agent(host.name) && peer != host.peer) {
     return refuse("host " + host.name + " already has an agent, which connects from " + host.peer +
                   "; this one connects from " + peer +
-                  ": end that one, or give each its own --host");
+                  ": end one of the two, or give each its own --host");
   }
-  cluster_.links.close_agent(host.name, replaces ? refuse(taken_over)
-                                                 : Refusal{.kind = Refusal::Kind::kUnavailable,
-                                                           .message = "it has connected again"});
+  cluster_.links.close_agent(host.name, replaces
+                                            ? refuse(taken_over)
+                                            : Refusal{.kind = Refusal::Kind::kUnavailable,
+                                                      .message = "the agent has connected again"});
   if (is_another) agent_left_behind(host, host.agent_id);
   if (!replaces) return {};
   cluster_.terminal.note("host " + host.name + ": another pfc-agent has taken over");

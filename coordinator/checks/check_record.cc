@@ -104,18 +104,19 @@ void CheckRecord::note_late(const WorkerState& worker, double seconds, bool agen
     findings_.push_back(finding(
         worker.host, worker.rank, "agent", "the agent has disconnected; its worker sent no result",
         "an agent that stays connected until the check ends",
-        "see its log for why it ended, start it again, and check again", proto::CHECK_STOPS));
+        "see the agent's log for why it ended, start it again, and check again",
+        proto::CHECK_STOPS));
     return;
   }
   const std::string& doing = worker.progress.phase();
-  findings_.push_back(finding(worker.host, worker.rank, "worker",
-                              "has not finished its own tests after " +
-                                  std::to_string(static_cast<int>(seconds)) + " s" +
-                                  (doing.empty() ? "" : "; last phase: " + doing),
-                              "a minute at most",
-                              "check the disk or mount that it reads, and dmesg on this host: a "
-                              "hanging mount would stop a job too",
-                              proto::CHECK_STOPS));
+  findings_.push_back(
+      finding(worker.host, worker.rank, "worker",
+              "has not finished its own tests after " + std::to_string(static_cast<int>(seconds)) +
+                  " s" + (doing.empty() ? "" : "; last phase: " + doing),
+              "a minute at most",
+              "check the disk or mount that the worker reads, and dmesg on this host: a "
+              "hanging mount would stop a job too",
+              proto::CHECK_STOPS));
 }
 
 void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgents& refused,
@@ -129,10 +130,10 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
     const bool was_refused = found != refused.last().end();
     if (was_refused) explained.insert(found->first);
     if (host.registered && host.leaving) {
-      findings.push_back(finding(host.name, -1, "agent", "it is leaving: " + host.leaving->reason,
-                                 "an agent that accepts work",
-                                 "start the agent of this host again, or check without it",
-                                 proto::CHECK_STOPS));
+      findings.push_back(
+          finding(host.name, -1, "agent", "the host is being drained: " + host.leaving->reason,
+                  "an agent that accepts work",
+                  "start the agent of this host again, or check without it", proto::CHECK_STOPS));
       continue;
     }
     if (host.registered) {
@@ -156,7 +157,7 @@ void CheckRecord::add_missing_hosts(const ClusterState& state, const RefusedAgen
   for (const auto& [host, last] : refused.last()) {
     if (explained.contains(host)) continue;
     findings.push_back(finding(host, -1, "agent", "refused: " + last.why, "a host of --hosts",
-                               "end it, or add its host to --hosts", proto::CHECK_NOTE));
+                               "end that agent, or add its host to --hosts", proto::CHECK_NOTE));
   }
 }
 

@@ -50,7 +50,7 @@ class AgentRequests {
     calls_.answer_if([&](const Call& call) { return call.host == host; },
                      [](const Call& call) {
                        return refusal(call, {.kind = Refusal::Kind::kOldGeneration,
-                                             .message = "its agent has gone"});
+                                             .message = "its agent has disconnected"});
                      });
   }
   void expire(TimePoint now) {

@@ -101,7 +101,7 @@ class NetworkMeasurement {
   std::vector<Network> networks_;  // tried so far
   FoundNetworks found_;
   bool transferred_twice_ = false;
-  bool transferred_again_ = false;  ///< kPairs was repeated
+  bool transferred_again_ = false;  ///< Stage::kPairs was repeated
   const Pairs wanted_pairs_;
   NetworkChoice chosen_;                          ///< set during kPairs
   std::map<std::pair<int, int>, double> speeds_;  ///< by pair of hosts

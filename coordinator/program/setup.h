@@ -22,7 +22,7 @@ struct Setup {
   std::string bind;                ///< address to listen on
   std::string reachable;           ///< address that agents use
   std::string own_host;            ///< host whose agent the coordinator starts; empty: none
-  CoordinatorOptions coordinator;  ///< for a new start, without a takeover
+  CoordinatorOptions coordinator;  ///< for a start without a takeover
   proto::JournalIdentity identity;
 };
 

@@ -17,7 +17,7 @@ bool Admission::fits_job(const Caller& caller, const std::string& request, const
                          Refusal& why) {
   if (caller.identity.job == job) return true;
   why = gate_->refuse(caller, request, "wrong_job",
-                      "the worker's credential is of job " + caller.identity.job);
+                      "the worker's credential is for job " + caller.identity.job);
   return false;
 }
 
@@ -36,8 +36,8 @@ bool Admission::fits_host(const Caller& caller, const std::string& request,
                           const std::optional<std::string>& host, Refusal& why) {
   if (!host || caller.identity.host == *host) return true;
   why = gate_->refuse(caller, request, "wrong_host",
-                      "the certificate is of host " + caller.identity.host +
-                          ", and the worker says that it is on " + *host);
+                      "the certificate is for host " + caller.identity.host +
+                          ", but the worker says that it is on " + *host);
   return false;
 }
 

@@ -86,8 +86,8 @@ std::optional<Refusal> AgentStreams::refusal_of(const proto::AgentRegistration& 
   if (gate_ == nullptr) return {};
   if (registration.host() != caller.identity.host) {
     return gate_->refuse(caller, "register", "wrong_host",
-                         "the certificate is of host " + caller.identity.host +
-                             ", and the agent says that it is on " + one_line(registration.host()));
+                         "the certificate is for host " + caller.identity.host +
+                             ", but the agent says that it is on " + one_line(registration.host()));
   }
   // The certificate may have been revoked after the stream was opened.
   if (const auto denial = gate_->outdated(caller)) {

@@ -140,8 +140,9 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
     }
     if (*session.rank != message.rank()) {
       return link.close({.kind = Refusal::Kind::kInvalid,
-                         .message = "the stream is of rank " + std::to_string(*session.rank) +
-                                    ", and its message of rank " + std::to_string(message.rank())});
+                         .message = "the stream is for rank " + std::to_string(*session.rank) +
+                                    ", but its message is for rank " +
+                                    std::to_string(message.rank())});
     }
     coordinator_.workers().said(message);
   }

@@ -31,18 +31,18 @@ struct Leaving {
 struct HostState {
   std::string name;
   int slots = 0;             ///< 0: one per GPU, known after registration
-  bool counts_gpus = false;  ///< slots was not given; depends on the job's device
+  bool counts_gpus = false;  ///< the user gave no `slots`; depends on the job's device
   bool local = false;
   bool resolves = true;     ///< this machine can resolve its name
   bool answered = true;     ///< false: no name server has answered the lookup of its name
-  bool registered = false;  ///< an agent holds (or held, within its lease) the host
+  bool registered = false;  ///< its agent has registered, and may be silent
   std::string agent_id;
   bool once = false;  ///< the agent ends with the job
   /// Set while the host is drained: no worker starts there until another agent registers.
   std::optional<Leaving> leaving;
   std::vector<std::string> former_agents;  ///< ids of the last replaced agents
   std::string peer;                        ///< address from which its agent connects
-  std::string address;                     ///< that address, or one that its peers can reach
+  std::string address;                     ///< `peer`, or an address that other hosts can reach
   std::vector<HostAddress> addresses;      ///< reported by its agent
   /// Address chosen by the network measurement for its workers; empty: not measured.
   std::optional<HostAddress> chosen;
@@ -55,8 +55,8 @@ struct HostState {
   /// First rank of the host in this generation; ranks follow the slots. If the host has no worker:
   /// the first rank of the next host.
   Rank first_rank = 0;
-  int workers = 0;               ///< in this generation
-  std::int64_t incarnation = 0;  ///< number of the newest worker process requested on it
+  int workers = 0;               ///< number of its workers in this generation
+  std::int64_t incarnation = 0;  ///< number of the newest worker process requested there
 };
 
 /// Report of a worker when it ended.
@@ -98,8 +98,8 @@ struct Incident {
   /// kPeerLost.
   enum class Kind { kCrash, kSilence, kPeerLost };
   Kind kind = Kind::kCrash;
-  std::optional<Rank> rank;  ///< of the failed worker
-  std::string host;          ///< lost with all its workers; empty: none
+  std::optional<Rank> rank;  ///< rank of the failed worker
+  std::string host;          ///< host that was lost with all its workers; empty: none
   std::string who;           ///< "rank 1 (host b, slot 0)", "host b"
   std::string what;          ///< what happened, one line
   bool at_start = false;     ///< happened before training: a host or worker never came
@@ -133,7 +133,7 @@ struct GenerationState {
   bool begun = false;                ///< all have joined and were notified
   std::vector<Incident> incidents;   ///< in order of arrival; each one ends the generation
   Pace pace;                         ///< durations of its steps, checkpoints and evaluations
-  bool counted = false;              ///< its end is counted in blame and budget
+  bool counted = false;              ///< its end was counted in JobState::blame and ::budget
   std::optional<Regroup> regroup;    ///< planned end
   bool stop_sent = false;            ///< workers were asked to checkpoint and end, or regroup
   /// The generation was lost together with its coordinator. Does not count as a failure.
@@ -158,8 +158,8 @@ struct SavedState {
   std::vector<SnapshotPart> memory_parts;
   std::int64_t checkpoint_step = 0;  ///< step of the newest checkpoint on disk; 0: none
   std::string checkpoint_writer;     ///< host of rank 0 when it was written
-  /// Only host whose output folder has this checkpoint, or will have the first one. Empty: all
-  /// hosts share the folder.
+  /// The only host whose output folder has this checkpoint, or will have the first one. Empty:
+  /// all hosts share the folder.
   std::string checkpoint_host;
   /// Set when workers of several hosts have reported whether they share the output folder.
   bool sharing_is_known = false;

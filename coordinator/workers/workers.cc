@@ -218,8 +218,9 @@ void Workers::set_value(const proto::SetValueRequest& request,
   if (cluster_.closed) return answer(going_away());
   if (values_.set(request.key(), request.value())) return answer(proto::SetValueReply());
   answer(Refusal{.kind = Refusal::Kind::kInvalid,
-                 .message = "key or value too large: keys are at most " +
-                            std::to_string(KeyValues::kMaxKey) + " bytes, all together " +
+                 .message = "key or value too large: a key may have at most " +
+                            std::to_string(KeyValues::kMaxKey) +
+                            " bytes, all keys and values together " +
                             std::to_string(KeyValues::kMaxBytes)});
 }
 

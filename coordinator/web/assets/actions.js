@@ -32,13 +32,13 @@ async function post(path, body, tell) {
     } catch {
       // Plain text.
     }
-    tell(error || `the coordinator has answered ${reply.status}`, "");
+    tell(error || `the coordinator replied with HTTP status ${reply.status}`, "");
   } catch {
     tell("the coordinator cannot be reached", "");
   }
 }
 
-/** `tell(error, done)` shows the result. */
+/** `tell(error, text)` shows an error, or else the text about what was done. */
 export function askToStop(job, tell) {
   confirm("Stop this job?", "The workers write a checkpoint and end. It can continue later with \"resume\": true.",
     "Stop the job", () => post("/api/stop", { job }, (error, done) => tell(error, done && "The stop was requested.")));

@@ -97,7 +97,7 @@ class Chart {
       this.plot?.destroy();  // chart of an earlier job
       this.plot = undefined;
       setText(this.reading, "");
-      return setText(this.place, "No step has been done yet.");
+      return setText(this.place, "No step is complete yet.");
     }
     if (!this.plot || points.length < 4) {
       this.plot?.destroy();

@@ -21,7 +21,7 @@ export function startLog() {
 }
 
 export function refuseLog() {
-  setText(find("log"), "Logs are for admins (docs/page.md).");
+  setText(find("log"), "Only admins can read logs (docs/page.md).");
 }
 
 export function setRanks(ranks) {
@@ -55,7 +55,7 @@ async function read() {
 function add(told) {
   const before = job;
   job = told.job_id;
-  if (before !== "" && job !== before) return choose(rank);  // nothing of its log is shown yet
+  if (before !== "" && job !== before) return choose(rank);  // none of its log is shown yet
   let more = told.text;
   if (place === null && told.offset > more.length) more = more.slice(more.indexOf("\n") + 1);
   place = { part: told.part, offset: told.offset };

@@ -78,7 +78,7 @@ function shownName({ job_name: name, job_file: file }) {
 
 function showStatus(status) {
   const label = find("state");
-  if (label.textContent !== status.state && label.textContent !== "connecting") announce(`The job: ${status.state}`);
+  if (label.textContent !== status.state && label.textContent !== "connecting") announce(`Job state: ${status.state}`);
   setText(label, status.state);
   label.dataset.tone = TONES[status.state] ?? "quiet";
   document.title = status.total_steps > 0

@@ -27,12 +27,12 @@ export function showPhases(phases) {
   const sums = told.rows.map(([, row]) => row.reduce((sum, each) => sum + each, 0));
   const longest = Math.max(...sums, 1e-12);
   setText(find("phases-reading"), told.rows.length === 0 ? "" : told.of > told.rows.length
-    ? `the ${told.rows.length} of ${count(told.of)} ranks that work longest` : `up to ${seconds(longest)}`);
+    ? `the ${told.rows.length} of ${count(told.of)} ranks whose own work takes longest` : `up to ${seconds(longest)}`);
   showLegend(shown);
   const list = find("phases");
   while (list.children.length > told.rows.length) list.lastChild.remove();
   told.rows.forEach(([rank, row], i) => showBar(list, i, rank, row, shown, sums[i], longest));
-  if (told.rows.length === 0) list.textContent = "No step has been done yet.";
+  if (told.rows.length === 0) list.textContent = "No step is complete yet.";
   else if (list.firstChild?.nodeType === Node.TEXT_NODE) list.firstChild.remove();
   fillTable();
 }

@@ -2,7 +2,7 @@
 import { count, element, find, table, tableIn, time } from "./format.js";
 
 const SHOWN = [
-  ["network", "Network"], ["embedding_size", "Embedding"], ["num_classes", "Classes"], ["batch_size", "Batch of a worker"],
+  ["network", "Network"], ["embedding_size", "Embedding"], ["num_classes", "Classes"], ["batch_size", "Batch size per worker"],
   ["sample_rate", "Sample rate"], ["precision", "Precision"], ["optimizer", "Optimizer"], ["lr", "Learning rate"],
   ["num_epoch", "Epochs"], ["save_every_steps", "Checkpoint every"], ["rec", "Data"], ["output", "Output"],
 ];
@@ -25,12 +25,12 @@ export function showPlan(plan, status) {
     const images = job.batch_size * status.world_size * (job.gradient_acc || 1);
     facts.unshift(["Workers", status.wanted_workers > status.world_size
       ? `${count(status.world_size)} of ${count(status.wanted_workers)}` : count(status.world_size)]);
-    facts.splice(2, 0, ["Images a step", count(images)]);
+    facts.splice(2, 0, ["Images per step", count(images)]);
   }
-  if (status?.network) facts.push(["Between hosts", status.network]);
+  if (status?.network) facts.push(["Network between hosts", status.network]);
   find("plan").replaceChildren(...facts.map(([name, value]) =>
     element("div", "", element("dt", "", name), element("dd", "", value))));
-  if (facts.length === 0) find("plan").textContent = "No job runs.";
+  if (facts.length === 0) find("plan").textContent = "No job is running.";
   find("notes").replaceChildren(...plan.notes.map((note) => element("li", "", note)));
   find("all-keys").hidden = Object.keys(job).length === 0;
   fillKeys();

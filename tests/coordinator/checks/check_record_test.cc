@@ -59,7 +59,7 @@ TEST_F(CheckOfTwoHosts, NamesAHostThatIsLeaving) {
   ASSERT_THAT(report().findings(), SizeIs(1));
   const proto::CheckFinding finding = report().findings(0);
   EXPECT_EQ(finding.host(), "host-b");
-  EXPECT_EQ(finding.found(), "it is leaving: pfcctl drain");
+  EXPECT_EQ(finding.found(), "the host is being drained: pfcctl drain");
   EXPECT_THAT(finding.remedy(), HasSubstr("start the agent of this host again"));
   EXPECT_EQ(finding.verdict(), proto::CHECK_STOPS);
 }

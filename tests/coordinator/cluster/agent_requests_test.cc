@@ -53,7 +53,7 @@ TEST_F(AgentRequestsTest, RefusesRequestsToAHostThatHasGone) {
   asks("a");
   asks("b");
   requests.host_gone("a");
-  EXPECT_THAT(answers, ElementsAre("host a: its agent has gone"));
+  EXPECT_THAT(answers, ElementsAre("host a: its agent has disconnected"));
 }
 
 TEST_F(AgentRequestsTest, RefusesRequestsAfterTheTimeout) {

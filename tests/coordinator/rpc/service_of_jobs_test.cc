@@ -251,7 +251,7 @@ TEST_F(ServiceOfJobs, RefusesALogRequestWhenItsAgentDisconnects) {
     agent.goes();
     const grpc::Status refused = reading.get();
     EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-    EXPECT_THAT(refused.error_message(), HasSubstr("host a: its agent has gone"));
+    EXPECT_THAT(refused.error_message(), HasSubstr("host a: its agent has disconnected"));
   }
   EXPECT_THAT(reads_log(job).error_message(), HasSubstr("has no connected agent"));
 }

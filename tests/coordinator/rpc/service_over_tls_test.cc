@@ -95,7 +95,7 @@ TEST_F(ServiceOverTls, RefusesTheCertificateOfAnotherHost) {
   const grpc::Status status = agent.is_refused();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(status.error_message(),
-            "the certificate is of host b, and the agent says that it is on a");
+            "the certificate is for host b, but the agent says that it is on a");
   expect_noted("wrong_host");
 }
 

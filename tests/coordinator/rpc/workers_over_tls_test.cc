@@ -112,13 +112,13 @@ TEST_F(WorkersOverTls, MayNotTakePartInAnotherJob) {
 
 TEST_F(WorkersOverTls, MayNotTakeTheSlotOfAnotherHost) {
   EXPECT_THAT(message_of<CommError>([&] { client("id-b", of_a)->join(1s); }),
-              HasSubstr("the certificate is of host a"));
+              HasSubstr("the certificate is for host a"));
   expect_noted("wrong_host");
 }
 
 TEST_F(WorkersOverTls, MayNotReportForARankOfAnotherHost) {
   const auto workers = both_join();
-  EXPECT_THAT(attaches({1}).error_message(), HasSubstr("the certificate is of host a"));
+  EXPECT_THAT(attaches({1}).error_message(), HasSubstr("the certificate is for host a"));
   expect_noted("wrong_host");
 }
 
@@ -126,7 +126,7 @@ TEST_F(WorkersOverTls, MayReportForOnlyOneRankInAStream) {
   const auto workers = both_join();
   const grpc::Status status = attaches({0, 7});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(status.error_message(), "the stream is of rank 0, and its message of rank 7");
+  EXPECT_EQ(status.error_message(), "the stream is for rank 0, but its message is for rank 7");
 }
 
 TEST_F(WorkersOverTls, LoseTheirCertificateWithTheirAgent) {
