@@ -72,7 +72,7 @@ class Agent {
   void describe(const proto::DescribeWorker& wanted);
   /// Injects a fault, if faults are allowed, and replies.
   void inject(const proto::Fault& fault);
-  /// Starts and ends processes to match `desired_`. Called when either changes.
+  /// Starts and ends processes to match `desired_`. Called when the processes or `desired_` change.
   void reconcile();
   [[nodiscard]] WorkerSlots::Handler slot_handler();
   /// Returns the worker's rank in the current generation. `first`: the rank it was started with.

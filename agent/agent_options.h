@@ -18,7 +18,7 @@ struct AgentOptions {
   std::string host;                      ///< this host's name in the coordinator's --hosts
   std::string id;                        ///< empty: random
   std::filesystem::path worker_program;  ///< the only program that the agent starts
-  Credential credential = {};            ///< of the agent; empty: plaintext
+  Credential credential = {};            ///< the agent's credential; empty: plaintext
   GpuSearch gpus;                        ///< GPUs usable by the workers
   BindMode bind = BindMode::kNuma;       ///< which cores each worker may use
   /// If set, the agent serves one job after another and retries the coordinator forever. Otherwise

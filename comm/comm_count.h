@@ -41,8 +41,8 @@ struct CollectiveTotals {
 
 /// Totals and progress of a Comm since it was made.
 struct CommCounters {
-  std::uint64_t calls = 0;  ///< begun; equals the number of the newest collective
-  std::uint64_t done = 0;   ///< finished
+  std::uint64_t calls = 0;  ///< calls begun; equals the number of the newest collective
+  std::uint64_t done = 0;   ///< calls finished
   const char* newest = "";  ///< kind of the newest one: "all_gather"; empty before the first
   std::uint64_t bytes = 0;  ///< size of this worker's inputs, over all calls
   /// Payload sent to peers. Gloo counts what it sends. For NCCL it is what a ring algorithm sends,
@@ -56,7 +56,7 @@ struct CommCounters {
 /// Counters of one Comm. Updated by the thread that calls collectives; readable by any thread.
 class CommCount {
  public:
-  /// Each Call is also recorded on this row of a trace.
+  /// Each Call is also recorded on the row `track` of a trace.
   explicit CommCount(const TraceTrack& track = {}) : track_(track) {}
 
   /// Returns the number of the collective, counted from 1.

@@ -22,7 +22,7 @@ constexpr std::size_t kLongestText = 500;    // bytes of a field
 constexpr const char* kNoFile =
     "expected a regular file of this user, not a link or a pipe; remove it";
 
-/// RFC 3339, UTC, with milliseconds.
+/// Returns the current time in RFC 3339's format: UTC, with milliseconds.
 std::string time_text() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();

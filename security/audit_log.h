@@ -19,7 +19,7 @@ struct AuditEvent {
   std::string what;  ///< "register", "exchange_token", "stop", ...
   std::string peer;  ///< address and port of the peer
   Identity identity;
-  std::string serial;         ///< of the certificate, or the id of the token
+  std::string serial;         ///< serial number of the certificate, or id of the token
   std::string result = "ok";  ///< "ok", or the code of the refusal, such as "expired_token"
   std::string detail;         ///< free text for the reader of the log
   bool refused = false;

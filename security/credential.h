@@ -10,8 +10,8 @@ namespace pfc {
 /// the program does not authenticate itself.
 struct Credential {
   std::string authority;    ///< must have signed the peer's certificate
-  std::string certificate;  ///< of this program
-  std::string key;          ///< of this program
+  std::string certificate;  ///< certificate of this program
+  std::string key;          ///< private key of this program
 
   [[nodiscard]] bool secure() const { return !authority.empty(); }
 };

@@ -31,8 +31,8 @@ class CutRoutes {
 
  private:
   std::vector<std::string> addresses_;
-  std::vector<std::string> additions_;  ///< by address
-  std::vector<std::string> removals_;   ///< by address
+  std::vector<std::string> additions_;  ///< messages that add the routes, by address
+  std::vector<std::string> removals_;   ///< messages that remove the routes, by address
 };
 
 }  // namespace pfc

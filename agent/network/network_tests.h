@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// Runs the tests on its own thread. Each test starts at its time and connects from and to the
+/// Runs the tests on its own thread. Each test starts after its delay and connects from and to the
 /// given addresses. At most kAtOnce run at the same time. A test fails if it takes longer than
 /// kPatience (transfers: kTransferPatience), or is not finished at the step's limit.
 class NetworkTests {

@@ -40,7 +40,7 @@ class WorkerCommand {
     std::filesystem::path program;  ///< the only program that is started
     std::string coordinator;        ///< host:port
     std::string agent_id;
-    Credential credential = {};       ///< of the agent; empty: plaintext
+    Credential credential = {};       ///< the agent's credential; empty: plaintext
     std::vector<Gpu> gpus = {};       ///< indexed by slot; each worker is bound near its GPU
     BindMode bind = BindMode::kNone;  ///< as AgentOptions::bind; warns if the cores are unknown
   };

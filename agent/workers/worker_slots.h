@@ -60,7 +60,7 @@ class WorkerSlots {
  private:
   /// A slot. A process that is no longer wanted stays in it until it has ended.
   struct Slot {
-    std::int64_t incarnation = 0;            ///< of the last process that was wanted; 0: none
+    std::int64_t incarnation = 0;            ///< number of the last wanted process; 0: none
     std::shared_ptr<WorkerProcess> process;  ///< null: not running
     int sent = 0;                            ///< last signal sent; 0: none
     bool lost = false;                       ///< `sent` was sent because the coordinator is gone

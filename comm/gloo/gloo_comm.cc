@@ -182,7 +182,7 @@ class GlooComm : public Comm {
                            float* out, const std::function<void(RowRange)>& summed);
 
   GlooMesh mesh_;
-  const std::int64_t piece_;    // in floats
+  const std::int64_t piece_;    // length of a piece, in floats
   std::vector<float> scratch_;  // received parts of sums
   CommCount count_;             // sent bytes come from the mesh
 };

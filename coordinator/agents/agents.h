@@ -70,7 +70,7 @@ class Agents {
   void release_silent(TimePoint now);
   /// Releases the agents that end with the job.
   void release_once();
-  /// If the local agent ends before this time, it may have given up without a coordinator.
+  /// Until this time, the local agent may end without a failure: it may have had no coordinator.
   void excuse_local_agent(TimePoint until) { excused_until_ = until; }
   [[nodiscard]] FaultRequests& fault_requests() { return fault_requests_; }
 

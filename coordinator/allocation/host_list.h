@@ -12,7 +12,7 @@ namespace pfc {
 
 /// Limits for every kind of host list.
 inline constexpr std::size_t kMaxHosts = 16'384;
-inline constexpr int kMaxSlots = 1'024;           ///< of one host
+inline constexpr int kMaxSlots = 1'024;           ///< slots of one host
 inline constexpr std::size_t kMaxHostName = 253;  ///< bytes; limit of a DNS name
 
 struct HostSpec {
@@ -24,7 +24,7 @@ struct HostSpec {
   /// A loopback address that this name resolves to, although it is not this machine's name: often
   /// a mistake in /etc/hosts. Empty: none.
   std::string loopback;
-  std::string address;  ///< of a resolved name, IPv4 preferred; empty: unknown
+  std::string address;  ///< address of the resolved name, IPv4 preferred; empty: unknown
 
   friend bool operator==(const HostSpec&, const HostSpec&) = default;
 };

@@ -46,7 +46,7 @@ class Checks {
 
  private:
   Cluster& cluster_;
-  CheckRecord record_;                                              ///< of the running check
+  CheckRecord record_;                                              ///< record of the running check
   std::deque<std::pair<std::string, proto::CheckReport>> reports_;  ///< recent ones, by job id
   RefusedAgents refused_agents_;
 };

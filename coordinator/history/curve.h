@@ -24,7 +24,7 @@ struct CurvePoint {
   Generation generation = 0;
   std::int64_t reports = 0;  ///< number of merged reports of rank 0
   CurveValue loss;
-  CurveValue samples_per_second;  ///< of all workers
+  CurveValue samples_per_second;  ///< total of all workers
 };
 
 /// Has at most kMost points. When full, neighbouring points are merged in pairs, and new points

@@ -42,7 +42,7 @@ class JobQueue {
 
   std::deque<Job> waiting_;
   proto::EndedJobs ended_;
-  std::size_t bytes_ = 0;  ///< of the waiting jobs' JSON
+  std::size_t bytes_ = 0;  ///< size of the waiting jobs' JSON
 };
 
 }  // namespace pfc

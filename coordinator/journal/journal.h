@@ -73,7 +73,7 @@ class Journal {
   using Lock = std::unique_lock<std::mutex>;
 
   void write_all();
-  /// Makes one attempt to write. Releases `lock` meanwhile.
+  /// Makes one attempt to write, and releases `lock` meanwhile.
   void write_once(Lock& lock);
   void append(const std::string& record);
   void rewrite(const std::string& bytes);

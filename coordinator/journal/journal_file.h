@@ -22,7 +22,7 @@ struct JournalContents {
   proto::JournalIdentity identity;
   JournalValues values;
   std::uint64_t records = 0;
-  std::uint64_t torn_bytes = 0;  ///< of an interrupted write, after the last complete record
+  std::uint64_t torn_bytes = 0;  ///< size of an interrupted write, after the last complete record
 };
 
 /// Returns the first bytes of the file.

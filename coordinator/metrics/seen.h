@@ -17,7 +17,7 @@ struct Seen {
   const RendezvousConfig& config;
   const JobProgress& progress;
   const Stragglers& stragglers;
-  std::string state_name;  ///< of the job: "training"; "checking" if it is a check
+  std::string state_name;  ///< state of the job: "training"; "checking" if it is a check
   TimePoint now;
   WallTime wall = wall_now();  ///< the time of day at `now`
 

@@ -22,7 +22,7 @@ struct Endpoint {
 /// A set of addresses that may reach each other.
 struct Network {
   std::string name;                         ///< "10.0.0.0/24", "interface eth1", "any IPv4"
-  std::vector<std::vector<int>> addresses;  ///< of each host: indexes of addresses, preferred first
+  std::vector<std::vector<int>> addresses;  ///< per host: indexes of addresses, preferred first
 };
 
 /// Returns the candidates in order of preference: every subnet of the first host, and every
@@ -46,8 +46,8 @@ struct Connection {
   friend auto operator<=>(const Connection&, const Connection&) = default;
 };
 
-/// Returns each host's tests: distinct connections, first networks first, at most kMostOfPair per
-/// pair of hosts.
+/// Returns each host's tests: distinct connections, those of earlier networks first, at most
+/// kMostOfPair per pair of hosts.
 inline constexpr int kMostOfPair = 64;
 std::vector<std::vector<Connection>> connections_of(const std::vector<Network>& networks);
 

@@ -31,8 +31,8 @@ class LocalAgent {
  public:
   struct Handler {
     std::function<void(pid_t)> started;
-    /// Called with the exit status when the agent has ended. The status is unknown, so empty, if
-    /// another coordinator started the agent. Returns whether to restart the agent in any case.
+    /// Called with the exit status when the agent has ended; empty, because unknown, if another
+    /// coordinator started the agent. Returns true to restart it even without `starts_again`.
     std::function<bool(const std::optional<ProcessExit>&)> ended;
   };
 

@@ -17,8 +17,8 @@
 namespace pfc {
 
 /// gRPC's own listener would stop forever when no descriptor is free. With TLS, a connection is
-/// passed to gRPC after it has begun a handshake and the number of handshakes allows it. Used on
-/// the event loop only.
+/// passed to gRPC once it has begun a handshake and there are not too many unfinished handshakes.
+/// Used on the event loop only.
 class GrpcServer {
  public:
   struct Options {

@@ -56,7 +56,7 @@ class Service::Adapter final : public proto::CoordinatorService::CallbackService
 
   int port() const { return port_; }
 
-  /// Returns false if no thread can be started for it.
+  /// Returns false if no thread can be started to shut gRPC down.
   bool shut_down() {
     if (!server_) return true;
     server_->close();

@@ -25,7 +25,7 @@ class JobProgress {
   [[nodiscard]] std::int64_t images_seen() const { return images_seen_; }
   /// Images trained and discarded, because a generation resumed from an older state.
   [[nodiscard]] std::int64_t images_lost() const { return images_lost_; }
-  [[nodiscard]] Generation generation() const { return generation_; }  ///< of the last report
+  [[nodiscard]] Generation generation() const { return generation_; }  ///< that of the last report
   [[nodiscard]] double loss() const { return loss_; }
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
   [[nodiscard]] double gradient_norm() const { return gradient_norm_; }

@@ -126,7 +126,7 @@ Verdict stopped_while_restarting(const ClusterState& state) {
 const Incident& root_cause(const GenerationState& generation) {
   return *std::ranges::min_element(generation.incidents, {}, [](const Incident& incident) {
     return std::pair(incident.kind, !incident.permanent);
-  });  // first of equals
+  });  // the first one, if several are equal
 }
 
 std::string line_of(const GenerationState& generation, const Incident& incident) {

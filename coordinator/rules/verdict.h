@@ -13,9 +13,9 @@ struct Verdict {
   enum class Kind { kCompleted, kStopped, kFailed };
   Kind kind = Kind::kFailed;
   bool at_start = false;     ///< failed before training began
-  std::optional<Rank> rank;  ///< of the worker that caused the failure
+  std::optional<Rank> rank;  ///< rank of the worker that caused the failure
   bool host_left = false;    ///< stopped because a host was drained; it can be resumed elsewhere
-  int worker_exit_code = 0;  ///< of that worker, if it exited by itself
+  int worker_exit_code = 0;  ///< exit code of that worker, if it exited by itself
   std::string message;       ///< one line: "job failed: rank 1 (host b, slot 0): ..."
 };
 

@@ -40,7 +40,7 @@ struct Rival {
   [[nodiscard]] std::string title() const { return "job " + journal.contents.identity.id(); }
 };
 
-/// Returns the jobs that still write to `output`. Releases the locks of the other journals.
+/// Returns the jobs that still write to `output`. Releases the other journals, or deletes them.
 std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::path& output) {
   std::vector<Rival> rivals;
   for (FoundJournal& journal : journals) {

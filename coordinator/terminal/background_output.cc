@@ -119,7 +119,7 @@ struct BackgroundOutput::Lane {
   std::condition_variable changed;
   // Guarded by mutex. Only the thread removes pieces.
   std::deque<Piece> queue;
-  std::size_t bytes = 0;                   ///< in the queue
+  std::size_t bytes = 0;                   ///< size of the queued text
   bool full = false;                       ///< set when the queue is full, until it is half empty
   std::uint64_t done = 0;                  ///< number of written pieces
   std::array<std::uint64_t, 2> dropped{};  ///< not reported yet, by descriptor

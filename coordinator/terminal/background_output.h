@@ -21,8 +21,8 @@ class BackgroundOutput final : public Output {
 
   /// Does not own the file descriptors. Throws std::system_error if no thread can be started.
   BackgroundOutput(int out, int err);
-  /// Writes the rest as finish() does, for up to 2 s without progress. A write in progress
-  /// continues to use the descriptor.
+  /// Writes the rest as finish() does, for up to 2 s without progress. A write that is still
+  /// blocked then continues to use the descriptor.
   ~BackgroundOutput();
   BackgroundOutput(const BackgroundOutput&) = delete;
   BackgroundOutput& operator=(const BackgroundOutput&) = delete;

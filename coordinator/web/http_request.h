@@ -17,7 +17,7 @@ struct HttpRequest {
   bool post = false;  ///< otherwise GET or HEAD
   std::string path;   ///< "/api/log"
   std::string query;  ///< "rank=0&part=1", as sent; empty: none
-  std::string body;   ///< of a POST
+  std::string body;   ///< body of a POST
   std::string if_none_match;
   bool scrape = false;  ///< sent by Prometheus or a similar periodic reader
   Caller caller;

@@ -32,7 +32,7 @@ class HttpSessions {
 
 /// Protection of the server's pages. Without `admits` every caller is an admin.
 struct HttpSecurity {
-  Credential server = {};     ///< of the server; empty: plaintext
+  Credential server = {};     ///< the server's credential; empty: plaintext
   HttpAdmission admits = {};  ///< called for every page but /healthz; empty: no check
   /// For a server that listens only on the loopback interface, in plaintext. Except for /healthz,
   /// it serves only requests whose Host names that interface, because a browser misled by "DNS

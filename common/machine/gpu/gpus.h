@@ -17,7 +17,7 @@ namespace pfc {
 
 /// Sizes of a GPU. Kernels divide their work accordingly. The defaults are an H100's.
 struct GpuSizes {
-  std::int64_t l2_bytes = std::int64_t{50} << 20;  ///< of the L2 cache
+  std::int64_t l2_bytes = std::int64_t{50} << 20;  ///< size of the L2 cache
   int multiprocessors = 132;
   std::int64_t memory_bandwidth = 3'350'000'000'000;  ///< bytes a second; 0: unknown
 };

@@ -21,7 +21,7 @@ struct GpuRecord {
   const char* name = "";       ///< owned by GpuActivity::names, or a literal
   std::uint64_t begin_ns = 0;  ///< on CUPTI's clock
   std::uint64_t end_ns = 0;
-  std::uint64_t bytes = 0;  ///< of a copy or memset
+  std::uint64_t bytes = 0;  ///< size of a copy or memset
   std::uint32_t stream = 0;
 };
 

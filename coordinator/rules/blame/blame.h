@@ -22,7 +22,7 @@ struct FailureRecord {
   TimePoint last;                  ///< last failure, or end of the last exclusion
   int times_left_out = 0;          ///< consecutive exclusions
   std::optional<TimePoint> until;  ///< end of the exclusion; empty: never excluded
-  std::string cause;               ///< of the last failure: "killed by signal 9 (SIGKILL)"
+  std::string cause;               ///< cause of the last failure: "killed by signal 9 (SIGKILL)"
 };
 
 /// Failures in one job.

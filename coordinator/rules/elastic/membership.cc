@@ -243,7 +243,7 @@ std::optional<Growth> possible_growth(const ClusterState& state, const ElasticCo
     const auto admitted = admitted_at(state.job.blame, member.host, member.slot);
     growth.since = std::max({growth.since, host->came_at, admitted.value_or(host->came_at)});
   }
-  if (stay < present) return {};  // an agent is silent
+  if (stay < present) return {};  // a current worker's agent is silent
   return growth;
 }
 

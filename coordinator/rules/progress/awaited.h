@@ -20,8 +20,8 @@ struct Standing {
 /// A worker that is not waiting itself, and has not begun a collective in which others wait.
 struct Awaited {
   Rank rank = 0;
-  std::string purpose;       ///< of the communicator: "step"
-  std::string kind;          ///< of the collective: "all_gather"
+  std::string purpose;       ///< purpose of the communicator: "step"
+  std::string kind;          ///< kind of the collective: "all_gather"
   std::uint64_t number = 0;  ///< sequence number of the collective
   int waiting = 0;           ///< number of workers that wait in it
 
