@@ -29,7 +29,7 @@ std::optional<std::string> SilenceNotice::attempt_failed(std::chrono::millisecon
   };
   if (!for_ever_) return failed + "trying for " + seconds(limit - silence) + " more";
   return failed + "trying again; workers here write a checkpoint and end after " + seconds(limit) +
-         " without it";
+         " without a coordinator";
 }
 
 }  // namespace pfc

@@ -66,7 +66,7 @@ std::vector<proto::NetworkAddress> network_addresses() {
   if (::getifaddrs(&first) != 0) return {};
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(first, &::freeifaddrs);
   std::vector<proto::NetworkAddress> far, near;
-  std::map<std::string, int> told;  // by interface
+  std::map<std::string, int> told;  // number of addresses of each interface
   for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
     const auto address = address_of(each->ifa_addr), mask = address_of(each->ifa_netmask);
     if (!address || !mask || (each->ifa_flags & IFF_UP) == 0) continue;

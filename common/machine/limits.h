@@ -15,9 +15,9 @@ struct ProcessNeeds {
   std::uint64_t address_space = std::uint64_t{1} << 30;
 };
 
-/// Throws InputError that names the limit, what was found and what was expected. When a limit is
-/// exceeded, libraries only report that a peer is unreachable, or nothing at all. REQUIRES: a
-/// program that raises its limit of open files has already done so.
+/// Throws InputError that names the limit, what was found and what was expected. Checks early: when
+/// a limit is exceeded later, libraries report only that a peer is unreachable, or nothing at all.
+/// REQUIRES: a program that raises its limit of open files has already done so.
 void expect_limits(const ProcessNeeds& needs);
 
 /// A control group of this process, or one of its ancestors.

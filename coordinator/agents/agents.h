@@ -42,7 +42,7 @@ class Agents {
   /// Drains a host. The workers write a checkpoint within the given time, at most
   /// RendezvousConfig::stop. Then the job continues without the host if ElasticConfig::min_workers
   /// allows it; otherwise it ends. The host is used again when another agent registers, and a
-  /// service's next job waits for that. If the service starts that host's agent itself, it does so
+  /// service's next job waits for that. An agent that the service starts itself is started again
   /// only when the service is restarted.
   void drain(const std::string& host, const proto::HostLeaving& leaving);
   /// Asks a host's agent to inject a fault. Answers when the agent has replied.

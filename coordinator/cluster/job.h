@@ -1,4 +1,4 @@
-// A submitted job, checked.
+// A submitted and checked job.
 #pragma once
 
 #include <filesystem>

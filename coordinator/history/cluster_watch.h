@@ -11,7 +11,7 @@
 
 namespace pfc {
 
-/// Detects hosts that join, disappear or are drained, failures, checkpoints, stops, and the moment
+/// Detects: hosts that join, disappear or are drained; failures; checkpoints; stops; and the moment
 /// when all workers have joined. The caller, which knows the reason, reports the start of a
 /// generation.
 class ClusterWatch {

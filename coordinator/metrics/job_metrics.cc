@@ -12,7 +12,7 @@ namespace {
 
 using Value = std::optional<double>;
 
-// Same names as in report/status.cc.
+// Same names as in coordinator/rules/status.cc.
 constexpr std::array<const char*, 11> kStates{"idle",       "waiting",  "starting", "training",
                                               "restarting", "stopping", "checking", "failing",
                                               "completed",  "stopped",  "failed"};

@@ -16,7 +16,7 @@ namespace pfc {
 /// event loop only.
 class NetworkWatch {
  public:
-  /// `pairs`: called after a measurement during a check.
+  /// `pairs` is called with the measured pairs after a measurement during a check.
   NetworkWatch(Cluster& cluster, std::function<void(std::vector<proto::CheckPair>)> pairs)
       : cluster_(cluster), pairs_(std::move(pairs)) {}
 

@@ -21,7 +21,7 @@
 
 namespace pfc {
 
-/// A host is being drained.
+/// A request to drain a host.
 struct Leaving {
   std::string reason;  ///< what requested it: "SIGTERM"
   std::chrono::milliseconds within{0};
@@ -289,7 +289,7 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
 /// Records the newest step to resume from, as reported by rank 0. The first report names the step
 /// that the generation resumed from; later ones are new, and may refill the restart budget.
 void state_saved(ClusterState& state, std::int64_t step, TimePoint now);
-/// Records that the workers stopped after too long without a coordinator. Their lost peers do not
+/// Records that the generation was lost with its coordinator. Lost peers in this generation do not
 /// count as causes.
 void generation_lost(ClusterState& state);
 /// Records where the newest checkpoint is, as rank 0 reports it.

@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kAcceptRetryPause{100};
                      " is in use, perhaps by another pfc-coordinator; end that program, or choose "
                      "another port with " +
                      options.flag + " (" + options.flag +
-                     " 0: any free port). Another port does not continue a job that used this one");
+                     " 0: any free port), from which no job of this port can be taken over");
   }
   std::string what = where + ": cannot listen: " + why.message();
   if (why == asio::error::no_descriptors) what += "; raise the limit of open files (ulimit -n)";

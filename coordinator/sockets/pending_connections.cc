@@ -252,7 +252,7 @@ void PendingConnections::drop_one(std::vector<Closed>& closed) {
   auto& queue = most->second.waiting;
   closed.push_back({.connection = std::move(queue.front()),
                     .why = "more than " + std::to_string(limits_.waiting) +
-                           " connections wait to be let in, most of them from this address"});
+                           " connections wait to be admitted, most of them from this address"});
   queue.pop_front();
   waiting_ -= 1;
 }

@@ -33,8 +33,8 @@ struct FoundJournals {
 /// Choice of the user, instead of "auto" (see find_journals()).
 inline constexpr const char* kTakeOverNever = "never";
 
-/// Returns the identity of this command, with the id used for a new start. `job`: null for a
-/// service. `file`: path of the job file as given.
+/// Returns the identity of this command, with the id to use if nothing is resumed. `job`: null for
+/// a service. `file`: path of the job file as given.
 proto::JournalIdentity identity_of(const std::vector<HostSpec>& hosts, int port, const Job* job,
                                    const std::filesystem::path& file,
                                    std::chrono::milliseconds grace);

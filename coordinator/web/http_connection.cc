@@ -33,7 +33,7 @@ constexpr std::chrono::seconds kLinger{2};
 constexpr std::size_t kMostDiscarded = std::size_t{1} << 20;
 
 HttpReply failure(const std::exception& error) {
-  return {.status = 500, .body = "this page could not be made: " + one_line(error.what()) + "\n"};
+  return {.status = 500, .body = "this page cannot be created: " + one_line(error.what()) + "\n"};
 }
 
 /// Returns whether the received bytes are not an HTTP request.

@@ -73,7 +73,7 @@ std::string HttpSessions::authorization(const std::string& name) const {
 
 std::optional<std::string> why_foreign(const PostHeaders& headers, bool tls) {
   if (!headers.sec_fetch_site.empty() && headers.sec_fetch_site != "same-origin") {
-    return "the browser says that another site's page sends it (Sec-Fetch-Site: " +
+    return "the browser reports that another site's page sent it (Sec-Fetch-Site: " +
            one_line(headers.sec_fetch_site, kShownHeaderBytes) + ")";
   }
   const std::string own = (tls ? "https://" : "http://") + std::string(headers.host);

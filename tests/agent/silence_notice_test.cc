@@ -24,7 +24,7 @@ TEST(SilenceNotice, SaysWhenWorkersEndIfTheAgentStays) {
   EXPECT_EQ(
       *notice.attempt_failed(3s, 60s, "no route"),
       "coordinator 10.0.0.1:7450 cannot be reached (no route); trying again; workers here write "
-      "a checkpoint and end after 60 s without it");
+      "a checkpoint and end after 60 s without a coordinator");
   EXPECT_FALSE(notice.attempt_failed(1h, 60s, "no route"));
 }
 

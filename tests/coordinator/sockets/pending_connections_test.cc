@@ -172,7 +172,8 @@ TEST_F(PendingConnectionsTest, AreRefusedWhenTooManyWait) {
   auto connections = limited({.all = 1, .waiting = 2});
   for (int i = 0; i < 3; ++i) connections.add(Fd(connects(1).fd));
   connections.add(Fd(connects(2).fd));
-  EXPECT_THAT(refused, ElementsAre(AllOf(HasSubstr("127.0.0.1:"), HasSubstr("wait to be let in"))));
+  EXPECT_THAT(refused,
+              ElementsAre(AllOf(HasSubstr("127.0.0.1:"), HasSubstr("wait to be admitted"))));
 }
 
 TEST_F(PendingConnectionsTest, AreRefusedWhenTheyHaveWaitedForTooLong) {
