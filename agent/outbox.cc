@@ -68,7 +68,7 @@ std::vector<proto::AgentMessage> Outbox::take() {
   std::vector<proto::AgentMessage> messages = std::exchange(logs_, {});
   for (auto& [stream, dropped] : std::exchange(dropped_, {})) {
     dropped.about.mutable_output()->add_lines("(dropped here: " + counted(dropped.lines, "line") +
-                                              " of output, more than could be sent)");
+                                              " of output, which could not be sent in time)");
     messages.push_back(std::move(dropped.about));
   }
   messages.insert(messages.end(), taken.begin(), taken.end());

@@ -85,8 +85,8 @@ void Coordinator::agent_was_refused(const std::string& host, const std::string& 
 }
 
 void Coordinator::handshake_stalled(const std::string& address) {
-  checks_.agent_refused(
-      address, address + ": TCP connects, but no TLS handshake gets through; " + kMtuAdvice);
+  checks_.agent_refused(address,
+                        address + ": TCP connects, but no TLS handshake completes; " + kMtuAdvice);
 }
 
 proto::StatusReply Coordinator::status() const {

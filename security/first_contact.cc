@@ -118,9 +118,10 @@ std::string fetch_authority(const std::string& address, const std::string& finge
         "nothing was sent; use the join string that this coordinator printed");
   }
   if (const std::string problem = contact.validity_problem_at(now); !problem.empty()) {
-    throw ClockError("coordinator " + address + ": its certificate " + problem +
-                     "; this host's clock says " + utc_text(now) +
-                     "; set the clock, or the coordinator's host's clock, whichever is wrong");
+    throw ClockError(
+        "coordinator " + address + ": its certificate " + problem + "; this host's clock says " +
+        utc_text(now) +
+        "; set the clock of this host or of the coordinator's host, whichever is wrong");
   }
   return authority;
 }

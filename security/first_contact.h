@@ -17,7 +17,8 @@ class ClockError : public InputError {
 
 /// Advice for a stalled TLS handshake over an established TCP connection.
 inline constexpr const char* kMtuAdvice =
-    "it may be busy, or large packets are lost because a link has a smaller MTU than the hosts; "
+    "the peer may be busy, or large packets are lost because a link has a smaller MTU than the "
+    "hosts; "
     "try \"ping -M do -s 1472 HOST\", and lower the MTU of the hosts if it fails";
 
 /// Connects to HOST:PORT, completes a TLS handshake and sends nothing else. Returns the

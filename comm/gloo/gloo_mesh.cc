@@ -229,7 +229,8 @@ Exchange::Exchange(GlooMesh& mesh, Collective collective)
       start_(Clock::now()),
       number_(mesh.exchanges_++) {
   if (mesh_.broken_) {
-    throw CommError(mesh_.label() + ": " + to_text(collective_) + " after an earlier failure");
+    throw CommError(mesh_.label() + ": " + to_text(collective_) +
+                    " cannot begin after an earlier failure");
   }
   guarded(-1, [&] { announce(nullptr); });
 }

@@ -9,8 +9,8 @@ std::optional<Refusal> JobQueue::add(Job job) {
   if (waiting_.size() >= kMostWaiting || bytes_ + job.json.size() > kMostBytes) {
     return Refusal{.kind = Refusal::Kind::kOldGeneration,
                    .message = std::to_string(waiting_.size()) +
-                              " jobs wait already, and there is no room for another one; submit "
-                              "it when some of them have ended"};
+                              " jobs wait, so the queue is full; submit "
+                              "this job when some of them have ended"};
   }
   bytes_ += job.json.size();
   waiting_.push_back(std::move(job));

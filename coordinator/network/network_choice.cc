@@ -209,7 +209,7 @@ NetworkChoice choose_network(const std::vector<NetworkHost>& hosts, const Networ
   return {.address = best->address,
           .text = "network " + best->name + interface_text(hosts, *best) + ": " +
                   counted(std::ssize(hosts), "host") +
-                  (best->speed ? ", " + slowest_pair(hosts, *best) : ", as before") +
+                  (best->speed ? ", " + slowest_pair(hosts, *best) : ", used before") +
                   (unused.empty() ? "" : "; not used: " + unused)};
 }
 

@@ -48,7 +48,7 @@ class StreamReactor : public grpc::ServerBidiReactor<In, Command>, public Comman
 
   void OnReadDone(bool ok) override {
     if (!ok) {
-      boost::asio::post(loop_, [this] { close({.message = "the other side has closed"}); });
+      boost::asio::post(loop_, [this] { close({.message = "the peer has closed the stream"}); });
       return;
     }
     // Reads the next message only when this one has been handled. So gRPC slows down a client that

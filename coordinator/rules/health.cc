@@ -83,7 +83,7 @@ void find_stuck_before_training(const ClusterState& state, const HealthLimits& l
   Incident incident = about(*stuck,
                             "has not begun to train: no progress for " + seconds(limits.start) +
                                 (doing.empty() ? "" : " in: " + one_line(doing)) +
-                                "; --start-timeout sets this time",
+                                "; --start-timeout sets this limit",
                             now);
   if (is_first(state)) {
     incident.kind = Incident::Kind::kCrash;
@@ -100,7 +100,8 @@ void find_missing_hosts(const ClusterState& state, const HealthLimits& limits, T
   found.push_back(late_at_start(
       (several ? "hosts " : "host ") + missing,
       "no agent has registered after " + seconds(limits.start) + "; " +
-          (state.refused_agent.empty() ? "" : "one was refused: " + state.refused_agent + "; ") +
+          (state.refused_agent.empty() ? ""
+                                       : "an agent was refused: " + state.refused_agent + "; ") +
           missing_hosts_advice(state),
       now));
 }

@@ -92,7 +92,7 @@ Verdict stopped(const ClusterState& state) {
     result.message += state.job.restarts == 0
                           ? " before training began"
                           : " while generation " + std::to_string(state.job.current.number) +
-                                " began; the newest checkpoint is from an earlier one";
+                                " began; the newest checkpoint is from an earlier generation";
     return result;
   }
   const WorkerState& forced = *std::ranges::find_if_not(workers, has_saved);

@@ -23,11 +23,12 @@ constexpr std::chrono::milliseconds kAcceptRetryPause{100};
 [[noreturn]] void refuse(const Listener::Options& options, const boost::system::error_code& why) {
   const std::string where = "port " + std::to_string(options.port) + " on " + options.address;
   if (why == asio::error::address_in_use) {
-    throw InputError(where +
-                     " is in use, perhaps by another pfc-coordinator; end that program, or choose "
-                     "another port with " +
-                     options.flag + " (" + options.flag +
-                     " 0: any free port), from which no job of this port can be taken over");
+    throw InputError(
+        where +
+        " is in use, perhaps by another pfc-coordinator; end that program, or choose "
+        "another port with " +
+        options.flag + " (" + options.flag +
+        " 0: any free port); a coordinator on another port cannot take over a job of this one");
   }
   std::string what = where + ": cannot listen: " + why.message();
   if (why == asio::error::no_descriptors) what += "; raise the limit of open files (ulimit -n)";

@@ -304,7 +304,7 @@ FoundJournals find_journals(const fs::path& folder, const proto::JournalIdentity
     if (fitting.empty()) {
       throw InputError(
           "--take-over " + choice + ": " + journals_folder.string() +
-          " has no journal with this id that a dead coordinator with this command left");
+          " has no journal with this id from a dead coordinator that ran this command");
     }
   }
   if (fitting.size() > 1) {

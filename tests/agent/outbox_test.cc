@@ -60,7 +60,7 @@ TEST(Outbox, KeepsTheEndOfTheOutputAndCountsWhatItDrops) {
   const auto messages = outbox.take();
   ASSERT_THAT(messages, SizeIs(1 + 1 + 3)) << "events are never dropped";
   EXPECT_EQ(messages[0].output().lines(0),
-            "(dropped here: 5 lines of output, more than could be sent)");
+            "(dropped here: 5 lines of output, which could not be sent in time)");
   EXPECT_TRUE(messages[1].has_started());
   EXPECT_TRUE(messages[2].output().lines(0).starts_with("5"));
   EXPECT_TRUE(messages[4].output().lines(0).starts_with("7"));
@@ -87,7 +87,7 @@ TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
   EXPECT_FALSE(messages[1].output().is_stderr());
   EXPECT_EQ(messages[2].output().lines_size(), 1);
   EXPECT_EQ(messages[2].output().lines(0),
-            "(dropped here: 2 lines of output, more than could be sent)");
+            "(dropped here: 2 lines of output, which could not be sent in time)");
   EXPECT_EQ(messages[2].output().incarnation(), 3);
   EXPECT_EQ(messages[2].job_id(), "job");
 }

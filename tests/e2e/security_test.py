@@ -149,7 +149,7 @@ class Security(HostsTest):
         self.agents.append(agent)
         self.assertRegex(agent.stderr.readline(), "connected over TCP, but the TLS handshake timed out.* MTU")
         refused = self.read_until(self.agents[0], "an agent was refused: ")[-1]
-        self.assertRegex(refused, f"{address(2)}: TCP connects, but no TLS handshake gets through.* MTU")
+        self.assertRegex(refused, f"{address(2)}: TCP connects, but no TLS handshake completes.* MTU")
         self.network.narrow("b", 1500)
         self.wait_for_training()
         self.admin("stop")

@@ -280,7 +280,7 @@ TEST_F(Restarts, SaysThatAJobWasStoppedWhileAGenerationBegan) {
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
   EXPECT_EQ(verdict(state).message,
             "job stopped by SIGINT while generation 2 began; the newest checkpoint is from an "
-            "earlier one");
+            "earlier generation");
 }
 
 }  // namespace

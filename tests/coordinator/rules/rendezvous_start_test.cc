@@ -50,7 +50,7 @@ TEST_F(Rendezvous, NamesTheRefusedAgentIfAHostHasNone) {
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "finish");
   EXPECT_THAT(verdict(state).message,
-              HasSubstr("no agent has registered after 60 s; one was refused: host NODE "
+              HasSubstr("no agent has registered after 60 s; an agent was refused: host NODE "
                         "(10.0.0.7) is not in the coordinator's --hosts; run there: "));
 }
 
@@ -142,7 +142,7 @@ TEST_F(Rendezvous, NamesAWorkerThatDoesNotReachItsFirstStep) {
   EXPECT_TRUE(verdict(state).at_start);
   EXPECT_EQ(verdict(state).message,
             "job failed: rank 1 (host b, slot 0, pid 101): has not begun to train: no progress for "
-            "60 s in: opening /data; --start-timeout sets this time");
+            "60 s in: opening /data; --start-timeout sets this limit");
 }
 
 TEST_F(Rendezvous, WaitsForALongStartThatProgresses) {

@@ -110,8 +110,8 @@ TEST_F(AListener, SaysWhyItCannotListenOnAPortAndWhatToDo) {
   EXPECT_EQ(refusal("127.0.0.1", first.port()),
             "port " + taken +
                 " on 127.0.0.1 is in use, perhaps by another pfc-coordinator; end that program, "
-                "or choose another port with --port (--port 0: any free port), from which no job "
-                "of this port can be taken over");
+                "or choose another port with --port (--port 0: any free port); a coordinator on "
+                "another port cannot take over a job of this one");
   EXPECT_EQ(refusal("203.0.113.1", 0),
             "port 0 on 203.0.113.1: cannot listen: Cannot assign requested address");
   open_descriptors(1'000);
