@@ -249,7 +249,7 @@ void Coordinator::perform(const Action& action) {
                                    Severity::kWarning);
           },
           [&](const action::Finish&) { finish_job(); },
-          // These change the state only.
+          // For these, apply() has done everything.
           [](const action::Count&) {},
           [](const action::ChangeBlame&) {},
           [](const action::BeginRegroup&) {},

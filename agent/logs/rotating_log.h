@@ -13,8 +13,8 @@
 namespace pfc {
 
 struct LogLimits {
-  std::uint64_t part_bytes = std::uint64_t{10} << 20;  ///< per part
-  int parts = 5;                                       ///< per worker, including the newest
+  std::uint64_t part_bytes = std::uint64_t{10} << 20;  ///< maximum size of a part
+  int parts = 5;                                       ///< kept for each worker, including the newest
   int jobs = 20;                                       ///< number of jobs whose logs are kept
 };
 
@@ -30,8 +30,8 @@ class RotatingLog {
   RotatingLog(const RotatingLog&) = delete;
   RotatingLog& operator=(const RotatingLog&) = delete;
 
-  /// Appends text. If the part would become too large, starts a new part first and removes the
-  /// oldest one. Throws StorageError as the constructor does.
+  /// Appends text. If the part would become too large, starts a new part first and removes those
+  /// beyond LogLimits::parts. Throws StorageError as the constructor does.
   void write(std::string_view text);
 
  private:

@@ -25,7 +25,7 @@ void PhaseTimes::add(Rank rank, const proto::Progress& before, const proto::Prog
     sums.seconds[name] += sample.seconds();
     sums.total += sample.seconds();
   }
-  // Only after a whole step: an evaluation may take longer than the window.
+  // Needs two steps in the sums: an evaluation may take longer than the window.
   while (sums.total > kWindow && sums.steps >= 2) {
     for (double& each : sums.seconds) each /= 2;
     sums.total /= 2;

@@ -87,7 +87,7 @@ struct WorkerState {
   std::optional<WorkerReport> report;
   std::optional<ProcessExit> exit;
   TimePoint last_heard;
-  TimePoint last_moved;  ///< last change of step, phase or number of collectives
+  TimePoint last_moved;  ///< last change of its step, phase, `work` or number of collectives
   proto::Progress progress;
   std::optional<WorkerDescription> description;  ///< empty: not requested
 };

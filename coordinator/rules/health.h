@@ -23,8 +23,8 @@ inline constexpr std::chrono::milliseconds kDescribe{2'000};
 /// After this time the state of a worker is shown as "no progress", which need not be a failure.
 inline constexpr std::chrono::seconds kNoProgress{30};
 
-/// Stores a worker's progress, and the time of the last change of its step, phase or number of
-/// collectives.
+/// Stores a worker's progress, and the time of the last change of its step, phase, `work` or number
+/// of collectives.
 void worker_progressed(WorkerState& worker, const proto::Progress& progress, TimePoint now);
 
 /// Returns incidents for hosts and workers over their limits. Pure.
