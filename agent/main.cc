@@ -89,8 +89,8 @@ int run(int argc, char** argv) {
                  "mpirun or Kubernetes uses, otherwise the host name")
       ->capture_default_str();
   app.add_option("--bind", options.bind,
-                 "Cores that each worker may use. cores: its share of the host's cores, near its GPU "
-                 "if possible. numa: all cores of the NUMA nodes of its share. none: all cores")
+                 "Cores that each worker may use. cores: its share of the host's cores, near its "
+                 "GPU if possible. numa: all cores of the NUMA nodes of its share. none: all cores")
       ->transform(choice_of({"none", "numa", "cores"}))  // in the order of BindMode
       ->type_name("TEXT")
       ->envname("PFC_BIND")

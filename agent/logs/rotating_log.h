@@ -14,7 +14,7 @@ namespace pfc {
 
 struct LogLimits {
   std::uint64_t part_bytes = std::uint64_t{10} << 20;  ///< maximum size of a part
-  int parts = 5;                                       ///< kept for each worker, including the newest
+  int parts = 5;                                       ///< per worker, including the newest
   int jobs = 20;                                       ///< number of jobs whose logs are kept
 };
 

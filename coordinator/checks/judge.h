@@ -14,8 +14,8 @@ using KnownValues = std::map<std::string, std::string>;  // key: CheckFinding::w
 
 /// Sets verdict and expected value of the findings that have a comparison. With
 /// CHECK_SAME_EVERYWHERE the value in `known` is expected, or else the most common one (the first
-/// if there is a tie). With CHECK_AS_FAST_AS_OTHERS a value is too slow at or below kSlow times
-/// the median. Clears the remedy of good findings. Pure.
+/// if there is a tie). With CHECK_AS_FAST_AS_OTHERS a value is too slow if it is at most kSlow
+/// times the median, and below CheckFinding::enough. Clears the remedy of good findings. Pure.
 inline constexpr double kSlow = 0.5;
 void compare(std::vector<proto::CheckFinding>& findings, const KnownValues& known);
 

@@ -17,8 +17,8 @@ proto::StatusReply make_status(const ClusterState& state, const RendezvousConfig
 /// Returns the job's state as in StatusReply: "training". `finished`: the job has ended.
 std::string state_name(const ClusterState& state, const RendezvousConfig& config, bool finished);
 
-/// Returns starting, joined, training, "no progress" (WorkerState::last_moved is
-/// kNoProgress ago), leaving (for the next generation), completed, stopped, failed or exited.
+/// Returns starting, joined, training, "no progress" (WorkerState::last_moved is kNoProgress ago),
+/// leaving (for the next generation), completed, stopped, failed or exited.
 std::string worker_state_name(const WorkerState& worker, TimePoint now);
 
 }  // namespace pfc
