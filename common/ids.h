@@ -5,9 +5,9 @@
 
 namespace pfc {
 
-/// Number of the current set of workers, from 1; increases with every change of the set. Every
-/// message of a worker, agent or coordinator carries it. Requests of older generations are
-/// rejected.
+/// Number of the current set of workers, from 1; increases with every change of the set. The
+/// requests of a worker that has joined carry it, and the coordinator rejects requests of older
+/// generations.
 using Generation = std::int64_t;
 
 /// Number of a worker in its generation, 0 .. world_size - 1.

@@ -16,7 +16,7 @@
 namespace pfc {
 
 /// The credential of an agent's workers. They share a key of their own, which never leaves the
-/// host. The coordinator signs it again for each job. Empty in plaintext.
+/// host. The coordinator certifies this key for each job. Empty in plaintext.
 class WorkerCredential {
  public:
   /// `agent` is the agent's own credential.

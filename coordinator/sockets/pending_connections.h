@@ -31,7 +31,7 @@ class PendingConnections {
   struct Limits {
     std::size_t all = 512;       ///< admitted connections
     std::size_t of_address = 4;  ///< admitted connections per address
-    /// Queued connections. Above this, closes the oldest one of the address with the most.
+    /// Limit of queued connections; beyond it, closes the oldest of the address with the most.
     std::size_t waiting = 4'096;
     std::chrono::milliseconds patience{10'000};  ///< limit in the queue, and again after admission
     /// Limit for an admitted connection while others wait. gRPC's clients give up after 2 s.

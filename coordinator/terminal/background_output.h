@@ -12,8 +12,8 @@
 namespace pfc {
 
 /// Used by one thread. Buffers up to kMaxBytes per output (in total if both are the same file).
-/// Beyond that, workers' output is dropped, and a line says how much. The coordinator's own
-/// messages have another kMaxMessageBytes.
+/// Beyond that, workers' output is dropped, and a line says how much. Another kMaxMessageBytes are
+/// reserved for the coordinator's own messages.
 class BackgroundOutput final : public Output {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 20;

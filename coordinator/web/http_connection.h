@@ -16,7 +16,7 @@
 namespace pfc {
 
 /// Used on the event loop only; kept alive by the pending operation. Serves GET and HEAD, and POST
-/// on the site's paths for it, with a body of up to 16 KiB. Replies and then closes: 405 for other
+/// on HttpSite::post_paths, with a body of up to 16 KiB. Replies and then closes: 405 for other
 /// methods, 414 or 431 for a long request line or header, 413 for a long body, 400 for anything
 /// but HTTP. Never reads the body of a GET. Replies 401 to callers who may not see pages, 403 to a
 /// POST from another site's page, and 421 to a request for another host name.

@@ -50,8 +50,8 @@ class Stragglers {
   bool changed_ = false;
 };
 
-/// Returns "is slow: its own work takes 0.40 s a step, 2.1 times as long as ...", or, at the end of
-/// that, "is no longer slow: ...".
+/// Returns "is slow: its own work takes 0.40 s a step, 2.1 times as long as ..." when a rank
+/// becomes slow, and "is no longer slow: ..." when that ends.
 std::string to_text(const Stragglers::Change& change);
 
 }  // namespace pfc
