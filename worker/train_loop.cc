@@ -92,7 +92,9 @@ void write_model(TrainingSession& s) {
   std::vector<SafetensorsEntry> entries;
   entries.reserve(tensors.size());
   for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
-  write_safetensors(s.job.output / kModel, entries, {{"network", s.job.network}});
+  const DatasetInfo& data = s.local.dataset->info();
+  write_safetensors(s.job.output / kModel, entries,
+                    metadata_of(backbone_options(s.job, data.height, data.width)));
   if (!s.job.exports.empty()) export_model(s, std::move(tensors));
 }
 

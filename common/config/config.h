@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -57,10 +58,27 @@ class SampleRate {
   std::vector<From> parts_;
 };
 
+/// How a network reads pixels: as (x / 255 - mean) / std, for red, green and blue. The default is
+/// that of face recognition, x / 127.5 - 1.
+struct PixelScale {
+  std::array<double, 3> mean{0.5, 0.5, 0.5}, std{0.5, 0.5, 0.5};
+
+  friend bool operator==(const PixelScale&, const PixelScale&) = default;
+};
+
+/// A random region of an image, with the names and defaults of torchvision's RandomResizedCrop.
+struct RandomResizedCrop {
+  std::array<double, 2> scale{0.08, 1};           ///< least and greatest part of the image's area
+  std::array<double, 2> ratio{3.0 / 4, 4.0 / 3};  ///< least and greatest width / height
+
+  friend bool operator==(const RandomResizedCrop&, const RandomResizedCrop&) = default;
+};
+
 /// Random changes to training images (data/augment/augmenter.h). Each number is the fraction of
 /// images, 0 to 1, that get the change.
 struct Augmentation {
   bool flip = true;  ///< horizontal flip of half of the images
+  std::optional<RandomResizedCrop> random_resized_crop = {};  ///< none: the whole image
   double crop = 0, low_resolution = 0, blur = 0, colour = 0, grey = 0, cut_out = 0;
 
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
@@ -159,6 +177,7 @@ struct JobConfig {
   bool share_identities = false;  ///< merge classes of several sets that have the same name
   Heads heads = Heads::kOne;      ///< used only with several data sets
   std::int64_t image_size = 0;    ///< rows and columns of an image; 0: read from the data
+  PixelScale pixels;              ///< keys "image_mean" and "image_std"
   bool shuffle = true;
   bool balance_classes = false;  ///< every class has the same number of images in an epoch
   ReadKind read = ReadKind::kRandom;

@@ -22,6 +22,7 @@ using namespace keys;
 using nlohmann::json;
 
 json object_of(const Augmentation& augment);
+json object_of(const RandomResizedCrop& crop);
 json object_of(const LrSchedule& schedule);
 json object_of(const MarginUpdate& update);
 json object_of(const Loss& loss);
@@ -160,6 +161,35 @@ class JobReader : public JsonReader {
     visit_augmentation(out, inner);
   }
 
+  void random_resized_crop(const std::string& key, std::optional<RandomResizedCrop>& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    out.reset();
+    if (*value == false) return;
+    out.emplace();
+    if (*value == true) return;
+    if (!value->is_object()) {
+      fail(key, *value, R"(true, false, or {"scale": [0.08, 1], "ratio": [0.75, 1.3333]})");
+    }
+    const JobReader inner(*value, job_origin_, path_ + key + ".");
+    inner.check_keys(keys_of(object_of(*out)));
+    visit_random_resized_crop(*out, inner);
+    const auto check_rising = [&](const char* name, const auto& range, std::string_view expected) {
+      if (range[0] > range[1]) inner.fail(name, json(range), expected);
+    };
+    check_rising("scale", out->scale, kPartOfImage.text);
+    check_rising("ratio", out->ratio, kAspectRatio.text);
+  }
+
+  /// Reads an array of n numbers.
+  template <std::size_t n>
+  void reals(const std::string& key, std::array<double, n>& out, const NumberRange& range) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    if (!value->is_array() || value->size() != n) fail(key, *value, range.text);
+    for (std::size_t i = 0; i < n; ++i) out[i] = real(key, (*value)[i], range);
+  }
+
   void optional_number(const std::string& key, std::optional<double>& out) const {
     if (find(key) != nullptr) number(key, out.emplace(), kNotNegative);
   }
@@ -222,6 +252,14 @@ struct Writer {
     object[key] = object_of(augment);
   }
 
+  void random_resized_crop(const char* key, const std::optional<RandomResizedCrop>& value) {
+    object[key] = value ? object_of(*value) : json(false);
+  }
+  template <std::size_t n>
+  void reals(const char* key, const std::array<double, n>& value, const NumberRange&) {
+    object[key] = value;
+  }
+
   /// Writes a constant rate as a number, the usual form.
   void sample_rate(const char* key, const SampleRate& value) {
     object[key] = value.largest();
@@ -259,6 +297,10 @@ json written(const Visit& visit) {
 
 json object_of(const Augmentation& augment) {
   return written([&](Writer writer) { visit_augmentation(augment, writer); });
+}
+
+json object_of(const RandomResizedCrop& crop) {
+  return written([&](Writer writer) { visit_random_resized_crop(crop, writer); });
 }
 
 json object_of(const MarginUpdate& update) {

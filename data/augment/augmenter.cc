@@ -18,7 +18,9 @@ enum class Change : std::uint64_t {
   kColour = 4,
   kGrey = 5,
   kCutOut = 6,
+  kRandomResizedCrop = 7,  // to 16, one for each try
 };
+constexpr std::uint64_t kMostTries = 10;  // as in torchvision
 
 /// Random numbers for one change of one image.
 class Draw {
@@ -47,19 +49,23 @@ std::int64_t scaled(std::int64_t side, double factor) {
   return std::clamp<std::int64_t>(std::llround(static_cast<double>(side) * factor), 1, side);
 }
 
+/// Places a part of this size in the image. Both coordinates use one word.
+ImageRegion place_part(ImageSize part, ImageSize image, std::uint32_t word) {
+  const auto place = [](std::uint32_t bits, std::int64_t most) {
+    return static_cast<std::int64_t>(bits) * (most + 1) >> 16;
+  };
+  return {.top = place(word >> 16, image.height - part.height),
+          .left = place(word & 0xffff, image.width - part.width),
+          .height = part.height,
+          .width = part.width};
+}
+
 ImageRegion draw_crop(const Draw& draw, ImageSize size) {
   const double area = draw.uniform(0, 0.6, 1);
   const double ratio = std::exp(draw.uniform(1, std::log(3.0 / 4), std::log(4.0 / 3)));
-  const std::int64_t height = scaled(size.height, std::sqrt(area / ratio));
-  const std::int64_t width = scaled(size.width, std::sqrt(area * ratio));
-  // Both coordinates use one word.
-  const auto place = [&](std::uint32_t word, std::int64_t most) {
-    return static_cast<std::int64_t>(word) * (most + 1) >> 16;
-  };
-  return {.top = place(draw.word(2) >> 16, size.height - height),
-          .left = place(draw.word(2) & 0xffff, size.width - width),
-          .height = height,
-          .width = width};
+  const ImageSize part{scaled(size.height, std::sqrt(area / ratio)),
+                       scaled(size.width, std::sqrt(area * ratio))};
+  return place_part(part, size, draw.word(2));
 }
 
 ImageRegion draw_square(const Draw& draw, ImageSize size) {
@@ -70,7 +76,46 @@ ImageRegion draw_square(const Draw& draw, ImageSize size) {
           .width = side};
 }
 
+/// Returns the largest region in the centre with an allowed aspect ratio.
+ImageRegion central_region(const RandomResizedCrop& crop, ImageSize size) {
+  const auto width = static_cast<double>(size.width), height = static_cast<double>(size.height);
+  const auto whole = [](double side) { return std::max<std::int64_t>(1, std::llrint(side)); };
+  ImageSize part = size;
+  if (width / height < crop.ratio[0]) part.height = whole(width / crop.ratio[0]);
+  if (width / height > crop.ratio[1]) part.width = whole(height * crop.ratio[1]);
+  return {.top = (size.height - part.height) / 2,
+          .left = (size.width - part.width) / 2,
+          .height = part.height,
+          .width = part.width};
+}
+
 }  // namespace
+
+ImageRegion Augmenter::region(std::int64_t epoch, std::int64_t position, ImageSize own) const {
+  const RandomResizedCrop& crop = *augmentation_.random_resized_crop;
+  const auto area = static_cast<double>(own.height * own.width);
+  for (std::uint64_t number = 0; number < kMostTries; ++number) {
+    const Draw draw(seed_, epoch, position,
+                    Change{static_cast<std::uint64_t>(Change::kRandomResizedCrop) + number});
+    const double part = area * draw.uniform(0, crop.scale[0], crop.scale[1]);
+    const double ratio =
+        std::exp(draw.uniform(1, std::log(crop.ratio[0]), std::log(crop.ratio[1])));
+    const ImageSize drawn{std::llrint(std::sqrt(part / ratio)),
+                          std::llrint(std::sqrt(part * ratio))};
+    const auto fits = [](std::int64_t side, std::int64_t most) { return side > 0 && side <= most; };
+    if (fits(drawn.height, own.height) && fits(drawn.width, own.width)) {
+      return place_part(drawn, own, draw.word(2));
+    }
+  }
+  return central_region(crop, own);
+}
+
+void Augmenter::decode(ImageDecoder& decoder, std::span<const std::byte> encoded,
+                       std::int64_t epoch, std::int64_t position, ImagePixels image) const {
+  if (!augmentation_.random_resized_crop) return decoder.decode(encoded, image.size, image.rgb);
+  const auto choose = [&](ImageSize own) { return region(epoch, position, own); };
+  decoder.decode_region(encoded, choose, image.size, image.rgb);
+}
 
 void Augmenter::augment(std::int64_t epoch, std::int64_t position, ImagePixels image) {
   const Augmentation& a = augmentation_;

@@ -1,15 +1,22 @@
 // Random changes of training images, which increase the variety of the data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "common/config/config.h"
 #include "data/augment/filters.h"
+#include "data/images/decode.h"
 
 namespace pfc {
 
 /// Applies these changes to each image, in this order:
 ///
+///   random_resized_crop
+///                   a region of 8 to 100 % of the area with an aspect ratio of 3/4 to 4/3,
+///                   resized to the image for training (Szegedy et al., CVPR 2015, drawn like
+///                   torchvision's)
 ///   crop            60 to 100 % of the area, aspect ratio changed by 3/4 to 4/3, zoomed to the
 ///                   whole image (Szegedy et al., CVPR 2015, with a larger region)
 ///   low_resolution  reduced to 50 to 80 % of its rows and columns, then enlarged again
@@ -20,15 +27,23 @@ namespace pfc {
 ///                   arXiv:1708.04552, with a random size)
 ///   flip            mirrored left to right, half of the images
 ///
-/// The configuration sets the fraction of images for each change except flip; the choices are
-/// independent. The ranges of low_resolution, blur, colour and grey are those of arcface_torch's
-/// dali_aug. The result is a pure function of seed, epoch and the image's position in the epoch,
-/// so it does not depend on workers and threads. Used by one thread.
+/// The first change is made to all images. For the others, except flip, the configuration sets the
+/// fraction of images; the choices are independent. The ranges of low_resolution, blur, colour and
+/// grey are those of arcface_torch's dali_aug. The result is a pure function of seed, epoch and the
+/// image's position in the epoch, so it does not depend on workers and threads. Used by one thread.
 class Augmenter {
  public:
   Augmenter(const Augmentation& augmentation, std::uint64_t seed)
       : augmentation_(augmentation), seed_(seed) {}
 
+  /// Returns the region of an image of this size for random_resized_crop. REQUIRES: it is
+  /// configured.
+  [[nodiscard]] ImageRegion region(std::int64_t epoch, std::int64_t position, ImageSize own) const;
+  /// Decodes an image: this region for random_resized_crop, or the whole image. Throws as the
+  /// decoder does.
+  void decode(ImageDecoder& decoder, std::span<const std::byte> encoded, std::int64_t epoch,
+              std::int64_t position, ImagePixels image) const;
+  /// Makes all other changes.
   void augment(std::int64_t epoch, std::int64_t position, ImagePixels image);
 
  private:

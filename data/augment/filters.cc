@@ -113,13 +113,8 @@ PFC_VECTOR_CLONES void multiply_colours(std::uint8_t* rgb, std::size_t pixels,
 
 void zoom(ImagePixels image, const ImageRegion& region, FilterScratch& scratch) {
   const std::span<std::uint8_t> part = room(scratch.bytes, region.height * region.width * 3);
-  const std::int64_t row_bytes = image.size.width * 3;
-  for (std::int64_t y = 0; y < region.height; ++y) {
-    std::memcpy(part.data() + y * region.width * 3,
-                image.rgb.data() + (region.top + y) * row_bytes + region.left * 3,
-                static_cast<std::size_t>(region.width * 3));
-  }
-  resize_rgb(part, {region.height, region.width}, image.size, image.rgb);
+  copy_region(image.rgb, image.size, region, part);
+  resize_rgb(part, region.size(), image.size, image.rgb);
 }
 
 void lower_resolution(ImagePixels image, ImageSize smaller, FilterScratch& scratch) {

@@ -16,11 +16,6 @@ struct ImagePixels {
   ImageSize size;
 };
 
-/// A rectangle of pixels: rows top .. top + height - 1, columns left .. left + width - 1.
-struct ImageRegion {
-  std::int64_t top = 0, left = 0, height = 0, width = 0;
-};
-
 /// Memory that filters reuse. Used by one thread.
 struct FilterScratch {
   std::vector<std::uint8_t> bytes;

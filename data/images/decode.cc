@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -40,6 +41,12 @@ ImageSize turned(ImageSize size, Orientation orientation) {
 
 std::size_t rgb_bytes(ImageSize size) {
   return static_cast<std::size_t>(size.height * size.width * 3);
+}
+
+/// Frees memory that few images need.
+void free_if_large(std::vector<std::uint8_t>& pixels) {
+  constexpr std::size_t kKept = std::size_t{16} << 20;
+  if (pixels.capacity() > kKept) pixels = {};
 }
 
 }  // namespace
@@ -94,11 +101,46 @@ void ImageDecoder::decode_stored(ImageFormat& format, std::span<const std::byte>
     format.decode(encoded, reduced, rgb);
     return;
   }
-  constexpr std::size_t kKept = std::size_t{16} << 20;
   other_size_.resize(rgb_bytes(reduced));
   format.decode(encoded, reduced, other_size_);
   resize_rgb(other_size_, reduced, wanted, rgb);
-  if (other_size_.capacity() > kKept) other_size_ = {};
+  free_if_large(other_size_);
+}
+
+void ImageDecoder::decode_region(std::span<const std::byte> encoded, const ChooseRegion& choose,
+                                 ImageSize wanted, std::span<std::uint8_t> rgb) {
+  const ImageSize own = decode_whole(encoded, other_size_);
+  const ImageRegion region = choose(own);
+  const auto part = std::span(other_size_).first(rgb_bytes(region.size()));
+  copy_region(other_size_, own, region, part);
+  resize_rgb(part, region.size(), wanted, rgb);
+  free_if_large(other_size_);
+}
+
+void ImageDecoder::decode_centre(std::span<const std::byte> encoded, std::int64_t shorter,
+                                 ImageSize wanted, std::span<std::uint8_t> rgb) {
+  const ImageSize own = decode_whole(encoded, other_size_);
+  const std::int64_t side = std::min(own.height, own.width);
+  const ImageSize resized{shorter * own.height / side, shorter * own.width / side};
+  if (resized.height * resized.width > kMaxDecodedPixels) {
+    throw DamagedImage(fmt::format(
+        "an image of {} x {} (height x width) would be {} x {} if its shorter side had {} pixels; "
+        "pixels are at most {}",
+        own.height, own.width, resized.height, resized.width, shorter, kMaxDecodedPixels));
+  }
+  resized_.resize(rgb_bytes(resized));
+  resize_rgb(other_size_, own, resized, resized_);
+  const auto middle = [](std::int64_t rest) {  // rounds like Python
+    return std::llrint(static_cast<double>(rest) / 2);
+  };
+  copy_region(resized_, resized,
+              {.top = middle(resized.height - wanted.height),
+               .left = middle(resized.width - wanted.width),
+               .height = wanted.height,
+               .width = wanted.width},
+              rgb);
+  free_if_large(other_size_);
+  free_if_large(resized_);
 }
 
 ImageSize ImageDecoder::decode_whole(std::span<const std::byte> encoded,

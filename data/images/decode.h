@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -42,6 +43,18 @@ class ImageDecoder {
   /// (truncated, invalid entropy coding) is damaged, unless only its end marker is missing.
   void decode(std::span<const std::byte> encoded, ImageSize wanted, std::span<std::uint8_t> rgb);
 
+  /// Fills rgb [wanted.height, wanted.width, 3] with the region that `choose` returns for the
+  /// image's own size, resized (resize.h). Decodes the whole image at that size.
+  using ChooseRegion = std::function<ImageRegion(ImageSize own)>;
+  void decode_region(std::span<const std::byte> encoded, const ChooseRegion& choose,
+                     ImageSize wanted, std::span<std::uint8_t> rgb);
+  /// Resizes the image so that its shorter side has `shorter` pixels, and fills rgb [wanted.height,
+  /// wanted.width, 3] with the centre, like torchvision's Resize and CenterCrop. An image that
+  /// would then have more than kMaxDecodedPixels is damaged. REQUIRES: both sides of `wanted` are
+  /// at most `shorter`.
+  void decode_centre(std::span<const std::byte> encoded, std::int64_t shorter, ImageSize wanted,
+                     std::span<std::uint8_t> rgb);
+
   /// Decodes the image at its own size into rgb [height, width, 3], and returns that size.
   ImageSize decode_whole(std::span<const std::byte> encoded, std::vector<std::uint8_t>& rgb);
 
@@ -54,6 +67,7 @@ class ImageDecoder {
 
   std::unique_ptr<ImageFormat> jpeg_, png_, webp_;
   std::vector<std::uint8_t> other_size_;  ///< pixels before resizing
+  std::vector<std::uint8_t> resized_;     ///< pixels before the centre is taken
 };
 
 }  // namespace pfc

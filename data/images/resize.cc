@@ -157,4 +157,13 @@ void resize_rgb(std::span<const std::uint8_t> rgb, ImageSize from, ImageSize to,
   }
 }
 
+void copy_region(std::span<const std::uint8_t> rgb, ImageSize size, const ImageRegion& region,
+                 std::span<std::uint8_t> out) {
+  const auto row = static_cast<std::size_t>(region.width * 3);
+  for (std::int64_t y = 0; y < region.height; ++y) {
+    const std::uint8_t* const from = rgb.data() + ((region.top + y) * size.width + region.left) * 3;
+    std::memmove(out.data() + static_cast<std::size_t>(y) * row, from, row);
+  }
+}
+
 }  // namespace pfc

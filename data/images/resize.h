@@ -1,4 +1,4 @@
-// Resizes images.
+// Resizes and crops images.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,10 @@ namespace pfc {
 /// thread-safe.
 void resize_rgb(std::span<const std::uint8_t> rgb, ImageSize from, ImageSize to,
                 std::span<std::uint8_t> out);
+
+/// Copies a region of rgb [size.height, size.width, 3] to out [region.height, region.width, 3].
+/// `out` may be the beginning of `rgb`. REQUIRES: the region is inside the image.
+void copy_region(std::span<const std::uint8_t> rgb, ImageSize size, const ImageRegion& region,
+                 std::span<std::uint8_t> out);
 
 }  // namespace pfc

@@ -82,7 +82,8 @@ std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t po
   }
   try {
     const TraceTrack::Scope scope(track_, "decode", place.batch);
-    decoder_.decode(sample.encoded, {info.height, info.width}, place.rgb);
+    augmenter_.decode(decoder_, sample.encoded, place.epoch, place.position,
+                      {place.rgb, {info.height, info.width}});
   } catch (const DamagedImage& e) {
     return source_.dataset.name(image) + ": " + e.what();
   }

@@ -227,7 +227,7 @@ void export_safetensors(const ModelFile& model, const std::filesystem::path& pat
   for (const auto& [name, tensor] : model.weights.state_dict.tensors()) {
     entries.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
   }
-  write_safetensors(path, entries, {{"network", model.options.network}});
+  write_safetensors(path, entries, metadata_of(model.options));
 }
 
 }  // namespace pfc

@@ -1,8 +1,11 @@
 #include "model/files/model_file.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -129,12 +132,38 @@ BackboneOptions recognise(const NamedTensors& table) {
   return *options;
 }
 
+constexpr const char* kImageMean = "image_mean";
+constexpr const char* kImageStd = "image_std";
+
+/// Reads three numbers, "[0.485,0.456,0.406]", if the metadata have them.
+void read_colours(const WeightsFile& file, const char* key, std::array<double, 3>& out) {
+  if (!file.about.contains(key)) return;
+  const nlohmann::json& value = file.about[key];
+  try {
+    out = nlohmann::json::parse(value.get<std::string>()).get<std::array<double, 3>>();
+    if (std::ranges::all_of(out, [](double x) { return x >= 0 && x <= 1; })) return;
+  } catch (const nlohmann::json::exception&) {  // reported below
+  }
+  throw InputError(fmt::format("{}: metadata {}: found {}, expected three numbers from 0 to 1",
+                               file.state_dict.path().string(), key, value.dump()));
+}
+
 }  // namespace
 
 ModelFile read_model(const std::filesystem::path& path) {
   ModelFile model{.weights = read_weights(path), .options = {}};
   model.options = recognise(model.weights.state_dict);
+  read_colours(model.weights, kImageMean, model.options.pixels.mean);
+  read_colours(model.weights, kImageStd, model.options.pixels.std);
   return model;
+}
+
+std::map<std::string, std::string> metadata_of(const BackboneOptions& options) {
+  std::map<std::string, std::string> all{{"network", options.network}};
+  if (options.pixels == PixelScale{}) return all;
+  all[kImageMean] = nlohmann::json(options.pixels.mean).dump();
+  all[kImageStd] = nlohmann::json(options.pixels.std).dump();
+  return all;
 }
 
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const ModelFile& model, std::int64_t batch) {

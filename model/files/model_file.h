@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "kernels/ops.h"
 #include "model/files/weights_file.h"
@@ -22,6 +24,10 @@ struct ModelFile {
 /// of the tensors. Throws InputError as read_weights() does, and if the tensors are not exactly
 /// those of a network.
 ModelFile read_model(const std::filesystem::path& path);
+
+/// Returns what a safetensors file says of a network in its metadata: the name, and how it reads
+/// pixels unless that is the default. read_model() reads the latter; other formats do not have it.
+std::map<std::string, std::string> metadata_of(const BackboneOptions& options);
 
 /// Returns the network with these weights, for inference on `batch` images at a time, which it
 /// reads as RGB (Backbone::read). Borrows `ops`; copies `model`.

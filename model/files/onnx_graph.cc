@@ -102,6 +102,7 @@ class GraphMaker {
       x = node("Sub", "Sub", {x, "mean"});
       x = node("Mul", "Mul", {x, "scale"});
     }
+    x = scale_colours(x);
     if (half_) x = cast("to_float16", x, onnx::TensorProto::FLOAT16);
     if (onnx_.flip) {
       integer("flip.starts", -1);
@@ -113,6 +114,24 @@ class GraphMaker {
       attribute("axis", 0);
     }
     value_[kNetworkInput] = x;
+  }
+
+  /// Changes x / 127.5 - 1 to what the network reads.
+  std::string scale_colours(const std::string& x) {
+    if (options_.pixels == PixelScale{}) return x;
+    Floats mean, variance;
+    for (std::size_t c = 0; c < 3; ++c) {
+      mean.push_back(static_cast<float>(2 * options_.pixels.mean[c] - 1));
+      variance.push_back(static_cast<float>(std::pow(2 * options_.pixels.std[c], 2)));
+    }
+    floats("colours.weight", {3}, {1.f, 1.f, 1.f}, false);
+    floats("colours.bias", {3}, {0.f, 0.f, 0.f}, false);
+    floats("colours.mean", {3}, mean, false);
+    floats("colours.var", {3}, variance, false);
+    std::string y = node("BatchNormalization", "colours",
+                         {x, "colours.weight", "colours.bias", "colours.mean", "colours.var"});
+    new_attribute("epsilon", onnx::AttributeProto::FLOAT).set_f(0.f);
+    return y;
   }
 
   void write_embeddings() {

@@ -51,6 +51,7 @@ struct BackboneOptions {
   std::int64_t batch = 128;
   std::int64_t embedding_size = 512;
   std::int64_t height = 112, width = 112;
+  PixelScale pixels = {};
   float dropout = 0.f;
   std::uint64_t seed = 0;
   bool random_weights = true;  ///< false: weights are undefined until the caller sets them
@@ -80,7 +81,8 @@ class Backbone {
   /// copy. REQUIRES: results of the last forward() are no longer needed.
   [[nodiscard]] virtual Tensor input() const = 0;
 
-  /// Writes a batch (batch_of()) to input(): pixels as x / 127.5 - 1, embeddings unchanged.
+  /// Writes a batch (batch_of()) to input(): pixels as BackboneOptions::pixels says, embeddings
+  /// unchanged.
   virtual void read(const Tensor& batch) = 0;
 
   /// Computes embeddings, float32 [B, D], valid until the next forward(), from images [B, H, W,

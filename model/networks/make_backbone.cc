@@ -117,6 +117,7 @@ BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std:
           .embedding_size = job.embedding_size,
           .height = height,
           .width = width,
+          .pixels = job.pixels,
           .dropout = static_cast<float>(job.dropout),
           .seed = job.seed,
           .freeze = job.freeze};

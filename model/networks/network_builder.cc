@@ -1,6 +1,8 @@
 #include "model/networks/network_builder.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <utility>
 
 #include "common/config/parameters/name_patterns.h"
@@ -22,7 +24,17 @@ class NetworkBuilder::Network : public Backbone {
 
   [[nodiscard]] Tensor input() const override { return images_->data; }
 
-  void read(const Tensor& images) override { ops_.normalise_images(images, images_->data); }
+  void read(const Tensor& images) override {
+    ops_.normalise_images(images, images_->data);
+    if (!pixel_norm_) return;
+    const PixelVariables& v = pixels_;
+    pixel_norm_->forward({.x = images_->data,
+                          .mean = v.mean->data,
+                          .variance = v.variance->data,
+                          .gamma = v.gamma->data,
+                          .beta = v.beta->data,
+                          .y = images_->data});
+  }
 
   [[nodiscard]] Tensor operands() const override {
     if (!operands_) return {};
@@ -111,7 +123,14 @@ class NetworkBuilder::Network : public Backbone {
     }
   }
 
+  struct PixelVariables {
+    Variable *gamma, *beta, *mean, *variance;  // [3]
+  };
+
   Ops& ops_;
+  // Scales pixels per colour, like a batch norm with fixed statistics; null: x / 127.5 - 1.
+  std::unique_ptr<BatchNorm> pixel_norm_;
+  PixelVariables pixels_{};
   Arena constants_;  // parameters that are neither trained nor in a state dict
   bool trainable_ = false;
   bool has_activations_ = false;    // set by a training forward(), cleared by backward()
@@ -138,7 +157,35 @@ Variable* NetworkBuilder::images() {
   images->needs_gradient = false;
   network_->images_ = images;
   activation_names_[images] = kNetworkInput;
+  if (options_.pixels != PixelScale{}) scale_pixels();
   return images;
+}
+
+void NetworkBuilder::scale_pixels() {
+  constexpr std::int64_t kColours = 3;
+  network_->pixel_norm_ =
+      ops_.batch_norm({.rows = options_.batch * options_.height * options_.width,
+                       .channels = kColours,
+                       .eps = 0.f});
+  const auto vector = [&](const char* name, float initial) {
+    return new_vector(network_->constants_, name, kColours, initial);
+  };
+  network_->pixels_ = {.gamma = vector("pixels.weight", 1.f),
+                       .beta = vector("pixels.bias", 0.f),
+                       .mean = vector("pixels.mean", 0.f),
+                       .variance = vector("pixels.var", 1.f)};
+}
+
+/// Sets the statistics of u = x / 127.5 - 1, where x / 255 has those of the options.
+void NetworkBuilder::set_pixel_scale() {
+  if (!network_->pixel_norm_) return;
+  std::array<float, 3> mean{}, variance{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    mean[c] = static_cast<float>(2 * options_.pixels.mean[c] - 1);
+    variance[c] = static_cast<float>(std::pow(2 * options_.pixels.std[c], 2));
+  }
+  ops_.copy_to_device(network_->pixels_.mean->data, mean.data());
+  ops_.copy_to_device(network_->pixels_.variance->data, variance.data());
 }
 
 Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvOptions& o) {
@@ -277,6 +324,7 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
 
 std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
   bind_parameters();
+  set_pixel_scale();
   network_->activations_ = rehearse(embeddings).allocate(ops_);
   network_->cut_into_stretches();
   return std::move(network_);

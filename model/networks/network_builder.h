@@ -54,7 +54,7 @@ class NetworkBuilder {
 
   [[nodiscard]] const BackboneOptions& options() const { return options_; }
 
-  Variable* images();  ///< [B, H, W, 3]; called once
+  Variable* images();  ///< [B, H, W, 3], scaled as the options say; called once
   Variable* conv(const std::string& name, Variable* x, const ConvOptions& o);
   /// Takes every stride-th pixel of every stride-th row.
   Variable* subsample(const std::string& name, Variable* x, int stride);
@@ -90,6 +90,8 @@ class NetworkBuilder {
  private:
   class Network;
 
+  void scale_pixels();
+  void set_pixel_scale();
   Variable* new_activation(Shape shape, DType type);
   Variable* new_parameter(Arena& arena, Parameter parameter, const Initial& initial);
   Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);

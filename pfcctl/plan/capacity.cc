@@ -87,7 +87,7 @@ double decode_seconds(const PlannedJob& planned) {
   const auto dataset = open_job_data(planned.job);
   const DatasetInfo& info = dataset->info();
   const double pixels = static_cast<double>(info.height * info.width) / (112.0 * 112.0);
-  const double speed = decode_speed(*dataset).images_a_second;
+  const double speed = decode_speed(*dataset, planned.job.augment).images_a_second;
   return speed > 0 ? 1 / (speed * pixels) : 0;
 }
 

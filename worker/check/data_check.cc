@@ -17,6 +17,7 @@
 #include "common/files/fd.h"
 #include "common/median.h"
 #include "common/version.h"
+#include "data/augment/augmenter.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 #include "worker/check/thread_time.h"
@@ -100,8 +101,9 @@ std::vector<CheckFinding> facts_findings(const Dataset& dataset, const Evaluatio
   return findings;
 }
 
-DecodeSpeed decode_speed(const Dataset& dataset) {
+DecodeSpeed decode_speed(const Dataset& dataset, const Augmentation& augmentation) {
   const DatasetInfo& info = dataset.info();
+  const Augmenter augmenter(augmentation, /*seed=*/2048);
   ImageDecoder decoder;
   ImageBuffer storage;
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(info.height * info.width * 3));
@@ -112,7 +114,7 @@ DecodeSpeed decode_speed(const Dataset& dataset) {
         static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(info.images));
     const Sample sample = dataset.read(image, storage);
     const double start = thread_seconds();
-    decoder.decode(sample.encoded, {.height = info.height, .width = info.width}, rgb);
+    augmenter.decode(decoder, sample.encoded, 0, image, {rgb, {info.height, info.width}});
     return thread_seconds() - start;
   };
   const TimePoint begin = Clock::now();

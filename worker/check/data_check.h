@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/config/config.h"
 #include "data/dataset.h"
 #include "model/evaluation/evaluation_sets.h"
 #include "worker/coordinator_link/check_finding.h"
@@ -25,8 +26,8 @@ struct DecodeSpeed {
 };
 
 /// Measures CPU time of the thread, and takes the best of many slices within half a second, so
-/// other load on the host does not matter.
-DecodeSpeed decode_speed(const Dataset& dataset);
+/// other load on the host does not matter. With random_resized_crop, images are decoded for it.
+DecodeSpeed decode_speed(const Dataset& dataset, const Augmentation& augmentation = {});
 
 /// Drops random blocks of the largest file from the page cache and reads them, then reads and
 /// decodes images with one thread; each for at most half a second. An image that cannot be read or

@@ -35,6 +35,27 @@ inline constexpr NumberRange kMarginShare{
     .low = -100, .high = 100, .high_open = false, .text = "a number from -100 to 100"};
 inline constexpr NumberRange kFraction{
     .low = 0, .high = 1, .high_open = false, .text = "a number from 0 to 1"};
+inline constexpr NumberRange kPartOfImage{
+    .low = 0,
+    .high = 1,
+    .low_open = true,
+    .high_open = false,
+    .text = "two rising numbers above 0, at most 1, for example [0.08, 1]"};
+inline constexpr NumberRange kAspectRatio{
+    .low = 0.01,
+    .high = 100,
+    .high_open = false,
+    .text = "two rising numbers from 0.01 to 100, for example [0.75, 1.3333]"};
+inline constexpr NumberRange kColourMean{
+    .low = 0,
+    .high = 1,
+    .high_open = false,
+    .text = "three numbers from 0 to 1, for example [0.485, 0.456, 0.406]"};
+inline constexpr NumberRange kColourDeviation{
+    .low = 0.001,
+    .high = 1,
+    .high_open = false,
+    .text = "three numbers from 0.001 to 1, for example [0.229, 0.224, 0.225]"};
 // Above the next bounds nearly everything would be dropped, or the momentum would not decay,
 // because float32 rounds numbers very close to 1 to 1.
 inline constexpr NumberRange kDropout{
@@ -121,12 +142,20 @@ inline constexpr Names<DeviceChoice, 3> kDevices{
 template <class Augment, class Visitor>
 void visit_augmentation(Augment& augment, Visitor&& v) {
   v.flag("flip", augment.flip);
+  v.random_resized_crop("random_resized_crop", augment.random_resized_crop);
   v.number("crop", augment.crop, kFraction);
   v.number("low_resolution", augment.low_resolution, kFraction);
   v.number("blur", augment.blur, kFraction);
   v.number("colour", augment.colour, kFraction);
   v.number("grey", augment.grey, kFraction);
   v.number("cut_out", augment.cut_out, kFraction);
+}
+
+/// Visits every key of a random resized crop once.
+template <class Crop, class Visitor>
+void visit_random_resized_crop(Crop& crop, Visitor&& v) {
+  v.reals("scale", crop.scale, kPartOfImage);
+  v.reals("ratio", crop.ratio, kAspectRatio);
 }
 
 /// Visits every key of a margin's update once.
@@ -224,6 +253,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.flag("share_identities", job.share_identities);
   v.choice("heads", job.heads, kHeads);
   v.number("image_size", job.image_size, kImageSize);
+  v.reals("image_mean", job.pixels.mean, kColourMean);
+  v.reals("image_std", job.pixels.std, kColourDeviation);
   v.flag("shuffle", job.shuffle);
   v.flag("balance_classes", job.balance_classes);
   v.choice("read", job.read, kReads);

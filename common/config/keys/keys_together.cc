@@ -150,6 +150,10 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
   };
   if (is_combined_margin(job.loss)) return;
   if (job.margin != Margin{}) {
+  if (job.pixels != PixelScale{}) {
+    const bool mean = job.pixels.mean != PixelScale{}.mean;
+    fail(mean ? "image_mean" : "image_std", "found a scale of pixels, " + none("reads no images"));
+  }
     fail("margin_list",
          "found a margin, but the key loss selects a loss with its own margin; remove one of the "
          "two keys");

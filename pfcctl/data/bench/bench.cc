@@ -45,7 +45,7 @@ class StageThread {
     const TimePoint begin = Clock::now();
     const Sample sample = dataset_.read(order_.at(0, position % dataset_.info().images), storage_);
     const TimePoint read = Clock::now();
-    decoder_.decode(sample.encoded, size_, rgb_);
+    augmenter_.decode(decoder_, sample.encoded, 0, position, {rgb_, size_});
     const TimePoint decoded = Clock::now();
     augmenter_.augment(0, position, {rgb_, size_});
     const TimePoint augmented = Clock::now();

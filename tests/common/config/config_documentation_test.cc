@@ -99,7 +99,9 @@ TEST(ConfigurationPage, GivesTheTypesThatTheParserAccepts) {
                              : value.is_array()             ? key == "margin_list"    ? "[m1"
                                                               : key == "head_classes" ? "array of integers"
                                                               : key == "parameters"   ? "array of objects"
-                                                                                      : "array of strings"
+                                                              : key.starts_with("image_")
+                                                                  ? "array of three numbers"
+                                                                  : "array of strings"
                              : row.type.starts_with("path") ? "path"
                                                             : "string";
     EXPECT_THAT(row.type, ::testing::StartsWith(type)) << key;

@@ -71,6 +71,30 @@ TEST(ParseJob, AcceptsAugmentationsAsAnObject) {
   EXPECT_THAT(refusal(R"({"augment": 0.5})"), HasSubstr("augment"));
 }
 
+TEST(ParseJob, AcceptsARandomResizedCropAsAFlagOrAnObject) {
+  const auto crop = [](const char* value) {
+    const std::string text = R"({"augment": {"random_resized_crop": )" + std::string(value) + "}}";
+    const JobConfig job = parse(text.c_str());
+    EXPECT_EQ(parse_job(to_json(job), "job.json").augment, job.augment) << "as workers receive it";
+    return job.augment.random_resized_crop;
+  };
+  EXPECT_EQ(crop("false"), std::nullopt);
+  EXPECT_EQ(crop("true"), RandomResizedCrop{});
+  EXPECT_EQ(crop(R"({"scale": [0.5, 0.75]})"), (RandomResizedCrop{.scale = {0.5, 0.75}}));
+  EXPECT_EQ(crop(R"({"ratio": [1, 1]})"), (RandomResizedCrop{.ratio = {1, 1}}));
+  for (const auto& [wrong, message] :
+       {std::pair{"0.5", "augment: random_resized_crop: expected true, false, or"},
+        {R"({"scales": [0.1, 1]})", "unknown key \"scales\""},
+        {R"({"scale": [0, 1]})", "scale: expected two rising numbers above 0, at most 1"},
+        {R"({"scale": [0.5, 1.5]})", "scale: expected two rising numbers above 0, at most 1"},
+        {R"({"scale": [0.5, 0.25]})", "scale: expected two rising numbers above 0, at most 1"},
+        {R"({"scale": 0.5})", "scale: expected two rising numbers above 0, at most 1"},
+        {R"({"ratio": [0, 1]})", "ratio: expected two rising numbers from 0.01 to 100"}}) {
+    const std::string text = R"({"augment": {"random_resized_crop": )" + std::string(wrong) + "}}";
+    EXPECT_THAT(refusal(text.c_str()), HasSubstr(message));
+  }
+}
+
 TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
   EXPECT_TRUE(is_combined_margin(parse("{}").loss));
   EXPECT_TRUE(is_combined_margin(parse(R"({"loss": "margin"})").loss));
@@ -398,6 +422,19 @@ TEST(ParseJob, AcceptsOneOrSeveralDataSets) {
               HasSubstr("head_classes: found 1 numbers, expected one for each of the 2"));
 }
 
+TEST(ParseJob, AcceptsTheMeanAndDeviationOfColours) {
+  const JobConfig job =
+      parse(R"({"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]})");
+  EXPECT_EQ(job.pixels, (PixelScale{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}));
+  EXPECT_THAT(refusal(R"({"image_mean": [0.5, 0.5]})"),
+              HasSubstr("image_mean: expected three numbers from 0 to 1"));
+  EXPECT_THAT(refusal(R"({"image_mean": [124, 116, 104]})"), HasSubstr("image_mean: expected"));
+  EXPECT_THAT(refusal(R"({"image_std": [0.2, 0.2, 0]})"),
+              HasSubstr("image_std: expected three numbers from 0.001 to 1"));
+  EXPECT_THAT(refusal(R"({"network": "none", "image_std": [0.2, 0.2, 0.2]})"),
+              HasSubstr("image_std: found a scale of pixels, but network \"none\""));
+}
+
 TEST(ToJson, RoundTripsEveryKey) {
   json changed = to_json(JobConfig{});
   for (auto& [key, value] : changed.items()) {
@@ -412,12 +449,13 @@ TEST(ToJson, RoundTripsEveryKey) {
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5},
       "lr_scaling": "sqrt", "rec": ["d", "e"],
       "identities": ["", "x.txt"], "heads": "separate", "head_classes": [3, 4],
-      "augment": {"flip": false, "crop": 0.5, "low_resolution": 0.125, "blur": 0.25,
+      "augment": {"flip": false, "random_resized_crop": {"scale": [0.25, 0.5], "ratio": [0.5, 2.0]},
+                  "crop": 0.5, "low_resolution": 0.125, "blur": 0.25,
                   "colour": 0.75, "grey": 0.375, "cut_out": 1.0},
       "margin_update": {"initial": [1.0, 0.5, 0.25], "start_epoch": 0.5, "end_epoch": 1.0,
                         "increase": "linear"},
       "read": "sequential", "stage": "/dev/shm",
-      "val_targets": ["v"], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
+      "val_targets": ["v"], "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
       "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
       "freeze": ["conv1*"], "init_from_names": ["layer*"], "init_centres": "mean"})"));
   const json defaults = to_json(JobConfig{});

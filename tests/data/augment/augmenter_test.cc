@@ -3,12 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "data/augment/flip.h"
+#include "data/images/decode.h"
+#include "data/images/resize.h"
 #include "tests/support/encoded_images.h"
 
 namespace pfc {
@@ -126,6 +131,96 @@ TEST(Augmenter, AcceptsTheSmallestImages) {
   for (int position = 0; position < 50; ++position) {
     Rgb rgb = testing::draw_waves(16, 16, 1);
     Augmenter(all, kSeed).augment(0, position, {rgb, {16, 16}});
+  }
+}
+
+/// Means over many images of a region's area, its width / height, and its relative place.
+struct RegionMeans {
+  double area = 0, log_ratio = 0, top = 0, left = 0;
+
+  void add(const ImageRegion& r, ImageSize image) {
+    const auto part = [](std::int64_t a, std::int64_t b) {
+      return static_cast<double>(a) / static_cast<double>(b);
+    };
+    area += part(r.height * r.width, image.height * image.width);
+    log_ratio += std::log(part(r.width, r.height));
+    top += part(r.top, std::max<std::int64_t>(1, image.height - r.height));
+    left += part(r.left, std::max<std::int64_t>(1, image.width - r.width));
+  }
+};
+
+/// Draws as torchvision's RandomResizedCrop.get_params() does, with other random numbers.
+ImageRegion region_of_torchvision(std::mt19937& random, ImageSize image) {
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution(low, high)(random);
+  };
+  const auto area = static_cast<double>(image.height * image.width);
+  for (int i = 0; i < 10; ++i) {
+    const double part = area * uniform(0.08, 1);
+    const double ratio = std::exp(uniform(std::log(3.0 / 4), std::log(4.0 / 3)));
+    const std::int64_t w = std::lrint(std::sqrt(part * ratio));
+    const std::int64_t h = std::lrint(std::sqrt(part / ratio));
+    if (w < 1 || w > image.width || h < 1 || h > image.height) continue;
+    return {std::uniform_int_distribution<std::int64_t>(0, image.height - h)(random),
+            std::uniform_int_distribution<std::int64_t>(0, image.width - w)(random), h, w};
+  }
+  return {};
+}
+
+constexpr ImageSize kPhotograph{375, 500};
+
+TEST(RandomResizedCrop, DrawsRegionsLikeTorchvision) {
+  constexpr int kDraws = 20000;
+  std::mt19937 random(1);
+  const Augmenter augmenter({.random_resized_crop = RandomResizedCrop{}}, kSeed);
+  RegionMeans ours, theirs;
+  for (int i = 0; i < kDraws; ++i) {
+    const ImageRegion region = augmenter.region(2, i, kPhotograph);
+    ASSERT_TRUE(region.top >= 0 && region.top + region.height <= kPhotograph.height);
+    ASSERT_TRUE(region.left >= 0 && region.left + region.width <= kPhotograph.width);
+    ours.add(region, kPhotograph);
+    theirs.add(region_of_torchvision(random, kPhotograph), kPhotograph);
+  }
+  // Five standard errors of a difference; a mean of uniform numbers has the largest.
+  const double error = 5 * std::sqrt(2.0 / 12 / kDraws) * kDraws;
+  EXPECT_NEAR(ours.area, theirs.area, error);
+  EXPECT_NEAR(ours.log_ratio, theirs.log_ratio, error);
+  EXPECT_NEAR(ours.top, theirs.top, error);
+  EXPECT_NEAR(ours.left, theirs.left, error);
+}
+
+TEST(RandomResizedCrop, IsAFunctionOfSeedEpochAndPosition) {
+  const Augmentation how{.random_resized_crop = RandomResizedCrop{}};
+  const Augmenter augmenter(how, kSeed);
+  const ImageRegion region = augmenter.region(1, 7, kPhotograph);
+  EXPECT_EQ(Augmenter(how, kSeed).region(1, 7, kPhotograph), region);
+  EXPECT_NE(Augmenter(how, kSeed + 1).region(1, 7, kPhotograph), region);
+  EXPECT_NE(augmenter.region(2, 7, kPhotograph), region);
+  EXPECT_NE(augmenter.region(1, 8, kPhotograph), region);
+}
+
+/// No drawn region fits, so the centre is cut to the nearest allowed aspect ratio.
+TEST(RandomResizedCrop, TakesTheCentreOfAVeryWideOrHighImage) {
+  const RandomResizedCrop whole{.scale = {1, 1}};
+  const Augmenter augmenter({.random_resized_crop = whole}, kSeed);
+  EXPECT_EQ(augmenter.region(0, 0, {30, 900}), (ImageRegion{0, 430, 30, 40}));
+  EXPECT_EQ(augmenter.region(0, 0, {900, 30}), (ImageRegion{430, 0, 40, 30}));
+  EXPECT_EQ(augmenter.region(0, 0, {1, 1}), (ImageRegion{0, 0, 1, 1}));
+}
+
+TEST(RandomResizedCrop, ShowsTheRegionOfTheWholeImage) {
+  const Augmenter augmenter({.random_resized_crop = RandomResizedCrop{}}, kSeed);
+  const Rgb whole = testing::draw_waves(60, 80, 3);
+  ImageDecoder decoder;
+  for (std::int64_t position = 0; position < 20; ++position) {
+    Rgb shown(static_cast<std::size_t>(kAugmentedSize.height * kAugmentedSize.width * 3));
+    augmenter.decode(decoder, testing::encode_png(whole, 60, 80), 0, position,
+                     {shown, kAugmentedSize});
+    const ImageRegion region = augmenter.region(0, position, {60, 80});
+    Rgb part(static_cast<std::size_t>(region.height * region.width * 3)), expected(shown.size());
+    copy_region(whole, {60, 80}, region, part);
+    resize_rgb(part, region.size(), kAugmentedSize, expected);
+    EXPECT_EQ(shown, expected);
   }
 }
 

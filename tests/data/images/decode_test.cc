@@ -57,6 +57,25 @@ TEST_F(Decode, DecodesAPngExactly) {
   EXPECT_EQ(decode(encode_png(drawn, 20, 30), 20, 30), drawn);
 }
 
+TEST_F(Decode, TakesTheCentreOfAResizedImage) {
+  const auto drawn = draw_waves(20, 30, 2);
+  std::vector<std::uint8_t> resized(10 * 15 * 3), expected(8 * 8 * 3), centre(8 * 8 * 3);
+  resize_rgb(drawn, {20, 30}, {10, 15}, resized);
+  copy_region(resized, {10, 15}, {.top = 1, .left = 4, .height = 8, .width = 8}, expected);
+  decoder_.decode_centre(encode_png(drawn, 20, 30), 10, {8, 8}, centre);
+  EXPECT_EQ(centre, expected) << "3.5 columns on the left are rounded to 4, as in Python";
+}
+
+TEST_F(Decode, RejectsAnImageThatIsTooLongToTakeItsCentre) {
+  const auto line = encode_png(draw_waves(1, 4000, 2), 1, 4000);
+  std::vector<std::uint8_t> centre(8 * 8 * 3);
+  EXPECT_NO_THROW(decoder_.decode_centre(line, 8, {8, 8}, centre));
+  EXPECT_THAT(message_of<DamagedImage>([&] {
+                decoder_.decode_centre(line, 256, {8, 8}, centre);
+              }),
+              HasSubstr("an image of 1 x 4000 (height x width) would be 256 x 1024000"));
+}
+
 TEST_F(Decode, ConvertsGreyToRgb) {
   std::vector<std::uint8_t> grey(20 * 30);
   for (std::size_t i = 0; i < grey.size(); ++i) grey[i] = static_cast<std::uint8_t>(i % 251);

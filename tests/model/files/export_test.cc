@@ -149,6 +149,17 @@ TEST_F(Export, ComputesTheNetworksEmbeddingsWithEveryOption) {
   }
 }
 
+TEST_F(Export, ScalesColoursInTheGraphAndDoesNotReadItWithoutThem) {
+  ModelFile m = model("mbf");
+  const std::vector<float> before = embeddings(m);
+  m.options.pixels = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
+  EXPECT_NE(embeddings(m), before);
+  EXPECT_LT(export_onnx(m, file_, {}), 1e-4);
+  EXPECT_LT(export_onnx(m, file_, {.normalize = true, .flip = true}), 1e-4);
+  EXPECT_LT(export_onnx(m, file_, {.float16 = true}), 1e-2);
+  EXPECT_THROW(read_model(file_), InputError);
+}
+
 TEST_F(Export, NamesTheLimitOfProtobufForLargeModels) {
   ModelFile m = model("mbf");
   m.weights.state_dict.add_owned("large", "F32", {500, 1'000'000},

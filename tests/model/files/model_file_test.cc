@@ -55,6 +55,26 @@ TEST_F(ModelFiles, RecogniseNetworkAndSizesByTensors) {
   }
 }
 
+TEST_F(ModelFiles, TellHowTheNetworkReadsPixels) {
+  const auto tensors = state_dict("mbf");
+  std::vector<SafetensorsEntry> entries;
+  for (const HostTensor& t : tensors) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
+  const auto read = [&](const std::map<std::string, std::string>& metadata) {
+    write_safetensors(folder_ / "m.safetensors", entries, metadata);
+    return read_model(folder_ / "m.safetensors").options.pixels;
+  };
+  const PixelScale imagenet{.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
+  EXPECT_EQ(read(metadata_of({.network = "mbf", .pixels = imagenet})), imagenet);
+  EXPECT_EQ(read(metadata_of({.network = "mbf"})), PixelScale{});
+  EXPECT_EQ(metadata_of({.network = "mbf"}).size(), 1u);
+  for (const char* wrong : {"", "[1]", "[1,2,3]", "[\"a\",0,0]", "{}"}) {
+    EXPECT_THAT(testing::message_of<InputError>([&] {
+                  read({{"image_std", wrong}});
+                }),
+                HasSubstr("metadata image_std: found"));
+  }
+}
+
 TEST_F(ModelFiles, BackboneForInferenceHasTheFilesWeights) {
   const ModelFile model = read_model(written(state_dict("r18")));
   const auto backbone = make_backbone(*ops_, model, /*batch=*/3);

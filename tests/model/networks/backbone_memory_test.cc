@@ -34,6 +34,14 @@ TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
   }
 }
 
+TEST(BackboneMemory, EqualsWhatABackboneAllocatesThatScalesColours) {
+  expect_what_is_allocated({.network = "mbf",
+                            .batch = 3,
+                            .height = 32,
+                            .width = 32,
+                            .pixels = {.std = {0.25, 0.25, 0.25}}});
+}
+
 TEST(BackboneMemory, EqualsWhatAPartlyFrozenBackboneAllocates) {
   for (const char* pattern : {"conv1*", "layer3.*", "*"}) {
     expect_what_is_allocated(

@@ -39,6 +39,24 @@ class Networks : public ::testing::Test {
   std::unique_ptr<Ops> ops_ = testing::cpu_ops();
 };
 
+TEST_F(Networks, ReadPixelsWithTheMeanAndDeviationOfEachColour) {
+  BackboneOptions o = of("mbf");
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(testing::images_shape(o).elements()));
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 37);
+  const auto read = [&] {
+    const auto net = make_backbone(*ops_, o);
+    net->read({pixels.data(), DType::kUInt8, testing::images_shape(o)});
+    return to_host(*ops_, net->input());
+  };
+  for (const std::size_t i : {0, 1, 1000}) EXPECT_EQ(read()[i], pixels[i] / 127.5f - 1.f);
+  o.pixels = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
+  const std::vector<float> scaled = read();
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const double expected = (pixels[i] / 255. - o.pixels.mean[i % 3]) / o.pixels.std[i % 3];
+    ASSERT_NEAR(scaled[i], expected, 2e-6) << i;
+  }
+}
+
 TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   // Counted with PyTorch in arcface_torch's own modules with 512 features: 24,025,600 for r18,
   // whose features.weight is not trained; 2,059,520 for mbf.
