@@ -134,6 +134,12 @@ void StepReporter::evaluation(std::int64_t step, const RetrievalResult& result) 
   take_phases_between_steps();
 }
 
+void StepReporter::evaluation(std::int64_t step, const ClassificationResult& result) {
+  to_log([&](TrainingLog& log) { log.evaluation(step, result); });
+  to_board([&](TensorBoardLog& board) { board.evaluation(step, result); });
+  take_phases_between_steps();
+}
+
 void StepReporter::checkpoint(const std::vector<CheckpointEvent>& events) {
   for (const CheckpointEvent& event : events) {
     to_log([&](TrainingLog& log) { log.checkpoint(event); });

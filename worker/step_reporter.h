@@ -39,6 +39,7 @@ class StepReporter {
 
   void evaluation(std::int64_t step, const VerificationResult& result);
   void evaluation(std::int64_t step, const RetrievalResult& result);
+  void evaluation(std::int64_t step, const ClassificationResult& result);
   void checkpoint(const std::vector<CheckpointEvent>& events);
   /// Sets the newest step whose state all workers have in memory; 0: none yet.
   void in_memory(std::int64_t step);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -31,6 +32,15 @@ void with_model(TrainingSession& s, const std::function<void()>& f) {
   s.trainer->average->during(f);
 }
 
+/// The classification layer as it is now, which the average of ema_decay does not cover.
+ClassLayer class_layer(TrainingSession& s) {
+  Head& head = *s.trainer->head;
+  return {
+      .classes = head.shard(),
+      .cosines = true,
+      .read = [&](RowRange classes, std::span<float> rows) { head.read_current(classes, rows); }};
+}
+
 void evaluate_model(TrainingSession& s, std::int64_t step, StepReporter& reporter) {
   const TimePoint start = Clock::now();
   // Without sync_bn each worker has the running statistics of its own batches. The written model
@@ -46,7 +56,15 @@ void evaluate_model(TrainingSession& s, std::int64_t step, StepReporter& reporte
     reporter.evaluation(
         step, s.phase("evaluate", [&] { return evaluate(set, s.comms.host(), embed, options); }));
   };
+  const auto classify_one = [&](const ClassificationSet& set) {
+    EmbedOptions plain = options;
+    plain.flip = false;
+    reporter.evaluation(step, s.phase("evaluate", [&] {
+      return evaluate(set, s.comms.host(), embed, plain, class_layer(s));
+    }));
+  };
   try {
+    std::ranges::for_each(s.local.evaluation_sets.classification, classify_one);
     std::ranges::for_each(s.local.evaluation_sets.verification, evaluate_one);
     std::ranges::for_each(s.local.evaluation_sets.retrieval, evaluate_one);
   } catch (const InputError& error) {

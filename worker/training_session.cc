@@ -163,7 +163,8 @@ void TrainingSession::warn() const {
 /// Each worker checks the images that it will embed.
 void TrainingSession::check_evaluation_sets() const {
   const EmbedOptions size{.height = local.dataset->info().height,
-                          .width = local.dataset->info().width};
+                          .width = local.dataset->info().width,
+                          .threads = threads_of_worker(1)};
   const auto mine = [&](const auto& images) {
     return shard_of(std::ssize(images), membership.rank, membership.world_size);
   };
@@ -172,6 +173,9 @@ void TrainingSession::check_evaluation_sets() const {
   }
   for (const RetrievalSet& set : local.evaluation_sets.retrieval) {
     check_retrieval_set(set, mine(set.labels), size, local.doing);
+  }
+  for (const ClassificationSet& set : local.evaluation_sets.classification) {
+    check_classification_set(set, mine(set.labels), size, local.doing);
   }
 }
 

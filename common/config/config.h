@@ -186,6 +186,8 @@ struct JobConfig {
   double max_damaged = 0.001;            ///< allowed fraction of damaged images per epoch
   std::filesystem::path stage;           ///< folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
+  std::vector<std::filesystem::path> val_rec;  ///< data sets with the classes of `rec`, for top-k
+  std::int64_t val_resize = 0;  ///< shorter side of their images before the centre is taken; 0: off
   std::filesystem::path output = "work_dirs/job";
   std::vector<std::string> exports;            ///< key "export": additional model formats to write
   std::int64_t frequent = 10;                  ///< steps between log lines

@@ -11,16 +11,16 @@
 #include "comm/shard.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/ordered_work.h"
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
-#include "model/evaluation/identification.h"
 
 namespace pfc {
 
 namespace {
 
-// A gathered row is an embedding's D numbers and one more: the mean length of the two embeddings
-// that were added, or this mark if the image could not be decoded.
+// A gathered row is an embedding's D numbers and one more: the mean length of the one or two
+// embeddings that were added, or this mark if the image could not be decoded.
 constexpr float kDamaged = -1.f;
 
 double length(std::span<const float> v) {
@@ -45,9 +45,9 @@ std::int64_t longest_shard(std::int64_t images, int world_size) {
 
 void write_row(const EmbeddedImage& image, std::span<float> row) {
   add_mirrored(image, row.first(row.size() - 1));
-  row.back() = image.damage
-                   ? kDamaged
-                   : static_cast<float>((length(image.plain) + length(image.mirrored)) / 2);
+  const double lengths = length(image.plain) + length(image.mirrored);
+  row.back() =
+      image.damage ? kDamaged : static_cast<float>(lengths / (image.mirrored.empty() ? 1 : 2));
 }
 
 /// Returns the rows of all images [images, D + 1]. They are the same on every worker.
@@ -101,7 +101,7 @@ void check_labels(const RetrievalSet& set) {
   throw InputError(
       fmt::format("retrieval set {}: all {} images are of different classes, expected a class with "
                   "several images; remove this set",
-                  set.folder.string(), labels.size()));
+                  set.path.string(), labels.size()));
 }
 
 std::string where(const VerificationSet& set, std::int64_t image) {
@@ -110,11 +110,15 @@ std::string where(const VerificationSet& set, std::int64_t image) {
 }
 
 std::string where(const RetrievalSet& set, std::int64_t image) {
-  return fmt::format("retrieval set {}: {}", set.folder.string(), set.dataset->name(image));
+  return fmt::format("retrieval set {}: {}", set.path.string(), set.dataset->name(image));
+}
+
+std::string where(const ClassificationSet& set, std::int64_t image) {
+  return fmt::format("val_rec {}: {}", set.path.string(), set.dataset->name(image));
 }
 
 std::int64_t images_of(const VerificationSet& set) { return std::ssize(set.images); }
-std::int64_t images_of(const RetrievalSet& set) { return std::ssize(set.labels); }
+std::int64_t images_of(const LabelledSet& set) { return std::ssize(set.labels); }
 
 ReadImage reader_of(const VerificationSet& set, const EmbedOptions& o) {
   return [&set, size = ImageSize{o.height, o.width}](std::int64_t i, std::span<std::uint8_t> rgb) {
@@ -122,8 +126,8 @@ ReadImage reader_of(const VerificationSet& set, const EmbedOptions& o) {
     decoder.decode(set.images[static_cast<std::size_t>(i)], size, rgb);
   };
 }
-ReadImage reader_of(const RetrievalSet& set, const EmbedOptions& o) {
-  return read_images_of(*set.dataset, {o.height, o.width});
+ReadImage reader_of(const LabelledSet& set, const EmbedOptions& o) {
+  return read_images_of(*set.dataset, {o.height, o.width}, set.resize);
 }
 
 /// Throws InputError when one of the images is damaged.
@@ -131,18 +135,19 @@ template <class Set>
 void check_images(const Set& set, RowRange images, const EmbedOptions& o, const Doing& doing) {
   constexpr std::int64_t kTold = 1000;  // images between two progress messages
   const ReadImage read = reader_of(set, o);
-  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(o.height * o.width * 3));
-  for (std::int64_t i = images.begin; i < images.end; ++i) {
-    if (doing && (i - images.begin) % kTold == 0) {
-      doing(fmt::format("checking evaluation set {}: {} of {} images", set.name, i - images.begin,
-                        images.size()));
-    }
+  const auto check_image = [&](std::int64_t i) {
+    std::vector<std::uint8_t> rgb(static_cast<std::size_t>(o.height * o.width * 3));
     try {
-      read(i, rgb);
+      read(images.begin + i, rgb);
     } catch (const DamagedImage& e) {
-      throw InputError(where(set, i) + ": " + e.what());
+      throw InputError(where(set, images.begin + i) + ": " + e.what());
     }
-  }
+    return true;
+  };
+  ordered_work<bool>(images.size(), o.threads, check_image, [&](std::int64_t i, bool) {
+    if (!doing || i % kTold != 0) return;
+    doing(fmt::format("checking evaluation set {}: {} of {} images", set.name, i, images.size()));
+  });
 }
 
 /// Returns the rows of all images [images, D + 1]. Every worker has all rows, so that all workers
@@ -172,6 +177,11 @@ void check_verification_set(const VerificationSet& set, RowRange images,
 void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOptions& options,
                          const Doing& doing) {
   check_labels(set);
+  check_images(set, images, options, doing);
+}
+
+void check_classification_set(const ClassificationSet& set, RowRange images,
+                              const EmbedOptions& options, const Doing& doing) {
   check_images(set, images, options, doing);
 }
 
@@ -213,21 +223,43 @@ RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& 
   const std::vector<Search> found =
       search_others(labelled, shard_of(result.images, comm.rank(), comm.size()), options.threads);
 
-  // Counts of this worker: its queries, and those with a hit among the first K.
-  std::array<std::int64_t, kRecallRanks.size() + 1> own{
-      std::ranges::count_if(found, &Search::mated)};
-  for (std::size_t k = 0; k < kRecallRanks.size(); ++k) {
-    own[k + 1] = std::ranges::count_if(
-        found, [&](const Search& s) { return s.mated && s.rank <= kRecallRanks[k]; });
+  // Counts of this worker: its queries, those with a hit among the first K, and all hits there.
+  constexpr std::size_t kRanks = kRecallRanks.size();
+  std::array<std::int64_t, 1 + 2 * kRanks> own{std::ranges::count_if(found, &Search::mated)};
+  for (const Search& s : found) {
+    for (std::size_t k = 0; k < kRanks; ++k) {
+      own[1 + k] += s.mated && s.rank <= kRecallRanks[k] ? 1 : 0;
+      own[1 + kRanks + k] += s.mates_within[k];
+    }
   }
   std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(comm.size()));
   comm.all_gather(Tensor(own.data(), DType::kInt64, {std::ssize(own)}),
                   Tensor(all.data(), DType::kInt64, {std::ssize(all)}));
-  std::array<std::int64_t, kRecallRanks.size() + 1> sums{};
+  std::array<std::int64_t, own.size()> sums{};
   for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
   result.queries = sums[0];
-  for (std::size_t k = 0; k < kRecallRanks.size() && result.queries > 0; ++k) {
-    result.recalls[k] = static_cast<double>(sums[k + 1]) / static_cast<double>(result.queries);
+  for (std::size_t k = 0; k < kRanks && result.queries > 0; ++k) {
+    const auto queries = static_cast<double>(result.queries);
+    result.recalls[k] = static_cast<double>(sums[1 + k]) / queries;
+    result.precisions[k] = static_cast<double>(sums[1 + kRanks + k]) /
+                           (queries * static_cast<double>(kRecallRanks[k]));
+  }
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+ClassificationResult evaluate(const ClassificationSet& set, Comm& comm, const EmbedBatch& embed,
+                              const EmbedOptions& options, const ClassLayer& layer) {
+  const TimePoint start = Clock::now();
+  check(!options.flip, "evaluate: mirror images do not take part in a classification");
+  ClassificationResult result{.name = set.name, .images = images_of(set)};
+  const std::vector<float> rows = rows_of(set, comm, embed, options, result.embedding_norm);
+  const EmbeddingRows embeddings{
+      .numbers = rows, .dimension = options.embedding_size, .stride = options.embedding_size + 1};
+  const auto ranks = ranks_of_labels(layer, comm, embeddings, set.labels, options.threads);
+  for (std::size_t k = 0; k < kTopRanks.size(); ++k) {
+    const auto hits = std::ranges::count_if(ranks, [&](auto rank) { return rank <= kTopRanks[k]; });
+    result.top[k] = static_cast<double>(hits) / static_cast<double>(result.images);
   }
   result.seconds = seconds_since(start);
   return result;
@@ -248,9 +280,15 @@ std::size_t retrieval_bytes(std::int64_t images, int world_size, const EmbedOpti
   const std::int64_t longest = longest_shard(images, world_size);
   const std::size_t searched = static_cast<std::size_t>(images * o.embedding_size) * sizeof(double);
   // For the labels, an index by label, and the result of each search.
-  const std::size_t figures = static_cast<std::size_t>(images) * 150;
+  const std::size_t figures = static_cast<std::size_t>(images) * 230;
   return floats(longest * world_size * row) + std::max(floats(longest * row), searched) + figures +
          embed_images_bytes(o);
+}
+
+std::size_t classification_bytes(std::int64_t images, int world_size, const EmbedOptions& o) {
+  const std::int64_t row = o.embedding_size + 1;
+  return floats(longest_shard(images, world_size) * (world_size + 1) * row) +
+         class_ranks_bytes(images, o.embedding_size, world_size) + embed_images_bytes(o);
 }
 
 }  // namespace pfc

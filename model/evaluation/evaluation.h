@@ -1,4 +1,5 @@
-// Measures a network's accuracy on verification and retrieval sets, with all workers together.
+// Measures a network's accuracy on verification, retrieval and classification sets, with all
+// workers together.
 #pragma once
 
 #include <array>
@@ -8,8 +9,10 @@
 #include "comm/comm.h"
 #include "comm/shard.h"
 #include "data/doing.h"
+#include "model/evaluation/class_ranks.h"
 #include "model/evaluation/embed_images.h"
 #include "model/evaluation/evaluation_sets.h"
+#include "model/evaluation/identification.h"
 #include "model/evaluation/lfw_protocol.h"
 
 namespace pfc {
@@ -23,6 +26,9 @@ void check_verification_set(const VerificationSet& set, RowRange images,
 /// Same for a retrieval set, which needs at least two images with the same label.
 void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOptions& options,
                          const Doing& doing = {});
+/// Same for a classification set, of any number of images.
+void check_classification_set(const ClassificationSet& set, RowRange images,
+                              const EmbedOptions& options, const Doing& doing = {});
 
 /// Each worker decodes its share of the images, shard_of(images, rank, workers). It embeds each
 /// image and its mirror image, adds the two embeddings and normalises the sum. Then every worker
@@ -32,8 +38,6 @@ void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOp
 VerificationResult evaluate(const VerificationSet& set, Comm& comm, const EmbedBatch& embed,
                             const EmbedOptions& options);
 
-inline constexpr std::array<std::int64_t, 4> kRecallRanks = {1, 10, 100, 1000};
-
 struct RetrievalResult {
   std::string name;
   std::int64_t images = 0;
@@ -42,6 +46,8 @@ struct RetrievalResult {
   /// label among the K most similar other images (Song et al. 2016, "Deep Metric Learning via
   /// Lifted Structured Feature Embedding").
   std::array<double, kRecallRanks.size()> recalls{};
+  /// P@K: the mean fraction of the K most similar other images that have the query's label.
+  std::array<double, kRecallRanks.size()> precisions{};
   double embedding_norm = 0;  ///< as in VerificationResult
   double seconds = 0;
 };
@@ -51,9 +57,27 @@ struct RetrievalResult {
 RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& embed,
                          const EmbedOptions& options);
 
-/// Upper bounds on the memory of evaluate(), in bytes, for a verification set and a retrieval set
-/// of `images` images.
+inline constexpr std::array<std::int64_t, 2> kTopRanks = {1, 5};
+
+struct ClassificationResult {
+  std::string name;
+  std::int64_t images = 0;
+  /// For each k of kTopRanks: the fraction of the images whose class is among the k classes with
+  /// the highest scores.
+  std::array<double, kTopRanks.size()> top{};
+  double embedding_norm = 0;  ///< mean length of an embedding
+  double seconds = 0;
+};
+
+/// Embeds the images as above, but without mirror images. Then each worker compares them with its
+/// classes, on options.threads threads. Collective; throws as above. REQUIRES: not options.flip.
+ClassificationResult evaluate(const ClassificationSet& set, Comm& comm, const EmbedBatch& embed,
+                              const EmbedOptions& options, const ClassLayer& layer);
+
+/// Upper bounds on the memory of evaluate(), in bytes, for a set of `images` images: a
+/// verification, retrieval or classification set.
 std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOptions& options);
 std::size_t retrieval_bytes(std::int64_t images, int world_size, const EmbedOptions& options);
+std::size_t classification_bytes(std::int64_t images, int world_size, const EmbedOptions& options);
 
 }  // namespace pfc

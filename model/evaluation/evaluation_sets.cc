@@ -1,6 +1,11 @@
 #include "model/evaluation/evaluation_sets.h"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <string>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "common/error.h"
@@ -25,6 +30,37 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   return labels;
 }
 
+LabelledSet open_labelled_set(const std::filesystem::path& path, std::int64_t side,
+                              std::int64_t resize, const Doing& doing) {
+  LabelledSet set{.name = path.lexically_normal().filename().string(),
+                  .path = path,
+                  .dataset = open_images(path, side, doing),
+                  .labels = {},
+                  .resize = resize};
+  if (set.name.empty()) set.name = path.parent_path().filename().string();  // "sop/"
+  set.labels = labels_of(*set.dataset);
+  return set;
+}
+
+/// Returns the training data's class for each class of a set.
+std::vector<std::int64_t> classes_in(const Dataset& training, const LabelledSet& set) {
+  const std::int64_t classes = training.info().classes;
+  std::vector<std::int64_t> found(static_cast<std::size_t>(set.dataset->info().classes));
+  std::unordered_map<std::string, std::int64_t> by_name;
+  const bool named = !training.identity(0).empty() && !set.dataset->identity(0).empty();
+  for (std::int64_t c = 0; named && c < classes; ++c) by_name.emplace(training.identity(c), c);
+  for (std::size_t label = 0; label < found.size(); ++label) {
+    const auto number = static_cast<std::int64_t>(label);
+    if (!named) {
+      found[label] = number < classes ? number : -1;
+      continue;
+    }
+    const auto at = by_name.find(set.dataset->identity(number));
+    found[label] = at == by_name.end() ? -1 : at->second;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_images(const std::filesystem::path& data, std::int64_t side,
@@ -34,11 +70,13 @@ std::unique_ptr<Dataset> open_images(const std::filesystem::path& data, std::int
   throw InputError(data.string() + ": found embeddings, expected images");
 }
 
-ReadImage read_images_of(const Dataset& dataset, ImageSize size) {
-  return [&dataset, size](std::int64_t image, std::span<std::uint8_t> rgb) {
+ReadImage read_images_of(const Dataset& dataset, ImageSize size, std::int64_t resize) {
+  return [&dataset, size, resize](std::int64_t image, std::span<std::uint8_t> rgb) {
     thread_local ImageDecoder decoder;
     thread_local ImageBuffer storage;
-    decoder.decode(dataset.read(image, storage).encoded, size, rgb);
+    const auto encoded = dataset.read(image, storage).encoded;
+    if (resize == 0) return decoder.decode(encoded, size, rgb);
+    decoder.decode_centre(encoded, resize, size, rgb);
   };
 }
 
@@ -54,13 +92,43 @@ EvaluationSets open_evaluation_sets(const std::vector<std::string>& targets,
       continue;
     }
     if (doing) doing("opening retrieval set " + target.string());
-    RetrievalSet set{.name = target.lexically_normal().filename().string(),
-                     .folder = target,
-                     .dataset = open_images(target, side, doing),
-                     .labels = {}};
-    if (set.name.empty()) set.name = target.parent_path().filename().string();  // "sop/"
-    set.labels = labels_of(*set.dataset);
-    sets.retrieval.push_back(std::move(set));
+    sets.retrieval.push_back({open_labelled_set(target, side, 0, doing)});
+  }
+  return sets;
+}
+
+ClassificationSet open_classification_set(const std::filesystem::path& path,
+                                          const Dataset& training, std::int64_t resize,
+                                          const Doing& doing) {
+  const DatasetInfo& info = training.info();
+  if (resize != 0 && resize < std::max(info.height, info.width)) {
+    throw InputError(fmt::format(
+        "val_resize: found {}, expected 0 or at least the side of the network's images, {}", resize,
+        std::max(info.height, info.width)));
+  }
+  if (doing) doing("opening validation data " + path.string());
+  ClassificationSet set{open_labelled_set(path, info.height, resize, doing)};
+  const std::vector<std::int64_t> classes = classes_in(training, set);
+  for (std::size_t i = 0; i < set.labels.size(); ++i) {
+    const std::int64_t label = set.labels[i];
+    set.labels[i] = classes.at(static_cast<std::size_t>(label));
+    if (set.labels[i] >= 0) continue;
+    const std::string name = set.dataset->identity(label);
+    throw InputError(fmt::format(
+        "val_rec: {}: its class {} is none of the {} classes of rec; give data with the same "
+        "classes",
+        set.dataset->name(static_cast<std::int64_t>(i)),
+        name.empty() ? std::to_string(label) : '"' + name + '"', info.classes));
+  }
+  return set;
+}
+
+EvaluationSets open_evaluation_sets(const JobConfig& job, const Dataset& training,
+                                    const Doing& doing) {
+  EvaluationSets sets =
+      open_evaluation_sets(job.val_targets, job.rec, training.info().height, doing);
+  for (const std::filesystem::path& path : job.val_rec) {
+    sets.classification.push_back(open_classification_set(path, training, job.val_resize, doing));
   }
   return sets;
 }

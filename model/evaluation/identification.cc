@@ -68,31 +68,87 @@ std::vector<Result> for_probes(RowRange probes, int threads, const Work& work) {
 
 RowRange all_of(const LabelledRows& rows) { return {0, std::ssize(rows.subject)}; }
 
-/// If the gallery is the probes' own set, an image is not its own mate.
+/// Places of a probe's mates among the other entries.
+class MatePlaces {
+ public:
+  void add_mate(double similarity) {
+    constexpr double kLeast = -2;  // also for a similarity that is not a number
+    levels_.push_back(std::max(kLeast, similarity));
+  }
+  /// REQUIRES: called between the last add_mate() and the first add_other().
+  void sort() {
+    std::ranges::sort(levels_);
+    above_.resize(levels_.size() + 1);
+  }
+  void add_other(double similarity) {
+    const auto level = std::ranges::upper_bound(levels_, similarity);
+    ++above_[static_cast<std::size_t>(level - levels_.begin())];
+  }
+
+  [[nodiscard]] bool empty() const { return levels_.empty(); }
+  [[nodiscard]] double best() const { return levels_.empty() ? -2 : levels_.back(); }
+  /// Calls f(1 + the number of others that are at least as similar) for each mate, the most
+  /// similar first; without a mate once, as for one that is less similar than all others.
+  template <class F>
+  void each_rank(const F& f) const {
+    std::int64_t rank = 1 + above_.back();
+    f(rank);
+    for (std::size_t k = levels_.size(); k-- > 1;) f(rank += above_[k]);
+  }
+
+ private:
+  std::vector<double> levels_;       // similarities of the mates, rising
+  std::vector<std::int64_t> above_;  // others between each two of them
+};
+
+/// Compares each probe of a block with its mates in `gallery`. An entry of the probes' own set is
+/// not its own mate.
+std::vector<MatePlaces> places_of_mates(const LabelledRows& probes, std::size_t begin,
+                                        std::size_t end, const LabelledRows& gallery,
+                                        const std::multimap<std::int64_t, std::size_t>& mates) {
+  std::vector<MatePlaces> places(end - begin);
+  for (std::size_t i = begin; i < end; ++i) {
+    const auto [first, last] = mates.equal_range(probes.subject[i]);
+    for (auto m = first; m != last; ++m) {
+      if (&probes == &gallery && m->second == i) continue;
+      places[i - begin].add_mate(similarity(probes, i, gallery, m->second));
+    }
+    places[i - begin].sort();
+  }
+  return places;
+}
+
+Search search_of(const MatePlaces& places, double best_other) {
+  Search found{.mated = !places.empty(), .mate = places.best(), .best_other = best_other};
+  std::int64_t better_mates = 0;
+  places.each_rank([&](std::int64_t rank) {
+    if (better_mates == 0) found.rank = rank;
+    for (std::size_t k = 0; found.mated && k < kRecallRanks.size(); ++k) {
+      if (rank + better_mates <= kRecallRanks[k]) ++found.mates_within[k];
+    }
+    ++better_mates;
+  });
+  return found;
+}
+
 std::vector<Search> search_range(const LabelledRows& probes, RowRange range,
                                  const LabelledRows& gallery, int threads) {
   check_sizes(probes, gallery);
   const auto mates = rows_of_subjects(gallery);
   return for_probes<Search>(range, threads, [&](std::size_t begin, std::size_t end) {
-    std::vector<Search> found(end - begin, Search{.rank = 1});
-    for (std::size_t i = begin; i < end; ++i) {
-      Search& probe = found[i - begin];
-      const auto [first, last] = mates.equal_range(probes.subject[i]);
-      probe.mate = -2;
-      for (auto m = first; m != last; ++m) {
-        if (&probes == &gallery && m->second == i) continue;
-        probe.mated = true;
-        probe.mate = std::max(probe.mate, similarity(probes, i, gallery, m->second));
-      }
-    }
+    std::vector<MatePlaces> places = places_of_mates(probes, begin, end, gallery, mates);
+    std::vector<double> best_other(places.size(), -2);
     for (std::size_t j = 0; j < gallery.subject.size(); ++j) {
       for (std::size_t i = begin; i < end; ++i) {
         if (gallery.subject[j] == probes.subject[i]) continue;
-        Search& probe = found[i - begin];
         const double other = similarity(probes, i, gallery, j);
-        probe.best_other = std::max(probe.best_other, other);
-        if (other >= probe.mate) ++probe.rank;
+        best_other[i - begin] = std::max(best_other[i - begin], other);
+        places[i - begin].add_other(other);
       }
+    }
+    std::vector<Search> found;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      found.push_back(search_of(places[i], best_other[i]));
     }
     return found;
   });
@@ -113,6 +169,17 @@ double rank_rate(std::span<const Search> searches, std::int64_t k) {
   const auto hits =
       std::ranges::count_if(searches, [&](const Search& s) { return s.mated && s.rank <= k; });
   return mated == 0 ? 0 : static_cast<double>(hits) / static_cast<double>(mated);
+}
+
+std::array<double, kRecallRanks.size()> precisions(std::span<const Search> searches) {
+  std::array<double, kRecallRanks.size()> all{};
+  const auto mated = std::ranges::count_if(searches, &Search::mated);
+  for (std::size_t k = 0; k < kRecallRanks.size() && mated > 0; ++k) {
+    std::int64_t mates = 0;
+    for (const Search& s : searches) mates += s.mates_within[k];
+    all[k] = static_cast<double>(mates) / static_cast<double>(mated * kRecallRanks[k]);
+  }
+  return all;
 }
 
 double tpir_at_fpir(std::span<const Search> searches, double fpir) {
@@ -136,29 +203,15 @@ std::vector<std::int64_t> ranks_among_distractors(const LabelledRows& probes,
   check_sizes(probes, distractors);
   const auto mates = rows_of_subjects(probes);
   return for_probes<std::int64_t>(all_of(probes), threads, [&](std::size_t begin, std::size_t end) {
-    // For each probe: its mates' similarities in rising order, and the number of distractors
-    // between each two of them.
-    std::vector<std::vector<double>> levels(end - begin);
-    std::vector<std::vector<std::int64_t>> above(end - begin);
-    for (std::size_t i = begin; i < end; ++i) {
-      const auto [first, last] = mates.equal_range(probes.subject[i]);
-      for (auto m = first; m != last; ++m) {
-        if (m->second != i) levels[i - begin].push_back(similarity(probes, i, probes, m->second));
-      }
-      std::ranges::sort(levels[i - begin]);
-      above[i - begin].resize(levels[i - begin].size() + 1);
-    }
+    std::vector<MatePlaces> places = places_of_mates(probes, begin, end, probes, mates);
     for (std::size_t j = 0; j < distractors.subject.size(); ++j) {
       for (std::size_t i = begin; i < end; ++i) {
-        const auto& own = levels[i - begin];
-        const auto level = std::ranges::upper_bound(own, similarity(probes, i, distractors, j));
-        ++above[i - begin][static_cast<std::size_t>(level - own.begin())];
+        places[i - begin].add_other(similarity(probes, i, distractors, j));
       }
     }
     std::vector<std::int64_t> ranks;
-    for (const std::vector<std::int64_t>& counts : above) {
-      std::int64_t rank = 1;
-      for (std::size_t k = counts.size(); k-- > 1;) ranks.push_back(rank += counts[k]);
+    for (const MatePlaces& each : places) {
+      if (!each.empty()) each.each_rank([&](std::int64_t rank) { ranks.push_back(rank); });
     }
     return ranks;
   });

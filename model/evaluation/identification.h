@@ -1,6 +1,7 @@
 // Face identification (1:N): finds the person of a probe in a gallery.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,6 +17,9 @@ struct LabelledRows {
   std::vector<std::int64_t> subject = {};  ///< [n]
 };
 
+/// Numbers K of most similar entries for Recall@K and P@K.
+inline constexpr std::array<std::int64_t, 4> kRecallRanks = {1, 10, 100, 1000};
+
 /// Result of the search for one probe. A similarity is a dot product in float64.
 struct Search {
   bool mated = false;      ///< the gallery has an entry of the probe's subject
@@ -25,6 +29,8 @@ struct Search {
   /// similarities count against the mate. Otherwise a model that maps all faces to one point would
   /// be perfect.
   std::int64_t rank = 0;
+  /// For each K of kRecallRanks: the number of mates among the K most similar entries.
+  std::array<std::int64_t, kRecallRanks.size()> mates_within{};
 };
 
 /// Searches for each probe in the gallery. Runs on `threads` threads (0: all cores); the result
@@ -37,6 +43,10 @@ std::vector<Search> search_others(const LabelledRows& set, RowRange images, int 
 
 /// Returns the fraction of the mated probes with a mate among the first k; 0 if none is mated.
 double rank_rate(std::span<const Search> searches, std::int64_t k);
+
+/// Returns P@K for each K of kRecallRanks: the mean over the mated probes of the fraction of the K
+/// most similar entries that are mates; 0 if none is mated.
+std::array<double, kRecallRanks.size()> precisions(std::span<const Search> searches);
 
 /// Returns the true positive identification rate: the fraction of the mated probes whose mate is
 /// the best entry and above the threshold. The threshold accepts the fraction `fpir` of n non-mated

@@ -193,11 +193,17 @@ json among_distractors(const LabelledRows& probes, const LabelledRows& distracto
 
 json among_others(const LabelledRows& images, int threads) {
   const auto found = search_others(images, {0, std::ssize(images.subject)}, threads);
-  json recalls = json::object();
-  for (const std::int64_t k : kRecallRanks) recalls[std::to_string(k)] = rank_rate(found, k);
+  const auto shares = precisions(found);
+  json recalls = json::object(), precision = json::object();
+  for (std::size_t i = 0; i < kRecallRanks.size(); ++i) {
+    const std::string k = std::to_string(kRecallRanks[i]);
+    recalls[k] = rank_rate(found, kRecallRanks[i]);
+    precision[k] = shares[i];
+  }
   return {{"images", found.size()},
           {"queries", std::ranges::count_if(found, &Search::mated)},
-          {"recall", recalls}};
+          {"recall", recalls},
+          {"precision", precision}};
 }
 
 std::string identification_text(const json& result) {
@@ -209,6 +215,7 @@ std::string identification_text(const json& result) {
   text += "\n";
   for (const auto& [key, form] :
        {std::pair{"rank", "rank-{:<4} {:.5f}\n"}, std::pair{"recall", "Recall@{:<4} {:.5f}\n"},
+        std::pair{"precision", "P@{:<9} {:.5f}\n"},
         std::pair{"tpir_at_fpir", "TPIR@FPIR={} {:.5f}\n"}}) {
     if (!result.contains(key)) continue;
     for (const auto& [k, rate] : result[key].items()) {
@@ -267,7 +274,8 @@ void add_identify_verb(CLI::App& pfcctl) {
       "for each other image of the probe's person among them (as MegaFace). With probes only, "
       "prints\n"
       "Recall@K, the fraction of the probes with an image of their class among the K most similar\n"
-      "others, as for Stanford Online Products (docs/evaluate.md). Examples:\n"
+      "others, as for Stanford Online Products, and P@K, the mean fraction of these K that are of\n"
+      "their class (docs/evaluate.md). Examples:\n"
       "  pfcctl identify --model m.safetensors --probes Probe --gallery Match --distractors Rest\n"
       "  pfcctl identify --model m.safetensors --probes facescrub --distractors megaface\n"
       "  pfcctl identify --model m.safetensors --probes products");

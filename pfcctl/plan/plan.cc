@@ -42,14 +42,18 @@ struct Flags {
 };
 
 /// Reads the sets and decodes every image, as the job would at its start.
-EvaluationSets read_evaluation_sets(const JobConfig& job, const DatasetInfo& info) {
-  const EmbedOptions size{.height = info.height, .width = info.width};
-  EvaluationSets sets = open_evaluation_sets(job.val_targets, job.rec, info.height);
+EvaluationSets read_evaluation_sets(const JobConfig& job, const Dataset& training) {
+  const EmbedOptions size{
+      .height = training.info().height, .width = training.info().width, .threads = 0};
+  EvaluationSets sets = open_evaluation_sets(job, training);
   for (const VerificationSet& set : sets.verification) {
     check_verification_set(set, {0, std::ssize(set.images)}, size);
   }
   for (const RetrievalSet& set : sets.retrieval) {
     check_retrieval_set(set, {0, std::ssize(set.labels)}, size);
+  }
+  for (const ClassificationSet& set : sets.classification) {
+    check_classification_set(set, {0, std::ssize(set.labels)}, size);
   }
   return sets;
 }
@@ -74,7 +78,7 @@ PlannedData read_data(JobConfig& job) {
   if (has_data_here(job)) {
     const auto dataset = open_job_data_and_complete(job);
     for (const std::string& warning : dataset->info().warnings) spdlog::warn("{}", warning);
-    return planned_data(*dataset, read_evaluation_sets(job, dataset->info()));
+    return planned_data(*dataset, read_evaluation_sets(job, *dataset));
   }
   if (job.num_classes == 0) {
     throw InputError(

@@ -165,9 +165,9 @@ class Evaluate(TrainedModel):
         done = run(BIN / "pfcctl", "verify", "--model", self.model, "--bin", self.folder)
         self.assert_one_line(done, "panel of verification sets: found none", "agedb_30.bin")
 
-    def recall_of(self, model):
+    def recall_of(self, model, measure=reference.recall):
         rows = self.embed(self.people, "--flip", model=model)
-        return reference.recall(reference.unit(np.array(list(rows.values()))), np.array([int(name.split("/")[0]) for name in rows]))
+        return measure(reference.unit(np.array(list(rows.values()))), np.array([int(name.split("/")[0]) for name in rows]))
 
     def test_recall_agrees_with_numpy(self):
         expected = self.recall_of(self.model)
@@ -176,7 +176,10 @@ class Evaluate(TrainedModel):
         found = json.loads(self.pfcctl(*command, "--json"))
         self.assertEqual((found["images"], found["queries"]), (80, 80))
         self.assert_close(list(found["recall"].values()), expected)
-        self.assertIn(f"Recall@1    {expected[0]:.5f}\n", self.pfcctl(*command))
+        self.assert_close(list(found["precision"].values()), self.recall_of(self.model, reference.precision))
+        printed = self.pfcctl(*command)
+        self.assertIn(f"Recall@1    {expected[0]:.5f}\n", printed)
+        self.assertIn(f"P@1         {expected[0]:.5f}\n", printed)
 
     def test_a_job_evaluates_recall_with_two_workers(self):
         out = self.folder / "out"
@@ -189,6 +192,9 @@ class Evaluate(TrainedModel):
         told = [m for m in self.metrics(out) if m["kind"] == "evaluation"][1]
         self.assertEqual((told["val_target"], told["images"], told["queries"]), ("people", 80, 80))
         self.assert_close(list(told["recall"].values()), expected)
+        precisions = self.recall_of(out / "backbone.safetensors", reference.precision)
+        self.assert_close(list(told["precision"].values()), precisions)
+        self.assertIn(f"  P@1: {expected[0]:.5f}  P@10: {precisions[1]:.5f}", done.stdout)
 
     def test_a_retrieval_set_with_a_damaged_image_is_refused_before_the_first_step(self):
         data = pathlib.Path(shutil.copytree(self.people, self.folder / "damaged"))

@@ -92,6 +92,7 @@ json identification(const SafetensorsFile& file) {
   return {{"templates", templates.rows},
           {"ranks", ranks},
           {"recalls", recalls},
+          {"precisions", precisions(others)},
           {"tpirs", tpirs},
           {"among_distractors", ranks_among_distractors(searched, gallery, 2)}};
 }

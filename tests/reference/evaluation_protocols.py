@@ -132,6 +132,7 @@ def identification(rows, subject, probes):
     limits = [strangers[max(int(len(strangers) * f) - 1, 0)] for f in (0.001, 0.01, 0.1)]
     return {"ranks": [np.mean(hits <= k) for k in (1, 5, 10, 20)],
             "recalls": recall(rows, subject, (1, 2, 10)),
+            "precisions": precision(rows, subject),
             "tpirs": [np.mean((mates > others) & (mates > limit)) for limit in limits],
             "among_distractors": among_distractors(rows[:probes], subject[:probes], gallery)}
 
@@ -146,6 +147,18 @@ def recall(rows, subject, ks=(1, 10, 100, 1000)):
         if mates.any():
             hits.append(1 + np.sum(own[subject != subject[i]] >= own[mates].max()))
     return [np.mean(np.array(hits) <= k) for k in ks]
+
+
+def precision(rows, subject, ks=(1, 10, 100, 1000)):
+    """Returns P@K: mean fraction of the K most similar others that are of a row's subject. Of equal ones others come first."""
+    found = []
+    for i, one in enumerate(rows.astype(np.float64)):
+        others = np.arange(len(rows)) != i
+        mates = (subject == subject[i])[others]
+        if mates.any():
+            similar = np.array([one @ other for other in rows])[others]
+            found.append(mates[np.lexsort((mates, -similar))])
+    return [sum(int(np.sum(own[:k])) for own in found) / (k * len(found)) for k in ks]
 
 
 def among_distractors(rows, subject, distractors):

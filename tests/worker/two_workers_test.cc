@@ -7,7 +7,10 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/files/safetensors.h"
@@ -53,10 +56,11 @@ class TwoWorkers : public ::testing::Test {
   }
 
   /// Returns the outcomes by rank. Rank 1 asks for a stop when it has been asked `stop_after`
-  /// times; 0: never. With `output_of` each rank is on its own host.
+  /// times; 0: never. With `output_of` each rank is on its own host. `look` is called at the end.
   static std::vector<TwoWorkersOutcome> run(
       const JobConfig& job, int stop_after,
-      const std::function<std::filesystem::path(int)>& output_of = {}) {
+      const std::function<std::filesystem::path(int)>& output_of = {},
+      const std::function<void(int rank, TrainingSession& session)>& look = {}) {
     std::vector<TwoWorkersOutcome> outcomes(kTwoWorkers);
     std::atomic<int> asked = 0;
     const auto asked_to_stop = [&](int rank) {
@@ -70,6 +74,7 @@ class TwoWorkers : public ::testing::Test {
           testing::on_host(*session.local.ops, session.trainer->backbone->weights.flat());
       outcome.centres =
           testing::on_host(*session.local.ops, session.trainer->head->state().centres);
+      if (look) look(rank, session);
     };
     testing::with_sessions(job, kTwoWorkers, use, asked_to_stop, output_of);
     return outcomes;
@@ -118,6 +123,86 @@ TEST_F(TwoWorkers, ResumeAVisionTransformerToTheBitsOfAnUninterruptedRun) {
   vit.gradient_acc = 2;
   vit.batch_size = 4;
   expect_the_same_bits_after_a_stop(vit);
+}
+
+TEST_F(TwoWorkers, ResumeRandomResizedCropsToTheBitsOfAnUninterruptedRun) {
+  JobConfig cropped = job(whole_.path());
+  cropped.augment.random_resized_crop = RandomResizedCrop{};
+  cropped.num_workers = 2;
+  expect_the_same_bits_after_a_stop(cropped);
+}
+
+/// Embeds the training images one by one.
+std::vector<std::vector<float>> embeddings_of(TrainingSession& session) {
+  const EmbedBatch embed =
+      embed_with(*session.local.ops, *session.trainer->backbone, session.evaluated_images);
+  const Dataset& data = *session.local.dataset;
+  const ReadImage read = read_images_of(data, {data.info().height, data.info().width});
+  const auto batch = static_cast<std::size_t>(session.job.batch_size);
+  std::vector<std::uint8_t> pixels(batch * data.info().sample_bytes());
+  std::vector<float> out(batch * static_cast<std::size_t>(session.job.embedding_size));
+  std::vector<std::vector<float>> all;
+  for (std::int64_t i = 0; i < data.info().images; ++i) {
+    read(i, std::span(pixels).first(data.info().sample_bytes()));
+    embed(pixels, out);
+    all.emplace_back(out.begin(), out.begin() + session.job.embedding_size);
+  }
+  return all;
+}
+
+/// Returns the fraction of embeddings whose label, i / images of a class, has the greatest cosine.
+double top_1(const std::vector<std::vector<float>>& embeddings, const std::vector<float>& centres,
+             std::size_t images_of_class) {
+  int hits = 0;
+  for (std::size_t i = 0; i < embeddings.size(); ++i) {
+    const std::size_t d = embeddings[i].size();
+    std::vector<double> cosines;
+    for (std::size_t c = 0; c < centres.size() / d; ++c) {
+      double product = 0, squares = 0;
+      for (std::size_t k = 0; k < d; ++k) {
+        const double w = centres[c * d + k];
+        product += w * double{embeddings[i][k]};
+        squares += w * w;
+      }
+      cosines.push_back(product / std::sqrt(squares));
+    }
+    const auto best = std::ranges::max_element(cosines) - cosines.begin();
+    hits += static_cast<std::size_t>(best) == i / images_of_class ? 1 : 0;
+  }
+  return hits / static_cast<double>(embeddings.size());
+}
+
+/// Returns the evaluations in metrics.jsonl.
+std::vector<nlohmann::json> evaluations_in(const std::filesystem::path& output) {
+  std::vector<nlohmann::json> found;
+  std::ifstream in(output / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["kind"] == "evaluation") found.push_back(event);
+  }
+  return found;
+}
+
+TEST_F(TwoWorkers, MeasureTopKAccuracyWithoutChangingTheTraining) {
+  JobConfig plain = job(whole_.path());
+  const auto expected = run(plain, 0);
+  JobConfig classified = job(parts_.path());
+  classified.val_rec = {data_.path()};
+  classified.verbose = 3;
+  std::vector<std::vector<float>> embeddings;
+  const auto outcomes = run(classified, 0, {}, [&](int rank, TrainingSession& session) {
+    if (rank == 0) embeddings = embeddings_of(session);
+  });
+  EXPECT_TRUE(outcomes == expected);
+  std::vector<float> centres = outcomes[0].centres;
+  centres.insert(centres.end(), outcomes[1].centres.begin(), outcomes[1].centres.end());
+
+  const auto told = evaluations_in(parts_.path());
+  ASSERT_EQ(told.size(), 3u) << "after steps 3, 6 and 8";
+  EXPECT_EQ(told.back()["images"], 45);
+  EXPECT_EQ(told.back()["val_target"], data_.path().filename());
+  EXPECT_DOUBLE_EQ(told.back()["top"]["1"], top_1(embeddings, centres, 5));
+  EXPECT_GT(told.back()["top"]["5"], told.back()["top"]["1"]);
 }
 
 /// Returns the numbers of all float tensors of a model's file.

@@ -1,8 +1,11 @@
 #include "worker/head/class_centres.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <numeric>
 #include <vector>
 
+#include "kernels/math/missed_updates.h"
 #include "kernels/math/normal.h"
 #include "worker/head/row_copy.h"
 
@@ -79,6 +82,36 @@ void ClassCentres::initialise(Ops& ops) {
       draw_centre(options_.seed, shard_.begin + begin + row, d, rows.data() + row * d);
     }
     copy_rows_to_device(ops, row_range(weight, begin, count), rows.data());
+  }
+}
+
+void ClassCentres::read_current(Ops& ops, RowRange classes, std::span<float> rows) {
+  const CentreTable t = table();
+  const auto d = static_cast<std::size_t>(options_.dimension);
+  check(rows.size() == static_cast<std::size_t>(classes.size()) * d,
+        "class centres: rows must be [classes, D]");
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(classes.size()));
+  std::iota(numbers.begin(), numbers.end(), classes.begin);
+  CatchUpPlan missed;
+  missed.make(history_, updated_, shard_.begin, numbers);
+  const auto read = [&](const Tensor& from, std::span<float> to) {
+    copy_rows_to_host(ops, to.data(),
+                      row_range(from, classes.begin - shard_.begin, classes.size()));
+  };
+  read(t.weight, rows);
+  if (missed.table().size() < 2) return;  // no row has missed an update
+  std::vector<float> momentum(rows.size()), second(t.second ? rows.size() : 0);
+  read(t.momentum, momentum);
+  if (t.second) read(t.second, second);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::uint32_t index = missed.index()[i / d];
+    if (index == 0) continue;
+    const CatchUp& catch_up = missed.table()[index];
+    if (t.second) {
+      apply_adamw(catch_up, rows[i], momentum[i], second[i]);
+    } else {
+      apply_sgd(catch_up, rows[i], momentum[i]);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/shard.h"
@@ -47,6 +48,10 @@ class ClassCentres {
   /// Views, valid as long as this object. The constructor does not compute the inverse norms:
   /// MarginSoftmax::compute_inverse_norms() does.
   [[nodiscard]] CentreTable table();
+
+  /// Copies the centres of these classes, all of the shard, to rows [n, D] in host memory, with the
+  /// updates that they have missed. Does not change the tables.
+  void read_current(Ops& ops, RowRange classes, std::span<float> rows);
 
  private:
   void initialise(Ops& ops);

@@ -115,6 +115,10 @@ class ShardedHead : public Head {
     return step == last_step_ ? loss_before_ : loss_state_;
   }
 
+  void read_current(RowRange classes, std::span<float> rows) override {
+    centres_.read_current(ops_, classes, rows);
+  }
+
   void state_changed() override {
     last_step_ = -1;
     softmax_->compute_inverse_norms();

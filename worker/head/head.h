@@ -128,6 +128,9 @@ class Head {
   [[nodiscard]] virtual State state() = 0;
   /// Returns the loss's state before this step, which is that of the last run() or the next one.
   [[nodiscard]] virtual const LossState& loss_before(std::int64_t step) const = 0;
+  /// Copies the centres of these classes of shard() to rows [n, D] in host memory, as they are
+  /// after all updates. Unlike settle() it changes nothing. REQUIRES: as for settle().
+  virtual void read_current(RowRange classes, std::span<float> rows) = 0;
   /// Must be called after other code has written to state(), for example to load a checkpoint.
   virtual void state_changed() = 0;
 

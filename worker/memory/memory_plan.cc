@@ -212,8 +212,9 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
     return images == 0 ? 0 : bytes(images, p.world_size, embed);
   };
   const std::uint64_t evaluation =
-      std::max(of_largest(p.data.verification_images, evaluation_bytes),
-               of_largest(p.data.retrieval_images, retrieval_bytes));
+      std::max({of_largest(p.data.verification_images, evaluation_bytes),
+                of_largest(p.data.retrieval_images, retrieval_bytes),
+                of_largest(p.data.classification_images, classification_bytes)});
   const std::uint64_t centres =
       p.job.init_centres == InitialCentres::kRandom
           ? 0
@@ -244,10 +245,12 @@ PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets) {
                    .width = info.width,
                    .index_bytes = info.index_bytes,
                    .stored_bytes = stored_bytes_of_image(dataset).value_or(0)};
-  for (const RetrievalSet& set : sets.retrieval) {
+  const auto add = [&](const LabelledSet& set, std::int64_t& largest) {
     data.index_bytes += set.dataset->info().index_bytes + set.labels.size() * sizeof(std::int64_t);
-    data.retrieval_images = std::max(data.retrieval_images, std::ssize(set.labels));
-  }
+    largest = std::max(largest, std::ssize(set.labels));
+  };
+  for (const RetrievalSet& set : sets.retrieval) add(set, data.retrieval_images);
+  for (const ClassificationSet& set : sets.classification) add(set, data.classification_images);
   for (const VerificationSet& set : sets.verification) {
     data.verification_bytes += set.bytes();
     data.verification_images =

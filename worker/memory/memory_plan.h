@@ -20,11 +20,12 @@ namespace pfc {
 struct PlannedData {
   std::int64_t images = 0;
   std::int64_t height = 112, width = 112;
-  std::uint64_t index_bytes = 0;         ///< DatasetInfo::index_bytes, with retrieval sets
+  std::uint64_t index_bytes = 0;         ///< DatasetInfo::index_bytes, with labelled sets
   double stored_bytes = 0;               ///< per image (stored_bytes_of_image()); 0: no read-ahead
   std::uint64_t verification_bytes = 0;  ///< sum of VerificationSet::bytes()
   std::int64_t verification_images = 0;  ///< images in the largest set
   std::int64_t retrieval_images = 0;     ///< images in the largest retrieval set
+  std::int64_t classification_images = 0;  ///< images in the largest classification set
 };
 
 PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets);

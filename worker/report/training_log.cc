@@ -251,17 +251,34 @@ void TrainingLog::evaluation(std::int64_t step, const VerificationResult& r) {
 void TrainingLog::evaluation(std::int64_t step, const RetrievalResult& r) {
   nlohmann::ordered_json object = event("evaluation", step);
   object["val_target"] = r.name;
-  std::string text = "[" + r.name + "][" + std::to_string(step) + "]";
+  std::string text = "[" + r.name + "][" + std::to_string(step) + "]", precisions;
   for (std::size_t i = 0; i < kRecallRanks.size(); ++i) {
     const std::string k = std::to_string(kRecallRanks[i]);
     text += fmt::format("{}Recall@{}: {:.5f}", i == 0 ? "" : "  ", k, r.recalls[i]);
+    precisions += fmt::format("  P@{}: {:.5f}", k, r.precisions[i]);
     object["recall"][k] = r.recalls[i];
+    object["precision"][k] = r.precisions[i];
   }
+  text += precisions;
   message(text);
   object.update({{"images", r.images},
                  {"queries", r.queries},
                  {"xnorm", r.embedding_norm},
                  {"seconds", r.seconds}});
+  write(object);
+}
+
+void TrainingLog::evaluation(std::int64_t step, const ClassificationResult& r) {
+  nlohmann::ordered_json object = event("evaluation", step);
+  object["val_target"] = r.name;
+  std::string text = "[" + r.name + "][" + std::to_string(step) + "]";
+  for (std::size_t i = 0; i < kTopRanks.size(); ++i) {
+    const std::string k = std::to_string(kTopRanks[i]);
+    text += fmt::format("{}Top-{}: {:.5f}", i == 0 ? "" : "  ", k, r.top[i]);
+    object["top"][k] = r.top[i];
+  }
+  message(text);
+  object.update({{"images", r.images}, {"xnorm", r.embedding_norm}, {"seconds", r.seconds}});
   write(object);
 }
 

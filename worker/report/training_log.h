@@ -155,6 +155,7 @@ class TrainingLog {
   void step(const StepRecord& record);
   void evaluation(std::int64_t step, const VerificationResult& result);
   void evaluation(std::int64_t step, const RetrievalResult& result);
+  void evaluation(std::int64_t step, const ClassificationResult& result);
   void checkpoint(const CheckpointEvent& event);
   void end(const EndRecord& record);
 

@@ -118,6 +118,7 @@ std::vector<HostFact> facts_of_host(const Dataset& dataset, const EvaluationSets
   };
   add(dataset);
   for (const RetrievalSet& set : sets.retrieval) add(*set.dataset);
+  for (const ClassificationSet& set : sets.classification) add(*set.dataset);
   for (const VerificationSet& set : sets.verification) {
     facts.push_back({set.file.string(),
                      fmt::format("{} images of {} bytes", set.images.size(), set.bytes()),

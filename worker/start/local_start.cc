@@ -11,7 +11,7 @@ std::vector<StartStep> LocalStart::steps() {
   using enum StartStep::Kind;
   const auto open_data = [this] {
     open_training_data();
-    evaluation_sets = open_evaluation_sets(job.val_targets, job.rec, dataset->info().height, doing);
+    evaluation_sets = open_evaluation_sets(job, *dataset, doing);
   };
   const auto plan = [this] {
     device_memory = ops->on_host() ? host_memory : memory_of_gpu(*ops);

@@ -89,8 +89,17 @@ void TensorBoardLog::evaluation(std::int64_t step, const VerificationResult& res
 void TensorBoardLog::evaluation(std::int64_t step, const RetrievalResult& result) {
   tensorboard::Summary summary;
   for (std::size_t i = 0; i < kRecallRanks.size(); ++i) {
-    add_scalar(summary, tag_of("recall_at_" + std::to_string(kRecallRanks[i]), result.name),
-               result.recalls[i]);
+    const std::string k = std::to_string(kRecallRanks[i]);
+    add_scalar(summary, tag_of("recall_at_" + k, result.name), result.recalls[i]);
+    add_scalar(summary, tag_of("precision_at_" + k, result.name), result.precisions[i]);
+  }
+  file_.write(step, std::move(summary));
+}
+
+void TensorBoardLog::evaluation(std::int64_t step, const ClassificationResult& result) {
+  tensorboard::Summary summary;
+  for (std::size_t i = 0; i < kTopRanks.size(); ++i) {
+    add_scalar(summary, tag_of("top_" + std::to_string(kTopRanks[i]), result.name), result.top[i]);
   }
   file_.write(step, std::move(summary));
 }

@@ -31,6 +31,7 @@ class TensorBoardLog {
   void line(const LogWindow& window);
   void evaluation(std::int64_t step, const VerificationResult& result);
   void evaluation(std::int64_t step, const RetrievalResult& result);
+  void evaluation(std::int64_t step, const ClassificationResult& result);
   /// Writes two histograms with their means, and the images.
   void sample(std::int64_t step, const StepSample& sample);
 

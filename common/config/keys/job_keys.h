@@ -263,6 +263,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("max_damaged", job.max_damaged, kFraction);
   v.path("stage", job.stage);
   v.texts("val_targets", job.val_targets);
+  v.paths("val_rec", job.val_rec);
+  v.number("val_resize", job.val_resize, kImageSize);
   v.path("output", job.output);
   v.texts("export", job.exports);
   v.number("frequent", job.frequent, kSteps);

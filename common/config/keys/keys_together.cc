@@ -110,6 +110,22 @@ void check_start(const JobConfig& job, const JobOrigin& origin) {
                    "take tensors from");
 }
 
+void check_validation_data(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  if (!job.val_rec.empty() && job.heads == Heads::kSeparate) {
+    fail("val_rec",
+         "found validation data, but heads is \"separate\": classes of different heads are not "
+         "compared; remove one of the two keys");
+  }
+  if (job.val_resize != 0 && job.val_resize < job.image_size) {
+    fail("val_resize", "found " + std::to_string(job.val_resize) +
+                           ", expected 0 or at least image_size, which is " +
+                           std::to_string(job.image_size));
+  }
+}
+
 /// Rejects keys about images if the data are embeddings, and vice versa.
 void check_network(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
@@ -128,8 +144,15 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   if (!job.val_targets.empty()) {
     fail("val_targets", "found verification sets, " + none("cannot embed images"));
   }
+  if (!job.val_rec.empty()) {
+    fail("val_rec", "found validation data, " + none("cannot embed images"));
+  }
   if (job.image_size != 0) {
     fail("image_size", "found " + std::to_string(job.image_size) + ", " + none("reads no images"));
+  }
+  if (job.pixels != PixelScale{}) {
+    const bool mean = job.pixels.mean != PixelScale{}.mean;
+    fail(mean ? "image_mean" : "image_std", "found a scale of pixels, " + none("reads no images"));
   }
   if (job.augment != Augmentation{} && job.augment != Augmentation{.flip = false}) {
     fail("augment", "found changes of images, " + none("reads no images"));
@@ -150,10 +173,6 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
   };
   if (is_combined_margin(job.loss)) return;
   if (job.margin != Margin{}) {
-  if (job.pixels != PixelScale{}) {
-    const bool mean = job.pixels.mean != PixelScale{}.mean;
-    fail(mean ? "image_mean" : "image_std", "found a scale of pixels, " + none("reads no images"));
-  }
     fail("margin_list",
          "found a margin, but the key loss selects a loss with its own margin; remove one of the "
          "two keys");
@@ -186,6 +205,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_order(job, origin);
   check_exports(job, origin);
   check_start(job, origin);
+  check_validation_data(job, origin);
   check_network(job, origin);
   check_loss(job, origin);
   check_batch_size(job, origin);

@@ -357,6 +357,8 @@ TEST(ParseJob, RejectsKeysOfImagesWithoutANetwork) {
             R"(job.json: export: found "ptt", expected "onnx" or "pt")");
   EXPECT_THAT(refusal(R"({"network": "none", "val_targets": ["lfw"]})"),
               HasSubstr("job.json: val_targets: found verification sets, but network \"none\""));
+  EXPECT_THAT(refusal(R"({"network": "none", "val_rec": "val"})"),
+              HasSubstr("job.json: val_rec: found validation data, but network \"none\""));
   for (const char* key : {R"("image_size": 112)", R"("augment": {"blur": 0.1})",
                           R"("dali_aug": true)", R"("dropout": 0.4)", R"("sync_bn": true)"}) {
     const std::string text = std::string(R"({"network": "none", )") + key + "}";
@@ -435,6 +437,16 @@ TEST(ParseJob, AcceptsTheMeanAndDeviationOfColours) {
               HasSubstr("image_std: found a scale of pixels, but network \"none\""));
 }
 
+TEST(ParseJob, AcceptsValidationData) {
+  const JobConfig job = parse(R"({"val_rec": ["a", "b"], "val_resize": 256, "image_size": 224})");
+  EXPECT_THAT(job.val_rec, ::testing::ElementsAre("a", "b"));
+  EXPECT_EQ(job.val_resize, 256);
+  EXPECT_THAT(refusal(R"({"val_resize": 200, "image_size": 224})"),
+              HasSubstr("val_resize: found 200, expected 0 or at least image_size, which is 224"));
+  EXPECT_THAT(refusal(R"({"val_rec": "v", "rec": ["a", "b"], "heads": "separate"})"),
+              HasSubstr("val_rec: found validation data, but heads is \"separate\""));
+}
+
 TEST(ToJson, RoundTripsEveryKey) {
   json changed = to_json(JobConfig{});
   for (auto& [key, value] : changed.items()) {
@@ -455,7 +467,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "margin_update": {"initial": [1.0, 0.5, 0.25], "start_epoch": 0.5, "end_epoch": 1.0,
                         "increase": "linear"},
       "read": "sequential", "stage": "/dev/shm",
-      "val_targets": ["v"], "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
+      "val_targets": ["v"], "val_rec": "w", "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
       "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
       "freeze": ["conv1*"], "init_from_names": ["layer*"], "init_centres": "mean"})"));
   const json defaults = to_json(JobConfig{});
@@ -465,6 +477,7 @@ TEST(ToJson, RoundTripsEveryKey) {
   separate["read"] = "random";
   shared["heads"] = "one";
   separate["share_identities"] = false;
+  separate["val_rec"] = "";
   shared["loss"] = defaults["loss"];
   for (const char* margin : {"margin_list", "margin_update"}) separate[margin] = defaults[margin];
   EXPECT_EQ(to_json(parse_job(shared, "job.json")), shared);

@@ -98,6 +98,7 @@ class Evaluation : public ::testing::Test {
 
   static std::vector<double> figures(const RetrievalResult& result) {
     std::vector<double> all(result.recalls.begin(), result.recalls.end());
+    all.insert(all.end(), result.precisions.begin(), result.precisions.end());
     all.insert(all.end(), {static_cast<double>(result.queries), result.embedding_norm});
     return all;
   }
@@ -226,6 +227,9 @@ TEST_F(Retrieval, IsTheSameOnAnyNumberOfWorkers) {
   EXPECT_GT(one.recalls[0], 0);
   EXPECT_LT(one.recalls[0], one.recalls[1]);
   EXPECT_EQ(one.recalls[2], 1);
+  EXPECT_EQ(one.precisions[0], one.recalls[0]);
+  // A query has 3 or 4 mates, all of them among the 21 others: classes of 5, 4, 4, 4 and 4 images.
+  EXPECT_DOUBLE_EQ(one.precisions[2], (5 * 4 + 4 * 4 * 3) / 21. / 100);
   for (const int world_size : {2, 3, 30}) {
     EXPECT_EQ(figures(evaluate_on(world_size, sets_.retrieval[0])), figures(one));
   }
@@ -238,6 +242,118 @@ TEST_F(Retrieval, NamesADamagedImageOnAllWorkers) {
                 HasSubstr("retrieval set " + folder_.path().string() + ": " +
                           (folder_ / "13.png").string()));
   }
+}
+
+/// A training set of four classes, and labelled images to classify.
+class Classification : public ::testing::Test {
+ protected:
+  static constexpr int kImagesOfClass = 8;
+
+  /// Writes a folder with the folders `classes`, of `images` photographs each.
+  static void write(const std::filesystem::path& folder, const std::vector<std::string>& classes,
+                    int images) {
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      std::filesystem::create_directories(folder / classes[c]);
+      for (int i = 0; i < images; ++i) {
+        const auto image = encode_png(draw_waves(12, 16, static_cast<unsigned>(c + 5 * i)), 12, 16);
+        testing::write_file(folder / classes[c] / (std::to_string(i) + ".png"),
+                            {reinterpret_cast<const char*>(image.data()), image.size()});
+      }
+    }
+  }
+
+  Classification() {
+    write(folder_ / "train", {"a", "b", "c", "d"}, 1);
+    write(folder_ / "val", {"b", "d"}, kImagesOfClass);
+    training_ = open_images(folder_ / "train", kSide, {});
+  }
+  ClassificationSet open(const char* name, std::int64_t resize = 0) const {
+    return open_classification_set(folder_ / name, *training_, resize);
+  }
+
+  const TemporaryFolder folder_;
+  std::unique_ptr<Dataset> training_;
+};
+
+TEST_F(Classification, FindsClassesByName) {
+  const ClassificationSet set = open("val");
+  EXPECT_EQ(set.name, "val");
+  std::vector<std::int64_t> expected(kImagesOfClass, 1);
+  expected.resize(2 * kImagesOfClass, 3);
+  EXPECT_EQ(set.labels, expected);
+  write(folder_ / "other", {"b", "e"}, 1);
+  EXPECT_THAT(message_of<InputError>([&] { open("other"); }),
+              HasSubstr("its class \"e\" is none of the 4 classes of rec"));
+}
+
+TEST_F(Classification, FindsClassesByNumberIfOneSideHasNoNames) {
+  testing::write_file(folder_ / "val.tsv", "val/b/0.png\t2\nval/d/0.png\t0\n");
+  EXPECT_THAT(open("val.tsv").labels, ElementsAre(2, 0));
+  testing::write_file(folder_ / "val.tsv", "val/b/0.png\t4\nval/d/0.png\t0\n");
+  EXPECT_THAT(message_of<InputError>([&] { open("val.tsv"); }),
+              HasSubstr("its class 4 is none of the 4 classes of rec"));
+}
+
+TEST_F(Classification, RefusesAResizeBelowTheNetworksImages) {
+  EXPECT_NO_THROW(open("val", kSide));
+  EXPECT_THAT(message_of<InputError>([&] { open("val", kSide - 1); }),
+              HasSubstr("val_resize: found 7, expected 0 or at least the side of the network's"));
+}
+
+/// The score of class c is number c of the embedding, which is that of the central pixels.
+TEST_F(Classification, ComparesTheCentresOfImagesWithTheClassesOfAllWorkers) {
+  const ClassificationSet set = open("val", kSide);
+  std::vector<double> expected(kTopRanks.size());
+  double norms = 0;
+  constexpr int kImages = 2 * kImagesOfClass;
+  for (std::int64_t i = 0; i < kImages; ++i) {
+    std::vector<std::uint8_t> rgb(kSide * kSide * 3);
+    ImageDecoder decoder;
+    ImageBuffer buffer;
+    decoder.decode_centre(set.dataset->read(i, buffer).encoded, kSide, {kSide, kSide}, rgb);
+    const auto scores = embed_one(rgb);
+    const float own = scores[static_cast<std::size_t>(set.labels[static_cast<std::size_t>(i)])];
+    const auto rank = std::ranges::count_if(scores, [&](float score) { return score >= own; });
+    for (std::size_t k = 0; k < kTopRanks.size(); ++k) expected[k] += rank <= kTopRanks[k];
+    norms += std::sqrt(std::inner_product(scores.begin(), scores.end(), scores.begin(), 0.0));
+  }
+  for (const int workers : {1, 2, 4}) {
+    run_ranks(workers, [&](Comm& comm) {
+      EmbedOptions options = kOptions;
+      options.flip = false;
+      const EmbedBatch embed = [&](std::span<const std::uint8_t> images, std::span<float> out) {
+        for (std::size_t i = 0; i < 3; ++i) {
+          const auto one = embed_one(images.subspan(i * kSide * kSide * 3, kSide * kSide * 3));
+          std::ranges::copy(one, out.begin() + static_cast<std::ptrdiff_t>(4 * i));
+        }
+      };
+      const ClassLayer layer{
+          .classes = shard_of(4, comm.rank(), workers),
+          .read = [](RowRange classes, std::span<float> rows) {
+            std::ranges::fill(rows, 0.f);
+            for (std::int64_t c = classes.begin; c < classes.end; ++c) {
+              rows[static_cast<std::size_t>((c - classes.begin) * kDimension + c)] = 0.5f;
+            }
+          }};
+      const ClassificationResult found = evaluate(set, comm, embed, options, layer);
+      EXPECT_EQ(found.images, kImages);
+      EXPECT_EQ(found.top[0], expected[0] / kImages);
+      EXPECT_EQ(found.top[1], 1);
+      EXPECT_NEAR(found.embedding_norm, norms / kImages, 1e-5 * norms);
+    });
+  }
+  EXPECT_GT(expected[0], 0);
+  EXPECT_LT(expected[0], kImages);
+}
+
+TEST_F(Classification, NamesADamagedImage) {
+  testing::write_file(folder_ / "val/d/1.png", "not a PNG");
+  const ClassificationSet set = open("val");
+  EXPECT_NO_THROW(check_classification_set(set, {0, kImagesOfClass}, kOptions));
+  EXPECT_THAT(message_of<InputError>([&] {
+                check_classification_set(set, {4, 6}, kOptions);
+              }),
+              HasSubstr((folder_ / "val/d/1.png").string()));
 }
 
 /// Returns the bytes that one worker allocates to evaluate the set with wide embeddings.

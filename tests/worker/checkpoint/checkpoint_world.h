@@ -72,6 +72,7 @@ class SmallHead : public Head {
             .history = &history_,
             .loss = &loss};
   }
+  void read_current(RowRange, std::span<float>) override {}
   void state_changed() override { ++changes; }
   void settle(std::span<const std::int64_t>) override {}
   void settle_all() override {}

@@ -48,6 +48,7 @@ class SamplingOnly final : public Head {
   [[nodiscard]] RowRange shard() const override { return {}; }
   State state() override { return {}; }
   const LossState& loss_before(std::int64_t) const override { return loss_; }
+  void read_current(RowRange, std::span<float>) override {}
   void state_changed() override {}
   void settle(std::span<const std::int64_t>) override {}
   void settle_all() override {}

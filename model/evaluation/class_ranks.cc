@@ -1,0 +1,183 @@
+#include "model/evaluation/class_ranks.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "common/error.h"
+#include "common/ordered_work.h"
+#include "data/images/vector_clones.h"
+
+namespace pfc {
+
+namespace {
+
+constexpr std::int64_t kBlockClasses = 1024;  // in memory at the same time
+constexpr std::int64_t kBlockSamples = 16;    // share a pass over these classes
+// Memory of ClassLayer::read() for a weight: its two moments, and a copy as stored.
+constexpr std::int64_t kBytesToRead = 10;
+
+/// Sums in 16 lanes, so that the compiler can use vectors. The same for every caller.
+PFC_VECTOR_CLONES double row_product(const float* a, const double* b, std::size_t n) {
+  std::array<double, 16> lanes{};
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (std::size_t k = 0; k < 16; ++k) lanes[k] += double{a[i + k]} * b[i + k];
+  }
+  for (; i < n; ++i) lanes[0] += double{a[i]} * b[i];
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t k = 0; k < half; ++k) lanes[k] += lanes[k + half];
+  }
+  return lanes[0];
+}
+
+/// Some of this worker's classes. The length of an embedding does not change the order of its
+/// scores, so only weights are normalised for cosines.
+class ClassBlock {
+ public:
+  ClassBlock(const ClassLayer& layer, std::int64_t dimension)
+      : layer_(layer),
+        d_(static_cast<std::size_t>(dimension)),
+        stored_size_(layer.cosines ? d_ : d_ + 1) {
+    const auto most = static_cast<std::size_t>(std::min(kBlockClasses, layer.classes.size()));
+    stored_.resize(most * stored_size_);
+    weights_.resize(most * d_);
+  }
+
+  void read(RowRange classes) {
+    classes_ = classes;
+    const auto n = static_cast<std::size_t>(classes.size());
+    layer_.read(classes, std::span(stored_).first(n * stored_size_));
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::span<double> row = std::span(weights_).subspan(i * d_, d_);
+      std::copy_n(stored_.begin() + static_cast<std::ptrdiff_t>(i * stored_size_), d_, row.begin());
+      if (!layer_.cosines) continue;
+      const double length = std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+      if (length == 0) continue;
+      std::ranges::transform(row, row.begin(), [&](double x) { return x / length; });
+    }
+  }
+
+  [[nodiscard]] RowRange classes() const { return classes_; }
+  [[nodiscard]] double score(const float* embedding, std::int64_t c) const {
+    const auto i = static_cast<std::size_t>(c - classes_.begin);
+    const double product = row_product(embedding, weights_.data() + i * d_, d_);
+    return layer_.cosines ? product : product + double{stored_[i * stored_size_ + d_]};
+  }
+
+ private:
+  const ClassLayer& layer_;
+  const std::size_t d_, stored_size_;  // numbers of an embedding, and of a row
+  RowRange classes_;
+  std::vector<float> stored_;    // [n, stored_size_]
+  std::vector<double> weights_;  // [n, D], of length 1 for cosines
+};
+
+class ClassRanks {
+ public:
+  ClassRanks(const ClassLayer& layer, Comm& comm, const EmbeddingRows& embeddings,
+             std::span<const std::int64_t> labels)
+      : layer_(layer),
+        comm_(comm),
+        embeddings_(embeddings),
+        labels_(labels),
+        block_(layer, embeddings.dimension) {}
+
+  std::vector<std::int64_t> find(int threads) {
+    find_targets();
+    std::vector<std::int64_t> ranks(labels_.size());
+    each_block([&] {
+      const auto samples = std::ssize(labels_);
+      ordered_work<bool>((samples + kBlockSamples - 1) / kBlockSamples, threads,
+                         [&](std::int64_t i) {
+                           const std::int64_t begin = i * kBlockSamples;
+                           count(begin, std::min(begin + kBlockSamples, samples), ranks);
+                           return true;
+                         },
+                         [](std::int64_t, bool) {});
+    });
+    const std::vector<std::int64_t> all = gathered(ranks);
+    std::ranges::fill(ranks, 1);
+    for (std::size_t i = 0; i < all.size(); ++i) ranks[i % ranks.size()] += all[i];
+    return ranks;
+  }
+
+ private:
+  template <class F>
+  void each_block(const F& f) {
+    const RowRange all = layer_.classes;
+    for (std::int64_t begin = all.begin; begin < all.end; begin += kBlockClasses) {
+      block_.read({begin, std::min(begin + kBlockClasses, all.end)});
+      f();
+    }
+  }
+
+  [[nodiscard]] const float* embedding(std::size_t i) const {
+    return embeddings_.numbers.data() + i * static_cast<std::size_t>(embeddings_.stride);
+  }
+
+  /// Concatenates the vectors of all workers.
+  template <class Number>
+  std::vector<Number> gathered(std::vector<Number>& own) {
+    std::vector<Number> all(own.size() * static_cast<std::size_t>(comm_.size()));
+    const auto bytes = [](std::vector<Number>& of) {
+      return Tensor(of.data(), DType::kUInt8,
+                    {std::ssize(of) * static_cast<std::int64_t>(sizeof(Number))});
+    };
+    comm_.all_gather(bytes(own), bytes(all));
+    return all;
+  }
+
+  /// The worker that has the class computes the score of the target.
+  void find_targets() {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    targets_.assign(labels_.size(), kNone);
+    each_block([&] {
+      for (std::size_t i = 0; i < labels_.size(); ++i) {
+        if (!block_.classes().contains(labels_[i])) continue;
+        targets_[i] = block_.score(embedding(i), labels_[i]);
+      }
+    });
+    const std::vector<double> all = gathered(targets_);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!std::isnan(all[i])) targets_[i % targets_.size()] = all[i];
+    }
+  }
+
+  void count(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& counts) const {
+    for (std::int64_t c = block_.classes().begin; c < block_.classes().end; ++c) {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        if (labels_[i] == c) continue;
+        const bool is_lower = block_.score(embedding(i), c) < targets_[i];
+        if (!is_lower) ++counts[i];  // also if one of the two is not a number
+      }
+    }
+  }
+
+  const ClassLayer& layer_;
+  Comm& comm_;
+  const EmbeddingRows& embeddings_;
+  const std::span<const std::int64_t> labels_;
+  ClassBlock block_;
+  std::vector<double> targets_;  // by sample
+};
+
+}  // namespace
+
+std::vector<std::int64_t> ranks_of_labels(const ClassLayer& layer, Comm& comm,
+                                          const EmbeddingRows& embeddings,
+                                          std::span<const std::int64_t> labels, int threads) {
+  check(!labels.empty() && static_cast<std::int64_t>(embeddings.numbers.size()) >=
+                               (std::ssize(labels) - 1) * embeddings.stride + embeddings.dimension,
+        "ranks_of_labels: an embedding for each label expected");
+  return ClassRanks(layer, comm, embeddings, labels).find(threads);
+}
+
+std::size_t class_ranks_bytes(std::int64_t images, std::int64_t dimension, int world_size) {
+  const std::int64_t block = kBlockClasses * (dimension + 1) * (12 + kBytesToRead);
+  return static_cast<std::size_t>(block + images * 8 * (2 + 2 * world_size));
+}
+
+}  // namespace pfc

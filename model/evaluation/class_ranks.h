@@ -1,0 +1,43 @@
+// Ranks of the right classes, for the top-k accuracy of a classification layer that is sharded over
+// workers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "comm/comm.h"
+#include "comm/shard.h"
+
+namespace pfc {
+
+/// The part of a classification layer that this worker has.
+struct ClassLayer {
+  RowRange classes;
+  /// true: a score is the cosine of an embedding and a row of D numbers; false: their product, plus
+  /// a bias, which is the last of a row's D + 1 numbers.
+  bool cosines = true;
+  /// Writes the rows of some of these classes.
+  std::function<void(RowRange classes, std::span<float> rows)> read;
+};
+
+/// Embeddings, D numbers each, of which the next begins `stride` numbers later.
+struct EmbeddingRows {
+  std::span<const float> numbers;
+  std::int64_t dimension = 0, stride = 0;
+};
+
+/// Returns the rank of each embedding's label among the classes of all workers: 1 + the number of
+/// other classes whose score is at least as high, or not a number. Sums in float64, so the result
+/// depends neither on the number of workers and threads nor on the device. Collective: all workers
+/// have the same embeddings and labels. Runs on `threads` threads (0: all cores).
+std::vector<std::int64_t> ranks_of_labels(const ClassLayer& layer, Comm& comm,
+                                          const EmbeddingRows& embeddings,
+                                          std::span<const std::int64_t> labels, int threads);
+
+/// Returns an upper bound on the bytes that ranks_of_labels() and ClassLayer::read() allocate.
+std::size_t class_ranks_bytes(std::int64_t images, std::int64_t dimension, int world_size);
+
+}  // namespace pfc
