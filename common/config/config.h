@@ -167,6 +167,7 @@ struct JobConfig {
   std::vector<ParameterRule> parameters;  ///< a later rule overrides an earlier one
   bool no_decay_on_norms = false;         ///< norms, PReLUs and biases have no weight decay
   std::vector<std::string> freeze;        ///< patterns: tensors of the backbone that do not change
+  std::vector<std::string> recompute;     ///< patterns: blocks whose activations are not kept
   double clip_norm = 5.0;                 ///< 0: off
   double ema_decay = 0;                   ///< decay of the averaged backbone; 0: no average is kept
   double num_epoch = 20;

@@ -190,6 +190,15 @@ class JobReader : public JsonReader {
     for (std::size_t i = 0; i < n; ++i) out[i] = real(key, (*value)[i], range);
   }
 
+  /// Reads an array of patterns. True means all names, and false none.
+  void patterns(const std::string& key, std::vector<std::string>& out) const {
+    const json* value = find(key);
+    if (value == nullptr) return;
+    if (value->is_array()) return JsonReader::texts(key, out);
+    if (!value->is_boolean()) fail(key, *value, R"(true, false, or names, for example ["layer1"])");
+    out = value->get<bool>() ? std::vector<std::string>{"*"} : std::vector<std::string>{};
+  }
+
   void optional_number(const std::string& key, std::optional<double>& out) const {
     if (find(key) != nullptr) number(key, out.emplace(), kNotNegative);
   }
@@ -230,6 +239,11 @@ struct Writer {
   void text(const char* key, const std::string& value) { object[key] = value; }
   void path(const char* key, const std::filesystem::path& value) { object[key] = value.string(); }
   void texts(const char* key, const std::vector<std::string>& value) { object[key] = value; }
+  void patterns(const char* key, const std::vector<std::string>& value) {
+    object[key] = value;
+    if (value.empty()) object[key] = false;
+    if (value == std::vector<std::string>{"*"}) object[key] = true;
+  }
   /// Writes a single path as a string, the usual form.
   void paths(const char* key, const std::vector<std::filesystem::path>& value) {
     if (value.size() < 2) return path(key, value.empty() ? std::filesystem::path() : value[0]);

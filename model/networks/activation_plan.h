@@ -6,6 +6,10 @@
 // first, each at the lowest offset that no tensor alive at the same time holds (Pisarchyk and
 // Lee, "Efficient memory management for deep neural net inference", arXiv 2001.03288, section
 // 5.2).
+//
+// Activations that are recomputed (Chen et al., "Training deep nets with sublinear memory cost",
+// arXiv 1604.06174) have the same offset in both passes, and other tensors can use their memory
+// between the passes.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +21,15 @@
 
 namespace pfc {
 
-/// A piece of memory and the layers that need it: first to last, both included.
+/// Layers from first to last, both included.
+struct LayerSpan {
+  int first = 0, last = 0;
+};
+
+/// A piece of memory and the layers that need it. Between two spans its contents are lost.
 struct Lifetime {
   std::int64_t bytes = 0;
-  int first = 0;
-  int last = 0;
+  std::vector<LayerSpan> spans;
 };
 
 struct Placement {
@@ -36,8 +44,8 @@ Placement place(const std::vector<Lifetime>& lifetimes);
 /// until allocate() sets it.
 class ActivationPlan {
  public:
-  /// Moves to the next layer: the calls that follow belong to it.
-  void advance() { ++now_; }
+  /// Moves to the next layer: the calls that follow belong to it. Returns the layer's number.
+  int advance() { return ++now_; }
   /// Records that the current layer is the first to write the tensor. REQUIRES: it is not made yet.
   void make(Tensor& tensor);
   /// Records that the current layer writes the tensor into the memory of `other`, whose values
@@ -45,18 +53,42 @@ class ActivationPlan {
   void make_in_place_of(Tensor& tensor, const Tensor& other);
   /// Records that the current layer reads or writes the tensor. REQUIRES: it has been made.
   void use(const Tensor& tensor);
+  /// Records that the current layer changes the tensor in place. REQUIRES: it has been made.
+  void change(const Tensor& tensor);
+  /// Excludes the tensor from recompute(): a layer that runs again does not write it.
+  void keep(const Tensor& tensor);
   [[nodiscard]] bool made(const Tensor& tensor) const { return storage_.contains(&tensor); }
 
+  /// Frees what the layers of `block` have made and none of the layers between them and `again`
+  /// has used, until these layers run again at the beginning of the layer `again`. Returns the
+  /// layers that must run again for `again` and those after it. REQUIRES: the whole step has been
+  /// recorded; blocks do not overlap.
+  std::vector<int> recompute(const LayerSpan& block, int again);
+
   /// Returns the size of the buffer that allocate() would allocate now.
-  [[nodiscard]] std::int64_t bytes() const { return place(lifetimes_).bytes; }
+  [[nodiscard]] std::int64_t bytes() const { return place(lifetimes()).bytes; }
 
   /// Allocates the buffer and points all tensors into it.
   std::unique_ptr<Buffer> allocate(Ops& ops);
 
  private:
+  struct Touch {
+    int layer;
+    bool writes;
+  };
+  /// Memory of one tensor, or of several that are made in place of each other.
+  struct Storage {
+    Lifetime lifetime;
+    std::vector<Touch> touches;
+    bool kept = false;
+  };
+
+  void touch(const Tensor& tensor, bool writes);
+  [[nodiscard]] std::vector<Lifetime> lifetimes() const;
+
   int now_ = 0;
-  std::vector<Lifetime> lifetimes_;
-  std::map<const Tensor*, std::size_t> storage_;  // index of lifetimes_
+  std::vector<Storage> storages_;
+  std::map<const Tensor*, std::size_t> storage_;  // index of storages_
   std::vector<std::pair<Tensor*, std::size_t>> tensors_;
 };
 

@@ -63,6 +63,9 @@ struct BackboneOptions {
   /// change. A batch norm whose weight and bias both match uses its running statistics and does
   /// not update them. Dropout stays on.
   std::vector<std::string> freeze = {};
+  /// Patterns of the names of blocks, or of their beginnings ("layer1"), whose activations are not
+  /// kept for the backward pass, but computed again. Results have the same bits.
+  std::vector<std::string> recompute = {};
 };
 
 /// Returns the job's backbone options for images of this size. The caller adds sync_bn and rank.
@@ -127,7 +130,8 @@ std::vector<std::string> network_names();
 bool takes_images(const BackboneOptions& options);
 /// Creates a network. Weights start with arcface_torch's distributions, determined by the seed.
 /// Borrows ops. Throws InputError for an unknown network, an image size or dropout that the
-/// network does not support, or a pattern of `freeze` that matches no weight.
+/// network does not support, a pattern of `freeze` that matches no weight, or one of `recompute`
+/// that matches no block.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options);
 
 /// Bytes of device memory of a backbone.

@@ -104,6 +104,7 @@ Variable* write_down(NetworkBuilder& net) {
   check_dropout(options, named);
   Variable* const embeddings = named.layers(net);
   check_patterns("freeze", options.freeze, parameter_names(net.parameters().weights));
+  check_patterns("recompute", options.recompute, net.block_names(), "block");
   return embeddings;
 }
 
@@ -120,7 +121,8 @@ BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std:
           .pixels = job.pixels,
           .dropout = static_cast<float>(job.dropout),
           .seed = job.seed,
-          .freeze = job.freeze};
+          .freeze = job.freeze,
+          .recompute = job.recompute};
 }
 
 std::vector<std::string> parameter_names(const std::vector<Parameter>& parameters) {

@@ -47,6 +47,7 @@ class NetworkBuilder::Network : public Backbone {
     if (operands_ && !operands_are_current) ops_.convert(weights.flat(), operands());
     if (images.data != images_->data.data) ops_.copy(images, images_->data);
     const ForwardPass pass{.training = training, .step = step};
+    step_ = step;
     for (Stretch& s : stretches_) {
       run(s, training ? &s.forward : nullptr, [this, segment = s.segment, pass] {
         for (std::size_t i = segment.begin; i < segment.end; ++i) layers_[i].layer->forward(pass);
@@ -69,6 +70,7 @@ class NetworkBuilder::Network : public Backbone {
       run(*s, &(o.accumulate ? s->accumulating_backward : s->backward),
           [this, segment = s->segment, accumulate = o.accumulate] {
             for (std::size_t i = segment.end; i-- > segment.begin;) {
+              run_again(layers_[i].before_backward);
               if (layers_[i].y->needs_gradient) layers_[i].layer->backward(accumulate);
             }
           });
@@ -87,6 +89,7 @@ class NetworkBuilder::Network : public Backbone {
     std::unique_ptr<Layer> layer;
     const Variable* y;          // the activation that it writes
     std::int64_t first_weight;  // weights from here on belong to this layer or to later ones
+    std::vector<std::size_t> before_backward = {};  // layers that run again before backward()
   };
 
   struct Stretch {
@@ -103,6 +106,11 @@ class NetworkBuilder::Network : public Backbone {
     (*work)->run();
   }
 
+  void run_again(const std::vector<std::size_t>& layers) {
+    const ForwardPass pass{.training = true, .step = step_, .again = true};
+    for (const std::size_t i : layers) layers_[i].layer->forward(pass);
+  }
+
   /// Returns the constants' operands, [constants_.count]. They follow operands() in memory.
   [[nodiscard]] Tensor operands_of_constants() const {
     const DType type = ops_.activation_type();
@@ -114,7 +122,11 @@ class NetworkBuilder::Network : public Backbone {
   void cut_into_stretches() {
     std::vector<LayerTraits> traits;
     for (const LayerEntry& entry : layers_) {
-      traits.push_back({entry.layer->repeatable(), entry.first_weight});
+      const bool repeatable = entry.layer->repeatable() &&
+                              std::ranges::all_of(entry.before_backward, [&](std::size_t i) {
+                                return layers_[i].layer->repeatable();
+                              });
+      traits.push_back({repeatable, entry.first_weight});
     }
     // On a host, long segments have no benefit, and short ones report gradients earlier.
     const std::int64_t weights_each = ops_.on_host() ? 0 : weights.count / kStretches;
@@ -134,6 +146,7 @@ class NetworkBuilder::Network : public Backbone {
   Arena constants_;  // parameters that are neither trained nor in a state dict
   bool trainable_ = false;
   bool has_activations_ = false;    // set by a training forward(), cleared by backward()
+  std::int64_t step_ = 0;           // step of the last forward()
   bool tracks_batches_ = false;     // some batch norm is not frozen
   std::deque<Variable> variables_;  // a deque: their addresses are constant
   std::vector<LayerEntry> layers_;
@@ -150,6 +163,13 @@ NetworkBuilder::NetworkBuilder(Ops& ops, const BackboneOptions& options)
 }
 
 NetworkBuilder::~NetworkBuilder() = default;
+
+NetworkBuilder::Block::Block(NetworkBuilder& net, std::string name) : net_(net) {
+  const std::size_t begin = net.network_->layers_.size();
+  net.blocks_.push_back({.name = std::move(name), .begin = begin, .end = begin});
+}
+
+NetworkBuilder::Block::~Block() { net_.blocks_.back().end = net_.network_->layers_.size(); }
 
 Variable* NetworkBuilder::images() {
   Variable* const images =
@@ -334,6 +354,14 @@ BackboneParameters NetworkBuilder::parameters() const {
   return {.weights = network_->weights.parameters, .state = network_->state.parameters};
 }
 
+std::vector<std::string> NetworkBuilder::block_names() const {
+  std::vector<std::string> names;
+  for (const BlockLayers& block : blocks_) {
+    for (std::string& each : beginnings_of(block.name)) names.push_back(std::move(each));
+  }
+  return names;
+}
+
 BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
   return {.weights = network_->weights.bytes(),
           .operands = operand_bytes(),
@@ -444,20 +472,33 @@ ActivationPlan NetworkBuilder::rehearse(Variable* embeddings) {
   n.embeddings_ = embeddings;
   ActivationPlan plan;
   plan.make(n.images_->data);
+  std::vector<int> forward, backward(n.layers_.size());  // the layers' numbers in the plan
   for (const Network::LayerEntry& entry : n.layers_) {
-    plan.advance();
+    forward.push_back(plan.advance());
     entry.layer->plan_forward(plan, options_.training);
   }
   plan.advance();
   plan.use(embeddings->data);
   if (options_.training) {
     plan.make(embeddings->gradient);
-    for (auto entry = n.layers_.rbegin(); entry != n.layers_.rend(); ++entry) {
-      plan.advance();
-      if (entry->y->needs_gradient) entry->layer->plan_backward(plan);
+    for (std::size_t i = n.layers_.size(); i-- > 0;) {
+      backward[i] = plan.advance();
+      if (n.layers_[i].y->needs_gradient) n.layers_[i].layer->plan_backward(plan);
     }
     // The caller may read the embeddings until the next forward pass.
     plan.use(embeddings->data);
+    for (const BlockLayers& block : blocks_) {
+      if (std::ranges::none_of(beginnings_of(block.name), [&](const std::string& each) {
+            return matches_any(each, options_.recompute);
+          })) {
+        continue;
+      }
+      const std::size_t last = block.end - 1;
+      for (const int layer :
+           plan.recompute({forward[block.begin], forward[last]}, backward[last])) {
+        n.layers_[last].before_backward.push_back(static_cast<std::size_t>(layer - forward[0]));
+      }
+    }
   }
   return plan;
 }

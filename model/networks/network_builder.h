@@ -54,6 +54,19 @@ class NetworkBuilder {
 
   [[nodiscard]] const BackboneOptions& options() const { return options_; }
 
+  /// Makes the layers that are added in its lifetime a block, which BackboneOptions::recompute can
+  /// name. Blocks do not overlap. Little more than a block's input is kept for its backward pass.
+  class Block {
+   public:
+    Block(NetworkBuilder& net, std::string name);
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    ~Block();
+
+   private:
+    NetworkBuilder& net_;
+  };
+
   Variable* images();  ///< [B, H, W, 3], scaled as the options say; called once
   Variable* conv(const std::string& name, Variable* x, const ConvOptions& o);
   /// Takes every stride-th pixel of every stride-th row.
@@ -82,6 +95,8 @@ class NetworkBuilder {
   std::unique_ptr<Backbone> build(Variable* embeddings);
   /// The parameters of the layers added so far.
   [[nodiscard]] BackboneParameters parameters() const;
+  /// Returns the names of the blocks and their beginnings: "layer1", "layer1.0".
+  [[nodiscard]] std::vector<std::string> block_names() const;
   /// Returns the operations of the layers so far, at inference.
   [[nodiscard]] const std::vector<NetworkOp>& graph() const { return graph_; }
   /// Returns the bytes that build() would allocate. The builder cannot be used afterwards.
@@ -119,6 +134,12 @@ class NetworkBuilder {
     Variable* variable;
   };
 
+  /// Layers [begin, end).
+  struct BlockLayers {
+    std::string name;
+    std::size_t begin = 0, end = 0;
+  };
+
   Ops& ops_;
   const BackboneOptions options_;
   std::unique_ptr<Network> network_;
@@ -130,6 +151,7 @@ class NetworkBuilder {
   Rows tokens_;                 // tokens of a sample
   KeepLayer* keeps_ = nullptr;  // null: all tokens are kept
   std::uint64_t drop_paths_ = 0;
+  std::vector<BlockLayers> blocks_;
 };
 
 }  // namespace pfc

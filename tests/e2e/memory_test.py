@@ -27,6 +27,8 @@ CASES = [
     ("mbf", 8, 1, 300_000, 0.1, {"save_every_steps": 1}),
     ("mbf", 8, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001, "max_steps": 25}),
     ("r50", 16, 2, 300_000, 0.1, {"replicate": True, "snapshot_seconds": 0.001, "max_steps": 25}),
+    ("r100", 64, 1, 1_000, 1, {}), ("r100", 64, 1, 1_000, 1, {"recompute": True}),
+    ("vit_b", 64, 1, 1_000, 1, {}), ("vit_b", 64, 1, 1_000, 1, {"recompute": True}),
 ]
 
 

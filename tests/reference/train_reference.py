@@ -51,7 +51,7 @@ FIXED = {
 }
 IGNORED = {"rec", "output", "init_from", "frequent", "verbose", "val_targets", "num_workers",
            "save_every_steps", "save_every_seconds", "keep_checkpoints", "sync_bn", "num_classes",
-           "num_image", "cuda_graphs", "tensorboard", "export", "histograms_every_steps"}
+           "num_image", "cuda_graphs", "recompute", "tensorboard", "export", "histograms_every_steps"}
 # Keys that this trainer takes from its command line.
 HERE = {"precision": "fp32", "device": "cpu", "tf32": False}
 

@@ -80,8 +80,10 @@ class TwoWorkers : public ::testing::Test {
     return outcomes;
   }
 
-  /// Runs the job as a whole, and again with a stop and a resume.
-  void expect_the_same_bits_after_a_stop(JobConfig job) const {
+  /// Runs the job as a whole, and again with a stop and a resume, which recomputes activations of
+  /// the blocks `recompute`.
+  void expect_the_same_bits_after_a_stop(JobConfig job,
+                                         const std::vector<std::string>& recompute = {}) const {
     job.output = whole_.path();
     const std::vector<TwoWorkersOutcome> whole = run(job, 0);
     EXPECT_EQ(whole[0].end, TrainingEnd::kCompleted);
@@ -92,6 +94,7 @@ class TwoWorkers : public ::testing::Test {
       EXPECT_EQ(stopped.end, TrainingEnd::kStopped);
     }
     job.resume = true;
+    job.recompute = recompute;
     std::vector<TwoWorkersOutcome> resumed = run(job, 0);
     for (std::size_t rank = 0; rank < kTwoWorkers; ++rank) {
       EXPECT_GT(resumed[rank].first_step, 1);
@@ -105,6 +108,14 @@ class TwoWorkers : public ::testing::Test {
 
 TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfAnUninterruptedRun) {
   expect_the_same_bits_after_a_stop(job(whole_.path()));
+}
+
+TEST_F(TwoWorkers, ResumeWithRecomputedActivationsToTheBitsOfARunThatKeepsThem) {
+  JobConfig synced = job(whole_.path());
+  synced.sync_bn = true;
+  synced.gradient_acc = 2;
+  synced.batch_size = 4;
+  expect_the_same_bits_after_a_stop(synced, {"*"});
 }
 
 // Drop path and the mask of tokens continue with the same random numbers.

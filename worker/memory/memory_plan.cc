@@ -168,8 +168,9 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
            fmt::format("ema_decay {:g}", p.job.ema_decay));
   const std::string pixels = fmt::format(", {} x {} pixels", p.data.height, p.data.width);
   list.add("activations", taken(p, {b.memory.activations}),
-           fmt::format("batch_size {}{}", p.job.batch_size,
-                       p.job.network == kNoNetwork ? std::string() : pixels));
+           fmt::format("batch_size {}{}{}", p.job.batch_size,
+                       p.job.network == kNoNetwork ? std::string() : pixels,
+                       p.job.recompute.empty() ? "" : ", recompute"));
   list.add(kScratchName, b.scratch,
            p.gpu ? "upper limit, for convolutions" : counted(p.threads, "thread"));
 }

@@ -233,6 +233,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.flag("tf32", job.tf32);
   v.flag("cuda_graphs", job.cuda_graphs);
   v.number("logits_memory", job.logits_memory, kNotNegative);
+  v.patterns("recompute", job.recompute);
   v.number("batch_size", job.batch_size, kBatch);
   v.choice("optimizer", job.optimizer, kOptimizers);
   v.number("lr", job.lr, kLearningRate);

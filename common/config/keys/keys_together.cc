@@ -162,6 +162,7 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
     fail("init_centres", "found \"mean\", " + none("cannot embed images"));
   }
   if (!job.freeze.empty()) fail("freeze", "found patterns, " + none("has no backbone"));
+  if (!job.recompute.empty()) fail("recompute", "found blocks, " + none("has no backbone"));
   if (!job.exports.empty()) fail("export", "found formats, " + none("has no model to export"));
   if (job.ema_decay != 0) fail("ema_decay", "found a decay, " + none("has no backbone"));
   if (job.sync_bn) fail("sync_bn", "found true, " + none("has no batch norm"));

@@ -4,15 +4,20 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pfc {
 
 bool matches_pattern(std::string_view name, std::string_view pattern);
 bool matches_any(std::string_view name, std::span<const std::string> patterns);
 
-/// Throws InputError if a pattern matches none of `names`. The message begins with the job's key,
-/// and ends with the beginning of a name nearest to the pattern and the first words of all names.
+/// Returns the parts of a name that end before a dot, and the name: "layer1", "layer1.0".
+std::vector<std::string> beginnings_of(const std::string& name);
+
+/// Throws InputError if a pattern matches none of `names`, the names of each `what`. The message
+/// begins with the job's key, and ends with the beginning of a name nearest to the pattern and the
+/// first words of all names.
 void check_patterns(std::string_view key, std::span<const std::string> patterns,
-                    std::span<const std::string> names);
+                    std::span<const std::string> names, std::string_view what = "tensor");
 
 }  // namespace pfc

@@ -59,6 +59,7 @@ class Maker {
   }
 
   Variable* block(const std::string& name, Variable* x, std::int64_t channels, int stride) {
+    const NetworkBuilder::Block scope(net_, name);
     Variable* out = net_.batch_norm(name + form_.bn1, x);
     out = net_.conv(name + form_.conv1, out, conv3x3(channels));
     out = net_.batch_norm(name + form_.bn2, out, {.prelu = name + form_.prelu});

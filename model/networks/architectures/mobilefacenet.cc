@@ -25,6 +25,7 @@ Variable* conv_block(NetworkBuilder& net, const std::string& name, Variable* x,
 // Expands to `width` channels, convolves each separately, and projects to out_c.
 Variable* depthwise(NetworkBuilder& net, const std::string& name, Variable* x, std::int64_t out_c,
                     std::int64_t width, int stride, Variable* residual = nullptr) {
+  const NetworkBuilder::Block scope(net, name);
   x = conv_block(net, name + ".layers.0", x, {.out_c = width});
   x = conv_block(net, name + ".layers.1", x,
                  {.out_c = width, .kernel = 3, .stride = stride, .pad = 1, .groups = width});

@@ -23,6 +23,7 @@ LinearOptions token_linear(std::int64_t out) {
 
 Variable* transformer_block(NetworkBuilder& net, const std::string& name, Variable* x,
                             float drop_path) {
+  const NetworkBuilder::Block scope(net, name);
   const std::int64_t width = x->data.shape[2];
   Variable* y = net.layer_norm(name + ".norm1", x);
   y = net.linear(name + ".attn.qkv", y,

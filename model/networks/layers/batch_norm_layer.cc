@@ -50,6 +50,7 @@ void BatchNormLayer::plan_forward(ActivationPlan& plan, bool training) {
   } else {
     plan.make(statistics_);
   }
+  plan.keep(statistics_);
   if (sync_ == nullptr) return;
   plan.make(gathered_);
   plan.make(spread_);
@@ -80,12 +81,12 @@ void BatchNormLayer::plan_backward(ActivationPlan& plan) {
 
 void BatchNormLayer::forward(const ForwardPass& pass) {
   const bool of_batch = pass.training && !v_.frozen;
-  if (of_batch) {
+  if (of_batch && !pass.again) {
     if (!statistics_are_fed_) norm_->statistics(v_.x->data, mean(), variance());
     if (sync_ != nullptr) combine_over_workers();
     update_running_statistics();
   }
-  const bool feed = pass.training && next_ != nullptr;
+  const bool feed = pass.training && !pass.again && next_ != nullptr;
   norm_->forward({.x = v_.x->data,
                   .mean = of_batch ? mean() : v_.running_mean->data,
                   .variance = of_batch ? variance() : v_.running_variance->data,

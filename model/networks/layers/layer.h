@@ -26,6 +26,9 @@ struct Variable {
 struct ForwardPass {
   bool training = false;  ///< enables batch statistics, dropout, drop path and the token mask
   std::int64_t step = 0;
+  /// Computes the same activations again for the backward pass. Batch norms use the statistics of
+  /// the first pass, and do not change the running ones.
+  bool again = false;
 };
 
 /// One layer. Layers run in the order of creation, and in reverse in the backward pass.

@@ -145,7 +145,7 @@ void LinearLayer::backward(bool accumulate) {
 DropoutLayer::DropoutLayer(Ops& ops, const DropoutOptions& options, Variable& x)
     : ops_(ops), options_(options), x_(x) {}
 
-void DropoutLayer::plan_forward(ActivationPlan& plan, bool /*training*/) { plan.use(x_.data); }
+void DropoutLayer::plan_forward(ActivationPlan& plan, bool /*training*/) { plan.change(x_.data); }
 
 void DropoutLayer::plan_backward(ActivationPlan& plan) { plan.use(x_.gradient); }
 

@@ -359,8 +359,9 @@ TEST(ParseJob, RejectsKeysOfImagesWithoutANetwork) {
               HasSubstr("job.json: val_targets: found verification sets, but network \"none\""));
   EXPECT_THAT(refusal(R"({"network": "none", "val_rec": "val"})"),
               HasSubstr("job.json: val_rec: found validation data, but network \"none\""));
-  for (const char* key : {R"("image_size": 112)", R"("augment": {"blur": 0.1})",
-                          R"("dali_aug": true)", R"("dropout": 0.4)", R"("sync_bn": true)"}) {
+  for (const char* key :
+       {R"("image_size": 112)", R"("augment": {"blur": 0.1})", R"("dali_aug": true)",
+        R"("dropout": 0.4)", R"("sync_bn": true)", R"("recompute": true)"}) {
     const std::string text = std::string(R"({"network": "none", )") + key + "}";
     EXPECT_THAT(refusal(text.c_str()), HasSubstr("but network \"none\" "));
   }
@@ -368,6 +369,21 @@ TEST(ParseJob, RejectsKeysOfImagesWithoutANetwork) {
     const std::string text = std::string(R"({"network": "none", "augment": )") + augment + "}";
     EXPECT_EQ(parse(text.c_str()).network, "none");
   }
+}
+
+TEST(ParseJob, ReadsRecomputeAsAllNoneOrNames) {
+  using Patterns = std::vector<std::string>;
+  EXPECT_EQ(parse(R"({"recompute": true})").recompute, Patterns{"*"});
+  EXPECT_EQ(parse(R"({"recompute": false})").recompute, Patterns{});
+  EXPECT_EQ(parse(R"({"recompute": ["layer1.*", "layer2.0"]})").recompute,
+            (Patterns{"layer1.*", "layer2.0"}));
+  const json names = to_json(parse(R"({"recompute": ["layer1.*"]})"));
+  EXPECT_EQ(names["recompute"], json::array({"layer1.*"}));
+  EXPECT_EQ(refusal(R"({"recompute": "layer1.*"})"),
+            "job.json: recompute: expected true, false, or names, for example [\"layer1\"], found "
+            "\"layer1.*\" (string)");
+  EXPECT_THAT(refusal(R"({"recompute": [1]})"),
+              HasSubstr("recompute: expected an array of strings"));
 }
 
 TEST(ParseJob, WritesErrorsOnOneLineForAnyValue) {

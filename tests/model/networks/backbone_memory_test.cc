@@ -56,6 +56,13 @@ TEST(BackboneMemory, EqualsWhatAPartlyFrozenVisionTransformerAllocates) {
   }
 }
 
+TEST(BackboneMemory, EqualsWhatABackboneThatRecomputesAllocates) {
+  for (const char* network : {"mbf", "r18", "vit_t"}) {
+    expect_what_is_allocated(
+        {.network = network, .batch = 3, .height = 32, .width = 32, .recompute = {"*"}});
+  }
+}
+
 TEST(BackboneMemory, EqualsEvaluationMemoryForAFrozenBackbone) {
   const BackboneOptions frozen{
       .network = "r18", .batch = 3, .height = 32, .width = 32, .freeze = {"*"}};

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/make_ops.h"
@@ -29,7 +31,7 @@ inline std::vector<float> random_values(std::int64_t count, unsigned seed, float
 /// Builds a network for 16 x 16 images with every kind of connection of the real networks: a stem
 /// with PReLU, a block whose shape changes, one that adds its input before a batch norm
 /// (iresnet), one that adds it before a convolution (mobilefacenet), grouped convolutions, and
-/// the end of iresnet.
+/// the end of iresnet. Blocks are "a", "b", and "c" with the end.
 inline std::unique_ptr<Backbone> make_small_network(Ops& ops, const BackboneOptions& options) {
   NetworkBuilder net(ops, options);
   const auto conv = [&](const char* name, Variable* x, std::int64_t out_c, int kernel, int stride,
@@ -43,13 +45,18 @@ inline std::unique_ptr<Backbone> make_small_network(Ops& ops, const BackboneOpti
                      .initial = normal(0.3f)});
   };
   Variable* x = net.batch_norm("stem_bn", conv("stem", net.images(), 8, 3, 1), {.prelu = "stem_p"});
+  std::optional<NetworkBuilder::Block> block(std::in_place, net, "a");
   Variable* y = conv("a.conv1", net.batch_norm("a.bn1", x), 16, 3, 1);
   y = conv("a.conv2", net.batch_norm("a.bn2", y, {.prelu = "a.prelu"}), 16, 3, 2);
   Variable* identity = net.batch_norm("a.down.1", conv("a.down.0", x, 16, 1, 2));
   x = net.batch_norm("a.bn3", y, {.residual = identity});
+  block.reset();
+  block.emplace(net, "b");
   y = conv("b.conv1", net.batch_norm("b.bn1", x), 16, 3, 1, 4);
   y = conv("b.conv2", net.batch_norm("b.bn2", y, {.prelu = "b.prelu"}), 16, 3, 1, 16);
   x = net.batch_norm("b.bn3", y, {.residual = x});
+  block.reset();
+  block.emplace(net, "c");
   y = net.batch_norm("c.bn1", conv("c.conv1", x, 32, 1, 1), {.prelu = "c.prelu"});
   x = net.batch_norm("c.bn2", conv("c.conv2", y, 16, 1, 1), {.residual = x});
   x = net.dropout(net.batch_norm("bn2", x));
@@ -58,6 +65,7 @@ inline std::unique_ptr<Backbone> make_small_network(Ops& ops, const BackboneOpti
                   .bias = true,
                   .initial = uniform(0.05f),
                   .initial_bias = uniform(0.05f)});
+  block.reset();
   return net.build(net.batch_norm("features", x, {.frozen_weight = true}));
 }
 

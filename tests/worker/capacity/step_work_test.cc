@@ -110,6 +110,24 @@ TEST(StepWork, CountsTheCollectivesOfSyncedBatchNorms) {
   EXPECT_GT(count_step(synced).synced_norms, 20);
 }
 
+TEST(StepWork, CountsRecomputedActivationsInTheBackwardPass) {
+  PlannedJob job = job_with_network("r18", 4);
+  job.world_size = 2;
+  job.job.sync_bn = true;
+  const StepWork kept = count_step(job);
+  job.job.recompute = {"*"};
+  const StepWork all = count_step(job);
+  job.job.recompute = {"layer3.*"};
+  const StepWork stage = count_step(job);
+  EXPECT_EQ(flops(all.forward), flops(kept.forward));
+  // The stem and the last linear layer are in no block, and the last block's output is kept.
+  EXPECT_GT(flops(all.backward), flops(kept.backward) + 0.9 * flops(kept.forward));
+  EXPECT_LT(flops(all.backward), flops(kept.backward) + flops(kept.forward));
+  EXPECT_GT(flops(stage.backward), flops(kept.backward) + 0.1 * flops(kept.forward));
+  EXPECT_LT(flops(stage.backward), flops(all.backward));
+  EXPECT_EQ(all.synced_norms, kept.synced_norms) << "statistics are gathered once";
+}
+
 TEST(StepWork, NeedsNoMemoryForALargeBatch) {
   const StepWork work = count_step(job_with_network("r200", 100'000));  // terabytes of activations
   EXPECT_GT(flops(work.forward), 1e15);
