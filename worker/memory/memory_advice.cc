@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/byte_size.h"
+#include "common/config/no_network.h"
 #include "common/error.h"
 #include "common/machine/host_memory.h"
 #include "common/machine/process_memory.h"
@@ -108,6 +109,10 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
   }
   if (p.job.logits_memory > 0) {
     try_change("logits_memory to 0", [](JobConfig& job) { job.logits_memory = 0; });
+  }
+  if (p.job.recompute.empty() && p.job.network != kNoNetwork) {
+    const PlannedJob other = changed(p, [](JobConfig& job) { job.recompute = {"*"}; });
+    if (needed(other, plan_backbone(other)) <= available) found.push_back("recompute to true");
   }
   if (const std::int64_t batch = largest_batch(p, backbone, available); batch > 0) {
     found.push_back(fmt::format("batch_size to {}", batch));

@@ -115,6 +115,17 @@ TEST_F(MemoryAdvice, ReportsNeedsAvailableMemoryLargestPartsAndAFittingBatch) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
+TEST_F(MemoryAdvice, SuggestsToRecomputeIfThatIsEnough) {
+  planned_.job.num_classes = 1000;
+  const std::uint64_t all = need([](JobConfig&) {});
+  const std::uint64_t less = need([](JobConfig& job) { job.recompute = {"*"}; });
+  ASSERT_LT(less, all);
+  EXPECT_THAT(advice_for(less), HasSubstr("recompute to true"));
+  EXPECT_THAT(advice_for(less - 1), Not(HasSubstr("recompute")));
+  planned_.job.recompute = {"*"};
+  EXPECT_THAT(advice_for(less - 1), Not(HasSubstr("recompute to true")));
+}
+
 TEST_F(MemoryAdvice, NamesOnlyChangesThatHelp) {
   planned_.job.num_classes = 1'000'000;  // 3.8 GiB
   const std::string text = advice_for(3 * kGiB + kGiB / 2);
