@@ -19,6 +19,15 @@ void expect_float(const Argument& a) { expect(a, kFloat, a.tensor.shape); }
 /// Expects the type and size of `other`, which was checked before.
 void expect_like(const Argument& a, const Tensor& other) { expect(a, other.dtype, other.shape); }
 
+/// Checks the window of a max pooling.
+void check_window(const Conv2dShape& shape) {
+  shape.check_valid();
+  check(shape.groups == shape.in_c && shape.out_c == shape.in_c,
+        "max_pool: the shape must be that of a depthwise convolution");
+  check(shape.kernel <= 16 && shape.pad < shape.kernel,
+        "max_pool: a window has at most 16 x 16 pixels, and at least one of the image");
+}
+
 }  // namespace
 
 Conv2d::Conv2d(const Conv2dShape& shape, DType activations)
@@ -207,10 +216,15 @@ void Ops::add_bias_relu6(const Tensor& y, const Tensor& bias) {
   if (y.elements() > 0) run_add_bias(y, bias, true);
 }
 
-void Ops::relu6_backward(const Tensor& y, const Tensor& dy) {
-  expect_number({"relu6_backward", "y", y}, activation_type());
-  expect_like({"relu6_backward", "dy", dy}, y);
-  if (y.elements() > 0) run_relu6_backward(y, dy);
+void Ops::relu(const Tensor& y) {
+  expect_number({"relu", "y", y}, activation_type());
+  if (y.elements() > 0) run_relu(y);
+}
+
+void Ops::relu_backward(const Tensor& y, const Tensor& dy, float bound) {
+  expect_number({"relu_backward", "y", y}, activation_type());
+  expect_like({"relu_backward", "dy", dy}, y);
+  if (y.elements() > 0) run_relu_backward(y, dy, bound);
 }
 
 void Ops::column_sums(const Tensor& x, const Tensor& sums, bool accumulate, const Tensor& places) {
@@ -228,6 +242,61 @@ void Ops::dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) {
   check(o.probability >= 0.f && o.probability < 1.f, "dropout: found a probability outside [0, 1)");
   check(o.group > 0, "dropout: group must be positive");
   if (y.elements() > 0) run_dropout(x, y, o);
+}
+
+void Ops::max_pool(const Conv2dShape& shape, const Tensor& x, const Tensor& y,
+                   const Tensor& winners) {
+  check_window(shape);
+  expect({"max_pool", "x", x}, {kFloat, activation_type()}, shape.x_shape());
+  expect({"max_pool", "y", y}, x.dtype, shape.y_shape());
+  if (winners) expect({"max_pool", "winners", winners}, DType::kUInt8, shape.y_shape());
+  run_max_pool(shape, x, y, winners);
+}
+
+void Ops::max_pool_backward(const Conv2dShape& shape, const Tensor& dy, const Tensor& winners,
+                            const Tensor& dx) {
+  constexpr const char* kOp = "max_pool_backward";
+  check_window(shape);
+  expect({kOp, "dy", dy}, {kFloat, activation_type()}, shape.y_shape());
+  expect({kOp, "winners", winners}, DType::kUInt8, shape.y_shape());
+  expect({kOp, "dx", dx}, dy.dtype, shape.x_shape());
+  run_max_pool_backward(shape, dy, winners, dx);
+}
+
+void Ops::average_pool(const Tensor& x, const Tensor& y) {
+  check(x.shape.rank() == 4, "average_pool: x must be [batch, H, W, n]");
+  expect_number({"average_pool", "x", x}, activation_type());
+  expect({"average_pool", "y", y}, {kFloat, activation_type()}, {x.shape[0], x.shape[3]});
+  if (x.elements() > 0) run_average_pool(x, y);
+}
+
+void Ops::average_pool_backward(const Tensor& dy, const Tensor& dx, bool accumulate) {
+  constexpr const char* kOp = "average_pool_backward";
+  check(dx.shape.rank() == 4, "average_pool_backward: dx must be [batch, H, W, n]");
+  expect_number({kOp, "dx", dx}, activation_type());
+  expect({kOp, "dy", dy}, {kFloat, activation_type()}, {dx.shape[0], dx.shape[3]});
+  if (dx.elements() > 0) run_average_pool_backward(dy, dx, accumulate);
+}
+
+void Ops::gate(const Tensor& x, const Tensor& logits, const Tensor& residual, const Tensor& y) {
+  check(x.shape.rank() == 4, "gate: x must be [batch, H, W, n]");
+  expect_number({"gate", "x", x}, activation_type());
+  expect({"gate", "logits", logits}, x.dtype, {x.shape[0], x.shape[3]});
+  expect_like({"gate", "residual", residual}, x);
+  expect_like({"gate", "y", y}, x);
+  if (x.elements() > 0) run_gate(x, logits, residual, y);
+}
+
+void Ops::gate_backward(const Tensor& dy, const Tensor& x, const Tensor& logits, const Tensor& dx,
+                        const Tensor& dlogits) {
+  constexpr const char* kOp = "gate_backward";
+  check(x.shape.rank() == 4, "gate_backward: x must be [batch, H, W, n]");
+  expect_number({kOp, "x", x}, activation_type());
+  expect_like({kOp, "dy", dy}, x);
+  expect({kOp, "logits", logits}, x.dtype, {x.shape[0], x.shape[3]});
+  if (dx) expect_like({kOp, "dx", dx}, x);
+  expect_like({kOp, "dlogits", dlogits}, logits);
+  if (x.elements() > 0) run_gate_backward(dy, x, logits, dx, dlogits);
 }
 
 void Ops::layer_norm(const LayerNorm& l) {

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -340,14 +341,38 @@ class Ops {
   void add_bias(const Tensor& y, const Tensor& bias);
   /// Computes y = min(max(y + bias, 0), 6).
   void add_bias_relu6(const Tensor& y, const Tensor& bias);
-  /// Sets dy to 0 where the result y of add_bias_relu6() is 0 or 6.
-  void relu6_backward(const Tensor& y, const Tensor& dy);
+  /// Computes y = max(y, 0).
+  void relu(const Tensor& y);
+  /// Sets dy to 0 where y, the result of relu() or of add_bias_relu6(), is 0 or `bound`.
+  void relu_backward(const Tensor& y, const Tensor& dy,
+                     float bound = std::numeric_limits<float>::infinity());
   /// Computes sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
   /// places: null, or the result of choose_tokens() for these rows: sums only tokens not kept.
   void column_sums(const Tensor& x, const Tensor& sums, bool accumulate, const Tensor& places = {});
   /// Computes y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias
   /// x. Both have one type, float32 or activation_type().
   void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o);
+
+  /// Computes the largest number of each window. `shape`: that of a depthwise convolution with
+  /// the same window, of at most 16 x 16 pixels; pixels outside the image do not count. x, y and
+  /// their gradients have one type, float32 or activation_type(). winners, uint8 [y_shape]:
+  /// receives the place in its window of the first largest number, counted row by row. Null: not
+  /// needed.
+  void max_pool(const Conv2dShape& shape, const Tensor& x, const Tensor& y, const Tensor& winners);
+  void max_pool_backward(const Conv2dShape& shape, const Tensor& dy, const Tensor& winners,
+                         const Tensor& dx);
+  /// Computes y [batch, n], the mean over the pixels of each sample of x [batch, H, W, n]. Each is
+  /// float32 or of activation_type(), also below.
+  void average_pool(const Tensor& x, const Tensor& y);
+  /// Computes dx = (accumulate ? dx : 0) + dy / (H * W).
+  void average_pool_backward(const Tensor& dy, const Tensor& dx, bool accumulate);
+  /// Squeeze and excitation (Hu et al., arXiv 1709.01507, equation 4) and a residual sum: y = x *
+  /// sigmoid(logits) + residual, for x [batch, H, W, n] and logits [batch, n]. Here and below all
+  /// have one type, float32 or activation_type().
+  void gate(const Tensor& x, const Tensor& logits, const Tensor& residual, const Tensor& y);
+  /// dx: null: not needed; may alias dy. The gradient of the residual is dy.
+  void gate_backward(const Tensor& dy, const Tensor& x, const Tensor& logits, const Tensor& dx,
+                     const Tensor& dlogits);
 
   void layer_norm(const LayerNorm& l);
   void layer_norm_backward(const LayerNormBackward& b);
@@ -391,10 +416,21 @@ class Ops {
   virtual void run_scale(const Tensor& x, float factor, const Tensor& y) = 0;
   virtual void run_average(const Tensor& value, float part, const Tensor& average) = 0;
   virtual void run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) = 0;
-  virtual void run_relu6_backward(const Tensor& y, const Tensor& dy) = 0;
+  virtual void run_relu(const Tensor& y) = 0;
+  virtual void run_relu_backward(const Tensor& y, const Tensor& dy, float bound) = 0;
   virtual void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate,
                                const Tensor& places) = 0;
   virtual void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) = 0;
+  virtual void run_max_pool(const Conv2dShape& shape, const Tensor& x, const Tensor& y,
+                            const Tensor& winners) = 0;
+  virtual void run_max_pool_backward(const Conv2dShape& shape, const Tensor& dy,
+                                     const Tensor& winners, const Tensor& dx) = 0;
+  virtual void run_average_pool(const Tensor& x, const Tensor& y) = 0;
+  virtual void run_average_pool_backward(const Tensor& dy, const Tensor& dx, bool accumulate) = 0;
+  virtual void run_gate(const Tensor& x, const Tensor& logits, const Tensor& residual,
+                        const Tensor& y) = 0;
+  virtual void run_gate_backward(const Tensor& dy, const Tensor& x, const Tensor& logits,
+                                 const Tensor& dx, const Tensor& dlogits) = 0;
   virtual void run_layer_norm(const LayerNorm& l) = 0;
   virtual void run_layer_norm_backward(const LayerNormBackward& b) = 0;
   virtual void run_choose_tokens(const Tensor& places, const TokenMask& mask) = 0;

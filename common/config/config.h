@@ -144,6 +144,7 @@ struct JobConfig {
   std::string network = "r50";        ///< one of network_names(), or kNoNetwork
   std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
   double dropout = 0.0;               ///< rate, before the last linear layer of iresnet
+  bool zero_init_residual = false;    ///< resnets: blocks start as the identity
   Loss loss;
   Margin margin;                              ///< margin of CombinedMargin (key margin_list)
   std::optional<MarginUpdate> margin_update;  ///< none: the margin is constant

@@ -46,9 +46,30 @@ std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channel
   return usual < least + pixels ? usual : least;
 }
 
+/// Returns the number of channels of the last convolution of torchvision's network; nothing for
+/// other networks.
+std::optional<std::int64_t> resnet_width(const NamedTensors& table) {
+  if (!is_torchvision(table)) return std::nullopt;
+  for (const char* const last : {"layer4.0.conv3.weight", "layer4.0.conv2.weight"}) {
+    const auto found = table.tensors().find(last);
+    if (found != table.tensors().end() && found->second.shape.size() == 4) {
+      return found->second.shape[0];
+    }
+  }
+  return std::nullopt;
+}
+
 /// Returns all options except the name; nothing if the last layers of a network are missing.
 std::optional<BackboneOptions> sizes_of(const NamedTensors& table) {
   constexpr std::int64_t kMostDimensions = 1 << 16;
+  constexpr std::int64_t kResnetSide = 224;  // its tensors fit all sizes
+  if (const auto width = resnet_width(table)) {
+    return BackboneOptions{.batch = 1,
+                           .embedding_size = *width,
+                           .height = kResnetSide,
+                           .width = kResnetSide,
+                           .training = false};
+  }
   for (const LastLayerNames& last : kLastLayers) {
     const auto linear = table.tensors().find(last.linear);
     const auto places = table.tensors().find(last.places);
@@ -87,15 +108,14 @@ struct ForeignNetwork {
   const char* name;
 };
 constexpr std::array<ForeignNetwork, 1> kForeignNetworks = {
-    {{"body.0.res_layer.6.fc1.weight",
-      "AdaFace's network with squeeze and excitation (ir_se_50)"}}};
+    {{"body.0.res_layer.5.fc1.weight", "face.evoLVe's network with squeeze and excitation"}}};
 
 void refuse_foreign_network(const NamedTensors& table) {
   for (const ForeignNetwork& foreign : kForeignNetworks) {
     if (!table.tensors().contains(foreign.tensor)) continue;
     throw InputError(table.path().string() + ": contains " + foreign.name +
                      ", which pfc does not support yet; use a file of arcface_torch's iresnet, "
-                     "mobilefacenet or vit, or of AdaFace's ir_50");
+                     "mobilefacenet or vit, of AdaFace's ir_50, or of TFace's ir_se_50");
   }
 }
 
@@ -104,11 +124,12 @@ BackboneOptions recognise(const NamedTensors& table) {
   refuse_foreign_network(table);
   std::optional<BackboneOptions> options = sizes_of(table);
   if (!options) {
-    throw InputError(table.path().string() +
-                     ": unknown network: found no fc.weight, features.layers.2.weight, "
-                     "feature.2.weight or output_layer.3.weight of a matching size; expected a "
-                     "state dict with the tensor names of arcface_torch's iresnet, mobilefacenet "
-                     "or vit, or of AdaFace");
+    throw InputError(
+        table.path().string() +
+        ": unknown network: found no fc.weight, features.layers.2.weight, "
+        "feature.2.weight, output_layer.3.weight or layer4 of a matching size; expected "
+        "a state dict with the tensor names of arcface_torch's iresnet, mobilefacenet "
+        "or vit, of AdaFace, or of torchvision's resnet");
   }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   BackboneParameters best;
@@ -117,7 +138,7 @@ BackboneOptions recognise(const NamedTensors& table) {
   std::tuple<std::size_t, std::ptrdiff_t> best_score;
   for (const std::string& name : network_names()) {
     options->network = name;
-    if (!takes_images(*options)) continue;
+    if (!has_sizes(*options)) continue;
     BackboneParameters parameters = backbone_parameters(*ops, *options);
     const std::size_t common = fitting(parameters, table);
     const std::size_t all = parameters.weights.size() + parameters.state.size();

@@ -52,8 +52,15 @@ class GraphMaker {
         return conv(op, norm);
       case NetworkOp::Kind::kBatchNorm:
         return batch_norm(op);
-      case NetworkOp::Kind::kSubsample:
-        return subsample(op);
+      case NetworkOp::Kind::kMaxPool:
+        return max_pool(op);
+      case NetworkOp::Kind::kAveragePool:
+        return average_pool(op);
+      case NetworkOp::Kind::kRelu:
+        value_[op.name] = node("Relu", op.name, {value_.at(op.x)});
+        return;
+      case NetworkOp::Kind::kGate:
+        return gate(op);
       case NetworkOp::Kind::kLinear:
         return op.per_token ? token_linear(op) : linear(op);
       case NetworkOp::Kind::kPositions:
@@ -151,7 +158,8 @@ class GraphMaker {
     if (i == network_.size() || network_[i].kind != NetworkOp::Kind::kBatchNorm) return false;
     const std::string& x = network_[i].x;
     int readers = 0;
-    for (const NetworkOp& op : network_) readers += (op.x == x) + (op.residual == x);
+    for (const NetworkOp& op : network_)
+      readers += (op.x == x) + (op.residual == x) + (op.logits == x);
     return network_[i - 1].name == x && readers == 1;
   }
 
@@ -248,11 +256,28 @@ class GraphMaker {
         .set_raw_data(std::string(scales.size(), '\0'));
   }
 
-  void subsample(const NetworkOp& op) {
-    const std::int64_t stride = op.stride;
+  void max_pool(const NetworkOp& op) {
+    const std::int64_t kernel = op.kernel, stride = op.stride, pad = op.pad;
     value_[op.name] = node("MaxPool", op.name, {value_.at(op.x)});
-    attribute("kernel_shape", Dims{1, 1});
+    attribute("kernel_shape", Dims{kernel, kernel});
+    attribute("pads", Dims{pad, pad, pad, pad});
     attribute("strides", Dims{stride, stride});
+  }
+
+  void average_pool(const NetworkOp& op) {
+    std::string y = node("GlobalAveragePool", op.name + ".mean", {value_.at(op.x)});
+    value_[op.name] = y;
+    if (!op.embeddings) return;
+    if (half_) y = cast("to_float32", y, onnx::TensorProto::FLOAT);
+    half_ = false;
+    value_[op.name] = node("Flatten", op.name, {y});
+    attribute("axis", 1);
+  }
+
+  void gate(const NetworkOp& op) {
+    std::string y = node("Sigmoid", op.name + ".sigmoid", {value_.at(op.logits)});
+    y = node("Mul", op.name + ".mul", {value_.at(op.x), y});
+    value_[op.name] = node("Add", op.name, {y, value_.at(op.residual)});
   }
 
   void batch_norm(const NetworkOp& op) {

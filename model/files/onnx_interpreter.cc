@@ -11,6 +11,7 @@
 
 #include "common/error.h"
 #include "common/one_line.h"
+#include "kernels/math/pooling.h"
 #include "model/files/onnx_file.h"
 #include "model/files/onnx_tokens.h"
 
@@ -93,13 +94,16 @@ class Interpreter {
         {"Div", &Interpreter::div},
         {"Flatten", &Interpreter::flatten},
         {"Gemm", &Interpreter::gemm},
+        {"GlobalAveragePool", &Interpreter::average_pool},
         {"MatMul", &Interpreter::matmul},
-        {"MaxPool", &Interpreter::subsample},
+        {"MaxPool", &Interpreter::max_pool},
         {"Mul", &Interpreter::mul},
         {"PRelu", &Interpreter::prelu},
         {"QuantizeLinear", &Interpreter::quantize},
         {"ReduceMean", &Interpreter::reduce_mean},
+        {"Relu", &Interpreter::relu},
         {"Reshape", &Interpreter::reshape},
+        {"Sigmoid", &Interpreter::logistic},
         {"Slice", &Interpreter::mirror},
         {"Softmax", &Interpreter::softmax},
         {"Split", &Interpreter::split},
@@ -189,7 +193,7 @@ class Interpreter {
   }
 
   /// Computes y = f(x, b), where b is an activation of the same shape, one with a number for each
-  /// row of the last axis, or a parameter for the last axes.
+  /// row of the last axis or for each channel of an image, or a parameter for the last axes.
   void binary(const std::function<float(float, float)>& f) {
     Activation y = x();
     const auto other = activations_.find(node_->input(1));
@@ -197,6 +201,17 @@ class Interpreter {
     const std::vector<float> b = computed ? other->second.values : float_values(parameter(1));
     const std::size_t count = y.values.size();
     std::size_t each = 1;  // numbers of x for each number of b
+    if (computed && y.dims.empty() && other->second.n == y.n && b.size() != count) {
+      const auto channels = static_cast<std::size_t>(y.c);
+      expect(b.size() == static_cast<std::size_t>(y.n) * channels && y.c == other->second.c,
+             "tensors of different shapes");
+      const std::size_t image = count / static_cast<std::size_t>(y.n);
+      for (std::size_t i = 0; i < count; ++i) {
+        y.values[i] = f(y.values[i], b[i / image * channels + i % channels]);
+      }
+      make_y(std::move(y));
+      return;
+    }
     if (computed && b.size() != count) {
       each = static_cast<std::size_t>(y.dims.empty() ? 0 : y.dims.back());
       expect(each * b.size() == count && other->second.dims.size() == y.dims.size(),
@@ -376,28 +391,52 @@ class Interpreter {
             .groups = groups};
   }
 
-  /// Evaluates a pooling of single pixels.
-  void subsample() {
+  void max_pool() {
     using Sizes = std::vector<std::int64_t>;
+    const Sizes kernel = int_attributes(*node_, "kernel_shape", {});
     const Sizes strides = int_attributes(*node_, "strides", {1, 1});
-    expect(int_attributes(*node_, "kernel_shape", {}) == Sizes{1, 1} &&
-               int_attributes(*node_, "pads", {0, 0, 0, 0}) == Sizes{0, 0, 0, 0} &&
-               strides.size() == 2 && strides[0] > 0 && strides[0] == strides[1],
-           "expected a pooling of single pixels with equal strides and no pads");
-    const std::int64_t stride = strides[0];
-    const Activation& from = x();
-    Activation y = from;
-    y.h = (from.h - 1) / stride + 1, y.w = (from.w - 1) / stride + 1;
-    y.values.resize(static_cast<std::size_t>(y.elements()));
-    auto out = y.values.begin();
-    for (std::int64_t row = 0; row < y.n * y.h; ++row) {
-      const std::int64_t from_row = row / y.h * from.h + row % y.h * stride;
-      for (std::int64_t column = 0; column < y.w; ++column) {
-        const auto pixel = (from_row * from.w + column * stride) * from.c;
-        out = std::copy_n(from.values.begin() + pixel, from.c, out);
-      }
-    }
-    make_y(std::move(y));
+    const Sizes pads = int_attributes(*node_, "pads", {0, 0, 0, 0});
+    constexpr std::int64_t kMostSide = 16;  // limit of a window's sides and strides
+    expect(x().dims.empty() && kernel.size() == 2 && kernel[0] == kernel[1] && kernel[0] > 0 &&
+               kernel[0] <= kMostSide && strides.size() == 2 && strides[0] == strides[1] &&
+               strides[0] > 0 && strides[0] <= kMostSide && pads.size() == 4 &&
+               std::ranges::count(pads, pads[0]) == 4 && pads[0] >= 0 && pads[0] < kernel[0] &&
+               std::min(x().h, x().w) + 2 * pads[0] >= kernel[0] &&
+               int_attribute(*node_, "ceil_mode", 0) == 0 &&
+               int_attributes(*node_, "dilations", {1, 1}) == Sizes{1, 1},
+           "not a pooling of square windows of at most 16 x 16 pixels inside the image");
+    const Conv2dShape shape{.batch = x().n,
+                            .in_h = x().h,
+                            .in_w = x().w,
+                            .in_c = x().c,
+                            .out_c = x().c,
+                            .kernel = static_cast<int>(kernel[0]),
+                            .stride = static_cast<int>(strides[0]),
+                            .pad = static_cast<int>(pads[0]),
+                            .groups = x().c};
+    std::vector<float> images = x().values;
+    Activation& y = make_y({.n = shape.batch,
+                            .c = shape.out_c,
+                            .h = shape.out_h(),
+                            .w = shape.out_w(),
+                            .half = x().half});
+    ops_.max_pool(shape, {images.data(), shape.x_shape()}, {y.values.data(), shape.y_shape()}, {});
+  }
+
+  void average_pool() {
+    expect(x().dims.empty(), "not the pixels of images");
+    Activation from = x();
+    Activation& y = make_y({.n = from.n, .c = from.c, .half = from.half});
+    ops_.average_pool({from.values.data(), {from.n, from.h, from.w, from.c}},
+                      {y.values.data(), {y.n, y.c}});
+  }
+
+  void logistic() {
+    each([](float value, std::size_t) { return sigmoid(value); });
+  }
+
+  void relu() {
+    each([](float value, std::size_t) { return std::max(value, 0.f); });
   }
 
   /// Reshapes [N, C, H, W] to [N, C * H * W], or tokens [N, T, C] to [N, T * C].

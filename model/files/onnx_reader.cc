@@ -47,13 +47,15 @@ class Walk {
     return found == same_as_.end() ? value : found->second;
   }
 
-  /// Returns the first node of this type that reads the value; null: none.
-  [[nodiscard]] const onnx::NodeProto* reader(const std::string& value,
-                                              std::string_view type) const {
+  /// Returns the first node of this type that reads the value and is not `taken`; null: none.
+  [[nodiscard]] const onnx::NodeProto* reader(
+      const std::string& value, std::string_view type,
+      const std::set<const onnx::NodeProto*>& taken = {}) const {
     const auto found = readers_.find(origin(value));
     if (found == readers_.end()) return nullptr;
-    const auto node = std::ranges::find_if(
-        found->second, [type](const onnx::NodeProto* each) { return each->op_type() == type; });
+    const auto node = std::ranges::find_if(found->second, [&](const onnx::NodeProto* each) {
+      return each->op_type() == type && !taken.contains(each);
+    });
     return node == found->second.end() ? nullptr : *node;
   }
 
@@ -111,8 +113,15 @@ class Matcher {
         return conv(op);
       case NetworkOp::Kind::kBatchNorm:
         return batch_norm(op);
-      case NetworkOp::Kind::kSubsample:
-        return subsample(op);
+      case NetworkOp::Kind::kMaxPool:
+        return max_pool(op);
+      case NetworkOp::Kind::kAveragePool:
+        return average_pool(op);
+      case NetworkOp::Kind::kRelu:
+        value_[op.name] = next(op, value(op.x), "Relu").output(0);
+        return;
+      case NetworkOp::Kind::kGate:
+        return gate(op);
       case NetworkOp::Kind::kLinear:
         return linear(op);
       case NetworkOp::Kind::kPositions:
@@ -133,6 +142,7 @@ class Matcher {
  private:
   void conv(const NetworkOp& op) {
     const onnx::NodeProto& node = next(op, value(op.x), "Conv");
+    taken_.insert(&node);  // a shortcut's convolution reads the same activation
     const onnx::TensorProto& weight = parameter(op, node, 1);
     const std::int64_t stride = op.stride, pad = op.pad;
     if (int_attributes(node, "strides", {1, 1}) != Dims{stride, stride} ||
@@ -146,17 +156,39 @@ class Matcher {
     value_[op.name] = node.output(0);
   }
 
-  void subsample(const NetworkOp& op) {
+  void max_pool(const NetworkOp& op) {
     const onnx::NodeProto& node = next(op, value(op.x), "MaxPool");
-    const std::int64_t stride = op.stride;
-    if (int_attributes(node, "kernel_shape", {}) != Dims{1, 1} ||
+    const std::int64_t kernel = op.kernel, stride = op.stride, pad = op.pad;
+    if (int_attributes(node, "kernel_shape", {}) != Dims{kernel, kernel} ||
         int_attributes(node, "strides", {1, 1}) != Dims{stride, stride} ||
-        int_attributes(node, "pads", {0, 0, 0, 0}) != Dims{0, 0, 0, 0}) {
+        int_attributes(node, "pads", {0, 0, 0, 0}) != Dims{pad, pad, pad, pad}) {
       throw InputError("node " + node.name() +
                        ": its kernel_shape, strides or pads are not those " + "of " + op.name +
                        " in the network");
     }
     value_[op.name] = node.output(0);
+  }
+
+  void average_pool(const NetworkOp& op) {
+    std::string& y = value_[op.name] = next(op, value(op.x), "GlobalAveragePool").output(0);
+    if (op.embeddings) y = next(op, y, "Flatten").output(0);
+  }
+
+  void gate(const NetworkOp& op) {
+    const std::string& factor = next(op, value(op.logits), "Sigmoid").output(0);
+    const onnx::NodeProto& product = next(op, factor, "Mul");
+    expect_input(op, product, "product", op.x);
+    value_[op.name] = sum_with(op, product.output(0));
+  }
+
+  void expect_input(const NetworkOp& op, const onnx::NodeProto& node, const char* what,
+                    const std::string& activation) const {
+    const std::string x = walk_.origin(value(activation));
+    if (std::ranges::any_of(node.input(), [&](const auto& y) { return walk_.origin(y) == x; })) {
+      return;
+    }
+    throw InputError("node " + node.name() + ": expected the " + what + " of " + op.name + " and " +
+                     activation);
   }
 
   void linear(const NetworkOp& op) {
@@ -226,12 +258,7 @@ class Matcher {
   /// Returns the sum of z and the residual of the operation.
   [[nodiscard]] const std::string& sum_with(const NetworkOp& op, const std::string& z) const {
     const onnx::NodeProto& sum = next(op, z, "Add");
-    const std::string residual = walk_.origin(value(op.residual));
-    if (std::ranges::none_of(sum.input(),
-                             [&](const auto& x) { return walk_.origin(x) == residual; })) {
-      throw InputError("node " + sum.name() + ": expected the sum of " + op.name + " and " +
-                       op.residual);
-    }
+    expect_input(op, sum, "sum", op.residual);
     return sum.output(0);
   }
 
@@ -297,7 +324,7 @@ class Matcher {
 
   [[nodiscard]] const onnx::NodeProto& next(const NetworkOp& op, const std::string& value,
                                             std::string_view type) const {
-    const onnx::NodeProto* const node = walk_.reader(value, type);
+    const onnx::NodeProto* const node = walk_.reader(value, type, taken_);
     if (node != nullptr && node->output_size() > 0) return *node;
     throw InputError(
         fmt::format("expected a node {} after {}, for {} of the network", type, value, op.name));
@@ -325,6 +352,7 @@ class Matcher {
 
   const Walk& walk_;
   NamedTensors& out_;
+  std::set<const onnx::NodeProto*> taken_;       // convolutions that were matched
   std::map<std::string, std::string> value_;     // activation of the network -> value of the graph
   std::map<std::string, Floats> bias_;           // bias of a layer that has none in the network
   std::map<std::string, std::size_t> channels_;  // number of channels of a layer's output
@@ -337,13 +365,23 @@ const onnx::TensorProto* linear_tensor(const Walk& walk, const onnx::NodeProto& 
   return weight != nullptr && weight->dims_size() == 2 ? weight : nullptr;
 }
 
-/// Returns the sizes of a graph's input and output; nothing if it cannot be a known network.
-std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Walk& walk) {
+/// Returns the size of the last linear layer's result, or without one that of the graph's output;
+/// 0 if neither is known.
+std::int64_t embedding_size_of(const onnx::GraphProto& graph, const Walk& walk) {
   const auto linear = std::find_if(
       graph.node().rbegin(), graph.node().rend(),
       [&walk](const onnx::NodeProto& node) { return linear_tensor(walk, node) != nullptr; });
-  if (linear == graph.node().rend() || graph.input_size() == 0) return std::nullopt;
-  const onnx::TensorProto* const weight = linear_tensor(walk, *linear);
+  if (linear != graph.node().rend()) {
+    return linear_tensor(walk, *linear)->dims(linear->op_type() == "Gemm" ? 0 : 1);
+  }
+  if (graph.output_size() == 0) return 0;
+  const auto& output = graph.output(0).type().tensor_type().shape();
+  return output.dim_size() == 2 ? output.dim(1).dim_value() : 0;
+}
+
+/// Returns the sizes of a graph's input and output; nothing if it cannot be a known network.
+std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Walk& walk) {
+  if (graph.input_size() == 0) return std::nullopt;
   const auto& input = graph.input(0).type().tensor_type().shape();
   if (input.dim_size() != 4) return std::nullopt;
   constexpr std::int64_t kMostSide = 1024, kMostDimensions = 1 << 16;
@@ -351,7 +389,7 @@ std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Wal
     return input.dim(i).has_dim_value() ? input.dim(i).dim_value() : kUsualSide;
   };
   const BackboneOptions options{.batch = 1,
-                                .embedding_size = weight->dims(linear->op_type() == "Gemm" ? 0 : 1),
+                                .embedding_size = embedding_size_of(graph, walk),
                                 .height = side(2),
                                 .width = side(3),
                                 .training = false};
@@ -377,7 +415,7 @@ std::optional<BackboneOptions> recognise(Ops& ops, const onnx::GraphProto& graph
   }
   for (const std::string& name : network_names()) {
     options->network = name;
-    if (!takes_images(*options)) continue;
+    if (!has_sizes(*options)) continue;
     std::multiset<Dims> expected;
     std::ptrdiff_t expected_linear = 0;
     for (const Parameter& p : backbone_parameters(ops, *options).weights) {
@@ -418,9 +456,10 @@ NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const std::optional<BackboneOptions> options = recognise(*ops, model.graph(), walk);
   if (!options) {
-    throw InputError(path.string() +
-                     ": unknown network: its convolutions are not those of an iresnet, a "
-                     "mobilefacenet or a vit; expected a file exported by pfcctl or arcface_torch");
+    throw InputError(
+        path.string() +
+        ": unknown network: its convolutions are not those of an iresnet, a "
+        "mobilefacenet, a resnet or a vit; expected a file exported by pfcctl or arcface_torch");
   }
   try {
     return match_onnx(model.graph(), network_graph(*ops, *options), path);

@@ -75,8 +75,10 @@ void add_missing_counters(NamedTensors& table) {
 constexpr const char* kAdafaceStem = "input_layer.0.weight";
 constexpr std::string_view kCvlfaceModule = "net.";
 
+/// TFace's network has the same names and squeeze and excitation. It reads RGB.
 bool is_adaface(const NamedTensors& state_dict) {
-  return state_dict.tensors().contains(kAdafaceStem);
+  return state_dict.tensors().contains(kAdafaceStem) &&
+         !state_dict.tensors().contains("body.0.res_layer.se_block.fc1.weight");
 }
 
 ChannelOrder usual_order(const NamedTensors& state_dict) {
@@ -204,6 +206,13 @@ WeightsFile read_torch(const std::filesystem::path& path) {
   return out;
 }
 
+/// Moves torchvision's classifier, which the head replaces, out of the network.
+void move_classifier(WeightsFile& file) {
+  const NamedTensors classifier = file.state_dict.extract(
+      [](const std::string& name) { return name == "fc.weight" || name == "fc.bias"; });
+  for (const auto& [name, tensor] : classifier.tensors()) file.others.add(name, tensor);
+}
+
 /// ONNX files usually begin with the field ir_version, a small number. The ninth byte of a
 /// safetensors file is a brace.
 bool looks_like_onnx_file(const std::filesystem::path& path) {
@@ -228,10 +237,17 @@ void reverse_channels(std::span<float> weights, std::int64_t places) {
   }
 }
 
+bool is_torchvision(const NamedTensors& state_dict) {
+  const auto stem = state_dict.tensors().find("conv1.weight");
+  const std::vector<std::int64_t> of_resnet{64, 3, 7, 7};  // arcface_torch's iresnet: 3 x 3
+  return stem != state_dict.tensors().end() && stem->second.shape == of_resnet;
+}
+
 WeightsFile read_weights(const std::filesystem::path& path) {
   WeightsFile file = looks_like_torch_file(path)  ? read_torch(path)
                      : looks_like_onnx_file(path) ? read_onnx_file(path)
                                                   : read_safetensors(path);
+  if (is_torchvision(file.state_dict)) move_classifier(file);
   convert_to_float32(file.state_dict);
   convert_to_float32(file.others);
   add_missing_counters(file.state_dict);

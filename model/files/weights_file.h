@@ -23,10 +23,14 @@ struct WeightsFile {
                             ///< weights for BGR: F32; num_batches_tracked of every batch norm is
                             ///< I64 and 0 where the file lacks it
   NamedTensors others;      ///< tensors outside the network: "centres" [C, D] of pfc or AdaFace,
-                            ///< "state_dict_softmax_fc/weight" of arcface_torch's checkpoint
+                            ///< "state_dict_softmax_fc/weight" of arcface_torch's checkpoint,
+                            ///< "fc.weight" and "fc.bias" of torchvision's resnet
   nlohmann::json about;     ///< other metadata of the file, as a JSON object: {"network": "r50"}
   ChannelOrder channel_order = ChannelOrder::kRgb;  ///< channel order of the file's network
 };
+
+/// Returns whether the tensors are those of torchvision's resnet.
+bool is_torchvision(const NamedTensors& state_dict);
 
 /// Reads safetensors files and those of torch.save(): a state dict alone (model.pt,
 /// backbone.pth), arcface_torch's checkpoint_gpu_*.pt, and Lightning's checkpoints. Reads *.onnx

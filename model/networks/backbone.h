@@ -66,6 +66,9 @@ struct BackboneOptions {
   /// Patterns of the names of blocks, or of their beginnings ("layer1"), whose activations are not
   /// kept for the backward pass, but computed again. Results have the same bits.
   std::vector<std::string> recompute = {};
+  /// The weight of the last batch norm of each block starts at 0, so the block starts as the
+  /// identity. Only for torchvision's networks.
+  bool zero_init_residual = false;
 };
 
 /// Returns the job's backbone options for images of this size. The caller adds sync_bn and rank.
@@ -126,12 +129,13 @@ class Backbone {
 
 /// Returns the networks that make_backbone() knows, without kNoNetwork.
 std::vector<std::string> network_names();
-/// Returns whether the network takes images of this size. Throws InputError for an unknown one.
-bool takes_images(const BackboneOptions& options);
+/// Returns whether the network takes images of this size and has embeddings of this size. Throws
+/// InputError for an unknown one.
+bool has_sizes(const BackboneOptions& options);
 /// Creates a network. Weights start with arcface_torch's distributions, determined by the seed.
-/// Borrows ops. Throws InputError for an unknown network, an image size or dropout that the
-/// network does not support, a pattern of `freeze` that matches no weight, or one of `recompute`
-/// that matches no block.
+/// Borrows ops. Throws InputError for an unknown network; an image size, embedding size or other
+/// option that the network does not support; a pattern of `freeze` that matches no weight; or one
+/// of `recompute` that matches no block.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options);
 
 /// Bytes of device memory of a backbone.

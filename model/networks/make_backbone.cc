@@ -10,12 +10,13 @@ namespace pfc {
 namespace {
 
 /// Networks that accept the same images and options.
-enum class Family { kIresnet, kMobilefacenet, kVit };
+enum class Family { kIresnet, kMobilefacenet, kVit, kResnet };
 
 struct Named {
   const char* name;
   Family family;
   Variable* (*layers)(NetworkBuilder& net);  ///< adds the layers; returns the embeddings
+  std::int64_t embedding_size = 0;           ///< 0: the job's
 };
 
 template <int... kBlocks>
@@ -26,9 +27,17 @@ template <int... kBlocks>
 Variable* adaface_of(NetworkBuilder& net) {
   return adaface_iresnet(net, {kBlocks...});
 }
+template <int... kBlocks>
+Variable* tface_of(NetworkBuilder& net) {
+  return tface_iresnet(net, {kBlocks...});
+}
 template <int kScale, int... kBlocks>
 Variable* mobilefacenet_of(NetworkBuilder& net) {
   return mobilefacenet(net, {kBlocks...}, kScale);
+}
+template <bool kBottlenecks, int... kBlocks>
+Variable* resnet_of(NetworkBuilder& net) {
+  return resnet(net, {kBlocks...}, kBottlenecks);
 }
 template <VitOptions kOptions>
 Variable* vit_of(NetworkBuilder& net) {
@@ -47,6 +56,12 @@ constexpr Named kNetworks[] = {
     {"ir_18", kIresnet, adaface_of<2, 2, 2, 2>},
     {"ir_50", kIresnet, adaface_of<3, 4, 14, 3>},
     {"ir_101", kIresnet, adaface_of<3, 13, 30, 3>},
+    {"ir_se_50", kIresnet, tface_of<3, 4, 14, 3>},
+    {"ir_se_101", kIresnet, tface_of<3, 13, 30, 3>},
+    {"resnet18", kResnet, resnet_of<false, 2, 2, 2, 2>, 512},
+    {"resnet34", kResnet, resnet_of<false, 3, 4, 6, 3>, 512},
+    {"resnet50", kResnet, resnet_of<true, 3, 4, 6, 3>, 2048},
+    {"resnet101", kResnet, resnet_of<true, 3, 4, 23, 3>, 2048},
     {"vit_t", kVit, vit_of<VitOptions{256, 12, .1f, .1}>},
     {"vit_t_dp005_mask0", kVit, vit_of<VitOptions{256, 12, .05f, 0}>},
     {"vit_s", kVit, vit_of<VitOptions{512, 12, .1f, .1}>},
@@ -73,9 +88,10 @@ std::string wrong_image_size(const BackboneOptions& o, const Named& named) {
     if (o.height >= kVitPatch && o.width >= kVitPatch) return "";
     return "at least one patch of 9 x 9; resize the data set";
   }
-  // These networks halve the size four times, and each halving needs an even size.
-  if (o.height <= 0 || o.width <= 0 || o.height % 16 != 0 || o.width % 16 != 0) {
-    return "multiples of 16; resize the data set";
+  // These networks halve the size four or five times, each time from an even one.
+  const int step = named.family == kResnet ? 32 : 16;
+  if (o.height <= 0 || o.width <= 0 || o.height % step != 0 || o.width % step != 0) {
+    return "multiples of " + std::to_string(step) + "; resize the data set";
   }
   if (named.family == kMobilefacenet && o.height != o.width) {
     return "a square size; resize the data set or use an iresnet";
@@ -90,6 +106,24 @@ void check_image_size(const BackboneOptions& o, const Named& named) {
                    std::to_string(o.width) + " pixels, expected " + expected);
 }
 
+bool has_embedding_size(const BackboneOptions& o, const Named& named) {
+  return named.embedding_size == 0 || named.embedding_size == o.embedding_size;
+}
+
+void check_embedding_size(const BackboneOptions& o, const Named& named) {
+  if (has_embedding_size(o, named)) return;
+  throw InputError("embedding_size: found " + std::to_string(o.embedding_size) +
+                   ", but the embeddings of network " + o.network + " have " +
+                   std::to_string(named.embedding_size) + " numbers; set it to " +
+                   std::to_string(named.embedding_size));
+}
+
+void check_zero_init(const BackboneOptions& o, const Named& named) {
+  if (!o.zero_init_residual || named.family == kResnet) return;
+  throw InputError("zero_init_residual: found true, but network " + o.network +
+                   " has no such initial weights; leave it out or take resnet50");
+}
+
 void check_dropout(const BackboneOptions& o, const Named& named) {
   if (o.dropout == 0 || named.family == kIresnet) return;
   throw InputError("dropout: found " + std::to_string(o.dropout) + ", but network " + o.network +
@@ -101,7 +135,9 @@ Variable* write_down(NetworkBuilder& net) {
   const BackboneOptions& options = net.options();
   const Named& named = network_named(options.network);
   check_image_size(options, named);
+  check_embedding_size(options, named);
   check_dropout(options, named);
+  check_zero_init(options, named);
   Variable* const embeddings = named.layers(net);
   check_patterns("freeze", options.freeze, parameter_names(net.parameters().weights));
   check_patterns("recompute", options.recompute, net.block_names(), "block");
@@ -122,7 +158,8 @@ BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std:
           .dropout = static_cast<float>(job.dropout),
           .seed = job.seed,
           .freeze = job.freeze,
-          .recompute = job.recompute};
+          .recompute = job.recompute,
+          .zero_init_residual = job.zero_init_residual};
 }
 
 std::vector<std::string> parameter_names(const std::vector<Parameter>& parameters) {
@@ -142,8 +179,9 @@ std::vector<std::string> network_names() {
   return names;
 }
 
-bool takes_images(const BackboneOptions& options) {
-  return wrong_image_size(options, network_named(options.network)).empty();
+bool has_sizes(const BackboneOptions& options) {
+  const Named& named = network_named(options.network);
+  return wrong_image_size(options, named).empty() && has_embedding_size(options, named);
 }
 
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const BackboneOptions& options) {

@@ -258,7 +258,7 @@ Variable* NetworkBuilder::subsample(const std::string& name, Variable* x, int st
   Variable* const y = new_activation(shape.y_shape(), x->data.dtype);
   y->needs_gradient = x->needs_gradient;
   add_layer(std::make_unique<ConvLayer>(ops_, shape, *x, *ones, *y), x, y,
-            {.kind = NetworkOp::Kind::kSubsample, .name = name, .stride = stride});
+            {.kind = NetworkOp::Kind::kMaxPool, .name = name, .stride = stride});
   return y;
 }
 
@@ -268,12 +268,15 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
   Arena& state = network_->state;
   Arena& affine = fusion.affine ? network_->weights : network_->constants_;
   BatchNormVariables v{.x = x, .residual = fusion.residual};
-  v.gamma = new_vector(fusion.frozen_weight ? state : affine, name + ".weight", channels, 1.f);
+  v.gamma = new_vector(fusion.frozen_weight ? state : affine, name + ".weight", channels,
+                       fusion.initial_weight);
   v.beta = new_vector(affine, name + ".bias", channels, 0.f);
   v.running_mean = new_vector(state, name + ".running_mean", channels, 0.f);
   v.running_variance = new_vector(state, name + ".running_var", channels, 1.f);
   if (!fusion.prelu.empty()) {
     v.slope = new_vector(network_->weights, fusion.prelu + ".weight", channels, 0.25f);
+  } else if (fusion.relu && fusion.residual == nullptr) {
+    v.slope = new_vector(network_->constants_, name + ".relu", channels, 0.f);
   }
   v.frozen = fusion.affine ? !v.gamma->needs_gradient && !v.beta->needs_gradient
                            : matches_any(name + ".weight", options_.freeze) &&
@@ -296,6 +299,10 @@ Variable* NetworkBuilder::batch_norm(const std::string& name, Variable* x,
              .epsilon = fusion.epsilon,
              .prelu = fusion.prelu,
              .residual = fusion.residual == nullptr ? "" : activation_names_.at(fusion.residual)});
+  if (!fusion.relu) return v.y;
+  if (fusion.residual != nullptr) return relu(name + ".relu", v.y);
+  graph_.push_back({.kind = NetworkOp::Kind::kRelu, .name = name + ".relu", .x = name});
+  activation_names_[v.y] = name + ".relu";
   return v.y;
 }
 

@@ -30,9 +30,15 @@ struct ConvOptions {
 struct BatchNormFusion {
   std::string prelu = {};        ///< name of a PReLU that follows; empty: none
   Variable* residual = nullptr;  ///< added to the result; null: none
+  bool relu = false;             ///< a ReLU follows, after the sum; not with a PReLU
+  float initial_weight = 1.f;
   bool frozen_weight = false;    ///< gamma stays 1, and is saved as state
   bool affine = true;            ///< false: gamma stays 1 and beta 0, and neither is saved
   float epsilon = kBatchNormEpsilon;
+};
+
+struct PoolOptions {
+  int kernel = 1, stride = 1, pad = 0;
 };
 
 struct LinearOptions {
@@ -74,6 +80,15 @@ class NetworkBuilder {
   Variable* batch_norm(const std::string& name, Variable* x, const BatchNormFusion& fusion = {});
   Variable* dropout(Variable* x);  ///< in place; adds no layer when the probability is 0
   Variable* linear(const std::string& name, Variable* x, const LinearOptions& o);
+
+  // network_builder_pooling.cc
+  Variable* relu(const std::string& name, Variable* x);  ///< in place
+  Variable* max_pool(const std::string& name, Variable* x, const PoolOptions& o);
+  /// Returns the average of each sample's pixels: embeddings, float32 [B, C], or activations [B, 1,
+  /// 1, C].
+  Variable* average_pool(const std::string& name, Variable* x, bool embeddings);
+  /// Returns x * sigmoid(logits) + residual.
+  Variable* gate(const std::string& name, Variable* x, Variable* logits, Variable* residual);
 
   // network_builder_tokens.cc: layers of vision transformers. Sums of branches are float32.
   /// Returns the tokens [B, H * W, C] of x [B, H, W, C]: adds a bias, x's name + ".bias", and the

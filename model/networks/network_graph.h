@@ -18,7 +18,10 @@ struct NetworkOp {
     kConv,
     kBatchNorm,
     kLinear,
-    kSubsample,
+    kMaxPool,
+    kAveragePool,  ///< over all pixels
+    kRelu,
+    kGate,       ///< x * sigmoid(logits) + residual
     kPositions,  ///< tokens [N, H * W, C] = x [N, C, H, W] + bias of x [C] + `name` [H * W, C]
     kLayerNorm,
     kAttention,
@@ -29,7 +32,7 @@ struct NetworkOp {
   std::string
       x;  ///< the activation that it reads: the name of an earlier operation, or kNetworkInput
 
-  int kernel = 1, stride = 1, pad = 0;  ///< for a convolution, which has no bias, or a subsampling
+  int kernel = 1, stride = 1, pad = 0;  ///< for a convolution, which has no bias, or a max pooling
   std::int64_t groups = 1;
   bool reads_bgr = false;  ///< a convolution whose weights have their input channels reversed
 
@@ -38,6 +41,9 @@ struct NetworkOp {
 
   std::string prelu;     ///< module of the PReLU that follows a batch norm; empty: none
   std::string residual;  ///< activation that is then added to the result; empty: none
+
+  std::string logits;       ///< activation [N, C, 1, 1], for a gate
+  bool embeddings = false;  ///< an average pooling's result is [N, C]; otherwise [N, C, 1, 1]
 
   bool bias = false;  ///< for a linear layer, which reads a 4-D activation flattened as [N, C*H*W]
   bool per_token = false;  ///< a linear layer of each token; otherwise it reads [N, T*C]

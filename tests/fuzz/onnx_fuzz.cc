@@ -33,7 +33,7 @@ const std::vector<NetworkOp>& network() {
       {.name = "c", .x = pfc::kNetworkInput, .kernel = 3, .stride = 2, .pad = 1},
       {.kind = Kind::kBatchNorm, .name = "n", .x = "c", .prelu = "p"},
       {.kind = Kind::kBatchNorm, .name = "m", .x = "n"},
-      {.kind = Kind::kSubsample, .name = "s", .x = "m"},
+      {.kind = Kind::kMaxPool, .name = "s", .x = "m"},
       {.name = "d", .x = "s", .kernel = 3, .pad = 1, .groups = 2},
       {.kind = Kind::kBatchNorm, .name = "o", .x = "d", .residual = "n"},
       {.kind = Kind::kLinear, .name = "l", .x = "o", .bias = true},
@@ -63,7 +63,20 @@ const std::vector<NetworkOp>& token_network() {
   return kNetwork;
 }
 
-/// Holds the weights of both networks.
+/// Max pooling, a gate, and the average over pixels.
+const std::vector<NetworkOp>& pooled_network() {
+  static const std::vector<NetworkOp> kNetwork = {
+      {.name = "h", .x = pfc::kNetworkInput, .kernel = 3, .pad = 1},
+      {.kind = Kind::kRelu, .name = "r", .x = "h"},
+      {.kind = Kind::kMaxPool, .name = "x", .x = "r", .kernel = 3, .stride = 2, .pad = 1},
+      {.kind = Kind::kAveragePool, .name = "y", .x = "x"},
+      {.name = "f", .x = "y"},
+      {.kind = Kind::kGate, .name = "g", .x = "x", .residual = "x", .logits = "f"},
+      {.kind = Kind::kAveragePool, .name = "z", .x = "g", .embeddings = true}};
+  return kNetwork;
+}
+
+/// Holds the weights of all networks.
 pfc::ModelFile model() {
   pfc::ModelFile model{
       .weights = {.state_dict = pfc::NamedTensors("m"), .others = pfc::NamedTensors()},
@@ -80,6 +93,8 @@ pfc::ModelFile model() {
   };
   add("c.weight", {kChannels, 3, 3, 3});
   add("d.weight", {kChannels, 1, 3, 3});
+  add("h.weight", {kDimensions, 3, 3, 3});
+  add("f.weight", {kDimensions, kDimensions, 1, 1});
   add("l.weight", {kDimensions, kFeatures});
   add("l.bias", {kDimensions});
   add("p.weight", {kChannels});
@@ -140,6 +155,7 @@ std::vector<std::string> seeds() {
                                                              {.int8 = &ranges}}) {
     seeds.push_back(make_onnx(network(), small, options).SerializeAsString());
     if (options.int8 != nullptr) continue;
+    seeds.push_back(make_onnx(pooled_network(), small, options).SerializeAsString());
     seeds.push_back(make_onnx(token_network(), small, options).SerializeAsString());
   }
   return seeds;
@@ -155,6 +171,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const onnx::ModelProto model = pfc::read_onnx(file);
     match(model, network(), file);
+    match(model, pooled_network(), file);
     match(model, token_network(), file);
     pfc::check_onnx(file, model);
     run(*ops, model);

@@ -82,8 +82,8 @@ TEST_P(OpChecks, CoverTransformers) {
                     cube = tensor({1, 2, 2}), places(*ops_, {1, 2}, DType::kInt64);
   EXPECT_EQ(refusal([&] { ops_->add_bias_relu6(four, three); }),
             "add_bias_relu6: y is fp32 [2, 2], expected " + number() + " [any number, 3]");
-  EXPECT_EQ(refusal([&] { ops_->relu6_backward(three, four); }),
-            "relu6_backward: dy is fp32 [2, 2], expected fp32 [3]");
+  EXPECT_EQ(refusal([&] { ops_->relu_backward(three, four); }),
+            "relu_backward: dy is fp32 [2, 2], expected fp32 [3]");
   EXPECT_EQ(refusal([&] { ops_->column_sums(six, three, false, three); }),
             "column_sums: places is fp32 [3], expected int64 [2]");
   EXPECT_EQ(
@@ -189,6 +189,43 @@ TEST_P(OpChecks, CoverConvolutions) {
     EXPECT_EQ(refusal([&] { conv->backward_weights(x, x, wrong, false); }),
               "conv2d.backward_weights: dw" + five + "fp32" + kernel);
   }
+}
+
+TEST_P(OpChecks, CoverPooling) {
+  const Conv2dShape shape{.batch = 1,
+                          .in_h = 4,
+                          .in_w = 4,
+                          .in_c = 2,
+                          .out_c = 2,
+                          .kernel = 2,
+                          .stride = 2,
+                          .groups = 2};
+  const OwnedTensor x = activations(shape.x_shape()), y = activations(shape.y_shape()),
+                    winners(*ops_, shape.y_shape(), DType::kUInt8), two = tensor({1, 2});
+  EXPECT_EQ(refusal([&] { ops_->max_pool(shape, y, y, winners); }),
+            "max_pool: x is " + type_ + " [1, 2, 2, 2], expected " + number() + " [1, 4, 4, 2]");
+  EXPECT_EQ(refusal([&] { ops_->max_pool(shape, x, y, two); }),
+            "max_pool: winners is fp32 [1, 2], expected uint8 [1, 2, 2, 2]");
+  EXPECT_EQ(
+      refusal([&] { ops_->max_pool_backward(shape, y, winners, y); }),
+      "max_pool_backward: dx is " + type_ + " [1, 2, 2, 2], expected " + type_ + " [1, 4, 4, 2]");
+  EXPECT_TRUE(ends_with(
+      refusal([&] { ops_->max_pool({.in_h = 4, .in_w = 4, .in_c = 2, .out_c = 2}, x, y, {}); }),
+      ": max_pool: the shape must be that of a depthwise convolution"));
+  Conv2dShape outside = shape;
+  outside.pad = 2;
+  EXPECT_TRUE(ends_with(refusal([&] { ops_->max_pool(outside, x, y, {}); }),
+                        ", and at least one of the image"));
+  EXPECT_EQ(refusal([&] { ops_->average_pool(x, y); }),
+            "average_pool: y is " + type_ + " [1, 2, 2, 2], expected " + number() + " [1, 2]");
+  EXPECT_EQ(
+      refusal([&] { ops_->average_pool_backward(x, x, false); }),
+      "average_pool_backward: dy is " + type_ + " [1, 4, 4, 2], expected " + number() + " [1, 2]");
+  const OwnedTensor half = activations({1, 2});
+  EXPECT_EQ(refusal([&] { ops_->gate(x, y, x, x); }),
+            "gate: logits is " + type_ + " [1, 2, 2, 2], expected " + type_ + " [1, 2]");
+  EXPECT_EQ(refusal([&] { ops_->gate_backward(x, x, half, y, half); }),
+            "gate_backward: dx is " + type_ + " [1, 2, 2, 2], expected " + type_ + " [1, 4, 4, 2]");
 }
 
 TEST_P(OpChecks, CoverTheSizesOfPlans) {

@@ -196,7 +196,7 @@ TEST_P(Transformer, Relu6ClipsAndHasNoGradientOutsideItsRange) {
     const OwnedTensor y = activations({kRows, n}, x), dy = activations({kRows, n}, d),
                       bias = tensor({n}, b);
     ops_->add_bias_relu6(y, bias);
-    ops_->relu6_backward(y, dy);
+    ops_->relu_backward(y, dy, 6);
     const std::vector<float> found = values(y), gradient = values(dy);
     Doubles expected;
     for (std::size_t i = 0; i < x.size(); ++i) {

@@ -9,9 +9,9 @@ show which program is wrong. The third is the error of pfc against PyTorch's flo
 A shift in front of a batch norm changes nothing, so the exact gradient of many biases is zero, and each program
 computes only rounding errors. The errors of these biases are relative to the length of the whole gradient.
 
-PReLU's derivative jumps at 0, ReLU6's also at 6. A few activations in a million are so near to these values that
+The derivatives of PReLU and ReLU jump at 0, ReLU6's also at 6. A few activations in a million are so near to these values that
 rounding puts them on different sides in the two programs. One such activation changes a gradient by more than the
-limit. So the script first moves the biases in front of each PReLU and ReLU6 a little, until no activation is near a jump
+limit. So the script first moves the biases in front of each of them a little, until no activation is near a jump
 (--kinks leaves the biases unchanged). Then only a mistake exceeds the limit.
 
 With --precision bf16 pfc computes in bf16, and PyTorch uses autocast to bfloat16 instead of float32. The two programs
@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 import safetensors_io
-from backbone_reference import make_backbone, normalised
+from backbone_reference import embedding_size_of, make_backbone, normalised
 
 EMBEDDINGS_LIMIT = 1e-4
 GRADIENT_LIMIT = 1e-3
@@ -73,7 +73,7 @@ def widest_gap(values, window=0.02):
 
 
 def keep_away_from_kinks(model, x):
-    """Runs a forward pass in float64 and gives each batch norm before a PReLU a bias that avoids 0,
+    """Runs a forward pass in float64 and gives each batch norm before a PReLU or ReLU a bias that avoids 0,
     and each linear layer before a ReLU6 one that avoids 0 and 6.
     """
     last = []
@@ -98,7 +98,7 @@ def keep_away_from_kinks(model, x):
     hooks = [m.register_forward_hook(remember) for m in model.modules()
              if isinstance(m, (torch.nn.BatchNorm2d, torch.nn.Linear))]
     hooks += [m.register_forward_pre_hook(move) for m in model.modules()
-              if isinstance(m, torch.nn.PReLU)]
+              if isinstance(m, (torch.nn.PReLU, torch.nn.ReLU))]
     hooks += [m.register_forward_pre_hook(move_from_both) for m in model.modules()
               if isinstance(m, torch.nn.ReLU6)]
     statistics = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -172,7 +172,7 @@ def compare(network, options):
     model = make_backbone(network, height=size, width=size)
     randomise(model, generator)
     images = torch.randint(0, 256, (batch, size, size, 3), dtype=torch.uint8, generator=generator)
-    d_embeddings = torch.randn(batch, 512, generator=generator)
+    d_embeddings = torch.randn(batch, embedding_size_of(network), generator=generator)
     if not options.kinks:
         keep_away_from_kinks(model, normalised(images))
     fit_running_statistics(model, normalised(images), generator)

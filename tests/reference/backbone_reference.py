@@ -5,11 +5,15 @@
   frozen at 1.
 - iresnet in the form of AdaFace's net.py and CVLface: reads BGR, takes every second pixel as the first
   block's shortcut, and has no weights in its last BN.
+- iresnet in the form of TFace adds squeeze and excitation (arXiv 1709.01507) to each branch.
+- resnet (arXiv 1512.03385) in the form of torchvision, without its classifier: a stem
+  conv7x7(2)-BN-ReLU-max pool; blocks conv-BN-ReLU-conv-BN, or with three convolutions, of which the one of
+  3x3 has the stride, plus identity and ReLU; at the end the average over pixels.
 - mobilefacenet (arXiv 1804.07573) in the widths of arcface_torch.
 - vit (arXiv 2010.11929) in the form of arcface_torch. Its random choices are those of pfc, computed here
   from Philox's definition.
 
-Names in the state dict are arcface_torch's, or AdaFace's.
+Names in the state dict are arcface_torch's, AdaFace's, TFace's or torchvision's.
 """
 
 import math
@@ -21,7 +25,11 @@ from torch import nn
 IRESNET_BLOCKS = {"r18": (2, 2, 2, 2), "r34": (3, 4, 6, 3), "r50": (3, 4, 14, 3),
                   "r100": (3, 13, 30, 3), "r200": (6, 26, 60, 6)}
 ADAFACE_BLOCKS = {"ir_18": (2, 2, 2, 2), "ir_50": (3, 4, 14, 3), "ir_101": (3, 13, 30, 3)}
+TFACE_BLOCKS = {"ir_se_50": (3, 4, 14, 3), "ir_se_101": (3, 13, 30, 3)}
 MBF = {"mbf": ((1, 4, 6, 2), 2), "mbf_large": ((2, 8, 12, 4), 4)}
+RESNET = {  # blocks, convolutions of a block
+    "resnet18": ((2, 2, 2, 2), 2), "resnet34": ((3, 4, 6, 3), 2), "resnet50": ((3, 4, 6, 3), 3),
+    "resnet101": ((3, 4, 23, 3), 3)}
 VIT = {  # width, depth, drop path, fraction of masked tokens
     "vit_t": (256, 12, .1, .1), "vit_t_dp005_mask0": (256, 12, .05, 0),
     "vit_s": (512, 12, .1, .1), "vit_s_dp005_mask_0": (512, 12, .05, 0),
@@ -83,12 +91,25 @@ class IResNet(nn.Module):
         return self.features(self.fc(x))
 
 
+class SqueezeAndExcite(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.fc1 = convolution(channels, channels // 16, 1)
+        self.fc2 = convolution(channels // 16, channels, 1)
+
+    def forward(self, x):
+        mean = x.mean((2, 3), keepdim=True)
+        return x * self.fc2(self.fc1(mean).relu()).sigmoid()
+
+
 class AdafaceBlock(nn.Module):
-    def __init__(self, inputs, outputs, stride):
+    def __init__(self, inputs, outputs, stride, squeezes):
         super().__init__()
         self.res_layer = nn.Sequential(
             nn.BatchNorm2d(inputs), convolution(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.PReLU(outputs),
             convolution(outputs, outputs, 3, stride), nn.BatchNorm2d(outputs))
+        if squeezes:
+            self.res_layer.add_module("se_block", SqueezeAndExcite(outputs))
         self.shortcut_layer = nn.MaxPool2d(1, stride) if inputs == outputs else nn.Sequential(
             convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
@@ -97,14 +118,17 @@ class AdafaceBlock(nn.Module):
 
 
 class AdafaceIResNet(nn.Module):
-    """Takes RGB like all networks here; its first convolution reads BGR."""
+    """Takes RGB like all networks here; its first convolution reads BGR. With `squeezes` it is TFace's network,
+    which reads RGB.
+    """
 
-    def __init__(self, blocks, embedding_size, dropout, height, width):
+    def __init__(self, blocks, embedding_size, dropout, height, width, squeezes):
         super().__init__()
         self.input_layer = nn.Sequential(convolution(3, 64, 3), nn.BatchNorm2d(64), nn.PReLU(64))
         strides = [stride for count in blocks for stride in [2] + [1] * (count - 1)]
         widths = [64 << stage for stage, count in enumerate(blocks) for _ in range(count)]
-        self.body = nn.Sequential(*map(AdafaceBlock, [64] + widths, widths, strides))
+        self.reads_bgr = not squeezes
+        self.body = nn.Sequential(*map(AdafaceBlock, [64] + widths, widths, strides, [squeezes] * len(widths)))
         self.output_layer = nn.Sequential(
             nn.BatchNorm2d(512), nn.Dropout(dropout), nn.Flatten(),
             nn.Linear(512 * (height // 16) * (width // 16), embedding_size),
@@ -114,7 +138,55 @@ class AdafaceIResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x):
-        return self.output_layer(self.body(self.input_layer(x.flip(1))))
+        return self.output_layer(self.body(self.input_layer(x.flip(1) if self.reads_bgr else x)))
+
+
+class ResNetBlock(nn.Module):
+    def __init__(self, inputs, width, stride, convolutions):
+        super().__init__()
+        outputs = width if convolutions == 2 else 4 * width
+        self.convolutions = convolutions
+        sizes = [(inputs, width, 3, stride), (width, width, 3, 1)] if convolutions == 2 else [
+            (inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+        for i, size in enumerate(sizes, 1):
+            setattr(self, f"conv{i}", convolution(*size))
+            setattr(self, f"bn{i}", nn.BatchNorm2d(size[1]))
+            setattr(self, f"relu{i}", nn.ReLU())
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride),
+                                            nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        identity = x if self.downsample is None else self.downsample(x)
+        for i in range(1, self.convolutions + 1):
+            x = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(x))
+            x = getattr(self, f"relu{i}")(x if i < self.convolutions else x + identity)
+        return x
+
+
+class ResNet(nn.Module):
+    def __init__(self, blocks, convolutions):
+        super().__init__()
+        self.conv1 = convolution(3, 64, 7, 2)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU()
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        channels = 64
+        for stage, count in enumerate(blocks):
+            layers = []
+            for i in range(count):
+                stride = 2 if i == 0 and stage > 0 else 1
+                layers.append(ResNetBlock(channels, 64 << stage, stride, convolutions))
+                channels = (64 << stage) * (1 if convolutions == 2 else 4)
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layers))
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        return self.layer4(self.layer3(self.layer2(self.layer1(x)))).mean((2, 3))
 
 
 class Chain(nn.Module):
@@ -299,11 +371,23 @@ class Vit(nn.Module):
         return self.feature(x.flatten(1))
 
 
+def blocks_in(network):
+    """Returns the numbers of blocks in "ir_se:1,1,1,2"."""
+    return tuple(map(int, network.split(":")[1].split(",")))
+
+
 def make_backbone(network, embedding_size=512, dropout=0.0, height=112, width=112):
     if network in IRESNET_BLOCKS:
         return IResNet(IRESNET_BLOCKS[network], embedding_size, dropout, height, width)
     if network in ADAFACE_BLOCKS:
-        return AdafaceIResNet(ADAFACE_BLOCKS[network], embedding_size, dropout, height, width)
+        return AdafaceIResNet(ADAFACE_BLOCKS[network], embedding_size, dropout, height, width, squeezes=False)
+    if network.startswith("ir_se"):
+        blocks = TFACE_BLOCKS[network] if network in TFACE_BLOCKS else blocks_in(network)
+        return AdafaceIResNet(blocks, embedding_size, dropout, height, width, squeezes=True)
+    if network in RESNET:
+        return ResNet(*RESNET[network])
+    if network.startswith("bottlenecks:"):
+        return ResNet(blocks_in(network), 3)
     if network.startswith("vit"):
         # A name, or the numbers: "vit:WIDTH,DEPTH,DROP_PATH,MASK".
         form = VIT[network] if network in VIT else network.split(":")[1].split(",")
@@ -311,6 +395,11 @@ def make_backbone(network, embedding_size=512, dropout=0.0, height=112, width=11
                    height, width)
     blocks, scale = MBF[network]
     return MobileFaceNet(blocks, scale, embedding_size, height)
+
+
+def embedding_size_of(network):
+    """Returns the size of the embeddings of make_backbone(network)."""
+    return 2048 if network.startswith("bottlenecks:") or RESNET.get(network, (0, 0))[1] == 3 else 512
 
 
 def normalised(images):

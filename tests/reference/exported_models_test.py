@@ -150,8 +150,9 @@ class WithPyTorch(Exported):
 class WithOnnx(Exported):
     def test_every_network_gives_the_embeddings_of_pytorch_for_any_batch(self):
         """Without ONNX Runtime, only pfcctl compares the embeddings, with its own network."""
-        for network in (*IRESNET_BLOCKS, "ir_18", *MBF):
-            size = 112 if network in ("r50", "mbf") else 48
+        for network in (*IRESNET_BLOCKS, "ir_18", "ir_se_50", "resnet18", *MBF):
+            # A file of torchvision's network does not say another size.
+            size = 224 if network == "resnet18" else 112 if network in ("r50", "mbf") else 48
             with self.subTest(network=network):
                 self.network(network, size)
                 file = self.export("onnx")

@@ -14,7 +14,7 @@ import seconds  # noqa: E402, F401  prints the time of each test
 import torch
 
 import safetensors_io
-from backbone_reference import ADAFACE_BLOCKS, IRESNET_BLOCKS, MBF, make_backbone
+from backbone_reference import ADAFACE_BLOCKS, IRESNET_BLOCKS, MBF, RESNET, TFACE_BLOCKS, make_backbone
 
 PROGRAM = None
 SIZE = 32
@@ -62,10 +62,14 @@ class TorchFiles(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_the_weights_of_every_network_are_read(self):
-        for network in [*IRESNET_BLOCKS, *ADAFACE_BLOCKS, *MBF]:
+        for network in [*IRESNET_BLOCKS, *ADAFACE_BLOCKS, *TFACE_BLOCKS, *RESNET, *MBF]:
             with self.subTest(network=network):
                 state = random_state(network)
                 self.reads(state, state)
+
+    def test_the_classifier_of_torchvision_is_left_out(self):
+        state = random_state("resnet18")
+        self.reads({**state, "fc.weight": torch.randn(1000, 512), "fc.bias": torch.randn(1000)}, state)
 
     def test_files_with_other_data_than_the_network(self):
         state = random_state("mbf")

@@ -136,6 +136,23 @@ TEST_F(TwoWorkers, ResumeAVisionTransformerToTheBitsOfAnUninterruptedRun) {
   expect_the_same_bits_after_a_stop(vit);
 }
 
+TEST_F(TwoWorkers, ResumeAnImageClassifierToTheBitsOfAnUninterruptedRun) {
+  const TemporaryFolder larger;
+  testing::write_insightface({.folder = larger.path(),
+                              .identities = 9,
+                              .images_per_identity = 5,
+                              .height = 32,
+                              .width = 32});
+  JobConfig classifier = job(whole_.path());
+  classifier.network = "resnet18";
+  classifier.embedding_size = 512;
+  classifier.zero_init_residual = true;
+  classifier.rec = {larger.path()};
+  classifier.sync_bn = true;
+  classifier.batch_size = 4;
+  expect_the_same_bits_after_a_stop(classifier);
+}
+
 TEST_F(TwoWorkers, ResumeRandomResizedCropsToTheBitsOfAnUninterruptedRun) {
   JobConfig cropped = job(whole_.path());
   cropped.augment.random_resized_crop = RandomResizedCrop{};

@@ -152,13 +152,37 @@ void RecordingOps::run_average(const Tensor& value, float /*part*/, const Tensor
 void RecordingOps::run_add_bias(const Tensor& y, const Tensor& /*bias*/, bool /*relu6*/) {
   run_copy(y, y);
 }
-void RecordingOps::run_relu6_backward(const Tensor& y, const Tensor& dy) { run_add(y, dy, dy); }
+void RecordingOps::run_relu(const Tensor& y) { run_copy(y, y); }
+void RecordingOps::run_relu_backward(const Tensor& y, const Tensor& dy, float /*bound*/) {
+  run_add(y, dy, dy);
+}
 void RecordingOps::run_column_sums(const Tensor& x, const Tensor& /*sums*/, bool /*accumulate*/,
                                    const Tensor& /*places*/) {
   run_fill(x, 0);
 }
 void RecordingOps::run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& /*o*/) {
   run_copy(x, y);
+}
+void RecordingOps::run_max_pool(const Conv2dShape& /*shape*/, const Tensor& x, const Tensor& y,
+                                const Tensor& winners) {
+  works_.push_back(moving({&x, &y, &winners}));
+}
+void RecordingOps::run_max_pool_backward(const Conv2dShape& /*shape*/, const Tensor& dy,
+                                         const Tensor& winners, const Tensor& dx) {
+  run_add(dy, winners, dx);
+}
+void RecordingOps::run_average_pool(const Tensor& x, const Tensor& y) { run_copy(x, y); }
+void RecordingOps::run_average_pool_backward(const Tensor& dy, const Tensor& dx, bool accumulate) {
+  works_.push_back(moving({&dy, &dx}));
+  if (accumulate) works_.back().bytes += tensor_bytes({&dx});
+}
+void RecordingOps::run_gate(const Tensor& x, const Tensor& /*logits*/, const Tensor& residual,
+                            const Tensor& y) {
+  run_add(x, residual, y);
+}
+void RecordingOps::run_gate_backward(const Tensor& dy, const Tensor& x, const Tensor& /*logits*/,
+                                     const Tensor& dx, const Tensor& /*dlogits*/) {
+  run_add(dy, x, dx);
 }
 void RecordingOps::run_layer_norm(const LayerNorm& l) { run_copy(l.x, l.y); }
 void RecordingOps::run_layer_norm_backward(const LayerNormBackward& b) {

@@ -82,7 +82,7 @@ inline constexpr NumberRange kImageSize{
 inline constexpr NumberRange kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
-inline constexpr Names<std::string_view, 19> kNetworks{
+inline constexpr Names<std::string_view, 25> kNetworks{
     {{"r18", "r18"},
      {"r34", "r34"},
      {"r50", "r50"},
@@ -93,6 +93,12 @@ inline constexpr Names<std::string_view, 19> kNetworks{
      {"ir_18", "ir_18"},
      {"ir_50", "ir_50"},
      {"ir_101", "ir_101"},
+     {"ir_se_50", "ir_se_50"},
+     {"ir_se_101", "ir_se_101"},
+     {"resnet18", "resnet18"},
+     {"resnet34", "resnet34"},
+     {"resnet50", "resnet50"},
+     {"resnet101", "resnet101"},
      {"vit_t", "vit_t"},
      {"vit_t_dp005_mask0", "vit_t_dp005_mask0"},
      {"vit_s", "vit_s"},
@@ -220,6 +226,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("network", job.network, kNetworks);
   v.number("embedding_size", job.embedding_size, kDimension);
   v.number("dropout", job.dropout, kDropout);
+  v.flag("zero_init_residual", job.zero_init_residual);
   v.loss("loss", job.loss);
   v.margin("margin_list", job.margin);
   v.margin_update("margin_update", job.margin_update);

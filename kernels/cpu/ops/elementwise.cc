@@ -74,14 +74,24 @@ void CpuOps::run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) {
   });
 }
 
-void CpuOps::run_relu6_backward(const Tensor& y, const Tensor& dy) {
+void CpuOps::run_relu(const Tensor& y) {
+  const std::int64_t n = y.elements();
+  with_numbers_of(y, [&]<typename T>() {
+    T* const values = numbers<T>(y);
+    device_.threads.each_range(n, 2 * kLine, n, [&](const Range& r) {
+      device_.vector.template of<T>().relu(values + r.begin, r.size());
+    });
+  });
+}
+
+void CpuOps::run_relu_backward(const Tensor& y, const Tensor& dy, float bound) {
   const std::int64_t n = y.elements();
   with_numbers_of(y, [&]<typename T>() {
     const T* const result = numbers<T>(y);
     T* const gradient = numbers<T>(dy);
     device_.threads.each_range(n, 2 * kLine, n, [&](const Range& r) {
-      device_.vector.template of<T>().relu6_backward(result + r.begin, gradient + r.begin,
-                                                     r.size());
+      device_.vector.template of<T>().relu_backward(result + r.begin, gradient + r.begin, r.size(),
+                                                    bound);
     });
   });
 }

@@ -59,10 +59,18 @@ void add_bias(T* y, const float* bias, std::int64_t rows, std::int64_t n, bool r
 }
 
 template <typename T>
-void relu6_backward(const T* y, T* dy, std::int64_t n) {
+void relu(T* y, std::int64_t n) {
+  for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const V value = load_number<V>(y + i);
+    store_activation<V>(y + i, value < 0.f ? V{} : value);  // NaN stays NaN
+  });
+}
+
+template <typename T>
+void relu_backward(const T* y, T* dy, std::int64_t n, float bound) {
   for_each_vector(n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
     const V result = load_number<V>(y + i);
-    const V below = result < 6.f ? load_number<V>(dy + i) : V{};
+    const V below = result < bound ? load_number<V>(dy + i) : V{};
     store_activation<V>(dy + i, result > 0.f ? below : V{});
   });
 }
@@ -99,8 +107,10 @@ template void add(const float*, const float*, float*, std::int64_t);
 template void add(const BFloat16*, const BFloat16*, BFloat16*, std::int64_t);
 template void add_bias(float*, const float*, std::int64_t, std::int64_t, bool);
 template void add_bias(BFloat16*, const float*, std::int64_t, std::int64_t, bool);
-template void relu6_backward(const float*, float*, std::int64_t);
-template void relu6_backward(const BFloat16*, BFloat16*, std::int64_t);
+template void relu(float*, std::int64_t);
+template void relu(BFloat16*, std::int64_t);
+template void relu_backward(const float*, float*, std::int64_t, float);
+template void relu_backward(const BFloat16*, BFloat16*, std::int64_t, float);
 template void add_columns(const float*, std::int64_t, std::int64_t, std::int64_t, double*);
 template void add_columns(const BFloat16*, std::int64_t, std::int64_t, std::int64_t, double*);
 

@@ -26,7 +26,13 @@ void add(const T* a, const T* b, T* y, std::int64_t n);
 template <typename T>
 void add_bias(T* y, const float* bias, std::int64_t rows, std::int64_t n, bool relu6);
 template <typename T>
-void relu6_backward(const T* y, T* dy, std::int64_t n);
+void relu(T* y, std::int64_t n);
+template <typename T>
+void relu_backward(const T* y, T* dy, std::int64_t n, float bound);
+template <typename T>
+void max_pool(const MaxPool<T>& p, std::int64_t begin, std::int64_t end);
+template <typename T>
+void max_pool_backward(const MaxPool<T>& p, std::int64_t begin, std::int64_t end);
 template <typename T>
 void add_columns(const T* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
                  double* sums);

@@ -1,7 +1,8 @@
-// Norms and checks. Sums are float64, in a fixed number of lanes, so that the order of additions
-// does not depend on how the compiler vectorises.
+// Norms, checks and max pooling. Sums are float64, in a fixed number of lanes, so that the order of
+// additions does not depend on how the compiler vectorises.
 
 #include "kernels/cpu/vector/isa.h"
+#include "kernels/cpu/vector/types/bfloat16.h"
 #include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
@@ -25,6 +26,30 @@ double dot(const float* __restrict a, const float* __restrict b, std::int64_t n)
 }
 
 constexpr double kLargestFloat = 3.40282346638528859812e+38;
+
+using Bytes [[gnu::vector_size(PFC_VECTOR_BYTES / 4)]] = std::uint8_t;
+using Integers [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
+
+template <typename V>
+[[gnu::always_inline]] inline V load_places(const std::uint8_t* p) {
+  if constexpr (sizeof(V) == sizeof(float)) {
+    return static_cast<float>(*p);
+  } else {
+    Bytes bytes;
+    __builtin_memcpy(&bytes, p, sizeof(bytes));
+    return __builtin_convertvector(__builtin_convertvector(bytes, Integers), V);
+  }
+}
+
+template <typename V>
+[[gnu::always_inline]] inline void store_places(std::uint8_t* p, V places) {
+  if constexpr (sizeof(V) == sizeof(float)) {
+    *p = static_cast<std::uint8_t>(places);
+  } else {
+    const Bytes bytes = __builtin_convertvector(__builtin_convertvector(places, Integers), Bytes);
+    __builtin_memcpy(p, &bytes, sizeof(bytes));
+  }
+}
 
 }  // namespace
 
@@ -55,5 +80,67 @@ void normalise_rows_backward(const float* dy, const float* y, const float* inver
     });
   }
 }
+
+template <typename T>
+void max_pool(const MaxPool<T>& p, std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = p.channels, row_n = p.columns.in * n;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t image = row / p.rows.out, out_row = row % p.rows.out;
+    const PoolRange rows = pixels_of_window(p.rows, out_row);
+    for (std::int64_t column = 0; column < p.columns.out; ++column) {
+      const PoolRange columns = pixels_of_window(p.columns, column);
+      const T* const window = p.x +
+                              (image * p.rows.in + out_row * p.rows.stride - p.rows.pad) * row_n +
+                              (column * p.columns.stride - p.columns.pad) * n;
+      const std::int64_t to = (row * p.columns.out + column) * n;
+      for_each_vector(n, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
+        const std::int64_t first = rows.begin * p.columns.kernel + columns.begin;
+        V largest = load_number<V>(window + rows.begin * row_n + columns.begin * n + c);
+        V place = V{} + static_cast<float>(first);
+        for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+          for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+            const V value = load_number<V>(window + i * row_n + j * n + c);
+            const V here = V{} + static_cast<float>(i * p.columns.kernel + j);
+            place = value > largest ? here : value == value ? place : here;
+            largest = value > largest ? value : value == value ? largest : value;  // keeps NaN
+          }
+        }
+        store_activation<V>(p.y + to + c, largest);
+        if (p.winners != nullptr) store_places<V>(p.winners + to + c, place);
+      });
+    }
+  }
+}
+
+template <typename T>
+void max_pool_backward(const MaxPool<T>& p, std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = p.channels;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t image = row / p.rows.in, in_row = row % p.rows.in;
+    const PoolRange rows = windows_of_pixel(p.rows, in_row);
+    for (std::int64_t column = 0; column < p.columns.in; ++column) {
+      const PoolRange columns = windows_of_pixel(p.columns, column);
+      for_each_vector(n, [&]<typename V>(std::int64_t c) PFC_INLINE_LAMBDA {
+        V sum{};
+        for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+          for (std::int64_t j = columns.begin; j < columns.end; ++j) {
+            const std::int64_t place =
+                (in_row + p.rows.pad - i * p.rows.stride) * p.columns.kernel + column +
+                p.columns.pad - j * p.columns.stride;
+            const std::int64_t from = ((image * p.rows.out + i) * p.columns.out + j) * n + c;
+            const V here = V{} + static_cast<float>(place);
+            sum += load_places<V>(p.winners + from) == here ? load_number<V>(p.y + from) : V{};
+          }
+        }
+        store_activation<V>(p.x + (row * p.columns.in + column) * n + c, sum);
+      });
+    }
+  }
+}
+
+template void max_pool(const MaxPool<float>&, std::int64_t, std::int64_t);
+template void max_pool(const MaxPool<BFloat16>&, std::int64_t, std::int64_t);
+template void max_pool_backward(const MaxPool<float>&, std::int64_t, std::int64_t);
+template void max_pool_backward(const MaxPool<BFloat16>&, std::int64_t, std::int64_t);
 
 }  // namespace pfc::PFC_ISA

@@ -11,6 +11,7 @@
 #include "kernels/math/missed_updates.h"
 #include "kernels/math/optimizer.h"
 #include "kernels/math/philox.h"
+#include "kernels/math/pooling.h"
 
 namespace pfc {
 
@@ -201,6 +202,15 @@ struct GroupedConv {
   double* gradients;
 };
 
+/// A max pooling (ops.h). For its gradient, x is dx and y is dy.
+template <typename T>
+struct MaxPool {
+  PoolWindow rows, columns;
+  std::int64_t channels;
+  T *x, *y;
+  std::uint8_t* winners;  ///< nullptr: not needed
+};
+
 /// Rows of a layer norm (ops.h). statistics [rows, 2]: mean and 1 / sqrt(variance + eps).
 template <typename T>
 struct LayerNormRows {
@@ -252,7 +262,11 @@ struct ActivationKernels {
   void (*add)(const T* a, const T* b, T* y, std::int64_t n);
   /// Computes y += bias for each row; with `relu6`, y = min(max(y + bias, 0), 6).
   void (*add_bias)(T* y, const float* bias, std::int64_t rows, std::int64_t n, bool relu6);
-  void (*relu6_backward)(const T* y, T* dy, std::int64_t n);
+  void (*relu)(T* y, std::int64_t n);
+  void (*relu_backward)(const T* y, T* dy, std::int64_t n, float bound);
+  /// Compute rows [begin, end) of the batch * out_h rows of y, or of the batch * in_h rows of dx.
+  void (*max_pool)(const MaxPool<T>& p, std::int64_t begin, std::int64_t end);
+  void (*max_pool_backward)(const MaxPool<T>& p, std::int64_t begin, std::int64_t end);
   /// Computes sums[i] += the sum over rows r of x[r * stride + i], for i < width.
   void (*add_columns)(const T* x, std::int64_t rows, std::int64_t stride, std::int64_t width,
                       double* sums);

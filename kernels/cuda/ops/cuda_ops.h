@@ -52,7 +52,8 @@ class CudaOps : public Ops {
   void run_scale(const Tensor& x, float factor, const Tensor& y) override;
   void run_average(const Tensor& value, float part, const Tensor& average) override;
   void run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) override;
-  void run_relu6_backward(const Tensor& y, const Tensor& dy) override;
+  void run_relu(const Tensor& y) override;
+  void run_relu_backward(const Tensor& y, const Tensor& dy, float bound) override;
   void run_column_sums(const Tensor& x, const Tensor& sums, bool accumulate,
                        const Tensor& places) override;
   void run_update_running_statistics(const RunningStatistics& r) override;
@@ -60,6 +61,18 @@ class CudaOps : public Ops {
   // gemm.cc, dropout.cu
   void run_gemm(const Gemm& g) override;
   void run_dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o) override;
+
+  // pooling.cu
+  void run_max_pool(const Conv2dShape& shape, const Tensor& x, const Tensor& y,
+                    const Tensor& winners) override;
+  void run_max_pool_backward(const Conv2dShape& shape, const Tensor& dy, const Tensor& winners,
+                             const Tensor& dx) override;
+  void run_average_pool(const Tensor& x, const Tensor& y) override;
+  void run_average_pool_backward(const Tensor& dy, const Tensor& dx, bool accumulate) override;
+  void run_gate(const Tensor& x, const Tensor& logits, const Tensor& residual,
+                const Tensor& y) override;
+  void run_gate_backward(const Tensor& dy, const Tensor& x, const Tensor& logits, const Tensor& dx,
+                         const Tensor& dlogits) override;
 
   // layer_norm.cu, tokens.cu
   void run_layer_norm(const LayerNorm& l) override;

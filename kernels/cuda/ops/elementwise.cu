@@ -27,8 +27,12 @@ struct Pixel {
   __device__ float operator()(float x) const { return x / 127.5f - 1.f; }
 };
 
-struct Relu6Gradient {
-  __device__ float operator()(float y, float dy) const { return y > 0.f && y < 6.f ? dy : 0.f; }
+struct Relu {
+  __device__ float operator()(float y) const { return y < 0.f ? 0.f : y; }  // NaN stays NaN
+};
+struct ReluGradient {
+  float bound;
+  __device__ float operator()(float y, float dy) const { return y > 0.f && y < bound ? dy : 0.f; }
 };
 
 template <typename T>
@@ -110,11 +114,20 @@ void CudaOps::run_add_bias(const Tensor& y, const Tensor& bias, bool relu6) {
   });
 }
 
-void CudaOps::run_relu6_backward(const Tensor& y, const Tensor& dy) {
+void CudaOps::run_relu(const Tensor& y) {
   with_element_type(y.dtype, [&](auto* type) {
     using Pointer = decltype(type);
     using Element = std::remove_pointer_t<Pointer>;
-    map("relu6_backward", device_, y.elements(), Relu6Gradient{}, static_cast<Pointer>(dy.data),
+    map("relu", device_, y.elements(), Relu{}, static_cast<Pointer>(y.data),
+        static_cast<const Element*>(y.data));
+  });
+}
+
+void CudaOps::run_relu_backward(const Tensor& y, const Tensor& dy, float bound) {
+  with_element_type(y.dtype, [&](auto* type) {
+    using Pointer = decltype(type);
+    using Element = std::remove_pointer_t<Pointer>;
+    map("relu_backward", device_, y.elements(), ReluGradient{bound}, static_cast<Pointer>(dy.data),
         static_cast<const Element*>(y.data), static_cast<const Element*>(dy.data));
   });
 }

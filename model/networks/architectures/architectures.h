@@ -19,10 +19,21 @@ Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 /// second pixel. Its files read BGR; the network here reads RGB. Returns the embeddings.
 Variable* adaface_iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 
+/// The iresnet of TFace (torchkit/backbone/model_irse.py, mode "ir_se"): AdaFace's form with
+/// squeeze and excitation (Hu et al., arXiv 1709.01507) at the end of each branch. Its files read
+/// RGB. Returns the embeddings.
+Variable* tface_iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
+
 /// Chen et al., "MobileFaceNets", arXiv 1804.07573, as implemented in arcface_torch
 /// (backbones/mobilefacenet.py), with `scale` times the paper's channels. REQUIRES: square
 /// images. Returns the embeddings.
 Variable* mobilefacenet(NetworkBuilder& net, const std::array<int, 4>& blocks, std::int64_t scale);
+
+/// He et al., "Deep residual learning for image recognition", arXiv 1512.03385, as implemented in
+/// torchvision (models/resnet.py), without its classifier: the stride of a bottleneck is in its
+/// second convolution. Returns the embeddings, the average over the last activation's pixels: 512
+/// numbers, with `bottlenecks` 2048.
+Variable* resnet(NetworkBuilder& net, const std::array<int, 4>& blocks, bool bottlenecks);
 
 inline constexpr int kVitPatch = 9;  ///< pixels on each side
 

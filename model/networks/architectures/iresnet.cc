@@ -13,15 +13,40 @@ struct Form {
   const char *shortcut_conv, *shortcut_bn;              ///< names in a block that changes the shape
   const char *bn, *linear, *features;                   ///< names after the last block
   bool adaface;
+  bool squeezes;   ///< squeeze and excitation at the end of each branch
+  bool reads_bgr;  ///< in files
 };
 
 constexpr Form kArcface = {"conv1",         "bn1",    "prelu",  ".bn1",     ".conv1",
                            ".bn2",          ".prelu", ".conv2", ".bn3",     ".downsample.0",
-                           ".downsample.1", "bn2",    "fc",     "features", false};
-constexpr Form kAdaface = {
-    "input_layer.0",     "input_layer.1",  "input_layer.2",  ".res_layer.0",   ".res_layer.1",
-    ".res_layer.2",      ".res_layer.3",   ".res_layer.4",   ".res_layer.5",   ".shortcut_layer.0",
-    ".shortcut_layer.1", "output_layer.0", "output_layer.3", "output_layer.4", true};
+                           ".downsample.1", "bn2",    "fc",     "features", false,
+                           false,           false};
+constexpr Form kAdaface = {"input_layer.0",
+                           "input_layer.1",
+                           "input_layer.2",
+                           ".res_layer.0",
+                           ".res_layer.1",
+                           ".res_layer.2",
+                           ".res_layer.3",
+                           ".res_layer.4",
+                           ".res_layer.5",
+                           ".shortcut_layer.0",
+                           ".shortcut_layer.1",
+                           "output_layer.0",
+                           "output_layer.3",
+                           "output_layer.4",
+                           true,
+                           false,
+                           true};
+
+constexpr Form with_squeezes(Form form) {
+  form.squeezes = true;
+  form.reads_bgr = false;
+  return form;
+}
+constexpr Form kTface = with_squeezes(kAdaface);
+
+constexpr std::int64_t kSqueezeReduction = 16;
 
 class Maker {
  public:
@@ -29,7 +54,7 @@ class Maker {
 
   Variable* make(const std::array<int, 4>& blocks) {
     ConvOptions stem = conv3x3(64);
-    stem.reads_bgr = form_.adaface;
+    stem.reads_bgr = form_.reads_bgr;
     Variable* x = net_.conv(form_.stem_conv, net_.images(), stem);
     x = net_.batch_norm(form_.stem_bn, x, {.prelu = form_.stem_prelu});
     std::int64_t channels = 64;
@@ -65,7 +90,18 @@ class Maker {
     out = net_.batch_norm(name + form_.bn2, out, {.prelu = name + form_.prelu});
     out = net_.conv(name + form_.conv2, out, conv3x3(channels, stride));
     Variable* const identity = stride == 1 ? x : shortcut(name, x, channels, stride);
+    if (form_.squeezes) return squeezed(name, net_.batch_norm(name + form_.bn3, out), identity);
     return net_.batch_norm(name + form_.bn3, out, {.residual = identity});
+  }
+
+  Variable* squeezed(const std::string& block, Variable* x, Variable* identity) {
+    const std::string name = block + ".res_layer.se_block";
+    const std::int64_t channels = x->data.shape[3], few = channels / kSqueezeReduction;
+    Variable* y = net_.average_pool(name + ".avg_pool", x, false);
+    y = net_.conv(name + ".fc1", y, {.out_c = few, .initial = convolution(few)});
+    y = net_.relu(name + ".relu", y);
+    y = net_.conv(name + ".fc2", y, {.out_c = channels, .initial = convolution(channels)});
+    return net_.gate(name, x, y, identity);
   }
 
   Variable* shortcut(const std::string& name, Variable* x, std::int64_t channels, int stride) {
@@ -104,6 +140,10 @@ Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks) {
 
 Variable* adaface_iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks) {
   return Maker(net, kAdaface).make(blocks);
+}
+
+Variable* tface_iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks) {
+  return Maker(net, kTface).make(blocks);
 }
 
 }  // namespace pfc

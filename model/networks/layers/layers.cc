@@ -132,7 +132,7 @@ void LinearLayer::forward(const ForwardPass& pass) {
 
 void LinearLayer::backward(bool accumulate) {
   const Tensor gradient = rows_of(v_.y->gradient, v_.rows.in_training);
-  if (v_.relu6) ops_.relu6_backward(rows_of(v_.y->data, v_.rows.in_training), gradient);
+  if (v_.relu6) ops_.relu_backward(rows_of(v_.y->data, v_.rows.in_training), gradient, 6);
   const Tensor dy = dy_as_operand();
   const auto gemm = [this](const Gemm& g) { ops_.gemm(g); };
   if (v_.weight->needs_gradient) weight_product(dy, accumulate, gemm);

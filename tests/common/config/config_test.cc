@@ -262,7 +262,8 @@ TEST(ParseJob, ReportsWhatWasFoundAndExpectedForAWrongType) {
             R"(job.json: resume: expected true or false, found "yes" (string))");
   EXPECT_EQ(refusal(R"({"network": "r51"})"),
             R"(job.json: network: expected "r18", "r34", "r50", "r100", "r200", "mbf", )"
-            R"("mbf_large", "ir_18", "ir_50", "ir_101", "vit_t", "vit_t_dp005_mask0", "vit_s", )"
+            R"("mbf_large", "ir_18", "ir_50", "ir_101", "ir_se_50", "ir_se_101", "resnet18", )"
+            R"("resnet34", "resnet50", "resnet101", "vit_t", "vit_t_dp005_mask0", "vit_s", )"
             R"("vit_s_dp005_mask_0", "vit_b", "vit_b_dp005_mask_005", "vit_l_dp005_mask_005", )"
             R"("vit_h" or "none", found "r51" (string))");
   EXPECT_EQ(refusal(R"({"val_targets": "lfw"})"),

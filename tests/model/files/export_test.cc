@@ -50,13 +50,16 @@ void randomise(HostTensor& tensor, std::mt19937& engine) {
 class Export : public ::testing::Test {
  protected:
   ModelFile model(const std::string& network) {
-    const BackboneOptions options{.network = network,
-                                  .batch = 1,
-                                  .embedding_size = 24,
-                                  .height = kSide,
-                                  .width = kSide,
-                                  .random_weights = false,
-                                  .training = false};
+    BackboneOptions options{.network = network,
+                            .batch = 1,
+                            .embedding_size = 24,
+                            .height = kSide,
+                            .width = kSide,
+                            .random_weights = false,
+                            .training = false};
+    for (const std::int64_t size : {512, 2048}) {
+      if (!has_sizes(options)) options.embedding_size = size;
+    }
     ModelFile model{.weights = {.state_dict = NamedTensors("random"), .others = NamedTensors()},
                     .options = options};
     std::mt19937 engine(7);
@@ -108,7 +111,7 @@ class Export : public ::testing::Test {
     const ModelFile read = read_model(file_);
     EXPECT_EQ(read.options.network, network);
     EXPECT_EQ(read.weights.format, "ONNX");
-    return worst_row_error(embeddings(read), embeddings(written), 24);
+    return worst_row_error(embeddings(read), embeddings(written), written.options.embedding_size);
   }
 
   /// Writes `to`, the exported mbf after a change, and returns the error of reading it.
@@ -136,12 +139,14 @@ TEST_F(Export, OnnxWithFloat16AndOlderOperatorsCanBeReadAgain) {
   EXPECT_LT(error_when_read_again("r18", {.float16 = true}), 1e-2);
   EXPECT_LT(error_when_read_again("mbf", {.float16 = true}), 1e-2);
   EXPECT_LT(error_when_read_again("mbf", {.opset = 11}), 1e-5);
+  EXPECT_LT(error_when_read_again("resnet18", {.float16 = true}), 1e-2);
+  EXPECT_LT(error_when_read_again("ir_se_50", {.opset = 11, .float16 = true}), 1e-2);
   EXPECT_LT(error_when_read_again("vit_t", {.float16 = true}), 1e-2);
   EXPECT_LT(error_when_read_again("vit_t", {.opset = 11}), 1e-5);
 }
 
 TEST_F(Export, ComputesTheNetworksEmbeddingsWithEveryOption) {
-  for (const std::string network : {"r18", "mbf", "vit_t"}) {
+  for (const std::string network : {"r18", "mbf", "resnet18", "ir_se_50", "vit_t"}) {
     const ModelFile m = model(network);
     EXPECT_LT(export_onnx(m, file_, {.normalize = true}), 1e-4);
     EXPECT_LT(export_onnx(m, file_, {.flip = true}), 1e-4);
@@ -169,6 +174,7 @@ TEST_F(Export, NamesTheLimitOfProtobufForLargeModels) {
 }
 
 TEST_F(Export, Int8HasNearlyTheSameEmbeddingsAndIsNotReadAsANetwork) {
+  EXPECT_GT(export_int8("resnet18"), 0.99);
   EXPECT_GT(export_int8("mbf"), 0.99);
   EXPECT_LT(std::filesystem::file_size(file_),
             0.3 * static_cast<double>(backbone_bytes(model("mbf"))));

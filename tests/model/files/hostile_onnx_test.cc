@@ -118,6 +118,14 @@ std::string padded_pool() {
   return model.SerializeAsString();
 }
 
+std::string pool_outside_the_image() {
+  onnx::ModelProto model = empty_model();
+  add_node(model, "MaxPool", {"x"}, "y");
+  add_ints(model, "kernel_shape", {3, 3});
+  add_ints(model, "pads", {3, 3, 3, 3});
+  return model.SerializeAsString();
+}
+
 std::string function() {
   onnx::ModelProto model = empty_model();
   model.add_functions()->set_name("f");
@@ -164,7 +172,9 @@ INSTANTIATE_TEST_SUITE_P(
         HostileFile{"Cycle", cycle,
                     "m.onnx: not a valid ONNX model: Nodes in a graph must be topo"},
         HostileFile{"StrideOf0", stride_of_0, "node y: strides of 0 or less"},
-        HostileFile{"PaddedPool", padded_pool, "node y: expected a pooling of single pixels"},
+        HostileFile{"PaddedPool", padded_pool, "node y: not a pooling of square windows"},
+        HostileFile{"PoolOutsideTheImage", pool_outside_the_image,
+                    "node y: not a pooling of square windows"},
         HostileFile{"Function", function, "m.onnx: not a valid ONNX model: found functions"},
         HostileFile{"HugeShape", huge_shape, "tensor w has 1 values, which do not fit its shape"},
         HostileFile{"Doubling", doubling, "activations would take more than 1 GB"}),

@@ -126,9 +126,9 @@ TEST_F(ModelFiles, NameATensorThatIsNotInTheNetwork) {
 }
 
 TEST_F(ModelFiles, NameAnUnknownNetwork) {
-  const std::vector<HostTensor> squeezed = {{"body.0.res_layer.6.fc1.weight", "F32", {0}, {}}};
+  const std::vector<HostTensor> squeezed = {{"body.0.res_layer.5.fc1.weight", "F32", {0}, {}}};
   EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(squeezed)); }),
-              HasSubstr("squeeze and excitation (ir_se_50), which pfc does not support yet"));
+              HasSubstr("squeeze and excitation, which pfc does not support yet"));
 }
 
 // A vision transformer does not read the last pixels: the tensors are the same for 108 to 116.
@@ -140,6 +140,38 @@ TEST_F(ModelFiles, RecogniseVisionTransformers) {
   model = read_model(written(state_dict("vit_t_dp005_mask0", 20)));
   EXPECT_EQ(model.options.network, "vit_t");  // the same at inference
   EXPECT_EQ(model.options.height, 18);
+}
+
+// A classifier is left out. The tensors fit all sizes of images.
+TEST_F(ModelFiles, RecogniseTorchvisionsNetworks) {
+  for (const auto& [network, width] : {std::pair{"resnet18", 512}, std::pair{"resnet50", 2048}}) {
+    const BackboneOptions o{
+        .network = network, .batch = 1, .embedding_size = width, .height = 32, .width = 32};
+    const auto backbone = make_backbone(*ops_, o);
+    std::vector<HostTensor> tensors = export_state_dict(*ops_, *backbone);
+    const auto bytes = static_cast<std::size_t>(width) * 7 * sizeof(float);
+    tensors.push_back({"fc.weight", "F32", {7, width}, std::vector<std::byte>(bytes)});
+    tensors.push_back({"fc.bias", "F32", {7}, std::vector<std::byte>(7 * sizeof(float))});
+    const ModelFile model = read_model(written(tensors));
+    EXPECT_EQ(model.options.network, network);
+    EXPECT_EQ(model.options.embedding_size, width);
+    EXPECT_EQ(model.options.height, 224);
+    EXPECT_FALSE(model.weights.state_dict.tensors().contains("fc.weight"));
+    EXPECT_TRUE(model.weights.others.tensors().contains("fc.bias"));
+    EXPECT_EQ(to_host(*ops_, make_backbone(*ops_, model, 1)->weights.flat()),
+              to_host(*ops_, backbone->weights.flat()));
+    std::erase_if(tensors, [](const HostTensor& t) { return t.name == "layer3.1.bn1.bias"; });
+    EXPECT_THAT(testing::message_of<InputError>([&] { read_model(written(tensors)); }),
+                HasSubstr("has no tensor 'layer3.1.bn1.bias'"));
+  }
+}
+
+TEST_F(ModelFiles, RecogniseTfacesNetworkWhichReadsRgb) {
+  const ModelFile model = read_model(written(state_dict("ir_se_50")));
+  EXPECT_EQ(model.options.network, "ir_se_50");
+  EXPECT_EQ(model.weights.channel_order, ChannelOrder::kRgb);
+  EXPECT_EQ(to_host(*ops_, make_backbone(*ops_, model, 1)->weights.flat()),
+            to_host(*ops_, backbone_->weights.flat()));
 }
 
 TEST_F(ModelFiles, RejectAFileWithoutANetwork) {

@@ -26,7 +26,7 @@ void expect_what_is_allocated(const BackboneOptions& options, DType type = DType
 }
 
 TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
-  for (const char* network : {"mbf", "r18", "ir_18", "vit_t", "vit_t_dp005_mask0"}) {
+  for (const char* network : {"mbf", "r18", "ir_18", "resnet18", "vit_t", "vit_t_dp005_mask0"}) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
           {.network = network, .batch = 3, .height = 32, .width = 32, .training = training});
@@ -46,6 +46,13 @@ TEST(BackboneMemory, EqualsWhatAPartlyFrozenBackboneAllocates) {
   for (const char* pattern : {"conv1*", "layer3.*", "*"}) {
     expect_what_is_allocated(
         {.network = "r18", .batch = 3, .height = 32, .width = 32, .freeze = {pattern}});
+  }
+}
+
+TEST(BackboneMemory, EqualsWhatAPartlyFrozenImageClassifierAllocates) {
+  for (const char* pattern : {"conv1*", "layer1.0.*", "layer3.*", "*bn*", "*"}) {
+    expect_what_is_allocated(
+        {.network = "resnet18", .batch = 3, .height = 32, .width = 32, .freeze = {pattern}});
   }
 }
 
@@ -75,7 +82,7 @@ TEST(BackboneMemory, EqualsEvaluationMemoryForAFrozenBackbone) {
 
 TEST(BackboneMemory, EqualsWhatTheBackboneAllocatesInBf16) {
   if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no avx512_bf16";
-  for (const char* network : {"mbf", "r18", "ir_18", "vit_t", "vit_t_dp005_mask0"}) {
+  for (const char* network : {"mbf", "r18", "ir_18", "resnet18", "vit_t", "vit_t_dp005_mask0"}) {
     for (const bool training : {true, false}) {
       expect_what_is_allocated(
           {.network = network, .batch = 3, .height = 32, .width = 32, .training = training},

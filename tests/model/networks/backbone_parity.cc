@@ -2,10 +2,12 @@
 //
 //   backbone_parity NETWORK IN.safetensors OUT.safetensors [bf16]
 //
-// NETWORK is a name, or "vit:WIDTH,DEPTH,DROP_PATH,MASK".
+// NETWORK is a name, or "vit:WIDTH,DEPTH,DROP_PATH,MASK", "ir_se:A,B,C,D" or "bottlenecks:A,B,C,D":
+// TFace's or torchvision's network with these numbers of blocks.
 // IN holds the network's state dict, `images` U8 [B, H, W, 3] and `d_embeddings` F32 [B, D]. OUT
 // gets `eval.embeddings` (running statistics), then of one training step `train.embeddings`,
 // `gradient.NAME` of every trained parameter, and the state dict after it as `after.NAME`.
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -39,15 +41,23 @@ HostTensor to_host(Ops& ops, const std::string& name, const Tensor& tensor) {
   return out;
 }
 
-/// Returns a vision transformer of any size, or the network with the name in the options.
+/// Returns a network of any depth, or the one with the name in the options.
 std::unique_ptr<Backbone> make_network(Ops& ops, const BackboneOptions& options) {
+  std::array<int, 4> blocks{};
+  const auto has_blocks = [&](const char* format) {
+    return std::sscanf(options.network.c_str(), format, &blocks[0], &blocks[1], &blocks[2],
+                       &blocks[3]) == 4;
+  };
+  NetworkBuilder any_depth(ops, options);
+  if (has_blocks("ir_se:%d,%d,%d,%d")) return any_depth.build(tface_iresnet(any_depth, blocks));
+  if (has_blocks("bottlenecks:%d,%d,%d,%d"))
+    return any_depth.build(resnet(any_depth, blocks, true));
   VitOptions sizes;
   if (std::sscanf(options.network.c_str(), "vit:%ld,%d,%f,%lf", &sizes.width, &sizes.depth,
                   &sizes.drop_path, &sizes.mask) != 4) {
     return make_backbone(ops, options);
   }
-  NetworkBuilder net(ops, options);
-  return net.build(vit(net, sizes));
+  return any_depth.build(vit(any_depth, sizes));
 }
 
 std::vector<HostTensor> run(Ops& ops, const std::string& network, const SafetensorsFile& in) {

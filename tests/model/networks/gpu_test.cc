@@ -99,6 +99,18 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpuIfPartsAreFrozen) {
   expect_close(found, expected, GetParam().tolerance);
 }
 
+TEST_P(BackboneOnGpu, AgreesWithTheCpuForAnImageClassifier) {
+  const auto gpu = make_cuda_ops({.activations = GetParam().type, .cache = algorithms_of_tests()});
+  const auto cpu = testing::cpu_ops();
+  BackboneOptions options = testing::small_options(3);
+  options.embedding_size = 16;
+  const GpuPass expected =
+      run_scaled_pass(*cpu, *testing::make_small_classifier(*cpu, options), options, 1.f);
+  const GpuPass found = run_scaled_pass(*gpu, *testing::make_small_classifier(*gpu, options),
+                                        options, GetParam().type == DType::kFloat16 ? 256.f : 1.f);
+  expect_close(found, expected, GetParam().tolerance, 0.f);
+}
+
 class NetworkOnGpu : public ::testing::TestWithParam<const char*> {};
 
 // Runs in fp32, where rounding cannot hide an error. Slopes are near 1: in a network this deep,

@@ -2,9 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <tuple>
 
+#include "model/networks/arena.h"
 #include "tests/model/networks/backbone_testing.h"
 
 namespace pfc {
@@ -70,6 +73,49 @@ TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 19'137'792);
 }
 
+// torchvision's documentation counts the classifier of 1000 classes too.
+TEST_F(Networks, HaveTorchvisionsNumbersOfWeights) {
+  const std::tuple<const char*, std::int64_t, std::int64_t> kResnets[] = {
+      {"resnet18", 512, 11'689'512},
+      {"resnet34", 512, 21'797'672},
+      {"resnet50", 2048, 25'557'032},
+      {"resnet101", 2048, 44'549'160}};
+  for (const auto& [network, width, weights] : kResnets) {
+    std::int64_t count = 1000 * (width + 1);
+    BackboneOptions o = of(network, 224, 1);
+    o.embedding_size = width;
+    for (const Parameter& p : backbone_parameters(*ops_, o).weights) count += p.count;
+    EXPECT_EQ(count, weights) << network;
+  }
+}
+
+/// Returns the weights of the network that are all zero, of those with this end of their names.
+std::set<std::string> zeros_of(Ops& ops, const Backbone& net, const std::string& end) {
+  std::set<std::string> zeros;
+  for (const Parameter& p : net.weights.parameters) {
+    const std::vector<float> values = to_host(ops, parameter_view(p, net.weights.flat()));
+    const bool zero = std::ranges::all_of(values, [](float value) { return value == 0; });
+    if (zero && p.name.ends_with(end)) zeros.insert(p.name);
+  }
+  return zeros;
+}
+
+TEST_F(Networks, CanStartWithBlocksThatAreIdentities) {
+  BackboneOptions o = of("resnet18");
+  o.embedding_size = 512;
+  EXPECT_EQ(zeros_of(*ops_, *make_backbone(*ops_, o), ".weight"), std::set<std::string>{});
+  o.zero_init_residual = true;
+  std::set<std::string> expected;
+  for (const char* const stage : {"layer1", "layer2", "layer3", "layer4"}) {
+    expected.insert({std::string(stage) + ".0.bn2.weight", std::string(stage) + ".1.bn2.weight"});
+  }
+  EXPECT_EQ(zeros_of(*ops_, *make_backbone(*ops_, o), ".weight"), expected);
+  o = of("resnet50");
+  o.embedding_size = 2048;
+  o.zero_init_residual = true;
+  EXPECT_EQ(zeros_of(*ops_, *make_backbone(*ops_, o), ".bn3.weight").size(), 16U);
+}
+
 TEST_F(Networks, AdafaceReadsBgrAndSavesNoWeightsOfTheLastBatchNorm) {
   BackboneOptions o = of("ir_18", 16);
   o.training = false;
@@ -130,6 +176,21 @@ std::set<std::string> tensors_of(Ops& ops, const std::string& network) {
     for (const Parameter& p : *of) tensors.insert(p.name + " " + shape_text(p.torch_shape));
   }
   return tensors;
+}
+
+TEST_F(Networks, TfaceHasSqueezeAndExcitationAndReadsRgb) {
+  const std::set<std::string> adaface = tensors_of(*ops_, "ir_50"),
+                              tface = tensors_of(*ops_, "ir_se_50");
+  std::set<std::string> added;
+  std::ranges::set_difference(tface, adaface, std::inserter(added, added.end()));
+  EXPECT_EQ(tface.size(), adaface.size() + added.size());
+  EXPECT_EQ(added.size(), 2U * 24);
+  EXPECT_TRUE(added.contains("body.0.res_layer.se_block.fc1.weight [4, 64, 1, 1]"));
+  EXPECT_TRUE(added.contains("body.23.res_layer.se_block.fc2.weight [512, 32, 1, 1]"));
+  for (const Parameter& p :
+       backbone_parameters(*ops_, {.network = "ir_se_101", .batch = 1}).weights) {
+    EXPECT_FALSE(p.reads_bgr) << p.name;
+  }
 }
 
 TEST_F(Networks, VisionTransformersHaveArcfaceTorchsTensors) {
@@ -228,6 +289,13 @@ TEST_F(Networks, RejectUnknownNamesAndUnsuitableOptions) {
   EXPECT_THAT(making(dropping), ThrowsMessage<InputError>(HasSubstr("vit_t has no dropout")));
   EXPECT_THAT(making(of("vit_t", 8)),
               ThrowsMessage<InputError>(HasSubstr("8 x 8 pixels, expected at least one patch")));
+  EXPECT_THAT(making(of("resnet50")),
+              ThrowsMessage<InputError>(HasSubstr("network resnet50 have 2048 numbers; set it")));
+  EXPECT_THAT(making(of("resnet18", 48)), ThrowsMessage<InputError>(HasSubstr("multiples of 32")));
+  BackboneOptions zero = of("r18");
+  zero.zero_init_residual = true;
+  EXPECT_THAT(making(zero),
+              ThrowsMessage<InputError>(HasSubstr("network r18 has no such initial")));
 }
 
 }  // namespace

@@ -61,6 +61,15 @@ TEST(StepWork, CountsTheOperationsOfAVisionTransformerFromItsArchitecture) {
   EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) + 4 * 2 * again);
 }
 
+TEST(StepWork, CountsAnImageClassifierLikeItsArchitecture) {
+  PlannedJob p = job_with_network("resnet50", 4);
+  p.job.embedding_size = 2048;
+  p.data = {.height = 224, .width = 224};
+  const StepWork work = count_step(p);
+  // torchvision's documentation rounds it to 4.09e9, and counts the classifier of 1000 classes.
+  EXPECT_DOUBLE_EQ(flops(work.forward), 4 * 2 * (4'089'184'256.0 - 2048 * 1000));
+}
+
 TEST(StepWork, BackwardPassHasTwiceTheProductsExceptForTheImages) {
   const StepWork work = count_step(job_with_network("r18", 4));
   const double first = 2.0 * 4 * 112 * 112 * 3 * 64 * 9;  // images need no gradient

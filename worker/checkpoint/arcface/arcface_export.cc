@@ -111,7 +111,7 @@ class Exporter {
         history_(job_.optimizer) {
     // Several vision transformers have the same tensors.
     const bool same = model_.options.network == job_.network || job_.network.starts_with("vit_");
-    if (!same || job_.network.starts_with("ir_")) {
+    if (!same || job_.network.starts_with("ir_") || job_.network.starts_with("resnet")) {
       throw InputError(folder.string() + ": found network " + job_.network +
                        ", expected one of arcface_torch: iresnet, mobilefacenet or vit");
     }

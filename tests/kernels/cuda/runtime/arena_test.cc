@@ -64,12 +64,12 @@ TEST_F(ReservedMemory, IsMergedWhenBuffersAreFreed) {
 }
 
 TEST_F(ReservedMemory, FitsExactlyTheCountedBuffers) {
-  constexpr std::size_t kSizes[] = {1, 513, 1000};
+  constexpr std::size_t kBufferBytes[] = {1, 513, 1000};
   std::size_t sum = 0;
-  for (const std::size_t bytes : kSizes) sum += gpu_allocation(bytes);
+  for (const std::size_t bytes : kBufferBytes) sum += gpu_allocation(bytes);
   ops_->reserve(sum);
   std::vector<std::unique_ptr<Buffer>> buffers;
-  for (const std::size_t bytes : kSizes) buffers.push_back(ops_->allocate(bytes));
+  for (const std::size_t bytes : kBufferBytes) buffers.push_back(ops_->allocate(bytes));
   EXPECT_EQ(buffers.front()->data() + sum, buffers.back()->data() + gpu_allocation(1000));
 }
 
