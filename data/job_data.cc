@@ -76,9 +76,11 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
         "name the images",
         job.network, text_of(job.rec), info.layout));
   }
-  if (without)
-    expect_number("embedding_size", job.embedding_size, info.embedding_size,
-                  "numbers in each embedding", job);
+  if (!without) return;
+  const bool linear = job.feature_size != 0;
+  expect_number(linear ? "feature_size" : "embedding_size",
+                linear ? job.feature_size : job.embedding_size, info.embedding_size,
+                "numbers in each embedding", job);
 }
 
 std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {
@@ -103,7 +105,7 @@ std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing)
 
 void complete_job(JobConfig& job, const DatasetInfo& info) {
   check_samples(job, info);
-  if (info.embedding_size > 0) job.embedding_size = info.embedding_size;
+  if (info.embedding_size > 0 && job.feature_size == 0) job.embedding_size = info.embedding_size;
   job.num_classes = info.classes;
   job.num_image = info.images;
   if (job.heads == Heads::kSeparate) {

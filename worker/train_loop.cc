@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "common/config/no_network.h"
 #include "common/error.h"
 #include "common/files/safetensors.h"
 #include "common/machine/cores.h"
@@ -120,8 +119,8 @@ void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& report
   reporter.checkpoint(s.phase("checkpoint", [&] { return s.saving.checkpoints->finish(done); }));
 }
 
-/// False without a network: then training changes only the centres, which checkpoints hold.
-bool has_model(const TrainingSession& s) { return s.job.network != kNoNetwork; }
+/// False without a backbone: then training changes only the centres, which checkpoints hold.
+bool has_model(const TrainingSession& s) { return s.trainer->backbone->weights.count > 0; }
 
 void save_model(TrainingSession& s) {
   if (s.membership.rank != 0 || !has_model(s)) return;

@@ -143,6 +143,8 @@ inline bool is_combined_margin(const Loss& loss) {
 struct JobConfig {
   std::string network = "r50";        ///< one of network_names(), or kNoNetwork
   std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
+  std::int64_t feature_size = 0;      ///< kNoNetwork: length of the data's rows, which a linear
+                                      ///< layer maps to embeddings; 0: they are the embeddings
   double dropout = 0.0;               ///< rate, before the last linear layer of iresnet
   bool zero_init_residual = false;    ///< resnets: blocks start as the identity
   Loss loss;

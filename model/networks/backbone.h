@@ -47,9 +47,11 @@ struct Arena {
 };
 
 struct BackboneOptions {
-  std::string network = "r50";  ///< kNoNetwork: the input is the embeddings (identity.cc)
+  /// kNoNetwork: embeddings are passed on (identity.cc), or with feature_size a linear layer.
+  std::string network = "r50";
   std::int64_t batch = 128;
   std::int64_t embedding_size = 512;
+  std::int64_t feature_size = 0;  ///< kNoNetwork: numbers of a row of the input; 0: embedding_size
   std::int64_t height = 112, width = 112;
   PixelScale pixels = {};
   float dropout = 0.f;
@@ -75,7 +77,7 @@ struct BackboneOptions {
 BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width);
 
 /// Returns the type and shape that read() expects, as a Tensor without memory: images uint8
-/// [B, H, W, 3], or for kNoNetwork embeddings float32 [B, D].
+/// [B, H, W, 3], or for kNoNetwork embeddings float32 [B, D] or features float32 [B, feature_size].
 Tensor batch_of(const BackboneOptions& options);
 
 class Backbone {
@@ -83,12 +85,12 @@ class Backbone {
   virtual ~Backbone() = default;
 
   /// Returns the memory from which forward() reads the images: [B, H, W, 3] of the Ops'
-  /// activation type. For kNoNetwork: embeddings, float32 [B, D]. Writing the images here saves a
-  /// copy. REQUIRES: results of the last forward() are no longer needed.
+  /// activation type. For kNoNetwork: float32, the shape of batch_of(). Writing the images here
+  /// saves a copy. REQUIRES: results of the last forward() are no longer needed.
   [[nodiscard]] virtual Tensor input() const = 0;
 
-  /// Writes a batch (batch_of()) to input(): pixels as BackboneOptions::pixels says, embeddings
-  /// unchanged.
+  /// Writes a batch (batch_of()) to input(): pixels as BackboneOptions::pixels says, embeddings and
+  /// features unchanged.
   virtual void read(const Tensor& batch) = 0;
 
   /// Computes embeddings, float32 [B, D], valid until the next forward(), from images [B, H, W,

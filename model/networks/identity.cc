@@ -1,4 +1,6 @@
-// The network of a job that trains only the classification layer, on embeddings.
+// The networks of jobs that train on embeddings or features: none, or one linear layer.
+#include <cmath>
+
 #include "kernels/owned_tensor.h"
 #include "model/networks/architectures/architectures.h"
 
@@ -41,6 +43,15 @@ class Identity : public Backbone {
 };
 
 }  // namespace
+
+Variable* linear_features(NetworkBuilder& net) {
+  const BackboneOptions& o = net.options();
+  // torch.nn.Linear's own initialisation.
+  const Initial initial = uniform(1.f / std::sqrt(static_cast<float>(o.feature_size)));
+  return net.linear(
+      "linear", net.features(o.feature_size),
+      {.out = o.embedding_size, .bias = true, .initial = initial, .initial_bias = initial});
+}
 
 std::unique_ptr<Backbone> make_identity(Ops& ops, const BackboneOptions& options) {
   return std::make_unique<Identity>(ops, options);

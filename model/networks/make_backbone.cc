@@ -133,6 +133,11 @@ void check_dropout(const BackboneOptions& o, const Named& named) {
 /// Adds the layers. Returns the embeddings.
 Variable* write_down(NetworkBuilder& net) {
   const BackboneOptions& options = net.options();
+  if (options.network == kNoNetwork) {
+    Variable* const embeddings = linear_features(net);
+    check_patterns("freeze", options.freeze, parameter_names(net.parameters().weights));
+    return embeddings;
+  }
   const Named& named = network_named(options.network);
   check_image_size(options, named);
   check_embedding_size(options, named);
@@ -144,7 +149,9 @@ Variable* write_down(NetworkBuilder& net) {
   return embeddings;
 }
 
-bool is_identity(const BackboneOptions& options) { return options.network == kNoNetwork; }
+bool is_identity(const BackboneOptions& options) {
+  return options.network == kNoNetwork && options.feature_size == 0;
+}
 
 }  // namespace
 
@@ -152,6 +159,7 @@ BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std:
   return {.network = job.network,
           .batch = job.batch_size,
           .embedding_size = job.embedding_size,
+          .feature_size = job.feature_size,
           .height = height,
           .width = width,
           .pixels = job.pixels,
@@ -169,7 +177,10 @@ std::vector<std::string> parameter_names(const std::vector<Parameter>& parameter
 }
 
 Tensor batch_of(const BackboneOptions& o) {
-  if (is_identity(o)) return {nullptr, DType::kFloat32, {o.batch, o.embedding_size}};
+  if (o.network == kNoNetwork) {
+    return {
+        nullptr, DType::kFloat32, {o.batch, is_identity(o) ? o.embedding_size : o.feature_size}};
+  }
   return {nullptr, DType::kUInt8, {o.batch, o.height, o.width, 3}};
 }
 

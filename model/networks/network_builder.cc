@@ -22,18 +22,19 @@ class NetworkBuilder::Network : public Backbone {
  public:
   explicit Network(Ops& ops) : ops_(ops) {}
 
-  [[nodiscard]] Tensor input() const override { return images_->data; }
+  [[nodiscard]] Tensor input() const override { return input_->data; }
 
-  void read(const Tensor& images) override {
-    ops_.normalise_images(images, images_->data);
+  void read(const Tensor& batch) override {
+    if (batch.dtype != DType::kUInt8) return ops_.copy(batch, input_->data);
+    ops_.normalise_images(batch, input_->data);
     if (!pixel_norm_) return;
     const PixelVariables& v = pixels_;
-    pixel_norm_->forward({.x = images_->data,
+    pixel_norm_->forward({.x = input_->data,
                           .mean = v.mean->data,
                           .variance = v.variance->data,
                           .gamma = v.gamma->data,
                           .beta = v.beta->data,
-                          .y = images_->data});
+                          .y = input_->data});
   }
 
   [[nodiscard]] Tensor operands() const override {
@@ -42,10 +43,10 @@ class NetworkBuilder::Network : public Backbone {
   }
 
   Tensor forward(const Tensor& images, bool training, std::int64_t step) override {
-    check(images.shape == images_->data.shape, "backbone: images have another shape than planned");
+    check(images.shape == input_->data.shape, "backbone: images have another shape than planned");
     check(trainable_ || !training, "backbone: built without training");
     if (operands_ && !operands_are_current) ops_.convert(weights.flat(), operands());
-    if (images.data != images_->data.data) ops_.copy(images, images_->data);
+    if (images.data != input_->data.data) ops_.copy(images, input_->data);
     const ForwardPass pass{.training = training, .step = step};
     step_ = step;
     for (Stretch& s : stretches_) {
@@ -151,7 +152,7 @@ class NetworkBuilder::Network : public Backbone {
   std::deque<Variable> variables_;  // a deque: their addresses are constant
   std::vector<LayerEntry> layers_;
   std::vector<Stretch> stretches_;
-  Variable* images_ = nullptr;
+  Variable* input_ = nullptr;
   Variable* embeddings_ = nullptr;
   std::unique_ptr<Buffer> operands_;  // null: activations are float32, like the weights
   std::unique_ptr<Buffer> activations_;
@@ -172,13 +173,20 @@ NetworkBuilder::Block::Block(NetworkBuilder& net, std::string name) : net_(net) 
 NetworkBuilder::Block::~Block() { net_.blocks_.back().end = net_.network_->layers_.size(); }
 
 Variable* NetworkBuilder::images() {
-  Variable* const images =
-      new_activation({options_.batch, options_.height, options_.width, 3}, ops_.activation_type());
-  images->needs_gradient = false;
-  network_->images_ = images;
-  activation_names_[images] = kNetworkInput;
   if (options_.pixels != PixelScale{}) scale_pixels();
-  return images;
+  return new_input({options_.batch, options_.height, options_.width, 3}, ops_.activation_type());
+}
+
+Variable* NetworkBuilder::features(std::int64_t size) {
+  return new_input({options_.batch, size}, DType::kFloat32);
+}
+
+Variable* NetworkBuilder::new_input(Shape shape, DType type) {
+  Variable* const input = new_activation(shape, type);
+  input->needs_gradient = false;
+  network_->input_ = input;
+  activation_names_[input] = kNetworkInput;
+  return input;
 }
 
 void NetworkBuilder::scale_pixels() {
@@ -478,7 +486,7 @@ ActivationPlan NetworkBuilder::rehearse(Variable* embeddings) {
   Network& n = *network_;
   n.embeddings_ = embeddings;
   ActivationPlan plan;
-  plan.make(n.images_->data);
+  plan.make(n.input_->data);
   std::vector<int> forward, backward(n.layers_.size());  // the layers' numbers in the plan
   for (const Network::LayerEntry& entry : n.layers_) {
     forward.push_back(plan.advance());

@@ -32,8 +32,8 @@ struct BatchNormFusion {
   Variable* residual = nullptr;  ///< added to the result; null: none
   bool relu = false;             ///< a ReLU follows, after the sum; not with a PReLU
   float initial_weight = 1.f;
-  bool frozen_weight = false;    ///< gamma stays 1, and is saved as state
-  bool affine = true;            ///< false: gamma stays 1 and beta 0, and neither is saved
+  bool frozen_weight = false;  ///< gamma stays 1, and is saved as state
+  bool affine = true;          ///< false: gamma stays 1 and beta 0, and neither is saved
   float epsilon = kBatchNormEpsilon;
 };
 
@@ -73,7 +73,9 @@ class NetworkBuilder {
     NetworkBuilder& net_;
   };
 
-  Variable* images();  ///< [B, H, W, 3], scaled as the options say; called once
+  // The input. A network has one of them.
+  Variable* images();                     ///< [B, H, W, 3], scaled as the options say
+  Variable* features(std::int64_t size);  ///< [B, size], float32
   Variable* conv(const std::string& name, Variable* x, const ConvOptions& o);
   /// Takes every stride-th pixel of every stride-th row.
   Variable* subsample(const std::string& name, Variable* x, int stride);
@@ -122,6 +124,7 @@ class NetworkBuilder {
 
   void scale_pixels();
   void set_pixel_scale();
+  Variable* new_input(Shape shape, DType type);
   Variable* new_activation(Shape shape, DType type);
   Variable* new_parameter(Arena& arena, Parameter parameter, const Initial& initial);
   Variable* new_vector(Arena& arena, const std::string& name, std::int64_t n, float initial);

@@ -76,6 +76,18 @@ class Embeddings(JobTest):
         self.assertEqual([m["step"] for m in steps], list(range(1, 21)))
         self.assertEqual(self.centres("a", 20), self.centres("b", 20))
 
+    def test_a_linear_layer_is_trained_and_resumed_to_the_same_bits(self):
+        self.write()
+        keys = dict(batch_size=4, feature_size=DIMENSION, embedding_size=8, ema_decay=0.9)
+        losses = [m["loss"] for m in self.steps("a", 2, max_steps=20, **keys)]
+        self.assertLess(losses[-1], losses[0])
+        self.steps("b", 2, max_steps=9, **keys)
+        self.steps("b", 2, max_steps=20, resume=True, **keys)
+        self.assertEqual(self.centres("a", 20), self.centres("b", 20))
+        self.assertEqual(*(digest(self.folder / name / "backbone.safetensors") for name in "ab"))
+        plan = self.succeeded(run(BIN / "pfcctl", "plan", "--config", self.embeddings_job("plan", **keys)))
+        self.assertIn("backbone weights", plan.stdout)
+
     def test_continues_from_the_copies_in_memory_after_a_worker_was_killed(self):
         self.write()
         job = self.embeddings_job("out", batch_size=4, num_epoch=400, replicate=True, snapshot_seconds=0.1)
@@ -99,6 +111,7 @@ class Embeddings(JobTest):
         for keys, words in ((dict(network="r50", embedding_size=DIMENSION), ["network", "\"none\""]),
                             (dict(rec=str(self.data)), ["network", "has images"]),
                             (dict(embedding_size=32), ["embedding_size", "found 24 numbers"]),
+                            (dict(feature_size=32, embedding_size=8), ["feature_size", "found 24 numbers"]),
                             (dict(val_targets=["x"]), ["val_targets", "cannot embed images"]),
                             (dict(image_size=112), ["image_size", "reads no images"]),
                             (dict(augment={"blur": 0.1}), ["augment", "remove this key"])):

@@ -1,9 +1,9 @@
-"""Trains the classification layer alone, on embeddings, and compares it with PyTorch in float64.
+"""Trains the classification layer on embeddings, alone or with a linear layer, and compares it with PyTorch in float64.
 
     embeddings_parity.py --bin build/cpu/bin
 
 Every case is a job with network "none" over 24 steps, from the same centres in both programs. The script compares
-losses and learning rates of all steps, and how far the centres have moved at the end. The files are those of
+losses and learning rates of all steps, and how far the weights have moved at the end. The files are those of
 numpy.save() and safetensors_io.py, in float32 and in float16.
 """
 
@@ -30,7 +30,8 @@ JOB = {"network": "none", "batch_size": 32, "num_epoch": STEPS / 15, "max_steps"
        "interclass_filtering_threshold": 0, "sample_rate": 1, "seed": 7, "num_workers": 2,
        "device": "cpu", "shuffle": False, "verbose": 0}
 ADAMW = {"optimizer": "adamw", "lr": 1e-3, "weight_decay": 0.1}
-LIMITS = {"loss": 1e-5, "lr": 1e-12, "centres": 1e-4}
+LIMITS = {"loss": 1e-5, "lr": 1e-12, "centres": 1e-4, "linear.weight": 1e-4, "linear.bias": 1e-4}
+LINEAR = {"feature_size": DIMENSION, "embedding_size": 20, "clip_norm": 0}
 
 # (name, keys of the job, workers, file)
 CASES = [
@@ -48,6 +49,9 @@ CASES = [
     ("two workers, margin and sample rate by epoch, corrected",
      {"batch_size": 16, "sample_rate": [[0, 0.3], [1, 0.6], [1.4, 1]], "sample_correction": True,
       "margin_update": {"initial": [1, 0.1, 0.1], "start_epoch": 0.2, "end_epoch": 1.2}}, 2, "embeddings.npy"),
+    ("linear layer", LINEAR, 1, "embeddings.npy"),
+    ("linear layer, two workers, sampled, adamw", {**ADAMW, **LINEAR, "batch_size": 16, "sample_rate": 0.3}, 2,
+     "embeddings.npy"),
     ("linear margin", {"margin_update": {"end_epoch": 1.5, "increase": "linear"}}, 1, "embeddings.npy"),
 ]
 
@@ -58,12 +62,23 @@ def draw(seed=3):
     labels = rng.integers(0, CLASSES, IMAGES)
     labels[:2] = 0, CLASSES - 1
     rows = directions[labels] + 0.5 * rng.normal(size=(IMAGES, DIMENSION))
-    return rows.astype(np.float32), labels, rng.normal(scale=0.01, size=(CLASSES, DIMENSION))
+    return rows.astype(np.float32), labels
 
 
-def write(folder, name):
-    """Writes the data of a case and the job's initial centres; returns the embeddings as in the file."""
-    rows, labels, centres = draw()
+def draw_weights(job, seed=4):
+    """Returns the initial centres, and the weights of the linear layer if the job has one."""
+    rng = np.random.default_rng(seed)
+    size = job.get("embedding_size", DIMENSION)
+    weights = {"centres": rng.normal(scale=0.01, size=(CLASSES, size))}
+    if "feature_size" in job:
+        weights["linear.weight"] = rng.normal(scale=0.2, size=(size, DIMENSION))
+        weights["linear.bias"] = rng.normal(scale=0.2, size=size)
+    return {key: value.astype(np.float32) for key, value in weights.items()}
+
+
+def write(folder, name, weights):
+    """Writes the data of a case and the job's initial weights; returns the embeddings as in the file."""
+    rows, labels = draw()
     if name.startswith("half"):
         rows = rows.astype(np.float16)
     if name.endswith(".npy"):
@@ -71,9 +86,8 @@ def write(folder, name):
         np.save(folder / "labels.npy", labels.astype(np.int32) if "half" in name else labels)
     else:
         safetensors_io.save(folder / name, {"embeddings": rows, "labels": labels})
-    centres = centres.astype(np.float32)
-    safetensors_io.save(folder / "init.safetensors", {"centres": centres})
-    return rows.astype(np.float64), labels, centres.astype(np.float64)
+    safetensors_io.save(folder / "init.safetensors", weights)
+    return rows.astype(np.float64), labels
 
 
 def rates_of(job, total, warm):
@@ -113,17 +127,18 @@ def keys_at(job, epochs):
     return {**job, "sample_rate": rate, "margin_list": margin}
 
 
-def with_torch(job, workers, rows, labels, centres):
-    """Returns the steps of the job, and the final centres."""
+def with_torch(job, workers, rows, labels, start):
+    """Returns the steps of the job, and the final weights."""
     batch = job["batch_size"] * workers
     per_epoch = len(rows) // batch
     total, warm = round(per_epoch * job["num_epoch"]), int(per_epoch * job["warmup_epoch"])
-    parameter = torch.nn.Parameter(torch.from_numpy(centres.copy()))
+    weights = {name: torch.nn.Parameter(torch.from_numpy(value.astype(np.float64))) for name, value in start.items()}
+    parameter = weights["centres"]
     if job["optimizer"] == "sgd":
-        optimizer = torch.optim.SGD([parameter], job["lr"], momentum=job["momentum"],
+        optimizer = torch.optim.SGD(weights.values(), job["lr"], momentum=job["momentum"],
                                     weight_decay=job["weight_decay"])
     else:
-        optimizer = torch.optim.AdamW([parameter], job["lr"], betas=(0.9, 0.999), eps=1e-8,
+        optimizer = torch.optim.AdamW(weights.values(), job["lr"], betas=(0.9, 0.999), eps=1e-8,
                                       weight_decay=job["weight_decay"])
     steps = []
     rates = rates_of(job, total, warm)
@@ -131,6 +146,8 @@ def with_torch(job, workers, rows, labels, centres):
         now = keys_at(job, (step - 1) / per_epoch)
         first = (step - 1) % per_epoch * batch
         x = torch.from_numpy(rows[first:first + batch])
+        if "linear.weight" in weights:
+            x = torch.nn.functional.linear(x, weights["linear.weight"], weights["linear.bias"])
         label = labels[first:first + batch]
         active = head_reference.active_classes(CLASSES, label, now["sample_rate"], job["seed"], step)
         places = torch.from_numpy(np.searchsorted(active, label))
@@ -142,23 +159,27 @@ def with_torch(job, workers, rows, labels, centres):
         optimizer.param_groups[0]["lr"] = rate
         optimizer.step()
         steps.append({"step": step, "loss": loss.item(), "lr": rate})
-    return steps, parameter.detach().numpy()
+    return steps, {name: value.detach().numpy() for name, value in weights.items()}
 
 
 def compare(folder, programs, keys, workers, name):
     job = {**JOB, **keys, "rec": str(folder / name), "output": str(folder / "out"),
            "init_from": str(folder / "init.safetensors")}
-    rows, labels, start = write(folder, name)
+    start = draw_weights(job)
+    rows, labels = write(folder, name, start)
     (folder / "job.json").write_text(json.dumps(job))
     got = step_parity.pfc(programs, folder, folder / "job.json", workers)
-    want, centres = with_torch(job, workers, rows, labels, start)
+    want, end = with_torch(job, workers, rows, labels, start)
     last = max((folder / "out").glob("step-*"))
-    mine = np.concatenate([safetensors_io.load(path)["weight"]
-                           for path in sorted(last.glob("centres-*"))])
-    if (folder / "out" / "backbone.safetensors").exists():
-        sys.exit("a backbone was written, though there is none")
+    mine = {"centres": np.concatenate([safetensors_io.load(path)["weight"]
+                                       for path in sorted(last.glob("centres-*"))])}
+    backbone = folder / "out" / "backbone.safetensors"
+    if backbone.exists():
+        mine |= safetensors_io.load(backbone)
+    if set(mine) != set(start):
+        sys.exit(f"found the weights {sorted(mine)}, expected {sorted(start)}")
     return {**step_parity.compare_steps(got, want),
-            "centres": step_parity.relative(mine - start, centres - start)}
+            **{key: step_parity.relative(mine[key] - start[key], end[key] - start[key]) for key in start}}
 
 
 def main():

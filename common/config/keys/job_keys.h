@@ -74,6 +74,8 @@ inline constexpr NumberRange kBatch{
     .low = 1, .high = 1 << 20, .high_open = false, .text = "an integer from 1 to 1048576"};
 inline constexpr NumberRange kDimension{
     .low = 0, .high = 1 << 16, .high_open = false, .text = "an integer from 1 to 65536"};
+inline constexpr NumberRange kFeatures{
+    .low = 0, .high = 1 << 16, .high_open = false, .text = "an integer from 0 to 65536"};
 inline constexpr NumberRange kTableSize{
     .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
 inline constexpr NumberRange kMilestone{.low = 1, .high = 1e6};
@@ -225,6 +227,7 @@ template <class Job, class Visitor>
 void visit_keys(Job& job, Visitor&& v) {
   v.choice("network", job.network, kNetworks);
   v.number("embedding_size", job.embedding_size, kDimension);
+  v.number("feature_size", job.feature_size, kFeatures);
   v.number("dropout", job.dropout, kDropout);
   v.flag("zero_init_residual", job.zero_init_residual);
   v.loss("loss", job.loss);

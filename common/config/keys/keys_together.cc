@@ -139,7 +139,18 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
       fail("embedding_size",
            "found 0, expected an integer from 1 to 65536; 0 is allowed only with network \"none\"");
     }
+    if (job.feature_size != 0) {
+      fail("feature_size", "found " + std::to_string(job.feature_size) + ", but network \"" +
+                               job.network +
+                               "\" embeds images; remove this key or set network to \"none\"");
+    }
     return;
+  }
+  const bool has_linear_layer = job.feature_size != 0;
+  if (has_linear_layer && job.embedding_size == 0) {
+    fail("embedding_size",
+         "found 0, but feature_size adds a linear layer; set it to the number of "
+         "the layer's outputs");
   }
   if (!job.val_targets.empty()) {
     fail("val_targets", "found verification sets, " + none("cannot embed images"));
@@ -158,14 +169,16 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
     fail("augment", "found changes of images, " + none("reads no images"));
   }
   if (job.dropout != 0) fail("dropout", "found dropout, " + none("has no dropout"));
+  if (job.zero_init_residual) fail("zero_init_residual", "found true, " + none("has no blocks"));
   if (job.init_centres == InitialCentres::kMean) {
     fail("init_centres", "found \"mean\", " + none("cannot embed images"));
   }
-  if (!job.freeze.empty()) fail("freeze", "found patterns, " + none("has no backbone"));
   if (!job.recompute.empty()) fail("recompute", "found blocks, " + none("has no backbone"));
   if (!job.exports.empty()) fail("export", "found formats, " + none("has no model to export"));
-  if (job.ema_decay != 0) fail("ema_decay", "found a decay, " + none("has no backbone"));
   if (job.sync_bn) fail("sync_bn", "found true, " + none("has no batch norm"));
+  if (has_linear_layer) return;
+  if (!job.freeze.empty()) fail("freeze", "found patterns, " + none("has no backbone"));
+  if (job.ema_decay != 0) fail("ema_decay", "found a decay, " + none("has no backbone"));
 }
 
 void check_loss(const JobConfig& job, const JobOrigin& origin) {

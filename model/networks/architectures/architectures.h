@@ -50,6 +50,9 @@ struct VitOptions {
 /// network masks the fraction `mask`. Returns the embeddings.
 Variable* vit(NetworkBuilder& net, const VitOptions& o);
 
+/// One linear layer, named "linear", for jobs that train on features. Returns the embeddings.
+Variable* linear_features(NetworkBuilder& net);
+
 /// The network of a job that trains on embeddings: it returns its input. It has no
 /// parameters, so gradients, optimizer state and checkpoints of them are empty.
 std::unique_ptr<Backbone> make_identity(Ops& ops, const BackboneOptions& options);

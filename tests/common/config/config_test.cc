@@ -346,6 +346,22 @@ TEST(ParseJob, LeavesTheEmbeddingSizeToTheDataWithoutANetwork) {
               HasSubstr("job.json: embedding_size: found 0, expected an integer from 1 to 65536"));
 }
 
+TEST(ParseJob, TakesALinearLayerWithoutANetwork) {
+  const JobConfig job = parse(
+      R"({"network": "none", "feature_size": 512, "embedding_size": 64, "freeze": ["linear.bias"]})");
+  EXPECT_EQ(job.feature_size, 512);
+  EXPECT_EQ(job.embedding_size, 64);
+  EXPECT_THAT(refusal(R"({"network": "none", "feature_size": 512})"),
+              HasSubstr("job.json: embedding_size: found 0, but feature_size adds a linear layer"));
+  EXPECT_THAT(refusal(R"({"feature_size": 512})"),
+              HasSubstr("job.json: feature_size: found 512, but network \"r50\" embeds images"));
+  EXPECT_THAT(refusal(R"({"network": "none", "feature_size": 70000})"),
+              HasSubstr("feature_size: expected an integer from 0 to 65536"));
+  EXPECT_THAT(
+      refusal(R"({"network": "none", "feature_size": 9, "embedding_size": 9, "sync_bn": true})"),
+      HasSubstr("has no batch norm"));
+}
+
 TEST(ParseJob, ReadsBackAJobWithoutANetwork) {
   const JobConfig job = parse(R"({"network": "none", "batch_size": 1})");
   EXPECT_EQ(to_json(parse_job(to_json(job), "job.json")), to_json(job));
@@ -362,7 +378,8 @@ TEST(ParseJob, RejectsKeysOfImagesWithoutANetwork) {
               HasSubstr("job.json: val_rec: found validation data, but network \"none\""));
   for (const char* key :
        {R"("image_size": 112)", R"("augment": {"blur": 0.1})", R"("dali_aug": true)",
-        R"("dropout": 0.4)", R"("sync_bn": true)", R"("recompute": true)"}) {
+        R"("dropout": 0.4)", R"("sync_bn": true)", R"("recompute": true)",
+        R"("zero_init_residual": true)"}) {
     const std::string text = std::string(R"({"network": "none", )") + key + "}";
     EXPECT_THAT(refusal(text.c_str()), HasSubstr("but network \"none\" "));
   }
