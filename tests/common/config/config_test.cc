@@ -376,10 +376,9 @@ TEST(ParseJob, RejectsKeysOfImagesWithoutANetwork) {
               HasSubstr("job.json: val_targets: found verification sets, but network \"none\""));
   EXPECT_THAT(refusal(R"({"network": "none", "val_rec": "val"})"),
               HasSubstr("job.json: val_rec: found validation data, but network \"none\""));
-  for (const char* key :
-       {R"("image_size": 112)", R"("augment": {"blur": 0.1})", R"("dali_aug": true)",
-        R"("dropout": 0.4)", R"("sync_bn": true)", R"("recompute": true)",
-        R"("zero_init_residual": true)"}) {
+  for (const char* key : {R"("image_size": 112)", R"("augment": {"blur": 0.1})",
+                          R"("dali_aug": true)", R"("dropout": 0.4)", R"("sync_bn": true)",
+                          R"("recompute": true)", R"("zero_init_residual": true)"}) {
     const std::string text = std::string(R"({"network": "none", )") + key + "}";
     EXPECT_THAT(refusal(text.c_str()), HasSubstr("but network \"none\" "));
   }
