@@ -25,7 +25,8 @@ class Agents {
 
   // Reports of agents. `peer` is the address of the connection.
 
-  /// Returns why the agent is refused; nothing if it is registered. The host is listed_host().
+  /// Registers the agent for the host that listed_host() gives. Returns why it is refused, if it
+  /// is.
   std::optional<Refusal> add(const proto::AgentRegistration& registration, const std::string& peer,
                              AgentLink& link);
   void said(const std::string& host, const proto::AgentMessage& message);

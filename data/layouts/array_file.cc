@@ -204,8 +204,9 @@ ArrayInFile npy_array(const std::filesystem::path& path) {
   const std::uint64_t offset = kVersionEnd + length_bytes + length;
   if (length > kMaxHeader || offset > file.bytes()) {
     throw InputError(
-        fmt::format("{}: found a header of {} bytes in a file of {}, expected at most {}", name,
-                    length, file.bytes(), kMaxHeader));
+        fmt::format("{}: found a header of {} bytes in a file of {} bytes, expected at most {} "
+                    "bytes in a header",
+                    name, length, file.bytes(), kMaxHeader));
   }
   std::string header = begin.substr(kVersionEnd + length_bytes);
   const std::size_t have = std::min<std::size_t>(header.size(), length);

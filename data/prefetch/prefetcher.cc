@@ -270,7 +270,7 @@ Prefetcher::Slot Prefetcher::fill(BatchFiller& filler, std::int64_t index,
 
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads) {
-  // The read-ahead allocates an eighth more than needed, and units differ in image size.
+  // ReadAhead allocates an eighth more, and the mean size of images differs between the blocks.
   constexpr double kSpare = 5.0 / 4;
   const Room room = room_of(options, world_size, threads);
   const double images = options.kind == ReadKind::kRandom

@@ -175,7 +175,9 @@ std::string verdict_text(const PlanReport& r) {
     return "it fits; start the job with pfc-coordinator --config " + r.config + "\n";
   }
   return (r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n") +
-         (r.refusal.empty() ? "" : "but the job would be refused: " + r.refusal + "\n");
+         (r.refusal.empty()
+              ? ""
+              : (r.plan.fits() ? "but" : "and") + " the job would be refused: " + r.refusal + "\n");
 }
 
 void run_plan(const Flags& flags) {

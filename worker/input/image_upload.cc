@@ -31,7 +31,7 @@ void ImageUpload::put(std::span<const std::uint8_t> images) {
   slot.copied = copies_->record();
 }
 
-// The batch was passed on under a lock after put() returned, so what put() wrote is visible here.
+// The caller hands the batch over under its own lock, so what put() wrote is visible here.
 Tensor ImageUpload::take() {
   Slot& slot = slots_[next_take_];
   check(slot.copied != nullptr, "ImageUpload: take() before put()");

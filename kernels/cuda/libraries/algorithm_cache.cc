@@ -104,7 +104,9 @@ void AlgorithmCache::forget(const std::string& key) {
     Choices all = read(path_);
     if (all.erase(key) > 0) write(all);
   } catch (const std::exception& error) {
-    spdlog::warn("{}; a wrong convolution algorithm remains in this file", error.what());
+    spdlog::warn(
+        "{}; the file still names a convolution algorithm that fails on this GPU; remove it",
+        error.what());
   }
 }
 

@@ -78,7 +78,7 @@ class RowUpdates {
 
   /// Records that an update was applied to these rows, and adds it to the history.
   void moved(std::span<const std::int64_t> classes, const MarginSoftmax::Update& update);
-  /// Records that these rows have seen all updates. Returns the number of updates.
+  /// Records that these rows have seen all updates. Returns how many updates the history has.
   std::int32_t settled(std::span<const std::int64_t> classes);
 
  private:

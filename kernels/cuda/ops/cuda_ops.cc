@@ -127,9 +127,9 @@ std::unique_ptr<Ops> make_cuda_ops(const CudaOptions& options) {
                      "; or set \"cpu\" or \"auto\"");
   }
   if (options.index >= count) {
-    throw InputError("device: this is worker " + std::to_string(options.index) +
-                     " of its host, which has " + std::to_string(count) +
-                     (count == 1 ? " GPU" : " GPUs") + "; start at most one worker per GPU");
+    throw InputError("device: found " + std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
+                     " on this host, but at least " + std::to_string(options.index + 1) +
+                     " workers; start at most one worker per GPU");
   }
   return std::make_unique<CudaOps>(options);
 }

@@ -183,7 +183,7 @@ TEST_F(AdamWHistory, IsAccurateForSecondMomentsFarFromEps) {
   }
 }
 
-TEST_F(AdamWHistory, HasASmallErrorNearEpsThatShrinksInLongerJobs) {
+TEST_F(AdamWHistory, WorstErrorShrinksWithTheNumberOfUpdates) {
   make(10'100);
   const auto worst = [&](std::int32_t seen) {
     double most = 0;

@@ -78,8 +78,8 @@ std::vector<std::string> backbone_parameter_names(const TorchFile& file) {
 std::int64_t number_in(const TorchFile& file, const std::string& name) {
   const auto found = file.numbers.find(name);
   if (found == file.numbers.end() || found->second < 0 || found->second > kMostSteps) {
-    fail(file.tensors.path(), "has no number " + quoted_name(name) +
-                                  " from 0 to 10^12, which checkpoints of arcface_torch have");
+    fail(file.tensors.path(),
+         quoted_name(name) + ": expected a number from 0 to 10^12, as arcface_torch writes it");
   }
   return found->second;
 }
