@@ -132,11 +132,22 @@ struct CurricularFace {
   double t_alpha = 0.01;  ///< weight of a batch in the running mean of the targets' cosines
 };
 
-using Loss =
-    std::variant<CombinedMargin, AdaFace, MagFace, ElasticArcFace, ElasticCosFace, CurricularFace>;
+/// Cross entropy of the softmax of W x + b, for classification: torch.nn.Linear. Neither
+/// embeddings nor rows are normalised. Every row of the centres ends with the class's bias.
+struct PlainSoftmax {};
+
+using Loss = std::variant<CombinedMargin, AdaFace, MagFace, ElasticArcFace, ElasticCosFace,
+                          CurricularFace, PlainSoftmax>;
 
 inline bool is_combined_margin(const Loss& loss) {
   return std::holds_alternative<CombinedMargin>(loss);
+}
+inline bool is_plain_softmax(const Loss& loss) {
+  return std::holds_alternative<PlainSoftmax>(loss);
+}
+/// Returns the number of elements of a row of the class centres.
+inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size) {
+  return embedding_size + int{is_plain_softmax(loss)};
 }
 
 /// The value of every key of a job file. Constant after parsing.
@@ -153,6 +164,7 @@ struct JobConfig {
   double margin_scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
+  double label_smoothing = 0.0;  ///< share of the wanted probability that all classes share
   SampleRate sample_rate;
   bool sample_correction = false;  ///< corrects the logits, to estimate the loss of all classes
   Precision precision = Precision::kFp32;

@@ -43,6 +43,10 @@ MarginSoftmax::MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTa
   check_table(options, table);
 }
 
+std::int64_t MarginSoftmax::embedding_size() const {
+  return table_.weight.shape[1] - int{is_plain(options_)};
+}
+
 void MarginSoftmax::check_classes(const char* op, std::span<const std::int64_t> classes) const {
   const std::int64_t first = table_.first_class, end = first + table_.weight.shape[0];
   if (classes.empty() || (classes.front() >= first && classes.back() < end)) return;
@@ -53,14 +57,19 @@ void MarginSoftmax::check_classes(const char* op, std::span<const std::int64_t> 
 
 void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) const {
   check(batch_samples_ > 0, std::string(op) + ": forward() comes first");
-  expect({op, "d_embeddings", d_embeddings}, DType::kFloat32,
-         {batch_samples_, table_.weight.shape[1]});
+  expect({op, "d_embeddings", d_embeddings}, DType::kFloat32, {batch_samples_, embedding_size()});
+}
+
+void MarginSoftmax::check_logits(const char* op, const Tensor& logits) const {
+  check((options_.label_smoothing > 0) == bool{logits},
+        "margin_softmax: the sums of logits belong to label_smoothing");
+  if (logits) expect({op, "logits", logits}, DType::kFloat32, {2, batch_samples_});
 }
 
 void MarginSoftmax::check_batch(const char* op, const Batch& batch) const {
   const std::int64_t n = batch.embeddings.shape[0];
   check(n > 0, std::string(op) + ": there are no embeddings");
-  expect({op, "embeddings", batch.embeddings}, DType::kFloat32, {n, table_.weight.shape[1]});
+  expect({op, "embeddings", batch.embeddings}, DType::kFloat32, {n, embedding_size()});
   check_classes(op, batch.classes);
   check(batch.positives.size() <= static_cast<std::size_t>(n),
         std::string(op) + ": more positives than samples");
@@ -73,7 +82,7 @@ void MarginSoftmax::find_targets(const Batch& batch, const Tensor& cosines) {
   run_find_targets(batch, cosines);
 }
 
-void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
+void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) {
   constexpr const char* kOp = "margin_softmax.forward";
   check_batch(kOp, batch);
   const std::int64_t n = batch.embeddings.shape[0];
@@ -89,7 +98,8 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics) {
         "margin_softmax.forward: hard_above needs `hard_negatives`, and one for each sample");
   batch_samples_ = n;
   batch_classes_ = batch.classes.size();
-  run_forward(batch, statistics);
+  check_logits(kOp, logits);
+  run_forward(batch, statistics, logits);
 }
 
 void MarginSoftmax::target_cosines(std::span<float> cosines) {
@@ -99,11 +109,12 @@ void MarginSoftmax::target_cosines(std::span<float> cosines) {
   run_target_cosines(cosines);
 }
 
-double MarginSoftmax::combine(const Tensor& statistics, int workers) {
+double MarginSoftmax::combine(const Tensor& statistics, int workers, const Tensor& logits) {
   check(batch_samples_ > 0, "margin_softmax.combine: forward() comes first");
   expect({"margin_softmax.combine", "statistics", statistics}, DType::kUInt8,
          {workers, batch_samples_, kStatisticsBytes});
-  return run_combine(statistics, workers);
+  check_logits("margin_softmax.combine", logits);
+  return run_combine(statistics, workers, logits);
 }
 
 void MarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,

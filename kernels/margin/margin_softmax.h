@@ -38,10 +38,13 @@ struct MarginSoftmaxOptions {
   std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not recompute
   std::uint64_t seed = 0;         ///< for stochastic rounding
   bool ranges = false;            ///< softmaxes over a part of the classes: Batch::ranges
+  /// kPlain: every row ends with a bias, and a logit is the product of the row and the embedding,
+  /// after which a 1 is appended. Below, cosines are then products and lengths are 1.
   TargetForm target_form = TargetForm::kCombined;
   bool offsets = false;         ///< Batch::offsets
   bool sample_margins = false;  ///< Batch::margins replace `margin`
   bool hard_negatives = false;  ///< Batch::hard_above, for CurricularFace
+  double label_smoothing = 0;
 };
 
 /// One worker's class centres: views of device memory. Row i is class first_class + i. Weight,
@@ -54,7 +57,7 @@ struct MarginSoftmaxOptions {
 /// (kernels/math/missed_updates.h).
 struct CentreTable {
   std::int64_t first_class = 0;
-  Tensor weight;        ///< [R, D], not normalised
+  Tensor weight;        ///< [R, D], not normalised; [R, D + 1] with a bias, like the moments
   Tensor inverse_norm;  ///< [R] float32: 1 / length of the stored row; every update writes it
   Tensor momentum;      ///< [R, D]: SGD's velocity or AdamW's m
   Tensor second;        ///< [R, D]: AdamW's v; null for SGD
@@ -93,7 +96,8 @@ class MarginSoftmax {
   virtual void compute_inverse_norms() = 0;
 
   struct Batch {
-    Tensor embeddings;                      ///< [N, D], not normalised; lengths 1e-20 to 1e+20
+    /// [N, D], not normalised; lengths 1e-20 to 1e+20. Without the element for a bias.
+    Tensor embeddings;
     std::span<const std::int64_t> classes;  ///< [S], active classes: global, sorted; S may be 0
     std::span<const Positive> positives;    ///< sorted by index; each sample at most once
     /// [N]: active classes in each sample's softmax; they include its positive. Empty: all.
@@ -115,11 +119,13 @@ class MarginSoftmax {
   void find_targets(const Batch& batch, const Tensor& cosines);
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
   /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.
-  void forward(const Batch& batch, const Tensor& statistics);
+  /// logits: with label_smoothing float32 [2, N], which it fills with the sum of this worker's
+  /// logits and with their number, of each sample; otherwise null.
+  void forward(const Batch& batch, const Tensor& statistics, const Tensor& logits = {});
 
-  /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. Returns the
-  /// mean loss over N. Blocks until it is known.
-  double combine(const Tensor& statistics, int workers);
+  /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. logits: those
+  /// of forward(), summed over the workers. Returns the mean loss over N. Blocks until it is known.
+  double combine(const Tensor& statistics, int workers, const Tensor& logits = {});
 
   /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
   /// that is one of the batch's positives; does not change the others. The cosines are those from
@@ -166,13 +172,16 @@ class MarginSoftmax {
   const CentreTable table_;
 
  private:
+  /// Returns D, the number of elements of an embedding.
+  [[nodiscard]] std::int64_t embedding_size() const;
   void check_batch(const char* op, const Batch& batch) const;
   void check_classes(const char* op, std::span<const std::int64_t> classes) const;
   void check_gradient(const char* op, const Tensor& d_embeddings) const;
+  void check_logits(const char* op, const Tensor& logits) const;
 
   virtual void run_find_targets(const Batch& batch, const Tensor& cosines) = 0;
-  virtual void run_forward(const Batch& batch, const Tensor& statistics) = 0;
-  virtual double run_combine(const Tensor& statistics, int workers) = 0;
+  virtual void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) = 0;
+  virtual double run_combine(const Tensor& statistics, int workers, const Tensor& logits) = 0;
   virtual void run_backward(double gradient_scale, const Tensor& d_embeddings,
                             const Update& update) = 0;
   virtual void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) = 0;
@@ -188,6 +197,8 @@ class MarginSoftmax {
   std::int64_t batch_samples_ = 0;  // N of the last forward()
   std::size_t batch_classes_ = 0;   // and its S
 };
+
+inline bool is_plain(const MarginSoftmaxOptions& o) { return o.target_form == TargetForm::kPlain; }
 
 /// Returns the margin of a sample of the batch.
 inline const Margin& margin_of(const MarginSoftmaxOptions& o, const MarginSoftmax::Batch& batch,

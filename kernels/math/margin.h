@@ -16,10 +16,21 @@
 
 namespace pfc {
 
-/// The angle between two vectors a and b, accurate everywhere in [0, pi].
+/// How a loss computes the logit of a sample's own class.
+enum class TargetForm {
+  kCombined,  ///< as margin_target() describes
+  kAdaFace,   ///< limits cosine and angle by kAdaFaceEps, as AdaFace's code does
+  kMagFace,   ///< no margin for an angle of pi / 2 or more: the "easy margin" of MagFace's code
+  kCurricularFace,  ///< cos(theta) - m2 sin(m2) where theta + m2 is pi or more
+  kPlain,           ///< the product of the two vectors, without margin or normalisation
+};
+
+/// The angle between two vectors a and b, accurate everywhere in [0, pi]. A plain softmax has the
+/// product a b in the place of the cosine, and lengths of 1.
 struct Angle {
   double cos = 0;
   double sin = 1;        ///< b/|b| - cos a/|a||: length of the component of b/|b| orthogonal to a
+  double along = 0;      ///< cos; 0 for a plain softmax, whose gradient is not orthogonal
   double inverse_a = 0;  ///< 1 / |a|; 0 for a vector of zeros, whose angle to any vector is pi / 2
   double inverse_b = 0;
 };
@@ -41,21 +52,27 @@ PFC_HOST_DEVICE Angle angle_without_sine(const InnerProducts& p) {
   if (p.aa == 0 || p.bb == 0) return angle;
   angle.inverse_a = 1 / std::sqrt(p.aa);
   angle.inverse_b = 1 / std::sqrt(p.bb);
-  angle.cos = p.ab * angle.inverse_a * angle.inverse_b;
+  angle.cos = angle.along = p.ab * angle.inverse_a * angle.inverse_b;
   return angle;
+}
+
+PFC_HOST_DEVICE Angle plain_product(const InnerProducts& p) {
+  return {.cos = p.ab, .inverse_a = 1, .inverse_b = 1};
 }
 
 /// Returns one element of the component of b/|b| orthogonal to a; across_b swaps a and b.
 PFC_HOST_DEVICE double across_a(const Angle& angle, double a, double b) {
-  return b * angle.inverse_b - angle.cos * (a * angle.inverse_a);
+  return b * angle.inverse_b - angle.along * (a * angle.inverse_a);
 }
 PFC_HOST_DEVICE double across_b(const Angle& angle, double a, double b) {
-  return a * angle.inverse_a - angle.cos * (b * angle.inverse_b);
+  return a * angle.inverse_a - angle.along * (b * angle.inverse_b);
 }
 
-PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t n) {
+PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t n,
+                                    TargetForm form = TargetForm::kCombined) {
   InnerProducts products;
   for (std::int64_t i = 0; i < n; ++i) add_element(products, a[i], b[i]);
+  if (form == TargetForm::kPlain) return plain_product(products);
   Angle angle = angle_without_sine(products);
   if (angle.inverse_a == 0) return angle;
   double squares = 0;
@@ -66,14 +83,6 @@ PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t
   angle.sin = std::sqrt(squares);
   return angle;
 }
-
-/// How a loss limits its margin.
-enum class TargetForm {
-  kCombined,  ///< as margin_target() describes
-  kAdaFace,   ///< limits cosine and angle by kAdaFaceEps, as AdaFace's code does
-  kMagFace,   ///< no margin for an angle of pi / 2 or more: the "easy margin" of MagFace's code
-  kCurricularFace,  ///< cos(theta) - m2 sin(m2) where theta + m2 is pi or more
-};
 
 /// The margin of one sample, for losses whose margin differs between samples.
 struct SampleMargin {
@@ -97,6 +106,7 @@ PFC_HOST_DEVICE double margin_angle(const Margin& m, const Angle& angle) {
 /// Returns whether the margin is added to this angle.
 PFC_HOST_DEVICE bool has_margin(const Margin& m, TargetForm form, const Angle& angle) {
   if (form == TargetForm::kMagFace) return angle.cos > 0;
+  if (form == TargetForm::kPlain) return false;
   return form != TargetForm::kCurricularFace || angle.cos > -std::cos(m.m2);
 }
 
@@ -122,7 +132,7 @@ PFC_HOST_DEVICE double margin_target(const Margin& m, MarginGradient gradient, c
     return std::cos(limited(m.m1 * theta + m.m2, kAdaFaceEps, kPi - kAdaFaceEps)) - m.m3;
   }
   if (!has_margin(m, form, angle)) {
-    return angle.cos - (form == TargetForm::kMagFace ? 0 : m.m2 * std::sin(m.m2));
+    return angle.cos - (form == TargetForm::kCurricularFace ? m.m2 * std::sin(m.m2) : 0);
   }
   const double a = margin_angle(m, angle);
   if (gradient == MarginGradient::kStraightThrough) return std::cos(a) - m.m3;

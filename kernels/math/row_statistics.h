@@ -30,8 +30,9 @@ PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
 /// Softmax cross entropy of one sample.
 struct RowSoftmax {
   double loss = 0;         ///< log sum exp - target; accurate even near 0 and for huge logits
-  double others = 0;       ///< 1 - p(target), to full relative precision
+  double others = 0;       ///< -d loss / d target: 1 - p(target), to full relative precision
   double probability = 0;  ///< p(class) = probability * exp(logit - max) for the other classes
+  double uniform = 0;      ///< p(class) - uniform = d loss / d logit of the other classes
 };
 
 PFC_HOST_DEVICE RowSoftmax row_softmax(const RowStatistics& s) {
@@ -42,6 +43,17 @@ PFC_HOST_DEVICE RowSoftmax row_softmax(const RowStatistics& s) {
   r.others = 1 / (1 + std::exp(-excess));
   r.probability = r.others / s.sum;
   return r;
+}
+
+/// Changes the wanted probabilities from 1 for the target to 1 - smoothing, and from 0 to smoothing
+/// / classes for every class, including the target (label smoothing: Szegedy et al., arXiv
+/// 1512.00567, section 7). logits: the sum over all classes.
+PFC_HOST_DEVICE void smooth_labels(RowSoftmax& r, double smoothing, double target, double logits,
+                                   double classes) {
+  if (classes <= 1) return;
+  r.uniform = smoothing / classes;
+  r.loss += smoothing * (target - logits / classes);
+  r.others -= smoothing - r.uniform;
 }
 
 }  // namespace pfc

@@ -118,6 +118,16 @@ class Resume(JobTest):
     def test_elastic_margins_resume_with_the_same_bits(self):
         self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, loss={"name": "elastic_arcface", "std": 0.3})
 
+    def test_a_smoothed_softmax_resumes_with_the_same_bits_and_moves_to_three_workers(self):
+        b = self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.5, loss="softmax",
+                                            margin_scale=None, label_smoothing=0.1)
+        with open(self.folder / "b/step-000000006/manifest.json", encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["embedding_size"], 1 + json.loads(b.read_text())["embedding_size"])
+        done = self.finished(3, b, "--set", "resume=true", "--set", "max_steps=8")
+        self.assertIn("next is step 7", done.stdout)
+        refused = self.train(2, b, "--set", "resume=true", "--set", "loss=margin")
+        self.assert_one_line(refused, "embedding_size (plus 1 for a bias) is 65, but this job's is 64")
+
     def test_a_checkpoint_of_four_workers_resumes_with_one_and_with_three(self):
         # The rate changes at the first resumed step. All workers evaluate and write the average.
         keys = dict(batch_size=2, num_epoch=3, max_steps=4, ema_decay=0.9, sample_rate=[[0, 0.5], [0.8, 1]],

@@ -72,7 +72,27 @@ LOSSES = {
     "elastic_arcface plus": {"name": "elastic_arcface", "m": 0.5, "std": 0.3, "plus": True},
     "curricularface": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01},
     # Nearly every class is hard.
-    "curricularface wide": {"name": "curricularface", "m": 1.5, "t_alpha": 0.9}}
+    "curricularface wide": {"name": "curricularface", "m": 1.5, "t_alpha": 0.9},
+    "softmax": {"name": "softmax"},
+    "softmax smoothed": {"name": "softmax"},
+    "margin smoothed": {"name": "margin"},
+    "magface smoothed": {"name": "magface", "l_a": 10, "u_a": 110, "l_margin": 0.45, "u_margin": 0.8,
+                         "lambda_g": 35},
+    "curricularface smoothed": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01}}
+
+
+def loss_keys(name, loss):
+    return {"loss": loss, "label_smoothing": 0.1 if name.endswith("smoothed") else 0.0}
+
+
+def with_biases(step):
+    """Adds a column of biases to the centres and the optimizer's state, and shortens the embeddings: logits up to 20."""
+    rng = np.random.default_rng(7)
+    step["embeddings"] = step["embeddings"] * np.float32(0.1)
+    for name in {"centres", "momentum", "second"} & step.keys():
+        bias = rng.normal(scale=0.1, size=(len(step[name]), 1)).astype(np.float32)
+        step[name] = np.hstack([step[name], bias ** 2 if name == "second" else bias])
+    return step
 
 
 def loss_cases():
@@ -84,14 +104,19 @@ def loss_cases():
         unit = centres / np.linalg.norm(centres, axis=1, keepdims=True)
         step["embeddings"] = (step["embeddings"] * (1 - near) + 8 * near * unit)
         step["embeddings"] *= np.linspace(0.5, 20, 48, dtype=np.float32)[:, None]
+        if loss["name"] == "softmax":
+            step = with_biases(step)
+        keys = {**loss_keys(name, loss), "sample_rate": rate}
         for workers in (1, 2, 3):
-            yield f"{name} rate {rate} workers {workers}", {"loss": loss, "sample_rate": rate}, step, workers, run_case
-        yield f"{name} rate {rate} micro-batches", {"loss": loss, "sample_rate": rate}, step, 2, run_micro_case
-        yield f"{name} rate {rate} parts", {"loss": loss, "sample_rate": rate}, step, 1, run_parts_case
+            yield f"{name} rate {rate} workers {workers}", keys, step, workers, run_case
+        yield f"{name} rate {rate} micro-batches", keys, step, 2, run_micro_case
+        yield f"{name} rate {rate} parts", keys, step, 1, run_parts_case
     for name, loss in LOSSES.items():
-        if name != "curricularface wide":  # (t + 2 c) of opposite vectors cancels in float32
-            yield f"{name} special", {"loss": loss}, special_step(2), 1, run_case
-        yield f"{name} one class", {"loss": loss}, random_step(8, 1, 32, 4, False), 1, run_case
+        # (t + 2 c) of opposite vectors cancels in float32; lengths of 1e+20 are for normalised products
+        if name != "curricularface wide" and loss["name"] != "softmax":
+            yield f"{name} special", loss_keys(name, loss), special_step(2), 1, run_case
+        one = random_step(8, 1, 32, 4, False)
+        yield f"{name} one class", loss_keys(name, loss), with_biases(one) if loss["name"] == "softmax" else one, 1, run_case
 
 
 def cases():

@@ -131,9 +131,19 @@ def target_of(cos, x, w, lengths, job, state, step, first):
     return target_logit(cos, x, w, margin, job["margin_gradient"])
 
 
+def softmax_loss(embeddings, centres, places, job, offsets):
+    """Returns the cross entropy of torch.nn.Linear, whose bias is the last column of the centres."""
+    logits = F.linear(embeddings, centres[:, :-1], centres[:, -1])
+    is_target = F.one_hot(places, len(centres)).bool()
+    return F.cross_entropy(torch.where(is_target, logits, logits + offsets), places,
+                           label_smoothing=job.get("label_smoothing", 0.0))
+
+
 def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offsets=0):
     """Returns the mean loss; places [N]: each label's row of the active centres [S, D].
     offsets [S] are added to the logits of the other classes."""
+    if name_of_loss(job) == "softmax":
+        return softmax_loss(embeddings, centres, places, job, offsets)
     x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
     rows = torch.arange(len(x))
     cos = (x @ w.T).clamp(-1, 1)
@@ -152,6 +162,9 @@ def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offse
     added = length_regulariser(lengths, job["loss"]) if name_of_loss(job) == "magface" else 0
     if len(w) == 1:
         return 0 * cos.sum() + added
+    if job.get("label_smoothing", 0) > 0:
+        all_logits = job["margin_scale"] * torch.where(is_target, target[:, None], logits) + offsets * ~is_target
+        return F.cross_entropy(all_logits, places, label_smoothing=job["label_smoothing"]) + added
     # log sum exp - target as softplus(log sum exp of the others - target): cross_entropy's gradient,
     # p(target) - 1, has no digits left where the target has almost all probability.
     others = torch.logsumexp((job["margin_scale"] * logits + offsets).masked_fill(is_target, -torch.inf), dim=1)

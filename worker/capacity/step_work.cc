@@ -82,7 +82,7 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
 
 HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows) {
   const auto n = static_cast<double>(samples);
-  const auto d = static_cast<double>(o.embedding_size);
+  const auto d = static_cast<double>(o.centre_size());
   const auto shard = static_cast<double>(rows);
   // Rows are drawn with probability sample_rate, in addition to the batch's own classes.
   const double rate = o.sample_rate.largest();

@@ -129,8 +129,8 @@ CheckpointInfo read_manifest(const std::filesystem::path& folder);
 
 /// The model that a checkpoint must match.
 struct CheckpointModel {
-  std::string network;  ///< empty: any
-  std::int64_t embedding_size = 0;
+  std::string network;              ///< empty: any
+  std::int64_t embedding_size = 0;  ///< of a centre: with a bias 1 more
   std::int64_t classes = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
 };

@@ -91,7 +91,7 @@ struct Identity {
   int world_size = 0;
   std::int64_t global_batch = 0;
   std::int64_t classes = 0;
-  std::int64_t embedding_size = 0;
+  std::int64_t embedding_size = 0;  ///< of a centre: with a bias 1 more
   LossScale::State loss_scale;
   LossState loss_state;           ///< older manifests: as in a new job
   std::vector<int> threads;       ///< compute threads of the workers, by rank; empty: unknown

@@ -84,7 +84,7 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
                : std::string("unknown");
   };
   if (!model.network.empty()) check_same(folder, "network", job_value("network"), model.network);
-  check_same(folder, "embedding_size", std::to_string(id.embedding_size),
+  check_same(folder, "embedding_size (plus 1 for a bias)", std::to_string(id.embedding_size),
              std::to_string(model.embedding_size));
   check_same(folder, "the number of classes", std::to_string(id.classes),
              std::to_string(model.classes));

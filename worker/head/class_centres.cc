@@ -80,6 +80,7 @@ void ClassCentres::initialise(Ops& ops) {
 #pragma omp parallel for schedule(static)
     for (std::int64_t row = 0; row < count; ++row) {
       draw_centre(options_.seed, shard_.begin + begin + row, d, rows.data() + row * d);
+      if (options_.bias) rows[static_cast<std::size_t>((row + 1) * d - 1)] = 0;
     }
     copy_rows_to_device(ops, row_range(weight, begin, count), rows.data());
   }

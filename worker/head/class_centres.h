@@ -15,6 +15,7 @@ namespace pfc {
 
 struct CentreOptions {
   std::int64_t dimension = 512;
+  bool bias = false;  ///< the last element of a centre is a bias, which starts at 0
   OptimizerKind optimizer = OptimizerKind::kSgd;
   CentrePrecision precision = CentrePrecision::kFp32;
   std::uint64_t seed = 0;

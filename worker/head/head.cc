@@ -23,7 +23,8 @@ namespace pfc {
 namespace {
 
 CentreOptions centre_options(const HeadOptions& o) {
-  return {.dimension = o.embedding_size,
+  return {.dimension = o.centre_size(),
+          .bias = is_plain_softmax(o.loss),
           .optimizer = o.optimizer,
           .precision = o.centre_precision,
           .seed = o.seed};
@@ -33,7 +34,7 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
   constexpr double kMost = 1e18;  // fits std::int64_t
   const auto tables = static_cast<double>(ClassCentres::bytes(rows, centre_options(o)).rows());
   return {.margin = o.margin,
-          .scale = o.scale,
+          .scale = is_plain_softmax(o.loss) ? 1 : o.scale,
           .margin_gradient = o.margin_gradient,
           .interclass_filtering_threshold = o.interclass_filtering_threshold,
           .optimizer = o.optimizer,
@@ -45,8 +46,9 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .ranges = o.head_classes.size() > 1,
           .target_form = target_form(o.loss),
           .offsets = o.sample_correction,
-          .sample_margins = !is_combined_margin(o.loss),
-          .hard_negatives = has_hard_negatives(o.loss)};
+          .sample_margins = has_sample_margins(o.loss),
+          .hard_negatives = has_hard_negatives(o.loss),
+          .label_smoothing = o.label_smoothing};
 }
 
 /// Bytes per sample: its inverse length or target cosine, its length, and its margin.
@@ -54,12 +56,15 @@ constexpr std::size_t kSampleMarginBytes = sizeof(float) + sizeof(double) + size
 
 /// Bytes of the buffers that a head sends, receives or returns, for N samples.
 struct ExchangeBytes {
-  ExchangeBytes(std::int64_t samples, std::int64_t dimension, int workers)
-      : d_embeddings(static_cast<std::size_t>(samples * dimension) * sizeof(float)),
+  ExchangeBytes(std::int64_t samples, const HeadOptions& o, int workers)
+      : d_embeddings(static_cast<std::size_t>(samples * o.embedding_size) * sizeof(float)),
         statistics(static_cast<std::size_t>(samples) * sizeof(RowStatistics)),
-        all_statistics(static_cast<std::size_t>(workers) * statistics) {}
-  std::size_t d_embeddings, statistics, all_statistics;
-  [[nodiscard]] std::size_t total() const { return d_embeddings + statistics + all_statistics; }
+        all_statistics(static_cast<std::size_t>(workers) * statistics),
+        logits(o.label_smoothing > 0 ? static_cast<std::size_t>(2 * samples) * sizeof(float) : 0) {}
+  std::size_t d_embeddings, statistics, all_statistics, logits;
+  [[nodiscard]] std::size_t total() const {
+    return d_embeddings + statistics + all_statistics + logits;
+  }
 };
 
 class ShardedHead : public Head {
@@ -72,7 +77,7 @@ class ShardedHead : public Head {
         softmax_(make_margin_softmax(ops, softmax_options(options, centres_.shard().size()),
                                      centres_.table())),
         heads_(options.head_classes) {
-    if (options.gradient_acc > 1) accumulated_.emplace(ops, options.embedding_size);
+    if (options.gradient_acc > 1) accumulated_.emplace(ops, options.centre_size());
     ShardedHead::state_changed();
   }
 
@@ -150,7 +155,7 @@ class ShardedHead : public Head {
   LossState loss_before_;        // state before last_step_
   std::int64_t last_step_ = -1;  // step of the last run(); -1: no run since state_changed()
   LossState running_state_;      // state after the last micro-batch
-  StepMargins margins_;          // margins of the last run(); empty for CombinedMargin
+  StepMargins margins_;          // margins of the last run(); empty unless has_sample_margins()
   std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
   std::vector<double> lengths_;                          // [N], or empty
   std::optional<AccumulatedGradients> accumulated_;      // used if gradient_acc is above 1
@@ -160,6 +165,7 @@ class ShardedHead : public Head {
   std::unique_ptr<Buffer> d_embeddings_;                 // [N, D]
   std::unique_ptr<Buffer> statistics_;                   // RowStatistics [N]
   std::unique_ptr<Buffer> all_statistics_;               // RowStatistics [W, N]
+  std::unique_ptr<Buffer> logits_;                       // [2, N], or null
 };
 
 HeadResult ShardedHead::run(const Step& step) {
@@ -191,10 +197,12 @@ HeadResult ShardedHead::run(const Step& step) {
   batch.margins = margins_.samples;
   batch.hard_above = margins_.hard_above;
   batch.hardness = margins_.hardness;
-  softmax_->forward(batch, statistics);
+  const Tensor logits = logits_ ? Tensor(logits_->data(), DType::kFloat32, {2, n}) : Tensor();
+  softmax_->forward(batch, statistics, logits);
   comm_.all_gather(statistics, all_statistics);  // max, sum and target
+  if (logits) comm_.all_reduce_sum(logits);      // their sum and number
   HeadResult result;
-  result.loss = softmax_->combine(all_statistics, comm_.size()) + margins_.added;
+  result.loss = softmax_->combine(all_statistics, comm_.size(), logits) + margins_.added;
   if (!std::isfinite(result.loss)) return result;  // the loss is the same on all workers
   if (step.micro_batch + 1 == options_.gradient_acc) loss_state_ = running_state_;
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
@@ -212,7 +220,7 @@ void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
 /// Fills margins_, unless all samples have the same margin. Changes running_state_, which run()
 /// copies to loss_state_ after the last micro-batch: a checkpoint never holds half an update.
 void ShardedHead::make_margins(const Step& step, const MarginSoftmax::Batch& batch) {
-  if (is_combined_margin(options_.loss)) return;
+  if (!has_sample_margins(options_.loss)) return;
   const std::int64_t n = step.all_embeddings.shape[0];
   if (uses_lengths(options_.loss)) read_lengths(step.all_embeddings);
   if (uses_target_cosines(options_.loss)) find_target_cosines(batch);
@@ -279,10 +287,11 @@ void ShardedHead::settle_all() {
 
 void ShardedHead::reserve(std::int64_t samples) {
   if (samples <= samples_) return;
-  const ExchangeBytes bytes(samples, options_.embedding_size, comm_.size());
+  const ExchangeBytes bytes(samples, options_, comm_.size());
   d_embeddings_ = ops_.allocate(bytes.d_embeddings);
   statistics_ = ops_.allocate(bytes.statistics);
   all_statistics_ = ops_.allocate(bytes.all_statistics);
+  if (bytes.logits > 0) logits_ = ops_.allocate(bytes.logits);
   samples_ = samples;
 }
 
@@ -321,6 +330,7 @@ HeadOptions head_options(const JobConfig& job) {
           .scale = job.margin_scale,
           .margin_gradient = job.margin_gradient,
           .interclass_filtering_threshold = job.interclass_filtering_threshold,
+          .label_smoothing = job.label_smoothing,
           .sample_rate = job.sample_rate,
           .sample_correction = job.sample_correction,
           .seed = job.seed,
@@ -347,16 +357,17 @@ std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options
 HeadMemory head_memory(const HeadMemoryOptions& o) {
   const std::int64_t rows = shard_of(o.head.classes, 0, o.world_size).size();
   const std::int64_t n = o.samples;
-  const std::int64_t d = o.head.embedding_size;
+  const std::int64_t d = o.head.centre_size();
   const std::int64_t active = expected_active(o.head.sample_rate.largest(), rows, n);
   const CentreBytes table = ClassCentres::bytes(rows, centre_options(o.head));
   const MarginSoftmaxOptions softmax = softmax_options(o.head, rows);
+  const ExchangeBytes exchange(n, o.head, o.world_size);
   HeadMemory m{.centres = table.weight,
                .momentum = table.momentum,
                .second = table.second,
                .inverse_norms = table.inverse_norm,
                .updated = table.updated,
-               .buffers = ExchangeBytes(n, d, o.world_size).total()};
+               .buffers = exchange.total()};
   if (o.head.gradient_acc > 1) {
     // Every micro-batch adds the classes of its samples; all share the sampled classes.
     const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
@@ -370,16 +381,17 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .offsets = softmax.offsets,
                                    .sample_margins = softmax.sample_margins,
                                    .hard_negatives = softmax.hard_negatives,
+                                   .smoothed = softmax.label_smoothing > 0,
                                    .classes = rows,
                                    .gpu = o.gpu_sizes};
     for (std::uint64_t* buffer :
          {&m.centres, &m.momentum, &m.second, &m.inverse_norms, &m.gradients}) {
       *buffer = gpu_allocation(*buffer);
     }
-    const ExchangeBytes exchange(n, d, o.world_size);
     m.buffers =
         gpu_allocation(exchange.d_embeddings) + gpu_allocation(exchange.statistics) +
         gpu_allocation(exchange.all_statistics) +
+        (exchange.logits > 0 ? gpu_allocation(exchange.logits) : 0) +
         static_cast<std::uint64_t>(margin_device_bytes(margin, active, softmax.logits_bytes));
     // Before a checkpoint all rows are listed, to apply the updates that they have missed. In a
     // step with gradient accumulation the rows with gradients are listed.

@@ -26,6 +26,7 @@ struct HeadOptions {
   double scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
+  double label_smoothing = 0.0;
   SampleRate sample_rate;  ///< without follow(), every step uses the largest rate
   bool sample_correction = false;
   std::uint64_t seed = 0;
@@ -45,6 +46,9 @@ struct HeadOptions {
   /// For several heads that share the backbone (separate_heads.h): the number of classes of each;
   /// their classes are contiguous. Fewer than two: one softmax over all classes.
   std::vector<std::int64_t> head_classes = {};
+
+  /// Returns the number of elements of a centre: embedding_size, and 1 for a bias.
+  [[nodiscard]] std::int64_t centre_size() const { return pfc::centre_size(loss, embedding_size); }
 };
 
 /// Settings that may change from step to step.
@@ -115,7 +119,7 @@ class Head {
   virtual void target_cosines(std::span<float> cosines) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker
-  /// The shard's tables, [shard().size(), D], for checkpoints: float32 or bfloat16
+  /// The shard's tables, [shard().size(), centre_size()], for checkpoints: float32 or bfloat16
   /// (HeadOptions::centre_precision). `second` is AdamW's v, null for SGD. Views of device
   /// memory. Row i has the value after update number updated[i] of the history (CentreTable);
   /// after settle() it has the value after the last update.

@@ -223,6 +223,13 @@ SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor H
 void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
   check(options.workers >= 1 && options.step >= 1 && options.update >= 1,
         "replay: workers, steps and updates count from 1");
+  const std::int64_t columns = centre_size(options.job.loss, input.dimension);
+  if (input.centres.columns != columns) {
+    throw InputError(input.path().string() + ": centres has " +
+                     std::to_string(input.centres.columns) +
+                     " columns, expected embedding_size, and 1 more only with the loss softmax: " +
+                     std::to_string(columns) + "; set loss to that of the job");
+  }
   if (input.rows >= options.workers) return;
   throw InputError(input.path().string() + ": centres has " + std::to_string(input.rows) +
                    " rows, fewer than the " + std::to_string(options.workers) +
@@ -234,12 +241,12 @@ ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& o
   check_replay(input, options);
   Workers workers = run_workers(input, options);
 
-  const std::int64_t d = input.dimension;
+  const std::int64_t d = input.dimension, columns = input.centres.columns;
   ReplayResult result{.losses = workers[0]->losses(),
                       .d_embeddings = RowHealth(d),
-                      .centres = RowHealth(d),
-                      .momentum = RowHealth(d),
-                      .second = RowHealth(d)};
+                      .centres = RowHealth(columns),
+                      .momentum = RowHealth(columns),
+                      .second = RowHealth(columns)};
   for (const double loss : result.losses) {
     result.loss += loss / static_cast<double>(result.losses.size());
   }

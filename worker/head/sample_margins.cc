@@ -124,6 +124,10 @@ void margins_of(const CombinedMargin&, const SamplesOfStep&, LossState&, StepMar
   check(false, "sample_margins: all samples have the same margin");
 }
 
+void margins_of(const PlainSoftmax&, const SamplesOfStep&, LossState&, StepMargins&) {
+  check(false, "sample_margins: samples have no margin");
+}
+
 }  // namespace
 
 nlohmann::json to_json(const LossState& state) {
@@ -137,6 +141,10 @@ LossState loss_state_of(const nlohmann::json& json) {
   return {.length_mean = json.value("length_mean", start.length_mean),
           .length_deviation = json.value("length_deviation", start.length_deviation),
           .target_cosine = json.value("target_cosine", start.target_cosine)};
+}
+
+bool has_sample_margins(const Loss& loss) {
+  return !is_combined_margin(loss) && !is_plain_softmax(loss);
 }
 
 bool uses_lengths(const Loss& loss) {
@@ -155,6 +163,7 @@ TargetForm target_form(const Loss& loss) {
   if (std::holds_alternative<AdaFace>(loss)) return TargetForm::kAdaFace;
   if (std::holds_alternative<MagFace>(loss)) return TargetForm::kMagFace;
   if (has_hard_negatives(loss)) return TargetForm::kCurricularFace;
+  if (is_plain_softmax(loss)) return TargetForm::kPlain;
   return TargetForm::kCombined;
 }
 

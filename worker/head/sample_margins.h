@@ -24,6 +24,8 @@ nlohmann::json to_json(const LossState& state);
 /// a number.
 LossState loss_state_of(const nlohmann::json& json);
 
+/// Returns whether samples have margins of their own.
+bool has_sample_margins(const Loss& loss);
 /// Returns whether the margins of this loss depend on the lengths of the embeddings.
 bool uses_lengths(const Loss& loss);
 /// Returns whether they depend on the cosines of the targets.
@@ -50,7 +52,7 @@ struct StepMargins {
 };
 
 /// Fills `margins`, of which `samples` has N elements, and updates the state. A pure function of
-/// its arguments, so every worker computes the same. REQUIRES: the loss is not CombinedMargin.
+/// its arguments, so every worker computes the same. REQUIRES: has_sample_margins().
 void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& state,
                     StepMargins& margins);
 

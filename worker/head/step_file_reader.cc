@@ -22,6 +22,7 @@ using Shape64 = std::vector<std::int64_t>;
 struct Part {
   SafetensorsFile file;
   std::int64_t samples = 0, rows = 0, dimension = 0;
+  std::int64_t columns = 0;  // of the centres: dimension, or 1 more for a bias
   std::span<const float> embeddings, centres, momentum, second, d_embeddings;
   std::span<const std::int64_t> labels, classes;
   std::span<const std::byte> active;                          // [micro-batches, rows]; empty: all
@@ -135,8 +136,11 @@ Part open_part(const path& from) {
   part.all_classes = !part.has("classes");
   const std::string d = std::to_string(part.dimension) + "]";
   const Shape64& w = matrix_shape(file, "centres", part.all_classes ? 1 : 0, "F32 [C, " + d);
-  if (w[1] != part.dimension) refuse(file, "centres", "F32 [C, " + d);
   part.rows = w[0];
+  part.columns = w[1];
+  if (part.columns != part.dimension && part.columns != part.dimension + 1) {
+    refuse(file, "centres", "F32 [C, " + d + ", or with a bias one column more");
+  }
   part.centres = file.float32("centres", w);
   if (part.has("momentum")) part.momentum = file.float32("momentum", w);
   if (part.has("second")) part.second = file.float32("second", w);
@@ -190,6 +194,11 @@ void check_parts(std::span<const Part> parts) {
     }
     expect_same(parts.front(), part, "embeddings");
     expect_same(parts.front(), part, "labels");
+    if (part.columns != parts.front().columns) {
+      throw InputError(part.name() + ": centres has " + std::to_string(part.columns) +
+                       " columns, " + parts.front().name() + " has " +
+                       std::to_string(parts.front().columns) + ": these are not parts of one step");
+    }
     if (part.micro_batches == parts.front().micro_batches) continue;
     throw InputError(part.name() + ": has " + std::to_string(part.micro_batches) +
                      " micro-batches, " + parts.front().name() + " has " +
@@ -202,7 +211,7 @@ void check_parts(std::span<const Part> parts) {
 /// Returns the tensor `name` of all parts. Throws if only some parts with rows have it.
 RowTable merge_parts(std::span<const Part> parts, std::span<const float> Part::*member,
                      const char* name) {
-  RowTable table{.columns = parts.front().dimension, .pieces = {}};
+  RowTable table{.columns = parts.front().columns, .pieces = {}};
   const Part* without = nullptr;
   for (const Part& part : parts) {
     if (part.rows == 0) continue;

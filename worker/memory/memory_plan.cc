@@ -128,9 +128,10 @@ class PartList {
 void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   const std::int64_t rows = shard_of(p.job.num_classes, 0, p.world_size).size();
   const auto table = [&](std::uint64_t bytes) {
-    const auto elements = static_cast<std::uint64_t>(rows * p.job.embedding_size);
-    return fmt::format("{} of {} classes x {} x {} bytes", rows, p.job.num_classes,
-                       p.job.embedding_size, elements == 0 ? 0 : bytes / elements);
+    const std::int64_t size = centre_size(p.job.loss, p.job.embedding_size);
+    const auto elements = static_cast<std::uint64_t>(rows * size);
+    return fmt::format("{} of {} classes x {} x {} bytes", rows, p.job.num_classes, size,
+                       elements == 0 ? 0 : bytes / elements);
   };
   const bool adamw = p.job.optimizer == OptimizerKind::kAdamW;
   list.add("class centres", m.centres, table(m.centres));

@@ -22,7 +22,7 @@ void check_output(const JobConfig& job) {
 void check_start_weights(const PlannedJob& p) {
   const JobConfig& job = p.job;
   const CheckpointModel model{.network = job.network,
-                              .embedding_size = job.embedding_size,
+                              .embedding_size = centre_size(job.loss, job.embedding_size),
                               .classes = job.num_classes,
                               .optimizer = job.optimizer};
   if (const auto newest = checkpoint_to_resume(job.output, job.resume)) {
@@ -38,7 +38,7 @@ void check_start_weights(const PlannedJob& p) {
   const BackboneParameters parameters = backbone_parameters(*ops, options);
   if (theirs) return check_arcface_checkpoint(*theirs, parameters, model);
   check_init_from({.file = job.init_from, .names = job.init_from_names}, parameters,
-                  job.num_classes, job.embedding_size);
+                  job.num_classes, model.embedding_size);
 }
 
 }  // namespace pfc

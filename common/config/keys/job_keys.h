@@ -60,6 +60,7 @@ inline constexpr NumberRange kColourDeviation{
 // because float32 rounds numbers very close to 1 to 1.
 inline constexpr NumberRange kDropout{
     .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
+inline constexpr NumberRange kSmoothing = kDropout;  // at 1 the labels have no effect
 inline constexpr NumberRange kRise = kDropout;  // fraction of the steps in which the rate rises
 inline constexpr NumberRange kMomentum{
     .low = 0, .high = 0.9999, .high_open = false, .text = "a number from 0 to 0.9999"};
@@ -122,12 +123,13 @@ inline constexpr Names<MarginGradient, 2> kMarginGradients{
     {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
 inline constexpr Names<MarginIncrease, 2> kMarginIncreases{
     {{"exp", MarginIncrease::kExponential}, {"linear", MarginIncrease::kLinear}}};
-inline constexpr Names<Loss, 6> kLosses{{{"margin", CombinedMargin{}},
+inline constexpr Names<Loss, 7> kLosses{{{"margin", CombinedMargin{}},
                                          {"adaface", AdaFace{}},
                                          {"magface", MagFace{}},
                                          {"elastic_arcface", ElasticArcFace{}},
                                          {"elastic_cosface", ElasticCosFace{}},
-                                         {"curricularface", CurricularFace{}}}};
+                                         {"curricularface", CurricularFace{}},
+                                         {"softmax", PlainSoftmax{}}}};
 inline constexpr Names<OptimizerKind, 2> kOptimizers{
     {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
 inline constexpr Names<ScheduleKind, 4> kSchedules{{{"polynomial", ScheduleKind::kPolynomial},
@@ -211,7 +213,8 @@ void visit_loss(Visited& visited, Visitor&& v) {
   } else if constexpr (std::is_same_v<Kind, CurricularFace>) {
     v.number("m", visited.m, kSampleMargin);
     v.number("t_alpha", visited.t_alpha, kFraction);
-  } else if constexpr (!std::is_same_v<Kind, CombinedMargin>) {  // ElasticFace
+  } else if constexpr (std::is_same_v<Kind, ElasticArcFace> ||
+                       std::is_same_v<Kind, ElasticCosFace>) {
     v.number("m", visited.m, kSampleMargin);
     v.number("std", visited.std, kFraction);
     v.flag("plus", visited.plus);
@@ -236,6 +239,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("margin_scale", job.margin_scale, kPositive);
   v.choice("margin_gradient", job.margin_gradient, kMarginGradients);
   v.number("interclass_filtering_threshold", job.interclass_filtering_threshold, kFraction);
+  v.number("label_smoothing", job.label_smoothing, kSmoothing);
   v.sample_rate("sample_rate", job.sample_rate);
   v.flag("sample_correction", job.sample_correction);
   v.choice("precision", job.precision, kPrecisions);

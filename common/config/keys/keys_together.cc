@@ -181,6 +181,26 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   if (job.ema_decay != 0) fail("ema_decay", "found a decay, " + none("has no backbone"));
 }
 
+template <typename Fail>  // void(key, what)
+void check_plain_softmax(const JobConfig& job, const Fail& fail) {
+  const auto none = [](const std::string& has) {
+    return "but loss \"softmax\" has no " + has + "; remove this key";
+  };
+  const JobConfig defaults;
+  if (job.margin_scale != defaults.margin_scale) {
+    fail("margin_scale", "found a scale, " + none("scale: its logits are not cosines"));
+  }
+  if (job.margin_gradient != MarginGradient::kExact) {
+    fail("margin_gradient", "found \"straight_through\", " + none("margin"));
+  }
+  if (job.interclass_filtering_threshold != 0) {
+    fail("interclass_filtering_threshold", "found a threshold, " + none("cosines to filter"));
+  }
+  if (job.init_centres == InitialCentres::kMean) {
+    fail("init_centres", "found \"mean\", " + none("centres of classes"));
+  }
+}
+
 void check_loss(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
@@ -196,6 +216,7 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
          "found a margin that changes, but the key loss selects a loss with its own margin; remove "
          "one of the two keys");
   }
+  if (is_plain_softmax(job.loss)) return check_plain_softmax(job, fail);
   const auto* const mag = std::get_if<MagFace>(&job.loss);
   if (mag == nullptr) return;
   const auto number = [](double x) { return nlohmann::json(x).dump(); };

@@ -17,22 +17,25 @@ std::int64_t row_bytes(const Tensor& t) {
   return t.shape[1] * static_cast<std::int64_t>(size_of(t.dtype));
 }
 
-float inverse_of(double squares) {
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  return squares == 0 ? 0.f : static_cast<float>(std::min(1 / std::sqrt(squares), kLargest));
-}
-
 }  // namespace
 
-CentreRows::CentreRows(const CentreTable& table, std::uint64_t seed, const VectorKernels& kernels)
+CentreRows::CentreRows(const CentreTable& table, const MarginSoftmaxOptions& options,
+                       const VectorKernels& kernels)
     : table_(table),
       kernels_(kernels),
-      seed_(seed),
+      seed_(options.seed),
+      plain_(is_plain(options)),
       first_(table.first_class),
       dimension_(table.weight.shape[1]),
       inverse_norm_(table.inverse_norm.f32()),
       updated_(table.updated.data()),
       precision_(precision_of(table)) {}
+
+float CentreRows::inverse_of(double squares) const {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  if (plain_) return 1.f;
+  return squares == 0 ? 0.f : static_cast<float>(std::min(1 / std::sqrt(squares), kLargest));
+}
 
 std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
   return static_cast<std::byte*>(t.data) + (c - first_) * row_bytes(t);

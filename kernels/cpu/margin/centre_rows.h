@@ -70,8 +70,8 @@ struct TileLayout {
 /// Class numbers are global. Threads may use one CentreRows for different rows. Borrows the table.
 class CentreRows {
  public:
-  /// seed: for stochastic rounding.
-  CentreRows(const CentreTable& table, std::uint64_t seed, const VectorKernels& kernels);
+  CentreRows(const CentreTable& table, const MarginSoftmaxOptions& options,
+             const VectorKernels& kernels);
 
   [[nodiscard]] std::int64_t dimension() const { return dimension_; }
 
@@ -115,6 +115,7 @@ class CentreRows {
   void copy_row(const std::byte* from, const TileLayout& layout, std::int64_t place,
                 Scratch& scratch) const;
   float catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves) const;
+  [[nodiscard]] float inverse_of(double squares) const;
   [[nodiscard]] std::byte* address(const Tensor& t, std::int64_t c) const;
   [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g) const;
   void prefetch_row(const ActiveRow& row) const;
@@ -124,7 +125,8 @@ class CentreRows {
 
   const CentreTable table_;
   const VectorKernels& kernels_;
-  const std::uint64_t seed_;
+  const std::uint64_t seed_;  // for stochastic rounding
+  const bool plain_;          // rows are not normalised
   const std::int64_t first_, dimension_;
   float* const inverse_norm_;
   std::int32_t* const updated_;

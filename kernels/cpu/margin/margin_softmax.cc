@@ -26,6 +26,7 @@ namespace {
 struct SampleArrays {
   std::vector<float> unit, d_unit;                   // [N, D]
   std::vector<float> inverse_norm, max, factor;      // [N]
+  std::vector<float> smoothing;                      // [N], with label_smoothing
   std::vector<double> target_factor;                 // [N]
   std::vector<RowSoftmax> softmax;                   // [N]
   std::vector<Angle> angles;                         // [positives]
@@ -33,14 +34,15 @@ struct SampleArrays {
 
   /// Calls f(array, elements) for each array. Used to allocate and to count, so both agree.
   template <typename F>
-  void each(std::size_t samples, std::size_t dimension, std::size_t positives, bool ranges,
-            const F& f) {
+  void each(std::size_t samples, std::size_t dimension, std::size_t positives,
+            const MarginSoftmaxOptions& options, const F& f) {
     for (auto* array : {&unit, &d_unit}) f(*array, samples * dimension);
     for (auto* array : {&inverse_norm, &max, &factor}) f(*array, samples);
     f(target_factor, samples);
     f(softmax, samples);
     f(angles, positives);
-    for (auto* array : {&range_begin, &range_end}) f(*array, ranges ? samples : 0);
+    for (auto* array : {&range_begin, &range_end}) f(*array, options.ranges ? samples : 0);
+    f(smoothing, options.label_smoothing > 0 ? samples : 0);
   }
 };
 
@@ -58,6 +60,21 @@ struct KeptTiles {
   [[nodiscard]] std::int64_t room() const { return std::min(all + all / 16, most); }
 };
 
+/// Copies x [N, D] to y [N, D + 1], where each row ends with a 1.
+void append_ones(const Tensor& x, const Tensor& y) {
+  const std::int64_t n = x.shape[0], d = x.shape[1];
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::copy_n(x.f32() + i * d, d, y.f32() + i * (d + 1));
+    y.f32()[i * (d + 1) + d] = 1.f;
+  }
+}
+
+/// Copies x [N, D + 1] to y [N, D], without the last element of each row.
+void remove_ones(const Tensor& x, const Tensor& y) {
+  const std::int64_t n = y.shape[0], d = y.shape[1];
+  for (std::int64_t i = 0; i < n; ++i) std::copy_n(x.f32() + i * (d + 1), d, y.f32() + i * d);
+}
+
 class CpuMarginSoftmax : public MarginSoftmax {
  public:
   CpuMarginSoftmax(CpuOps& ops, const MarginSoftmaxOptions& options, const CentreTable& table)
@@ -65,7 +82,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
         ops_(ops),
         kernels_(best_vector_kernels()),
         threads_(ops.threads()),
-        rows_(table, options.seed, kernels_),
+        rows_(table, options, kernels_),
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products(kernels_)),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
@@ -85,8 +102,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
 
  private:
   void run_find_targets(const Batch& batch, const Tensor& cosines) override;
-  void run_forward(const Batch& batch, const Tensor& statistics) override;
-  double run_combine(const Tensor& statistics, int workers) override;
+  void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) override;
+  double run_combine(const Tensor& statistics, int workers, const Tensor& logits) override;
   void run_backward(double gradient_scale, const Tensor& d_embeddings,
                     const Update& update) override;
   void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
@@ -100,6 +117,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
 
   void prepare(const Batch& batch);
   void take_ranges(std::span<const ActiveRange> ranges);
+  void sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const;
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
   void check_products() const;
   void set_factors(double gradient_scale);
@@ -131,11 +149,16 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
   arrays_.each(static_cast<std::size_t>(n), static_cast<std::size_t>(d), batch.positives.size(),
-               options_.ranges, [](auto& array, std::size_t elements) { array.resize(elements); });
-  ops_.normalise_rows(x, Tensor(arrays_.unit.data(), {n, d}),
-                      Tensor(arrays_.inverse_norm.data(), {n}));
-  products_->set_embeddings(arrays_.unit.data(), n, d, threads_.count());
+               options_, [](auto& array, std::size_t elements) { array.resize(elements); });
+  const Tensor unit(arrays_.unit.data(), {n, d});
   step_.batch = batch;
+  if (is_plain(options_)) {
+    append_ones(x, unit);
+    step_.batch.embeddings = unit;
+  } else {
+    ops_.normalise_rows(x, unit, Tensor(arrays_.inverse_norm.data(), {n}));
+  }
+  products_->set_embeddings(arrays_.unit.data(), n, d, threads_.count());
   step_.active = catch_up(batch.classes);
   step_.samples = n;
   step_.angles = arrays_.angles.data();
@@ -210,7 +233,8 @@ void CpuMarginSoftmax::run_find_targets(const Batch& batch, const Tensor& cosine
   });
 }
 
-void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics) {
+void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics,
+                                   const Tensor& logits) {
   prepare(batch);
   const auto n = static_cast<std::size_t>(step_.samples);
   threads_.each_part([&](int part) {
@@ -233,6 +257,22 @@ void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics)
         options_.scale * margin_target(margin_of(options_, batch, sample), options_.margin_gradient,
                                        arrays_.angles[k], options_.target_form);
   }
+  if (logits) sum_logits(rows, logits);
+}
+
+/// Fills logits [2, N] with the sums of the logits and of the classes.
+void CpuMarginSoftmax::sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const {
+  const std::int64_t n = step_.samples;
+  const auto classes = static_cast<std::int64_t>(step_.batch.classes.size());
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto k = static_cast<std::size_t>(i);
+    double sum = std::isinf(rows[k].target) ? 0 : rows[k].target;
+    for (const MarginTileWorker& worker : workers_) sum += worker.logit_sum(i);
+    logits.f32()[i] = static_cast<float>(sum);
+    const std::span<const ActiveRange> ranges = step_.batch.ranges;
+    logits.f32()[n + i] =
+        static_cast<float>(ranges.empty() ? classes : ranges[k].end - ranges[k].begin);
+  }
 }
 
 void CpuMarginSoftmax::run_target_cosines(std::span<float> cosines) {
@@ -249,7 +289,7 @@ void CpuMarginSoftmax::check_products() const {
   }
 }
 
-double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers) {
+double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, const Tensor& logits) {
   const auto n = static_cast<std::size_t>(step_.samples);
   const auto* rows = static_cast<const RowStatistics*>(statistics.data);
   double loss = 0;
@@ -257,6 +297,10 @@ double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers) {
     RowStatistics all;
     for (int w = 0; w < workers; ++w) merge(all, rows[static_cast<std::size_t>(w) * n + i]);
     arrays_.softmax[i] = row_softmax(all);
+    if (logits) {
+      smooth_labels(arrays_.softmax[i], options_.label_smoothing, all.target,
+                    double{logits.f32()[i]}, double{logits.f32()[n + i]});
+    }
     arrays_.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
     loss += arrays_.softmax[i].loss;
   }
@@ -269,6 +313,10 @@ void CpuMarginSoftmax::set_factors(double gradient_scale) {
     arrays_.factor[i] = static_cast<float>(factor * arrays_.softmax[i].probability);
     arrays_.target_factor[i] = -factor * arrays_.softmax[i].others;
   }
+  for (std::size_t i = 0; i < arrays_.smoothing.size(); ++i) {
+    arrays_.smoothing[i] = static_cast<float>(factor * arrays_.softmax[i].uniform);
+  }
+  step_.smoothing = arrays_.smoothing.empty() ? nullptr : arrays_.smoothing.data();
   step_.max = arrays_.max.data();
   step_.factor = arrays_.factor.data();
   step_.target_factor = arrays_.target_factor.data();
@@ -313,8 +361,9 @@ void CpuMarginSoftmax::finish_embeddings(double gradient_scale, const Tensor& d_
       arrays_.d_unit[static_cast<std::size_t>(i)] = sum;
     }
   });
-  ops_.normalise_rows_backward(Tensor(arrays_.d_unit.data(), {n, d}),
-                               Tensor(arrays_.unit.data(), {n, d}),
+  const Tensor d_unit(arrays_.d_unit.data(), {n, d});
+  if (is_plain(options_)) return remove_ones(d_unit, d_embeddings);
+  ops_.normalise_rows_backward(d_unit, Tensor(arrays_.unit.data(), {n, d}),
                                Tensor(arrays_.inverse_norm.data(), {n}), d_embeddings);
   if (options_.sample_margins) add_length_gradients(gradient_scale, d_embeddings);
 }
@@ -395,13 +444,14 @@ CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMa
   const auto n = static_cast<std::size_t>(s.samples);
   std::size_t arrays = 0;
   SampleArrays().each(
-      n, static_cast<std::size_t>(s.dimension), n, options.ranges,
+      n, static_cast<std::size_t>(s.dimension), n, options,
       [&](const auto& array, std::size_t elements) { arrays += elements * sizeof(array[0]); });
   const DType rows = options.bf16_products ? DType::kBFloat16 : DType::kFloat32;
   return {.kept = tiles.kept() * tiles.bytes_each,
           .working = static_cast<std::int64_t>(arrays) +
                      tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
-                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows)};
+                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows,
+                                                         options.label_smoothing > 0)};
 }
 
 }  // namespace pfc

@@ -20,7 +20,7 @@ constexpr std::int64_t kCacheLine = 64;  // bytes
 /// Calls f(array, elements) for each array. Used by allocate() and bytes(), so they agree.
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
-                                  const F& f) {
+                                  bool smoothed, const F& f) {
   constexpr std::size_t kTile = kTileClasses;
   CentreRows::each_array(scratch_, layout_of(row_type, static_cast<std::int64_t>(dimension)),
                          dimension, f);
@@ -32,20 +32,23 @@ void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DT
   f(stretches_, kMostStretches);
   for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
   f(sum_, samples);
+  f(logit_sum_, smoothed ? samples : 0);
   f(d_unit_, samples * dimension);
 }
 
 void MarginTileWorker::allocate(const MarginStep& step) {
   dimension_ = static_cast<std::size_t>(step.rows.dimension());
   each_array(static_cast<std::size_t>(step.samples), dimension_, step.products.row_type(),
+             step.options.label_smoothing > 0,
              [](auto& array, std::size_t elements) { array.resize(elements); });
 }
 
-std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type) {
+std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type,
+                                     bool smoothed) {
   std::size_t sum = 0;
   MarginTileWorker(best_vector_kernels(), 0)
       .each_array(static_cast<std::size_t>(samples), static_cast<std::size_t>(dimension), row_type,
-                  [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
+                  smoothed, [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
   return static_cast<std::int64_t>(sum);
 }
 
@@ -53,6 +56,7 @@ void MarginTileWorker::begin_forward() {
   // Starts from a finite number: -infinity - max must be -infinity, not NaN.
   std::fill(max_.begin(), max_.end(), std::numeric_limits<float>::lowest());
   std::fill(sum_.begin(), sum_.end(), 0.0);
+  std::fill(logit_sum_.begin(), logit_sum_.end(), 0.0);
 }
 
 void MarginTileWorker::begin_backward() { std::fill(d_unit_.begin(), d_unit_.end(), 0.f); }
@@ -62,14 +66,15 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
   for (const Positive& p : tile.positives) {
     left_out_.push_back((p.index - tile.begin) * step.samples + p.sample);
   }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const double threshold = step.options.interclass_filtering_threshold;
   const std::span<const float> offsets = step.batch.offsets;
   return {.classes = tile.size(),
           .samples = step.samples,
           .inverse_norm = inverse_norms_.data(),
           .scale = static_cast<float>(step.options.scale),
-          .threshold = threshold > 0 ? static_cast<float>(threshold)
-                                     : std::numeric_limits<float>::infinity(),
+          .limit = is_plain(step.options) ? kInfinity : 1.f,
+          .threshold = threshold > 0 ? static_cast<float>(threshold) : kInfinity,
           .offsets = offsets.empty() ? nullptr : offsets.data() + tile.begin,
           .left_out = left_out_.data(),
           .left_out_count = static_cast<std::int64_t>(left_out_.size()),
@@ -77,6 +82,7 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
           .range_end = step.range_end,
           .hard_above = step.batch.hard_above.empty() ? nullptr : step.batch.hard_above.data(),
           .hardness = step.batch.hardness,
+          .smoothing = step.smoothing,
           .first_class = static_cast<std::int32_t>(tile.begin)};
 }
 
@@ -137,11 +143,13 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
     const Positive& p = tile.positives[k];
     const std::int64_t d = step.rows.dimension();
     step.angles[tile.first_positive + static_cast<std::int64_t>(k)] =
-        angle_between(step.batch.embeddings.f32() + p.sample * d, float_row(step, tile, p), d);
+        angle_between(step.batch.embeddings.f32() + p.sample * d, float_row(step, tile, p), d,
+                      step.options.target_form);
   }
   const MarginTile t = describe(step, tile);
   float* const logits = products_.data();
   kernels_.margin_logits(t, products, logits, tile_max_.data());
+  if (!logit_sum_.empty()) add_logits(tile, logits);
   for (std::size_t i = 0; i < max_.size(); ++i) {
     if (!(tile_max_[i] > max_[i])) continue;
     sum_[i] *= std::exp(static_cast<double>(max_[i]) - static_cast<double>(tile_max_[i]));
@@ -149,6 +157,16 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
   }
   kernels_.margin_exp_sums(t, logits, max_.data(), tile_sum_.data());
   for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(tile_sum_[i]);
+}
+
+/// Adds the tile's logits to logit_sum_. Those that are -infinity take no part.
+void MarginTileWorker::add_logits(const ClassTile& tile, const float* logits) {
+  for (std::int64_t j = 0; j < tile.size(); ++j) {
+    for (double& sum : logit_sum_) {
+      const float logit = *logits++;
+      if (logit != -std::numeric_limits<float>::infinity()) sum += static_cast<double>(logit);
+    }
+  }
 }
 
 RowStatistics MarginTileWorker::statistics(std::int64_t sample) const {
@@ -174,6 +192,7 @@ void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
   // Replaces products by d loss / d cos / |centre|, the factor in both following matrix products.
   kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
                             along_.data());
+  if (is_plain(step.options)) std::ranges::fill(along_, 0.f);
   step.products.set_factors(part_, products_.data(), tile.size());
   if (!wanted.embeddings) return;
   failed_ |= !step.products.add_embedding_gradients(part_, rows_, d_unit_.data(), soon_);

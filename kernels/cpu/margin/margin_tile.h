@@ -19,7 +19,7 @@ struct MarginStep {
   const MarginSoftmaxOptions& options;
   const CentreRows& rows;
   TileProducts& products;
-  MarginSoftmax::Batch batch;
+  MarginSoftmax::Batch batch;  ///< with a bias, its embeddings end with a 1
   ActiveRows active = {};
   std::int64_t samples = 0;
   Angle* angles = nullptr;  ///< [positives]
@@ -28,6 +28,7 @@ struct MarginStep {
   // For the backward pass, from combine(): one number per sample.
   const float* max = nullptr;             ///< largest logit except the target's, over all workers
   const float* factor = nullptr;          ///< d loss / d cos = factor * exp(logit - max)
+  const float* smoothing = nullptr;       ///< subtracted from the former; nullptr: 0
   const double* target_factor = nullptr;  ///< d loss / d target cos
 };
 
@@ -59,13 +60,17 @@ class MarginTileWorker {
   void allocate(const MarginStep& step);
   /// Returns the bytes that allocate() needs for N samples and product operands of `row_type`.
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
-                                          DType row_type);
+                                          DType row_type, bool smoothed);
 
   [[nodiscard]] double target_cosine(const MarginStep& step, const Positive& p);
   void begin_forward();
   void forward(const MarginStep& step, const ClassTile& tile);
   /// Returns the statistics of the tiles so far, without targets.
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
+  /// Returns the sum of the logits of the same classes. REQUIRES: label_smoothing.
+  [[nodiscard]] double logit_sum(std::int64_t sample) const {
+    return logit_sum_[static_cast<std::size_t>(sample)];
+  }
 
   void begin_backward();
   /// Adds the tile's part to d_unit(), or computes the gradients of the tile's centres, or both.
@@ -92,7 +97,9 @@ class MarginTileWorker {
 
  private:
   template <typename F>
-  void each_array(std::size_t samples, std::size_t dimension, DType row_type, const F& f);
+  void each_array(std::size_t samples, std::size_t dimension, DType row_type, bool smoothed,
+                  const F& f);
+  void add_logits(const ClassTile& tile, const float* logits);
   /// Returns whether the products of this thread's previous tile have prefetched all memory of
   /// this one. If they had too few steps for the list, the end of the list was not prefetched.
   [[nodiscard]] bool prefetched(const ClassTile& tile) const {
@@ -134,6 +141,7 @@ class MarginTileWorker {
   const void* rows_ = nullptr;                      // [tile, stride]: in the table or in scratch_
   AlignedVector<float> max_, tile_max_, tile_sum_;  // [N]
   AlignedVector<double> sum_;                       // [N]
+  AlignedVector<double> logit_sum_;                 // [N], or empty
   AlignedVector<float> d_unit_;                     // [N, D]
   bool failed_ = false;
 };

@@ -5,12 +5,12 @@
 namespace pfc::PFC_ISA {
 namespace {
 
-/// Returns the cosine, limited to [-1, 1]; 0 above the filter's threshold.
+/// Returns the cosine, limited to [-limit, limit]; 0 above the filter's threshold.
 template <typename V>
 [[gnu::always_inline]] inline V filtered_cosine(const MarginTile& t, V product, float inverse) {
   V cosine = product * inverse;
-  cosine = cosine > 1.f ? V{} + 1.f : cosine;
-  cosine = cosine < -1.f ? V{} - 1.f : cosine;
+  cosine = cosine > t.limit ? V{} + t.limit : cosine;
+  cosine = cosine < -t.limit ? V{} - t.limit : cosine;
   return cosine > t.threshold ? V{} : cosine;
 }
 
@@ -71,7 +71,8 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
     const V above = cosine * t.scale - (load<V>(max + i) - offset);
     // An excluded logit may exceed the largest one by so much that exp() would overflow.
     const V bounded = above > 0.f ? V{} : above;
-    const V probability = exp_of_negative<V>(bounded) * load<V>(factor + i);
+    V probability = exp_of_negative<V>(bounded) * load<V>(factor + i);
+    if (t.smoothing != nullptr) probability -= load<V>(t.smoothing + i);
     // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
     V gradient = product * inverse > t.threshold ? V{} : probability * slope;
     if constexpr (kRanges) gradient = in_range<V>(t, c, i, gradient, V{});

@@ -61,6 +61,7 @@ struct MarginTile {
   std::int64_t classes, samples;
   const float* inverse_norm;  ///< [classes]
   float scale;
+  float limit;                   ///< of cosines: 1; infinity if they are products
   float threshold;               ///< cosines above it count as 0; infinity: no filter
   const float* offsets;          ///< [classes], added to the logits; nullptr: 0
   const std::int64_t* left_out;  ///< [left_out_count], indices of the targets' products
@@ -71,6 +72,7 @@ struct MarginTile {
   /// [samples]: a cosine c above it counts as c (hardness + c). nullptr: none does.
   const float* hard_above;
   float hardness;
+  const float* smoothing;    ///< [samples], for margin_gradients(); nullptr: 0
   std::int32_t first_class;  ///< number of the tile's first class
 };
 
@@ -317,10 +319,10 @@ struct VectorKernels {
   void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
   /// Computes sums [samples] of exp(logit - max) over the tile's classes. REQUIRES: logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
-  /// Computes gradients = factor * exp(logit - max) * inverse_norm, and 0 for classes that are
-  /// excluded, filtered or outside a range, whose logits may exceed max. The sum over samples of
-  /// gradients * embedding is a centre's gradient, and along [classes] is the length of its
-  /// component along the centre. Overwrites the products; gradients may be the same memory.
+  /// Computes gradients = (factor * exp(logit - max) - smoothing) * inverse_norm, and 0 for classes
+  /// that are excluded, filtered or outside a range, whose logits may exceed max. The sum over
+  /// samples of gradients * embedding is a centre's gradient, and along [classes] is the length of
+  /// its component along the centre. Overwrites the products; gradients may be the same memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
                            const float* factor, float* gradients, float* along);
 

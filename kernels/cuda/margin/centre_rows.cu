@@ -16,7 +16,7 @@ __global__ void inverse_norms_kernel(CentreTableView table) {
     squares += sum_of_squares(row.load(k));
   }
   const float inverse =
-      inverse_norm_of(squares, row.dimension, [&](std::int64_t k) { return row.load(k); });
+      inverse_norm_of(table, squares, [&](std::int64_t k) { return row.load(k); });
   if (threadIdx.x % kWarp == 0) table.inverse_norm[i] = inverse;
 }
 
@@ -46,14 +46,14 @@ __global__ void gather_kernel(CentreTableView table, RowList active, std::int64_
   }
   float inverse = 0.f;
   if (row.missed) {  // the same for the whole warp
-    inverse = inverse_norm_of(squares, row.dimension, [&](std::int64_t k) { return row.load(k); });
+    inverse = inverse_norm_of(table, squares, [&](std::int64_t k) { return row.load(k); });
   } else {
     inverse = table.inverse_norm[row.number];
   }
   if (first == 0) inverse_norms[i] = inverse;
 }
 
-CentreTableView view_of(const CentreTable& t) {
+CentreTableView view_of(const CentreTable& t, bool plain) {
   if (t.weight.shape[0] > std::numeric_limits<std::int32_t>::max()) {
     throw InputError("margin softmax: found a shard of " + std::to_string(t.weight.shape[0]) +
                      " classes on one GPU, expected fewer than 2^31; use more workers");
@@ -66,14 +66,18 @@ CentreTableView view_of(const CentreTable& t) {
           .second = t.second.data,
           .inverse_norm = t.inverse_norm.f32(),
           .packs = t.weight.shape[1] % kPack == 0 && aligned(t.weight.data) &&
-                   aligned(t.momentum.data) && aligned(t.second.data)};
+                   aligned(t.momentum.data) && aligned(t.second.data),
+          .plain = plain};
 }
 
 }  // namespace
 
 CudaCentreRows::CudaCentreRows(const CudaDevice& device, const CentreTable& table,
                                const MarginSoftmaxOptions& options)
-    : device_(device), options_(options), precision_(precision_of(table)), view_(view_of(table)) {}
+    : device_(device),
+      options_(options),
+      precision_(precision_of(table)),
+      view_(view_of(table, is_plain(options))) {}
 
 void* CudaCentreRows::operand(std::int64_t first, DType type) const {
   const DType kept = precision_ == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;

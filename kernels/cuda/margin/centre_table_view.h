@@ -17,6 +17,7 @@ struct CentreTableView {
   void* second = nullptr;  ///< nullptr: SGD
   float* inverse_norm = nullptr;
   bool packs = false;  ///< every row starts at a multiple of 16 bytes
+  bool plain = false;  ///< rows are not normalised: inverse_norm is 1
 };
 
 /// Some rows of the table, and the updates that they have missed. The lists are in device memory.
@@ -43,7 +44,7 @@ struct CentreGradients {
   const std::int32_t* slots =
       nullptr;  ///< [count]: row i is gradients[slots[i]]; nullptr: gradients[i]
   /// [count], 1 / length of the centres, used to subtract the gradient's component along the
-  /// centre. nullptr: already subtracted.
+  /// centre. nullptr: already subtracted, or a plain softmax.
   const float* inverse_norms = nullptr;
   /// Additional gradients of the targets: those of sample positive_samples[k], a row of
   /// target_gradients [N, stride], belong to row positive_rows[k] - first_row. positive_rows is

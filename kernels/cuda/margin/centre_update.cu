@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
                      if constexpr (Rule::kSecond)
                        store_numbers(row.second, i, d, row.packs, new_second);
                    });
-  const float inverse = inverse_norm_of(squares, d, [&](std::int64_t i) {
+  const float inverse = inverse_norm_of(table, squares, [&](std::int64_t i) {
     return load_numbers(row.weight, i, d, row.packs);  // just stored by this lane
   });
   if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
@@ -202,7 +202,7 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
     store_numbers(row.momentum, i, d, row.packs, new_momentum);
     if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);
   }
-  const float inverse = inverse_norm_of(squares, d, [&](std::int64_t i) {
+  const float inverse = inverse_norm_of(table, squares, [&](std::int64_t i) {
     return load_numbers(row.weight, i, d, row.packs);  // just stored by this lane
   });
   if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;

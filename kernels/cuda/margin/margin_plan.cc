@@ -85,10 +85,12 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   loss = area.take(kDouble);
   max = area.take(n * kFloat);
   factor = area.take(n * kFloat);
+  smoothing = area.take(o.smoothed ? n * kFloat : 0);
   d_unit = area.take(n * d * kFloat);
   target_gradients = area.take(n * d * kFloat);
   running_max = area.take(slots * n * kFloat);
   running_sum = area.take(slots * n * kDouble);
+  running_logits = area.take(o.smoothed ? slots * n * kDouble : 0);
   rows = area.take(tile * d * operand);
   inverse_norms = area.take(tile * kFloat);
   products = area.take(tile * n * kFloat);

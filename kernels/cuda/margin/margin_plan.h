@@ -17,6 +17,7 @@ struct MarginPlanOptions {
   bool offsets = false;         ///< MarginSoftmaxOptions::offsets
   bool sample_margins = false;  ///< MarginSoftmaxOptions::sample_margins
   bool hard_negatives = false;  ///< MarginSoftmaxOptions::hard_negatives
+  bool smoothed = false;        ///< MarginSoftmaxOptions::label_smoothing is above 0
   std::int64_t classes = 0;     ///< number of classes in this worker's shard
   GpuSizes gpu;
 };
@@ -27,7 +28,7 @@ struct MarginPlanOptions {
 ///
 /// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16):
 /// - N' D' (T + 8): unit embeddings, their gradients, the targets' gradients.
-/// - N' (80 + 12 slots): statistics and angles.
+/// - N' (96 + 12 slots), and with label smoothing N' (4 + 8 slots): statistics and angles.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4): products and gradients of one tile.
 ///
 /// At N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which 5 MB are for
@@ -50,10 +51,12 @@ struct MarginPlan {
   std::int64_t softmax = 0;           ///< [N'] RowSoftmax
   std::int64_t loss = 0;              ///< [1] double
   std::int64_t max = 0, factor = 0;   ///< [N'] float
+  std::int64_t smoothing = 0;         ///< [N'] float, if smoothed
   std::int64_t d_unit = 0;            ///< [N', D'] float
   std::int64_t target_gradients = 0;  ///< [N', D'] float
   std::int64_t running_max = 0;       ///< [slots, N'] float
   std::int64_t running_sum = 0;       ///< [slots, N'] double
+  std::int64_t running_logits = 0;    ///< [slots, N'] double, if smoothed
   std::int64_t rows = 0;              ///< [tile, D'] float or bf16
   std::int64_t inverse_norms = 0;     ///< [tile] float
   std::int64_t products = 0;          ///< [tile, N'] float

@@ -20,23 +20,31 @@ __device__ Margin margin_at(const MarginSamples& s, const TargetRule& rule, std:
   return s.margins == nullptr ? rule.margin : s.margins[i].margin;
 }
 
+/// Returns whether the softmax is plain: embeddings are followed by a 1, and not normalised.
+__device__ bool has_bias(const MarginSamples& s) { return s.embedding_size != s.dimension; }
+
+/// Returns element k < dimension of embedding i.
+__device__ float element_of(const MarginSamples& s, std::int64_t i, std::int64_t k) {
+  return k < s.embedding_size ? s.embeddings[i * s.embedding_size + k] : 1.f;
+}
+
 // Squares are float64: for lengths of 1e+20 or 1e-20 they exceed float32's range.
 template <typename T>
 __global__ void normalise_kernel(MarginSamples s, T* unit) {
   const std::int64_t i = index_of_warp();
   if (i >= s.padded_samples) return;
   const unsigned lane = threadIdx.x % kWarp;
-  const float* const x = s.embeddings + i * s.dimension;
   double squares = 0;
   for (std::int64_t k = lane; i < s.samples && k < s.dimension; k += kWarp) {
-    squares += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+    const auto x = static_cast<double>(element_of(s, i, k));
+    squares += x * x;
   }
-  squares = warp_sum(squares);
+  squares = has_bias(s) ? 1.0 : warp_sum(squares);
   const double inverse = squares == 0 ? 0.0 : 1 / sqrt(squares);
   for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
     const bool there = i < s.samples && k < s.dimension;
-    unit[i * s.padded_dimension + k] =
-        from_float<T>(there ? static_cast<float>(static_cast<double>(x[k]) * inverse) : 0.f);
+    unit[i * s.padded_dimension + k] = from_float<T>(
+        there ? static_cast<float>(static_cast<double>(element_of(s, i, k)) * inverse) : 0.f);
   }
   if (lane == 0 && i < s.samples) s.inverse_length[i] = inverse;
 }
@@ -47,19 +55,19 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
   if (i >= s.samples || s.targets[i] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
   const Row centre(table, active, s.targets[i]);
-  const float* const x = s.embeddings + i * s.dimension;
   InnerProducts products;
   for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
-    add_element(products, static_cast<double>(x[k]), static_cast<double>(centre.element(k)));
+    add_element(products, static_cast<double>(element_of(s, i, k)),
+                static_cast<double>(centre.element(k)));
   }
   products = {
       .aa = warp_sum(products.aa), .bb = warp_sum(products.bb), .ab = warp_sum(products.ab)};
-  Angle angle = angle_without_sine(products);
-  if (angle.inverse_a != 0) {
+  Angle angle = has_bias(s) ? plain_product(products) : angle_without_sine(products);
+  if (angle.inverse_a != 0 && !has_bias(s)) {
     double squares = 0;
     for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
-      const double part =
-          across_a(angle, static_cast<double>(x[k]), static_cast<double>(centre.element(k)));
+      const double part = across_a(angle, static_cast<double>(element_of(s, i, k)),
+                                   static_cast<double>(centre.element(k)));
       squares += part * part;
     }
     angle.sin = sqrt(warp_sum(squares));
@@ -106,13 +114,32 @@ __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Targ
   statistics[i] = row;
 }
 
-__global__ void combine_kernel(MarginSamples s, const RowStatistics* statistics, int workers) {
+__global__ void logit_sums_kernel(MarginSamples s, LogitStatistics running,
+                                  const RowStatistics* statistics, std::int64_t classes,
+                                  float* logits) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= s.samples) return;
+  double sum = s.targets[i] < 0 ? 0 : statistics[i].target;
+  for (int slot = 0; slot < running.slots; ++slot) {
+    sum += running.logits[slot * s.padded_samples + i];
+  }
+  logits[i] = static_cast<float>(sum);
+  logits[s.samples + i] = static_cast<float>(
+      s.ranges == nullptr ? classes : std::int64_t{s.ranges[i].end - s.ranges[i].begin});
+}
+
+__global__ void combine_kernel(MarginSamples s, AllStatistics workers, double label_smoothing) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.padded_samples) return;
   RowStatistics all;
   if (i < s.samples) {
-    for (int w = 0; w < workers; ++w) merge(all, statistics[w * s.samples + i]);
+    for (int w = 0; w < workers.workers; ++w) merge(all, workers.rows[w * s.samples + i]);
     s.softmax[i] = row_softmax(all);
+    if (workers.logits != nullptr) {
+      smooth_labels(s.softmax[i], label_smoothing, all.target,
+                    static_cast<double>(workers.logits[i]),
+                    static_cast<double>(workers.logits[s.samples + i]));
+    }
   }
   s.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
 }
@@ -137,6 +164,9 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
   const bool there = i < s.samples;
   if (lane == 0) {
     s.factor[i] = there ? static_cast<float>(scale * s.softmax[i].probability) : 0.f;
+    if (s.smoothing != nullptr) {
+      s.smoothing[i] = there ? static_cast<float>(scale * s.softmax[i].uniform) : 0.f;
+    }
   }
   float* const dx = s.d_unit + i * s.padded_dimension;
   if (!there || s.targets[i] < 0) {
@@ -151,7 +181,7 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
   for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
     float to_x = 0, to_w = 0;
     if (k < s.dimension) {
-      const auto x = static_cast<double>(s.embeddings[i * s.dimension + k]);
+      const auto x = static_cast<double>(element_of(s, i, k));
       const auto w = static_cast<double>(centre.element(k));
       to_x = static_cast<float>(factor * across_a(angle, x, w));
       to_w = static_cast<float>(factor * across_b(angle, x, w) * angle.inverse_b);
@@ -168,10 +198,10 @@ __global__ void finish_gradients_kernel(MarginSamples s, TargetForm form, double
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
   const double inverse = s.inverse_length[i];
-  const float* const x = s.embeddings + i * s.dimension;
+  const float* const x = s.embeddings + i * s.embedding_size;
   const float* const dy = s.d_unit + i * s.padded_dimension;
   double along = 0;
-  for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
+  for (std::int64_t k = lane; !has_bias(s) && k < s.dimension; k += kWarp) {
     along += static_cast<double>(dy[k]) * (static_cast<double>(x[k]) * inverse);
   }
   along = warp_sum(along);
@@ -180,10 +210,10 @@ __global__ void finish_gradients_kernel(MarginSamples s, TargetForm form, double
     d_length =
         length_gradient(s.margins[i], form, s.angles[i], -scale * s.softmax[i].others, weight);
   }
-  for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
+  for (std::int64_t k = lane; k < s.embedding_size; k += kWarp) {
     const double unit = static_cast<double>(x[k]) * inverse;
     const double across = static_cast<double>(dy[k]) - unit * along;
-    d_embeddings[i * s.dimension + k] = static_cast<float>(across * inverse + unit * d_length);
+    d_embeddings[i * s.embedding_size + k] = static_cast<float>(across * inverse + unit * d_length);
   }
 }
 
@@ -222,10 +252,16 @@ void finish_statistics(const CudaDevice& device, const MarginSamples& s,
          running, target_rule(options), options.scale, statistics);
 }
 
-void combine_statistics(const CudaDevice& device, const MarginSamples& s,
-                        const RowStatistics* statistics, int workers, double* loss) {
+void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitStatistics& running,
+                const RowStatistics* statistics, std::int64_t classes, float* logits) {
+  launch("sums of logits", thread_a_sample(s.samples), device.compute.get(), logit_sums_kernel, s,
+         running, statistics, classes, logits);
+}
+
+void combine_statistics(const CudaDevice& device, const MarginSamples& s, const AllStatistics& all,
+                        double label_smoothing, double* loss) {
   launch("combining row statistics", thread_a_sample(s.padded_samples), device.compute.get(),
-         combine_kernel, s, statistics, workers);
+         combine_kernel, s, all, label_smoothing);
   launch("the loss", {.blocks = dim3(1), .threads = dim3(kThreads)}, device.compute.get(),
          loss_kernel, s, loss);
 }

@@ -14,22 +14,24 @@ namespace pfc {
 /// The samples of a step. N, their number, and D, the dimension, are padded to multiples of 8.
 struct MarginSamples {
   std::int64_t samples = 0, padded_samples = 0;
-  std::int64_t dimension = 0, padded_dimension = 0;
-  const float* embeddings = nullptr;      ///< [N, D], not normalised
-  double* inverse_length = nullptr;       ///< [N]
+  std::int64_t dimension = 0, padded_dimension = 0;  ///< of a row: with the bias
+  const float* embeddings = nullptr;                 ///< [N, embedding_size], not normalised
+  std::int64_t embedding_size = 0;                   ///< dimension, or 1 less in a plain softmax
+  double* inverse_length = nullptr;                  ///< [N]
   const std::int32_t* targets = nullptr;  ///< [N], index of an active class; -1: on another worker
   const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
   const SampleMargin* margins = nullptr;  ///< [N]; nullptr: all have MarginSoftmaxOptions::margin
   Angle* angles = nullptr;                ///< [N], for samples whose target is here
   RowSoftmax* softmax = nullptr;          ///< [N]
   float* max = nullptr;                   ///< [padded N], largest logit over all workers
+  float* smoothing = nullptr;             ///< [padded N]: subtracted from the former; nullptr: 0
   float* factor = nullptr;            ///< [padded N]: d loss / d cos = factor * exp(logit - max)
   float* d_unit = nullptr;            ///< [padded N, padded D]
   float* target_gradients = nullptr;  ///< [padded N, padded D], for samples whose target is here
 };
 
 /// Fills unit [padded N, padded D], float32 or bf16, with the embeddings divided by their lengths,
-/// padded with zeros; and inverse_length.
+/// or followed by a 1 in a plain softmax, padded with zeros; and inverse_length.
 void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, const Tensor& unit);
 
 /// Fills angles, computed in float64 from embeddings and centres (kernels/math/margin.h).
@@ -44,18 +46,29 @@ void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics);
 
-/// Fills softmax, max, and loss [1] (sum over samples) from all workers' statistics [workers, N].
-void combine_statistics(const CudaDevice& device, const MarginSamples& s,
-                        const RowStatistics* statistics, int workers, double* loss);
+/// Fills logits [2, N] with the sums of this worker's logits and with their number. statistics:
+/// those of finish_statistics(). classes: number of active classes of this worker.
+void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitStatistics& running,
+                const RowStatistics* statistics, std::int64_t classes, float* logits);
 
-/// Fills factor. Sets d_unit to the contribution of the targets, or zeros for samples without a
-/// target here, and target_gradients to the targets' contribution to their centres' gradients.
-/// REQUIRES: called before the centres are updated.
+/// Statistics of all workers.
+struct AllStatistics {
+  const RowStatistics* rows = nullptr;  ///< [workers, N]
+  int workers = 1;
+  const float* logits = nullptr;  ///< those of sum_logits(), summed; nullptr: no label_smoothing
+};
+/// Fills softmax, max, and loss [1] (sum over samples).
+void combine_statistics(const CudaDevice& device, const MarginSamples& s, const AllStatistics& all,
+                        double label_smoothing, double* loss);
+
+/// Fills factor and smoothing. Sets d_unit to the contribution of the targets, or zeros for samples
+/// without a target here, and target_gradients to the targets' contribution to their centres'
+/// gradients. REQUIRES: called before the centres are updated.
 void begin_gradients(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                      const RowList& active, const MarginSoftmaxOptions& options,
                      double gradient_scale);
 
-/// Fills d_embeddings [N, D], the gradient of the embeddings, from d_unit.
+/// Fills d_embeddings [N, embedding_size], the gradient of the embeddings, from d_unit.
 void finish_gradients(const CudaDevice& device, const MarginSamples& s,
                       const MarginSoftmaxOptions& options, double gradient_scale,
                       float* d_embeddings);

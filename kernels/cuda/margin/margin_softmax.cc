@@ -61,8 +61,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
 
  private:
   void run_find_targets(const Batch& batch, const Tensor& cosines) override;
-  void run_forward(const Batch& batch, const Tensor& statistics) override;
-  double run_combine(const Tensor& statistics, int workers) override;
+  void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) override;
+  double run_combine(const Tensor& statistics, int workers, const Tensor& logits) override;
   void run_backward(double gradient_scale, const Tensor& d_embeddings,
                     const Update& update) override;
   void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
@@ -74,6 +74,7 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void run_settle(std::span<const std::int64_t> classes) override;
   void run_target_cosines(std::span<float> cosines) override;
 
+  [[nodiscard]] bool is_smoothed() const { return options_.label_smoothing > 0; }
   void prepare(const Batch& batch);
   void point_into_memory(const MarginPlan& plan);
   void send_batch_lists(const Batch& batch);
@@ -125,6 +126,7 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
   plan_ = MarginPlan({.samples = n,
                       .dimension = d,
                       .bf16_products = options_.bf16_products,
+                      .smoothed = is_smoothed(),
                       .classes = table_.weight.shape[0],
                       .gpu = device_.sizes});
   memory_.reserve(static_cast<std::size_t>(plan_.bytes));
@@ -132,7 +134,8 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
               .padded_samples = plan_.padded_samples,
               .dimension = d,
               .padded_dimension = plan_.padded_dimension,
-              .embeddings = x.f32()};
+              .embeddings = x.f32(),
+              .embedding_size = x.shape[1]};
   point_into_memory(plan_);
   send_batch_lists(batch);
   plan_kept_tiles();
@@ -144,10 +147,12 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   samples_.softmax = at<RowSoftmax>(plan.softmax);
   samples_.max = at<float>(plan.max);
   samples_.factor = at<float>(plan.factor);
+  if (is_smoothed()) samples_.smoothing = at<float>(plan.smoothing);
   samples_.d_unit = at<float>(plan.d_unit);
   samples_.target_gradients = at<float>(plan.target_gradients);
   running_ = {
       .max = at<float>(plan.running_max), .sum = at<double>(plan.running_sum), .slots = plan.slots};
+  if (is_smoothed()) running_.logits = at<double>(plan.running_logits);
   const Shape shape{plan.padded_samples, plan.padded_dimension};
   unit_ = Tensor(at<void>(plan.unit), operand_type_, shape);
   d_unit_ = Tensor(samples_.d_unit, shape);
@@ -252,6 +257,7 @@ void CudaMarginSoftmax::multiply(const Tile& tile, const TileRows& rows, float* 
 }
 
 ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) const {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const double threshold = options_.interclass_filtering_threshold;
   return {.begin = tile.begin,
           .classes = tile.classes,
@@ -263,9 +269,11 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .ranges = samples_.ranges,
           .hard_above = hard_above_,
           .hardness = batch_.hardness,
+          .smoothed = is_smoothed(),
+          .smoothing = samples_.smoothing,
           .scale = static_cast<float>(options_.scale),
-          .threshold = threshold > 0 ? static_cast<float>(threshold)
-                                     : std::numeric_limits<float>::infinity()};
+          .limit = is_plain(options_) ? kInfinity : 1.f,
+          .threshold = threshold > 0 ? static_cast<float>(threshold) : kInfinity};
 }
 
 void CudaMarginSoftmax::run_find_targets(const Batch& batch, const Tensor& cosines) {
@@ -274,7 +282,8 @@ void CudaMarginSoftmax::run_find_targets(const Batch& batch, const Tensor& cosin
   write_target_cosines(device_, samples_, cosines.f32());
 }
 
-void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics) {
+void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics,
+                                    const Tensor& logits) {
   prepare(batch);
   normalise_embeddings(device_, samples_, unit_);
   find_angles(device_, samples_, rows_, active_);
@@ -286,6 +295,10 @@ void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics
   if (batch.classes.empty()) running_.slots = 0;
   finish_statistics(device_, samples_, running_, options_,
                     static_cast<RowStatistics*>(statistics.data));
+  if (logits) {
+    sum_logits(device_, samples_, running_, static_cast<const RowStatistics*>(statistics.data),
+               std::ssize(batch.classes), logits.f32());
+  }
 }
 
 void CudaMarginSoftmax::run_target_cosines(std::span<float> cosines) {
@@ -298,10 +311,13 @@ void CudaMarginSoftmax::run_target_cosines(std::span<float> cosines) {
   }
 }
 
-double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers) {
+double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers, const Tensor& logits) {
   auto* const loss = at<double>(plan_.loss);
-  combine_statistics(device_, samples_, static_cast<const RowStatistics*>(statistics.data), workers,
-                     loss);
+  combine_statistics(device_, samples_,
+                     {.rows = static_cast<const RowStatistics*>(statistics.data),
+                      .workers = workers,
+                      .logits = logits ? logits.f32() : nullptr},
+                     options_.label_smoothing, loss);
   ops_.device().fetch(loss, sizeof(double));
   return *device_.answers.as<double>() / static_cast<double>(samples_.samples);
 }
@@ -342,7 +358,7 @@ void CudaMarginSoftmax::backward_tiles(Wanted wanted, const Sink& sink) const {
     CentreGradients gradients = positives_;
     gradients.count = tile.classes;
     gradients.gradients = at<float>(plan_.gradients);
-    gradients.inverse_norms = rows.inverse_norms;
+    gradients.inverse_norms = is_plain(options_) ? nullptr : rows.inverse_norms;
     gradients.first_row = tile.begin;
     sink(tile, gradients);
   });

@@ -10,13 +10,13 @@ namespace {
 
 constexpr unsigned kWarps = kThreads / kWarp;
 
-/// Returns the cosine, limited to [-1, 1]; 0 above the filter's threshold. Keeps a NaN, since
-/// every comparison with it is false.
+/// Returns the cosine, limited to [-limit, limit]; 0 above the filter's threshold. Keeps a NaN,
+/// since every comparison with it is false.
 __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float product,
                                                  float inverse) {
   float cosine = product * inverse;
-  cosine = cosine > 1.f ? 1.f : cosine;
-  cosine = cosine < -1.f ? -1.f : cosine;
+  cosine = cosine > t.limit ? t.limit : cosine;
+  cosine = cosine < -t.limit ? -t.limit : cosine;
   return cosine > t.threshold ? 0.f : cosine;
 }
 
@@ -51,12 +51,19 @@ constexpr int kFoldBlocks = 4;  // per multiprocessor, as MarginPlan assumes
 struct LaneStatistics {
   float max[kLaneSamples] = {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX};
   float sum[kLaneSamples] = {0, 0, 0, 0};
+  float logits[kLaneSamples] = {0, 0, 0, 0};  // their sum, if smoothed
 };
 
 /// The value that replaces a cosine (CurricularFace replaces hard ones), and its derivative.
 struct HardCosine {
   float value, slope;
 };
+/// Returns the cosine above which classes are hard for a sample.
+template <bool kHard>
+__device__ __forceinline__ float hard_above_of(const ProductTile& t, std::int64_t sample) {
+  return kHard && t.hard_above != nullptr ? t.hard_above[sample] : INFINITY;
+}
+
 template <bool kHard>
 __device__ __forceinline__ HardCosine hard_cosine(const ProductTile& t, float cosine,
                                                   float hard_above) {
@@ -64,7 +71,7 @@ __device__ __forceinline__ HardCosine hard_cosine(const ProductTile& t, float co
   return {cosine * (t.hardness + cosine), t.hardness + 2.f * cosine};
 }
 
-template <bool kRanged, bool kHard>
+template <bool kRanged, bool kHard, bool kSmoothed>
 __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
                                           std::int64_t column,
                                           const std::int32_t (&target)[kLaneSamples],
@@ -89,6 +96,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
       const float cosine =
           hard_cosine<kHard>(t, filtered_cosine(t, each[k], inverse), hard_above[k]).value;
       logits[r][k] = counts ? cosine * t.scale + offset : -INFINITY;
+      if (kSmoothed && counts) s.logits[k] += logits[r][k];
     }
   }
 #pragma unroll
@@ -103,11 +111,12 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
   }
 }
 
-template <bool kRanged, bool kHard>
+template <bool kRanged, bool kHard, bool kSmoothed>
 __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     fold_kernel(ProductTile t, LogitStatistics running, bool first) {
   __shared__ float maxima[kWarps][kColumns];
   __shared__ float sums[kWarps][kColumns];
+  __shared__ float logits[kSmoothed ? kWarps : 1][kColumns];
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned place = threadIdx.x % kWarp * kLaneSamples;
   const std::int64_t column = std::int64_t{blockIdx.x} * kColumns + place;
@@ -120,18 +129,19 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     for (int k = 0; k < kLaneSamples; ++k) {
       target[k] = place_of_target(t, column + k);
       range[k] = rows_of_sample(t, column + k);
-      hard_above[k] = kHard ? t.hard_above[column + k] : 0.f;
+      hard_above[k] = hard_above_of<kHard>(t, column + k);
     }
     const std::int64_t stride = std::int64_t{gridDim.y} * kWarps * kRowsAtOnce;
     for (std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
          row < t.classes; row += stride) {
-      fold_rows<kRanged, kHard>(t, row, column, target, range, hard_above, s);
+      fold_rows<kRanged, kHard, kSmoothed>(t, row, column, target, range, hard_above, s);
     }
   }
 #pragma unroll
   for (int k = 0; k < kLaneSamples; ++k) {
     maxima[warp][place + k] = s.max[k];
     sums[warp][place + k] = s.sum[k];
+    if (kSmoothed) logits[warp][place + k] = s.logits[k];
   }
   __syncthreads();
   const std::int64_t sample = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
@@ -147,10 +157,14 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   }
   running.max[slot] = max;
   running.sum[slot] = sum;
+  if (!kSmoothed) return;
+  double all = first ? 0 : running.logits[slot];
+  for (unsigned w = 0; w < kWarps; ++w) all += static_cast<double>(logits[w][threadIdx.x]);
+  running.logits[slot] = all;
 }
 
 /// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
-template <typename Factor, bool kRanged, bool kHard>
+template <typename Factor, bool kRanged, bool kHard, bool kSmoothed>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
                    const float* factor, Factor* out) {
@@ -158,6 +172,8 @@ __global__ void __launch_bounds__(kThreads)
   if (column >= t.samples) return;
   const Pack<float> largest = load_pack(max + column);
   const Pack<float> weight = load_pack(factor + column);
+  Pack<float> smoothing{};
+  if (kSmoothed) smoothing = load_pack(t.smoothing + column);
   std::int32_t target[kPack];
   ActiveRange range[kPack];
   float hard_above[kPack];
@@ -165,7 +181,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kPack; ++k) {
     target[k] = place_of_target(t, column + k);
     range[k] = rows_of_sample(t, column + k);
-    hard_above[k] = kHard ? t.hard_above[column + k] : 0.f;
+    hard_above[k] = hard_above_of<kHard>(t, column + k);
   }
   for (std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
        row < padded_classes; row += std::int64_t{gridDim.y} * kWarps) {
@@ -178,7 +194,8 @@ __global__ void __launch_bounds__(kThreads)
         const HardCosine cosine =
             hard_cosine<kHard>(t, filtered_cosine(t, products.x[k], inverse), hard_above[k]);
         const float logit = cosine.value * t.scale;
-        const float probability = __expf(logit - (largest.x[k] - offset)) * weight.x[k];
+        float probability = __expf(logit - (largest.x[k] - offset)) * weight.x[k];
+        if (kSmoothed) probability -= smoothing.x[k];
         const float gradient = probability * inverse * cosine.slope;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
@@ -190,15 +207,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Calls f.template operator()<kRanged, kHard>() as the tile needs.
+/// Calls f.template operator()<kRanged, kHard, kSmoothed>() as the tile needs.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
+  if (t.smoothed) return f.template operator()<true, true, true>();  // also without both
   if (t.ranges != nullptr) {
-    t.hard_above != nullptr ? f.template operator()<true, true>()
-                            : f.template operator()<true, false>();
+    t.hard_above != nullptr ? f.template operator()<true, true, false>()
+                            : f.template operator()<true, false, false>();
   } else {
-    t.hard_above != nullptr ? f.template operator()<false, true>()
-                            : f.template operator()<false, false>();
+    t.hard_above != nullptr ? f.template operator()<false, true, false>()
+                            : f.template operator()<false, false, false>();
   }
 }
 
@@ -211,9 +229,9 @@ unsigned blocks_for(std::int64_t n, std::int64_t each) {
 void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
                bool first) {
   const dim3 blocks(blocks_for(tile.samples, kColumns), static_cast<unsigned>(running.slots));
-  for_tile(tile, [&]<bool kRanged, bool kHard>() {
+  for_tile(tile, [&]<bool kRanged, bool kHard, bool kSmoothed>() {
     launch("folding logits", {.blocks = blocks, .threads = dim3(kThreads)}, device.compute.get(),
-           fold_kernel<kRanged, kHard>, tile, running, first);
+           fold_kernel<kRanged, kHard, kSmoothed>, tile, running, first);
   });
 }
 
@@ -227,9 +245,9 @@ void make_factors(const CudaDevice& device, const ProductTile& tile, const float
   const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};
   const auto go = [&](auto* to) {
     using Factor = std::remove_pointer_t<decltype(to)>;
-    for_tile(tile, [&]<bool kRanged, bool kHard>() {
-      launch("making factors", shape, device.compute.get(), factors_kernel<Factor, kRanged, kHard>,
-             tile, classes, max, factor, to);
+    for_tile(tile, [&]<bool kRanged, bool kHard, bool kSmoothed>() {
+      launch("making factors", shape, device.compute.get(),
+             factors_kernel<Factor, kRanged, kHard, kSmoothed>, tile, classes, max, factor, to);
     });
   };
   out.dtype == DType::kFloat32 ? go(out.f32()) : go(static_cast<__nv_bfloat16*>(out.data));

@@ -142,11 +142,14 @@ __device__ __forceinline__ float sum_of_squares(const Pack<float>& p) {
   return sum;
 }
 
-/// Returns 1 / length of a row of d elements; 0 for a row of zeros. lane_squares is this lane's
-/// part of the sum of squares, in float32. If that sum overflows or loses digits, it is recomputed
-/// in float64 from load(i), the pack at element i.
+/// Returns 1 / length of a row; 0 for a row of zeros; 1 if rows are not normalised. lane_squares is
+/// this lane's part of the sum of squares, in float32. If that sum overflows or loses digits, it is
+/// recomputed in float64 from load(i), the pack at element i.
 template <typename Load>
-__device__ float inverse_norm_of(float lane_squares, std::int64_t d, const Load& load) {
+__device__ float inverse_norm_of(const CentreTableView& table, float lane_squares,
+                                 const Load& load) {
+  if (table.plain) return 1.f;
+  const std::int64_t d = table.dimension;
   constexpr float kTiny = 1e-30f, kHuge = 1e+30f;
   const float squares = warp_sum(lane_squares);
   auto exact = static_cast<double>(squares);

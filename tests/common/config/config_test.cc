@@ -105,6 +105,17 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
     EXPECT_EQ(std::get<MagFace>(each.loss).l_a, 10);
     EXPECT_EQ(std::get<MagFace>(each.loss).lambda_g, 0);
   }
+  EXPECT_TRUE(is_plain_softmax(parse(R"({"loss": "softmax"})").loss));
+  EXPECT_THAT(refusal(R"({"loss": "softmax", "margin_scale": 30})"),
+              HasSubstr("margin_scale: found a scale, but loss \"softmax\" has no scale"));
+  EXPECT_THAT(refusal(R"({"loss": "softmax", "interclass_filtering_threshold": 0.4})"),
+              HasSubstr("interclass_filtering_threshold: found a threshold, but loss \"softmax\""));
+  EXPECT_THAT(refusal(R"({"loss": "softmax", "margin_gradient": "straight_through"})"),
+              HasSubstr("margin_gradient: found \"straight_through\", but loss \"softmax\""));
+  EXPECT_THAT(refusal(R"({"loss": "softmax", "init_centres": "mean"})"),
+              HasSubstr("init_centres: found \"mean\", but loss \"softmax\""));
+  EXPECT_THAT(refusal(R"({"loss": {"name": "softmax", "m": 0.4}})"),
+              HasSubstr("loss: unknown key \"m\""));
   EXPECT_THAT(refusal(R"({"loss": "arcface"})"),
               HasSubstr(R"(loss: expected "margin", "adaface", "magface")"));
   EXPECT_THAT(refusal(R"({"loss": {"m": 0.4}})"), HasSubstr("loss: expected \"adaface\" or"));
@@ -121,6 +132,12 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
   EXPECT_THAT(
       refusal(R"({"loss": "adaface", "margin_list": [1, 0, 0.4]})"),
       HasSubstr("margin_list: found a margin, but the key loss selects a loss with its own"));
+}
+
+TEST(ParseJob, LimitsLabelSmoothing) {
+  EXPECT_EQ(parse(R"({"label_smoothing": 0.1})").label_smoothing, 0.1);
+  EXPECT_THAT(refusal(R"({"label_smoothing": 1})"),
+              HasSubstr("label_smoothing: expected a number from 0 to 0.99, found 1"));
 }
 
 TEST(ParseJob, GivesOtherLossesTheExactGradientUnlessTheJobSaysOtherwise) {

@@ -267,7 +267,8 @@ TEST_F(Checkpoint, RejectsTheCheckpointOfAnotherJob) {
   save(all, 5);
   EXPECT_THAT(load_error(5, {.classes = 11}),
               HasSubstr("the number of classes is 10, but this job's is 11"));
-  EXPECT_THAT(load_error(5, {.dimension = 8}), HasSubstr("embedding_size is 6"));
+  EXPECT_THAT(load_error(5, {.dimension = 8}),
+              HasSubstr("embedding_size (plus 1 for a bias) is 6"));
   EXPECT_THAT(load_error(5, {.optimizer = OptimizerKind::kAdamW}),
               HasSubstr("optimizer is sgd, but this job's is adamw"));
   SmallWorker other(0, 1);

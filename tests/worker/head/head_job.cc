@@ -29,7 +29,7 @@ class RankRun {
     if (!job.centres.empty()) {
       const RowRange shard = head_->shard();
       copy_rows_to_device(*ops_, head_->state().centres,
-                          job.centres.data() + shard.begin * job.options.embedding_size);
+                          job.centres.data() + shard.begin * job.options.centre_size());
       head_->state_changed();
     }
   }
@@ -79,7 +79,7 @@ class RankRun {
   }
 
   void copy_rows(const Tensor& from, std::vector<float>& to) const {
-    copy_rows_to_host(*ops_, to.data() + head_->shard().begin * job_.options.embedding_size, from);
+    copy_rows_to_host(*ops_, to.data() + head_->shard().begin * job_.options.centre_size(), from);
   }
 
   const HeadJob& job_;
@@ -97,7 +97,7 @@ TestDevice cpu_head_device() {
 }
 
 HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads) {
-  const auto size = static_cast<std::size_t>(job.options.classes * job.options.embedding_size);
+  const auto size = static_cast<std::size_t>(job.options.classes * job.options.centre_size());
   HeadOutcome<float> outcome;
   outcome.losses.resize(job.micro_batches.size());
   for (const MicroBatch& batch : job.micro_batches) {

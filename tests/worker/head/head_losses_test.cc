@@ -1,12 +1,13 @@
-// Tests losses with a margin for each sample: any number of workers and every device agree, and the
-// gradient agrees with the loss's difference quotient. tests/reference/head_parity.py compares the
-// losses with their papers' formulas in PyTorch.
+// Tests losses, and label smoothing: any number of workers and every device agree, and the gradient
+// agrees with the loss's difference quotient. tests/reference/head_parity.py compares the losses
+// with their papers' formulas in PyTorch.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/margin/tile_products.h"
 #include "tests/support/relative_error.h"
 #include "tests/worker/head/head_job.h"
 
@@ -19,19 +20,32 @@ struct LossCase {
   std::string name;
   Loss loss;
   TestDevice device;
+  double label_smoothing = 0;
+  std::vector<std::int64_t> head_classes = {};
 };
 
 std::vector<LossCase> loss_cases() {
-  const std::vector<std::pair<std::string, Loss>> losses = {
-      {"AdaFace", AdaFace{.t_alpha = 0.5}},
-      {"MagFace", MagFace{.l_a = 0.6, .u_a = 1.6, .lambda_g = 5}},
-      {"ElasticArcFace", ElasticArcFace{.std = 0.3}},
-      {"ElasticCosFace", ElasticCosFace{.std = 0.3}},
-      {"ElasticArcFacePlus", ElasticArcFace{.std = 0.3, .plus = true}},
-      {"CurricularFace", CurricularFace{.m = 1.2, .t_alpha = 0.5}}};
+  const MagFace magface{.l_a = 0.6, .u_a = 1.6, .lambda_g = 5};
+  const CurricularFace curricularface{.m = 1.2, .t_alpha = 0.5};
   std::vector<LossCase> cases;
   for (const TestDevice& device : head_devices()) {
-    for (const auto& [name, loss] : losses) cases.push_back({device.name + name, loss, device});
+    const std::vector<LossCase> losses = {
+        {"AdaFace", AdaFace{.t_alpha = 0.5}, device},
+        {"MagFace", magface, device},
+        {"ElasticArcFace", ElasticArcFace{.std = 0.3}, device},
+        {"ElasticCosFace", ElasticCosFace{.std = 0.3}, device},
+        {"ElasticArcFacePlus", ElasticArcFace{.std = 0.3, .plus = true}, device},
+        {"CurricularFace", curricularface, device},
+        {"Softmax", PlainSoftmax{}, device},
+        {"SmoothedSoftmax", PlainSoftmax{}, device, 0.1},
+        {"SmoothedMargin", CombinedMargin{}, device, 0.2},
+        {"SmoothedMagFace", magface, device, 0.2},
+        {"SmoothedCurricularFace", curricularface, device, 0.2},
+        {"SmoothedSeparateHeads", CombinedMargin{}, device, 0.2, {200, kLossClasses - 200}}};
+    for (LossCase each : losses) {
+      each.name = device.name + each.name;
+      cases.push_back(each);
+    }
   }
   return cases;
 }
@@ -47,26 +61,29 @@ class HeadLosses : public OnHeadDevice<LossCase> {
                    .loss = GetParam().loss,
                    .scale = 16,
                    .margin_gradient = MarginGradient::kExact,
+                   .label_smoothing = GetParam().label_smoothing,
                    .sample_rate = rate,
                    .seed = 9,
-                   .gradient_acc = gradient_acc};
+                   .gradient_acc = gradient_acc,
+                   .head_classes = GetParam().head_classes};
     job.lr = 0.01;
     job.loss_state = {.length_mean = 1.1, .length_deviation = 0.3, .target_cosine = 0.2};
-    job.centres = random_matrix(kLossClasses, kLossDimension, 0.2, 8);
+    const std::int64_t size = job.options.centre_size();
+    job.centres = random_matrix(kLossClasses, size, 0.2, 8);
     for (std::uint64_t i = 0; i < 4; ++i) {
       job.micro_batches.push_back(random_batch(kLossSamples, kLossClasses, kLossDimension, 50 + i));
-      place(job.centres, job.micro_batches.back());
+      place(job.centres, static_cast<std::size_t>(size), job.micro_batches.back());
     }
     return job;
   }
-  static void place(const std::vector<float>& centres, MicroBatch& batch) {
+  static void place(const std::vector<float>& centres, std::size_t size, MicroBatch& batch) {
     for (std::size_t i = 0; i < kLossSamples; ++i) {
       const auto near = static_cast<float>(i % 6) / 4;
       const float length = 0.4f + static_cast<float>(i % 5) * 0.3f;
       for (std::size_t k = 0; k < kLossDimension; ++k) {
         float& x = batch.embeddings[i * kLossDimension + k];
         const auto row = static_cast<std::size_t>(batch.labels[i]);
-        x = length * (x + near * centres[row * kLossDimension + k]);
+        x = length * (x + near * centres[row * size + k]);
       }
     }
   }
@@ -151,6 +168,21 @@ TEST_P(HeadLosses, HaveAGradientThatAgreesWithDifferenceQuotients) {
                 2e-2 * std::sqrt(norm) + 2e-3)
         << i;
   }
+}
+
+TEST_P(HeadLosses, AgreeRoughlyWithBf16) {
+  HeadJob halves = job(0.3);
+  halves.options.centre_precision = CentrePrecision::kBf16;
+  halves.options.bf16_products = true;
+  if (halves.device.make(1)->on_host() && !cpu_has_bfloat16()) {
+    GTEST_SKIP() << "this CPU has no bf16 instructions (avx512_bf16)";
+  }
+  const HeadOutcome<float> got = run_head(halves, 2), want = run_head(job(0.3), 1);
+  for (std::size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], 0.02 * want.losses[i]);
+    EXPECT_LT(relative_error(got.d_embeddings[i], want.d_embeddings[i]), 0.05);
+  }
+  EXPECT_LT(relative_error(got.centres, want.centres), 0.01);
 }
 
 TEST_P(HeadLosses, KeepTheirStateUntilAnUpdateIsComplete) {

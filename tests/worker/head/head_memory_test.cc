@@ -66,15 +66,18 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
   std::iota(classes.begin(), classes.end(), 0);
   std::vector<Positive> positives(kMemorySamples);
   for (std::int64_t i = 0; i < kMemorySamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
+  std::vector<float> logits(2 * kMemorySamples);
   const std::vector<ActiveRange> ranges(options.ranges ? kMemorySamples : 0, {0, kMemoryClasses});
 
   const std::size_t before = testing::bytes_of_new();
-  softmax->forward({.embeddings = Tensor(x.data(), {kMemorySamples, kMemoryDimension}),
-                    .classes = classes,
-                    .positives = positives,
-                    .ranges = ranges},
-                   Tensor(statistics.data(), DType::kUInt8,
-                          {kMemorySamples, static_cast<std::int64_t>(sizeof(RowStatistics))}));
+  softmax->forward(
+      {.embeddings = Tensor(x.data(), {kMemorySamples, kMemoryDimension}),
+       .classes = classes,
+       .positives = positives,
+       .ranges = ranges},
+      Tensor(statistics.data(), DType::kUInt8,
+             {kMemorySamples, static_cast<std::int64_t>(sizeof(RowStatistics))}),
+      options.label_smoothing > 0 ? Tensor(logits.data(), {2, kMemorySamples}) : Tensor());
   return testing::bytes_of_new() - before;
 }
 
@@ -98,6 +101,12 @@ TEST(CpuMarginSoftmax, StatesTheBytesThatAStepAllocates) { expect_stated_bytes(k
 TEST(CpuMarginSoftmax, StatesTheBytesThatAStepOfSeparateHeadsAllocates) {
   MarginSoftmaxOptions options = kSoftmax;
   options.ranges = true;
+  expect_stated_bytes(options);
+}
+
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithLabelSmoothingAllocates) {
+  MarginSoftmaxOptions options = kSoftmax;
+  options.label_smoothing = 0.1;
   expect_stated_bytes(options);
 }
 
@@ -217,6 +226,21 @@ TEST(HeadMemory, CountsTheMarginsOfSamples) {
   const std::uint64_t buffers = head_memory(o).buffers;
   o.head.loss = AdaFace{};
   EXPECT_EQ(head_memory(o).buffers, buffers + 128 * (sizeof(SampleMargin) + 12));
+}
+
+TEST(HeadMemory, CountsTheBiasesOfAPlainSoftmax) {
+  HeadMemoryOptions o = million();
+  o.head.loss = PlainSoftmax{};
+  EXPECT_EQ(head_memory(o).centres, 1'000'000u * 513 * 4);
+  EXPECT_EQ(head_memory(o).momentum, head_memory(o).centres);
+}
+
+TEST(HeadMemory, CountsTheSumsOfLabelSmoothing) {
+  HeadMemoryOptions o = million();
+  const std::uint64_t buffers = head_memory(o).buffers;
+  o.head.label_smoothing = 0.1;
+  // Sums and numbers of logits; the sums of two threads; what is subtracted from probabilities.
+  EXPECT_EQ(head_memory(o).buffers, buffers + 128 * (2 * 4 + 2 * 8 + 4));
 }
 
 TEST(HeadMemory, BuffersDoNotGrowWithClasses) {

@@ -115,6 +115,11 @@ class Exporter {
       throw InputError(folder.string() + ": found network " + job_.network +
                        ", expected one of arcface_torch: iresnet, mobilefacenet or vit");
     }
+    if (is_plain_softmax(job_.loss)) {
+      throw InputError(folder.string() +
+                       ": found loss softmax, whose classes have biases; expected a loss of class "
+                       "centres, because arcface_torch has no biases");
+    }
     (void)open(folder, format::kBackbone);  // verifies the file that was read
     history_.restore(centres_.seen({0, 1}).updates);
     const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});

@@ -41,6 +41,7 @@ TEST_F(CudaMarginSoftmax, WaitsOnlyForTheLoss) {
 TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
   for (const bool halves : {false, true}) {
     options_.bf16_products = halves;
+    options_.label_smoothing = halves ? 0.1 : 0;
     options_.logits_bytes = 200'000;
     const SparseTable table(1000);
     const std::vector<std::int64_t> classes = range(100, 700);
@@ -50,16 +51,19 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
       const auto softmax = make_margin_softmax(*ops_, options_, table.view());
       const OwnedTensor x = embeddings();
       const OwnedTensor statistics(*ops_, {kBatchSize, sizeof(RowStatistics)}, DType::kUInt8);
+      const OwnedTensor sums(*ops_, {2, kBatchSize});
+      const Tensor logits = halves ? Tensor(sums) : Tensor();
       const std::size_t begun = simt::device_memory().free;
-      softmax->forward({.embeddings = x, .classes = classes, .positives = {}}, statistics);
+      softmax->forward({.embeddings = x, .classes = classes, .positives = {}}, statistics, logits);
       step_memory = begun - simt::device_memory().free;
-      softmax->combine(statistics, 1);
+      softmax->combine(statistics, 1, logits);
     }
     EXPECT_EQ(simt::device_memory().free, before);
     const auto planned = static_cast<std::size_t>(margin_device_bytes(
         {.samples = kBatchSize,
          .dimension = kEmbeddingSize,
          .bf16_products = halves,
+         .smoothed = halves,
          .classes = 1000,
          .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}},
         700, options_.logits_bytes));
