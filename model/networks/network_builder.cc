@@ -447,7 +447,7 @@ std::size_t NetworkBuilder::gradient_bytes() const {
 void NetworkBuilder::bind_parameters() {
   Network& n = *network_;
   for (Arena* arena : {&n.weights, &n.state, &n.constants_}) {
-    if (arena->count > 0) arena->buffer = ops_.allocate(arena->bytes());
+    arena->buffer = ops_.allocate(arena->bytes());
   }
   if (options_.training) {
     n.gradient_buffer = ops_.allocate(gradient_bytes());

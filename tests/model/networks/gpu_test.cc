@@ -108,7 +108,13 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpuForAnImageClassifier) {
       run_scaled_pass(*cpu, *testing::make_small_classifier(*cpu, options), options, 1.f);
   const GpuPass found = run_scaled_pass(*gpu, *testing::make_small_classifier(*gpu, options),
                                         options, GetParam().type == DType::kFloat16 ? 256.f : 1.f);
-  expect_close(found, expected, GetParam().tolerance, 0.f);
+  const double tolerance = GetParam().tolerance;
+  const double error = relative_error(found.embeddings, expected.embeddings);
+  EXPECT_LT(error, tolerance);
+  EXPECT_LT(relative_error(found.evaluated, expected.evaluated), tolerance);
+  // Four layers have ReLUs, whose gradients change by 1 where rounding turns a sign.
+  EXPECT_LT(relative_error(found.gradients, expected.gradients),
+            4 * tolerance + std::sqrt(0.8 * error * 4));
 }
 
 class NetworkOnGpu : public ::testing::TestWithParam<const char*> {};
