@@ -302,10 +302,11 @@ TEST_F(Classification, RefusesAResizeBelowTheNetworksImages) {
 
 /// The score of class c is number c of the embedding, which is that of the central pixels.
 TEST_F(Classification, ComparesTheCentresOfImagesWithTheClassesOfAllWorkers) {
-  const ClassificationSet set = open("val", kSide);
+  write(folder_ / "all", {"a", "b", "c", "d"}, kImagesOfClass);
+  const ClassificationSet set = open("all", kSide);
   std::vector<double> expected(kTopRanks.size());
   double norms = 0;
-  constexpr int kImages = 2 * kImagesOfClass;
+  constexpr int kImages = 4 * kImagesOfClass;
   for (std::int64_t i = 0; i < kImages; ++i) {
     std::vector<std::uint8_t> rgb(kSide * kSide * 3);
     ImageDecoder decoder;
@@ -351,7 +352,7 @@ TEST_F(Classification, NamesADamagedImage) {
   const ClassificationSet set = open("val");
   EXPECT_NO_THROW(check_classification_set(set, {0, kImagesOfClass}, kOptions));
   EXPECT_THAT(message_of<InputError>([&] {
-                check_classification_set(set, {4, 6}, kOptions);
+                check_classification_set(set, {kImagesOfClass, 2 * kImagesOfClass}, kOptions);
               }),
               HasSubstr((folder_ / "val/d/1.png").string()));
 }
