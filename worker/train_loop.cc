@@ -36,7 +36,7 @@ ClassLayer class_layer(TrainingSession& s) {
   Head& head = *s.trainer->head;
   return {
       .classes = head.shard(),
-      .cosines = true,
+      .cosines = !is_plain_softmax(s.job.loss),
       .read = [&](RowRange classes, std::span<float> rows) { head.read_current(classes, rows); }};
 }
 
