@@ -2,7 +2,7 @@
 
 namespace pfc {
 
-void ReluLayer::plan_forward(ActivationPlan& plan, bool /*training*/) { plan.use(x_.data); }
+void ReluLayer::plan_forward(ActivationPlan& plan, bool /*training*/) { plan.change(x_.data); }
 
 void ReluLayer::plan_backward(ActivationPlan& plan) {
   plan.use(x_.data);

@@ -71,7 +71,7 @@ inline std::unique_ptr<Backbone> make_small_network(Ops& ops, const BackboneOpti
 
 /// Builds a small network with the connections of torchvision's resnet and of squeeze and
 /// excitation: a max pooling, ReLUs after a batch norm and after a sum, a gate, and the average
-/// over pixels as the embedding. REQUIRES: 16 embeddings.
+/// over pixels as the embedding. Blocks are "a", "b" and "c". REQUIRES: 16 embeddings.
 inline std::unique_ptr<Backbone> make_small_classifier(Ops& ops, const BackboneOptions& options) {
   NetworkBuilder net(ops, options);
   const auto conv = [&](const char* name, Variable* x, std::int64_t out_c, int kernel, int stride) {
@@ -84,16 +84,23 @@ inline std::unique_ptr<Backbone> make_small_classifier(Ops& ops, const BackboneO
   };
   Variable* x = net.batch_norm("stem_bn", conv("stem", net.images(), 8, 3, 1), {.relu = true});
   x = net.max_pool("pool", x, {.kernel = 3, .stride = 2, .pad = 1});
+  std::optional<NetworkBuilder::Block> block(std::in_place, net, "a");
   Variable* y = net.batch_norm("a.bn1", conv("a.conv1", x, 8, 3, 1), {.relu = true});
   x = net.batch_norm("a.bn2", conv("a.conv2", y, 8, 3, 1), {.residual = x, .relu = true});
+  block.reset();
+  block.emplace(net, "b");
   y = net.batch_norm("b.bn1", conv("b.conv1", x, 16, 3, 2), {.relu = true});
   y = conv("b.conv2", y, 16, 3, 1);
   Variable* identity = net.batch_norm("b.down.1", conv("b.down.0", x, 16, 1, 2));
   x = net.batch_norm("b.bn2", y, {.residual = identity, .relu = true});
+  block.reset();
+  block.emplace(net, "c");
   y = net.batch_norm("c.bn", conv("c.conv", x, 16, 3, 1));
   Variable* squeezed = conv("c.fc1", net.average_pool("c.pool", y, false), 8, 1, 1);
   squeezed = conv("c.fc2", net.relu("c.relu", squeezed), 16, 1, 1);
-  return net.build(net.average_pool("average", net.gate("c.gate", y, squeezed, x), true));
+  x = net.gate("c.gate", y, squeezed, x);
+  block.reset();
+  return net.build(net.average_pool("average", x, true));
 }
 
 inline BackboneOptions small_options(std::int64_t batch = 4) {

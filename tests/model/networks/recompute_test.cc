@@ -24,8 +24,9 @@ struct Trained {
 };
 
 std::unique_ptr<Backbone> make_network(Ops& ops, const BackboneOptions& options) {
-  return options.network == "small" ? testing::make_small_network(ops, options)
-                                    : make_backbone(ops, options);
+  if (options.network == "small") return testing::make_small_network(ops, options);
+  if (options.network == "small_classifier") return testing::make_small_classifier(ops, options);
+  return make_backbone(ops, options);
 }
 
 /// Trains two steps of two micro-batches, and evaluates between them.
@@ -64,7 +65,8 @@ BackboneOptions options_of(const std::string& network) {
   BackboneOptions options = testing::small_options(3);
   options.network = network;
   options.dropout = network == "small" ? 0.3f : 0.f;
-  if (network != "small") options.height = options.width = 32;
+  if (network == "small_classifier") options.embedding_size = 16;
+  if (!network.starts_with("small")) options.height = options.width = 32;
   return options;
 }
 
@@ -95,7 +97,9 @@ TEST_P(Recompute, ChangesNoBitInBf16) {
   expect_same_bits(ops, options_of(GetParam()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, Recompute, ::testing::Values("small", "r18", "mbf", "vit_t"),
+INSTANTIATE_TEST_SUITE_P(Networks, Recompute,
+                         ::testing::Values("small", "small_classifier", "r18", "mbf", "vit_t",
+                                           "ir_se_50"),
                          [](const auto& network) { return std::string(network.param); });
 
 TEST(Recompute, ChangesNoBitIfOnlySomeBlocksAreRecomputed) {
@@ -190,6 +194,7 @@ TEST_P(RecomputeOnGpu, ChangesNoBit) {
   if (!cuda_devices().front().available) GTEST_SKIP() << cuda_devices().front().detail;
   const auto ops = make_cuda_ops({.activations = GetParam(), .cache = algorithms_of_tests()});
   expect_same_bits(*ops, options_of("small"));
+  expect_same_bits(*ops, options_of("small_classifier"));
   // An emulated GPU takes long for this one, so it runs in one type.
   if (GetParam() == DType::kBFloat16) expect_same_bits(*ops, options_of("vit_t"));
 }
