@@ -43,6 +43,7 @@ class ResnetMaker {
   }
 
   Variable* block(const std::string& name, Variable* x, std::int64_t channels, int stride) {
+    const NetworkBuilder::Block scope(net_, name);
     Variable* y = nullptr;
     if (bottlenecks_) {
       y = conv_relu(name, "1", x, channels, 1, 1);
