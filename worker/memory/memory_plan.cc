@@ -94,7 +94,8 @@ Tensor planned_batch(const PlannedJob& p) {
 
 /// Returns the bytes of a batch of uint8 images: the device buffer of an evaluation.
 std::size_t evaluated_images(const PlannedJob& p) {
-  const std::int64_t images = p.data.verification_images + p.data.retrieval_images;
+  const std::int64_t images =
+      p.data.verification_images + p.data.retrieval_images + p.data.classification_images;
   if (images == 0 && p.job.init_centres == InitialCentres::kRandom) return 0;
   return static_cast<std::size_t>(p.job.batch_size * p.data.height * p.data.width * 3);
 }

@@ -107,6 +107,15 @@ TEST_F(MemoryPlanTest, CountsTheBuffersOfMeanCentres) {
             8 * (2 * images + 32 * 512 * sizeof(float) + gathered));
 }
 
+TEST_F(MemoryPlanTest, CountsABatchOfImagesForEveryKindOfEvaluation) {
+  for (const auto images : {&PlannedData::verification_images, &PlannedData::retrieval_images,
+                            &PlannedData::classification_images}) {
+    EXPECT_EQ(changed("input batches", [&](PlannedJob& p) { p.data.*images = 5; }) -
+                  plan().part("input batches").bytes,
+              32u * 112 * 112 * 3);
+  }
+}
+
 TEST_F(MemoryPlanTest, DividesTheClassesBetweenTheWorkers) {
   EXPECT_EQ(changed("class centres", [](PlannedJob& p) { p.world_size = 4; }) * 4,
             plan().part("class centres").bytes);
