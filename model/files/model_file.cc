@@ -52,9 +52,9 @@ std::optional<std::int64_t> resnet_width(const NamedTensors& table) {
   if (!is_torchvision(table)) return std::nullopt;
   for (const char* const last : {"layer4.0.conv3.weight", "layer4.0.conv2.weight"}) {
     const auto found = table.tensors().find(last);
-    if (found != table.tensors().end() && found->second.shape.size() == 4) {
-      return found->second.shape[0];
-    }
+    if (found == table.tensors().end() || found->second.shape.size() != 4) continue;
+    const std::int64_t width = found->second.shape[0];
+    if (width == 512 || width == 2048) return width;
   }
   return std::nullopt;
 }

@@ -179,6 +179,17 @@ TEST_F(ModelFiles, RejectAFileWithoutANetwork) {
                 read_model(written({{"x", "F32", {0}, {}}}));
               }),
               HasSubstr("m.safetensors: unknown network"));
+  const std::vector<std::byte> stem(std::size_t{64} * 3 * 7 * 7 * sizeof(float));
+  for (const std::int64_t width : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1} << 62}) {
+    const std::vector<std::byte> last(width == 1 ? sizeof(float) : 0);
+    EXPECT_THAT(testing::message_of<InputError>([&] {
+                  read_model(written(
+                      {{"conv1.weight", "F32", {64, 3, 7, 7}, stem},
+                       {"layer4.0.conv2.weight", "F32", {width, width == 1 ? 1 : 0, 1, 1}, last}}));
+                }),
+                HasSubstr("m.safetensors: unknown network"))
+        << width;
+  }
 }
 
 }  // namespace
