@@ -73,16 +73,14 @@ void add_missing_counters(NamedTensors& table) {
 }
 
 constexpr const char* kAdafaceStem = "input_layer.0.weight";
-constexpr std::string_view kCvlfaceModule = "net.";
+constexpr std::string_view kLightningModule = "model.", kCvlfaceModule = "net.";
 
-/// TFace's network has the same names and squeeze and excitation. It reads RGB.
-bool is_adaface(const NamedTensors& state_dict) {
-  return state_dict.tensors().contains(kAdafaceStem) &&
-         !state_dict.tensors().contains("body.0.res_layer.se_block.fc1.weight");
-}
-
+/// Returns the order of a state dict in pfc: AdaFace's networks read BGR. TFace's networks have the
+/// same names and squeeze and excitation, and read RGB.
 ChannelOrder usual_order(const NamedTensors& state_dict) {
-  return is_adaface(state_dict) ? ChannelOrder::kBgr : ChannelOrder::kRgb;
+  const bool adaface = state_dict.tensors().contains(kAdafaceStem) &&
+                       !state_dict.tensors().contains("body.0.res_layer.se_block.fc1.weight");
+  return adaface ? ChannelOrder::kBgr : ChannelOrder::kRgb;
 }
 
 /// Reads CVLface's order of colours from the file beside the weights. Throws InputError.
@@ -102,8 +100,8 @@ ChannelOrder order_of_cvlface(std::filesystem::path path) {
       "in the same folder; copy the file that CVLface saved with the weights");
 }
 
-/// Converts AdaFace's network to one that reads BGR.
-void make_bgr(NamedTensors& state_dict) {
+/// Converts a network with AdaFace's names from RGB to BGR, and back.
+void reverse_stem(NamedTensors& state_dict) {
   const NamedTensors::Tensor stem = state_dict.at(kAdafaceStem);
   const std::vector<std::int64_t>& shape = stem.shape;
   if (stem.dtype != "F32" || shape.size() != 4 || shape[1] != 3) return;
@@ -148,7 +146,7 @@ WeightsFile read_safetensors(const std::filesystem::path& path) {
 constexpr std::array<std::string_view, 2> kStateDicts = {"state_dict_backbone/", "state_dict/"};
 /// Prefixes of modules that contain the network: DistributedDataParallel, Lightning (AdaFace),
 /// CVLface.
-constexpr std::array<std::string_view, 4> kModules = {"module.", "model.", kCvlfaceModule,
+constexpr std::array<std::string_view, 4> kModules = {"module.", kLightningModule, kCvlfaceModule,
                                                       "backbone."};
 /// Prefixes of data that only training needs.
 constexpr std::array<std::string_view, 3> kOptimizers = {"state_optimizer/", "optimizer_states/",
@@ -197,12 +195,14 @@ WeightsFile read_torch(const std::filesystem::path& path) {
   out.others = out.state_dict.extract(
       [](const std::string& name) { return begins_with_one_of(name, kOptimizers); });
   for (const std::string_view prefix : kStateDicts) strip(out.state_dict, out.others, prefix);
-  bool cvlface = false;
+  std::string_view module;
   for (const std::string_view prefix : kModules) {
-    if (strip(out.state_dict, out.others, prefix)) cvlface = prefix == kCvlfaceModule;
+    if (strip(out.state_dict, out.others, prefix)) module = prefix;
   }
-  out.channel_order =
-      cvlface && is_adaface(out.state_dict) ? order_of_cvlface(path) : usual_order(out.state_dict);
+  out.channel_order = usual_order(out.state_dict);
+  if (!out.state_dict.tensors().contains(kAdafaceStem)) return out;
+  if (module == kLightningModule) out.channel_order = ChannelOrder::kBgr;  // AdaFace
+  if (module == kCvlfaceModule) out.channel_order = order_of_cvlface(path);
   return out;
 }
 
@@ -251,9 +251,7 @@ WeightsFile read_weights(const std::filesystem::path& path) {
   convert_to_float32(file.state_dict);
   convert_to_float32(file.others);
   add_missing_counters(file.state_dict);
-  if (is_adaface(file.state_dict) && file.channel_order == ChannelOrder::kRgb) {
-    make_bgr(file.state_dict);
-  }
+  if (file.channel_order != usual_order(file.state_dict)) reverse_stem(file.state_dict);
   add_adaface_centres(file.others);
   return file;
 }

@@ -96,6 +96,17 @@ class TorchFiles(unittest.TestCase):
             flipped = state[stem] if order == "BGR" else state[stem].flip(1)
             self.reads(contents, {**state, stem: flipped})  # pfc keeps the weights for BGR
 
+    def test_networks_with_squeeze_and_excitation_read_bgr_unless_they_are_tfaces(self):
+        state, stem = random_state("ir_se_50"), "input_layer.0.weight"
+        flipped = {**state, stem: state[stem].flip(1)}  # pfc keeps the weights for RGB
+        self.reads(state, state)
+        self.reads({"state_dict": {"model." + name: tensor for name, tensor in state.items()}}, flipped)
+        contents = {"net." + name: tensor for name, tensor in state.items()}
+        self.fails(contents, "model.yaml: found no line", "copy the file")
+        for order, expected in {"BGR": flipped, "RGB": state}.items():
+            (self.folder / "model.yaml").write_text(f"color_space: {order}\n")
+            self.reads(contents, expected)
+
     def test_tensors_of_other_types_and_layouts(self):
         state = random_state("mbf")
         flat = torch.cat([t.reshape(-1) for t in state.values() if t.is_floating_point()])
