@@ -12,6 +12,9 @@
 
 namespace pfc {
 
+/// The node with which an exported graph applies image_mean and image_std.
+inline constexpr const char* kScaleColours = "colours";
+
 /// Reads a file. Throws InputError that names it if it is not ONNX, has over 2 GB, or keeps
 /// tensors in other files. Does not check the graph (check_onnx()).
 onnx::ModelProto read_onnx(const std::filesystem::path& path);

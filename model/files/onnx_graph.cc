@@ -135,7 +135,7 @@ class GraphMaker {
     floats("colours.bias", {3}, {0.f, 0.f, 0.f}, false);
     floats("colours.mean", {3}, mean, false);
     floats("colours.var", {3}, variance, false);
-    std::string y = node("BatchNormalization", "colours",
+    std::string y = node("BatchNormalization", kScaleColours,
                          {x, "colours.weight", "colours.bias", "colours.mean", "colours.var"});
     new_attribute("epsilon", onnx::AttributeProto::FLOAT).set_f(0.f);
     return y;

@@ -453,6 +453,13 @@ NamedTensors read_onnx_state_dict(const std::filesystem::path& path) {
     throw InputError(path.string() +
                      ": its weights are rounded to integers; use the float32 or float16 file");
   }
+  if (std::ranges::any_of(model.graph().node(), [](const onnx::NodeProto& node) {
+        return node.name() == kScaleColours;
+      })) {
+    throw InputError(path.string() +
+                     ": scales colours with image_mean and image_std, which pfc does not read from "
+                     "ONNX files; use the network's safetensors file");
+  }
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   const std::optional<BackboneOptions> options = recognise(*ops, model.graph(), walk);
   if (!options) {

@@ -169,7 +169,11 @@ TEST_F(Export, ScalesColoursInTheGraphAndDoesNotReadItWithoutThem) {
   EXPECT_LT(export_onnx(m, file_, {}), 1e-4);
   EXPECT_LT(export_onnx(m, file_, {.normalize = true, .flip = true}), 1e-4);
   EXPECT_LT(export_onnx(m, file_, {.float16 = true}), 1e-2);
-  EXPECT_THROW(read_model(file_), InputError);
+  for (const bool normalize : {false, true}) {
+    export_onnx(m, file_, {.normalize = normalize});
+    EXPECT_THAT(testing::message_of<InputError>([&] { read_model(file_); }),
+                HasSubstr("m.onnx: scales colours with image_mean and image_std"));
+  }
 }
 
 TEST_F(Export, NamesTheLimitOfProtobufForLargeModels) {
