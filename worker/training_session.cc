@@ -420,6 +420,7 @@ TrainingState TrainingSession::state() {
           .average = trainer->average ? &*trainer->average : nullptr,
           .classes = job.num_classes,
           .network = job.network,
+          .feature_size = job.feature_size,
           .threads = threads_,
           .data = contents_};
 }

@@ -39,6 +39,7 @@ struct TrainingState {
   WeightAverage* average = nullptr;  ///< null: none
   std::int64_t classes = 0;
   std::string network;  ///< network of the job; a checkpoint of another network is rejected
+  std::int64_t feature_size = 0;
   std::vector<int> threads = {};       ///< compute threads of the workers, by rank; 0 on a GPU
   std::vector<std::string> data = {};  ///< content of the data sets (FileBrief)
 };
@@ -129,7 +130,8 @@ CheckpointInfo read_manifest(const std::filesystem::path& folder);
 
 /// The model that a checkpoint must match.
 struct CheckpointModel {
-  std::string network;              ///< empty: any
+  std::string network;  ///< empty: any
+  std::int64_t feature_size = 0;
   std::int64_t embedding_size = 0;  ///< of a centre: with a bias 1 more
   std::int64_t classes = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;

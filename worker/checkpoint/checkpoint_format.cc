@@ -301,12 +301,18 @@ bool is_file_name(const std::string& written) {
   return numbered("centres-", ".safetensors") || numbered("part-", ".json");
 }
 
+std::int64_t Identity::feature_size() const {
+  const bool known = job.is_object() && job.contains("feature_size");
+  return known && job["feature_size"].is_number_integer() ? job["feature_size"].get<std::int64_t>()
+                                                          : 0;
+}
+
 bool Identity::same_model(const Identity& other) const {
   const auto network = [](const json& of) {
     return of.is_object() && of.contains("network") ? of["network"] : json();
   };
   return classes == other.classes && embedding_size == other.embedding_size &&
-         network(job) == network(other.job);
+         network(job) == network(other.job) && feature_size() == other.feature_size();
 }
 
 bool Manifest::has(const std::string& name) const {

@@ -98,7 +98,9 @@ struct Identity {
   std::vector<std::string> data;  ///< FileBrief::holds of the data sets; empty: unknown
   nlohmann::json job;
 
-  /// Returns whether both have the same network, number of classes and embedding size.
+  /// Returns the job's feature_size; 0 in jobs of a version without this key.
+  [[nodiscard]] std::int64_t feature_size() const;
+  /// Returns whether both have the same network, number of classes, feature and embedding size.
   [[nodiscard]] bool same_model(const Identity& other) const;
 };
 

@@ -84,6 +84,8 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
                : std::string("unknown");
   };
   if (!model.network.empty()) check_same(folder, "network", job_value("network"), model.network);
+  check_same(folder, "feature_size", std::to_string(id.feature_size()),
+             std::to_string(model.feature_size));
   check_same(folder, "embedding_size (plus 1 for a bias)", std::to_string(id.embedding_size),
              std::to_string(model.embedding_size));
   check_same(folder, "the number of classes", std::to_string(id.classes),
@@ -107,6 +109,7 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
                 RowRange rows, const TrainingState& state) {
   check_fits(folder, manifest.identity,
              {.network = state.network,
+              .feature_size = state.feature_size,
               .embedding_size = state.head.state().centres.shape[1],
               .classes = state.classes,
               .optimizer = state.optimizer.second() ? OptimizerKind::kAdamW : OptimizerKind::kSgd});

@@ -22,6 +22,7 @@ void check_output(const JobConfig& job) {
 void check_start_weights(const PlannedJob& p) {
   const JobConfig& job = p.job;
   const CheckpointModel model{.network = job.network,
+                              .feature_size = job.feature_size,
                               .embedding_size = centre_size(job.loss, job.embedding_size),
                               .classes = job.num_classes,
                               .optimizer = job.optimizer};

@@ -235,10 +235,11 @@ TEST_F(Checkpoint, IsNeitherCountedNorRemovedIfDamaged) {
 TEST_F(Checkpoint, IsNotRemovedIfOfAnotherModel) {
   Writers others = writers(1);
   save(others, 1, {.classes = 3});
+  save(others, 2, {.feature_size = 64});
   Writers all = writers(1, 1, 1);
-  for (const std::int64_t step : {2, 3}) save(all, step);
+  for (const std::int64_t step : {3, 4}) save(all, step);
   all.clear();
-  EXPECT_THAT(entries(), ElementsAre("step-000000001", "step-000000003"));
+  EXPECT_THAT(entries(), ElementsAre("step-000000001", "step-000000002", "step-000000004"));
 }
 
 TEST_F(Checkpoint, SetsAsideOtherFoldersWithItsName) {
@@ -269,6 +270,8 @@ TEST_F(Checkpoint, RejectsTheCheckpointOfAnotherJob) {
               HasSubstr("the number of classes is 10, but this job's is 11"));
   EXPECT_THAT(load_error(5, {.dimension = 8}),
               HasSubstr("embedding_size (plus 1 for a bias) is 6"));
+  EXPECT_THAT(load_error(5, {.feature_size = 64}),
+              HasSubstr("feature_size is 0, but this job's is 64"));
   EXPECT_THAT(load_error(5, {.optimizer = OptimizerKind::kAdamW}),
               HasSubstr("optimizer is sgd, but this job's is adamw"));
   SmallWorker other(0, 1);

@@ -122,6 +122,7 @@ class SmallHead : public Head {
 struct WorldOptions {
   std::int64_t classes = 10;
   std::int64_t dimension = 6;
+  std::int64_t feature_size = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool average = false;  ///< has averages of the backbone
 };
@@ -146,10 +147,12 @@ struct SmallWorker {
             .loss_scale = loss_scale,
             .average = average ? &*average : nullptr,
             .classes = options.classes,
-            .network = "small"};
+            .network = "small",
+            .feature_size = options.feature_size};
   }
   [[nodiscard]] nlohmann::json job() const {
     return {{"network", "small"},
+            {"feature_size", options.feature_size},
             {"optimizer", options.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd"}};
   }
 
