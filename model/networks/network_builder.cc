@@ -173,7 +173,6 @@ NetworkBuilder::Block::Block(NetworkBuilder& net, std::string name) : net_(net) 
 NetworkBuilder::Block::~Block() { net_.blocks_.back().end = net_.network_->layers_.size(); }
 
 Variable* NetworkBuilder::images() {
-  if (options_.pixels != PixelScale{}) scale_pixels();
   return new_input({options_.batch, options_.height, options_.width, 3}, ops_.activation_type());
 }
 
@@ -190,6 +189,7 @@ Variable* NetworkBuilder::new_input(Shape shape, DType type) {
 }
 
 void NetworkBuilder::scale_pixels() {
+  if (options_.pixels == PixelScale{}) return;
   constexpr std::int64_t kColours = 3;
   network_->pixel_norm_ =
       ops_.batch_norm({.rows = options_.batch * options_.height * options_.width,
@@ -358,6 +358,7 @@ Variable* NetworkBuilder::linear(const std::string& name, Variable* x, const Lin
 }
 
 std::unique_ptr<Backbone> NetworkBuilder::build(Variable* embeddings) {
+  scale_pixels();  // after the parameters, whose initial weights depend on their order
   bind_parameters();
   set_pixel_scale();
   network_->activations_ = rehearse(embeddings).allocate(ops_);
@@ -378,6 +379,7 @@ std::vector<std::string> NetworkBuilder::block_names() const {
 }
 
 BackboneMemory NetworkBuilder::measure(Variable* embeddings) {
+  scale_pixels();
   return {.weights = network_->weights.bytes(),
           .operands = operand_bytes(),
           .state = network_->state.bytes() + network_->constants_.bytes(),

@@ -60,6 +60,13 @@ TEST_F(Networks, ReadPixelsWithTheMeanAndDeviationOfEachColour) {
   }
 }
 
+TEST_F(Networks, StartWithTheSameWeightsForEveryMeanAndDeviationOfColours) {
+  BackboneOptions o = of("mbf");
+  const std::vector<float> before = to_host(*ops_, make_backbone(*ops_, o)->weights.flat());
+  o.pixels = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
+  EXPECT_EQ(to_host(*ops_, make_backbone(*ops_, o)->weights.flat()), before);
+}
+
 TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   // Counted with PyTorch in arcface_torch's own modules with 512 features: 24,025,600 for r18,
   // whose features.weight is not trained; 2,059,520 for mbf.
