@@ -169,7 +169,7 @@ void report_step(const LocalStart& start, const StartStep& step, const std::stri
       check_stage(start.job, tell);
       tell(facts_findings(*start.dataset, start.evaluation_sets));
       tell_doing(options, "reading and decoding images of " + text_of(start.job.rec));
-      return tell(data_speed(*start.dataset));
+      return tell(data_speed(*start.dataset, start.job.augment));
     case kJob:
       if (options.membership.rank == 0) check_job_itself(start.planned(), step, error, tell);
       return;

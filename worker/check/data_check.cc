@@ -137,7 +137,7 @@ DecodeSpeed decode_speed(const Dataset& dataset, const Augmentation& augmentatio
   return speed;
 }
 
-std::vector<CheckFinding> data_speed(const Dataset& dataset) {
+std::vector<CheckFinding> data_speed(const Dataset& dataset, const Augmentation& augmentation) {
   std::vector<CheckFinding> findings;
   if (const double bytes = read_speed(largest_file(dataset)); bytes > 0) {
     findings.push_back(
@@ -152,7 +152,7 @@ std::vector<CheckFinding> data_speed(const Dataset& dataset) {
          .enough = kFastDisk / 1e6});
   }
   if (dataset.info().embedding_size > 0) return findings;  // nothing to decode
-  const DecodeSpeed speed = decode_speed(dataset);
+  const DecodeSpeed speed = decode_speed(dataset, augmentation);
   if (!speed.wrong_label.empty()) throw InputError(speed.wrong_label);
   if (speed.images_a_second > 0) {
     findings.push_back({.what = "decode speed",

@@ -32,6 +32,6 @@ DecodeSpeed decode_speed(const Dataset& dataset, const Augmentation& augmentatio
 /// Drops random blocks of the largest file from the page cache and reads them, then reads and
 /// decodes images with one thread; each for at most half a second. An image that cannot be read or
 /// decoded becomes a finding. Throws InputError for a wrong label.
-std::vector<CheckFinding> data_speed(const Dataset& dataset);
+std::vector<CheckFinding> data_speed(const Dataset& dataset, const Augmentation& augmentation);
 
 }  // namespace pfc
