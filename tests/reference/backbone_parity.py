@@ -9,10 +9,10 @@ show which program is wrong. The third is the error of pfc against PyTorch's flo
 A shift in front of a batch norm changes nothing, so the exact gradient of many biases is zero, and each program
 computes only rounding errors. The errors of these biases are relative to the length of the whole gradient.
 
-The derivatives of PReLU and ReLU jump at 0, ReLU6's also at 6. A few activations in a million are so near to these values that
-rounding puts them on different sides in the two programs. One such activation changes a gradient by more than the
-limit. So the script first moves the biases in front of each of them a little, until no activation is near a jump
-(--kinks leaves the biases unchanged). Then only a mistake exceeds the limit.
+The derivatives of PReLU and ReLU jump at 0, ReLU6's also at 6. A few activations in a million are so near to these
+values that rounding puts them on different sides in the two programs. One such activation changes a gradient by more
+than the limit. So the script first moves the biases in front of each of them a little, until no activation is near a
+jump (--kinks leaves the biases unchanged). Then only a mistake exceeds the limit.
 
 With --precision bf16 pfc computes in bf16, and PyTorch uses autocast to bfloat16 instead of float32. The two programs
 round differently, so each is compared with float64. The error of pfc may be 1.5 times that of PyTorch, in the
