@@ -136,7 +136,7 @@ class Export : public ::testing::Test {
 TEST_F(Export, OnnxOfEveryNetworkIsReadAsTheSameNetwork) {
   const std::set<std::string> deeper = {"resnet34", "resnet101", "ir_se_101"};
   for (const std::string& network : network_names()) {
-    if (deeper.contains(network)) continue;  // same operations
+    if (deeper.contains(network)) continue;                           // same operations
     if (network.starts_with("vit_") && network != "vit_t") continue;  // same operations as vit_t
     EXPECT_LT(error_when_read_again(network), 1e-5) << network;
   }
