@@ -174,10 +174,9 @@ std::string verdict_text(const PlanReport& r) {
   if (r.plan.fits() && r.refusal.empty()) {
     return "it fits; start the job with pfc-coordinator --config " + r.config + "\n";
   }
-  return (r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n") +
-         (r.refusal.empty()
-              ? ""
-              : (r.plan.fits() ? "but" : "and") + " the job would be refused: " + r.refusal + "\n");
+  const std::string fit = r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
+  if (r.refusal.empty()) return fit;
+  return fit + (r.plan.fits() ? "but" : "and") + " the job would be refused: " + r.refusal + "\n";
 }
 
 void run_plan(const Flags& flags) {

@@ -25,10 +25,10 @@ def interleaved(per_class, classes):
     return np.arange(per_class * classes).reshape(classes, per_class).T.ravel()
 
 
-def initial_weights(network, embedding_size, classes, size=112):
+def initial_weights(network, embedding_size, classes, size=112, bias=False):
     backbone = make_backbone(network, embedding_size, height=size, width=size)
     state = {name: value.numpy() for name, value in backbone.state_dict().items()}
-    state["centres"] = (torch.randn(classes, embedding_size) * 0.01).numpy()
+    state["centres"] = (torch.randn(classes, embedding_size + bias) * 0.01).numpy()
     return state
 
 
@@ -42,7 +42,8 @@ def make(folder, job, classes, per_class, seed=0, size=112):
     labels = np.repeat(np.arange(classes, dtype=np.int64), per_class)
     order = interleaved(per_class, classes)
     images, labels = images[order], labels[order]
-    weights = initial_weights(job["network"], job["embedding_size"], classes, size)
+    weights = initial_weights(job["network"], job["embedding_size"], classes, size,
+                              bias=job.get("loss") == "softmax")
     image_records.write(folder / "data", images, labels)
     safetensors_io.save(folder / "init.safetensors", weights)
     safetensors_io.save(folder / "reference.safetensors",

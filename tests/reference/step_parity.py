@@ -42,6 +42,9 @@ JOB = {"network": "mbf", "embedding_size": 32, "batch_size": 16, "num_epoch": 0.
        "num_workers": 1}
 ADAMW = {"optimizer": "adamw", "lr": 3e-5, "weight_decay": 0.5}
 ACCUMULATED = {"gradient_acc": 3, "num_epoch": 2}
+CLASSIFIER = {"network": "resnet18", "embedding_size": 512, "loss": "softmax", "label_smoothing": 0.1,
+              "sample_rate": 1, "sync_bn": True, "weight_decay": 1e-4, "clip_norm": 0,
+              "margin_list": None, "margin_scale": None, "margin_gradient": None}
 
 # Largest relative errors. A weight's error is relative to how far it has moved.
 LIMITS_OF_TWO = {"loss": 1e-3, "lr": 1e-12, "gradient_norm": 1e-2}  # against one worker
@@ -64,6 +67,9 @@ CASES = [
     ("two workers, dropout", {"network": "r18", "dropout": 0.4, "num_epoch": 0.5, "batch_size": 8},
      2),
     ("two workers, sync_bn", {"batch_size": 8, "sync_bn": True}, 2),
+    ("three workers, an image classifier", {**CLASSIFIER, "batch_size": 8}, 3),
+    ("three workers, its first gradient",
+     {**CLASSIFIER, "batch_size": 8, "warmup_epoch": 0, "max_steps": 1}, 3),
 ]
 FP16 = {"precision": "fp16", "device": "cuda"}
 CASES_OF_FP16 = [
@@ -126,7 +132,7 @@ def compare_states(got, want, start):
 
 
 def with_reference(folder, programs, keys, workers):
-    job = {**JOB, **keys}
+    job = {key: value for key, value in {**JOB, **keys}.items() if value is not None}
     path = reference_input.make(folder, job, CLASSES, PER_CLASS, size=SIZE)
     got = pfc(programs, folder, path, workers)
     start = safetensors_io.load(folder / "reference.safetensors")
