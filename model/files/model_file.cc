@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/config/keys/job_keys.h"
 #include "common/error.h"
 #include "kernels/make_ops.h"
 
@@ -157,16 +158,21 @@ constexpr const char* kImageMean = "image_mean";
 constexpr const char* kImageStd = "image_std";
 
 /// Reads three numbers, "[0.485,0.456,0.406]", if the metadata have them.
-void read_colours(const WeightsFile& file, const char* key, std::array<double, 3>& out) {
+void read_colours(const WeightsFile& file, const char* key, const NumberRange& range,
+                  std::array<double, 3>& out) {
   if (!file.about.contains(key)) return;
   const nlohmann::json& value = file.about[key];
   try {
-    out = nlohmann::json::parse(value.get<std::string>()).get<std::array<double, 3>>();
-    if (std::ranges::all_of(out, [](double x) { return x >= 0 && x <= 1; })) return;
+    const auto read = nlohmann::json::parse(value.get<std::string>()).get<std::vector<double>>();
+    if (read.size() == out.size() &&
+        std::ranges::all_of(read, [&](double x) { return range.has(x); })) {
+      std::ranges::copy(read, out.begin());
+      return;
+    }
   } catch (const nlohmann::json::exception&) {  // reported below
   }
-  throw InputError(fmt::format("{}: metadata {}: found {}, expected three numbers from 0 to 1",
-                               file.state_dict.path().string(), key, value.dump()));
+  throw InputError(fmt::format("{}: metadata {}: found {}, expected {}",
+                               file.state_dict.path().string(), key, value.dump(), range.text));
 }
 
 }  // namespace
@@ -174,9 +180,15 @@ void read_colours(const WeightsFile& file, const char* key, std::array<double, 3
 ModelFile read_model(const std::filesystem::path& path) {
   ModelFile model{.weights = read_weights(path), .options = {}};
   model.options = recognise(model.weights.state_dict);
-  read_colours(model.weights, kImageMean, model.options.pixels.mean);
-  read_colours(model.weights, kImageStd, model.options.pixels.std);
+  model.options.pixels = pixels_of(model.weights);
   return model;
+}
+
+PixelScale pixels_of(const WeightsFile& file) {
+  PixelScale pixels;
+  read_colours(file, kImageMean, keys::kColourMean, pixels.mean);
+  read_colours(file, kImageStd, keys::kColourDeviation, pixels.std);
+  return pixels;
 }
 
 std::map<std::string, std::string> metadata_of(const BackboneOptions& options) {

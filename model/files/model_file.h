@@ -29,6 +29,10 @@ ModelFile read_model(const std::filesystem::path& path);
 /// pixels unless that is the default. read_model() reads the latter; other formats do not have it.
 std::map<std::string, std::string> metadata_of(const BackboneOptions& options);
 
+/// Returns how the file's network reads pixels, from its metadata; the default if they do not say
+/// it. Throws InputError if the values are out of range.
+PixelScale pixels_of(const WeightsFile& file);
+
 /// Returns the network with these weights, for inference on `batch` images at a time, which it
 /// reads as RGB (Backbone::read). Borrows `ops`; copies `model`.
 std::unique_ptr<Backbone> make_backbone(Ops& ops, const ModelFile& model, std::int64_t batch);

@@ -67,7 +67,7 @@ TEST_F(ModelFiles, TellHowTheNetworkReadsPixels) {
   EXPECT_EQ(read(metadata_of({.network = "mbf", .pixels = imagenet})), imagenet);
   EXPECT_EQ(read(metadata_of({.network = "mbf"})), PixelScale{});
   EXPECT_EQ(metadata_of({.network = "mbf"}).size(), 1u);
-  for (const char* wrong : {"", "[1]", "[1,2,3]", "[\"a\",0,0]", "{}"}) {
+  for (const char* wrong : {"", "[1]", "[1,2,3]", "[1,1,1,1]", "[0,1,1]", "[\"a\",0,0]", "{}"}) {
     EXPECT_THAT(testing::message_of<InputError>([&] {
                   read({{"image_std", wrong}});
                 }),
