@@ -257,7 +257,8 @@ std::string TrainingSession::convert_foreign_checkpoint() {
                                                    {.network = job.network,
                                                     .embedding_size = job.embedding_size,
                                                     .classes = job.num_classes,
-                                                    .optimizer = job.optimizer},
+                                                    .optimizer = job.optimizer,
+                                                    .pixels = job.pixels},
                                                    {.job_id = job_id_,
                                                     .trained = {.planned = plan.batch},
                                                     .classes = job.num_classes,
@@ -421,6 +422,7 @@ TrainingState TrainingSession::state() {
           .classes = job.num_classes,
           .network = job.network,
           .feature_size = job.feature_size,
+          .pixels = job.pixels,
           .threads = threads_,
           .data = contents_};
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "common/config/parameters/name_patterns.h"
@@ -23,6 +24,7 @@ namespace pfc {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::int64_t kIdentities = 9, kImagesOfEach = 5, kSize = 16;
 
@@ -200,7 +202,7 @@ TEST_F(FineTune, ResumedJobKeepsItsCentres) {
 class FineTuneFrom : public FineTune {
  protected:
   /// Writes weights of another seed, and `rows` centres; all numbers of a row are its index.
-  void write_file(std::int64_t rows) {
+  void write_file(std::int64_t rows, const std::map<std::string, std::string>& metadata = {}) {
     JobConfig other = job();
     other.seed = 7;
     testing::with_sessions(other, 1, [&](int, TrainingSession& session) {
@@ -212,7 +214,7 @@ class FineTuneFrom : public FineTune {
     std::vector<SafetensorsEntry> entries{
         {"centres", "F32", {rows, kSize}, std::as_bytes(std::span(centres))}};
     for (const HostTensor& t : tensors_) entries.push_back({t.name, t.dtype, t.shape, t.bytes});
-    write_safetensors(files_ / "weights.safetensors", entries, {});
+    write_safetensors(files_ / "weights.safetensors", entries, metadata);
   }
 
   [[nodiscard]] JobConfig job_from_file() const {
@@ -273,6 +275,23 @@ TEST_F(FineTuneFrom, TakesOnlyNamedTensors) {
     const bool taken = matches_any(mixed[i].name, job_.init_from_names);
     EXPECT_EQ(mixed[i].bytes, (taken ? tensors_ : own)[i].bytes) << mixed[i].name;
   }
+}
+
+TEST_F(FineTuneFrom, WarnsThatTheFilesNetworkReadsPixelsInAnotherWay) {
+  const auto message = [&](const std::map<std::string, std::string>& metadata) {
+    write_file(kIdentities, metadata);
+    JobConfig job_ = job_from_file();
+    job_.pixels.mean = {0.25, 0.5, 0.5};
+    std::string text;
+    testing::with_sessions(job_, 1, [&](int, TrainingSession& s) { text = s.start_message; });
+    return text;
+  };
+  EXPECT_THAT(message({{"network", "mbf"}}),
+              HasSubstr("reads pixels with image_mean [0.5, 0.5, 0.5] and image_std [0.5, 0.5, "
+                        "0.5], but this job with image_mean [0.25, 0.5, 0.5]"));
+  EXPECT_THAT(message({{"network", "mbf"}, {"image_mean", "[0.25,0.5,0.5]"}}),
+              Not(HasSubstr("reads pixels")));
+  EXPECT_THAT(message({}), Not(HasSubstr("reads pixels"))) << "the file does not say it";
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ struct TrainingState {
   std::int64_t classes = 0;
   std::string network;  ///< network of the job; a checkpoint of another network is rejected
   std::int64_t feature_size = 0;
+  PixelScale pixels = {};              ///< of the job; another one in a checkpoint is rejected
   std::vector<int> threads = {};       ///< compute threads of the workers, by rank; 0 on a GPU
   std::vector<std::string> data = {};  ///< content of the data sets (FileBrief)
 };
@@ -135,6 +136,7 @@ struct CheckpointModel {
   std::int64_t embedding_size = 0;  ///< of a centre: with a bias 1 more
   std::int64_t classes = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
+  PixelScale pixels = {};
 };
 /// Throws InputError that names the manifest if the checkpoint is of another model. Throws as
 /// load_checkpoint() does if a file is missing, cannot be read or differs in size from the

@@ -1,6 +1,8 @@
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -92,6 +94,14 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
              std::to_string(model.classes));
   check_same(folder, "optimizer", job_value("optimizer"),
              model.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd");
+  const auto colours = [&](const char* key, const std::array<double, 3>& expected,
+                           const std::array<double, 3>& older) {
+    const bool known = id.job.is_object() && id.job.contains(key);
+    check_same(folder, key, (known ? id.job[key] : nlohmann::json(older)).dump(),
+               nlohmann::json(expected).dump());
+  };
+  colours("image_mean", model.pixels.mean, PixelScale{}.mean);
+  colours("image_std", model.pixels.std, PixelScale{}.std);
 }
 
 /// The verified files that a worker reads from a checkpoint.
@@ -112,7 +122,8 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
               .feature_size = state.feature_size,
               .embedding_size = state.head.state().centres.shape[1],
               .classes = state.classes,
-              .optimizer = state.optimizer.second() ? OptimizerKind::kAdamW : OptimizerKind::kSgd});
+              .optimizer = state.optimizer.second() ? OptimizerKind::kAdamW : OptimizerKind::kSgd,
+              .pixels = state.pixels});
   return with_advice(folder, manifest, [&] {
     const auto open = [&](const std::string& name) {
       return format::open_verified(folder, manifest, name);

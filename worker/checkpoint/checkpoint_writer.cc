@@ -17,6 +17,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/safetensors.h"
+#include "model/files/model_file.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
@@ -104,14 +105,18 @@ FileContent centres_file(const TrainingState& state, const Membership& me, Check
   return file;
 }
 
+std::map<std::string, std::string> about_backbone(const TrainingState& state) {
+  return metadata_of({.network = state.network, .pixels = state.pixels});
+}
+
 FileContent backbone_file(const TrainingState& state) {
-  FileContent file{.name = format::kBackbone};
+  FileContent file{.name = format::kBackbone, .metadata = about_backbone(state)};
   file.add(export_state_dict(state.ops, state.backbone));
   return file;
 }
 
 FileContent average_file(const TrainingState& state) {
-  FileContent file{.name = format::kBackboneAverage};
+  FileContent file{.name = format::kBackboneAverage, .metadata = about_backbone(state)};
   state.average->during([&] { file.add(export_state_dict(state.ops, state.backbone)); });
   return file;
 }

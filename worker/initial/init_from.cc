@@ -13,6 +13,7 @@
 #include "common/counted.h"
 #include "common/files/regular_file.h"
 #include "data/identity_names.h"
+#include "model/files/model_file.h"
 #include "model/files/weights_file.h"
 #include "worker/head/row_copy.h"
 
@@ -138,6 +139,18 @@ std::string message_of(const InitFrom& from, const BackboneParameters& parameter
   return message;
 }
 
+/// Returns a warning if the file's network reads pixels in another way; empty if it reads them like
+/// the job's, or if the file is not from pfc and does not say it.
+std::string other_pixels(const WeightsFile& file, const PixelScale& expected) {
+  const PixelScale found = pixels_of(file);
+  if (!file.about.contains("network") || found == expected) return "";
+  return fmt::format(
+      "; warning: its network reads pixels with image_mean [{}] and image_std [{}], but this job "
+      "with image_mean [{}] and image_std [{}]",
+      fmt::join(found.mean, ", "), fmt::join(found.std, ", "), fmt::join(expected.mean, ", "),
+      fmt::join(expected.std, ", "));
+}
+
 }  // namespace
 
 InitialWeights init_from(const InitFrom& from, const TrainingState& state) {
@@ -157,7 +170,9 @@ InitialWeights init_from(const InitFrom& from, const TrainingState& state) {
       import_state_dict(state.ops, state.backbone, file.state_dict, {},
                         {.last = LastLayers::kMayDiffer, .names = from.names});
   left.insert(left.end(), left_centres.begin(), left_centres.end());
-  InitialWeights initial{.message = message_of(from, parameters, left), .centres = {}};
+  InitialWeights initial{
+      .message = message_of(from, parameters, left) + other_pixels(file, state.pixels),
+      .centres = {}};
   if (by_name) {
     std::int64_t count = 0;
     initial.centres = set_centres_by_name(*by_name, *from.dataset, state, count);

@@ -25,7 +25,8 @@ void check_start_weights(const PlannedJob& p) {
                               .feature_size = job.feature_size,
                               .embedding_size = centre_size(job.loss, job.embedding_size),
                               .classes = job.num_classes,
-                              .optimizer = job.optimizer};
+                              .optimizer = job.optimizer,
+                              .pixels = job.pixels};
   if (const auto newest = checkpoint_to_resume(job.output, job.resume)) {
     const auto before = checkpoint_format::load_manifest(newest->folder).identity.job;
     const std::string warning = compare_people(newest->folder, before, to_json(job));

@@ -274,6 +274,10 @@ TEST_F(Checkpoint, RejectsTheCheckpointOfAnotherJob) {
               HasSubstr("feature_size is 0, but this job's is 64"));
   EXPECT_THAT(load_error(5, {.optimizer = OptimizerKind::kAdamW}),
               HasSubstr("optimizer is sgd, but this job's is adamw"));
+  EXPECT_THAT(load_error(5, {.pixels = {.mean = {0.25, 0.5, 0.5}}}),
+              HasSubstr("image_mean is [0.5,0.5,0.5], but this job's is [0.25,0.5,0.5]"));
+  EXPECT_THAT(load_error(5, {.pixels = {.std = {0.25, 0.5, 0.5}}}),
+              HasSubstr("image_std is [0.5,0.5,0.5], but this job's is [0.25,0.5,0.5]"));
   SmallWorker other(0, 1);
   TrainingState state = other.state();
   state.network = "r50";

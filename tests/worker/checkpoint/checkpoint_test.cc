@@ -15,6 +15,7 @@
 
 #include "common/error.h"
 #include "common/files/safetensors.h"
+#include "model/files/model_file.h"
 #include "tests/support/counting_ops.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
@@ -70,6 +71,16 @@ TEST_F(Checkpoint, KeepsTheAveragesOfTheBackbone) {
     expect_loads(2, 5);  // a job without averages
     empty_output();
   }
+}
+
+TEST_F(Checkpoint, BackboneFilesSayHowTheNetworkReadsPixels) {
+  Writers all = writers(1);
+  const PixelScale pixels{.mean = {0.25, 0.5, 0.75}, .std = {0.125, 0.25, 0.5}};
+  save(all, 5, {.average = true, .pixels = pixels});
+  for (const char* name : {"backbone.safetensors", "backbone_average.safetensors"}) {
+    EXPECT_EQ(pixels_of(read_weights(folder(5) / name)), pixels) << name;
+  }
+  expect_loads(1, 5, {.average = true, .pixels = pixels});
 }
 
 TEST_F(Checkpoint, GivesItsWeightsToTheAveragesIfItHasNone) {

@@ -125,6 +125,7 @@ struct WorldOptions {
   std::int64_t feature_size = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool average = false;  ///< has averages of the backbone
+  PixelScale pixels = {};
 };
 
 /// One worker of a world.
@@ -148,12 +149,15 @@ struct SmallWorker {
             .average = average ? &*average : nullptr,
             .classes = options.classes,
             .network = "small",
-            .feature_size = options.feature_size};
+            .feature_size = options.feature_size,
+            .pixels = options.pixels};
   }
   [[nodiscard]] nlohmann::json job() const {
     return {{"network", "small"},
             {"feature_size", options.feature_size},
-            {"optimizer", options.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd"}};
+            {"optimizer", options.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd"},
+            {"image_mean", options.pixels.mean},
+            {"image_std", options.pixels.std}};
   }
 
   /// Calls visit(expected value, element) for every number of the state.

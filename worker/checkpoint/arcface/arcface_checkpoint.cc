@@ -14,6 +14,7 @@
 #include "common/files/file_error.h"
 #include "common/files/folder.h"
 #include "common/files/safetensors.h"
+#include "model/files/model_file.h"
 #include "model/files/torch_file.h"
 #include "model/files/weights_file.h"
 
@@ -175,20 +176,22 @@ void check_same_step(const TorchFile& file, const TorchFile& first) {
 }
 
 format::File written(const std::filesystem::path& folder, const std::string& name,
-                     const std::vector<SafetensorsEntry>& entries) {
-  const WrittenFile file = write_safetensors(folder / name, entries);
+                     const std::vector<SafetensorsEntry>& entries,
+                     const std::map<std::string, std::string>& metadata = {}) {
+  const WrittenFile file = write_safetensors(folder / name, entries, metadata);
   return {.name = name, .bytes = file.bytes, .sha256 = file.sha256};
 }
 
 format::File write_backbone(const std::filesystem::path& folder, const ArcfaceCheckpoint& from,
-                            const BackboneParameters& parameters) {
+                            const BackboneParameters& parameters, const CheckpointModel& model) {
   const WeightsFile weights = read_weights(from.backbone);
   check_state_dict(parameters, weights.state_dict);
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, t] : weights.state_dict.tensors()) {
     entries.push_back({.name = name, .dtype = t.dtype, .shape = t.shape, .bytes = t.bytes});
   }
-  return written(folder, format::kBackbone, entries);
+  return written(folder, format::kBackbone, entries,
+                 metadata_of({.network = model.network, .pixels = model.pixels}));
 }
 
 format::File write_backbone_moments(const std::filesystem::path& folder, const TorchFile& first,
@@ -351,7 +354,7 @@ std::filesystem::path convert_arcface_checkpoint(const ArcfaceCheckpoint& from,
   const std::filesystem::path final_name = output / format::folder_name(trained.step);
   as_storage_error([&] { std::filesystem::create_directories(folder); });
   format::Manifest manifest{.identity = std::move(identity), .files = {}};
-  manifest.files.push_back(write_backbone(folder, from, parameters));
+  manifest.files.push_back(write_backbone(folder, from, parameters, model));
   manifest.files.push_back(write_backbone_moments(folder, first, parameters, model.optimizer));
   for (std::size_t rank = 0; rank < from.centres.size(); ++rank) {
     manifest.files.push_back(write_centres(folder, from, rank, model));
