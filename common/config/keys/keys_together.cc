@@ -124,6 +124,10 @@ void check_validation_data(const JobConfig& job, const JobOrigin& origin) {
                            ", expected 0 or at least image_size, which is " +
                            std::to_string(job.image_size));
   }
+  if (job.val_resize != 0 && job.val_rec.empty()) {
+    fail("val_resize", "found " + std::to_string(job.val_resize) +
+                           ", but val_rec is empty; remove this key or set val_rec");
+  }
 }
 
 /// Rejects keys about images if the data are embeddings, and vice versa.

@@ -493,6 +493,8 @@ TEST(ParseJob, AcceptsValidationData) {
   EXPECT_EQ(job.val_resize, 256);
   EXPECT_THAT(refusal(R"({"val_resize": 200, "image_size": 224})"),
               HasSubstr("val_resize: found 200, expected 0 or at least image_size, which is 224"));
+  EXPECT_THAT(refusal(R"({"val_resize": 256, "image_size": 224})"),
+              HasSubstr("val_resize: found 256, but val_rec is empty"));
   EXPECT_THAT(refusal(R"({"val_rec": "v", "rec": ["a", "b"], "heads": "separate"})"),
               HasSubstr("val_rec: found validation data, but heads is \"separate\""));
 }
