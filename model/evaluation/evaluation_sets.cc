@@ -1,8 +1,9 @@
 #include "model/evaluation/evaluation_sets.h"
 
-#include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <system_error>
 #include <unordered_map>
@@ -42,13 +43,36 @@ LabelledSet open_labelled_set(const std::filesystem::path& path, std::int64_t si
   return set;
 }
 
-/// Returns the training data's class for each class of a set.
+bool has_names(const Dataset& dataset) {
+  for (std::int64_t c = 0; c < dataset.info().classes; ++c) {
+    if (!dataset.identity(c).empty()) return true;
+  }
+  return false;
+}
+
+/// Returns the classes that have a name. Throws InputError if two classes have the same.
+std::unordered_map<std::string, std::int64_t> classes_by_name(const Dataset& training) {
+  std::unordered_map<std::string, std::int64_t> by_name;
+  for (std::int64_t c = 0; c < training.info().classes; ++c) {
+    const std::string name = training.identity(c);
+    if (name.empty() || by_name.emplace(name, c).second) continue;
+    throw InputError(fmt::format(
+        "val_rec: found the name \"{}\" for two classes of rec, {} and {}, but images of val_rec "
+        "find their classes by name; set share_identities, or rename one",
+        name, by_name.at(name), c));
+  }
+  return by_name;
+}
+
+/// Returns the training data's class for each class of a set; -1: none.
 std::vector<std::int64_t> classes_in(const Dataset& training, const LabelledSet& set) {
   const std::int64_t classes = training.info().classes;
   std::vector<std::int64_t> found(static_cast<std::size_t>(set.dataset->info().classes));
-  std::unordered_map<std::string, std::int64_t> by_name;
-  const bool named = !training.identity(0).empty() && !set.dataset->identity(0).empty();
-  for (std::int64_t c = 0; named && c < classes; ++c) by_name.emplace(training.identity(c), c);
+  const bool named = has_names(training) && has_names(*set.dataset);
+  spdlog::info("val_rec: {}: classes are found by {}", set.path.string(),
+               named ? "name" : "number, because one of the data sets has no names");
+  const auto by_name =
+      named ? classes_by_name(training) : std::unordered_map<std::string, std::int64_t>();
   for (std::size_t label = 0; label < found.size(); ++label) {
     const auto number = static_cast<std::int64_t>(label);
     if (!named) {
@@ -59,6 +83,28 @@ std::vector<std::int64_t> classes_in(const Dataset& training, const LabelledSet&
     found[label] = at == by_name.end() ? -1 : at->second;
   }
   return found;
+}
+
+/// Adds the parent folder to the names of sets that have the same name, because results show only
+/// the name. Throws InputError if that does not tell them apart.
+template <typename Set>
+void tell_apart(std::vector<Set>& sets, const char* key) {
+  std::map<std::string, std::int64_t> count;
+  for (const Set& set : sets) ++count[set.name];
+  std::map<std::string, std::filesystem::path> seen;
+  for (Set& set : sets) {
+    if (count.at(set.name) > 1) {
+      const std::filesystem::path path =
+          std::filesystem::absolute(set.path / "").lexically_normal();
+      set.name = path.parent_path().parent_path().filename().string() + "/" + set.name;
+    }
+    const auto [other, is_new] = seen.emplace(set.name, set.path);
+    if (is_new) continue;
+    throw InputError(
+        fmt::format("{}: {} and {} would both be named {} in the results; remove one "
+                    "or rename a folder",
+                    key, other->second.string(), set.path.string(), set.name));
+  }
 }
 
 }  // namespace
@@ -94,6 +140,7 @@ EvaluationSets open_evaluation_sets(const std::vector<std::string>& targets,
     if (doing) doing("opening retrieval set " + target.string());
     sets.retrieval.push_back({open_labelled_set(target, side, 0, doing)});
   }
+  tell_apart(sets.retrieval, "val_targets");
   return sets;
 }
 
@@ -130,6 +177,7 @@ EvaluationSets open_evaluation_sets(const JobConfig& job, const Dataset& trainin
   for (const std::filesystem::path& path : job.val_rec) {
     sets.classification.push_back(open_classification_set(path, training, job.val_resize, doing));
   }
+  tell_apart(sets.classification, "val_rec");
   return sets;
 }
 

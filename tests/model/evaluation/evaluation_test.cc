@@ -294,6 +294,42 @@ TEST_F(Classification, FindsClassesByNumberIfOneSideHasNoNames) {
               HasSubstr("its class 4 is none of the 4 classes of rec"));
 }
 
+TEST_F(Classification, FindsClassesByNameIfSomeHaveNoName) {
+  testing::write_file(folder_ / "val.tsv", "val/b/0.png\t0\nval/d/0.png\t1\n");
+  testing::write_file(folder_ / "identities.txt", "\nb\n");
+  EXPECT_THAT(message_of<InputError>([&] { open("val.tsv"); }),
+              HasSubstr("its class 0 is none of the 4 classes of rec"));
+  testing::write_file(folder_ / "val.tsv", "val/b/0.png\t1\nval/b/1.png\t1\n");
+  EXPECT_THAT(open("val.tsv").labels, ElementsAre(1, 1));
+}
+
+TEST_F(Classification, RefusesTwoClassesWithOneName) {
+  testing::write_file(folder_ / "train.tsv", "train/a/0.png\t0\ntrain/b/0.png\t1\n");
+  testing::write_file(folder_ / "identities.txt", "b\nb\n");
+  training_ = open_images(folder_ / "train.tsv", kSide, {});
+  EXPECT_THAT(message_of<InputError>([&] { open("val"); }),
+              HasSubstr("found the name \"b\" for two classes of rec, 0 and 1"));
+}
+
+TEST_F(Classification, SetsOfTheSameFolderNameGetTheNameOfTheParent) {
+  write(folder_ / "x/val", {"b"}, 1);
+  JobConfig job;
+  const auto names = [&] {
+    std::vector<std::string> found;
+    for (const auto& set : open_evaluation_sets(job, *training_).classification) {
+      found.push_back(set.name);
+    }
+    return found;
+  };
+  job.val_targets = {};
+  job.val_rec = {folder_ / "x/val", folder_ / "val/"};
+  EXPECT_THAT(names(), ElementsAre("x/val", folder_.path().filename().string() + "/val"));
+  job.val_rec = {folder_ / "train", folder_ / "val"};
+  EXPECT_THAT(names(), ElementsAre("train", "val"));
+  job.val_rec = {folder_ / "val", folder_ / "val"};
+  EXPECT_THAT(message_of<InputError>(names), HasSubstr("/val in the results; remove one"));
+}
+
 TEST_F(Classification, RefusesAResizeBelowTheNetworksImages) {
   EXPECT_NO_THROW(open("val", kSide));
   EXPECT_THAT(message_of<InputError>([&] { open("val", kSide - 1); }),
