@@ -45,8 +45,7 @@ std::size_t rgb_bytes(ImageSize size) {
 
 /// Frees memory that few images need.
 void free_if_large(std::vector<std::uint8_t>& pixels) {
-  constexpr std::size_t kKept = std::size_t{16} << 20;
-  if (pixels.capacity() > kKept) pixels = {};
+  if (pixels.capacity() > kKeptPixelBytes) pixels = {};
 }
 
 }  // namespace

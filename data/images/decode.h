@@ -20,6 +20,9 @@ namespace pfc {
 /// JPEG.
 inline constexpr std::int64_t kMaxDecodedSide = 16'384;
 inline constexpr std::int64_t kMaxDecodedPixels = 50'000'000;
+/// Maximum memory for pixels that a decoder keeps between images, in each of its two buffers: one
+/// for the whole image, and one of ImageDecoder::decode_centre() for the resized image.
+inline constexpr std::size_t kKeptPixelBytes = std::size_t{16} << 20;
 
 /// Used by one thread; reuse it for many images. Throws DamagedImage that describes the problem;
 /// the caller adds the name of the image. Checks sizes before allocating.

@@ -11,6 +11,7 @@
 #include "common/config/no_network.h"
 #include "common/config/parameters/parameter_rules.h"
 #include "common/counted.h"
+#include "data/images/decode.h"
 #include "data/order/balanced_order.h"
 #include "data/prefetch/prefetcher.h"
 #include "kernels/cpu/margin/tile_products.h"
@@ -193,6 +194,19 @@ void add_gpu_buffers(const PlannedJob& p, PartList& list) {
   list.add(kNcclName, p.world_size > 1 ? kNcclBuffers : 0, "estimated; a job measures it");
 }
 
+/// Adds the most that decoders of whole photographs keep between images. Other images are much
+/// smaller when they are decoded (ImageDecoder::decode()).
+void add_photographs(const PlannedJob& p, PartList& list) {
+  const bool crops = p.job.augment.random_resized_crop.has_value();
+  const bool centres = p.job.val_resize != 0 && p.data.classification_images > 0;
+  const std::int64_t loaders = std::min<std::int64_t>(
+      p.job.num_workers, prefetch_depth(static_cast<int>(p.job.num_workers)));
+  const std::int64_t buffers = (crops ? loaders : 0) + (centres ? 2 * p.threads : 0);
+  list.add("whole images", static_cast<std::uint64_t>(buffers) * kKeptPixelBytes,
+           fmt::format("upper limit for {} of {} MiB", counted(buffers, "buffer"),
+                       kKeptPixelBytes >> 20));
+}
+
 /// Adds the parts that are in host memory even if the worker trains on a GPU.
 void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
@@ -207,6 +221,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
           (p.job.balance_classes ? BalancedOrder::bytes(p.data.images, p.job.num_classes) : 0),
       fmt::format("{} batches, an index of {}", ahead + kStepInputs,
                   counted(p.data.images, "image")));
+  add_photographs(p, list);
   list.add("verification sets", p.data.verification_bytes, "encoded images");
   // Model files are written one at a time, from a copy in PyTorch's layout, after the evaluation.
   const std::uint64_t file = std::max<std::uint64_t>(b.weights + b.state, optimizer_bytes(p, b));

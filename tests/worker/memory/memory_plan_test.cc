@@ -116,6 +116,18 @@ TEST_F(MemoryPlanTest, CountsABatchOfImagesForEveryKindOfEvaluation) {
   }
 }
 
+TEST_F(MemoryPlanTest, CountsThePixelsThatDecodersOfWholeImagesKeep) {
+  EXPECT_FALSE(has(plan(), "whole images"));
+  planned_.job.augment.random_resized_crop = RandomResizedCrop{};
+  planned_.job.num_workers = 12;
+  EXPECT_EQ(plan().part("whole images").bytes, 12 * 16 * kMiB);
+  planned_.job.val_resize = 256;
+  planned_.threads = 3;
+  EXPECT_EQ(plan().part("whole images").bytes, 12 * 16 * kMiB) << "no images to evaluate";
+  planned_.data.classification_images = 10;
+  EXPECT_EQ(plan().part("whole images").bytes, (12 + 2 * 3) * 16 * kMiB);
+}
+
 TEST_F(MemoryPlanTest, DividesTheClassesBetweenTheWorkers) {
   EXPECT_EQ(changed("class centres", [](PlannedJob& p) { p.world_size = 4; }) * 4,
             plan().part("class centres").bytes);
