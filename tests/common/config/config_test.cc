@@ -530,6 +530,8 @@ TEST(ToJson, RoundTripsEveryKey) {
   shared["heads"] = "one";
   separate["share_identities"] = false;
   separate["val_rec"] = "";
+  separate["val_resize"] = 0;
+  shared["feature_size"] = separate["feature_size"] = 0;  // only with network "none"
   shared["loss"] = defaults["loss"];
   for (const char* margin : {"margin_list", "margin_update"}) separate[margin] = defaults[margin];
   EXPECT_EQ(to_json(parse_job(shared, "job.json")), shared);
@@ -542,6 +544,9 @@ TEST(ToJson, RoundTripsEveryKey) {
     with["lr_schedule"] = json::parse(schedule);
     EXPECT_EQ(to_json(parse_job(with, "job.json")), with);
   }
+  json features = defaults;
+  features.update({{"network", "none"}, {"feature_size", 8}});
+  EXPECT_EQ(to_json(parse_job(features, "job.json")), features);
   json by_epoch = defaults;
   by_epoch["sample_rate"] = json::parse("[[0.0, 0.1], [18.0, 1.0]]");
   EXPECT_EQ(to_json(parse_job(by_epoch, "job.json")), by_epoch);
