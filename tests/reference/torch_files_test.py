@@ -141,6 +141,8 @@ class TorchFiles(unittest.TestCase):
         state = random_state("mbf")
         del state["conv_sep.layers.1.bias"]
         self.fails(state, "has no tensor 'conv_sep.layers.1.bias'")
+        self.fails({"conv1.weight": torch.zeros(64, 3, 7, 7), "layer4.0.conv2.weight": torch.zeros(1 << 62, 0, 1, 1)},
+                   "unknown network")
 
     def test_code_in_a_pickle_is_not_run(self):
         class Command:

@@ -180,12 +180,13 @@ TEST_F(ModelFiles, RejectAFileWithoutANetwork) {
               }),
               HasSubstr("m.safetensors: unknown network"));
   const std::vector<std::byte> stem(std::size_t{64} * 3 * 7 * 7 * sizeof(float));
-  for (const std::int64_t width : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1} << 62}) {
-    const std::vector<std::byte> last(width == 1 ? sizeof(float) : 0);
+  for (const std::int64_t width : {0, 1}) {
     EXPECT_THAT(testing::message_of<InputError>([&] {
-                  read_model(written(
-                      {{"conv1.weight", "F32", {64, 3, 7, 7}, stem},
-                       {"layer4.0.conv2.weight", "F32", {width, width == 1 ? 1 : 0, 1, 1}, last}}));
+                  read_model(written({{"conv1.weight", "F32", {64, 3, 7, 7}, stem},
+                                      {"layer4.0.conv2.weight",
+                                       "F32",
+                                       {width, 1, 1, 1},
+                                       std::vector<std::byte>(width * sizeof(float))}}));
                 }),
                 HasSubstr("m.safetensors: unknown network"))
         << width;
