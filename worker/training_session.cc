@@ -19,6 +19,7 @@
 #include "worker/checkpoint/arcface/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/transfer/fetch_checkpoint.h"
+#include "worker/head/sample_margins.h"
 #include "worker/initial/init_from.h"
 #include "worker/initial/mean_centres.h"
 #include "worker/schedule/head_schedule.h"
@@ -129,7 +130,9 @@ void TrainingSession::measure_nccl() {
                    {shapes.d_embeddings[0] / job.gradient_acc, shapes.d_embeddings[1]});
   comms.step->all_gather(own, all);
   comms.step->reduce_scatter_sum(all, own);
-  if (job.sync_bn) comms.step->all_reduce_sum(own);
+  if (job.sync_bn || job.label_smoothing > 0 || uses_target_cosines(job.loss)) {
+    comms.step->all_reduce_sum(own);
+  }
   for (const GradBucket& bucket : make_grad_buckets(trainer->backbone->gradients(), {})) {
     comms.gradients->all_reduce_sum(
         {trainer->backbone->gradients().f32() + bucket.offset, Shape{bucket.count}});
@@ -158,6 +161,10 @@ void TrainingSession::warn() const {
     if (const auto warning = sequential_warning(*local.dataset)) spdlog::warn("{}", *warning);
   }
   for (const std::string& warning : job_warnings(local.planned())) spdlog::warn("{}", warning);
+  for (const ClassificationSet& set : local.evaluation_sets.classification) {
+    spdlog::info("val_rec: {}: classes are found by {}", set.path.string(),
+                 set.by_name ? "name" : "number, because it or the training data have no names");
+  }
 }
 
 /// Each worker checks the images that it will embed.
@@ -253,16 +260,17 @@ std::string TrainingSession::convert_foreign_checkpoint() {
     if (!theirs) return;
     const BackboneParameters parameters{.weights = trainer->backbone->weights.parameters,
                                         .state = trainer->backbone->state.parameters};
+    const std::int64_t size = centre_size(job.loss, job.embedding_size);
     const auto folder = convert_arcface_checkpoint(*theirs, parameters,
                                                    {.network = job.network,
-                                                    .embedding_size = job.embedding_size,
+                                                    .embedding_size = size,
                                                     .classes = job.num_classes,
                                                     .optimizer = job.optimizer,
                                                     .pixels = job.pixels},
                                                    {.job_id = job_id_,
                                                     .trained = {.planned = plan.batch},
                                                     .classes = job.num_classes,
-                                                    .embedding_size = job.embedding_size,
+                                                    .embedding_size = size,
                                                     .job = job_json},
                                                    job.num_image, job.output);
     message = fmt::format("wrote {} from arcface_torch's files of {}; ", folder.string(),

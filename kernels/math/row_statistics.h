@@ -30,7 +30,7 @@ PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
 /// Softmax cross entropy of one sample.
 struct RowSoftmax {
   double loss = 0;         ///< log sum exp - target; accurate even near 0 and for huge logits
-  double others = 0;       ///< -d loss / d target: 1 - p(target), to full relative precision
+  double others = 0;       ///< -d loss / d target: 1 - p(target), precise without smoothing
   double probability = 0;  ///< p(class) = probability * exp(logit - max) for the other classes
   double uniform = 0;      ///< p(class) - uniform = d loss / d logit of the other classes
 };

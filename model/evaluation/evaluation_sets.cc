@@ -1,6 +1,6 @@
 #include "model/evaluation/evaluation_sets.h"
 
-#include <spdlog/spdlog.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <map>
@@ -65,17 +65,14 @@ std::unordered_map<std::string, std::int64_t> classes_by_name(const Dataset& tra
 }
 
 /// Returns the training data's class for each class of a set; -1: none.
-std::vector<std::int64_t> classes_in(const Dataset& training, const LabelledSet& set) {
+std::vector<std::int64_t> classes_in(const Dataset& training, const ClassificationSet& set) {
   const std::int64_t classes = training.info().classes;
   std::vector<std::int64_t> found(static_cast<std::size_t>(set.dataset->info().classes));
-  const bool named = has_names(training) && has_names(*set.dataset);
-  spdlog::info("val_rec: {}: classes are found by {}", set.path.string(),
-               named ? "name" : "number, because one of the data sets has no names");
   const auto by_name =
-      named ? classes_by_name(training) : std::unordered_map<std::string, std::int64_t>();
+      set.by_name ? classes_by_name(training) : std::unordered_map<std::string, std::int64_t>();
   for (std::size_t label = 0; label < found.size(); ++label) {
     const auto number = static_cast<std::int64_t>(label);
-    if (!named) {
+    if (!set.by_name) {
       found[label] = number < classes ? number : -1;
       continue;
     }
@@ -155,6 +152,7 @@ ClassificationSet open_classification_set(const std::filesystem::path& path,
   }
   if (doing) doing("opening validation data " + path.string());
   ClassificationSet set{open_labelled_set(path, info.height, resize, doing)};
+  set.by_name = has_names(training) && has_names(*set.dataset);
   const std::vector<std::int64_t> classes = classes_in(training, set);
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
     const std::int64_t label = set.labels[i];

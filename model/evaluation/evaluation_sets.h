@@ -37,7 +37,9 @@ struct LabelledSet {
 /// Each of its images is searched for among all others.
 struct RetrievalSet : LabelledSet {};
 /// Its labels are classes of the training data.
-struct ClassificationSet : LabelledSet {};
+struct ClassificationSet : LabelledSet {
+  bool by_name = false;  ///< classes were found by name, not by number
+};
 
 struct EvaluationSets {
   std::vector<VerificationSet> verification;

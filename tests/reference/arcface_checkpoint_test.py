@@ -145,6 +145,11 @@ class ArcfaceCheckpoints(unittest.TestCase):
         (self.folder / "out" / "checkpoint_gpu_2.pt").unlink()
         self.fails(job, "out: its 1 file checkpoint_gpu_0.pt and so on hold 13 classes, expected num_classes, 25")
 
+    def test_a_job_that_scales_colours_cannot_continue_a_checkpoint(self):
+        job = self.make(resume=True, max_steps=1, image_mean=[0.4, 0.4, 0.4])
+        self.save_two_shards()
+        self.fails(job, "checkpoint_gpu_0.pt: found image_mean or image_std in the job, expected their default")
+
     def test_files_of_different_checkpoints_are_refused(self):
         job, out = self.make(resume=True, max_steps=1), self.folder / "out"
         self.save_two_shards()

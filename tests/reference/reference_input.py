@@ -43,7 +43,7 @@ def make(folder, job, classes, per_class, seed=0, size=112):
     order = interleaved(per_class, classes)
     images, labels = images[order], labels[order]
     weights = initial_weights(job["network"], job["embedding_size"], classes, size,
-                              bias=job.get("loss") == "softmax")
+                              bias=job.get("loss") == {"name": "softmax"})
     image_records.write(folder / "data", images, labels)
     safetensors_io.save(folder / "init.safetensors", weights)
     safetensors_io.save(folder / "reference.safetensors",

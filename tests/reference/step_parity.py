@@ -42,7 +42,7 @@ JOB = {"network": "mbf", "embedding_size": 32, "batch_size": 16, "num_epoch": 0.
        "num_workers": 1}
 ADAMW = {"optimizer": "adamw", "lr": 3e-5, "weight_decay": 0.5}
 ACCUMULATED = {"gradient_acc": 3, "num_epoch": 2}
-CLASSIFIER = {"network": "resnet18", "embedding_size": 512, "loss": "softmax", "label_smoothing": 0.1,
+CLASSIFIER = {"network": "resnet18", "embedding_size": 512, "loss": {"name": "softmax"}, "label_smoothing": 0.1,
               "sample_rate": 1, "sync_bn": True, "weight_decay": 1e-4, "clip_norm": 0,
               "margin_list": None, "margin_scale": None, "margin_gradient": None}
 

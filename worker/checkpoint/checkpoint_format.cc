@@ -308,11 +308,17 @@ std::int64_t Identity::feature_size() const {
 }
 
 bool Identity::same_model(const Identity& other) const {
-  const auto network = [](const json& of) {
-    return of.is_object() && of.contains("network") ? of["network"] : json();
+  // Manifests from before a key existed lack it.
+  const auto same = [&](const char* key, const json& by_default = {}) {
+    const auto value = [&](const json& of) {
+      return of.is_object() && of.contains(key) ? of[key] : by_default;
+    };
+    return value(job) == value(other.job);
   };
-  return classes == other.classes && embedding_size == other.embedding_size &&
-         network(job) == network(other.job) && feature_size() == other.feature_size();
+  const json half = {0.5, 0.5, 0.5};
+  return classes == other.classes && embedding_size == other.embedding_size && same("network") &&
+         same("image_mean", half) && same("image_std", half) &&
+         feature_size() == other.feature_size();
 }
 
 bool Manifest::has(const std::string& name) const {

@@ -142,8 +142,9 @@ std::string message_of(const InitFrom& from, const BackboneParameters& parameter
 /// Returns a warning if the file's network reads pixels in another way; empty if it reads them like
 /// the job's, or if the file is not from pfc and does not say it.
 std::string other_pixels(const WeightsFile& file, const PixelScale& expected) {
+  if (!file.about.contains("network")) return "";
   const PixelScale found = pixels_of(file);
-  if (!file.about.contains("network") || found == expected) return "";
+  if (found == expected) return "";
   return fmt::format(
       "; warning: its network reads pixels with image_mean [{}] and image_std [{}], but this job "
       "with image_mean [{}] and image_std [{}]",

@@ -194,8 +194,8 @@ void add_gpu_buffers(const PlannedJob& p, PartList& list) {
   list.add(kNcclName, p.world_size > 1 ? kNcclBuffers : 0, "estimated; a job measures it");
 }
 
-/// Adds the most that decoders of whole photographs keep between images. Other images are much
-/// smaller when they are decoded (ImageDecoder::decode()).
+/// Adds the most that decoders of whole photographs keep between images. Without these keys only
+/// large PNG and WebP files are decoded whole; they are not counted.
 void add_photographs(const PlannedJob& p, PartList& list) {
   const bool crops = p.job.augment.random_resized_crop.has_value();
   const bool centres = p.job.val_resize != 0 && p.data.classification_images > 0;

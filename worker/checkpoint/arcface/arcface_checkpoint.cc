@@ -311,6 +311,11 @@ std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::
 
 void check_arcface_checkpoint(const ArcfaceCheckpoint& from, const BackboneParameters& parameters,
                               const CheckpointModel& model) {
+  if (model.pixels != PixelScale{}) {
+    fail(from.centres[0],
+         "found image_mean or image_std in the job, expected their default, 0.5, because "
+         "arcface_torch trains with pixels of x / 127.5 - 1; remove the two keys");
+  }
   const TorchFile first = read_torch_file(from.centres[0]);
   const bool whole = from.backbone == from.centres[0];
   if (whole) check_trained(first, model.optimizer);

@@ -120,6 +120,11 @@ class Exporter {
                        ": found loss softmax, whose classes have biases; expected a loss of class "
                        "centres, because arcface_torch has no biases");
     }
+    if (job_.pixels != PixelScale{}) {
+      throw InputError(folder.string() +
+                       ": found image_mean or image_std, expected their default, 0.5, because "
+                       "arcface_torch reads pixels as x / 127.5 - 1");
+    }
     (void)open(folder, format::kBackbone);  // verifies the file that was read
     history_.restore(centres_.seen({0, 1}).updates);
     const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
