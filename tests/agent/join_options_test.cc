@@ -72,7 +72,7 @@ TEST_F(AJoinFile, IsReadAgainIfLeftByAnEarlierCoordinator) {
 
 TEST_F(AJoinFile, OfAnotherCoordinatorIsRefusedIfItDoesNotChange) {
   holds(outdated);
-  EXPECT_THAT(message_of<InputError>([&] { joins(2s); }), HasSubstr("has another certificate"));
+  EXPECT_THAT(message_of<InputError>([&] { joins(2s); }), HasSubstr("a certificate that does not match"));
 }
 
 }  // namespace

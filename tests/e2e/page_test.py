@@ -250,7 +250,7 @@ class OfTwoHosts(PageTest):
     def check_a_reader_sees_everything_but_buttons_and_logs(self):
         self.open_as("reader")
         self.browser.wait("both hosts", lambda: self.browser.texts(".host h3") == ["localhost", "192.0.2.1"])
-        self.browser.wait("who he is", lambda: "for admins" in self.browser.text("#log"))
+        self.browser.wait("who he is", lambda: "Only admins" in self.browser.text("#log"))
         self.assertFalse(self.browser.is_shown("#stop"))
         self.assertNotIn("Drain", self.browser.texts("button"))
         self.assert_no_complaints()

@@ -90,7 +90,7 @@ class Security(HostsTest):
     def test_strangers_are_refused_counted_and_in_the_audit_log(self):
         token = self.join.split("@")[0]
         self.refuses(self.join.replace(token, "0" * 32), "the token does not belong to this coordinator")
-        self.refuses(self.join[:-64] + "0" * 64, "has another certificate")
+        self.refuses(self.join[:-64] + "0" * 64, "a certificate that does not match")
         short = self.admin("token", "create", "--host", "host-b", "--lifetime", "400ms")
         while "expired" not in self.admin("token", "list"):
             pass

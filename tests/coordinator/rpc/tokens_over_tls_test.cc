@@ -113,7 +113,7 @@ TEST_F(ServiceOverTls, ClosesTheStreamOfAHostWhoseCertificateIsReplaced) {
 TEST_F(ServiceOverTls, SendsNoTokenToACoordinatorWithAnotherFingerprint) {
   JoinString join = new_join_string();
   join.fingerprint = std::string(64, '0');
-  EXPECT_THAT(is_refused(join, "a", "machine"), HasSubstr("has another certificate"));
+  EXPECT_THAT(is_refused(join, "a", "machine"), HasSubstr("a certificate that does not match"));
 }
 
 TEST_F(ServiceOverTls, MakesTokensForAdminsAndShowsNoSecretOfThem) {
