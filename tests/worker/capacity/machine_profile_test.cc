@@ -53,7 +53,7 @@ TEST(MachineProfile, ReportsWhatIsWrongWithAFile) {
               AllOf(HasSubstr("machine.json"), HasSubstr("there is no '/measured/head'")));
   changed = to_json(profile());
   changed["step_seconds"] = -1;
-  EXPECT_THAT(message(changed), HasSubstr("/step_seconds: found -1, expected seconds"));
+  EXPECT_THAT(message(changed), HasSubstr("/step_seconds: found -1, expected a number of seconds"));
   changed = to_json(profile());
   changed["cores"] = 0;
   EXPECT_THAT(message(changed), HasSubstr("/cores: found 0"));
