@@ -73,7 +73,8 @@ std::string refusal_of(const PlannedJob& planned) {
 }
 
 /// Reads the sizes of the data and verification sets and sets job.num_classes from them. Without
-/// the data here, the job must give num_classes, and unknown sizes count as 0.
+/// the data here, the job must give num_classes, images without image_size count as 112 x 112, and
+/// other unknown sizes as 0.
 PlannedData read_data(JobConfig& job) {
   if (has_data_here(job)) {
     const auto dataset = open_job_data_and_complete(job);
@@ -91,7 +92,9 @@ PlannedData read_data(JobConfig& job) {
         "embedding_size: with network \"none\" it comes from the data, which are not on this "
         "machine; give it with --set embedding_size=512");
   }
-  return {.images = job.num_image};
+  PlannedData unknown{.images = job.num_image};
+  if (job.image_size > 0) unknown.height = unknown.width = job.image_size;
+  return unknown;
 }
 
 /// Decides whether the job would run on GPUs, and returns the memory of one worker, on the machine

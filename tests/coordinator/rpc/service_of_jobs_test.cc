@@ -95,7 +95,7 @@ TEST_F(ServiceOfJobs, SendsAnAgentOneJobAfterAnother) {
 TEST_F(ServiceOfJobs, StartsTheNextJobWhenAllHostsHaveRegistered) {
   submits();
   EXPECT_EQ(queue().jobs(0).state(), "waiting");
-  EXPECT_THAT(queue().reason(), HasSubstr("wait for a to register"));
+  EXPECT_THAT(queue().reason(), HasSubstr("waiting for a to register"));
   VoiceOfAgent agent(coordinator.address(), "a");
   is_told_a_job(agent);
   EXPECT_EQ(queue().jobs(0).state(), "running");
@@ -110,7 +110,8 @@ TEST_F(ServiceOfJobs, BeginsNoJobOnADrainedHostUntilItHasAnotherAgent) {
   agent.tells_exit(0, SIGTERM, first);
   testing::wait_until([&] { return queue().jobs(0).state() == "stopped"; });
   EXPECT_EQ(queue().jobs(1).state(), "waiting");
-  EXPECT_THAT(queue().reason(), HasSubstr("wait for host a, which was drained: start its pfc-age"));
+  EXPECT_THAT(queue().reason(),
+              HasSubstr("waiting for host a, which was drained: start its pfc-age"));
   VoiceOfAgent another(coordinator.address(), "a", "second");
   EXPECT_EQ(is_told_a_job(another, first), second);
 }
@@ -146,7 +147,7 @@ TEST_F(ServiceOfJobs, WaitsForAnAgentWhoseConnectionIsBroken) {
   }
   const std::string second = submits();
   EXPECT_EQ(queue().jobs(1).state(), "waiting");
-  EXPECT_THAT(queue().reason(), HasSubstr("wait for a to register"));
+  EXPECT_THAT(queue().reason(), HasSubstr("waiting for a to register"));
   VoiceOfAgent again(coordinator.address(), "a");
   EXPECT_EQ(is_told_a_job(again, first), second);
 }

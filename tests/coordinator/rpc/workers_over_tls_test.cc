@@ -106,7 +106,7 @@ TEST_F(WorkersOverTls, MayNotTakePartInAnotherJob) {
   EXPECT_THAT(
       calls(&Stub::SetValue, other).error_code(),
       ::testing::AnyOf(grpc::StatusCode::PERMISSION_DENIED, grpc::StatusCode::FAILED_PRECONDITION));
-  EXPECT_THAT(calls(&Stub::Join, other).error_message(), HasSubstr("of job fedcba9876543210"));
+  EXPECT_THAT(calls(&Stub::Join, other).error_message(), HasSubstr("for job fedcba9876543210"));
   expect_noted("wrong_job");
 }
 
