@@ -186,7 +186,7 @@ TEST(HostileOnnx, FileOf3GBIsRejectedUnread) {
   // Sparse; uses no disk space.
   std::filesystem::resize_file(folder / "m.onnx", std::uintmax_t{3} << 30);
   EXPECT_THAT(testing::message_of<InputError>([&] { read_onnx(folder / "m.onnx"); }),
-              ::testing::HasSubstr("m.onnx: 3221225472 bytes, expected an ONNX file, of at most"));
+              ::testing::HasSubstr("m.onnx: 3221225472 bytes, expected an ONNX file of at most"));
 }
 
 }  // namespace
