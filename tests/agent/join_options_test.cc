@@ -72,7 +72,8 @@ TEST_F(AJoinFile, IsReadAgainIfLeftByAnEarlierCoordinator) {
 
 TEST_F(AJoinFile, OfAnotherCoordinatorIsRefusedIfItDoesNotChange) {
   holds(outdated);
-  EXPECT_THAT(message_of<InputError>([&] { joins(2s); }), HasSubstr("a certificate that does not match"));
+  EXPECT_THAT(message_of<InputError>([&] { joins(2s); }),
+              HasSubstr("a certificate that does not match"));
 }
 
 }  // namespace
