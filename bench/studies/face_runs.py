@@ -55,12 +55,14 @@ def is_complete(output):
 
 
 def train(options, name, job):
-    """Runs a job, unless it is complete; returns its folder under options.folder."""
+    """Runs a job, unless it is complete; a key with the value None is left out. Returns its folder under
+    options.folder."""
     output = options.folder / name
     if not is_complete(output):
         options.folder.mkdir(parents=True, exist_ok=True)
         path = options.folder / f"{name}.json"
-        path.write_text(json.dumps({**JOB, **job, "output": str(output)}, indent=2))
+        keys = {**JOB, **job, "output": str(output)}
+        path.write_text(json.dumps({key: value for key, value in keys.items() if value is not None}, indent=2))
         run([options.bin / "pfc-worker", "--config", path], options.threads)
     return output
 

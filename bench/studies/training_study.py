@@ -6,9 +6,10 @@
                       [--data SET [--val PAIRS.bin] [--test TEST_SET]]
 
 A variant is one or more keys of the job with their values, KEY=VALUE[,KEY=VALUE...], for example
-precision=bf16 or read=sequential,read_buffer_mib=1; the others are compared with the first one. Trains one job for
-each variant and seed on the same images: drawn faces, shuffled once on the disk, or the set of --data. The seed
-changes initial weights, the order of the images, flips and sampling. These are compared:
+precision=bf16 or read=sequential,read_buffer_mib=1; the others are compared with the first one. KEY=null leaves a key
+out: a loss with its own margin needs loss=adaface,margin_list=null. Trains one job for each variant and seed on the
+same images: drawn faces, shuffled once on the disk, or the set of --data. The seed changes initial weights, the order
+of the images, flips and sampling. These are compared:
 
   training loss      of the last epoch, as the run logs it: over the classes that take part, and so
                      over fewer negatives the lower sample_rate is.
