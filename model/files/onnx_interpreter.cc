@@ -200,27 +200,23 @@ class Interpreter {
     const bool computed = other != activations_.end();
     const std::vector<float> b = computed ? other->second.values : float_values(parameter(1));
     const std::size_t count = y.values.size();
-    std::size_t each = 1;  // numbers of x for each number of b
-    if (computed && y.dims.empty() && other->second.n == y.n && b.size() != count) {
-      const auto channels = static_cast<std::size_t>(y.c);
-      expect(b.size() == static_cast<std::size_t>(y.n) * channels && y.c == other->second.c,
-             "tensors of different shapes");
-      const std::size_t image = count / static_cast<std::size_t>(y.n);
-      for (std::size_t i = 0; i < count; ++i) {
-        y.values[i] = f(y.values[i], b[i / image * channels + i % channels]);
-      }
-      make_y(std::move(y));
-      return;
-    }
-    if (computed && b.size() != count) {
-      each = static_cast<std::size_t>(y.dims.empty() ? 0 : y.dims.back());
-      expect(each * b.size() == count && other->second.dims.size() == y.dims.size(),
+    std::size_t outer = 1, inner = 1;  // f's second number is b[i / outer * inner + i % inner]
+    if (!computed) {
+      expect(b.size() == 1 || is_suffix(dims_of(parameter(1)), y.dims),
+             "found a parameter that does not fit the last axes");
+      outer = count, inner = b.size();
+    } else if (b.size() != count) {
+      const bool image = y.dims.empty();
+      inner = image ? static_cast<std::size_t>(y.c) : 1;
+      outer =
+          image ? count / static_cast<std::size_t>(y.n) : static_cast<std::size_t>(y.dims.back());
+      expect(b.size() * outer == count * inner && other->second.dims.size() == y.dims.size() &&
+                 (!image || (other->second.n == y.n && other->second.c == y.c)),
              "found tensors of different shapes");
     }
-    const Dims dims = computed ? Dims() : dims_of(parameter(1));
-    expect(computed || b.size() == 1 || is_suffix(dims, y.dims),
-           "found a parameter that does not fit the last axes");
-    for (std::size_t i = 0; i < count; ++i) y.values[i] = f(y.values[i], b[i / each % b.size()]);
+    for (std::size_t i = 0; i < count; ++i) {
+      y.values[i] = f(y.values[i], b[i / outer * inner + i % inner]);
+    }
     make_y(std::move(y));
   }
 
@@ -347,11 +343,7 @@ class Interpreter {
     const std::int64_t taps = std::int64_t{shape.kernel} * shape.kernel;
     std::vector<float> w = transposed(float_values(parameter(1)), shape.in_c / shape.groups, taps);
     std::vector<float> images = x().values;
-    Activation& y = make_y({.n = shape.batch,
-                            .c = shape.out_c,
-                            .h = shape.out_h(),
-                            .w = shape.out_w(),
-                            .half = x().half});
+    Activation& y = make_y(shape);
     const Tensor result(y.values.data(), shape.y_shape());
     ops_.conv2d(shape)->forward({images.data(), shape.x_shape()}, {w.data(), shape.w_shape()},
                                 result);
@@ -361,70 +353,62 @@ class Interpreter {
   }
 
   [[nodiscard]] Conv2dShape conv_shape() const {
-    using Sizes = std::vector<std::int64_t>;
-    const onnx::TensorProto& weight = parameter(1);
-    const Sizes dims(weight.dims().begin(), weight.dims().end());
-    const Sizes pads = int_attributes(*node_, "pads", {0, 0, 0, 0});
-    const Sizes strides = int_attributes(*node_, "strides", {1, 1});
+    const Dims dims = dims_of(parameter(1));
+    expect(dims.size() == 4, "expected a weight with four axes");
+    Conv2dShape shape = windows({dims[2], dims[3]}, 64);
     const std::int64_t groups = int_attribute(*node_, "group", 1);
-    const auto between = [](std::int64_t value, std::int64_t least, std::int64_t most) {
-      return value >= least && value <= most;
+    expect(groups > 0 && dims[0] > 0 && dims[0] % groups == 0 && shape.in_c % groups == 0 &&
+               shape.in_c / groups == dims[1],
+           "found a weight that does not fit the channels");
+    shape.out_c = dims[0];
+    shape.groups = groups;
+    return shape;
+  }
+
+  /// Returns the node's windows over the images of x, channel by channel. `most`: limit of their
+  /// sides, strides and pads.
+  [[nodiscard]] Conv2dShape windows(const Dims& kernel, std::int64_t most) const {
+    const Dims pads = int_attributes(*node_, "pads", {0, 0, 0, 0});
+    const Dims strides = int_attributes(*node_, "strides", {1, 1});
+    const auto equal = [&](const Dims& sides, std::size_t count, std::int64_t least) {
+      return sides.size() == count && std::ranges::count(sides, sides[0]) == std::ssize(sides) &&
+             sides[0] >= least && sides[0] <= most;
     };
-    constexpr std::int64_t kMostSide = 64;  // limit of a kernel's sides, pads and strides
-    expect(dims.size() == 4 && dims[2] == dims[3] && between(dims[2], 1, kMostSide) &&
-               pads.size() == 4 && std::ranges::count(pads, pads[0]) == 4 &&
-               between(pads[0], 0, kMostSide) && strides.size() == 2 && strides[0] == strides[1] &&
-               between(strides[0], 1, kMostSide) &&
-               int_attributes(*node_, "dilations", {1, 1}) == Sizes{1, 1},
-           "expected a square convolution with sides of at most 64");
-    expect(groups > 0 && dims[0] > 0 && dims[0] % groups == 0 && x().c % groups == 0 &&
-               x().c / groups == dims[1] && std::min(x().h, x().w) + 2 * pads[0] >= dims[2],
-           "found a weight that does not fit the channels and the image");
+    expect(x().dims.empty() && equal(kernel, 2, 1) && equal(pads, 4, 0) && equal(strides, 2, 1) &&
+               int_attributes(*node_, "dilations", {1, 1}) == Dims{1, 1},
+           fmt::format("expected square windows with sides of at most {}", most));
+    expect(std::min(x().h, x().w) + 2 * pads[0] >= kernel[0],
+           "found an image that is smaller than a window");
     return {.batch = x().n,
             .in_h = x().h,
             .in_w = x().w,
             .in_c = x().c,
-            .out_c = dims[0],
-            .kernel = static_cast<int>(dims[2]),
+            .out_c = x().c,
+            .kernel = static_cast<int>(kernel[0]),
             .stride = static_cast<int>(strides[0]),
             .pad = static_cast<int>(pads[0]),
-            .groups = groups};
+            .groups = x().c};
+  }
+
+  Activation& make_y(const Conv2dShape& shape) {
+    return make_y({.n = shape.batch,
+                   .c = shape.out_c,
+                   .h = shape.out_h(),
+                   .w = shape.out_w(),
+                   .half = x().half});
   }
 
   void max_pool() {
-    using Sizes = std::vector<std::int64_t>;
-    const Sizes kernel = int_attributes(*node_, "kernel_shape", {});
-    const Sizes strides = int_attributes(*node_, "strides", {1, 1});
-    const Sizes pads = int_attributes(*node_, "pads", {0, 0, 0, 0});
-    constexpr std::int64_t kMostSide = 16;  // limit of a window's sides and strides
-    expect(x().dims.empty() && kernel.size() == 2 && kernel[0] == kernel[1] && kernel[0] > 0 &&
-               kernel[0] <= kMostSide && strides.size() == 2 && strides[0] == strides[1] &&
-               strides[0] > 0 && strides[0] <= kMostSide && pads.size() == 4 &&
-               std::ranges::count(pads, pads[0]) == 4 && pads[0] >= 0 && pads[0] < kernel[0] &&
-               std::min(x().h, x().w) + 2 * pads[0] >= kernel[0] &&
-               int_attribute(*node_, "ceil_mode", 0) == 0 &&
-               int_attributes(*node_, "dilations", {1, 1}) == Sizes{1, 1},
-           "not a pooling of square windows of at most 16 x 16 pixels inside the image");
-    const Conv2dShape shape{.batch = x().n,
-                            .in_h = x().h,
-                            .in_w = x().w,
-                            .in_c = x().c,
-                            .out_c = x().c,
-                            .kernel = static_cast<int>(kernel[0]),
-                            .stride = static_cast<int>(strides[0]),
-                            .pad = static_cast<int>(pads[0]),
-                            .groups = x().c};
+    const Conv2dShape shape = windows(int_attributes(*node_, "kernel_shape", {}), 16);
+    expect(shape.pad < shape.kernel && int_attribute(*node_, "ceil_mode", 0) == 0,
+           "expected windows that contain pixels, and no ceil_mode");
     std::vector<float> images = x().values;
-    Activation& y = make_y({.n = shape.batch,
-                            .c = shape.out_c,
-                            .h = shape.out_h(),
-                            .w = shape.out_w(),
-                            .half = x().half});
+    Activation& y = make_y(shape);
     ops_.max_pool(shape, {images.data(), shape.x_shape()}, {y.values.data(), shape.y_shape()}, {});
   }
 
   void average_pool() {
-    expect(x().dims.empty(), "not the pixels of images");
+    expect(x().dims.empty(), "expected the pixels of images");
     Activation from = x();
     Activation& y = make_y({.n = from.n, .c = from.c, .half = from.half});
     ops_.average_pool({from.values.data(), {from.n, from.h, from.w, from.c}},
