@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/config/config.h"
 #include "common/config/json_reader.h"
 #include "common/config/strict_json.h"
 #include "common/error.h"
@@ -301,24 +302,17 @@ bool is_file_name(const std::string& written) {
   return numbered("centres-", ".safetensors") || numbered("part-", ".json");
 }
 
-std::int64_t Identity::feature_size() const {
-  const bool known = job.is_object() && job.contains("feature_size");
-  return known && job["feature_size"].is_number_integer() ? job["feature_size"].get<std::int64_t>()
-                                                          : 0;
+json Identity::value_of(const char* key, const json& older) const {
+  return job.is_object() && job.contains(key) ? job[key] : older;
 }
 
 bool Identity::same_model(const Identity& other) const {
-  // Manifests from before a key existed lack it.
-  const auto same = [&](const char* key, const json& by_default = {}) {
-    const auto value = [&](const json& of) {
-      return of.is_object() && of.contains(key) ? of[key] : by_default;
-    };
-    return value(job) == value(other.job);
+  const auto same = [&](const char* key, const json& older) {
+    return value_of(key, older) == other.value_of(key, older);
   };
-  const json half = {0.5, 0.5, 0.5};
-  return classes == other.classes && embedding_size == other.embedding_size && same("network") &&
-         same("image_mean", half) && same("image_std", half) &&
-         feature_size() == other.feature_size();
+  return classes == other.classes && embedding_size == other.embedding_size &&
+         same("network", {}) && same("feature_size", 0) && same("image_mean", PixelScale{}.mean) &&
+         same("image_std", PixelScale{}.std);
 }
 
 bool Manifest::has(const std::string& name) const {

@@ -91,16 +91,17 @@ struct Identity {
   int world_size = 0;
   std::int64_t global_batch = 0;
   std::int64_t classes = 0;
-  std::int64_t embedding_size = 0;  ///< of a centre: with a bias 1 more
+  std::int64_t embedding_size = 0;  ///< length of a centre: with a bias 1 more than an embedding
   LossScale::State loss_scale;
   LossState loss_state;           ///< older manifests: as in a new job
   std::vector<int> threads;       ///< compute threads of the workers, by rank; empty: unknown
   std::vector<std::string> data;  ///< FileBrief::holds of the data sets; empty: unknown
   nlohmann::json job;
 
-  /// Returns the job's feature_size; 0 in jobs of a version without this key.
-  [[nodiscard]] std::int64_t feature_size() const;
-  /// Returns whether both have the same network, number of classes, feature and embedding size.
+  /// Returns the job's value of a key; `older` if the job is from a version without this key.
+  [[nodiscard]] nlohmann::json value_of(const char* key, const nlohmann::json& older = {}) const;
+  /// Returns whether both have the same network, pixel scale, number of classes, feature size and
+  /// length of a centre.
   [[nodiscard]] bool same_model(const Identity& other) const;
 };
 

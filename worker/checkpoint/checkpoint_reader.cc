@@ -86,7 +86,7 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
                : std::string("unknown");
   };
   if (!model.network.empty()) check_same(folder, "network", job_value("network"), model.network);
-  check_same(folder, "feature_size", std::to_string(id.feature_size()),
+  check_same(folder, "feature_size", id.value_of("feature_size", 0).dump(),
              std::to_string(model.feature_size));
   check_same(folder, "embedding_size (plus 1 for a bias)", std::to_string(id.embedding_size),
              std::to_string(model.embedding_size));
@@ -94,14 +94,10 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
              std::to_string(model.classes));
   check_same(folder, "optimizer", job_value("optimizer"),
              model.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd");
-  const auto colours = [&](const char* key, const std::array<double, 3>& expected,
-                           const std::array<double, 3>& older) {
-    const bool known = id.job.is_object() && id.job.contains(key);
-    check_same(folder, key, (known ? id.job[key] : nlohmann::json(older)).dump(),
-               nlohmann::json(expected).dump());
-  };
-  colours("image_mean", model.pixels.mean, PixelScale{}.mean);
-  colours("image_std", model.pixels.std, PixelScale{}.std);
+  check_same(folder, "image_mean", id.value_of("image_mean", PixelScale{}.mean).dump(),
+             nlohmann::json(model.pixels.mean).dump());
+  check_same(folder, "image_std", id.value_of("image_std", PixelScale{}.std).dump(),
+             nlohmann::json(model.pixels.std).dump());
 }
 
 /// The verified files that a worker reads from a checkpoint.
