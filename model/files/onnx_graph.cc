@@ -126,15 +126,11 @@ class GraphMaker {
   /// Changes x / 127.5 - 1 to what the network reads.
   std::string scale_colours(const std::string& x) {
     if (options_.pixels == PixelScale{}) return x;
-    Floats mean, variance;
-    for (std::size_t c = 0; c < 3; ++c) {
-      mean.push_back(static_cast<float>(2 * options_.pixels.mean[c] - 1));
-      variance.push_back(static_cast<float>(std::pow(2 * options_.pixels.std[c], 2)));
-    }
+    const auto [mean, variance] = statistics_of(options_.pixels);
     floats("colours.weight", {3}, {1.f, 1.f, 1.f}, false);
     floats("colours.bias", {3}, {0.f, 0.f, 0.f}, false);
-    floats("colours.mean", {3}, mean, false);
-    floats("colours.var", {3}, variance, false);
+    floats("colours.mean", {3}, {mean.begin(), mean.end()}, false);
+    floats("colours.var", {3}, {variance.begin(), variance.end()}, false);
     std::string y = node("BatchNormalization", kScaleColours,
                          {x, "colours.weight", "colours.bias", "colours.mean", "colours.var"});
     new_attribute("epsilon", onnx::AttributeProto::FLOAT).set_f(0.f);

@@ -1,6 +1,7 @@
 // The embedding network: one flat arena of parameters, a forward and a backward pass.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +73,14 @@ struct BackboneOptions {
   /// identity. Only for torchvision's networks.
   bool zero_init_residual = false;
 };
+
+/// Statistics of u = x / 127.5 - 1, for red, green and blue.
+struct PixelStatistics {
+  std::array<float, 3> mean, variance;
+};
+/// Returns the statistics with which (u - mean) / sqrt(variance) is what a network with this scale
+/// reads.
+PixelStatistics statistics_of(const PixelScale& pixels);
 
 /// Returns the job's backbone options for images of this size. The caller adds sync_bn and rank.
 BackboneOptions backbone_options(const JobConfig& job, std::int64_t height, std::int64_t width);

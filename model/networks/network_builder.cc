@@ -165,6 +165,15 @@ NetworkBuilder::NetworkBuilder(Ops& ops, const BackboneOptions& options)
 
 NetworkBuilder::~NetworkBuilder() = default;
 
+PixelStatistics statistics_of(const PixelScale& pixels) {
+  PixelStatistics of_u{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    of_u.mean[c] = static_cast<float>(2 * pixels.mean[c] - 1);
+    of_u.variance[c] = static_cast<float>(std::pow(2 * pixels.std[c], 2));
+  }
+  return of_u;
+}
+
 NetworkBuilder::Block::Block(NetworkBuilder& net, std::string name) : net_(net) {
   const std::size_t begin = net.network_->layers_.size();
   net.blocks_.push_back({.name = std::move(name), .begin = begin, .end = begin});
@@ -204,16 +213,11 @@ void NetworkBuilder::scale_pixels() {
                        .variance = vector("pixels.var", 1.f)};
 }
 
-/// Sets the statistics of u = x / 127.5 - 1, where x / 255 has those of the options.
 void NetworkBuilder::set_pixel_scale() {
   if (!network_->pixel_norm_) return;
-  std::array<float, 3> mean{}, variance{};
-  for (std::size_t c = 0; c < 3; ++c) {
-    mean[c] = static_cast<float>(2 * options_.pixels.mean[c] - 1);
-    variance[c] = static_cast<float>(std::pow(2 * options_.pixels.std[c], 2));
-  }
-  ops_.copy_to_device(network_->pixels_.mean->data, mean.data());
-  ops_.copy_to_device(network_->pixels_.variance->data, variance.data());
+  const PixelStatistics statistics = statistics_of(options_.pixels);
+  ops_.copy_to_device(network_->pixels_.mean->data, statistics.mean.data());
+  ops_.copy_to_device(network_->pixels_.variance->data, statistics.variance.data());
 }
 
 Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvOptions& o) {
