@@ -15,7 +15,7 @@ namespace pfc {
 inline constexpr std::chrono::seconds kLookUpLimit{10};
 
 /// Resolves every host and sets what this machine knows of it. A name that does not resolve is not
-/// an error, because that host's agent can connect to this machine all the same. Throws InputError
+/// an error, because that host's agent can still connect to this machine. Throws InputError
 /// if two hosts are this machine.
 void look_up_hosts(std::vector<HostSpec>& hosts, const Resolve& resolve_name = resolve);
 

@@ -17,7 +17,7 @@ namespace pfc {
 ///   GET  /api/log?rank=1&part=2&offset=300[&job=ID]
 ///                                 {"job_id", "text", "part", "offset", "skipped", "over"}; part
 ///                                 -1: offset is a distance from the end in bytes; an empty
-///                                 job_id: there was no job yet
+///                                 job_id: no job has run yet
 ///   POST /api/stop   {"job": "0123456789abcdef"}             {"job_id", "was_waiting"}
 ///   POST /api/drain  {"job": "0123456789abcdef", "host": "b"}   {}
 class Actions {

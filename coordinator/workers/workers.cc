@@ -199,9 +199,9 @@ void Workers::finish(const proto::FinishRequest& request,
   cluster_.advance();
 }
 
-// The worker joins the next generation, even if it has completed its work: its peers have not, and
-// it takes part in what they repeat. What ended the last generation is known already. A worker
-// that failed by itself ends and is replaced.
+// The worker joins the next generation, even if it has completed its work, because it must take
+// part in the steps that its peers repeat. The cause that ended the last generation is already
+// known. A worker that failed by itself ends and is replaced.
 proto::FinishReply Workers::finish_late(const WorkerState& worker,
                                         const proto::FinishRequest& request) {
   proto::FinishReply reply;

@@ -51,8 +51,8 @@ class ImageDecoder {
   using ChooseRegion = std::function<ImageRegion(ImageSize own)>;
   void decode_region(std::span<const std::byte> encoded, const ChooseRegion& choose,
                      ImageSize wanted, std::span<std::uint8_t> rgb);
-  /// Resizes the image so that its shorter side has `shorter` pixels, and fills rgb [wanted.height,
-  /// wanted.width, 3] with the centre, like torchvision's Resize and CenterCrop. An image that
+  /// Fills rgb [wanted.height, wanted.width, 3] with the centre of the image, whose shorter side is
+  /// first resized to `shorter` pixels, like torchvision's Resize and CenterCrop. An image that
   /// would then have more than kMaxDecodedPixels is damaged. REQUIRES: both sides of `wanted` are
   /// at most `shorter`.
   void decode_centre(std::span<const std::byte> encoded, std::int64_t shorter, ImageSize wanted,

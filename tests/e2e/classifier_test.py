@@ -1,8 +1,7 @@
 """An image classifier (torchvision's resnet18, softmax with bias, sync_bn) on three hosts with one worker each, of which
 one is lost. Needs root.
 
-    classifier_test.py          small images
-    PFC_CLASSIFIER_SIZE=224 classifier_test.py    as in the ImageNet job: minutes
+PFC_CLASSIFIER_SIZE=224 uses images as large as ImageNet's, which takes minutes.
 """
 
 import json

@@ -18,7 +18,7 @@ int restarts_left(const ClusterState& state, const RendezvousConfig& config);
 Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
 /// Continues after a generation that was lost with its coordinator. This does not count as a
-/// restart. REQUIRES: there is no incident.
+/// restart. REQUIRES: the state has no incident.
 Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
 /// Returns what must happen before these members can connect; nothing if they can. A host without
