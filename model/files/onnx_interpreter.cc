@@ -374,9 +374,11 @@ class Interpreter {
       return sides.size() == count && std::ranges::count(sides, sides[0]) == std::ssize(sides) &&
              sides[0] >= least && sides[0] <= most;
     };
-    expect(x().dims.empty() && equal(kernel, 2, 1) && equal(pads, 4, 0) && equal(strides, 2, 1) &&
-               int_attributes(*node_, "dilations", {1, 1}) == Dims{1, 1},
-           fmt::format("expected square windows with sides of at most {}", most));
+    expect(
+        x().dims.empty() && equal(kernel, 2, 1) && equal(pads, 4, 0) && equal(strides, 2, 1) &&
+            int_attributes(*node_, "dilations", {1, 1}) == Dims{1, 1},
+        fmt::format("expected square windows, equal strides and equal pads, of at most {} pixels",
+                    most));
     expect(std::min(x().h, x().w) + 2 * pads[0] >= kernel[0],
            "found an image that is smaller than a window");
     return {.batch = x().n,
