@@ -31,13 +31,13 @@ import gpu_runs
 import reference_input
 import safetensors_io
 import torch
+from backbone_reference import embedding_size_of
 from bench_head import same_loss
 from gpu_runs import REFERENCE
 from pfc_runs import metrics
 from network_floor import floor
 
 WARM_UP_STEPS = 12
-EMBEDDING = 512
 USERS_GOAL, BEST_GOAL = 2.0, 1.3  # times faster than PyTorch
 LOSS_TOLERANCE = 0.05
 HEADER = ("| network | batch | program | samples/s | ms | floor: FLOPs, ms | floor: bytes, ms "
@@ -46,21 +46,22 @@ HEADER = ("| network | batch | program | samples/s | ms | floor: FLOPs, ms | flo
 
 def faces(options):
     """Draws faces once; returns their folder."""
-    folder = options.folder / f"faces-{options.classes}x{options.images}"
+    folder = options.folder / f"faces-{options.classes}x{options.images}-{options.size}"
     if not (folder / "val.bin").exists():
         gpu_runs.run([options.bin / "pfcctl", "data", "synth", "--identities", options.classes,
-                      "--images-per-identity", options.images, "--force", "--out", folder], options.limit)
+                      "--images-per-identity", options.images, "--size", options.size, "--force", "--out", folder],
+                     options.limit)
     return folder
 
 
 def initial(options):
     """Makes the initial weights of both programs once; returns their file."""
-    path = options.folder / f"{options.network}-{options.classes}.safetensors"
+    path = options.folder / f"{options.network}-{options.classes}-{options.size}.safetensors"
     if not path.exists():
         torch.manual_seed(1)
         new = path.with_suffix(".new")
-        safetensors_io.save(new, reference_input.initial_weights(options.network, EMBEDDING,
-                                                                 options.classes))
+        safetensors_io.save(new, reference_input.initial_weights(
+            options.network, embedding_size_of(options.network), options.classes, options.size))
         new.replace(path)  # atomically, because the script may be ended at any time
     return path
 
@@ -68,7 +69,7 @@ def initial(options):
 def write_job(options, precision):
     path = options.folder / f"{options.network}-{options.batch}-{precision}.json"
     path.write_text(json.dumps({
-        "network": options.network, "embedding_size": EMBEDDING, "batch_size": options.batch,
+        "network": options.network, "embedding_size": embedding_size_of(options.network), "batch_size": options.batch,
         "lr": 0.01, "num_epoch": 100_000, "max_steps": WARM_UP_STEPS + options.steps,
         "num_workers": min(16, os.cpu_count()), "verbose": 0, "frequent": 10,
         "precision": precision, "device": options.device, "rec": str(faces(options)),
@@ -94,7 +95,7 @@ def reference(options, precision, *more):
 
 def programs(options):
     """Returns {name: (precision, function that runs it, goal)}."""
-    best = ["--layout", "channels_last", "--tf32"]
+    best = ["--layout", "channels_last", "--tf32", "--fast-transformer"]
     if options.compile != "off":
         best += ["--compile", options.compile]
     known = {}
@@ -134,7 +135,7 @@ def row(options, name, entry, runs):
     start = f"| {options.network} | {options.batch} | {name} | "
     if not rounds:
         return start + (runs.why_not(name) or "not measured yet") + " |" * 8
-    flops, moved = floor(options.network, EMBEDDING)
+    flops, moved = floor(options.network, embedding_size_of(options.network), options.size)
     values = [speed for steps in rounds for speed in speeds(steps)]
     speed = statistics.median(values)
     waits = sum(s.get("data_wait_seconds", 0) for r in rounds for s in r[WARM_UP_STEPS:])
@@ -174,6 +175,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=40, help="measured steps of a run")
     parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--size", type=int, default=112, help="pixels a side")
     parser.add_argument("--images", type=int, default=4, help="images of each class")
     parser.add_argument("--compile", default="default", help="mode of torch.compile, or off")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda",

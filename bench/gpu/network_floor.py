@@ -12,9 +12,9 @@ from backbone_reference import make_backbone
 VALUE_BYTES = 2
 
 
-def floor(network, embedding_size=512):
+def floor(network, embedding_size=512, size=112):
     """Returns the FLOPs and bytes of one sample."""
-    backbone = make_backbone(network, embedding_size).eval()
+    backbone = make_backbone(network, embedding_size, height=size, width=size).eval()
     flops, values = 0, 0
 
     def count(module, inputs, output):
@@ -27,5 +27,5 @@ def floor(network, embedding_size=512):
         if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)):
             module.register_forward_hook(count)
     with torch.no_grad():
-        backbone(torch.zeros(1, 3, 112, 112))
+        backbone(torch.zeros(1, 3, size, size))
     return flops, values * VALUE_BYTES

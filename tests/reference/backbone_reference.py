@@ -265,6 +265,12 @@ def philox_uniform(seed, stream, step, elements):
 DROPOUT, TOKEN_MASK = 6, 11  # streams of numbers
 
 
+class Fast:
+    """Whether transformers use PyTorch's own attention, in the precision of autocast, and its random numbers."""
+
+    on = False
+
+
 class Attention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -275,8 +281,11 @@ class Attention(nn.Module):
     def forward(self, x):
         batch, tokens, width = x.shape
         q, k, v = self.qkv(x).reshape(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        with torch.autocast("cpu", enabled=False):
-            if q.dtype == torch.bfloat16:
+        if Fast.on:
+            y = nn.functional.scaled_dot_product_attention(q, k, v)
+            return self.proj(y.transpose(1, 2).reshape(batch, tokens, width))
+        with torch.autocast(x.device.type, enabled=False):
+            if q.dtype in (torch.bfloat16, torch.float16):
                 q, k, v = q.float(), k.float(), v.float()
             weights = (q @ k.transpose(2, 3) / math.sqrt(width // self.heads)).softmax(-1)
             y = (weights @ v).transpose(1, 2).reshape(batch, tokens, width)
@@ -305,9 +314,11 @@ class DropPath(nn.Module):
     def forward(self, x):
         if not self.training or self.rate == 0:
             return x
+        if Fast.on:
+            return x * (torch.rand(len(x), 1, 1, device=x.device) >= self.rate) / (1 - self.rate)
         samples = np.arange(len(x), dtype=np.uint64) + np.uint64(self.layer << 40)
         kept = philox_uniform(self.seed, DROPOUT, self.step, samples) >= np.float32(self.rate)
-        factors = torch.tensor(kept / (1 - float(np.float32(self.rate)))).to(x.dtype)
+        factors = torch.tensor(kept / (1 - float(np.float32(self.rate)))).to(x)
         return x * factors[:, None, None]
 
 
@@ -351,17 +362,19 @@ class Vit(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def kept_tokens(self, batch):
+    def kept_tokens(self, batch, device):
         """Returns the indices of the tokens that each sample keeps, in their order."""
+        if Fast.on:
+            return torch.rand(batch, self.tokens, device=device).argsort(1)[:, :self.kept].sort(1)[0]
         numbers = philox_uniform(self.seed, TOKEN_MASK, self.step,
                                  np.arange(batch * self.tokens)).reshape(batch, self.tokens)
-        return torch.tensor(np.sort(np.argsort(numbers, axis=1, kind="stable")[:, :self.kept]))
+        return torch.tensor(np.sort(np.argsort(numbers, axis=1, kind="stable")[:, :self.kept]), device=device)
 
     def forward(self, x):
         x = self.patch_embed.proj(x).flatten(2).transpose(1, 2) + self.pos_embed
         masks = self.training and self.kept < self.tokens
         if masks:
-            kept = self.kept_tokens(len(x))[:, :, None].expand(-1, -1, x.shape[2])
+            kept = self.kept_tokens(len(x), x.device)[:, :, None].expand(-1, -1, x.shape[2])
             x = x.gather(1, kept)
         for block in self.blocks:
             x = block(x)

@@ -3,7 +3,7 @@
     train_reference.py --job job.json --input input.safetensors [--metrics metrics.jsonl]
                        [--data FOLDER] [--val NAME.bin ...]
                        [--device cuda] [--precision fp16] [--layout nchw] [--no-mkldnn]
-                       [--compile MODE] [--steps N]
+                       [--compile MODE] [--fast-transformer] [--steps N]
 
 The input file holds `images` U8 [n, H, H, 3], `labels` I64 [n], `centres` F32 [C, D] and the
 backbone's state dict under its own names; with --data, images and labels are those of a folder in
@@ -33,7 +33,7 @@ import image_records
 import safetensors_io
 import torch_run
 import verification
-from backbone_reference import make_backbone, normalised
+from backbone_reference import Fast, make_backbone, normalised
 
 # pfc's defaults for keys that the job leaves out (docs/configuration.md).
 DEFAULTS = {
@@ -251,6 +251,9 @@ def parse():
     parser.add_argument("--layout", choices=("channels_last", "nchw"), default="channels_last")
     parser.add_argument("--no-mkldnn", action="store_true",
                         help="use PyTorch's own convolutions on a CPU, not oneDNN's")
+    parser.add_argument("--fast-transformer", action="store_true",
+                        help="use PyTorch's own attention and random numbers, not arcface_torch's products in "
+                             "float32 and pfc's numbers")
     parser.add_argument("--steps", type=int, help="number of steps, if fewer than the job's")
     torch_run.add_arguments(parser)
     return parser.parse_args()
@@ -263,6 +266,7 @@ def main():
     if arguments.data:
         tensors["images"], tensors["labels"] = image_records.read(arguments.data)
     torch.backends.mkldnn.set_flags(not arguments.no_mkldnn)
+    Fast.on = arguments.fast_transformer
     trainer = Trainer(job, tensors, arguments)
     out = sys.stdout if arguments.metrics == "-" else open(arguments.metrics, "w", encoding="utf-8")
     for entry in train(trainer):
