@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/support/staged_comm.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_job.h"
 #include "worker/head/row_copy.h"
@@ -39,7 +40,8 @@ void train_a_little(Ops& ops, Head& head) {
 TEST_P(CurrentRows, AreThoseAfterAllUpdatesAndChangeNothing) {
   run_ranks(1, [&](Comm& comm) {
     const auto ops = device_.make(1);
-    const auto head = make_head(*ops, comm,
+    StagedComm staged(*ops, comm);
+    const auto head = make_head(*ops, staged,
                                 {.classes = kReadClasses,
                                  .embedding_size = kReadDimension,
                                  .sample_rate = 0.1,
