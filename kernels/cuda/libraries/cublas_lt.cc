@@ -31,10 +31,10 @@ cudaDataType_t type_of(DType type) {
   }
 }
 
-// Returns the alignment of an address, at most 256 bytes: no kernel needs more.
-std::uint32_t alignment_of(const void* pointer) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  return static_cast<std::uint32_t>(std::min<std::uintptr_t>(address & (~address + 1), 256));
+// Returns the alignment of the matrices of an operand.
+std::uint32_t alignment(const MatrixProduct& p, const void* operand) {
+  return p.addresses_aligned > 0 ? p.addresses_aligned
+                                 : alignment_of(reinterpret_cast<std::uintptr_t>(operand));
 }
 
 std::string text(const MatrixProduct& p) {
@@ -46,8 +46,8 @@ std::string text(const MatrixProduct& p) {
 }  // namespace
 
 struct CublasLt::Key {
-  std::int64_t m, n, k, a_stride, b_stride, c_stride, batch, a_batch, b_batch, c_batch;
-  bool transpose_a, transpose_b, adds;
+  std::int64_t m, n, k, a_stride, b_stride, c_stride, batch;
+  bool addresses, transpose_a, transpose_b, adds;
   DType in, out;
   std::uint32_t a_alignment, b_alignment, c_alignment;
   friend auto operator<=>(const Key&, const Key&) = default;
@@ -85,43 +85,39 @@ CublasLt::Key CublasLt::key_of(const MatrixProduct& p) {
           .b_stride = p.b_stride,
           .c_stride = p.c_stride,
           .batch = p.batch,
-          .a_batch = p.a_batch,
-          .b_batch = p.b_batch,
-          .c_batch = p.c_batch,
+          .addresses = p.addresses_aligned > 0,
           .transpose_a = p.transpose_a,
           .transpose_b = p.transpose_b,
           .adds = p.beta != 0.f,
           .in = p.in,
           .out = p.out,
-          .a_alignment = alignment_of(p.a),
-          .b_alignment = alignment_of(p.b),
-          .c_alignment = alignment_of(p.c)};
+          .a_alignment = alignment(p, p.a),
+          .b_alignment = alignment(p, p.b),
+          .c_alignment = alignment(p, p.c)};
 }
 
 CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
   Plan plan;
-  const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                          std::int64_t between) {
+  const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns,
+                          std::int64_t stride) {
     cublasLtMatrixLayout_t made = nullptr;
     // cuBLASLt's rows are our columns: see Plan.
     require(cublasLtMatrixLayoutCreate(&made, type_of(type), static_cast<std::uint64_t>(columns),
                                        static_cast<std::uint64_t>(rows), stride),
             "cublasLtMatrixLayoutCreate", p);
     Layout owner(made);
-    if (p.batch == 1) return owner;
+    if (p.addresses_aligned == 0) return owner;
     const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
       require(cublasLtMatrixLayoutSetAttribute(made, attribute, &value, sizeof(value)),
               "cublasLtMatrixLayoutSetAttribute", p);
     };
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(p.batch));
-    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, between);
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, std::uint32_t{CUBLASLT_BATCH_MODE_POINTER_ARRAY});
     return owner;
   };
-  plan.a = p.transpose_a ? layout(p.in, p.k, p.m, p.a_stride, p.a_batch)
-                         : layout(p.in, p.m, p.k, p.a_stride, p.a_batch);
-  plan.b = p.transpose_b ? layout(p.in, p.n, p.k, p.b_stride, p.b_batch)
-                         : layout(p.in, p.k, p.n, p.b_stride, p.b_batch);
-  plan.c = layout(p.out, p.m, p.n, p.c_stride, p.c_batch);
+  plan.a = p.transpose_a ? layout(p.in, p.k, p.m, p.a_stride) : layout(p.in, p.m, p.k, p.a_stride);
+  plan.b = p.transpose_b ? layout(p.in, p.n, p.k, p.b_stride) : layout(p.in, p.k, p.n, p.b_stride);
+  plan.c = layout(p.out, p.m, p.n, p.c_stride);
 
   const bool tf32 = tf32_ && p.in == DType::kFloat32;
   cublasLtMatmulDesc_t operation = nullptr;
@@ -148,10 +144,10 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
   // If the sum over k is split, its parts are float32, added in a fixed order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(p, p.b));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(p, p.a));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(p, p.c));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(p, p.c));
 
   cublasLtMatmulHeuristicResult_t best{};
   int found = 0;
@@ -166,6 +162,7 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
 
 void CublasLt::multiply(const MatrixProduct& p, void* workspace, cudaStream_t stream) {
   check(p.m > 0 && p.n > 0 && p.k > 0 && p.batch > 0, "gemm: sizes must be positive");
+  check(p.batch == 1 || p.addresses_aligned > 0, "gemm: several products need addresses");
   const Key key = key_of(p);
   auto found = plans_.find(key);
   if (found == plans_.end()) {

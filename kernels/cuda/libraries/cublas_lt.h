@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -30,9 +31,17 @@ struct MatrixProduct {
   std::int64_t b_stride = 0;
   void* c = nullptr;
   std::int64_t c_stride = 0;
-  std::int64_t batch = 1;                              ///< number of products
-  std::int64_t a_batch = 0, b_batch = 0, c_batch = 0;  ///< elements from one matrix to the next
+  std::int64_t batch = 1;  ///< number of products; 1 without addresses
+  /// If not 0, the matrices are anywhere in the device's memory: a, b and c are arrays there of
+  /// `batch` addresses, all aligned to so many bytes.
+  std::uint32_t addresses_aligned = 0;
 };
+
+/// Returns the alignment of all addresses whose bits are in `bits`, at most 256 bytes: no kernel of
+/// cuBLASLt needs more.
+constexpr std::uint32_t alignment_of(std::uint64_t bits) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(bits & (~bits + 1), 256));
+}
 
 /// cuBLASLt on the device that is current at construction; used by one host thread. Queries
 /// cuBLASLt's heuristic once for each combination of shape, types and alignment.

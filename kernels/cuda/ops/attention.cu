@@ -1,5 +1,5 @@
-// Attention, one head at a time. One call of cuBLASLt computes a head's products for many samples.
-// Memory holds the weights of only one head.
+// Attention. One call of cuBLASLt computes the products of many heads and samples, whose matrices
+// it finds by their addresses, because they are not at equal distances.
 
 #include <algorithm>
 #include <cmath>
@@ -50,11 +50,40 @@ __global__ void softmax_backward_kernel(std::int64_t rows, std::int64_t n, std::
   }
 }
 
-/// A head's matrix of sample 0 in a tensor, and the elements to the next row and the next sample.
-struct HeadMatrix {
+/// The matrices of an operand of the products: one for each head of each sample.
+struct Matrices {
   std::byte* data;
-  std::int64_t row, sample;
+  std::int64_t sample, head;  ///< bytes from one to the next
 };
+
+enum Operand {
+  kQueries,
+  kKeys,
+  kValues,
+  kResults,  // of the tensors; in the backward pass, gradients of the results
+  kQueryGradients,
+  kKeyGradients,
+  kValueGradients,
+  kScores,
+  kWeightGradients,
+  kWeights,
+  kScoreGradients,  // in scratch memory
+  kOperands
+};
+
+struct AllMatrices {
+  Matrices of[kOperands];
+};
+
+/// Computes addresses[operand][sample * heads + head].
+__global__ void addresses_kernel(AllMatrices all, std::int64_t heads, std::int64_t count,
+                                 std::byte** addresses) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= kOperands * count) return;
+  const Matrices& m = all.of[i / count];
+  const std::int64_t matrix = i % count;
+  addresses[i] = m.data + matrix / heads * m.sample + matrix % heads * m.head;
+}
 
 class CudaAttention : public Attention {
  public:
@@ -64,58 +93,103 @@ class CudaAttention : public Attention {
         cublas_(cublas),
         width_(shape.heads * shape.head_size),
         stride_((shape.tokens + 7) / 8 * 8),
-        samples_(std::clamp<std::int64_t>(kMostBytes / bytes_each(), 1, shape.batch)),
+        count_(shape.batch * shape.heads),
+        most_(std::clamp<std::int64_t>(kMostBytes / bytes_each(), 1, count_)),
         scale_(1.f / std::sqrt(static_cast<float>(shape.head_size))) {
-    device.scratch.reserve(CublasLt::kWorkspaceBytes +
-                           static_cast<std::size_t>(samples_ * bytes_each()));
+    device.scratch.reserve(CublasLt::kWorkspaceBytes + address_bytes() +
+                           static_cast<std::size_t>(most_ * bytes_each()));
   }
 
  private:
-  // Bounds the scratch memory: more samples are computed in several parts.
+  // Bounds the scratch memory: if there are more matrices, they are computed in several parts.
   static constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 
-  /// Intermediate results of a head, [samples, tokens, stride].
-  struct Memory {
-    float *scores, *dweights;
-    void *weights, *dscores;  // activations
-  };
-
+  [[nodiscard]] std::int64_t element_bytes() const {
+    return static_cast<std::int64_t>(size_of(device_.activations));
+  }
   [[nodiscard]] std::int64_t numbers_each() const { return shape_.tokens * stride_; }
   [[nodiscard]] std::int64_t bytes_each() const {
-    return numbers_each() * 2 *
-           static_cast<std::int64_t>(sizeof(float) + size_of(device_.activations));
+    return numbers_each() * 2 * (static_cast<std::int64_t>(sizeof(float)) + element_bytes());
+  }
+  [[nodiscard]] std::size_t address_bytes() const {
+    constexpr std::size_t kAlignment = 256;
+    const auto bytes = static_cast<std::size_t>(kOperands * count_) * sizeof(std::byte*);
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  [[nodiscard]] Memory memory() const {
-    const std::int64_t numbers = samples_ * numbers_each();
-    auto* const begin =
-        reinterpret_cast<float*>(device_.scratch.data() + CublasLt::kWorkspaceBytes);
-    auto* const halves = reinterpret_cast<std::byte*>(begin + 2 * numbers);
-    return {.scores = begin,
-            .dweights = begin + numbers,
-            .weights = halves,
-            .dscores = halves + static_cast<std::size_t>(numbers) * size_of(device_.activations)};
+  /// Intermediate results of a part, [matrix, tokens, stride]. REQUIRES: operand is in scratch
+  /// memory.
+  [[nodiscard]] std::byte* scratch(Operand operand) const {
+    std::byte* const begin = static_cast<std::byte*>(device_.scratch.data()) +
+                             CublasLt::kWorkspaceBytes + address_bytes();
+    const std::int64_t floats = std::min<int>(operand - kScores, 2);
+    const std::int64_t others = operand - kScores - floats;
+    return begin +
+           most_ * numbers_each() *
+               (floats * static_cast<std::int64_t>(sizeof(float)) + others * element_bytes());
+  }
+  template <typename T>
+  [[nodiscard]] T* numbers(Operand operand) const {
+    return reinterpret_cast<T*>(scratch(operand));
+  }
+  [[nodiscard]] std::byte** addresses() const {
+    return reinterpret_cast<std::byte**>(static_cast<std::byte*>(device_.scratch.data()) +
+                                         CublasLt::kWorkspaceBytes);
   }
 
-  /// Returns matrix `i` of `matrices` of a head in x [batch, tokens, matrices, heads, head_size],
-  /// from sample `first` on.
-  [[nodiscard]] HeadMatrix matrix(const Tensor& x, std::int64_t matrices, std::int64_t i,
-                                  std::int64_t head, std::int64_t first) const {
-    const std::int64_t row = matrices * width_, sample = shape_.tokens * row;
-    const std::int64_t element = first * sample + i * width_ + head * shape_.head_size;
-    return {.data = static_cast<std::byte*>(x.data) +
-                    static_cast<std::size_t>(element) * size_of(x.dtype),
-            .row = row,
-            .sample = sample};
-  }
-  [[nodiscard]] HeadMatrix of_scratch(void* data) const {
-    return {.data = static_cast<std::byte*>(data), .row = stride_, .sample = numbers_each()};
+  /// Prepares the products: x [batch, tokens, 3, heads, head_size] holds queries, keys and values,
+  /// dx their gradients (null in the forward pass), y [batch, tokens, heads, head_size] the results
+  /// or their gradients.
+  void place(const Tensor& x, const Tensor& y, const Tensor& dx) {
+    AllMatrices all{};
+    const std::int64_t head = shape_.head_size * element_bytes(), token = width_ * element_bytes();
+    for (int i = 0; i < 3; ++i) {
+      const auto of = [&](const Tensor& t) {
+        return Matrices{t.data == nullptr ? nullptr : static_cast<std::byte*>(t.data) + i * token,
+                        shape_.tokens * 3 * token, head};
+      };
+      all.of[kQueries + i] = of(x);
+      all.of[kQueryGradients + i] = of(dx);
+    }
+    all.of[kResults] = {static_cast<std::byte*>(y.data), shape_.tokens * token, head};
+    for (int i = kScores; i < kOperands; ++i) {
+      const auto operand = static_cast<Operand>(i);
+      const std::int64_t bytes = numbers_each() * bytes_of(operand);
+      all.of[i] = {scratch(operand), shape_.heads * bytes, bytes};
+    }
+    std::uint64_t bits = 0;
+    for (const Matrices& m : all.of) {
+      bits |= reinterpret_cast<std::uintptr_t>(m.data) | static_cast<std::uint64_t>(m.sample) |
+              static_cast<std::uint64_t>(m.head);
+    }
+    aligned_ = alignment_of(bits);
+    const std::int64_t all_addresses = kOperands * count_;
+    const auto blocks = static_cast<unsigned>((all_addresses + kThreads - 1) / kThreads);
+    launch("attention", {.blocks = dim3(blocks), .threads = dim3(kThreads)}, device_.compute.get(),
+           addresses_kernel, all, shape_.heads, count_, addresses());
   }
 
-  /// Computes c [tokens, n] = alpha * op(a) op(b) for each of `samples`.
-  void multiply(std::int64_t samples, std::int64_t n, std::int64_t k, const HeadMatrix& a,
-                bool transpose_a, const HeadMatrix& b, bool transpose_b, const HeadMatrix& c,
-                DType out, float alpha = 1.f) {
+  [[nodiscard]] std::int64_t bytes_of(Operand operand) const {
+    return operand == kScores || operand == kWeightGradients
+               ? static_cast<std::int64_t>(sizeof(float))
+               : element_bytes();
+  }
+  /// Returns the elements from one row of the operand's matrices to the next.
+  [[nodiscard]] std::int64_t row_of(Operand operand) const {
+    return operand >= kScores ? stride_ : operand == kResults ? width_ : 3 * width_;
+  }
+
+  /// Matrices [first, first + count), each with number sample * heads + head.
+  struct Part {
+    std::int64_t first, count;
+  };
+
+  /// Computes c [tokens, n] = alpha * op(a) op(b) for each matrix of a part.
+  void multiply(const Part& part, std::int64_t n, std::int64_t k, Operand a, bool transpose_a,
+                Operand b, bool transpose_b, Operand c, float alpha = 1.f) {
+    const auto addresses_of = [&](Operand operand) {
+      return addresses() + operand * count_ + (operand >= kScores ? 0 : part.first);
+    };
     cublas_.multiply({.m = shape_.tokens,
                       .n = n,
                       .k = k,
@@ -123,89 +197,77 @@ class CudaAttention : public Attention {
                       .transpose_b = transpose_b,
                       .alpha = alpha,
                       .in = device_.activations,
-                      .out = out,
-                      .a = a.data,
-                      .a_stride = a.row,
-                      .b = b.data,
-                      .b_stride = b.row,
-                      .c = c.data,
-                      .c_stride = c.row,
-                      .batch = samples,
-                      .a_batch = a.sample,
-                      .b_batch = b.sample,
-                      .c_batch = c.sample},
+                      .out = bytes_of(c) == element_bytes() ? device_.activations : DType::kFloat32,
+                      .a = addresses_of(a),
+                      .a_stride = row_of(a),
+                      .b = addresses_of(b),
+                      .b_stride = row_of(b),
+                      .c = addresses_of(c),
+                      .c_stride = row_of(c),
+                      .batch = part.count,
+                      .addresses_aligned = aligned_},
                      device_.scratch.data(), device_.compute.get());
   }
 
-  /// Calls f(head, first sample, samples) for parts of the batch.
   template <typename F>
   void each_part(const F& f) const {
-    for (std::int64_t first = 0; first < shape_.batch; first += samples_) {
-      const std::int64_t samples = std::min(samples_, shape_.batch - first);
-      for (std::int64_t head = 0; head < shape_.heads; ++head) f(head, first, samples);
+    for (std::int64_t first = 0; first < count_; first += most_) {
+      f(Part{first, std::min(most_, count_ - first)});
     }
   }
 
-  void weigh(const Tensor& qkv, std::int64_t head, std::int64_t first, std::int64_t samples,
-             const Memory& m) {
-    const HeadMatrix q = matrix(qkv, 3, 0, head, first), k = matrix(qkv, 3, 1, head, first);
-    multiply(samples, shape_.tokens, shape_.head_size, q, false, k, true, of_scratch(m.scores),
-             DType::kFloat32, scale_);
+  void weigh(const Part& part) {
+    multiply(part, shape_.tokens, shape_.head_size, kQueries, false, kKeys, true, kScores, scale_);
     with_element_type(device_.activations, [&](auto* type) {
-      using Pointer = decltype(type);
-      const std::int64_t rows = samples * shape_.tokens;
-      launch("attention", one_warp_each(rows), device_.compute.get(),
-             softmax_kernel<std::remove_pointer_t<Pointer>>, rows, shape_.tokens, stride_,
-             static_cast<const float*>(m.scores), static_cast<Pointer>(m.weights));
+      using Element = std::remove_pointer_t<decltype(type)>;
+      const std::int64_t rows = part.count * shape_.tokens;
+      launch("attention", one_warp_each(rows), device_.compute.get(), softmax_kernel<Element>, rows,
+             shape_.tokens, stride_, static_cast<const float*>(numbers<float>(kScores)),
+             numbers<Element>(kWeights));
     });
   }
 
   void run_forward(const Tensor& qkv, const Tensor& y) override {
-    const Memory m = memory();
-    each_part([&](std::int64_t head, std::int64_t first, std::int64_t samples) {
-      weigh(qkv, head, first, samples, m);
-      multiply(samples, shape_.head_size, shape_.tokens, of_scratch(m.weights), false,
-               matrix(qkv, 3, 2, head, first), false, matrix(y, 1, 0, head, first),
-               device_.activations);
+    place(qkv, y, {});
+    each_part([&](const Part& part) {
+      weigh(part);
+      multiply(part, shape_.head_size, shape_.tokens, kWeights, false, kValues, false, kResults);
     });
   }
 
   void run_backward(const Tensor& qkv, const Tensor& dy, const Tensor& dqkv) override {
-    const Memory m = memory();
-    const DType type = device_.activations;
+    place(qkv, dy, dqkv);
     const std::int64_t tokens = shape_.tokens, size = shape_.head_size;
-    each_part([&](std::int64_t head, std::int64_t first, std::int64_t samples) {
-      const auto in = [&](int i) { return matrix(qkv, 3, i, head, first); };
-      const auto out = [&](int i) { return matrix(dqkv, 3, i, head, first); };
-      const HeadMatrix d = matrix(dy, 1, 0, head, first);
-      weigh(qkv, head, first, samples, m);
-      multiply(samples, size, tokens, of_scratch(m.weights), true, d, false, out(2), type);
-      multiply(samples, tokens, size, d, false, in(2), true, of_scratch(m.dweights),
-               DType::kFloat32);
-      backward_of_softmax(samples, m);
-      multiply(samples, size, tokens, of_scratch(m.dscores), false, in(1), false, out(0), type);
-      multiply(samples, size, tokens, of_scratch(m.dscores), true, in(0), false, out(1), type);
+    each_part([&](const Part& part) {
+      weigh(part);
+      multiply(part, size, tokens, kWeights, true, kResults, false, kValueGradients);
+      multiply(part, tokens, size, kResults, false, kValues, true, kWeightGradients);
+      backward_of_softmax(part);
+      multiply(part, size, tokens, kScoreGradients, false, kKeys, false, kQueryGradients);
+      multiply(part, size, tokens, kScoreGradients, true, kQueries, false, kKeyGradients);
     });
   }
 
-  void backward_of_softmax(std::int64_t samples, const Memory& m) {
+  void backward_of_softmax(const Part& part) {
     with_element_type(device_.activations, [&](auto* type) {
-      using Pointer = decltype(type);
-      using Element = std::remove_pointer_t<Pointer>;
-      const std::int64_t rows = samples * shape_.tokens;
+      using Element = std::remove_pointer_t<decltype(type)>;
+      const std::int64_t rows = part.count * shape_.tokens;
       launch("attention", one_warp_each(rows), device_.compute.get(),
              softmax_backward_kernel<Element>, rows, shape_.tokens, stride_, scale_,
-             static_cast<const Element*>(m.weights), static_cast<const float*>(m.dweights),
-             static_cast<Pointer>(m.dscores));
+             static_cast<const Element*>(numbers<Element>(kWeights)),
+             static_cast<const float*>(numbers<float>(kWeightGradients)),
+             numbers<Element>(kScoreGradients));
     });
   }
 
   CudaDevice& device_;
   CublasLt& cublas_;
   const std::int64_t width_;
-  const std::int64_t stride_;   // elements between rows of the weights: aligned for tensor cores
-  const std::int64_t samples_;  // number of samples computed at once
+  const std::int64_t stride_;  // elements between rows of the weights: aligned for tensor cores
+  const std::int64_t count_;   // number of matrices of an operand: samples * heads
+  const std::int64_t most_;    // number of matrices computed at once
   const float scale_;
+  std::uint32_t aligned_ = 0;  // of all matrices' addresses
 };
 
 }  // namespace

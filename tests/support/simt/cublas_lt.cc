@@ -18,7 +18,7 @@ struct cublasLtMatrixLayoutOpaque_t {
   std::uint64_t rows, columns;
   std::int64_t ld;
   std::int32_t batch = 1;
-  std::int64_t between = 0;  // elements between two matrices
+  std::uint32_t mode = 0;  // CUBLASLT_BATCH_MODE_POINTER_ARRAY: data are the addresses of matrices
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::size_t workspace_bytes = 0;
@@ -73,12 +73,11 @@ double as_tf32(double value) {
 }
 
 // op(x) as a row-major matrix.
-std::vector<double> unpack(const void* p, const Layout& x, std::size_t first, bool transpose,
-                           bool tf32) {
+std::vector<double> unpack(const void* p, const Layout& x, bool transpose, bool tf32) {
   std::vector<double> values(x.rows * x.columns);
   for (std::uint64_t c = 0; c < x.columns; ++c) {
     for (std::uint64_t r = 0; r < x.rows; ++r) {
-      const double value = element(p, x.type, first + c * static_cast<std::uint64_t>(x.ld) + r);
+      const double value = element(p, x.type, c * static_cast<std::uint64_t>(x.ld) + r);
       values[transpose ? c * x.rows + r : r * x.columns + c] = tf32 ? as_tf32(value) : value;
     }
   }
@@ -92,6 +91,7 @@ struct Product {
   const void* b_data;
   void* d_data;
   double alpha, beta;
+  std::uint64_t alignments[4];  // of a, b, c and d
 
   void run() const {
     for (std::int32_t i = 0; i < d.batch; ++i) run(i);
@@ -99,11 +99,19 @@ struct Product {
 
   void run(std::int32_t of_batch) const {
     const bool tf32 = desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    const auto first = [of_batch](const Layout& x) {
-      return static_cast<std::size_t>(of_batch * x.between);
+    const auto matrix = [&](const Layout& x, const void* data, std::uint64_t alignment) {
+      if (x.mode == 0) return data;
+      const void* const found = static_cast<const void* const*>(data)[of_batch];
+      if (!is_device(found) || reinterpret_cast<std::uintptr_t>(found) % alignment != 0) {
+        throw std::logic_error("simt: cublasLtMatmul: an address is not GPU memory or not aligned");
+      }
+      return found;
     };
-    const std::vector<double> left = unpack(a_data, a, first(a), desc.transpose_a, tf32);
-    const std::vector<double> right = unpack(b_data, b, first(b), desc.transpose_b, tf32);
+    void* const to = const_cast<void*>(matrix(d, d_data, alignments[3]));
+    const std::vector<double> left =
+        unpack(matrix(a, a_data, alignments[0]), a, desc.transpose_a, tf32);
+    const std::vector<double> right =
+        unpack(matrix(b, b_data, alignments[1]), b, desc.transpose_b, tf32);
     const std::uint64_t inner = desc.transpose_a ? a.rows : a.columns;
     std::vector<double> row(d.columns);
     for (std::uint64_t r = 0; r < d.rows; ++r) {
@@ -113,9 +121,9 @@ struct Product {
         for (std::uint64_t c = 0; c < d.columns; ++c) row[c] += factor * right[k * d.columns + c];
       }
       for (std::uint64_t c = 0; c < d.columns; ++c) {
-        const std::size_t i = first(d) + c * static_cast<std::uint64_t>(d.ld) + r;
-        const double before = beta == 0 ? 0 : beta * element(d_data, d.type, i);
-        put(d_data, d.type, i, alpha * row[c] + before);
+        const std::size_t i = c * static_cast<std::uint64_t>(d.ld) + r;
+        const double before = beta == 0 ? 0 : beta * element(to, d.type, i);
+        put(to, d.type, i, alpha * row[c] + before);
       }
     }
   }
@@ -198,7 +206,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                 const void* value, std::size_t bytes) {
   return attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT
              ? copy_value(&layout->batch, sizeof(layout->batch), value, bytes)
-             : copy_value(&layout->between, sizeof(layout->between), value, bytes);
+             : copy_value(&layout->mode, sizeof(layout->mode), value, bytes);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   delete layout;
@@ -259,7 +267,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
   for (int i = 0; i < 4; ++i) {
     if (!is_device(pointers[i])) throw std::logic_error("simt: cublasLtMatmul: not GPU memory");
     const auto address = reinterpret_cast<std::uintptr_t>(pointers[i]);
-    if (address % algorithm->data[kAlignmentOf + i] != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    if (a_layout->mode == 0 && address % algorithm->data[kAlignmentOf + i] != 0)
+      return CUBLAS_STATUS_INVALID_VALUE;
   }
   const std::size_t needed = algorithm->data[kWorkspaceOf];
   if (workspace_bytes < needed || (workspace_bytes > 0 && workspace == nullptr)) {
@@ -273,15 +282,22 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t /*handle*/, cublasLtMatmulDesc_t 
       c != d) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  const Product product{.desc = *desc,
-                        .a = *a_layout,
-                        .b = *b_layout,
-                        .d = *d_layout,
-                        .a_data = a,
-                        .b_data = b,
-                        .d_data = d,
-                        .alpha = static_cast<double>(*static_cast<const float*>(alpha)),
-                        .beta = static_cast<double>(*static_cast<const float*>(beta))};
+  if (a_layout->mode != d_layout->mode || b_layout->mode != d_layout->mode ||
+      (d_layout->batch > 1 && d_layout->mode == 0)) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  const Product product{
+      .desc = *desc,
+      .a = *a_layout,
+      .b = *b_layout,
+      .d = *d_layout,
+      .a_data = a,
+      .b_data = b,
+      .d_data = d,
+      .alpha = static_cast<double>(*static_cast<const float*>(alpha)),
+      .beta = static_cast<double>(*static_cast<const float*>(beta)),
+      .alignments = {algorithm->data[kAlignmentOf], algorithm->data[kAlignmentOf + 1],
+                     algorithm->data[kAlignmentOf + 2], algorithm->data[kAlignmentOf + 3]}};
   enqueue(stream, [product, workspace, needed] {
     if (needed > 0) std::memset(workspace, 0xff, needed);
     product.run();

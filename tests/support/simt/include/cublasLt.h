@@ -21,8 +21,9 @@ enum cublasLtMatmulDescAttributes_t {
 };
 enum cublasLtMatrixLayoutAttribute_t {
   CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
-  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
+  CUBLASLT_MATRIX_LAYOUT_BATCH_MODE = 8,
 };
+enum cublasLtBatchMode_t { CUBLASLT_BATCH_MODE_POINTER_ARRAY = 1 };
 enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
   CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
