@@ -56,18 +56,20 @@ struct Matrices {
   std::int64_t sample, head;  ///< bytes from one to the next
 };
 
+/// The operands of the products. In the backward pass kResults are the gradients of the results.
 enum Operand {
   kQueries,
   kKeys,
   kValues,
-  kResults,  // of the tensors; in the backward pass, gradients of the results
+  kResults,
   kQueryGradients,
   kKeyGradients,
   kValueGradients,
+  // In scratch memory:
   kScores,
   kWeightGradients,
   kWeights,
-  kScoreGradients,  // in scratch memory
+  kScoreGradients,
   kOperands
 };
 
@@ -117,8 +119,7 @@ class CudaAttention : public Attention {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
-  /// Intermediate results of a part, [matrix, tokens, stride]. REQUIRES: operand is in scratch
-  /// memory.
+  /// Returns an operand in scratch memory: [matrices of a part, tokens, stride].
   [[nodiscard]] std::byte* scratch(Operand operand) const {
     std::byte* const begin = static_cast<std::byte*>(device_.scratch.data()) +
                              CublasLt::kWorkspaceBytes + address_bytes();
