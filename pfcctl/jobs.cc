@@ -175,7 +175,8 @@ void make_paths_absolute(nlohmann::json& job, const fs::path& folder) {
     if (given) value = (folder / value.get<std::string>()).lexically_normal().string();
   };
   if (!job.contains("output")) job["output"] = JobConfig{}.output.string();
-  for (const char* key : {"rec", "val_rec", "identities", "stage", "output", "init_from"}) {
+  for (const char* key :
+       {"rec", "val_rec", "identities", "stage", "output", "init_from", "teacher"}) {
     if (!job.contains(key)) continue;
     if (!job[key].is_array()) absolute(job[key]);
     if (job[key].is_array()) std::ranges::for_each(job[key], absolute);

@@ -112,6 +112,7 @@ void StepReporter::step(const StepStats& stats, double seconds) {
     to_log([&](TrainingLog& log) { log.step(record); });
     to_board([&](TensorBoardLog& board) { board.step(record); });
     window_loss_ += stats.loss;
+    window_distillation_loss_ += stats.distillation_loss.value_or(0);
     window_samples_ += stats.samples;
     ++window_steps_;
     if (stats.step % s_.job.frequent == 0 || stats.step == s_.plan.last_step) log_window(record);
@@ -263,16 +264,20 @@ StepRecord StepReporter::step_record(const StepStats& stats, double seconds,
 
 void StepReporter::log_window(const StepRecord& record) {
   const double elapsed = seconds_since(window_start_);
-  const LogWindow window{.samples_per_second = static_cast<double>(window_samples_) / elapsed,
-                         .loss = window_loss_ / static_cast<double>(window_steps_),
-                         .lr = record.stats.lr,
-                         .epoch = record.stats.epoch,
-                         .step = record.stats.step,
-                         .loss_scale = record.loss_scale,
-                         .seconds_left = remaining_.after(record.stats.step)};
+  LogWindow window{.samples_per_second = static_cast<double>(window_samples_) / elapsed,
+                   .loss = window_loss_ / static_cast<double>(window_steps_),
+                   .lr = record.stats.lr,
+                   .epoch = record.stats.epoch,
+                   .step = record.stats.step,
+                   .loss_scale = record.loss_scale,
+                   .seconds_left = remaining_.after(record.stats.step)};
+  if (record.stats.distillation_loss) {
+    window.distillation_loss = window_distillation_loss_ / static_cast<double>(window_steps_);
+  }
   message(speed_message(window));
   to_board([&](TensorBoardLog& board) { board.line(window); });
   window_loss_ = 0;
+  window_distillation_loss_ = 0;
   window_samples_ = 0;
   window_steps_ = 0;
   window_start_ = Clock::now();
@@ -321,6 +326,7 @@ Progress StepReporter::progress(const StepRecord& r) const {
   p.images_seen = s_.plan.after(r.stats.step).images;
   p.epoch = r.stats.epoch;
   p.loss = r.stats.loss;
+  p.distillation_loss = r.stats.distillation_loss;
   p.lr = r.stats.lr;
   p.samples_per_second =
       static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size;

@@ -114,6 +114,7 @@ class StepReporter {
   // Totals over the steps since the last log line.
   TimePoint window_start_;
   double window_loss_ = 0;
+  double window_distillation_loss_ = 0;
   std::int64_t window_samples_ = 0;
   std::int64_t window_steps_ = 0;
 };

@@ -38,6 +38,7 @@ struct StepSoFar {
   StepInput in;                      ///< input of the newest micro-batch
   HeadResult head;                   ///< result of the newest micro-batch
   std::vector<std::int64_t> labels;  ///< labels of all micro-batches so far; at the end [M * N]
+  double distillation_loss = 0;      ///< sum over this worker's samples so far
   StepStats stats;
 };
 
@@ -142,6 +143,9 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
     return t.backbone->forward(t.backbone->input(), /*training=*/true,
                                in.batch->index);                              // [B, D]
   });
+  if (t.distillation) {
+    t.phase("teacher", [&] { t.distillation->compare(in.images, emb); });     // [B, D]
+  }
   t.phase("all_gather", [&] {
     t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));              // [N, D]  comm 1
   });
@@ -149,10 +153,14 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
     return t.head->run(head_step(t, in, micro));         // [N, D], [N], [S, D]; statistics: comm 2
   });
   expect_finite_loss(t, so_far);
+  if (t.distillation) {
+    so_far.distillation_loss += t.phase("teacher", [&] { return t.distillation->loss_sum(); });
+  }
   const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                     // [B, D]
   t.phase("reduce_scatter", [&] {
     t.comm.reduce_scatter_sum(so_far.head.d_embeddings, d_emb);               // comm 3
   });
+  if (t.distillation) t.phase("teacher", [&] { t.distillation->add_gradient(d_emb); });
   t.phase("backward", [&] {
     const auto loss_scale = static_cast<float>(t.loss_scale.value());
     t.backbone->backward(d_emb, {.accumulate = micro > 0, .gradient_scale = loss_scale},
@@ -178,6 +186,11 @@ StepStats train_step(Trainer& t, StepInputs& inputs) {
   }
   t.phase("gradient_wait", [&] { t.reducer->wait(); });
   const StepInput& in = so_far.in;
+  if (t.distillation) {
+    so_far.stats.distillation_loss = t.phase("teacher", [&] {
+      return t.distillation->step_loss(t.comm, so_far.distillation_loss, in.step);
+    });
+  }
   const Optimizer::Result update = t.phase("optimizer", [&] { return update_backbone(t, in.step); });
   expect_finite_gradient(t, so_far, update);
   if (update.finite && !so_far.head.moved) {

@@ -11,6 +11,7 @@
 #include "kernels/owned_tensor.h"
 #include "model/networks/backbone.h"
 #include "model/networks/statistics_backup.h"
+#include "worker/distillation/distillation.h"
 #include "worker/gradients/grad_reducer.h"
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
@@ -49,7 +50,8 @@ struct Trainer {
   OwnedTensor d_embeddings;    ///< [M * B, D]: this worker's gradients
   StepDump dump;
   StepSampler sampler;
-  std::optional<LrScheduler> lr;  ///< set before the first step
+  std::optional<Distillation> distillation;  ///< set before the first step if there is a teacher
+  std::optional<LrScheduler> lr;             ///< set before the first step
 };
 
 }  // namespace pfc

@@ -19,6 +19,7 @@
 #include "worker/checkpoint/arcface/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/transfer/fetch_checkpoint.h"
+#include "worker/distillation/teacher_file.h"
 #include "worker/head/sample_margins.h"
 #include "worker/initial/init_from.h"
 #include "worker/initial/mean_centres.h"
@@ -114,8 +115,12 @@ void TrainingSession::connect(const SessionOptions& options) {
   if (membership.local_world_size == membership.world_size) return;  // one host
   tell_doing(options, "comparing the data of all hosts");
   comms.hosts = gather_texts(*comms.inputs, host_of(options));
-  const auto warnings = compare_hosts(*comms.inputs, comms.hosts,
-                                      facts_of_host(*local.dataset, local.evaluation_sets));
+  std::vector<HostFact> facts = facts_of_host(*local.dataset, local.evaluation_sets);
+  if (local.teacher) {
+    facts.push_back({job.teacher.string(), teacher_brief(job.teacher, *local.teacher),
+                     "give every host the same file"});
+  }
+  const auto warnings = compare_hosts(*comms.inputs, comms.hosts, facts);
   for (const std::string& warning : warnings) spdlog::warn("{}", warning);
 }
 
@@ -130,7 +135,7 @@ void TrainingSession::measure_nccl() {
                    {shapes.d_embeddings[0] / job.gradient_acc, shapes.d_embeddings[1]});
   comms.step->all_gather(own, all);
   comms.step->reduce_scatter_sum(all, own);
-  if (job.sync_bn || job.label_smoothing > 0 || uses_target_cosines(job.loss)) {
+  if (job.sync_bn || job.label_smoothing > 0 || uses_target_cosines(job.loss) || local.teacher) {
     comms.step->all_reduce_sum(own);
   }
   for (const GradBucket& bucket : make_grad_buckets(trainer->backbone->gradients(), {})) {
@@ -214,7 +219,17 @@ void TrainingSession::make_trainer() {
   BackboneOptions options = options_of_backbone();
   options.sync_bn = job.sync_bn ? comms.step.get() : nullptr;
   options.rank = membership.rank;
+  std::unique_ptr<Backbone> teacher;
+  if (local.teacher) {
+    teacher = make_backbone(*local.ops, *local.teacher, job.batch_size);
+    // Frees the file's memory before the activations are allocated. The options are still needed.
+    local.teacher->weights = WeightsFile{.state_dict = NamedTensors(), .others = NamedTensors()};
+  }
   trainer = std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options);
+  if (teacher) {
+    trainer->distillation.emplace(*local.ops, std::move(teacher),
+                                  distillation_options(job, membership.world_size));
+  }
   if (!local.evaluation_sets.empty() || job.init_centres == InitialCentres::kMean) {
     evaluated_images =
         OwnedTensor(*local.ops, batch_of(options_of_backbone()).shape, DType::kUInt8);

@@ -221,6 +221,9 @@ struct JobConfig {
   std::filesystem::path init_from;           ///< file of weights (model/files/weights_file.h)
   std::vector<std::string> init_from_names;  ///< patterns: tensors to take from it; empty: all
   InitialCentres init_centres = InitialCentres::kRandom;
+  std::filesystem::path teacher;  ///< file of the network to learn from; empty: none
+  DistillEmbeddings distill_embeddings = DistillEmbeddings::kCosine;
+  double distill_weight = 1;  ///< weight of the distillation loss beside the head's loss
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;

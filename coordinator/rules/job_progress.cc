@@ -23,6 +23,8 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
   epoch_ = lead.epoch();
   if (lead.steps() == 0) return;  // before a generation's first step the values are not meaningful
   loss_ = lead.loss();
+  distillation_loss_.reset();
+  if (lead.has_distillation_loss()) distillation_loss_ = lead.distillation_loss();
   learning_rate_ = lead.lr();
   gradient_norm_ = lead.gradient_norm();
   loss_scale_ = lead.loss_scale();

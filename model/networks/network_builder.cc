@@ -50,7 +50,8 @@ class NetworkBuilder::Network : public Backbone {
     const ForwardPass pass{.training = training, .step = step};
     step_ = step;
     for (Stretch& s : stretches_) {
-      run(s, training ? &s.forward : nullptr, [this, segment = s.segment, pass] {
+      // A network built for training is seldom evaluated, and its layers then enqueue other calls.
+      run(s, training == trainable_ ? &s.forward : nullptr, [this, segment = s.segment, pass] {
         for (std::size_t i = segment.begin; i < segment.end; ++i) layers_[i].layer->forward(pass);
       });
     }

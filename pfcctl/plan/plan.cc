@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "common/byte_size.h"
@@ -25,6 +26,7 @@
 #include "kernels/make_ops.h"
 #include "model/evaluation/evaluation.h"
 #include "pfcctl/verbs.h"
+#include "worker/distillation/teacher_file.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
 
@@ -97,6 +99,19 @@ PlannedData read_data(JobConfig& job) {
   return unknown;
 }
 
+/// Returns the network of the job's teacher. Without the data here, the job will run on another
+/// machine, and its teacher may not be here either.
+std::optional<BackboneOptions> teacher_of(const PlannedJob& planned) {
+  const JobConfig& job = planned.job;
+  if (job.teacher.empty()) return std::nullopt;
+  if (!has_data_here(job) && !something_at(job.teacher)) {
+    spdlog::warn("teacher: {} is not on this machine: the plan is without it",
+                 job.teacher.string());
+    return std::nullopt;
+  }
+  return read_teacher(job, planned.data.height, planned.data.width).options;
+}
+
 /// Decides whether the job would run on GPUs, and returns the memory of one worker, on the machine
 /// that the flags name or on this one.
 MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>& machine,
@@ -147,6 +162,7 @@ PlanReport make_report(const Flags& flags) {
   report.workers_of_host = on_host;
   planned.threads = threads_of_worker(on_host);
   planned.data = read_data(planned.job);
+  planned.teacher = teacher_of(planned);
   decide_precision(flags.capacity, planned.job);
   const std::optional<MachineProfile> machine = machine_of(flags.capacity, planned);
   report.there = memory_there(flags, machine, planned, on_host);

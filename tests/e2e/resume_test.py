@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import unittest
 
-from support import JobTest, digest
+from support import BIN, JobTest, digest, run
 
 HAS_BF16 = "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 
@@ -127,6 +127,22 @@ class Resume(JobTest):
         self.assertIn("next is step 7", done.stdout)
         refused = self.train(2, b, "--set", "resume=true", "--set", "loss=margin")
         self.assert_one_line(refused, "embedding_size (plus 1 for a bias) is 65, but this job's is 64")
+
+    def test_a_distilled_job_moves_to_three_workers_and_refuses_another_teacher(self):
+        self.finished(1, self.job("teacher.json", output=str(self.folder / "teacher"), max_steps=1))
+        teacher = str(self.folder / "teacher/backbone.safetensors")
+        job = self.job(batch_size=2, num_epoch=2, max_steps=3, teacher=teacher, distill_weight=10, save_every_steps=2)
+        plan = json.loads(run(BIN / "pfcctl", "plan", "--config", job, "--workers", 2, "--json").stdout)
+        self.assertIn("teacher", [part["name"] for part in plan["parts"]])
+        done = self.finished(2, job)
+        self.assertRegex(done.stdout, r"Loss [0-9.]+   Distillation Loss [0-9.]+   LearningRate")
+        self.finished(3, job, "--set", "resume=true", "--set", "max_steps=4")
+        losses = self.of_steps("distillation_loss")
+        self.assertEqual(len(losses), 4)
+        self.assertTrue(all(0 < loss < 2 for loss in losses), losses)
+        again = ("--set", "resume=true", "--set", "max_steps=5", "--set")
+        self.assert_one_line(self.train(2, job, *again, "embedding_size=32"), "teacher: " + teacher, "have 64 numbers, expected 32")
+        self.assert_one_line(self.train(2, job, *again, f"teacher={self.folder}/none"), f"teacher: {self.folder}/none")
 
     def test_a_checkpoint_of_four_workers_resumes_with_one_and_with_three(self):
         # The rate changes at the first resumed step. All workers evaluate and write the average.

@@ -25,10 +25,12 @@ TEST(PathsOfAJob, AreAllMadeAbsolute) {
   EXPECT_EQ(absolute({{"rec", {"a", "/b"}},
                       {"identities", {"", "n.txt"}},
                       {"stage", "fast"},
+                      {"teacher", "t.pt"},
                       {"output", "o"}}),
             Json({{"rec", {"/home/me/a", "/b"}},
                   {"identities", {"", "/home/me/n.txt"}},
                   {"stage", "/home/me/fast"},
+                  {"teacher", "/home/me/t.pt"},
                   {"output", "/home/me/o"}}));
 }
 

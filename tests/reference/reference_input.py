@@ -8,7 +8,7 @@ import torch
 
 import image_records
 import safetensors_io
-from backbone_reference import make_backbone
+from backbone_reference import make_backbone, normalised
 
 
 def smooth_images(generator, classes, per_class, size=112):
@@ -32,9 +32,23 @@ def initial_weights(network, embedding_size, classes, size=112, bias=False):
     return state
 
 
+def write_teacher(folder, job, images):
+    """Writes the network that `job["teacher"]` names, whose running statistics are those of some images. Returns the
+    file's path."""
+    teacher = make_backbone(job["teacher"], job["embedding_size"], height=images.shape[1], width=images.shape[2]).train()
+    for module in teacher.modules():
+        if hasattr(module, "momentum"):
+            module.momentum = 1.0
+    with torch.no_grad():
+        teacher(normalised(torch.from_numpy(images)))
+    path = folder / "teacher.safetensors"
+    safetensors_io.save(path, {name: value.numpy() for name, value in teacher.state_dict().items()})
+    return path
+
+
 def make(folder, job, classes, per_class, seed=0, size=112):
-    """Writes data/, init.safetensors, reference.safetensors and job.json into the folder. Images are
-    square, of a multiple of 16 pixels a side."""
+    """Writes data/, init.safetensors, reference.safetensors and job.json into the folder, and teacher.safetensors if
+    "teacher" names a network. Images are square, of a multiple of 16 pixels a side."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
@@ -51,6 +65,8 @@ def make(folder, job, classes, per_class, seed=0, size=112):
     job = {"device": "cpu", **job, "shuffle": False, "augment": False,
            "rec": str(folder / "data"), "output": str(folder / "out"), "verbose": 0,
            "init_from": str(folder / "init.safetensors")}
+    if "teacher" in job:
+        job["teacher"] = str(write_teacher(folder, job, images[:32]))
     (folder / "job.json").write_text(json.dumps(job, indent=2))
     return folder / "job.json"
 

@@ -6,7 +6,7 @@ gets all embeddings and the centres of the active classes. Autograd computes the
 micro-batches. torch.optim moves every weight and every centre, active or not.
 
 Supported jobs: iresnet with dropout and mobilefacenet, any margin and its two gradients, sampling,
-accumulation, SGD and AdamW, clipping, the polynomial schedule of power 1, the loss scale of fp16.
+accumulation, distillation, SGD and AdamW, clipping, the polynomial schedule of power 1, the loss scale of fp16.
 Images come in the order of the data, not mirrored.
 """
 
@@ -92,9 +92,10 @@ class GradScaler:
 
 
 class Trainer:
-    """`tensors`: images, labels, centres and the backbone's state dict (reference_input.py)."""
+    """`tensors`: images, labels, centres and the backbone's state dict (reference_input.py). `teacher`: the state dict
+    of the network that `job["teacher"]` names."""
 
-    def __init__(self, job, tensors, workers):
+    def __init__(self, job, tensors, workers, teacher=None):
         self.job, self.workers = job, workers
         tensors = dict(tensors)
         self.images = torch.from_numpy(tensors.pop("images"))
@@ -107,6 +108,11 @@ class Trainer:
         self.backbone.double().train()
         if job["dropout"] > 0:
             self.backbone.dropout = Dropout(job["dropout"], job["seed"], channels=512)
+        self.teacher = None
+        if teacher:
+            self.teacher = make_backbone(job["teacher"], job["embedding_size"], 0.0, height, width)
+            self.teacher.load_state_dict({name: torch.from_numpy(t) for name, t in teacher.items()})
+            self.teacher.double().eval()
         self.scaler = GradScaler(self.backbone) if job.get("precision") == "fp16" else None
         self.trainable = [p for p in self.backbone.parameters() if p.requires_grad]
         self.optimizer = self.make_optimizer()
@@ -138,8 +144,18 @@ class Trainer:
             module.running_mean, module.running_var = mean, variance
         return embeddings
 
+    def distillation_loss(self, embeddings, images):
+        """Returns the mean over the samples; 0 without a teacher."""
+        if not self.teacher:
+            return torch.zeros(())
+        with torch.no_grad():
+            theirs = self.teacher(normalised(images).double())
+        if self.job.get("distill_embeddings") == "mse":
+            return torch.nn.functional.mse_loss(embeddings, theirs)
+        return torch.nn.functional.cosine_embedding_loss(embeddings, theirs, torch.ones(len(images)))
+
     def micro_batch(self, number, step):
-        """Returns the worker's share of the step's loss; adds to the gradients."""
+        """Returns the shares of the step's loss and distillation loss; adds to the gradients."""
         size = self.workers * self.job["batch_size"]
         first = number % self.per_epoch * size
         images, labels = self.images[first:first + size], self.labels[first:first + size]
@@ -150,17 +166,17 @@ class Trainer:
                                                self.job["seed"], step)
         places = torch.from_numpy(np.searchsorted(active, labels))
         loss = head_reference.loss_of(embeddings, self.centres[active], places, self.job)
-        share = loss / self.job["gradient_acc"]
-        share.backward()
-        return share.item()
+        distillation = self.distillation_loss(embeddings, images)
+        ((loss + self.job.get("distill_weight", 1) * distillation) / self.job["gradient_acc"]).backward()
+        return np.array([loss.item(), distillation.item()]) / self.job["gradient_acc"]
 
     def step(self, step, overflowed):
-        """Step 1 .. last: loss, learning rate, norm of the backbone's gradient; with fp16 the scale,
+        """Step 1 .. last: losses, learning rate, norm of the backbone's gradient; with fp16 the scale,
         and no norm of an update that is left out. `overflowed`: steps, with fp16."""
         self.optimizer.zero_grad()
         accumulated = self.job["gradient_acc"]
-        loss = sum(self.micro_batch((step - 1) * accumulated + i, step)
-                   for i in range(accumulated))
+        loss, distillation = sum(self.micro_batch((step - 1) * accumulated + i, step)
+                                 for i in range(accumulated))
         rate = learning_rate(self.job["lr"], step, self.total, self.warm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -168,6 +184,8 @@ class Trainer:
             self.scaler.see_weights()
         norm = torch.nn.utils.clip_grad_norm_(self.trainable, self.job["clip_norm"] or math.inf)
         found = {"step": step, "loss": loss, "lr": rate, "gradient_norm": norm.item()}
+        if self.teacher:
+            found["distillation_loss"] = distillation
         if self.scaler is None:
             self.optimizer.step()
             return found

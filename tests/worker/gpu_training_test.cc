@@ -1,5 +1,5 @@
-// Compares whole training steps of several workers on (emulated) GPUs with the same on CPUs: the
-// session, its communicators, streams and reducer together.
+// Compares whole training steps of several workers, with a teacher, on (emulated) GPUs with the
+// same on CPUs: the session, its communicators, streams and reducer together.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_devices.h"
+#include "tests/worker/distillation/teachers.h"
 #include "tests/worker/sessions.h"
 #include "worker/training_session.h"
 
@@ -21,12 +22,12 @@ constexpr int kMostGpuTrainingWorkers = 2;
 constexpr std::int64_t kGpuTrainingSteps = 3;
 
 struct TrainedOnDevice {
-  std::vector<double> losses, norms;
+  std::vector<double> losses, distillation_losses, norms;
   std::vector<float> weights, centres;
 };
 
 JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
-                 const std::filesystem::path& output) {
+                 const std::filesystem::path& output, const std::filesystem::path& teacher) {
   JobConfig job;
   job.network = "mbf";
   job.embedding_size = 16;
@@ -38,6 +39,8 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   job.seed = 17;  // no activation is within rounding of the kink of its PReLU
   job.rec = {data};
   job.output = output;
+  job.teacher = teacher;
+  job.distill_weight = 10;
   job.device = device;
   return job;
 }
@@ -57,6 +60,7 @@ TrainedOnDevice train_one(TrainingSession& session) {
     const StepStats stats = train_step(trainer, *session.inputs);
     EXPECT_EQ(stats.step, step);
     trained.losses.push_back(stats.loss);
+    trained.distillation_losses.push_back(stats.distillation_loss.value());
     trained.norms.push_back(stats.gradient_norm);
   }
   if (on_emulated_gpu()) {
@@ -78,9 +82,11 @@ TrainedOnDevice train_one(TrainingSession& session) {
 /// Returns the results by rank.
 std::vector<TrainedOnDevice> train_on(DeviceChoice device, int workers,
                                       const std::filesystem::path& data) {
-  const TemporaryFolder output;
+  const TemporaryFolder output, teachers;
+  const std::filesystem::path teacher = teachers / "teacher.safetensors";
+  testing::write_teacher(teacher, 16, 16);
   std::vector<TrainedOnDevice> all(static_cast<std::size_t>(workers));
-  testing::with_sessions(job_of(device, data, output.path()), workers,
+  testing::with_sessions(job_of(device, data, output.path(), teacher), workers,
                          [&](int rank, TrainingSession& session) {
                            all[static_cast<std::size_t>(rank)] = train_one(session);
                          });
@@ -115,6 +121,8 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (std::size_t step = 0; step < kGpuTrainingSteps; ++step) {
       EXPECT_NEAR(gpus[rank].losses[step] / cpus[rank].losses[step], 1, 1e-5 * looser);
+      EXPECT_NEAR(gpus[rank].distillation_losses[step] / cpus[rank].distillation_losses[step], 1,
+                  1e-4 * looser);
       EXPECT_NEAR(gpus[rank].norms[step] / cpus[rank].norms[step], 1, 1e-4 * looser);
     }
     // The steps move the weights by less than a hundredth, so they differ less.
@@ -122,6 +130,7 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
     expect_near(gpus[rank].centres, cpus[rank].centres, on_emulated_gpu() ? 1e-5 : 3e-4);
     EXPECT_EQ(gpus[rank].weights, gpus[0].weights);
     EXPECT_EQ(gpus[rank].losses, gpus[0].losses);
+    EXPECT_EQ(gpus[rank].distillation_losses, gpus[0].distillation_losses);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "common/files/safetensors.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/worker/distillation/teachers.h"
 #include "tests/worker/sessions.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/train_loop.h"
@@ -31,6 +32,17 @@ struct TwoWorkersOutcome {
   std::vector<float> weights, centres;
   bool operator==(const TwoWorkersOutcome&) const = default;
 };
+
+/// Returns the values of a key in the steps of metrics.jsonl.
+std::vector<double> values_in(const std::filesystem::path& output, const char* key) {
+  std::vector<double> found;
+  std::ifstream in(output / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["kind"] == "step") found.push_back(event.at(key));
+  }
+  return found;
+}
 
 class TwoWorkers : public ::testing::Test {
  protected:
@@ -116,6 +128,20 @@ TEST_F(TwoWorkers, ResumeWithRecomputedActivationsToTheBitsOfARunThatKeepsThem) 
   synced.gradient_acc = 2;
   synced.batch_size = 4;
   expect_the_same_bits_after_a_stop(synced, {"*"});
+}
+
+TEST_F(TwoWorkers, ResumeDistillationToTheBitsOfAnUninterruptedRun) {
+  JobConfig distilled = job(whole_.path());
+  distilled.teacher = other_host_ / "teacher.safetensors";
+  testing::write_teacher(distilled.teacher, 16, distilled.embedding_size);
+  distilled.distill_weight = 10;
+  distilled.sync_bn = true;
+  distilled.gradient_acc = 2;
+  distilled.batch_size = 4;
+  expect_the_same_bits_after_a_stop(distilled, {"*"});
+  const auto distances = values_in(whole_.path(), "distillation_loss");
+  EXPECT_EQ(distances.size(), 8u);
+  EXPECT_LT(distances.back(), distances.front());
 }
 
 // Drop path and the mask of tokens continue with the same random numbers.

@@ -82,8 +82,9 @@ Bottleneck bottleneck_of(const StepCost& step) {
   if (waits > kWaits * all) return {"decoding", waits / all};
   double communication = 0;
   for (const char* phase : kCommunication) communication += step.of(phase);
-  const double head = step.of("head");
-  Bottleneck most{"backbone", (all - waits - communication - head) / all};
+  const double head = step.of("head"), teacher = step.of("teacher");
+  Bottleneck most{"backbone", (all - waits - communication - head - teacher) / all};
+  if (teacher > most.share * all) most = {"teacher", teacher / all};
   if (head > most.share * all) most = {"classification layer", head / all};
   if (communication > most.share * all) most = {"communication", communication / all};
   return most;
@@ -99,6 +100,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   const double sync = work.synced_norms * collectives.seconds(CollectiveKind::kAllGather, 0) / 2;
   const double forward = shared * machine.forward * roofline.seconds(work.forward) + sync;
   const double backward = shared * machine.backward * roofline.seconds(work.backward) + sync;
+  const double teacher = shared * machine.forward * roofline.seconds(work.teacher);
   const double head = shared * machine.head * roofline.seconds(work.head) +
                       collectives.seconds(CollectiveKind::kAllGather, work.statistics);
   const double reduce = collectives.seconds(CollectiveKind::kAllReduce, work.gradients);
@@ -118,6 +120,9 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
           {"gradient_wait", reduce - hidden},
           {"optimizer", shared * roofline.seconds(work.optimizer) + machine.step_seconds},
       }};
+  if (!work.teacher.empty()) {
+    cost.phases.insert(cost.phases.begin() + 3, {"teacher", micro * teacher});
+  }
   for (PhaseCost& each : cost.phases) {
     if (const auto found = corrections.find(each.phase); found != corrections.end()) {
       each.seconds *= found->second;

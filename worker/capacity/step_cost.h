@@ -37,7 +37,8 @@ struct StepCost {
 
 /// The part that limits the speed of a step, and its share of the step's time.
 struct Bottleneck {
-  std::string what;  ///< "decoding", "backbone", "classification layer" or "communication"
+  /// "decoding", "backbone", "teacher", "classification layer" or "communication".
+  std::string what;
   double share = 0;
 };
 /// Returns decoding if a worker waits for its inputs, otherwise the longest part. Pure.

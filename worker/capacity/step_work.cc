@@ -9,6 +9,7 @@
 #include "kernels/make_ops.h"
 #include "kernels/math/row_statistics.h"
 #include "model/networks/backbone.h"
+#include "worker/distillation/distillation.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/gradients/weight_average.h"
 #include "worker/head/class_sampler.h"
@@ -78,6 +79,19 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   work.synced_norms = workers.calls();
 }
 
+void count_teacher(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
+  const BackboneOptions options = teacher_options(p);
+  Distillation distillation(ops, make_backbone(ops, options),
+                            distillation_options(p.job, p.world_size));
+  const OwnedTensor images(ops, batch_of(options).shape, DType::kUInt8);
+  const OwnedTensor embeddings(ops, {options.batch, options.embedding_size});
+  ops.take();
+  distillation.compare(images, embeddings);
+  distillation.loss_sum();
+  distillation.add_gradient(embeddings);
+  work.teacher = ops.take();
+}
+
 }  // namespace
 
 HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows) {
@@ -127,6 +141,7 @@ StepWork count_step(const PlannedJob& p) {
   StepWork work{.micro_batches = p.job.gradient_acc};
   RecordingOps ops(activation_type(p.job.precision));
   count_backbone(p, ops, work);
+  if (p.teacher) count_teacher(p, ops, work);
   const std::int64_t samples = p.job.batch_size * p.world_size;
   work.head = mean_head_work(p.job, samples, shard_of(p.job.num_classes, 0, p.world_size).size());
   work.embeddings = static_cast<double>(samples * p.job.embedding_size) * sizeof(float);

@@ -24,6 +24,7 @@ HeadWork head_work(const HeadOptions& options, std::int64_t samples, std::int64_
 struct StepWork {
   std::int64_t micro_batches = 1;
   OpWorks images, forward, backward;  ///< per micro-batch
+  OpWorks teacher;                    ///< per micro-batch; empty without a teacher
   OpWorks optimizer;                  ///< per step
   HeadWork head;                      ///< per micro-batch
   // Sizes of collectives in bytes, on the receiver's side; per micro-batch, except the gradients'.

@@ -39,6 +39,20 @@ BackboneSeconds time_backbone(Ops& ops, const PlannedJob& p, int passes) {
   return {.forward = median_of(forward), .backward = median_of(backward)};
 }
 
+double time_teacher(Ops& ops, const PlannedJob& p, int passes) {
+  if (!p.teacher) return 0;
+  const std::unique_ptr<Backbone> teacher = make_backbone(ops, teacher_options(p));
+  std::vector<double> seconds;
+  for (int pass = 0; pass < passes + kUntimed; ++pass) {
+    ops.synchronize();
+    const TimePoint start = Clock::now();
+    teacher->forward(teacher->input(), /*training=*/false, 0);
+    ops.synchronize();
+    if (pass >= kUntimed) seconds.push_back(seconds_since(start));
+  }
+  return median_of(seconds);
+}
+
 double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
   const std::int64_t samples = p.job.batch_size * p.world_size;
   HeadOptions options = head_options(p.job);

@@ -16,6 +16,10 @@ struct BackboneSeconds {
 /// that are not timed. Returns the medians. Throws DeviceError.
 BackboneSeconds time_backbone(Ops& ops, const PlannedJob& planned, int passes);
 
+/// Passes a micro-batch of images through the job's teacher, after two passes that are not timed.
+/// Returns the median; 0 without a teacher. Throws DeviceError.
+double time_teacher(Ops& ops, const PlannedJob& planned, int passes);
+
 /// Runs steps of the job's classification layer, with the samples of one micro-batch of all
 /// workers, after two steps that are not timed. Returns the median of the seconds of a step.
 /// Collective. Throws CommError and DeviceError.

@@ -30,6 +30,7 @@
 #include "worker/check/output_findings.h"
 #include "worker/check/step_speed.h"
 #include "worker/checkpoint/output_links.h"
+#include "worker/distillation/teacher_file.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
@@ -170,6 +171,15 @@ void report_step(const LocalStart& start, const StartStep& step, const std::stri
       tell(facts_findings(*start.dataset, start.evaluation_sets));
       tell_doing(options, "reading and decoding images of " + text_of(start.job.rec));
       return tell(data_speed(*start.dataset, start.job.augment));
+    case kTeacher:
+      if (!first) return;
+      if (!error.empty()) return tell({problem(step.name, error, step.remedy)});
+      return tell({{.what = start.job.teacher.string(),
+                    .found = teacher_brief(start.job.teacher, *start.teacher),
+                    .expected = {},
+                    .remedy = step.remedy,
+                    .comparison = CheckFinding::Comparison::kSameEverywhere,
+                    .otherwise = Verdict::kStops}});
     case kJob:
       if (options.membership.rank == 0) check_job_itself(start.planned(), step, error, tell);
       return;
@@ -224,8 +234,12 @@ void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
     guards.emplace_back(*options.abort_switch, *comms.step);
     guards.emplace_back(*options.abort_switch, *comms.gradients);
   }
-  if (has_data(job) && !error_of<InputError>([&] { start.open_training_data(); }).empty())
+  if (has_data(job) && !error_of<InputError>([&] {
+                          start.open_training_data();
+                          start.open_teacher();
+                        }).empty()) {
     job.num_classes = 0;
+  }
   if (job.embedding_size == 0) job.embedding_size = JobConfig{}.embedding_size;
   const bool classes_known = all_have(comm, job.num_classes >= comm.size());
   job.num_classes = std::max<std::int64_t>(job.num_classes, comm.size());

@@ -26,7 +26,7 @@ ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned
   const BackboneSeconds backbone = time_backbone(ops, few, 1);
   const double times =
       micro * static_cast<double>(planned.job.batch_size) / static_cast<double>(few.job.batch_size);
-  ComputeSeconds seconds{.forward = times * backbone.forward,
+  ComputeSeconds seconds{.forward = times * (backbone.forward + time_teacher(ops, few, 1)),
                          .backward = times * backbone.backward};
   few = planned;
   few.job.heads = Heads::kOne;  // separate heads would need the number of classes of each

@@ -21,6 +21,7 @@
 #include "model/evaluation/evaluation.h"
 #include "model/networks/statistics_backup.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/distillation/distillation.h"
 #include "worker/gradients/weight_average.h"
 #include "worker/initial/mean_centres.h"
 #include "worker/input/image_upload.h"
@@ -174,6 +175,13 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
            fmt::format("batch_size {}{}{}", p.job.batch_size,
                        p.job.network == kNoNetwork ? std::string() : pixels,
                        p.job.recompute.empty() ? "" : ", recompute"));
+  if (p.teacher) {
+    const auto buffers = Distillation::bytes(distillation_options(p.job, p.world_size));
+    const std::uint64_t bytes =
+        taken(p, {b.teacher.weights, b.teacher.state, b.teacher.operands, b.teacher.activations,
+                  buffers.difference, buffers.unit, buffers.inverse_norms, buffers.loss});
+    list.add("teacher", bytes, p.teacher->network + ": weights, activations, and embeddings");
+  }
   list.add(kScratchName, b.scratch,
            p.gpu ? "upper limit, for convolutions" : counted(p.threads, "thread"));
 }
@@ -277,6 +285,12 @@ PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets) {
   return data;
 }
 
+BackboneOptions teacher_options(const PlannedJob& p) {
+  BackboneOptions options = p.teacher.value();
+  options.batch = p.job.batch_size;
+  return options;
+}
+
 PlannedBackbone plan_backbone(const PlannedJob& p) {
   WorldSize world(p.world_size);
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
@@ -285,15 +299,16 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
     SizingOps names(1, DType::kFloat32);
     check_parameter_rules(p.job, parameter_names(backbone_parameters(names, options).weights));
   }
-  if (p.gpu) {
-    SizingOps sizes(1, activation_type(p.job.precision));
-    return {.memory = backbone_memory(sizes, options),
-            .scratch = kMostScratch};  // the fastest convolutions use all of it
-  }
-  const auto ops = cpu_to_plan_with(p);
-  PlannedBackbone planned{.memory = backbone_memory(*ops, options)};
-  planned.scratch = ops->scratch_bytes();
-  return planned;
+  const auto plan_with = [&](Ops& ops) {
+    PlannedBackbone planned{.memory = backbone_memory(ops, options)};
+    if (p.teacher) planned.teacher = backbone_memory(ops, teacher_options(p));
+    planned.scratch = p.gpu ? kMostScratch  // the fastest convolutions use all of it
+                            : ops.scratch_bytes();
+    return planned;
+  };
+  if (!p.gpu) return plan_with(*cpu_to_plan_with(p));
+  SizingOps sizes(1, activation_type(p.job.precision));
+  return plan_with(sizes);
 }
 
 std::uint64_t MemoryPlan::total() const {

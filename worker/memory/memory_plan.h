@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets);
 
 struct PlannedJob {
   JobConfig job;  ///< REQUIRES: num_classes is known
+  /// The network of the job's teacher, from its file (read_teacher()); for any batch.
+  std::optional<BackboneOptions> teacher = {};
   int world_size = 1;
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
@@ -41,13 +44,18 @@ struct PlannedJob {
   std::uint64_t host_bytes = 0;
 };
 
-/// Memory of a backbone, and of the area that its kernels share for intermediate results.
+/// Memory of a backbone, of its teacher, and of the area that their kernels share for intermediate
+/// results.
 struct PlannedBackbone {
   BackboneMemory memory;
   std::size_t scratch = 0;
+  BackboneMemory teacher = {};  ///< zeros without a teacher
 };
 
-/// Builds the network without allocating its tensors, so the result is exact. Takes about 0.1 s.
+/// Returns the options of the teacher in training. REQUIRES: the job has one.
+BackboneOptions teacher_options(const PlannedJob& planned);
+
+/// Builds the networks without allocating its tensors, so the result is exact. Takes about 0.1 s.
 /// Throws InputError for an unknown network, or one that does not accept the job's image size.
 PlannedBackbone plan_backbone(const PlannedJob& planned);
 

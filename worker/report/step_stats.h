@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "worker/input/step_input.h"
 
@@ -14,6 +15,7 @@ struct StepStats {
   bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
+  std::optional<double> distillation_loss;  ///< same mean, without its weight; only with a teacher
   double lr = 0;
   /// L2 norm of the backbone's gradient, before clipping. If not finite, the loss scale was too
   /// large, and neither backbone nor centres were updated.

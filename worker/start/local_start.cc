@@ -3,6 +3,7 @@
 #include "data/job_data.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/make_ops.h"
+#include "worker/distillation/teacher_file.h"
 #include "worker/start/job_check.h"
 
 namespace pfc {
@@ -17,7 +18,7 @@ std::vector<StartStep> LocalStart::steps() {
     device_memory = ops->on_host() ? host_memory : memory_of_gpu(*ops);
     memory = expect_to_fit(planned(), device_memory);
   };
-  return {
+  std::vector<StartStep> steps{
       {.kind = kDevice,
        .name = "device",
        .run = [this] { open_device(); },
@@ -34,6 +35,14 @@ std::vector<StartStep> LocalStart::steps() {
        .name = "job",
        .run = [this] { check_job(planned()); },
        .remedy = "change the job file"}};
+  if (!job.teacher.empty()) {
+    steps.insert(steps.begin() + 2, {.kind = kTeacher,
+                                     .name = "teacher",
+                                     .run = [this] { open_teacher(); },
+                                     .remedy = "give this host the same file as the others",
+                                     .opens = true});
+  }
+  return steps;
 }
 
 void LocalStart::open_device() {
@@ -52,8 +61,15 @@ void LocalStart::open_training_data() {
   complete_job(job, dataset->info());
 }
 
+void LocalStart::open_teacher() {
+  if (job.teacher.empty()) return;
+  if (doing) doing("reading the teacher, " + job.teacher.string());
+  teacher = read_teacher(job, dataset->info().height, dataset->info().width);
+}
+
 PlannedJob LocalStart::planned() const {
   PlannedJob planned{.job = job,
+                     .teacher = teacher ? std::optional(teacher->options) : std::nullopt,
                      .world_size = membership.world_size,
                      .threads = threads,
                      .data = dataset ? planned_data(*dataset, evaluation_sets) : PlannedData{},

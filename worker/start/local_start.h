@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,22 +14,23 @@
 #include "data/dataset.h"
 #include "kernels/ops.h"
 #include "model/evaluation/evaluation_sets.h"
+#include "model/files/model_file.h"
 #include "worker/memory/memory_advice.h"
 
 namespace pfc {
 
 /// One step of the start. If it fails, a check reports `name`, the error and `remedy`.
 struct StartStep {
-  enum class Kind { kDevice, kData, kJob, kMemory };  ///< in the order of a check's findings
+  enum class Kind { kDevice, kData, kTeacher, kJob, kMemory };  ///< in the order of a check
 
   Kind kind;
   const char* name;
   std::function<void()> run;  ///< throws InputError, DeviceError
   const char* remedy;
-  bool opens = false;  ///< opens the device or the data, which the other steps need
+  bool opens = false;  ///< opens the device, data or teacher, which the other steps need
 };
 
-/// Opens the device and the data of a worker, and checks its job and memory.
+/// Opens the device, the data and the teacher of a worker, and checks its job and memory.
 struct LocalStart {
   /// Returns the steps in their order. A training session runs all of them and ends with the first
   /// error. `pfcctl check` runs the same steps and reports every error. REQUIRES: the precision is
@@ -37,6 +39,8 @@ struct LocalStart {
   void open_device();
   /// Opens the training data, without the verification sets.
   void open_training_data();
+  /// Reads the teacher's file if the job has one. REQUIRES: the training data are open.
+  void open_teacher();
   /// Returns what the plans of memory and time need. Without data, assumes the default size of
   /// images.
   [[nodiscard]] PlannedJob planned() const;
@@ -49,7 +53,8 @@ struct LocalStart {
   std::unique_ptr<Ops> ops = {};
   std::unique_ptr<Dataset> dataset = {};
   EvaluationSets evaluation_sets = {};
-  int threads = threads_of_worker(1);  ///< compute threads of this worker
+  std::optional<ModelFile> teacher = {};  ///< a session takes the weights
+  int threads = threads_of_worker(1);     ///< compute threads of this worker
   MemoryThere device_memory = {};
   MemoryPlan memory = {};
 };

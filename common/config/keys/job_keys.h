@@ -145,6 +145,8 @@ inline constexpr Names<ReadKind, 2> kReads{
     {{"random", ReadKind::kRandom}, {"sequential", ReadKind::kSequential}}};
 inline constexpr Names<InitialCentres, 2> kInitialCentres{
     {{"random", InitialCentres::kRandom}, {"mean", InitialCentres::kMean}}};
+inline constexpr Names<DistillEmbeddings, 2> kDistillEmbeddings{
+    {{"cosine", DistillEmbeddings::kCosine}, {"mse", DistillEmbeddings::kMse}}};
 inline constexpr Names<DeviceChoice, 3> kDevices{
     {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
 
@@ -297,6 +299,9 @@ void visit_keys(Job& job, Visitor&& v) {
   v.path("init_from", job.init_from);
   v.texts("init_from_names", job.init_from_names);
   v.choice("init_centres", job.init_centres, kInitialCentres);
+  v.path("teacher", job.teacher);
+  v.choice("distill_embeddings", job.distill_embeddings, kDistillEmbeddings);
+  v.number("distill_weight", job.distill_weight, kPositive);
   v.number("gradient_acc", job.gradient_acc, kBatch);
   v.flag("sync_bn", job.sync_bn);
   v.choice("device", job.device, kDevices);

@@ -110,6 +110,17 @@ void check_start(const JobConfig& job, const JobOrigin& origin) {
                    "take tensors from");
 }
 
+/// Rejects values of keys that need a teacher, if there is none.
+void check_distillation(const JobConfig& job, const JobOrigin& origin) {
+  if (!job.teacher.empty()) return;
+  const JobConfig defaults;
+  const bool weighted = job.distill_weight != defaults.distill_weight;
+  if (!weighted && job.distill_embeddings == defaults.distill_embeddings) return;
+  const std::string key = weighted ? "distill_weight" : "distill_embeddings";
+  throw InputError(origin.of(key) + ": " + key +
+                   ": found a value but no teacher; set teacher to the file of a model");
+}
+
 void check_validation_data(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
@@ -177,6 +188,7 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   if (job.init_centres == InitialCentres::kMean) {
     fail("init_centres", "found \"mean\", " + none("cannot embed images"));
   }
+  if (!job.teacher.empty()) fail("teacher", "found a file, " + none("reads no images"));
   if (!job.recompute.empty()) fail("recompute", "found blocks, " + none("has no backbone"));
   if (!job.exports.empty()) fail("export", "found formats, " + none("has no model to export"));
   if (job.sync_bn) fail("sync_bn", "found true, " + none("has no batch norm"));
@@ -244,6 +256,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_order(job, origin);
   check_exports(job, origin);
   check_start(job, origin);
+  check_distillation(job, origin);
   check_validation_data(job, origin);
   check_network(job, origin);
   check_loss(job, origin);

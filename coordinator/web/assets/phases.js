@@ -2,7 +2,7 @@
 import { count, element, find, seconds, setText, table, tableIn } from "./format.js";
 
 // In the order of a step. Phases that wait for others have distinct colours.
-const KNOWN = ["data_wait", "images", "forward", "all_gather", "head", "reduce_scatter", "backward",
+const KNOWN = ["data_wait", "images", "forward", "teacher", "all_gather", "head", "reduce_scatter", "backward",
   "gradient_wait", "optimizer", "evaluate", "checkpoint", "snapshot", "log", "report", "write_model"];
 
 let told = { names: [], rows: [], of: 0 };

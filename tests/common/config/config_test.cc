@@ -233,6 +233,24 @@ TEST(ParseJob, AcceptsADecayOfTheAveragedBackbone) {
   EXPECT_THAT(refusal(R"({"ema_decay": 0.9, "network": "none"})"), HasSubstr("has no backbone"));
 }
 
+TEST(ParseJob, AcceptsATeacherAndItsLoss) {
+  EXPECT_EQ(parse("{}").teacher, "");
+  const JobConfig job =
+      parse(R"({"teacher": "r50.pt", "distill_embeddings": "mse", "distill_weight": 4})");
+  EXPECT_EQ(job.teacher, "r50.pt");
+  EXPECT_EQ(job.distill_embeddings, DistillEmbeddings::kMse);
+  EXPECT_EQ(job.distill_weight, 4);
+  EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "distill_weight": 0})"),
+              HasSubstr("distill_weight: expected a number above 0"));
+  EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "distill_embeddings": "kl"})"),
+              HasSubstr(R"(distill_embeddings: expected "cosine" or "mse")"));
+  for (const char* given : {R"({"distill_weight": 4})", R"({"distill_embeddings": "mse"})"}) {
+    EXPECT_THAT(refusal(given), HasSubstr("found a value but no teacher; set teacher to the file"));
+  }
+  EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "network": "none"})"),
+              HasSubstr("teacher: found a file, but network \"none\" reads no images"));
+}
+
 TEST(ParseJob, AcceptsFp16AsThePrecision) {
   EXPECT_EQ(parse(R"({"fp16": true})").precision, Precision::kFp16);
   EXPECT_EQ(parse(R"({"fp16": false})").precision, Precision::kFp32);

@@ -137,6 +137,15 @@ TEST(StepWork, CountsRecomputedActivationsInTheBackwardPass) {
   EXPECT_EQ(all.synced_norms, kept.synced_norms) << "statistics are gathered once";
 }
 
+TEST(StepWork, CountsTheTeachersForwardPass) {
+  PlannedJob job = job_with_network("mbf", 4);
+  EXPECT_TRUE(count_step(job).teacher.empty());
+  job.teacher = BackboneOptions{.network = "r18", .batch = 1, .training = false};
+  const StepWork work = count_step(job);
+  EXPECT_EQ(flops(work.teacher), flops(count_step(job_with_network("r18", 4)).forward));
+  EXPECT_EQ(flops(work.forward), flops(count_step(job_with_network("mbf", 4)).forward));
+}
+
 TEST(StepWork, NeedsNoMemoryForALargeBatch) {
   const StepWork work = count_step(job_with_network("r200", 100'000));  // terabytes of activations
   EXPECT_GT(flops(work.forward), 1e15);

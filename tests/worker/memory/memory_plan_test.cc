@@ -145,6 +145,16 @@ TEST_F(MemoryPlanTest, CountsTheAverageOfTheBackboneAndItsCopies) {
   EXPECT_EQ(plan().snapshots, before.snapshots + 2 * averages);
 }
 
+TEST_F(MemoryPlanTest, CountsTheTeacherAndBothEmbeddings) {
+  EXPECT_FALSE(has(plan(), "teacher"));
+  planned_.teacher = BackboneOptions{.network = "r18", .training = false};
+  backbone_.teacher = {.weights = 4 * kMiB, .operands = 2 * kMiB, .state = kMiB, .activations = 3};
+  const std::uint64_t embeddings = 32 * 512 * 4;
+  EXPECT_EQ(plan().part("teacher").bytes, 7 * kMiB + 3 + 2 * embeddings + 32 * 4 + 4);
+  planned_.job.distill_embeddings = DistillEmbeddings::kMse;
+  EXPECT_EQ(plan().part("teacher").bytes, 7 * kMiB + 3 + embeddings + 4);
+}
+
 TEST_F(MemoryPlanTest, CountsTheOrderOfBalancedClasses) {
   planned_.data.images = 500'000;
   const std::uint64_t before = plan().part("input batches").bytes;

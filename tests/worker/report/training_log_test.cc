@@ -53,6 +53,10 @@ TEST(SpeedMessage, HasTheWordsAndSpacesOfArcfaceTorch) {
   EXPECT_EQ(speed_message(w),
             "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   "
             "Global Step: 100   Required: 3 hours");
+  w.distillation_loss = 0.25;
+  EXPECT_EQ(speed_message(w),
+            "Speed 884.42 samples/sec   Loss 47.2532   Distillation Loss 0.2500   LearningRate "
+            "0.1000   Epoch: 0   Global Step: 100   Required: 3 hours");
 }
 
 /// Returns a plan of this many steps of one image each.
@@ -146,6 +150,7 @@ TEST(TrainingLog, OmitsValuesThatAStepDoesNotHave) {
   log.step({.stats = {.step = 1, .samples = 64}, .step_seconds = 1});
   const auto event = events_of(folder.path()).at(0);
   EXPECT_FALSE(event.contains("loss_scale"));
+  EXPECT_FALSE(event.contains("distillation_loss"));
   EXPECT_FALSE(event.contains("gpu_memory_bytes"));
 }
 

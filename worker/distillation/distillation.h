@@ -1,0 +1,65 @@
+// Knowledge distillation: the trained network learns to give the embeddings of a teacher
+// (docs/distillation.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "comm/comm.h"
+#include "common/config/config.h"
+#include "kernels/owned_tensor.h"
+#include "model/networks/backbone.h"
+
+namespace pfc {
+
+/// The loss of a sample with the embedding x, whose teacher's embedding is t, both of D numbers:
+///   kCosine: 1 - x . t / (|x| |t|)   kMse: |x - t|^2 / D
+/// The loss of a step is the mean over the samples of all workers and micro-batches.
+struct DistillationOptions {
+  std::filesystem::path file;  ///< of the teacher, for messages
+  DistillEmbeddings kind = DistillEmbeddings::kCosine;
+  double weight = 1;                ///< factor of the gradients
+  std::int64_t batch = 0;           ///< samples of a worker and micro-batch
+  std::int64_t embedding_size = 0;  ///< D
+  std::int64_t samples = 0;         ///< samples of a step
+};
+DistillationOptions distillation_options(const JobConfig& job, int workers);
+
+/// Belongs to the training thread. Computes in the precision of its Ops.
+class Distillation {
+ public:
+  /// Borrows ops. REQUIRES: the teacher is for `batch` images at a time, without training.
+  Distillation(Ops& ops, std::unique_ptr<Backbone> teacher, const DistillationOptions& options);
+
+  /// Bytes of the buffers, without the teacher.
+  struct Bytes {
+    std::size_t difference = 0, unit = 0, inverse_norms = 0, loss = 0;
+  };
+  static Bytes bytes(const DistillationOptions& options);
+
+  /// Passes the images uint8 [B, H, W, 3] through the teacher, and compares its embeddings with
+  /// these, [B, D]. Enqueues.
+  void compare(const Tensor& images, const Tensor& embeddings);
+  /// Returns the sum of the losses of the compared samples. Blocks until it is known.
+  double loss_sum();
+  /// Adds the gradient of the weighted loss of the compared samples. Call once, after loss_sum().
+  void add_gradient(const Tensor& d_embeddings);
+  /// Returns the loss of a step from each worker's sum over its micro-batches. If it is not finite,
+  /// throws InputError with the same text on all workers. Collective. Throws CommError.
+  double step_loss(Comm& comm, double sum, std::int64_t step);
+
+ private:
+  [[nodiscard]] bool cosine() const { return options_.kind == DistillEmbeddings::kCosine; }
+
+  Ops& ops_;
+  const std::unique_ptr<Backbone> teacher_;
+  const DistillationOptions options_;
+  OwnedTensor difference_;     ///< [B, D]: what is compared, the network's less the teacher's
+  OwnedTensor unit_;           ///< kCosine: [B, D], embeddings of length 1
+  OwnedTensor inverse_norms_;  ///< kCosine: [B]
+  OwnedTensor loss_;           ///< [1]
+};
+
+}  // namespace pfc
