@@ -17,6 +17,7 @@ class ChosenDataset final : public Dataset {
  public:
   ChosenDataset(const Dataset& whole, Choice choice)
       : whole_(whole), choice_(std::move(choice)), info_(whole.info()) {
+    check(info_.labels_per_image == 1, "choose: the images must have one label");
     info_.layout = "a part of " + info_.layout;
     info_.images = std::ssize(choice_.images);
     if (!choice_.classes.empty()) info_.classes = std::ssize(choice_.classes);

@@ -47,6 +47,16 @@ class CombinedDataset final : public Dataset {
     const Part& part = part_of(image);
     return class_of(part, part.given.dataset->label(image - part.first_image, storage));
   }
+  void other_labels(std::int64_t image, std::span<std::int64_t> others) const override {
+    const Part& part = part_of(image);
+    const Dataset& own = *part.given.dataset;
+    std::ranges::fill(others, std::int64_t{-1});
+    others = others.first(static_cast<std::size_t>(own.info().labels_per_image - 1));
+    own.other_labels(image - part.first_image, others);
+    for (std::int64_t& label : others) {
+      if (label >= 0) label = class_of(part, label);
+    }
+  }
   [[nodiscard]] std::string name(std::int64_t image) const override {
     const Part& part = part_of(image);
     return part.given.dataset->name(image - part.first_image);
@@ -106,6 +116,7 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
       info_.bytes_in_order += info.bytes_in_order;
     }
     info_.images += info.images;
+    info_.labels_per_image = std::max(info_.labels_per_image, info.labels_per_image);
     info_.index_bytes +=
         info.index_bytes + part.given.names.bytes() + part.classes.size() * sizeof(std::int64_t);
     info_.part_images.push_back(info.images);

@@ -18,6 +18,10 @@ Sample Dataset::read(std::int64_t image, ImageBuffer& buffer,
   return parse(image, stored);
 }
 
+void Dataset::other_labels(std::int64_t /*image*/, std::span<std::int64_t> others) const {
+  std::ranges::fill(others, std::int64_t{-1});
+}
+
 ImageSize first_image_size(const Dataset& dataset) {
   constexpr std::int64_t kMost = 1000;
   ImageBuffer storage;
@@ -35,6 +39,14 @@ ImageSize first_image_size(const Dataset& dataset) {
       fmt::format("{}{}; there is neither a property file nor image_size, and none of the first "
                   "images can be read to find their size",
                   why.starts_with(name) ? "" : name + ": ", why));
+}
+
+void expect_one_label(const Dataset& dataset, const std::string& user) {
+  if (dataset.info().labels_per_image == 1) return;
+  throw InputError(fmt::format(
+      "{}: found images with up to {} labels, but {} needs one label for each image; list the data "
+      "with one label for each",
+      dataset.briefs().front().file.string(), dataset.info().labels_per_image, user));
 }
 
 void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin) {

@@ -19,6 +19,7 @@ struct DatasetInfo {
   std::string layout;  ///< for display, such as "RecordIO with InsightFace's record 0"
   std::int64_t images = 0;
   std::int64_t classes = 0;
+  std::int64_t labels_per_image = 1;  ///< most labels that an image has
   /// Number of classes added by each part of a combined data set (combined_dataset.h).
   std::vector<std::int64_t> part_classes = {};
   /// Number of images in each part of a combined data set.
@@ -44,7 +45,7 @@ struct DatasetInfo {
 /// One image, still encoded. The spans refer to the caller's memory.
 struct Sample {
   std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP; or float32 numbers of an embedding
-  std::int64_t label = 0;
+  std::int64_t label = 0;              ///< of several labels the first; see Dataset::other_labels()
   /// The whole record (records/image_record.h); empty unless the layout is RecordIO.
   std::span<const std::byte> record = {};
 };
@@ -74,6 +75,9 @@ class Dataset {
   virtual std::int64_t label(std::int64_t image, ImageBuffer& buffer) const {
     return read(image, buffer).label;
   }
+  /// Fills `others` [labels_per_image - 1] with the labels of the image after the first, which
+  /// label() returns, and then with -1.
+  virtual void other_labels(std::int64_t image, std::span<std::int64_t> others) const;
   /// Returns the location of the image for messages: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;
   /// Returns the name of the person or thing with this label; empty if the data have no names.
@@ -96,6 +100,9 @@ struct DatasetOptions {
 /// Returns the image size in the header of the first readable image, for data that do not specify
 /// it. Throws InputError that names image 0 if none of the first 1,000 is readable.
 ImageSize first_image_size(const Dataset& dataset);
+
+/// Throws InputError if an image has several labels, because `user` needs one label for each.
+void expect_one_label(const Dataset& dataset, const std::string& user);
 
 /// Warns if no image has label 0: the labels probably start at 1. `least`: the smallest label.
 void warn_of_least_label(DatasetInfo& info, std::int64_t least, const std::string& origin);

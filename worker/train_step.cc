@@ -16,6 +16,9 @@ Tensor rows_of(const Trainer& t, const Tensor& all, std::int64_t micro) {
   return row_range(all, micro * rows, rows);
 }
 
+/// Returns N, the number of samples of a micro-batch.
+std::int64_t samples_of(const Trainer& t) { return t.all_embeddings->shape[0] / t.gradient_acc; }
+
 bool is_last(const Trainer& t, std::int64_t micro) { return micro + 1 == t.gradient_acc; }
 
 double share_of_micro_batch(const Trainer& t) { return 1.0 / static_cast<double>(t.gradient_acc); }
@@ -35,20 +38,21 @@ Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) 
 
 /// A step that is in progress.
 struct StepSoFar {
-  StepInput in;                      ///< input of the newest micro-batch
-  HeadResult head;                   ///< result of the newest micro-batch
-  std::vector<std::int64_t> labels;  ///< labels of all micro-batches so far; at the end [M * N]
-  double distillation_loss = 0;      ///< sum over this worker's samples so far
+  StepInput in;     ///< input of the newest micro-batch
+  HeadResult head;  ///< result of the newest micro-batch
+  /// Labels of all micro-batches so far; at the end [M * N, labels_per_image].
+  std::vector<std::int64_t> labels;
+  double distillation_loss = 0;  ///< sum over this worker's samples so far
   StepStats stats;
 };
 
-void add_input(StepSoFar& so_far) {
+void add_input(const Trainer& t, StepSoFar& so_far) {
   const StepInput& in = so_far.in;
   StepStats& stats = so_far.stats;
   so_far.labels.insert(so_far.labels.end(), in.all_labels.begin(), in.all_labels.end());
   stats.step = in.step;
   stats.epoch = in.batch->epoch;
-  stats.samples += static_cast<std::int64_t>(in.all_labels.size());
+  stats.samples += samples_of(t);
   stats.data_wait_seconds += in.wait_seconds;
   stats.own_data_wait_seconds += std::min(in.wait_seconds, in.batch->wait_seconds);
   stats.loader_seconds += in.batch->fill_seconds;
@@ -103,13 +107,13 @@ Optimizer::Result update_backbone(Trainer& t, std::int64_t step) {
 /// Ends training by throwing. All workers have the same loss and the same reduced gradients, so all
 /// stop at the same place.
 void stop_not_finite(Trainer& t, const StepSoFar& so_far, const StepDump::Verdict& verdict) {
-  const auto samples = static_cast<std::int64_t>(so_far.labels.size());
+  const std::int64_t micro_batches = std::ssize(so_far.labels) / std::ssize(so_far.in.all_labels);
   const GivenToHead given{
       .step = so_far.in.step,
       .update = update_number(t),
       .lr = t.lr->at(so_far.in.step),
-      .micro_batches = samples / static_cast<std::int64_t>(so_far.in.all_labels.size()),
-      .embeddings = row_range(t.all_embeddings, 0, samples),
+      .micro_batches = micro_batches,
+      .embeddings = row_range(t.all_embeddings, 0, micro_batches * samples_of(t)),
       .labels = so_far.labels};
   t.phase("dump", [&] { t.dump.stop(given, verdict); });
 }
@@ -178,7 +182,7 @@ StepStats train_step(Trainer& t, StepInputs& inputs) {
   for (std::int64_t micro = 0; micro < t.gradient_acc; ++micro) {
     so_far.in = next_input(t, inputs);
     if (so_far.in.signals.stop && !is_last(t, micro)) return give_up(t, inputs, so_far.in);
-    add_input(so_far);
+    add_input(t, so_far);
     micro_step(t, so_far, micro);
     so_far.stats.loss += so_far.head.loss * share_of_micro_batch(t);
     if (is_last(t, micro)) t.sampler.keep_images(so_far.in);

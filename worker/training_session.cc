@@ -135,7 +135,8 @@ void TrainingSession::measure_nccl() {
                    {shapes.d_embeddings[0] / job.gradient_acc, shapes.d_embeddings[1]});
   comms.step->all_gather(own, all);
   comms.step->reduce_scatter_sum(all, own);
-  if (job.sync_bn || job.label_smoothing > 0 || uses_target_cosines(job.loss) || local.teacher) {
+  if (job.sync_bn || job.label_smoothing > 0 || job.labels_per_image > 1 ||
+      uses_target_cosines(job.loss) || local.teacher) {
     comms.step->all_reduce_sum(own);
   }
   for (const GradBucket& bucket : make_grad_buckets(trainer->backbone->gradients(), {})) {
@@ -412,6 +413,7 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
                                         StepInputsOptions{.images = batch.shape,
                                                           .type = batch.dtype,
                                                           .gradient_acc = job.gradient_acc,
+                                                          .labels_per_image = job.labels_per_image,
                                                           .signals = signals,
                                                           .track = thread_row("inputs")});
 }

@@ -230,6 +230,7 @@ struct JobConfig {
   std::int64_t num_classes = 0;            ///< 0: read from the data; else checked
   std::int64_t num_image = 0;              ///< like num_classes
   std::vector<std::int64_t> head_classes;  ///< per separate head; like num_classes
+  std::int64_t labels_per_image = 0;       ///< most labels of an image; like num_classes
   std::string notes;                       ///< free text, stored in the job's checkpoints
 };
 

@@ -26,12 +26,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct OtherLabel {
+  std::int64_t image, label;
+};
+
 /// Files and labels found by one of the readers below.
 struct ImageFiles {
   fs::path root;                     ///< paths are relative to it
   fs::path origin;                   ///< source of the paths: the folder or the list
   IdentityNames paths;               ///< one per image, contiguous in memory
-  std::vector<std::int64_t> labels;  ///< [images]
+  std::vector<std::int64_t> labels;  ///< [images]; of several labels the largest
+  std::vector<OtherLabel> others;    ///< the other labels, sorted by image
   IdentityNames names;               ///< by label; empty: no names
   std::string layout;
   std::vector<std::string> warnings;
@@ -45,8 +50,15 @@ class FileDataset final : public Dataset {
     info_.classes = count_classes(files_.labels, options, files_.origin.string());
     info_.warnings = std::move(files_.warnings);
     info_.index_bytes = files_.paths.bytes() + files_.names.bytes() +
-                        files_.labels.capacity() * sizeof(std::int64_t);
-    warn_of_classes(info_, *std::ranges::min_element(files_.labels), files_.origin.string());
+                        files_.labels.capacity() * sizeof(std::int64_t) +
+                        files_.others.capacity() * sizeof(OtherLabel);
+    std::int64_t least = *std::ranges::min_element(files_.labels);
+    for (const OtherLabel& other : files_.others) {
+      least = std::min(least, other.label);
+      info_.labels_per_image =
+          std::max(info_.labels_per_image, 1 + std::ssize(others_of(other.image)));
+    }
+    warn_of_classes(info_, least, files_.origin.string());
     const ImageSize size = options.image_size != 0
                                ? ImageSize{options.image_size, options.image_size}
                                : first_image_size(*this);
@@ -57,6 +69,11 @@ class FileDataset final : public Dataset {
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   std::int64_t label(std::int64_t image, ImageBuffer&) const override {
     return files_.labels.at(static_cast<std::size_t>(image));
+  }
+  void other_labels(std::int64_t image, std::span<std::int64_t> others) const override {
+    const auto own = others_of(image);
+    const auto end = std::ranges::transform(own, others.begin(), &OtherLabel::label).out;
+    std::fill(end, others.end(), std::int64_t{-1});
   }
   [[nodiscard]] std::string name(std::int64_t image) const override {
     return path_of(image).string();
@@ -78,6 +95,10 @@ class FileDataset final : public Dataset {
   [[nodiscard]] fs::path path_of(std::int64_t image) const {
     return files_.root / files_.paths.at(image);
   }
+  [[nodiscard]] std::span<const OtherLabel> others_of(std::int64_t image) const {
+    const auto own = std::ranges::equal_range(files_.others, image, {}, &OtherLabel::image);
+    return {own.begin(), own.end()};
+  }
 
   ImageFiles files_;
   DatasetInfo info_;
@@ -92,6 +113,7 @@ std::vector<FileBrief> FileDataset::briefs() const {
     sum.update(std::as_bytes(std::span(path)));
     sum.update(std::as_bytes(std::span(&files_.labels[static_cast<std::size_t>(i)], 1)));
   }
+  sum.update(std::as_bytes(std::span(files_.others)));
   const std::int64_t distance = std::max<std::int64_t>(info_.images / kSizes, 1);
   for (std::int64_t i = 0; i < info_.images; i += distance) {
     std::error_code missing;
@@ -249,6 +271,7 @@ ImageFiles find_people(const DatasetOptions& options) {
                    .origin = options.rec,
                    .paths = {},
                    .labels = {},
+                   .others = {},
                    .names = {},
                    .layout = "a folder for each person",
                    .warnings = {}};
@@ -300,8 +323,9 @@ std::vector<std::string_view> split(std::string_view line) {
 
 struct ListLine {
   std::string_view path = {};
-  std::int64_t label = -1;     ///< -1: the line does not describe an image
-  bool may_be_heading = true;  ///< the label field is not a number
+  std::int64_t label = -1;                ///< -1: the line does not describe an image
+  std::vector<std::int64_t> others = {};  ///< labels after the first
+  bool may_be_heading = true;             ///< the label field is not a number
   std::string_view advice = {};
 };
 
@@ -342,9 +366,15 @@ ListLine parse_tsv(std::string_view line) {
   const std::string_view path = without_blanks_at_its_end(line.substr(0, at));
   const std::string_view label = line.substr(at + 1);
   const bool names_image = is_image_name(fs::path(path)) || is_image_name(fs::path(line));
-  return {.path = path,
-          .label = parse_label(label),
-          .may_be_heading = !is_number(label) && !names_image};
+  ListLine parsed{.path = path,
+                  .label = parse_label(label),
+                  .may_be_heading = !is_number(label) && !names_image};
+  if (label.find(',') == label.npos) return parsed;
+  const std::vector<std::int64_t> labels = parse_labels(label);
+  if (labels.empty()) return parsed;
+  parsed.label = labels.front();
+  parsed.others.assign(labels.begin() + 1, labels.end());
+  return parsed;
 }
 
 template <typename Parse>
@@ -357,6 +387,7 @@ ImageFiles read_list(const DatasetOptions& options, const char* expected, bool m
                    .origin = options.rec,
                    .paths = {},
                    .labels = {},
+                   .others = {},
                    .names = {},
                    .layout = fmt::format("a list of images ({})", options.rec.extension().string()),
                    .warnings = {}};
@@ -373,6 +404,9 @@ ImageFiles read_list(const DatasetOptions& options, const char* expected, bool m
         files.root = folder;
       }
       files.paths.append(path);
+      for (const std::int64_t other : parsed.others) {
+        files.others.push_back({std::ssize(files.labels), other});
+      }
       files.labels.push_back(parsed.label);
       return;
     }
@@ -400,7 +434,10 @@ std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options) {
 
 std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options) {
   return std::make_unique<FileDataset>(
-      read_list(options, "path of an image, tab, label (an integer from 0)", true, parse_tsv),
+      read_list(options,
+                "path of an image, tab, label (an integer from 0, or several different ones "
+                "separated by commas)",
+                true, parse_tsv),
       options);
 }
 

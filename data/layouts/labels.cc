@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <iterator>
 
 #include "common/error.h"
@@ -19,6 +20,20 @@ std::int64_t parse_label(std::string_view text) {
   const bool whole =
       rest.empty() || (rest.front() == '.' && rest.find_first_not_of('0', 1) == rest.npos);
   return whole ? label : -1;
+}
+
+std::vector<std::int64_t> parse_labels(std::string_view text) {
+  std::vector<std::int64_t> labels;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    labels.push_back(parse_label(text.substr(0, comma)));
+    if (labels.back() < 0) return {};
+    if (comma == text.npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  std::ranges::sort(labels, std::greater());
+  if (std::ranges::adjacent_find(labels) != labels.end()) return {};
+  return labels;
 }
 
 void check_image_count(std::int64_t images, const DatasetOptions& options,

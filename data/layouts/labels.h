@@ -1,4 +1,4 @@
-// Labels of data sets that store them as text: int64, one per image.
+// Labels of data sets that store them as text.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,10 @@ inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 40;
 
 /// Parses "17", or "17.000000" of im2rec. Returns -1 if it is not an integer of 0 .. 2^40 - 1.
 std::int64_t parse_label(std::string_view text);
+
+/// Parses one label, or several separated by commas. Returns them in falling order; empty if one of
+/// them is not an integer of 0 .. 2^40 - 1, or is there twice.
+std::vector<std::int64_t> parse_labels(std::string_view text);
 
 /// Throws InputError that names `origin` if options.num_image is given and differs.
 void check_image_count(std::int64_t images, const DatasetOptions& options,

@@ -13,7 +13,8 @@ namespace pfc {
 std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
   batch.index = index;
   batch.epoch = source_.plan.epoch_of(index);
-  batch.resize(source_.plan.batch_size, source_.dataset.info().sample_bytes());
+  const DatasetInfo& info = source_.dataset.info();
+  batch.resize(source_.plan.batch_size, info.sample_bytes(), info.labels_per_image);
   if (source_.reads == nullptr) return fill_places(batch);
   {
     const TraceTrack::Scope scope(track_, "wait_for_read", index);
@@ -31,13 +32,14 @@ std::vector<std::string> BatchFiller::fill(std::int64_t index, Batch& batch) {
 std::vector<std::string> BatchFiller::fill_places(Batch& batch) {
   const DatasetInfo& info = source_.dataset.info();
   const std::size_t image_bytes = info.sample_bytes();
+  const auto labels = static_cast<std::size_t>(info.labels_per_image);
   const std::int64_t index = batch.index;
   std::vector<std::string> damaged;
   for (std::int64_t i = 0; i < batch.size; ++i) {
     const auto slot = static_cast<std::size_t>(i);
     const Place place{batch.epoch, source_.plan.first_position(index) + i,
                       std::span(batch.images).subspan(slot * image_bytes, image_bytes),
-                      batch.labels[slot], index};
+                      std::span(batch.labels).subspan(slot * labels, labels), index};
     if (const auto damage = show(place, place.position)) {
       damaged.push_back(*damage);
       if (static_cast<std::int64_t>(damaged.size()) > source_.allowed_damage) return damaged;
@@ -75,7 +77,8 @@ std::optional<std::string> BatchFiller::show(const Place& place, std::int64_t po
   } catch (const DamagedImage& e) {
     return e.what();  // includes the name of the record
   }
-  place.label = sample.label;
+  place.labels[0] = sample.label;
+  if (place.labels.size() > 1) source_.dataset.other_labels(image, place.labels.subspan(1));
   if (info.embedding_size > 0) {
     std::memcpy(place.rgb.data(), sample.encoded.data(), place.rgb.size());
     return std::nullopt;

@@ -51,8 +51,8 @@ class BatchFiller {
     std::int64_t epoch = 0;
     std::int64_t position = 0;  ///< in the epoch
     std::span<std::uint8_t> rgb;
-    std::int64_t& label;
-    std::int64_t batch = 0;  ///< number of the batch
+    std::span<std::int64_t> labels;  ///< [labels_per_image]
+    std::int64_t batch = 0;          ///< number of the batch
   };
   /// Reads the image at `position` of the epoch into `place`. If it is damaged, returns why.
   std::optional<std::string> show(const Place& place, std::int64_t position);

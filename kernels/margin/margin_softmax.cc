@@ -41,6 +41,8 @@ void check_slots(const std::string& op, std::size_t slots, std::size_t classes) 
 MarginSoftmax::MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTable& table)
     : options_(options), table_(table) {
   check_table(options, table);
+  check(options.targets == 1 || !options.sample_margins,
+        "margin_softmax: samples with several targets have no margins of their own");
 }
 
 std::int64_t MarginSoftmax::embedding_size() const {
@@ -61,9 +63,10 @@ void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) c
 }
 
 void MarginSoftmax::check_logits(const char* op, const Tensor& logits) const {
-  check((options_.label_smoothing > 0) == bool{logits},
-        "margin_softmax: the sums of logits belong to label_smoothing");
-  if (logits) expect({op, "logits", logits}, DType::kFloat32, {2, batch_samples_});
+  const std::int64_t numbers = summed_numbers(options_);
+  check((numbers > 0) == bool{logits},
+        "margin_softmax: the sums of logits belong to label_smoothing and to several targets");
+  if (logits) expect({op, "logits", logits}, DType::kFloat32, {numbers, batch_samples_});
 }
 
 void MarginSoftmax::check_batch(const char* op, const Batch& batch) const {
@@ -71,8 +74,8 @@ void MarginSoftmax::check_batch(const char* op, const Batch& batch) const {
   check(n > 0, std::string(op) + ": there are no embeddings");
   expect({op, "embeddings", batch.embeddings}, DType::kFloat32, {n, embedding_size()});
   check_classes(op, batch.classes);
-  check(batch.positives.size() <= static_cast<std::size_t>(n),
-        std::string(op) + ": more positives than samples");
+  check(batch.positives.size() <= static_cast<std::size_t>(n * options_.targets),
+        std::string(op) + ": more positives than the samples may have targets");
 }
 
 void MarginSoftmax::find_targets(const Batch& batch, const Tensor& cosines) {
@@ -94,6 +97,8 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics, const 
         "margin_softmax.forward: offsets need the option `offsets`, and one for each class");
   check(batch.margins.size() == (options_.sample_margins ? static_cast<std::size_t>(n) : 0),
         "margin_softmax.forward: margins need `sample_margins`, and one for each sample");
+  check(batch.target_shares.size() == (options_.targets > 1 ? static_cast<std::size_t>(n) : 0),
+        "margin_softmax.forward: target_shares need several targets, and one for each sample");
   check(batch.hard_above.size() == (options_.hard_negatives ? static_cast<std::size_t>(n) : 0),
         "margin_softmax.forward: hard_above needs `hard_negatives`, and one for each sample");
   batch_samples_ = n;

@@ -45,7 +45,15 @@ struct MarginSoftmaxOptions {
   bool sample_margins = false;  ///< Batch::margins replace `margin`
   bool hard_negatives = false;  ///< Batch::hard_above, for CurricularFace
   double label_smoothing = 0;
+  std::int64_t targets = 1;  ///< most targets of a sample; above 1 excludes sample_margins
 };
+
+/// Returns how many numbers of each sample the workers sum between forward() and combine(): with
+/// label_smoothing the sum of the logits and their number; then, if a sample may have several
+/// targets, the mean of their logits.
+inline std::int64_t summed_numbers(const MarginSoftmaxOptions& o) {
+  return (o.label_smoothing > 0 ? 2 : 0) + (o.targets > 1 ? 1 : 0);
+}
 
 /// One worker's class centres: views of device memory. Row i is class first_class + i. Weight,
 /// momentum and second are float32; or momentum and second, or all three, are bfloat16. bfloat16
@@ -69,7 +77,7 @@ struct CentreTable {
 /// Returns the precision that corresponds to the types of the table's tensors.
 CentrePrecision precision_of(const CentreTable& table);
 
-/// A sample whose class is one of this worker's active classes.
+/// A sample one of whose targets, usually the only one, is an active class of this worker.
 struct Positive {
   std::int64_t index = 0;   ///< into the active classes
   std::int64_t sample = 0;  ///< 0 .. N - 1
@@ -99,8 +107,12 @@ class MarginSoftmax {
     /// [N, D], not normalised; lengths 1e-20 to 1e+20. Without the element for a bias.
     Tensor embeddings;
     std::span<const std::int64_t> classes;  ///< [S], active classes: global, sorted; S may be 0
-    std::span<const Positive> positives;    ///< sorted by index; each sample at most once
-    /// [N]: active classes in each sample's softmax; they include its positive. Empty: all.
+    /// Sorted by index; each sample at most MarginSoftmaxOptions::targets times.
+    std::span<const Positive> positives;
+    /// [N]: 1 / the number of a sample's targets, those of other workers included. Empty if
+    /// MarginSoftmaxOptions::targets is 1.
+    std::span<const double> target_shares = {};
+    /// [N]: active classes in each sample's softmax; they include its positives. Empty: all.
     /// REQUIRES: MarginSoftmaxOptions::ranges if it is not empty.
     std::span<const ActiveRange> ranges = {};
     /// [S]: added to a class's logit, except for samples whose target it is. Empty: 0.
@@ -119,8 +131,8 @@ class MarginSoftmax {
   void find_targets(const Batch& batch, const Tensor& cosines);
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
   /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.
-  /// logits: with label_smoothing float32 [2, N], which it fills with the sum of this worker's
-  /// logits and with their number, of each sample; otherwise null.
+  /// logits: float32 [summed_numbers(), N], which it fills with this worker's part of these numbers
+  /// of each sample; null if there are none.
   void forward(const Batch& batch, const Tensor& statistics, const Tensor& logits = {});
 
   /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. logits: those
@@ -128,9 +140,10 @@ class MarginSoftmax {
   double combine(const Tensor& statistics, int workers, const Tensor& logits = {});
 
   /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
-  /// that is one of the batch's positives; does not change the others. The cosines are those from
-  /// which the last forward() computed the targets' logits, rounded to float32. Blocks until they
-  /// are known. REQUIRES: the positives of that batch are still valid.
+  /// that is one of the batch's positives; does not change the others. Of several targets, to their
+  /// cosines times target_shares, summed. The cosines are those from which the last forward()
+  /// computed the targets' logits, rounded to float32. Blocks until they are known. REQUIRES: the
+  /// positives of that batch are still valid.
   void target_cosines(std::span<float> cosines);
 
   /// Parameters of one optimizer step over centres.
@@ -204,6 +217,11 @@ inline bool is_plain(const MarginSoftmaxOptions& o) { return o.target_form == Ta
 inline const Margin& margin_of(const MarginSoftmaxOptions& o, const MarginSoftmax::Batch& batch,
                                std::int64_t sample) {
   return o.sample_margins ? batch.margins[static_cast<std::size_t>(sample)].margin : o.margin;
+}
+
+/// Returns the wanted probability of each of a sample's targets, before label smoothing.
+inline double target_share(const MarginSoftmax::Batch& batch, std::int64_t sample) {
+  return batch.target_shares.empty() ? 1 : batch.target_shares[static_cast<std::size_t>(sample)];
 }
 
 /// Returns the update in the form that kernels/math/optimizer.h expects.

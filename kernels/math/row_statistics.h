@@ -9,13 +9,27 @@
 
 namespace pfc {
 
-/// Statistics of one sample's logits on one worker. max and sum exclude the target, so that
+/// Statistics of one sample's logits on one worker. max and sum exclude the targets, so that
 /// neither the loss nor 1 - p(target) is a difference of nearly equal numbers.
 struct RowStatistics {
-  double max = -std::numeric_limits<double>::infinity();  ///< over all logits except the target's
+  double max = -std::numeric_limits<double>::infinity();  ///< over all logits except the targets'
   double sum = 0;  ///< sum of exp(logit - max) over the same logits
-  double target = -std::numeric_limits<double>::infinity();  ///< -infinity: not here
+  /// The target's logit, or log sum exp of several. -infinity: not here.
+  double target = -std::numeric_limits<double>::infinity();
 };
+
+/// Adds the logit of a target, or log sum exp of several.
+PFC_HOST_DEVICE void add_target(RowStatistics& s, double logit) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  if (logit == kNone) return;
+  if (s.target == kNone) {
+    s.target = logit;
+  } else {
+    const bool larger = logit > s.target;
+    const double high = larger ? logit : s.target, low = larger ? s.target : logit;
+    s.target = high + std::log1p(std::exp(low - high));
+  }
+}
 
 /// Merges b into a: the statistics of the classes of both. b may have no classes.
 PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
@@ -24,13 +38,13 @@ PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
     a.sum = (a.sum == 0 ? 0 : a.sum * std::exp(a.max - max)) + b.sum * std::exp(b.max - max);
     a.max = max;
   }
-  if (b.target != -std::numeric_limits<double>::infinity()) a.target = b.target;
+  add_target(a, b.target);
 }
 
 /// Softmax cross entropy of one sample.
 struct RowSoftmax {
   double loss = 0;         ///< log sum exp - target; accurate even near 0 and for huge logits
-  double others = 0;       ///< -d loss / d target: 1 - p(target), precise without smoothing
+  double others = 0;       ///< probability of all classes except the targets; precise near 0
   double probability = 0;  ///< p(class) = probability * exp(logit - max) for the other classes
   double uniform = 0;      ///< p(class) - uniform = d loss / d logit of the other classes
 };
@@ -45,15 +59,33 @@ PFC_HOST_DEVICE RowSoftmax row_softmax(const RowStatistics& s) {
   return r;
 }
 
+/// Changes the loss to that of several targets with equal wanted probabilities: -mean log p.
+/// all_targets: log sum exp of their logits; mean: of their logits.
+PFC_HOST_DEVICE void spread_over_targets(RowSoftmax& r, double all_targets, double mean) {
+  r.loss += all_targets - mean;
+}
+
 /// Changes the wanted probabilities from 1 for the target to 1 - smoothing, and from 0 to smoothing
 /// / classes for every class, including the target (label smoothing: Szegedy et al., arXiv
-/// 1512.00567, section 7). logits: the sum over all classes.
+/// 1512.00567, section 7). logits: the sum over all classes. target: of several, the mean.
 PFC_HOST_DEVICE void smooth_labels(RowSoftmax& r, double smoothing, double target, double logits,
                                    double classes) {
   if (classes <= 1) return;
   r.uniform = smoothing / classes;
   r.loss += smoothing * (target - logits / classes);
-  r.others -= smoothing - r.uniform;
+}
+
+/// One of a sample's targets.
+struct TargetShare {
+  double wanted = 1;      ///< its wanted probability: 1 / number of targets
+  double of_targets = 1;  ///< its probability / that of all targets
+};
+
+/// Returns -d loss / d logit of a target: wanted probability - probability. With one target and
+/// without smoothing this is 1 - p(target), without a difference of nearly equal numbers.
+PFC_HOST_DEVICE double target_pull(const RowSoftmax& r, double smoothing, TargetShare t = {}) {
+  const double pull = t.wanted - t.of_targets + t.of_targets * r.others;
+  return r.uniform > 0 ? pull - (smoothing * t.wanted - r.uniform) : pull;
 }
 
 }  // namespace pfc

@@ -78,11 +78,13 @@ class ClassBlock {
 class ClassRanks {
  public:
   ClassRanks(const ClassLayer& layer, Comm& comm, const EmbeddingRows& embeddings,
-             std::span<const std::int64_t> labels)
+             const RankedLabels& labels)
       : layer_(layer),
         comm_(comm),
         embeddings_(embeddings),
-        labels_(labels),
+        labels_(labels.first),
+        others_(labels.others),
+        others_each_(others_.size() / labels_.size()),
         block_(layer, embeddings.dimension) {}
 
   std::vector<std::int64_t> find(int threads) {
@@ -130,26 +132,34 @@ class ClassRanks {
     return all;
   }
 
+  [[nodiscard]] std::span<const std::int64_t> others_of(std::size_t i) const {
+    return others_.subspan(i * others_each_, others_each_);
+  }
+
   /// The worker that has the class computes the score of the target.
   void find_targets() {
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
     targets_.assign(labels_.size(), kNone);
+    const auto add = [&](std::size_t i, double score) {
+      if (!(score <= targets_[i]) && !std::isnan(score)) targets_[i] = score;
+    };
     each_block([&] {
       for (std::size_t i = 0; i < labels_.size(); ++i) {
-        if (!block_.classes().contains(labels_[i])) continue;
-        targets_[i] = block_.score(embedding(i), labels_[i]);
+        const auto look_at = [&](std::int64_t label) {
+          if (block_.classes().contains(label)) add(i, block_.score(embedding(i), label));
+        };
+        look_at(labels_[i]);
+        std::ranges::for_each(others_of(i), look_at);
       }
     });
     const std::vector<double> all = gathered(targets_);
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!std::isnan(all[i])) targets_[i % targets_.size()] = all[i];
-    }
+    for (std::size_t i = 0; i < all.size(); ++i) add(i % targets_.size(), all[i]);
   }
 
   void count(std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& counts) const {
     for (std::int64_t c = block_.classes().begin; c < block_.classes().end; ++c) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-        if (labels_[i] == c) continue;
+        if (labels_[i] == c || std::ranges::count(others_of(i), c) > 0) continue;
         const bool is_lower = block_.score(embedding(i), c) < targets_[i];
         if (!is_lower) ++counts[i];  // also if one of the two is not a number
       }
@@ -159,7 +169,8 @@ class ClassRanks {
   const ClassLayer& layer_;
   Comm& comm_;
   const EmbeddingRows& embeddings_;
-  const std::span<const std::int64_t> labels_;
+  const std::span<const std::int64_t> labels_, others_;
+  const std::size_t others_each_;
   ClassBlock block_;
   std::vector<double> targets_;  // by sample
 };
@@ -168,9 +179,10 @@ class ClassRanks {
 
 std::vector<std::int64_t> ranks_of_labels(const ClassLayer& layer, Comm& comm,
                                           const EmbeddingRows& embeddings,
-                                          std::span<const std::int64_t> labels, int threads) {
-  check(!labels.empty() && static_cast<std::int64_t>(embeddings.numbers.size()) >=
-                               (std::ssize(labels) - 1) * embeddings.stride + embeddings.dimension,
+                                          const RankedLabels& labels, int threads) {
+  const std::int64_t images = std::ssize(labels.first);
+  check(images > 0 && static_cast<std::int64_t>(embeddings.numbers.size()) >=
+                          (images - 1) * embeddings.stride + embeddings.dimension,
         "ranks_of_labels: an embedding for each label expected");
   return ClassRanks(layer, comm, embeddings, labels).find(threads);
 }

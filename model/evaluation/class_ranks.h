@@ -29,13 +29,22 @@ struct EmbeddingRows {
   std::int64_t dimension = 0, stride = 0;
 };
 
+/// Labels of images.
+struct RankedLabels {
+  std::span<const std::int64_t> first;  ///< [images]
+  /// [images, others of each]: further right classes, then -1. Empty: none.
+  std::span<const std::int64_t> others = {};
+};
+
 /// Returns the rank of each embedding's label among the classes of all workers: 1 + the number of
-/// other classes whose score is at least as high, or not a number. Sums in float64, so the result
-/// depends neither on the number of workers and threads nor on the device. Collective: all workers
-/// have the same embeddings and labels. Runs on `threads` threads (0: all cores).
+/// other classes whose score is at least as high, or not a number. Of several labels, that of the
+/// one with the highest score, among the classes that are no labels of the image. Sums in float64,
+/// so the result depends neither on the number of workers and threads nor on the device.
+/// Collective: all workers have the same embeddings and labels. Runs on `threads` threads (0: all
+/// cores).
 std::vector<std::int64_t> ranks_of_labels(const ClassLayer& layer, Comm& comm,
                                           const EmbeddingRows& embeddings,
-                                          std::span<const std::int64_t> labels, int threads);
+                                          const RankedLabels& labels, int threads);
 
 /// Returns an upper bound on the bytes that ranks_of_labels() and ClassLayer::read() allocate.
 std::size_t class_ranks_bytes(std::int64_t images, std::int64_t dimension, int world_size);

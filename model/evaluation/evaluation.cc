@@ -256,7 +256,8 @@ ClassificationResult evaluate(const ClassificationSet& set, Comm& comm, const Em
   const std::vector<float> rows = rows_of(set, comm, embed, options, result.embedding_norm);
   const EmbeddingRows embeddings{
       .numbers = rows, .dimension = options.embedding_size, .stride = options.embedding_size + 1};
-  const auto ranks = ranks_of_labels(layer, comm, embeddings, set.labels, options.threads);
+  const auto ranks = ranks_of_labels(
+      layer, comm, embeddings, {.first = set.labels, .others = set.other_labels}, options.threads);
   for (std::size_t k = 0; k < kTopRanks.size(); ++k) {
     const auto hits = std::ranges::count_if(ranks, [&](auto rank) { return rank <= kTopRanks[k]; });
     result.top[k] = static_cast<double>(hits) / static_cast<double>(result.images);

@@ -31,6 +31,17 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   return labels;
 }
 
+std::vector<std::int64_t> other_labels_of(const Dataset& dataset) {
+  const DatasetInfo& info = dataset.info();
+  const auto others = static_cast<std::size_t>(info.labels_per_image - 1);
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(info.images) * others);
+  for (std::size_t i = 0; i * others < labels.size(); ++i) {
+    dataset.other_labels(static_cast<std::int64_t>(i),
+                         std::span(labels).subspan(i * others, others));
+  }
+  return labels;
+}
+
 LabelledSet open_labelled_set(const std::filesystem::path& path, std::int64_t side,
                               std::int64_t resize, const Doing& doing) {
   LabelledSet set{.name = path.lexically_normal().filename().string(),
@@ -40,6 +51,7 @@ LabelledSet open_labelled_set(const std::filesystem::path& path, std::int64_t si
                   .resize = resize};
   if (set.name.empty()) set.name = path.parent_path().filename().string();  // "sop/"
   set.labels = labels_of(*set.dataset);
+  set.other_labels = other_labels_of(*set.dataset);
   return set;
 }
 
@@ -136,6 +148,7 @@ EvaluationSets open_evaluation_sets(const std::vector<std::string>& targets,
     }
     if (doing) doing("opening retrieval set " + target.string());
     sets.retrieval.push_back({open_labelled_set(target, side, 0, doing)});
+    expect_one_label(*sets.retrieval.back().dataset, "a retrieval set");
   }
   tell_apart(sets.retrieval, "val_targets");
   return sets;
@@ -154,16 +167,24 @@ ClassificationSet open_classification_set(const std::filesystem::path& path,
   ClassificationSet set{open_labelled_set(path, info.height, resize, doing)};
   set.by_name = has_names(training) && has_names(*set.dataset);
   const std::vector<std::int64_t> classes = classes_in(training, set);
+  const auto replace = [&](std::int64_t& label, std::size_t image) {
+    const std::int64_t c = classes.at(static_cast<std::size_t>(label));
+    if (c < 0) {
+      const std::string name = set.dataset->identity(label);
+      throw InputError(fmt::format(
+          "val_rec: {}: its class {} is none of the {} classes of rec; give data with the same "
+          "classes",
+          set.dataset->name(static_cast<std::int64_t>(image)),
+          name.empty() ? std::to_string(label) : '"' + name + '"', info.classes));
+    }
+    label = c;
+  };
+  const std::size_t others = set.other_labels.size() / set.labels.size();
   for (std::size_t i = 0; i < set.labels.size(); ++i) {
-    const std::int64_t label = set.labels[i];
-    set.labels[i] = classes.at(static_cast<std::size_t>(label));
-    if (set.labels[i] >= 0) continue;
-    const std::string name = set.dataset->identity(label);
-    throw InputError(fmt::format(
-        "val_rec: {}: its class {} is none of the {} classes of rec; give data with the same "
-        "classes",
-        set.dataset->name(static_cast<std::int64_t>(i)),
-        name.empty() ? std::to_string(label) : '"' + name + '"', info.classes));
+    replace(set.labels[i], i);
+    for (std::int64_t& label : std::span(set.other_labels).subspan(i * others, others)) {
+      if (label >= 0) replace(label, i);
+    }
   }
   return set;
 }

@@ -32,9 +32,11 @@ struct LabelledSet {
   std::filesystem::path path;
   std::unique_ptr<Dataset> dataset;
   std::vector<std::int64_t> labels;  ///< by image
-  std::int64_t resize = 0;           ///< see read_images_of()
+  /// [images, labels_per_image - 1]: the other labels of each image (Dataset::other_labels()).
+  std::vector<std::int64_t> other_labels = {};
+  std::int64_t resize = 0;  ///< see read_images_of()
 };
-/// Each of its images is searched for among all others.
+/// Each of its images, which have one label, is searched for among all others.
 struct RetrievalSet : LabelledSet {};
 /// Its labels are classes of the training data.
 struct ClassificationSet : LabelledSet {

@@ -74,11 +74,15 @@ std::vector<std::int64_t> images_of_classes(std::vector<std::int64_t> labels) {
 void count_labels(const Dataset& dataset, const ShowProgress& progress, DataSummary& summary) {
   const DatasetInfo& info = dataset.info();
   std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> others(static_cast<std::size_t>(info.labels_per_image - 1));
   ImageBuffer storage;
   for (std::int64_t i = 0; i < info.images; ++i) {
     if (progress && i % kTold == 0) progress(i, info.images);
     try {
       labels.push_back(dataset.label(i, storage));
+      dataset.other_labels(i, others);
+      std::ranges::copy_if(others, std::back_inserter(labels),
+                           [](auto label) { return label >= 0; });
     } catch (const InputError&) {
       ++summary.without_label;
     }
@@ -158,6 +162,9 @@ std::string summary_text(const Dataset& dataset, const DataSummary& s) {
   for (const FileBrief& brief : dataset.briefs()) line("", brief.file.string());
   line(images ? "images" : "embeddings", fmt::format("{}", info.images));
   line("classes", fmt::format("{}", info.classes));
+  if (info.labels_per_image > 1) {
+    line("labels per image", fmt::format("up to {}", info.labels_per_image));
+  }
   line("size in training", images ? fmt::format("{} x {} (height x width)", info.height, info.width)
                                   : fmt::format("{} numbers", info.embedding_size));
   if (s.looked_at > 0 && images) {
@@ -189,6 +196,7 @@ std::string summary_json(const Dataset& dataset, const DataSummary& s) {
   nlohmann::json object{{"layout", info.layout},
                         {"images", info.images},
                         {"classes", info.classes},
+                        {"labels_per_image", info.labels_per_image},
                         {"height", info.height},
                         {"width", info.width},
                         {"embedding_size", info.embedding_size},

@@ -124,7 +124,7 @@ void add_pack_options(CLI::App& verb, PackOptions& o) {
 
 Packed merge_datasets(const MergeOptions& options, const ShowProgress& progress) {
   const auto all = open_all(options);
-  expect_images(*all, "merge");
+  expect_labelled_images(*all, "merge");
   for (const fs::path& in : options.in) {
     prepare_folder(in, options.pack.out, options.pack.replace);
   }
@@ -138,7 +138,7 @@ Packed merge_datasets(const MergeOptions& options, const ShowProgress& progress)
 
 Split split_dataset(const SplitOptions& options, const ShowProgress& progress) {
   const auto whole = open_dataset({.rec = options.pack.in, .doing = end_at_interrupt});
-  expect_images(*whole, "split");
+  expect_labelled_images(*whole, "split");
   check_classes(whole->info(), options.pack.in);
   auto [train, held_out] = choices(*whole, options);
   const std::int64_t first = std::ssize(train.images), all = whole->info().images;

@@ -203,7 +203,7 @@ std::int64_t ShuffleOrder::draw() {
 
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress) {
   const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
-  expect_images(*dataset, "shuffle");
+  expect_labelled_images(*dataset, "shuffle");
   check_image_size(dataset->info(), options.in);
   if (dataset->info().classes > kMaxFloatLabel) {
     throw InputError(

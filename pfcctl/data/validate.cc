@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -46,6 +47,13 @@ struct Whole {
   std::array<std::uint64_t, 2> sum;
   std::int64_t label, image;
 };
+
+/// Returns the image's labels after the first.
+std::vector<std::int64_t> others_of(const Dataset& dataset, std::int64_t image) {
+  std::vector<std::int64_t> others(static_cast<std::size_t>(dataset.info().labels_per_image - 1));
+  dataset.other_labels(image, others);
+  return others;
+}
 
 std::array<std::uint64_t, 2> sum_of(std::span<const std::byte> bytes) {
   const std::string hex = sha256_hex(bytes);
@@ -108,10 +116,14 @@ class Comparison {
     auto operator<=>(const Odd&) const = default;
   };
 
+  [[nodiscard]] bool have_same_labels(const Whole& a, const Whole& b) const {
+    return a.label == b.label && others_of(dataset_, a.image) == others_of(dataset_, b.image);
+  }
+
   /// Classifies all images with the same bytes.
   void judge(std::span<const Whole> same) {
     const bool agree = std::ranges::all_of(
-        same, [&](const Whole& each) { return each.label == same.front().label; });
+        same, [&](const Whole& each) { return have_same_labels(each, same.front()); });
     if (agree) result_.good.push_back(same.front().image);
     if (same.size() == 1) return;
     (agree ? result_.repeated : result_.contradicted) += std::ssize(same) - (agree ? 1 : 0);
@@ -126,9 +138,13 @@ class Comparison {
 };
 
 /// Memory grows with images, not classes, because one wrong label can imply many classes.
-std::int64_t count_classes(const std::vector<Whole>& whole) {
+std::int64_t count_classes(const Dataset& dataset, const std::vector<Whole>& whole) {
   std::vector<std::int64_t> labels;
-  for (const Whole& each : whole) labels.push_back(each.label);
+  for (const Whole& each : whole) {
+    labels.push_back(each.label);
+    std::ranges::copy_if(others_of(dataset, each.image), std::back_inserter(labels),
+                         [](std::int64_t label) { return label >= 0; });
+  }
   std::ranges::sort(labels);
   return std::unique(labels.begin(), labels.end()) - labels.begin();
 }
@@ -154,7 +170,7 @@ Validation validate(const Dataset& dataset, int threads, const ShowProgress& pro
           whole.push_back({looked.sum, looked.label, i});
         }
       });
-  result.empty_classes = info.classes - count_classes(whole);
+  result.empty_classes = info.classes - count_classes(dataset, whole);
   Comparison(dataset, result).compare(std::move(whole));
   return result;
 }
@@ -216,7 +232,7 @@ void add_data_validate(CLI::App& data) {
     fix.in = flags->data;
     const auto dataset = open_dataset({.rec = flags->data});
     if (!fix.out.empty()) {
-      expect_images(*dataset, "validate --fix");
+      expect_labelled_images(*dataset, "validate --fix");
       prepare_folder(fix.in, fix.out, fix.replace);
     }
     const Validation result =

@@ -126,6 +126,11 @@ void expect_images(const Dataset& dataset, const std::string& verb) {
                   dataset.briefs().front().file.string(), verb));
 }
 
+void expect_labelled_images(const Dataset& dataset, const std::string& verb) {
+  expect_images(dataset, verb);
+  expect_one_label(dataset, "pfcctl data " + verb);
+}
+
 std::string named_damage(const std::string& name, const DamagedImage& error) {
   const std::string what = error.what();
   return what.starts_with(name) ? what : name + ": " + what;

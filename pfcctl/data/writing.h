@@ -39,6 +39,8 @@ void write_companions(const Dataset& dataset, const std::filesystem::path& folde
 
 /// Throws InputError if the data are embeddings, because `verb` of pfcctl data needs images.
 void expect_images(const Dataset& dataset, const std::string& verb);
+/// Also throws InputError if an image has several labels: `verb` writes or compares one for each.
+void expect_labelled_images(const Dataset& dataset, const std::string& verb);
 
 /// Returns an image's damage, preceded by its name unless the error begins with it.
 std::string named_damage(const std::string& name, const DamagedImage& error);

@@ -210,6 +210,7 @@ void run_embed(const EmbedFlags& flags) {
   const TimePoint start = Clock::now();
   const LoadedModel model(flags.model);
   const auto dataset = open_images(flags.in, model.options(false).height, end_at_interrupt);
+  expect_one_label(*dataset, "pfcctl embed");
   const std::string people = names_of_people(*dataset, dataset->info().classes - 1);
   const path identities = flags.out.parent_path() / "identities.txt";
   keep_identities(identities, people);

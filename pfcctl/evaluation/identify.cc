@@ -105,6 +105,7 @@ class Faces {
   void add(const path& data, bool strangers, LabelledRows& to) {
     to.dimension = options_.embedding_size;
     const auto whole = open_images(data, options_.height, end_at_interrupt);
+    expect_one_label(*whole, "pfcctl identify");
     const auto others = noises_ ? noises_->leave_out_of(*whole) : nullptr;
     const Dataset* const dataset = others ? others.get() : whole.get();
     const std::int64_t images = dataset->info().images;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,23 @@ TEST_F(SeveralSets, ShareTheClassesOfPeopleWithOneName) {
   EXPECT_THAT(dataset->info().part_classes, ElementsAre(3, 1, 1));
   EXPECT_EQ(dataset->identity(3), "Mary");
   EXPECT_EQ(dataset->identity(4), "Sofia");
+}
+
+TEST_F(SeveralSets, KeepTheLabelsOfImagesThatHaveSeveral) {
+  DataFolder::write("1.jpg", make_jpeg(16, 16, 1));
+  DataFolder::write("list.tsv", "1.jpg\t0,2\n1.jpg\t1\n");
+  job_.rec = {write("a", {0, 1, 2}, 3), folder_ / "list.tsv"};
+  const auto dataset = open_job_data_and_complete(job_);
+  EXPECT_EQ(job_.labels_per_image, 2);
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 1, 2, 5, 4));
+  std::vector<std::int64_t> others;
+  for (std::int64_t image = 0; image < 5; ++image) {
+    dataset->other_labels(image, std::span(&others.emplace_back(), 1));
+  }
+  EXPECT_THAT(others, ElementsAre(-1, -1, -1, 3, -1));
+  job_.labels_per_image = 3;
+  EXPECT_THAT(message_of<InputError>([&] { complete_job(job_, dataset->info()); }),
+              HasSubstr("found 2 labels for an image, but labels_per_image is 3"));
 }
 
 TEST_F(SeveralSets, ReadNamesFromOtherFiles) {

@@ -144,6 +144,22 @@ class Resume(JobTest):
         self.assert_one_line(self.train(2, job, *again, "embedding_size=32"), "teacher: " + teacher, "have 64 numbers, expected 32")
         self.assert_one_line(self.train(2, job, *again, f"teacher={self.folder}/none"), f"teacher: {self.folder}/none")
 
+    def test_images_with_several_labels_resume_with_the_same_bits_and_move_to_three_workers(self):
+        people = self.folder / "people"
+        self.succeeded(run(BIN / "pfcctl", "data", "unpack", self.data, "--out", people))
+        listed = [line.split("\t") for line in (people / "train.lst").read_text().splitlines()]
+        classes = 1 + max(int(label) for _, label, _ in listed)
+        (people / "list.tsv").write_text("".join(
+            f"{path}\t{label}" + (f",{(int(label) + 1) % classes}" if int(number) % 2 else "") + "\n"
+            for number, label, path in listed))
+        b = self.resumes_with_the_same_bits(3, rec=str(people / "list.tsv"), batch_size=2, max_steps=6, num_epoch=2,
+                                            sample_rate=0.5, val_rec=str(people / "list.tsv"))
+        self.assertEqual(json.loads((self.folder / "b/step-000000006/manifest.json").read_text())["job"]["labels_per_image"], 2)
+        done = self.finished(3, b, "--set", "resume=true", "--set", "max_steps=8")
+        self.assertIn("next is step 7", done.stdout)
+        refused = self.train(2, b, "--set", "resume=true", "--set", "loss=adaface", "--set", "max_steps=9")
+        self.assert_one_line(refused, 'loss: found "adaface", but images of', "list.tsv have up to 2 labels")
+
     def test_a_checkpoint_of_four_workers_resumes_with_one_and_with_three(self):
         # The rate changes at the first resumed step. All workers evaluate and write the average.
         keys = dict(batch_size=2, num_epoch=3, max_steps=4, ema_decay=0.9, sample_rate=[[0, 0.5], [0.8, 1]],

@@ -119,6 +119,33 @@ def loss_cases():
         yield f"{name} one class", loss_keys(name, loss), with_biases(one) if loss["name"] == "softmax" else one, 1, run_case
 
 
+def several_labels(step, labels_per_image, seed):
+    """Gives each sample 1 to labels_per_image different labels, and moves some near the centres of theirs."""
+    rng = np.random.default_rng(seed)
+    classes, samples = len(step["centres"]), len(step["labels"])
+    labels = np.full((samples, labels_per_image), -1)
+    embeddings = step["embeddings"].copy()
+    unit = step["centres"] / np.linalg.norm(step["centres"], axis=1, keepdims=True)
+    for i, near in enumerate(np.linspace(0, 40, samples, dtype=np.float32)):
+        count = rng.integers(1, labels_per_image + 1)
+        labels[i, :count] = rng.choice(classes, count, replace=False)
+        embeddings[i] += near * unit[labels[i, :count]].sum(axis=0)
+    return {**step, "labels": labels, "embeddings": embeddings}
+
+
+def several_labels_cases():
+    step = several_labels(random_step(48, 1003, 96, 8, True), 4, 9)
+    few = several_labels(random_step(8, 5, 32, 4, False), 5, 1)
+    cosface = {"margin_list": [1, 0, 0.4], "margin_gradient": "straight_through"}
+    for name, keys, tensors in (("", {}, step), ("cosface ", cosface, step), ("smoothed ", {"label_smoothing": 0.1}, step),
+                                ("softmax ", {"loss": {"name": "softmax"}}, with_biases({**step}))):
+        for rate, workers in ((1.0, 1), (1.0, 3), (0.3, 2), (0.0, 3)):
+            yield f"several labels {name}rate {rate} workers {workers}", {**keys, "sample_rate": rate}, tensors, workers, run_case
+    yield "several labels, parts", {"sample_rate": 0.3}, step, 1, run_parts_case
+    yield "several labels, micro-batches", {"sample_rate": 0.3}, step, 2, run_micro_case
+    yield "several labels, five classes", {}, few, 2, run_case
+
+
 def cases():
     margins = {"arcface": [1, 0.5, 0], "cosface": [1, 0, 0.4], "combined": [1, 0.3, 0.2],
                "sphereface": [1.35, 0, 0], "beyond pi": [2, 0.1, 0.1]}
@@ -205,7 +232,7 @@ def main():
     pfcctl = pathlib.Path(parser.parse_args().bin) / "pfcctl"
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, options, tensors, workers, run in itertools.chain(cases(), loss_cases()):
+        for name, options, tensors, workers, run in itertools.chain(cases(), loss_cases(), several_labels_cases()):
             errors = run(pfcctl, pathlib.Path(folder), options, tensors, workers)
             failed += pfc_runs.report(name, errors, LIMITS)
     return 1 if failed else 0

@@ -36,7 +36,7 @@ def uniform(seed, stream, step, count):
 def active_classes(classes, labels, rate, seed, step):
     """Returns the sorted classes of the batch and of u(seed, step, class) < rate."""
     chosen = uniform(seed, CLASS_SAMPLING_STREAM, step, classes) < rate
-    chosen[labels] = True
+    chosen[labels[labels >= 0]] = True
     return np.flatnonzero(chosen)
 
 
@@ -131,6 +131,36 @@ def target_of(cos, x, w, lengths, job, state, step, first):
     return target_logit(cos, x, w, margin, job["margin_gradient"])
 
 
+def several_targets_loss(embeddings, centres, labels, job, offsets):
+    """Returns the loss for places of targets [N, K], -1 after those of a sample that has fewer.
+
+    The wanted probability of each of n targets is 1 / n."""
+    is_target = torch.zeros(len(embeddings), len(centres), dtype=torch.bool)
+    rows, columns = torch.nonzero(labels >= 0, as_tuple=True)
+    places = labels[rows, columns]
+    is_target[rows, places] = True
+    if name_of_loss(job) == "softmax":
+        logits = F.linear(embeddings, centres[:, :-1], centres[:, -1])
+    else:
+        x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
+        targets = target_logit((x[rows] * w[places]).sum(1), x[rows], w[places], job["margin_list"],
+                               job["margin_gradient"])
+        logits = job["margin_scale"] * (x @ w.T).index_put((rows, places), targets)
+    logits = torch.where(is_target, logits, logits + offsets)
+    smoothing = job.get("label_smoothing", 0.0)
+    count = is_target.sum(1)
+    if smoothing > 0:
+        wanted = (1 - smoothing) * is_target / count[:, None] + smoothing / len(centres)
+        return -(wanted * torch.log_softmax(logits, 1)).sum(1).mean()
+    # log_softmax has no digits left where a single target has almost all probability. So log sum exp of
+    # all is split: that of the targets, and softplus(that of the others - that of the targets).
+    none = torch.full((len(logits), 1), -1e30, dtype=torch.float64)  # all classes may be targets
+    others = torch.logsumexp(torch.cat([logits.masked_fill(is_target, -torch.inf), none], 1), dim=1)
+    own = torch.logsumexp(logits.masked_fill(~is_target, -torch.inf), dim=1)
+    mean = (is_target * logits).sum(1) / count
+    return (F.softplus(others - own, threshold=100) + torch.where(count > 1, own - mean, 0.0)).mean()
+
+
 def softmax_loss(embeddings, centres, places, job, offsets):
     """Returns the cross entropy of torch.nn.Linear, whose bias is the last column of the centres."""
     logits = F.linear(embeddings, centres[:, :-1], centres[:, -1])
@@ -142,6 +172,8 @@ def softmax_loss(embeddings, centres, places, job, offsets):
 def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offsets=0):
     """Returns the mean loss; places [N]: each label's row of the active centres [S, D].
     offsets [S] are added to the logits of the other classes."""
+    if places.ndim == 2:
+        return several_targets_loss(embeddings, centres, places, job, offsets)
     if name_of_loss(job) == "softmax":
         return softmax_loss(embeddings, centres, places, job, offsets)
     x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
@@ -201,7 +233,7 @@ def head_step(tensors, job, step, micro_batches=1, loss_state=None):
     for x, label in zip(np.split(tensors["embeddings"].astype(np.float64), micro_batches),
                         np.split(labels, micro_batches)):
         active = active_classes(len(table["centres"]), label, job["sample_rate"], job["seed"], step)
-        places = torch.from_numpy(np.searchsorted(active, label))
+        places = torch.from_numpy(np.where(label >= 0, np.searchsorted(active, label), -1))
         embeddings = torch.from_numpy(x).requires_grad_()
         centres = torch.from_numpy(table["centres"][active]).requires_grad_()
         first = len(losses) * len(label)

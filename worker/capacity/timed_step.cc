@@ -61,11 +61,14 @@ double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
   const std::unique_ptr<Head> head = make_head(ops, comm, options);
   const OwnedTensor embeddings(ops, {samples, options.embedding_size});
   ops.fill(embeddings, 1e-2F);
-  std::vector<std::int64_t> labels(static_cast<std::size_t>(samples));
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(samples * options.labels_per_image));
   std::vector<double> seconds;
   for (std::int64_t step = 1; step <= passes + kUntimed; ++step) {
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      labels[i] = (static_cast<std::int64_t>(i) * 7919 + step * 104729) % options.classes;
+      const std::int64_t sample = static_cast<std::int64_t>(i) / options.labels_per_image;
+      labels[i] = (sample * 7919 + step * 104729 +
+                   static_cast<std::int64_t>(i) % options.labels_per_image) %
+                  options.classes;
     }
     const ActiveCentres active = head->sample(labels, step);
     comm.barrier();

@@ -15,12 +15,15 @@ namespace {
 
 constexpr std::int64_t kBlocksAtOnce = 1024;  // blocks of four classes; their draws fill 1 KiB
 
-void check_labels(std::int64_t classes, std::span<const std::int64_t> labels) {
+void check_labels(const SampleOptions& o, std::span<const std::int64_t> labels) {
+  const auto per_image = static_cast<std::size_t>(o.labels_per_image);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] >= 0 && labels[i] < classes) continue;
-    throw InputError("label " + std::to_string(labels[i]) + " of sample " + std::to_string(i) +
-                     " of the batch is outside 0 .. " + std::to_string(classes - 1) + " (" +
-                     std::to_string(classes) + " classes): check num_classes and the data set");
+    if (labels[i] >= 0 && labels[i] < o.classes) continue;
+    if (labels[i] == -1 && i % per_image > 0) continue;  // the image has fewer labels
+    throw InputError("label " + std::to_string(labels[i]) + " of sample " +
+                     std::to_string(i / per_image) + " of the batch is outside 0 .. " +
+                     std::to_string(o.classes - 1) + " (" + std::to_string(o.classes) +
+                     " classes): check num_classes and the data set");
   }
 }
 
@@ -38,7 +41,7 @@ std::vector<std::int64_t> labels_inside(RowRange shard, std::span<const std::int
 
 std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
                                          std::span<const std::int64_t> labels, std::int64_t step) {
-  check_labels(options.classes, labels);
+  check_labels(options, labels);
   if (options.rate >= 1) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(shard.size()));
     std::iota(all.begin(), all.end(), shard.begin);
@@ -80,14 +83,15 @@ std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels
 }
 
 std::vector<Positive> find_positives(RowRange shard, std::span<const std::int64_t> active,
-                                     std::span<const std::int64_t> labels) {
+                                     std::span<const std::int64_t> labels,
+                                     std::int64_t labels_per_image) {
   std::vector<Positive> positives;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (!shard.contains(labels[i])) continue;
     const auto place = std::lower_bound(active.begin(), active.end(), labels[i]);
     check(place != active.end() && *place == labels[i],
           "head: a label of this shard is not among the active classes");
-    positives.push_back({place - active.begin(), static_cast<std::int64_t>(i)});
+    positives.push_back({place - active.begin(), static_cast<std::int64_t>(i) / labels_per_image});
   }
   std::stable_sort(positives.begin(), positives.end(),
                    [](const Positive& a, const Positive& b) { return a.index < b.index; });

@@ -15,10 +15,12 @@ struct SampleOptions {
   std::int64_t classes = 0;  ///< number of classes in the whole table
   double rate = 1.0;         ///< 0: only the classes of the batch; 1: all
   std::uint64_t seed = 0;
+  std::int64_t labels_per_image = 1;
 };
 
 /// Returns the active classes of a shard as sorted global indices: every label in the shard, and
-/// every class c with u(seed, step, c) < rate, where u is uniform in [0, 1) by Philox 4x32-10. A
+/// every class c with u(seed, step, c) < rate, where u is uniform in [0, 1) by Philox 4x32-10.
+/// labels: [N, labels_per_image], with -1 after those of a sample that has fewer. A
 /// pure function of its arguments: the union over all shards is the same for any number of
 /// workers. Takes time proportional to the shard. Throws InputError that names the label and its
 /// sample if a label is outside 0 .. classes - 1.
@@ -35,9 +37,10 @@ double drawn_logit(double rate);
 /// plus one for each label, at most `rows`. The number drawn varies around rows * rate.
 std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels);
 
-/// Returns the labels in the shard, each with its index in `active`, sorted by that index.
-/// REQUIRES: `active` holds every label of the shard.
+/// Returns the labels in the shard, each with its index in `active`, sorted by that index. labels:
+/// [N, labels_per_image]. REQUIRES: `active` holds every label of the shard.
 std::vector<Positive> find_positives(RowRange shard, std::span<const std::int64_t> active,
-                                     std::span<const std::int64_t> labels);
+                                     std::span<const std::int64_t> labels,
+                                     std::int64_t labels_per_image = 1);
 
 }  // namespace pfc

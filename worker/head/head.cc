@@ -48,7 +48,13 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .offsets = o.sample_correction,
           .sample_margins = has_sample_margins(o.loss),
           .hard_negatives = has_hard_negatives(o.loss),
-          .label_smoothing = o.label_smoothing};
+          .label_smoothing = o.label_smoothing,
+          .targets = o.labels_per_image};
+}
+
+/// Returns how many sums over logits the workers exchange for each sample.
+std::int64_t exchanged_numbers(const HeadOptions& o) {
+  return summed_numbers(softmax_options(o, /*rows=*/1));
 }
 
 /// Bytes per sample: its inverse length or target cosine, its length, and its margin.
@@ -60,7 +66,7 @@ struct ExchangeBytes {
       : d_embeddings(static_cast<std::size_t>(samples * o.embedding_size) * sizeof(float)),
         statistics(static_cast<std::size_t>(samples) * sizeof(RowStatistics)),
         all_statistics(static_cast<std::size_t>(workers) * statistics),
-        logits(o.label_smoothing > 0 ? static_cast<std::size_t>(2 * samples) * sizeof(float) : 0) {}
+        logits(static_cast<std::size_t>(exchanged_numbers(o) * samples) * sizeof(float)) {}
   std::size_t d_embeddings, statistics, all_statistics, logits;
   [[nodiscard]] std::size_t total() const {
     return d_embeddings + statistics + all_statistics + logits;
@@ -94,8 +100,10 @@ class ShardedHead : public Head {
 
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                      std::int64_t step) const override {
-    const SampleOptions o{
-        .classes = options_.classes, .rate = settings(step).sample_rate, .seed = options_.seed};
+    const SampleOptions o{.classes = options_.classes,
+                          .rate = settings(step).sample_rate,
+                          .seed = options_.seed,
+                          .labels_per_image = options_.labels_per_image};
     return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
   }
 
@@ -135,6 +143,7 @@ class ShardedHead : public Head {
  private:
   void reserve(std::int64_t samples);
   void set_offsets(std::size_t active, double drawn_logit);
+  void set_target_shares(std::span<const std::int64_t> all_labels);
   void make_margins(const Step& step, const MarginSoftmax::Batch& batch);
   void read_lengths(const Tensor& embeddings);
   void find_target_cosines(const MarginSoftmax::Batch& batch);
@@ -161,18 +170,19 @@ class ShardedHead : public Head {
   std::optional<AccumulatedGradients> accumulated_;      // used if gradient_acc is above 1
   std::vector<Positive> positives_;                      // positives of the last run()
   std::vector<float> offsets_;                           // one for each active class
+  std::vector<double> target_shares_;                    // [N], if there may be several labels
   std::int64_t samples_ = 0;                             // N of the buffers below
   std::unique_ptr<Buffer> d_embeddings_;                 // [N, D]
   std::unique_ptr<Buffer> statistics_;                   // RowStatistics [N]
   std::unique_ptr<Buffer> all_statistics_;               // RowStatistics [W, N]
-  std::unique_ptr<Buffer> logits_;                       // [2, N], or null
+  std::unique_ptr<Buffer> logits_;                       // [summed_numbers(), N], or null
 };
 
 HeadResult ShardedHead::run(const Step& step) {
   const std::int64_t n = step.all_embeddings.shape[0];
   check(step.all_embeddings.shape == Shape({n, options_.embedding_size}) &&
-            n == static_cast<std::int64_t>(step.all_labels.size()),
-        "head: embeddings must be [N, D] and labels [N]");
+            n * options_.labels_per_image == std::ssize(step.all_labels),
+        "head: embeddings must be [N, D] and labels [N, labels_per_image]");
   check(step.micro_batch >= 0 && step.micro_batch < options_.gradient_acc,
         "head: micro_batch must be in 0 .. gradient_acc - 1");
   reserve(n);
@@ -182,13 +192,17 @@ HeadResult ShardedHead::run(const Step& step) {
 
   const HeadSettings now = settings(step.active.step);
   softmax_->use_margin(now.margin);
-  positives_ = find_positives(shard(), step.active.classes, step.all_labels);
+  positives_ =
+      find_positives(shard(), step.active.classes, step.all_labels, options_.labels_per_image);
+  if (options_.labels_per_image > 1) set_target_shares(step.all_labels);
   if (options_.sample_correction) set_offsets(step.active.classes.size(), now.drawn_logit);
-  MarginSoftmax::Batch batch{.embeddings = step.all_embeddings,
-                             .classes = step.active.classes,
-                             .positives = positives_,
-                             .ranges = heads_.ranges(step.active.classes, step.all_labels),
-                             .offsets = offsets_};
+  MarginSoftmax::Batch batch{
+      .embeddings = step.all_embeddings,
+      .classes = step.active.classes,
+      .positives = positives_,
+      .target_shares = target_shares_,
+      .ranges = heads_.ranges(step.active.classes, step.all_labels, options_.labels_per_image),
+      .offsets = offsets_};
   if (step.micro_batch == 0) {
     last_step_ = step.active.step;
     running_state_ = loss_before_ = loss_state_;
@@ -197,10 +211,12 @@ HeadResult ShardedHead::run(const Step& step) {
   batch.margins = margins_.samples;
   batch.hard_above = margins_.hard_above;
   batch.hardness = margins_.hardness;
-  const Tensor logits = logits_ ? Tensor(logits_->data(), DType::kFloat32, {2, n}) : Tensor();
+  const Tensor logits =
+      logits_ ? Tensor(logits_->data(), DType::kFloat32, {exchanged_numbers(options_), n})
+              : Tensor();
   softmax_->forward(batch, statistics, logits);
   comm_.all_gather(statistics, all_statistics);  // max, sum and target
-  if (logits) comm_.all_reduce_sum(logits);      // their sum and number
+  if (logits) comm_.all_reduce_sum(logits);      // their sum and number, and the targets' mean
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size(), logits) + margins_.added;
   if (!std::isfinite(result.loss)) return result;  // the loss is the same on all workers
@@ -215,6 +231,16 @@ HeadResult ShardedHead::run(const Step& step) {
 void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
   offsets_.assign(active, static_cast<float>(drawn_logit));
   for (const Positive& p : positives_) offsets_[static_cast<std::size_t>(p.index)] = 0;
+}
+
+void ShardedHead::set_target_shares(std::span<const std::int64_t> all_labels) {
+  const auto labels = static_cast<std::size_t>(options_.labels_per_image);
+  target_shares_.resize(all_labels.size() / labels);
+  for (std::size_t i = 0; i < target_shares_.size(); ++i) {
+    const auto own = all_labels.subspan(i * labels, labels);
+    target_shares_[i] =
+        1 / static_cast<double>(std::ranges::count_if(own, [](auto label) { return label >= 0; }));
+  }
 }
 
 /// Fills margins_, unless all samples have the same margin. Changes running_state_, which run()
@@ -309,7 +335,11 @@ void check_options(const HeadOptions& o, int world_size) {
                      std::to_string(world_size) +
                      " workers that would share them: start fewer workers");
   }
-  check(o.embedding_size > 0 && o.gradient_acc > 0, "head: a size is not positive");
+  check(o.embedding_size > 0 && o.gradient_acc > 0 && o.labels_per_image > 0,
+        "head: a size is not positive");
+  if (o.labels_per_image > 1 && has_sample_margins(o.loss)) {
+    throw InputError("loss: samples with several labels need the loss margin or softmax");
+  }
   const std::int64_t of_heads =
       std::accumulate(o.head_classes.begin(), o.head_classes.end(), std::int64_t{0});
   if (!o.head_classes.empty() && of_heads != o.classes) {
@@ -331,6 +361,7 @@ HeadOptions head_options(const JobConfig& job) {
           .margin_gradient = job.margin_gradient,
           .interclass_filtering_threshold = job.interclass_filtering_threshold,
           .label_smoothing = job.label_smoothing,
+          .labels_per_image = std::max<std::int64_t>(job.labels_per_image, 1),
           .sample_rate = job.sample_rate,
           .sample_correction = job.sample_correction,
           .seed = job.seed,
@@ -356,9 +387,9 @@ std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options
 
 HeadMemory head_memory(const HeadMemoryOptions& o) {
   const std::int64_t rows = shard_of(o.head.classes, 0, o.world_size).size();
-  const std::int64_t n = o.samples;
+  const std::int64_t n = o.samples, labels = n * o.head.labels_per_image;
   const std::int64_t d = o.head.centre_size();
-  const std::int64_t active = expected_active(o.head.sample_rate.largest(), rows, n);
+  const std::int64_t active = expected_active(o.head.sample_rate.largest(), rows, labels);
   const CentreBytes table = ClassCentres::bytes(rows, centre_options(o.head));
   const MarginSoftmaxOptions softmax = softmax_options(o.head, rows);
   const ExchangeBytes exchange(n, o.head, o.world_size);
@@ -370,7 +401,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .buffers = exchange.total()};
   if (o.head.gradient_acc > 1) {
     // Every micro-batch adds the classes of its samples; all share the sampled classes.
-    const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * n);
+    const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * labels);
     m.gradients = AccumulatedGradients::bytes(summed, d);
   }
   if (o.gpu) {
@@ -382,6 +413,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .sample_margins = softmax.sample_margins,
                                    .hard_negatives = softmax.hard_negatives,
                                    .smoothed = softmax.label_smoothing > 0,
+                                   .targets = softmax.targets,
                                    .classes = rows,
                                    .gpu = o.gpu_sizes};
     for (std::uint64_t* buffer :
@@ -408,6 +440,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   m.logits = static_cast<std::uint64_t>(margin.kept);
   m.buffers += static_cast<std::uint64_t>(margin.working);
   if (softmax.sample_margins) m.buffers += static_cast<std::uint64_t>(n) * kSampleMarginBytes;
+  if (softmax.targets > 1) m.buffers += static_cast<std::uint64_t>(n) * sizeof(double);
   return m;
 }
 

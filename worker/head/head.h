@@ -27,6 +27,9 @@ struct HeadOptions {
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;
   double label_smoothing = 0.0;
+  /// Above 1, a sample may have several labels, which then have equal wanted probabilities. Not for
+  /// losses with has_sample_margins().
+  std::int64_t labels_per_image = 1;
   SampleRate sample_rate;  ///< without follow(), every step uses the largest rate
   bool sample_correction = false;
   std::uint64_t seed = 0;
@@ -84,7 +87,7 @@ class Head {
   virtual void follow(std::function<HeadSettings(std::int64_t step)> schedule) = 0;
   [[nodiscard]] virtual HeadSettings settings(std::int64_t step) const = 0;
 
-  /// Chooses the active classes for the N labels of all workers: every label of this shard, and
+  /// Chooses the active classes for the labels of all workers: every label of this shard, and
   /// every class c with u(seed, step, c) < the step's sample_rate (class_sampler.h). Thread-safe,
   /// so it can run while another thread trains. Throws InputError if a label is outside 0 ..
   /// classes - 1.
@@ -92,8 +95,9 @@ class Head {
                                              std::int64_t step) const = 0;
 
   struct Step {
-    Tensor all_embeddings;                     ///< [N, D], not normalised
-    std::span<const std::int64_t> all_labels;  ///< [N]
+    Tensor all_embeddings;  ///< [N, D], not normalised
+    /// [N, labels_per_image]; -1 after those of a sample that has fewer.
+    std::span<const std::int64_t> all_labels;
     const ActiveCentres& active;
     double lr = 0.1;
     std::int64_t update = 1;       ///< number of the update, from 1 (AdamW's bias correction)
@@ -114,8 +118,9 @@ class Head {
   virtual void move(const Step& step) = 0;
 
   /// Sets cosines[i] of [N] to the cosine, as used by the loss, between embedding i of the last
-  /// run() and the centre of its class, if this worker has that class. Leaves the other elements
-  /// unchanged. Waits for the device. Throws DeviceError.
+  /// run() and the centre of its class, if this worker has that class; of several classes, to this
+  /// worker's part of the mean of their cosines. Leaves the other elements unchanged. Waits for the
+  /// device. Throws DeviceError.
   virtual void target_cosines(std::span<float> cosines) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker

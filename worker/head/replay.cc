@@ -87,6 +87,7 @@ class ReplayWorker {
     options.classes = input.rows;
     options.embedding_size = input.dimension;
     options.gradient_acc = input.micro_batches;
+    options.labels_per_image = input.labels_per_image;
     if (!input.classes.empty()) options.sample_rate = 1;  // these rows were sampled by the job
     options.head_classes = rows_of_heads(input, options.head_classes);
     return options;
@@ -97,9 +98,9 @@ class ReplayWorker {
                        std::int64_t micro) {
     const std::int64_t samples = input.samples / input.micro_batches;
     const Tensor x = row_range(all, micro * samples, samples);
+    const auto count = static_cast<std::size_t>(samples * input.labels_per_image);
     const auto labels =
-        std::span(input.labels)
-            .subspan(static_cast<std::size_t>(micro * samples), static_cast<std::size_t>(samples));
+        std::span(input.labels).subspan(static_cast<std::size_t>(micro) * count, count);
     const ActiveCentres active = active_rows(input, options, labels, micro);
     const Head::Step step{.all_embeddings = x,
                           .all_labels = labels,

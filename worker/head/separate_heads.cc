@@ -14,7 +14,8 @@ SeparateHeads::SeparateHeads(std::span<const std::int64_t> classes) {
 }
 
 std::span<const ActiveRange> SeparateHeads::ranges(std::span<const std::int64_t> active,
-                                                   std::span<const std::int64_t> labels) {
+                                                   std::span<const std::int64_t> labels,
+                                                   std::int64_t labels_per_image) {
   of_heads_.clear();
   of_samples_.clear();
   if (ends_.empty()) return {};
@@ -25,9 +26,9 @@ std::span<const ActiveRange> SeparateHeads::ranges(std::span<const std::int64_t>
     of_heads_.push_back({begin, behind});
     begin = behind;
   }
-  for (const std::int64_t label : labels) {
+  for (std::size_t i = 0; i < labels.size(); i += static_cast<std::size_t>(labels_per_image)) {
     const auto head =
-        static_cast<std::size_t>(std::ranges::upper_bound(ends_, label) - ends_.begin());
+        static_cast<std::size_t>(std::ranges::upper_bound(ends_, labels[i]) - ends_.begin());
     check(head < ends_.size(), "separate heads: a label belongs to no head");
     of_samples_.push_back(of_heads_[head]);
   }

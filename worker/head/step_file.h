@@ -2,7 +2,8 @@
 // or gradient is not finite; `pfcctl replay head` reads it.
 //
 //   embeddings [M * N, D] F32                of all workers; M micro-batches, in order
-//   labels [M * N] I64                       in the same order
+//   labels [M * N] I64                       in the same order; [M * N, K] if a sample has up to K,
+//                                            with -1 after those of a sample that has fewer
 //   centres [R, D] F32
 //   momentum, second [R, D] F32              optional; zeros if missing
 //   classes [R] I64                          optional: the class of each row, in rising order. The
@@ -60,7 +61,7 @@ struct GivenToHead {
   double lr = 0.1;
   std::int64_t micro_batches = 1;        ///< M
   Tensor embeddings;                     ///< [M * N, D], of all workers
-  std::span<const std::int64_t> labels;  ///< [M * N]
+  std::span<const std::int64_t> labels;  ///< [M * N, K]
 };
 
 /// Values that a worker writes to its file in addition to the current values of its active rows.
@@ -109,7 +110,8 @@ struct HeadStepInput {
   std::int64_t samples = 0, rows = 0, dimension = 0;  ///< samples: of all micro-batches, M * N
   std::int64_t micro_batches = 1;                     ///< M
   std::span<const float> embeddings;                  ///< [M * N, D]
-  std::vector<std::int64_t> labels;                   ///< [M * N], as row numbers of the tables
+  std::int64_t labels_per_image = 1;                  ///< K
+  std::vector<std::int64_t> labels;                   ///< [M * N, K], as row numbers of the tables
   std::vector<std::int64_t> classes;                  ///< [R]; empty: row c is class c
   /// [M]: the rows of each micro-batch, sorted. Empty: all rows are active if `classes` is set;
   /// otherwise the job's keys select the rows.

@@ -79,6 +79,17 @@ std::span<const std::int64_t> read_integers(const SafetensorsFile& file, const s
   return {reinterpret_cast<const std::int64_t*>(t.bytes.data()), static_cast<std::size_t>(count)};
 }
 
+/// Reads labels [samples], or several for each sample: [samples, labels of a sample].
+std::span<const std::int64_t> read_labels(const SafetensorsFile& file, std::int64_t samples) {
+  const SafetensorsFile::Tensor& t = file.at("labels");
+  if (t.shape.size() != 2) return read_integers(file, "labels", samples);
+  if (t.dtype != "I64" || t.shape[0] != samples || t.shape[1] < 1) {
+    refuse(file, "labels", "I64 [" + std::to_string(samples) + ", K]");
+  }
+  return {reinterpret_cast<const std::int64_t*>(t.bytes.data()),
+          static_cast<std::size_t>(samples * t.shape[1])};
+}
+
 /// Parses a metadata value, which is JSON.
 nlohmann::json parsed(const SafetensorsFile& file, const char* key, const std::string& text) {
   return parse_strict_json(text, file.path().string() + ": metadata " + key);
@@ -132,7 +143,7 @@ Part open_part(const path& from) {
   part.samples = x[0];
   part.dimension = x[1];
   part.embeddings = file.float32("embeddings", x);
-  part.labels = read_integers(file, "labels", part.samples);
+  part.labels = read_labels(file, part.samples);
   part.all_classes = !part.has("classes");
   const std::string d = std::to_string(part.dimension) + "]";
   const Shape64& w = matrix_shape(file, "centres", part.all_classes ? 1 : 0, "F32 [C, " + d);
@@ -295,24 +306,28 @@ std::int64_t row_of(std::int64_t c, const HeadStepInput& in, bool all_classes) {
 }
 
 void check_active(const Part& part, const HeadStepInput& in) {
-  const std::size_t samples = in.labels.size() / static_cast<std::size_t>(in.micro_batches);
+  const std::size_t labels = in.labels.size() / static_cast<std::size_t>(in.micro_batches);
   for (std::size_t i = 0; i < in.labels.size() && !in.active.empty(); ++i) {
-    const std::size_t micro_batch = i / samples;
+    const std::size_t micro_batch = i / labels;
+    if (in.labels[i] < 0) continue;  // the sample has fewer labels
     if (std::ranges::binary_search(in.active[micro_batch], in.labels[i])) continue;
     throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
-                     std::to_string(i) + " is not active in its micro-batch " +
-                     std::to_string(micro_batch) +
+                     std::to_string(i / static_cast<std::size_t>(in.labels_per_image)) +
+                     " is not active in its micro-batch " + std::to_string(micro_batch) +
                      ": expected a 1 for its class in the tensor \"active\"");
   }
 }
 
 void set_labels(const Part& part, HeadStepInput& in) {
+  in.labels_per_image = std::ssize(part.labels) / part.samples;
+  const auto per_image = static_cast<std::size_t>(in.labels_per_image);
   for (std::size_t i = 0; i < part.labels.size(); ++i) {
-    const std::int64_t row = row_of(part.labels[i], in, part.all_classes);
-    if (row < 0) {
+    const bool none = part.labels[i] == -1 && i % per_image > 0;  // the sample has fewer labels
+    const std::int64_t row = none ? -1 : row_of(part.labels[i], in, part.all_classes);
+    if (row < 0 && !none) {
       throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
-                       std::to_string(i) + " has no row in centres: expected one of the " +
-                       std::to_string(in.rows) +
+                       std::to_string(i / per_image) +
+                       " has no row in centres: expected one of the " + std::to_string(in.rows) +
                        (part.all_classes ? " classes, from 0" : " classes in the tensor classes"));
     }
     in.labels.push_back(row);

@@ -61,6 +61,18 @@ SafetensorsEntry matrix(const std::string& name, const std::vector<float>& value
           .pieces = {}};
 }
 
+/// Returns the labels [samples] or [samples, labels of a sample].
+SafetensorsEntry label_entry(const GivenToHead& given) {
+  const std::int64_t samples = given.embeddings.shape[0], labels = std::ssize(given.labels);
+  std::vector<std::int64_t> shape{samples};
+  if (labels > samples) shape.push_back(labels / samples);
+  return {.name = "labels",
+          .dtype = "I64",
+          .shape = std::move(shape),
+          .bytes = std::as_bytes(given.labels),
+          .pieces = {}};
+}
+
 SafetensorsEntry integer_entry(const std::string& name, std::span<const std::int64_t> values) {
   return {.name = name,
           .dtype = "I64",
@@ -73,10 +85,10 @@ SafetensorsEntry integer_entry(const std::string& name, std::span<const std::int
 struct ActiveClasses {
   ActiveClasses(const Head& head, const GivenToHead& given) {
     const auto micro_batches = static_cast<std::size_t>(given.micro_batches);
-    const std::size_t samples = given.labels.size() / micro_batches;
+    const std::size_t labels = given.labels.size() / micro_batches;
     std::vector<std::vector<std::int64_t>> each;
     for (std::size_t m = 0; m < micro_batches; ++m) {
-      each.push_back(head.sample(given.labels.subspan(m * samples, samples), given.step).classes);
+      each.push_back(head.sample(given.labels.subspan(m * labels, labels), given.step).classes);
       std::vector<std::int64_t> both;
       std::ranges::set_union(classes, each.back(), std::back_inserter(both));
       classes = std::move(both);
@@ -136,9 +148,8 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
   const std::vector<float> gradients = on_host(ops, part.d_embeddings);
 
   std::vector<SafetensorsEntry> entries{
-      matrix("embeddings", embeddings, part.given.embeddings),
-      integer_entry("labels", part.given.labels), integer_entry("classes", classes),
-      active_rows("centres", ops, state.centres, first, classes),
+      matrix("embeddings", embeddings, part.given.embeddings), label_entry(part.given),
+      integer_entry("classes", classes), active_rows("centres", ops, state.centres, first, classes),
       active_rows("momentum", ops, state.momentum, first, classes)};
   if (state.second) {
     entries.push_back(active_rows("second", ops, state.second, first, classes));

@@ -82,16 +82,18 @@ class CentreSums {
   std::vector<float> sum_, stored_;  // [D]
 };
 
-// Label of a damaged image and of padding in the last batches.
+// Label of a damaged image and of padding in the last batches, and after the labels of an image.
 constexpr std::int64_t kNoLabel = -1;
 
 /// The batches of all workers: embeddings of length 1, and labels.
 struct GatheredBatch {
-  GatheredBatch(std::int64_t batch, std::int64_t dimension, int workers)
+  GatheredBatch(std::int64_t batch, std::int64_t dimension, int workers,
+                std::int64_t labels_per_image)
       : d(static_cast<std::size_t>(dimension)),
+        l(static_cast<std::size_t>(labels_per_image)),
         own(static_cast<std::size_t>(batch) * d),
         all(own.size() * static_cast<std::size_t>(workers)),
-        own_labels(static_cast<std::size_t>(batch)),
+        own_labels(static_cast<std::size_t>(batch) * l),
         all_labels(own_labels.size() * static_cast<std::size_t>(workers)) {}
 
   void gather(Comm& comm) {
@@ -104,9 +106,9 @@ struct GatheredBatch {
     comm.all_gather(bytes(own_labels), bytes(all_labels));
   }
 
-  std::size_t d;
+  std::size_t d, l;                                  // D, labels_per_image
   std::vector<float> own, all;                       // [B, D], [W * B, D]
-  std::vector<std::int64_t> own_labels, all_labels;  // [B], [W * B]
+  std::vector<std::int64_t> own_labels, all_labels;  // [B, l], [W * B, l]
 };
 
 }  // namespace
@@ -117,7 +119,8 @@ std::string set_mean_centres(const MeanCentres& m) {
   const std::int64_t together = batch * m.comm.size();
   const std::int64_t rounds = (images + together - 1) / together;
   const RowRange shard = m.head.shard();
-  GatheredBatch g(batch, m.options.embedding_size, m.comm.size());
+  GatheredBatch g(batch, m.options.embedding_size, m.comm.size(),
+                  m.dataset.info().labels_per_image);
   CentreSums sums(m.ops, m.head);
   ImageBuffer storage;
   std::int64_t used = 0;
@@ -136,11 +139,12 @@ std::string set_mean_centres(const MeanCentres& m) {
     for (std::size_t i = 0; i < g.all_labels.size(); ++i) {
       const std::int64_t label = g.all_labels[i];
       if (label == kNoLabel) continue;
-      ++used;
+      if (i % g.l == 0) ++used;
       const std::int64_t row = label - shard.begin;
       const bool kept =
           !m.keep.empty() && shard.contains(label) && m.keep[static_cast<std::size_t>(row)];
-      if (shard.contains(label) && !kept) sums.add(row, std::span(g.all).subspan(i * g.d, g.d));
+      if (shard.contains(label) && !kept)
+        sums.add(row, std::span(g.all).subspan(i / g.l * g.d, g.d));
     }
     if (m.doing) {
       m.doing(fmt::format("embedding images for the class centres: {} of {}",
@@ -153,7 +157,12 @@ std::string set_mean_centres(const MeanCentres& m) {
                  const auto row = std::span(g.own).subspan(place * g.d, g.d);
                  std::ranges::copy(embedded.plain, row.begin());
                  const bool whole = image_of(i) < images && !embedded.damage && normalise(row);
-                 g.own_labels[place] = whole ? m.dataset.label(image_of(i), storage) : kNoLabel;
+                 const auto labels = std::span(g.own_labels).subspan(place * g.l, g.l);
+                 std::ranges::fill(labels, kNoLabel);
+                 if (whole) {
+                   labels[0] = m.dataset.label(image_of(i), storage);
+                   m.dataset.other_labels(image_of(i), labels.subspan(1));
+                 }
                  if (i % batch == batch - 1) add_round(i / batch);
                });
   sums.normalise_rows();
@@ -171,10 +180,12 @@ EmbedOptions mean_centres_options(const JobConfig& job, std::int64_t height, std
           .threads = static_cast<int>(job.num_workers)};
 }
 
-std::size_t mean_centres_bytes(int world_size, const EmbedOptions& o) {
+std::size_t mean_centres_bytes(int world_size, const EmbedOptions& o,
+                               std::int64_t labels_per_image) {
   const auto rows = static_cast<std::size_t>(o.batch * (world_size + 1));
   return embed_images_bytes(o) +
-         rows * (static_cast<std::size_t>(o.embedding_size) * sizeof(float) + sizeof(std::int64_t));
+         rows * (static_cast<std::size_t>(o.embedding_size) * sizeof(float) +
+                 static_cast<std::size_t>(labels_per_image) * sizeof(std::int64_t));
 }
 
 }  // namespace pfc

@@ -34,7 +34,8 @@ struct MeanCentres {
 /// made yet.
 std::string set_mean_centres(const MeanCentres& m);
 
-std::size_t mean_centres_bytes(int world_size, const EmbedOptions& options);
+std::size_t mean_centres_bytes(int world_size, const EmbedOptions& options,
+                               std::int64_t labels_per_image);
 
 /// Returns how a job embeds images of this size for set_mean_centres().
 EmbedOptions mean_centres_options(const JobConfig& job, std::int64_t height, std::int64_t width);

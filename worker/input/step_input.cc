@@ -118,7 +118,7 @@ StepInput StepInputs::make() {
 void StepInputs::exchange(StepInput& input, bool data_failed) {
   WorkerSignals mine = options_.signals();
   mine.data_failed = data_failed;
-  const auto labels = static_cast<std::size_t>(options_.images[0]);
+  const auto labels = static_cast<std::size_t>(options_.images[0] * options_.labels_per_image);
   const std::size_t words = message_words(labels);
   message_.assign({mine.stop, mine.data_failed, mine.checkpoint_request, mine.checkpoint_on_disk,
                    mine.snapshot_request});
@@ -163,9 +163,9 @@ bool StepInputs::hand_over(StepInput input) {
   return !last;
 }
 
-std::size_t step_label_bytes(std::int64_t samples, int workers) {
+std::size_t step_label_bytes(std::int64_t labels, int workers) {
   const auto w = static_cast<std::size_t>(workers);
-  const std::size_t words = message_words(static_cast<std::size_t>(samples) / w);
+  const std::size_t words = message_words(static_cast<std::size_t>(labels) / w);
   return (kStepInputs * w + 1) * words * sizeof(std::int64_t);
 }
 

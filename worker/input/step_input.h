@@ -58,7 +58,7 @@ struct StepInput {
   std::unique_ptr<Batch> batch;          ///< nullptr after the last one, and after recycle()
   std::int64_t step = 0;                 ///< optimizer step of this micro-batch, from 1
   Tensor images;                         ///< until recycle(): [B, H, W, 3] uint8 or [B, D] float32
-  std::vector<std::int64_t> all_labels;  ///< [N], by rank
+  std::vector<std::int64_t> all_labels;  ///< [N, labels_per_image], by rank
   ActiveCentres active;
   WorkerSignals signals;    ///< combined over all workers
   double wait_seconds = 0;  ///< time that next() waited for this input
@@ -67,14 +67,15 @@ struct StepInput {
 /// Number of inputs that exist at the same time: one in training, one ready and one being made.
 inline constexpr int kStepInputs = 3;
 
-/// Returns the bytes for the labels of N samples on `workers` workers: the messages of all workers
-/// in each input, and the one that this worker sends.
-std::size_t step_label_bytes(std::int64_t samples, int workers);
+/// Returns the bytes for the labels [N, labels_per_image] of `workers` workers: the messages of all
+/// workers in each input, and the one that this worker sends.
+std::size_t step_label_bytes(std::int64_t labels, int workers);
 
 struct StepInputsOptions {
   Shape images;                   ///< [B, H, W, 3], or [B, D] for embeddings
   DType type = DType::kUInt8;     ///< kFloat32 for embeddings
   std::int64_t gradient_acc = 1;  ///< micro-batches per step
+  std::int64_t labels_per_image = 1;
   /// Called by the background thread once per micro-batch. REQUIRES: thread-safe.
   std::function<WorkerSignals()> signals;
   TraceTrack track = {};  ///< records the background thread

@@ -218,14 +218,16 @@ void add_photographs(const PlannedJob& p, PartList& list) {
 /// Adds the parts that are in host memory even if the worker trains on a GPU.
 void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
   const int ahead = prefetch_depth(static_cast<int>(p.job.num_workers));
-  const std::size_t batch = Batch::bytes(
-      p.job.batch_size, planned_batch(p).bytes() / static_cast<std::size_t>(p.job.batch_size));
+  const std::int64_t labels = std::max<std::int64_t>(p.job.labels_per_image, 1);
+  const std::size_t batch =
+      Batch::bytes(p.job.batch_size,
+                   planned_batch(p).bytes() / static_cast<std::size_t>(p.job.batch_size), labels);
   list.add(
       "input batches",
       prefetcher_bytes(ahead, kStepInputs, batch) + evaluated_images(p) +
           read_ahead_bytes(read_options(p.job), {p.data.images, p.data.stored_bytes},
                            p.job.batch_size, p.world_size, static_cast<int>(p.job.num_workers)) +
-          step_label_bytes(samples(p), p.world_size) + p.data.index_bytes +
+          step_label_bytes(samples(p) * labels, p.world_size) + p.data.index_bytes +
           (p.job.balance_classes ? BalancedOrder::bytes(p.data.images, p.job.num_classes) : 0),
       fmt::format("{} batches, an index of {}", ahead + kStepInputs,
                   counted(p.data.images, "image")));
@@ -245,7 +247,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
       p.job.init_centres == InitialCentres::kRandom
           ? 0
           : mean_centres_bytes(p.world_size,
-                               mean_centres_options(p.job, p.data.height, p.data.width));
+                               mean_centres_options(p.job, p.data.height, p.data.width), labels);
   const std::uint64_t embedding = std::max(evaluation, centres);
   list.add("between steps", std::max(file, embedding),
            file > embedding        ? "a model file being written"
@@ -272,7 +274,8 @@ PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets) {
                    .index_bytes = info.index_bytes,
                    .stored_bytes = stored_bytes_of_image(dataset).value_or(0)};
   const auto add = [&](const LabelledSet& set, std::int64_t& largest) {
-    data.index_bytes += set.dataset->info().index_bytes + set.labels.size() * sizeof(std::int64_t);
+    data.index_bytes += set.dataset->info().index_bytes +
+                        (set.labels.size() + set.other_labels.size()) * sizeof(std::int64_t);
     largest = std::max(largest, std::ssize(set.labels));
   };
   for (const RetrievalSet& set : sets.retrieval) add(set, data.retrieval_images);

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "common/config/job_json.h"
 #include "common/counted.h"
 #include "common/error.h"
 #include "data/reading/read_options.h"
+#include "worker/head/sample_margins.h"
 #include "worker/schedule/step_plan.h"
 
 namespace pfc {
@@ -43,6 +46,23 @@ void check_classes(const PlannedJob& p) {
   if (p.job.num_classes >= p.world_size) return;
   throw InputError(fmt::format("{} would share {} classes: start fewer workers",
                                counted(p.world_size, "worker"), p.job.num_classes));
+}
+
+/// Rejects keys that need one label for each image.
+void check_labels(const JobConfig& job) {
+  if (job.labels_per_image <= 1) return;
+  const auto fail = [&](const std::string& found, const char* expected) {
+    throw InputError(fmt::format("{}, but images of {} have up to {} labels; {}", found,
+                                 text_of(job.rec), job.labels_per_image, expected));
+  };
+  if (has_sample_margins(job.loss)) {
+    const nlohmann::json name = to_json(job).at("loss").at("name");
+    fail("loss: found " + name.dump(),
+         "expected \"margin\" or \"softmax\": the other losses are defined for one label");
+  }
+  if (job.balance_classes) {
+    fail("balance_classes: found true", "remove this key: it needs one label for each image");
+  }
 }
 
 /// Rejects jobs with too many steps: rows count their updates in 32 bits.
@@ -84,6 +104,7 @@ void check_job(const PlannedJob& p) {
   check_precision(p);
   check_batch_norm_samples(p.job, p.world_size);
   check_classes(p);
+  check_labels(p.job);
   if (p.data.images == 0) return;
   check_steps(p);
   if (p.job.read == ReadKind::kSequential && p.data.stored_bytes > 0) {

@@ -79,6 +79,8 @@ inline constexpr NumberRange kFeatures{
     .low = 0, .high = 1 << 16, .high_open = false, .text = "an integer from 0 to 65536"};
 inline constexpr NumberRange kTableSize{
     .low = 0, .high = 1ll << 40, .high_open = false, .text = "an integer from 0 to 1099511627776"};
+inline constexpr NumberRange kLabels{
+    .low = 0, .high = 1000, .high_open = false, .text = "an integer from 0 to 1000"};
 inline constexpr NumberRange kMilestone{.low = 1, .high = 1e6};
 inline constexpr NumberRange kImageSize{
     .low = 0, .high = 4096, .high_open = false, .text = "an integer from 0 to 4096"};
@@ -308,6 +310,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("num_classes", job.num_classes, kTableSize);
   v.number("num_image", job.num_image, kTableSize);
   v.numbers("head_classes", job.head_classes, kTableSize);
+  v.number("labels_per_image", job.labels_per_image, kLabels);
   v.text("notes", job.notes);
 }
 

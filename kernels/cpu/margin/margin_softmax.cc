@@ -24,12 +24,15 @@ namespace {
 
 /// Data of one step for each of the N samples.
 struct SampleArrays {
-  std::vector<float> unit, d_unit;                   // [N, D]
-  std::vector<float> inverse_norm, max, factor;      // [N]
-  std::vector<float> smoothing;                      // [N], with label_smoothing
-  std::vector<double> target_factor;                 // [N]
-  std::vector<RowSoftmax> softmax;                   // [N]
-  std::vector<Angle> angles;                         // [positives]
+  std::vector<float> unit, d_unit;               // [N, D]
+  std::vector<float> inverse_norm, max, factor;  // [N]
+  std::vector<float> smoothing;                  // [N], with label_smoothing
+  std::vector<double> target_factor;             // [positives]
+  std::vector<RowSoftmax> softmax;               // [N]
+  std::vector<Angle> angles;                     // [positives]
+  // [N], if a sample may have several targets: this worker's part of the mean of their logits, and
+  // log sum exp of those of all workers.
+  std::vector<double> target_mean, all_targets;
   std::vector<std::int32_t> range_begin, range_end;  // [N], if the batch has ranges
 
   /// Calls f(array, elements) for each array. Used to allocate and to count, so both agree.
@@ -38,9 +41,10 @@ struct SampleArrays {
             const MarginSoftmaxOptions& options, const F& f) {
     for (auto* array : {&unit, &d_unit}) f(*array, samples * dimension);
     for (auto* array : {&inverse_norm, &max, &factor}) f(*array, samples);
-    f(target_factor, samples);
+    f(target_factor, positives);
     f(softmax, samples);
     f(angles, positives);
+    for (auto* array : {&target_mean, &all_targets}) f(*array, options.targets > 1 ? samples : 0);
     for (auto* array : {&range_begin, &range_end}) f(*array, options.ranges ? samples : 0);
     f(smoothing, options.label_smoothing > 0 ? samples : 0);
   }
@@ -117,6 +121,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
 
   void prepare(const Batch& batch);
   void take_ranges(std::span<const ActiveRange> ranges);
+  [[nodiscard]] double target_logit(std::size_t positive) const;
+  void add_targets(std::span<RowStatistics> rows);
   void sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const;
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
   void check_products() const;
@@ -251,22 +257,43 @@ void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics,
       merge(rows[i], worker.statistics(static_cast<std::int64_t>(i)));
     }
   }
-  for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
-    const std::int64_t sample = batch.positives[k].sample;
-    rows[static_cast<std::size_t>(sample)].target =
-        options_.scale * margin_target(margin_of(options_, batch, sample), options_.margin_gradient,
-                                       arrays_.angles[k], options_.target_form);
-  }
+  add_targets(rows);
   if (logits) sum_logits(rows, logits);
 }
 
-/// Fills logits [2, N] with the sums of the logits and of the classes.
+double CpuMarginSoftmax::target_logit(std::size_t positive) const {
+  const std::int64_t sample = step_.batch.positives[positive].sample;
+  return options_.scale * margin_target(margin_of(options_, step_.batch, sample),
+                                        options_.margin_gradient, arrays_.angles[positive],
+                                        options_.target_form);
+}
+
+void CpuMarginSoftmax::add_targets(std::span<RowStatistics> rows) {
+  std::ranges::fill(arrays_.target_mean, 0.0);
+  for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
+    const std::int64_t sample = step_.batch.positives[k].sample;
+    const auto i = static_cast<std::size_t>(sample);
+    const double logit = target_logit(k);
+    add_target(rows[i], logit);
+    if (options_.targets > 1) {
+      arrays_.target_mean[i] += target_share(step_.batch, sample) * logit;
+    }
+  }
+}
+
+/// Fills logits [summed_numbers(), N].
 void CpuMarginSoftmax::sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const {
   const std::int64_t n = step_.samples;
+  if (options_.targets > 1) {
+    std::ranges::transform(arrays_.target_mean, logits.f32() + (summed_numbers(options_) - 1) * n,
+                           [](double mean) { return static_cast<float>(mean); });
+  }
+  if (options_.label_smoothing == 0) return;
   const auto classes = static_cast<std::int64_t>(step_.batch.classes.size());
   for (std::int64_t i = 0; i < n; ++i) {
     const auto k = static_cast<std::size_t>(i);
     double sum = std::isinf(rows[k].target) ? 0 : rows[k].target;
+    if (options_.targets > 1) sum = arrays_.target_mean[k] / target_share(step_.batch, i);
     for (const MarginTileWorker& worker : workers_) sum += worker.logit_sum(i);
     logits.f32()[i] = static_cast<float>(sum);
     const std::span<const ActiveRange> ranges = step_.batch.ranges;
@@ -276,9 +303,12 @@ void CpuMarginSoftmax::sum_logits(std::span<const RowStatistics> rows, const Ten
 }
 
 void CpuMarginSoftmax::run_target_cosines(std::span<float> cosines) {
-  for (std::size_t k = 0; k < arrays_.angles.size(); ++k) {
-    cosines[static_cast<std::size_t>(step_.batch.positives[k].sample)] =
-        static_cast<float>(arrays_.angles[k].cos);
+  const std::span<const Positive> positives = step_.batch.positives;
+  for (const Positive& p : positives) cosines[static_cast<std::size_t>(p.sample)] = 0;
+  for (std::size_t k = 0; k < positives.size(); ++k) {
+    const std::int64_t sample = positives[k].sample;
+    cosines[static_cast<std::size_t>(sample)] +=
+        static_cast<float>(target_share(step_.batch, sample) * arrays_.angles[k].cos);
   }
 }
 
@@ -297,9 +327,19 @@ double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, cons
     RowStatistics all;
     for (int w = 0; w < workers; ++w) merge(all, rows[static_cast<std::size_t>(w) * n + i]);
     arrays_.softmax[i] = row_softmax(all);
-    if (logits) {
-      smooth_labels(arrays_.softmax[i], options_.label_smoothing, all.target,
-                    double{logits.f32()[i]}, double{logits.f32()[n + i]});
+    double target = all.target;
+    if (options_.targets > 1) {
+      arrays_.all_targets[i] = all.target;
+      // The mean is rounded to float32. A single target is its own mean.
+      const auto row = static_cast<std::size_t>(summed_numbers(options_) - 1);
+      if (target_share(step_.batch, static_cast<std::int64_t>(i)) < 1) {
+        target = double{logits.f32()[row * n + i]};
+      }
+      spread_over_targets(arrays_.softmax[i], all.target, target);
+    }
+    if (options_.label_smoothing > 0) {
+      smooth_labels(arrays_.softmax[i], options_.label_smoothing, target, double{logits.f32()[i]},
+                    double{logits.f32()[n + i]});
     }
     arrays_.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
     loss += arrays_.softmax[i].loss;
@@ -311,7 +351,17 @@ void CpuMarginSoftmax::set_factors(double gradient_scale) {
   const double factor = gradient_scale * options_.scale / static_cast<double>(step_.samples);
   for (std::size_t i = 0; i < arrays_.softmax.size(); ++i) {
     arrays_.factor[i] = static_cast<float>(factor * arrays_.softmax[i].probability);
-    arrays_.target_factor[i] = -factor * arrays_.softmax[i].others;
+  }
+  for (std::size_t k = 0; k < arrays_.target_factor.size(); ++k) {
+    const std::int64_t sample = step_.batch.positives[k].sample;
+    const auto i = static_cast<std::size_t>(sample);
+    TargetShare share;
+    if (options_.targets > 1) {
+      share = {.wanted = target_share(step_.batch, sample),
+               .of_targets = std::exp(target_logit(k) - arrays_.all_targets[i])};
+    }
+    arrays_.target_factor[k] =
+        -factor * target_pull(arrays_.softmax[i], options_.label_smoothing, share);
   }
   for (std::size_t i = 0; i < arrays_.smoothing.size(); ++i) {
     arrays_.smoothing[i] = static_cast<float>(factor * arrays_.softmax[i].uniform);
@@ -344,7 +394,7 @@ void CpuMarginSoftmax::add_length_gradients(double gradient_scale,
     const auto i = static_cast<std::size_t>(sample);
     const auto along =
         static_cast<float>(length_gradient(step_.batch.margins[i], options_.target_form,
-                                           arrays_.angles[k], arrays_.target_factor[i], weight));
+                                           arrays_.angles[k], arrays_.target_factor[k], weight));
     const float* const unit = arrays_.unit.data() + sample * d;
     float* const dx = d_embeddings.f32() + sample * d;
     for (std::int64_t j = 0; j < d; ++j) dx[j] += along * unit[j];
@@ -444,14 +494,14 @@ CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMa
   const auto n = static_cast<std::size_t>(s.samples);
   std::size_t arrays = 0;
   SampleArrays().each(
-      n, static_cast<std::size_t>(s.dimension), n, options,
+      n, static_cast<std::size_t>(s.dimension), n * static_cast<std::size_t>(options.targets),
+      options,
       [&](const auto& array, std::size_t elements) { arrays += elements * sizeof(array[0]); });
   const DType rows = options.bf16_products ? DType::kBFloat16 : DType::kFloat32;
   return {.kept = tiles.kept() * tiles.bytes_each,
           .working = static_cast<std::int64_t>(arrays) +
                      tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
-                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows,
-                                                         options.label_smoothing > 0)};
+                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows, options)};
 }
 
 }  // namespace pfc

@@ -20,7 +20,7 @@ constexpr std::int64_t kCacheLine = 64;  // bytes
 /// Calls f(array, elements) for each array. Used by allocate() and bytes(), so they agree.
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
-                                  bool smoothed, const F& f) {
+                                  const MarginSoftmaxOptions& options, const F& f) {
   constexpr std::size_t kTile = kTileClasses;
   CentreRows::each_array(scratch_, layout_of(row_type, static_cast<std::int64_t>(dimension)),
                          dimension, f);
@@ -28,27 +28,26 @@ void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DT
   f(gradients_, std::size_t{kGradientClasses} * dimension);
   f(inverse_norms_, kTile);
   f(along_, kTile);
-  f(left_out_, samples);
+  f(left_out_, samples * static_cast<std::size_t>(options.targets));
   f(stretches_, kMostStretches);
   for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
   f(sum_, samples);
-  f(logit_sum_, smoothed ? samples : 0);
+  f(logit_sum_, options.label_smoothing > 0 ? samples : 0);
   f(d_unit_, samples * dimension);
 }
 
 void MarginTileWorker::allocate(const MarginStep& step) {
   dimension_ = static_cast<std::size_t>(step.rows.dimension());
   each_array(static_cast<std::size_t>(step.samples), dimension_, step.products.row_type(),
-             step.options.label_smoothing > 0,
-             [](auto& array, std::size_t elements) { array.resize(elements); });
+             step.options, [](auto& array, std::size_t elements) { array.resize(elements); });
 }
 
 std::int64_t MarginTileWorker::bytes(std::int64_t samples, std::int64_t dimension, DType row_type,
-                                     bool smoothed) {
+                                     const MarginSoftmaxOptions& options) {
   std::size_t sum = 0;
   MarginTileWorker(best_vector_kernels(), 0)
       .each_array(static_cast<std::size_t>(samples), static_cast<std::size_t>(dimension), row_type,
-                  smoothed, [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
+                  options, [&](const auto& array, std::size_t n) { sum += n * sizeof(array[0]); });
   return static_cast<std::int64_t>(sum);
 }
 
@@ -208,11 +207,11 @@ void MarginTileWorker::compute_gradients(const MarginStep& step, const ClassTile
 /// Returns d loss / d cos of a target.
 double MarginTileWorker::target_factor(const MarginStep& step, const ClassTile& tile,
                                        std::size_t k) const {
-  const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
-  const std::int64_t sample = tile.positives[k].sample;
-  return step.target_factor[sample] * margin_slope(margin_of(step.options, step.batch, sample),
-                                                   step.options.margin_gradient, angle,
-                                                   step.options.target_form);
+  const std::int64_t positive = tile.first_positive + static_cast<std::int64_t>(k);
+  const Margin& margin = margin_of(step.options, step.batch, tile.positives[k].sample);
+  return step.target_factor[positive] * margin_slope(margin, step.options.margin_gradient,
+                                                     step.angles[positive],
+                                                     step.options.target_form);
 }
 
 // The targets' gradients are computed in float64 from the two vectors, as mutually orthogonal

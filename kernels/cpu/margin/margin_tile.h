@@ -26,10 +26,10 @@ struct MarginStep {
   /// [N], or nullptr: Batch::ranges as two arrays.
   const std::int32_t *range_begin = nullptr, *range_end = nullptr;
   // For the backward pass, from combine(): one number per sample.
-  const float* max = nullptr;             ///< largest logit except the target's, over all workers
+  const float* max = nullptr;             ///< largest logit except the targets', over all workers
   const float* factor = nullptr;          ///< d loss / d cos = factor * exp(logit - max)
   const float* smoothing = nullptr;       ///< subtracted from the former; nullptr: 0
-  const double* target_factor = nullptr;  ///< d loss / d target cos
+  const double* target_factor = nullptr;  ///< [positives]: d loss / d target cos
 };
 
 /// Active classes [begin, end) and the positives in them.
@@ -60,7 +60,7 @@ class MarginTileWorker {
   void allocate(const MarginStep& step);
   /// Returns the bytes that allocate() needs for N samples and product operands of `row_type`.
   [[nodiscard]] static std::int64_t bytes(std::int64_t samples, std::int64_t dimension,
-                                          DType row_type, bool smoothed);
+                                          DType row_type, const MarginSoftmaxOptions& options);
 
   [[nodiscard]] double target_cosine(const MarginStep& step, const Positive& p);
   void begin_forward();
@@ -97,8 +97,8 @@ class MarginTileWorker {
 
  private:
   template <typename F>
-  void each_array(std::size_t samples, std::size_t dimension, DType row_type, bool smoothed,
-                  const F& f);
+  void each_array(std::size_t samples, std::size_t dimension, DType row_type,
+                  const MarginSoftmaxOptions& options, const F& f);
   void add_logits(const ClassTile& tile, const float* logits);
   /// Returns whether the products of this thread's previous tile have prefetched all memory of
   /// this one. If they had too few steps for the list, the end of the list was not prefetched.

@@ -46,12 +46,11 @@ struct CentreGradients {
   /// [count], 1 / length of the centres, used to subtract the gradient's component along the
   /// centre. nullptr: already subtracted, or a plain softmax.
   const float* inverse_norms = nullptr;
-  /// Additional gradients of the targets: those of sample positive_samples[k], a row of
-  /// target_gradients [N, stride], belong to row positive_rows[k] - first_row. positive_rows is
-  /// sorted.
+  /// Additional gradients of the targets: row positive_slots[k] of target_gradients [.., stride]
+  /// belongs to row positive_rows[k] - first_row. positive_rows is sorted.
   const float* target_gradients = nullptr;
   const std::int32_t* positive_rows = nullptr;
-  const std::int32_t* positive_samples = nullptr;
+  const std::int32_t* positive_slots = nullptr;
   std::int32_t positives = 0;
   std::int64_t first_row = 0;
 };

@@ -34,7 +34,7 @@ class GradientRow {
   __device__ Pack<float> load(std::int64_t i) const {
     Pack<float> sum = load_numbers(row_, i, dimension_, packs_);
     for (std::int32_t k = first_; k < last_; ++k) {
-      const float* target = g_.target_gradients + std::int64_t{g_.positive_samples[k]} * g_.stride;
+      const float* target = g_.target_gradients + std::int64_t{g_.positive_slots[k]} * g_.stride;
       const Pack<float> part = load_pack(target + i);
 #pragma unroll
       for (int e = 0; e < kPack; ++e) sum.x[e] += part.x[e];

@@ -80,14 +80,16 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   Area area;
   unit = area.take(n * d * operand);
   inverse_length = area.take(n * kDouble);
-  angles = area.take(n * static_cast<std::int64_t>(sizeof(Angle)));
+  angles = area.take(o.targets * n * static_cast<std::int64_t>(sizeof(Angle)));
   softmax = area.take(n * static_cast<std::int64_t>(sizeof(RowSoftmax)));
   loss = area.take(kDouble);
   max = area.take(n * kFloat);
   factor = area.take(n * kFloat);
   smoothing = area.take(o.smoothed ? n * kFloat : 0);
   d_unit = area.take(n * d * kFloat);
-  target_gradients = area.take(n * d * kFloat);
+  target_gradients = area.take(o.targets * n * d * kFloat);
+  target_mean = area.take(o.targets > 1 ? n * kDouble : 0);
+  all_targets = area.take(o.targets > 1 ? n * kDouble : 0);
   running_max = area.take(slots * n * kFloat);
   running_sum = area.take(slots * n * kDouble);
   running_logits = area.take(o.smoothed ? slots * n * kDouble : 0);
@@ -108,11 +110,13 @@ std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) 
   constexpr std::int64_t kMargin = sizeof(SampleMargin);
   const std::int64_t padded = rounded_up(o.samples, kPackNumbers);
   const std::int64_t bytes =
-      rounded_up(padded * kIndex, kEach) + rounded_up(o.ranges ? padded * kRange : 0, kEach) +
+      rounded_up(o.targets * padded * kIndex, kEach) +
+      rounded_up(o.targets > 1 ? o.samples * kDouble : 0, kEach) +
+      rounded_up(o.ranges ? padded * kRange : 0, kEach) +
       rounded_up(o.sample_margins ? o.samples * kMargin : 0, kEach) +
       rounded_up(o.hard_negatives ? padded * static_cast<std::int64_t>(sizeof(float)) : 0, kEach) +
-      2 * rounded_up(o.samples * kIndex, kEach) + 2 * rounded_up(active * kIndex, kEach) +
-      rounded_up(o.offsets ? active * kFloat : 0, kEach);
+      2 * rounded_up(o.targets * o.samples * kIndex, kEach) +
+      2 * rounded_up(active * kIndex, kEach) + rounded_up(o.offsets ? active * kFloat : 0, kEach);
   return bytes + bytes / 16;
 }
 

@@ -18,6 +18,7 @@ struct MarginPlanOptions {
   bool sample_margins = false;  ///< MarginSoftmaxOptions::sample_margins
   bool hard_negatives = false;  ///< MarginSoftmaxOptions::hard_negatives
   bool smoothed = false;        ///< MarginSoftmaxOptions::label_smoothing is above 0
+  std::int64_t targets = 1;     ///< MarginSoftmaxOptions::targets
   std::int64_t classes = 0;     ///< number of classes in this worker's shard
   GpuSizes gpu;
 };
@@ -26,9 +27,11 @@ struct MarginPlanOptions {
 /// bytes into one area. Samples and dimension are padded to whole packs of 16 bytes, so that
 /// matrix products and kernels need no code for a remainder. The padding contains zeros.
 ///
-/// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16):
-/// - N' D' (T + 8): unit embeddings, their gradients, the targets' gradients.
-/// - N' (96 + 12 slots), and with label smoothing N' (4 + 8 slots): statistics and angles.
+/// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16),
+/// and K the most targets of a sample:
+/// - N' D' (T + 4 + 4 K): unit embeddings, their gradients, the targets' gradients.
+/// - N' (56 + 40 K + 12 slots), with label smoothing N' (4 + 8 slots), and with several targets
+///   16 N': statistics and angles.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4): products and gradients of one tile.
 ///
 /// At N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which 5 MB are for
@@ -47,13 +50,15 @@ struct MarginPlan {
 
   std::int64_t unit = 0;              ///< [N', D'] float or bf16
   std::int64_t inverse_length = 0;    ///< [N'] double
-  std::int64_t angles = 0;            ///< [N'] Angle
+  std::int64_t angles = 0;            ///< [K, N'] Angle
   std::int64_t softmax = 0;           ///< [N'] RowSoftmax
   std::int64_t loss = 0;              ///< [1] double
   std::int64_t max = 0, factor = 0;   ///< [N'] float
   std::int64_t smoothing = 0;         ///< [N'] float, if smoothed
   std::int64_t d_unit = 0;            ///< [N', D'] float
-  std::int64_t target_gradients = 0;  ///< [N', D'] float
+  std::int64_t target_gradients = 0;  ///< [K, N', D'] float
+  std::int64_t target_mean = 0;       ///< [N'] double, if K > 1
+  std::int64_t all_targets = 0;       ///< [N'] double, if K > 1
   std::int64_t running_max = 0;       ///< [slots, N'] float
   std::int64_t running_sum = 0;       ///< [slots, N'] double
   std::int64_t running_logits = 0;    ///< [slots, N'] double, if smoothed
@@ -72,9 +77,10 @@ struct MarginPlan {
   }
 };
 
-/// Returns an upper bound on the size of a step's lists: targets, ranges, margins, positives and
-/// offsets, active rows and their missed updates. The lists need this once on the GPU and twice in
-/// page-locked host memory. Every different number of missed updates needs 24 more bytes.
+/// Returns an upper bound on the size of a step's lists: targets, their shares, ranges, margins,
+/// positives and offsets, active rows and their missed updates. The lists need this once on the GPU
+/// and twice in page-locked host memory. Every different number of missed updates needs 24 more
+/// bytes.
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active);
 
 /// Returns all device memory except the table, for steps with `active` classes. Excludes gradient

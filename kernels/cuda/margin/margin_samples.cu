@@ -10,14 +10,32 @@ struct TargetRule {
   Margin margin;  // for samples without a margin of their own
   MarginGradient gradient;
   TargetForm form;
+  double scale;  // of the logits
+  double label_smoothing;
 };
 
 TargetRule target_rule(const MarginSoftmaxOptions& o) {
-  return {.margin = o.margin, .gradient = o.margin_gradient, .form = o.target_form};
+  return {.margin = o.margin,
+          .gradient = o.margin_gradient,
+          .form = o.target_form,
+          .scale = o.scale,
+          .label_smoothing = o.label_smoothing};
 }
 
 __device__ Margin margin_at(const MarginSamples& s, const TargetRule& rule, std::int64_t i) {
   return s.margins == nullptr ? rule.margin : s.margins[i].margin;
+}
+
+/// Returns the wanted probability of each of a sample's targets, before label smoothing.
+__device__ double share_of_target(const MarginSamples& s, std::int64_t i) {
+  return s.target_shares == nullptr ? 1.0 : s.target_shares[i];
+}
+
+/// Returns the logit of the target in this slot, which is of sample i.
+__device__ double target_logit(const MarginSamples& s, const TargetRule& rule, std::int64_t i,
+                               std::int64_t slot) {
+  return rule.scale *
+         margin_target(margin_at(s, rule, i), rule.gradient, s.angles[slot], rule.form);
 }
 
 /// Returns whether the softmax is plain: embeddings are followed by a 1, and not normalised.
@@ -51,10 +69,11 @@ __global__ void normalise_kernel(MarginSamples s, T* unit) {
 
 template <typename Row>
 __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList active) {
-  const std::int64_t i = index_of_warp();
-  if (i >= s.samples || s.targets[i] < 0) return;
+  const std::int64_t slot = index_of_warp();
+  const std::int64_t i = slot % s.padded_samples;
+  if (slot >= s.target_rows * s.padded_samples || s.targets[slot] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
-  const Row centre(table, active, s.targets[i]);
+  const Row centre(table, active, s.targets[slot]);
   InnerProducts products;
   for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
     add_element(products, static_cast<double>(element_of(s, i, k)),
@@ -72,7 +91,7 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
     }
     angle.sin = sqrt(warp_sum(squares));
   }
-  if (lane == 0) s.angles[i] = angle;
+  if (lane == 0) s.angles[slot] = angle;
 }
 
 __global__ void target_cosines_kernel(MarginSamples s, float* cosines) {
@@ -84,7 +103,7 @@ __global__ void target_cosines_kernel(MarginSamples s, float* cosines) {
 
 // One warp per sample; its lanes divide the slots.
 __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, TargetRule target,
-                                  double scale, RowStatistics* statistics) {
+                                  RowStatistics* statistics) {
   const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
@@ -107,10 +126,15 @@ __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Targ
     row.max = static_cast<double>(max);
     row.sum = sum;
   }
-  if (s.targets[i] >= 0) {
-    row.target =
-        scale * margin_target(margin_at(s, target, i), target.gradient, s.angles[i], target.form);
+  double mean = 0;
+  for (std::int64_t k = 0; k < s.target_rows; ++k) {
+    const std::int64_t slot = k * s.padded_samples + i;
+    if (s.targets[slot] < 0) continue;
+    const double logit = target_logit(s, target, i, slot);
+    add_target(row, logit);
+    mean += share_of_target(s, i) * logit;
   }
+  if (s.target_mean != nullptr) s.target_mean[i] = mean;
   statistics[i] = row;
 }
 
@@ -119,7 +143,11 @@ __global__ void logit_sums_kernel(MarginSamples s, LogitStatistics running,
                                   float* logits) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.samples) return;
+  const bool several = s.target_mean != nullptr, smoothed = running.logits != nullptr;
+  if (several) logits[(smoothed ? 2 : 0) * s.samples + i] = static_cast<float>(s.target_mean[i]);
+  if (!smoothed) return;
   double sum = s.targets[i] < 0 ? 0 : statistics[i].target;
+  if (several) sum = s.target_mean[i] / share_of_target(s, i);
   for (int slot = 0; slot < running.slots; ++slot) {
     sum += running.logits[slot * s.padded_samples + i];
   }
@@ -135,9 +163,18 @@ __global__ void combine_kernel(MarginSamples s, AllStatistics workers, double la
   if (i < s.samples) {
     for (int w = 0; w < workers.workers; ++w) merge(all, workers.rows[w * s.samples + i]);
     s.softmax[i] = row_softmax(all);
-    if (workers.logits != nullptr) {
-      smooth_labels(s.softmax[i], label_smoothing, all.target,
-                    static_cast<double>(workers.logits[i]),
+    const bool smoothed = label_smoothing > 0;
+    double target = all.target;
+    if (s.all_targets != nullptr) {
+      s.all_targets[i] = all.target;
+      // The mean is rounded to float32. A single target is its own mean.
+      if (share_of_target(s, i) < 1) {
+        target = static_cast<double>(workers.logits[(smoothed ? 2 : 0) * s.samples + i]);
+      }
+      spread_over_targets(s.softmax[i], all.target, target);
+    }
+    if (smoothed) {
+      smooth_labels(s.softmax[i], label_smoothing, target, static_cast<double>(workers.logits[i]),
                     static_cast<double>(workers.logits[s.samples + i]));
     }
   }
@@ -169,31 +206,40 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
     }
   }
   float* const dx = s.d_unit + i * s.padded_dimension;
-  if (!there || s.targets[i] < 0) {
-    for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) dx[k] = 0.f;
-    return;
-  }
-  const Angle angle = s.angles[i];
-  const double factor = -scale * s.softmax[i].others *
-                        margin_slope(margin_at(s, target, i), target.gradient, angle, target.form);
-  const Row centre(table, active, s.targets[i]);
-  float* const dw = s.target_gradients + i * s.padded_dimension;
-  for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
-    float to_x = 0, to_w = 0;
-    if (k < s.dimension) {
-      const auto x = static_cast<double>(element_of(s, i, k));
-      const auto w = static_cast<double>(centre.element(k));
-      to_x = static_cast<float>(factor * across_a(angle, x, w));
-      to_w = static_cast<float>(factor * across_b(angle, x, w) * angle.inverse_b);
+  bool begun = false;  // whether dx is written
+  for (std::int64_t t = 0; there && t < s.target_rows; ++t) {
+    const std::int64_t slot = t * s.padded_samples + i;
+    if (s.targets[slot] < 0) continue;
+    const Angle angle = s.angles[slot];
+    TargetShare share;
+    if (s.all_targets != nullptr) {
+      share = {.wanted = share_of_target(s, i),
+               .of_targets = exp(target_logit(s, target, i, slot) - s.all_targets[i])};
     }
-    dx[k] = to_x;
-    dw[k] = to_w;
+    const double factor =
+        -scale * target_pull(s.softmax[i], target.label_smoothing, share) *
+        margin_slope(margin_at(s, target, i), target.gradient, angle, target.form);
+    const Row centre(table, active, s.targets[slot]);
+    float* const dw = s.target_gradients + slot * s.padded_dimension;
+    for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
+      float to_x = 0, to_w = 0;
+      if (k < s.dimension) {
+        const auto x = static_cast<double>(element_of(s, i, k));
+        const auto w = static_cast<double>(centre.element(k));
+        to_x = static_cast<float>(factor * across_a(angle, x, w));
+        to_w = static_cast<float>(factor * across_b(angle, x, w) * angle.inverse_b);
+      }
+      dx[k] = begun ? dx[k] + to_x : to_x;
+      dw[k] = to_w;
+    }
+    begun = true;
   }
+  for (std::int64_t k = lane; !begun && k < s.padded_dimension; k += kWarp) dx[k] = 0.f;
 }
 
-/// weight: the factor of each sample's loss. scale: weight times the scale of the logits.
-__global__ void finish_gradients_kernel(MarginSamples s, TargetForm form, double scale,
-                                        double weight, float* d_embeddings) {
+/// weight: the factor of each sample's loss.
+__global__ void finish_gradients_kernel(MarginSamples s, TargetRule target, double weight,
+                                        float* d_embeddings) {
   const std::int64_t i = index_of_warp();
   if (i >= s.samples) return;
   const unsigned lane = threadIdx.x % kWarp;
@@ -207,8 +253,9 @@ __global__ void finish_gradients_kernel(MarginSamples s, TargetForm form, double
   along = warp_sum(along);
   double d_length = 0;  // along x; not 0 only on the worker that has the sample's class
   if (s.margins != nullptr && s.targets[i] >= 0) {
-    d_length =
-        length_gradient(s.margins[i], form, s.angles[i], -scale * s.softmax[i].others, weight);
+    d_length = length_gradient(
+        s.margins[i], target.form, s.angles[i],
+        -weight * target.scale * target_pull(s.softmax[i], target.label_smoothing), weight);
   }
   for (std::int64_t k = lane; k < s.embedding_size; k += kWarp) {
     const double unit = static_cast<double>(x[k]) * inverse;
@@ -235,7 +282,7 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active) {
   with_warp_centre(rows.precision(), rows.has_second(), [&](auto* row) {
-    launch("targets' angles", one_warp_each(s.samples), device.compute.get(),
+    launch("targets' angles", one_warp_each(s.target_rows * s.padded_samples), device.compute.get(),
            angles_kernel<Pointee<decltype(row)>>, s, rows.view(), active);
   });
 }
@@ -249,7 +296,7 @@ void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics) {
   launch("row statistics", one_warp_each(s.samples), device.compute.get(), statistics_kernel, s,
-         running, target_rule(options), options.scale, statistics);
+         running, target_rule(options), statistics);
 }
 
 void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitStatistics& running,
@@ -282,8 +329,7 @@ void finish_gradients(const CudaDevice& device, const MarginSamples& s,
                       float* d_embeddings) {
   const double weight = gradient_scale / static_cast<double>(s.samples);
   launch("embeddings' gradients", one_warp_each(s.samples), device.compute.get(),
-         finish_gradients_kernel, s, options.target_form, options.scale * weight, weight,
-         d_embeddings);
+         finish_gradients_kernel, s, target_rule(options), weight, d_embeddings);
 }
 
 }  // namespace pfc

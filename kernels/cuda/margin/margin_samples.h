@@ -18,16 +18,23 @@ struct MarginSamples {
   const float* embeddings = nullptr;                 ///< [N, embedding_size], not normalised
   std::int64_t embedding_size = 0;                   ///< dimension, or 1 less in a plain softmax
   double* inverse_length = nullptr;                  ///< [N]
-  const std::int32_t* targets = nullptr;  ///< [N], index of an active class; -1: on another worker
+  /// [target_rows, padded N], index of an active class; -1: none, or on another worker. Number k N'
+  /// + i of this and of the other arrays of targets is the slot of sample i's target k.
+  const std::int32_t* targets = nullptr;
+  std::int32_t target_rows = 1;
+  const double* target_shares = nullptr;  ///< [N]: MarginSoftmax::Batch; nullptr: 1
   const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
   const SampleMargin* margins = nullptr;  ///< [N]; nullptr: all have MarginSoftmaxOptions::margin
-  Angle* angles = nullptr;                ///< [N], for samples whose target is here
+  Angle* angles = nullptr;                ///< [target_rows, padded N], for targets here
   RowSoftmax* softmax = nullptr;          ///< [N]
   float* max = nullptr;                   ///< [padded N], largest logit over all workers
   float* smoothing = nullptr;             ///< [padded N]: subtracted from the former; nullptr: 0
   float* factor = nullptr;            ///< [padded N]: d loss / d cos = factor * exp(logit - max)
   float* d_unit = nullptr;            ///< [padded N, padded D]
-  float* target_gradients = nullptr;  ///< [padded N, padded D], for samples whose target is here
+  float* target_gradients = nullptr;  ///< [target_rows, padded N, padded D], for targets here
+  // Only if a sample may have several targets:
+  double* target_mean = nullptr;  ///< [N]: this worker's part of the mean of their logits
+  double* all_targets = nullptr;  ///< [N]: log sum exp of their logits, over all workers
 };
 
 /// Fills unit [padded N, padded D], float32 or bf16, with the embeddings divided by their lengths,
@@ -46,8 +53,8 @@ void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics);
 
-/// Fills logits [2, N] with the sums of this worker's logits and with their number. statistics:
-/// those of finish_statistics(). classes: number of active classes of this worker.
+/// Fills logits [summed_numbers(), N]. statistics: those of finish_statistics(). classes: number of
+/// active classes of this worker.
 void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitStatistics& running,
                 const RowStatistics* statistics, std::int64_t classes, float* logits);
 
@@ -55,7 +62,7 @@ void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitSta
 struct AllStatistics {
   const RowStatistics* rows = nullptr;  ///< [workers, N]
   int workers = 1;
-  const float* logits = nullptr;  ///< those of sum_logits(), summed; nullptr: no label_smoothing
+  const float* logits = nullptr;  ///< those of sum_logits(), summed; nullptr: none
 };
 /// Fills softmax, max, and loss [1] (sum over samples).
 void combine_statistics(const CudaDevice& device, const MarginSamples& s, const AllStatistics& all,

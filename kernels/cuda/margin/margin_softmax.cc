@@ -79,6 +79,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void point_into_memory(const MarginPlan& plan);
   void send_batch_lists(const Batch& batch);
   void plan_kept_tiles();
+  template <typename F>  // void(const Positive&, std::size_t number, std::int64_t slot)
+  void each_positive(const F& f) const;
 
   template <typename F>  // void(const Tile&)
   void each_tile(const F& f) const;
@@ -127,6 +129,7 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
                       .dimension = d,
                       .bf16_products = options_.bf16_products,
                       .smoothed = is_smoothed(),
+                      .targets = options_.targets,
                       .classes = table_.weight.shape[0],
                       .gpu = device_.sizes});
   memory_.reserve(static_cast<std::size_t>(plan_.bytes));
@@ -135,7 +138,8 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
               .dimension = d,
               .padded_dimension = plan_.padded_dimension,
               .embeddings = x.f32(),
-              .embedding_size = x.shape[1]};
+              .embedding_size = x.shape[1],
+              .target_rows = static_cast<std::int32_t>(options_.targets)};
   point_into_memory(plan_);
   send_batch_lists(batch);
   plan_kept_tiles();
@@ -150,6 +154,10 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   if (is_smoothed()) samples_.smoothing = at<float>(plan.smoothing);
   samples_.d_unit = at<float>(plan.d_unit);
   samples_.target_gradients = at<float>(plan.target_gradients);
+  if (options_.targets > 1) {
+    samples_.target_mean = at<double>(plan.target_mean);
+    samples_.all_targets = at<double>(plan.all_targets);
+  }
   running_ = {
       .max = at<float>(plan.running_max), .sum = at<double>(plan.running_sum), .slots = plan.slots};
   if (is_smoothed()) running_.logits = at<double>(plan.running_logits);
@@ -158,40 +166,55 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   d_unit_ = Tensor(samples_.d_unit, shape);
 }
 
+/// Calls f for each positive of the batch, with its slot (MarginSamples::targets).
+template <typename F>
+void CudaMarginSoftmax::each_positive(const F& f) const {
+  std::vector<std::int64_t> next(static_cast<std::size_t>(samples_.samples));
+  for (std::size_t k = 0; k < batch_.positives.size(); ++k) {
+    const Positive& p = batch_.positives[k];
+    const std::int64_t row = next[static_cast<std::size_t>(p.sample)]++;
+    f(p, k, row * plan_.padded_samples + p.sample);
+  }
+}
+
 void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   const auto positives = static_cast<std::int64_t>(batch.positives.size());
   row_updates_.plan(batch.classes);
   const std::int64_t ranged = batch.ranges.empty() ? 0 : plan_.padded_samples;
   const std::int64_t hard = batch.hard_above.empty() ? 0 : plan_.padded_samples;
-  batch_lists_.begin(CudaLists::rounded(plan_.padded_samples * 4) +
+  const std::int64_t slots = options_.targets * plan_.padded_samples;
+  batch_lists_.begin(CudaLists::rounded(slots * 4) +
+                     CudaLists::rounded(std::ssize(batch.target_shares) * 8) +
                      CudaLists::rounded(ranged * static_cast<std::int64_t>(sizeof(ActiveRange))) +
                      CudaLists::rounded(std::ssize(batch.margins) *
                                         static_cast<std::int64_t>(sizeof(SampleMargin))) +
                      CudaLists::rounded(hard * 4) + 2 * CudaLists::rounded(positives * 4) +
                      CudaLists::rounded(std::ssize(batch.offsets) * 4) +
                      row_updates_.list_bytes(static_cast<std::int64_t>(batch.classes.size())));
-  const auto targets = batch_lists_.add<std::int32_t>(plan_.padded_samples);
+  const auto targets = batch_lists_.add<std::int32_t>(slots);
+  const auto shares = batch_lists_.add<double>(std::ssize(batch.target_shares));
   const auto ranges = batch_lists_.add<ActiveRange>(ranged);
   const auto margins = batch_lists_.add<SampleMargin>(std::ssize(batch.margins));
   const auto hard_above = batch_lists_.add<float>(hard);
   const auto classes = batch_lists_.add<std::int32_t>(positives);
-  const auto samples = batch_lists_.add<std::int32_t>(positives);
+  const auto places = batch_lists_.add<std::int32_t>(positives);
   const auto offsets = batch_lists_.add<float>(std::ssize(batch.offsets));
   std::ranges::copy(batch.offsets, offsets.host);
-  std::fill_n(targets.host, plan_.padded_samples, -1);
+  std::fill_n(targets.host, slots, -1);
+  std::ranges::copy(batch.target_shares, shares.host);
   std::fill_n(ranges.host, ranged, ActiveRange{});
   std::ranges::copy(batch.ranges, ranges.host);
   std::ranges::copy(batch.margins, margins.host);
   std::fill_n(hard_above.host, hard, 0.f);
   std::ranges::copy(batch.hard_above, hard_above.host);
-  for (std::size_t k = 0; k < batch.positives.size(); ++k) {
-    const Positive& p = batch.positives[k];
-    targets.host[p.sample] = classes.host[k] = static_cast<std::int32_t>(p.index);
-    samples.host[k] = static_cast<std::int32_t>(p.sample);
-  }
+  each_positive([&](const Positive& p, std::size_t k, std::int64_t slot) {
+    targets.host[slot] = classes.host[k] = static_cast<std::int32_t>(p.index);
+    places.host[k] = static_cast<std::int32_t>(slot);
+  });
   active_ = row_updates_.add_lists(batch_lists_, batch.classes);
   batch_lists_.send();
   samples_.targets = targets.device;
+  samples_.target_shares = batch.target_shares.empty() ? nullptr : shares.device;
   samples_.ranges = batch.ranges.empty() ? nullptr : ranges.device;
   offsets_ = batch.offsets.empty() ? nullptr : offsets.device;
   samples_.margins = batch.margins.empty() ? nullptr : margins.device;
@@ -199,7 +222,7 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   positives_ = {.stride = plan_.padded_dimension,
                 .target_gradients = samples_.target_gradients,
                 .positive_rows = classes.device,
-                .positive_samples = samples.device,
+                .positive_slots = places.device,
                 .positives = static_cast<std::int32_t>(positives)};
 }
 
@@ -266,6 +289,7 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .inverse_norms = rows.inverse_norms,
           .offsets = offsets_ == nullptr ? nullptr : offsets_ + tile.begin,
           .targets = samples_.targets,
+          .target_rows = samples_.target_rows,
           .ranges = samples_.ranges,
           .hard_above = hard_above_,
           .hardness = batch_.hardness,
@@ -302,13 +326,14 @@ void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics
 }
 
 void CudaMarginSoftmax::run_target_cosines(std::span<float> cosines) {
-  std::vector<Angle> angles(cosines.size());
+  std::vector<Angle> angles(static_cast<std::size_t>(options_.targets * samples_.padded_samples));
   const auto bytes = static_cast<std::int64_t>(angles.size() * sizeof(Angle));
   ops_.copy_to_host(angles.data(), Tensor(samples_.angles, DType::kUInt8, {bytes}));
-  for (const Positive& p : batch_.positives) {
-    const auto sample = static_cast<std::size_t>(p.sample);
-    cosines[sample] = static_cast<float>(angles[sample].cos);
-  }
+  for (const Positive& p : batch_.positives) cosines[static_cast<std::size_t>(p.sample)] = 0;
+  each_positive([&](const Positive& p, std::size_t, std::int64_t slot) {
+    cosines[static_cast<std::size_t>(p.sample)] += static_cast<float>(
+        target_share(batch_, p.sample) * angles[static_cast<std::size_t>(slot)].cos);
+  });
 }
 
 double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers, const Tensor& logits) {

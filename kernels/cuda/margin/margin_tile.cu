@@ -20,9 +20,18 @@ __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float pro
   return cosine > t.threshold ? 0.f : cosine;
 }
 
-/// Returns the index of a sample's target, relative to the tile's first class.
+/// Returns the index of a sample's first target, relative to the tile's first class.
 __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, std::int64_t sample) {
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
+}
+
+/// Returns whether a row of the tile is one of a sample's targets after the first.
+__device__ __forceinline__ bool is_other_target(const ProductTile& t, std::int64_t row,
+                                                std::int64_t sample) {
+  for (std::int32_t k = 1; k < t.target_rows; ++k) {
+    if (t.targets[k * t.samples + sample] == t.begin + row) return true;
+  }
+  return false;
 }
 
 /// Returns what is added to the logits of a row of the tile.
@@ -92,7 +101,8 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
 #pragma unroll
     for (int k = 0; k < kLaneSamples; ++k) {
       const bool inside = !kRanged || (row + r >= range[k].begin && row + r < range[k].end);
-      const bool counts = there && target[k] != row + r && inside;
+      const bool counts = there && target[k] != row + r && inside &&
+                          !(kSmoothed && is_other_target(t, row + r, column + k));
       const float cosine =
           hard_cosine<kHard>(t, filtered_cosine(t, each[k], inverse), hard_above[k]).value;
       logits[r][k] = counts ? cosine * t.scale + offset : -INFINITY;
@@ -157,7 +167,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   }
   running.max[slot] = max;
   running.sum[slot] = sum;
-  if (!kSmoothed) return;
+  if (!kSmoothed || running.logits == nullptr) return;
   double all = first ? 0 : running.logits[slot];
   for (unsigned w = 0; w < kWarps; ++w) all += static_cast<double>(logits[w][threadIdx.x]);
   running.logits[slot] = all;
@@ -173,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
   const Pack<float> largest = load_pack(max + column);
   const Pack<float> weight = load_pack(factor + column);
   Pack<float> smoothing{};
-  if (kSmoothed) smoothing = load_pack(t.smoothing + column);
+  if (kSmoothed && t.smoothing != nullptr) smoothing = load_pack(t.smoothing + column);
   std::int32_t target[kPack];
   ActiveRange range[kPack];
   float hard_above[kPack];
@@ -198,7 +208,8 @@ __global__ void __launch_bounds__(kThreads)
         if (kSmoothed) probability -= smoothing.x[k];
         const float gradient = probability * inverse * cosine.slope;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
-        const bool constant = products.x[k] * inverse > t.threshold || target[k] == row;
+        const bool constant = products.x[k] * inverse > t.threshold || target[k] == row ||
+                              (kSmoothed && is_other_target(t, row, column + k));
         const bool outside = kRanged && (row < range[k].begin || row >= range[k].end);
         factors.x[k] = from_float<Factor>(constant || outside ? 0.f : gradient);
       }
@@ -207,10 +218,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Calls f.template operator()<kRanged, kHard, kSmoothed>() as the tile needs.
+/// Calls f.template operator()<kRanged, kHard, kSmoothed>() as the tile needs. kSmoothed: it is
+/// smoothed, or samples may have several targets.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
-  if (t.smoothed) return f.template operator()<true, true, true>();  // also without both
+  if (t.smoothed || t.target_rows > 1) {
+    return f.template operator()<true, true, true>();  // also without both
+  }
   if (t.ranges != nullptr) {
     t.hard_above != nullptr ? f.template operator()<true, true, false>()
                             : f.template operator()<true, false, false>();

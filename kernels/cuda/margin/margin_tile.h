@@ -16,9 +16,11 @@ struct ProductTile {
   std::int64_t classes = 0;
   std::int64_t samples = 0;
   const float* products = nullptr;
-  const float* inverse_norms = nullptr;   ///< [classes]
-  const float* offsets = nullptr;         ///< [classes], added to the logits; nullptr: 0
-  const std::int32_t* targets = nullptr;  ///< [samples], index of an active class; -1: none here
+  const float* inverse_norms = nullptr;  ///< [classes]
+  const float* offsets = nullptr;        ///< [classes], added to the logits; nullptr: 0
+  /// [target_rows, samples], index of an active class; -1: none here.
+  const std::int32_t* targets = nullptr;
+  std::int32_t target_rows = 1;
   /// [samples]: active classes in each sample's softmax; nullptr: all.
   const ActiveRange* ranges = nullptr;
   const float* hard_above = nullptr;  ///< [samples]: MarginSoftmax::Batch; nullptr: none

@@ -212,7 +212,7 @@ void check_counts(const DatasetInfo& info, const PackOptions& options) {
 Packed pack_dataset(const PackOptions& options, const ShowProgress& progress) {
   const auto dataset =
       open_dataset({.rec = options.in, .image_size = options.size, .doing = end_at_interrupt});
-  expect_images(*dataset, "pack");
+  expect_labelled_images(*dataset, "pack");
   return pack_dataset(*dataset, options, progress);
 }
 

@@ -208,7 +208,7 @@ class ImageFiles {
 
 Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progress) {
   const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
-  expect_images(*dataset, "unpack");
+  expect_labelled_images(*dataset, "unpack");
   const std::int64_t images = dataset->info().images;
   const fs::path list_file = options.out / "train.lst";
   check_classes(dataset->info(), options.in);

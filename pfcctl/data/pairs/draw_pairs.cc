@@ -129,7 +129,7 @@ std::vector<DrawnPair> draw_pairs(const std::vector<std::int64_t>& labels, std::
 DrawnPairs pack_drawn_pairs(const DrawPairsOptions& options, const ShowProgress& progress) {
   expect_bin_to_write(options.out, options.replace);
   const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
-  expect_images(*dataset, "draw-pairs");
+  expect_labelled_images(*dataset, "draw-pairs");
   const std::vector<std::int64_t> labels = labels_of(*dataset);
   std::vector<std::vector<std::byte>> images;
   std::vector<bool> same;

@@ -319,6 +319,36 @@ TEST_F(ImageFiles, ReadATsvWithAHeadingAndAFolderOfImages) {
   EXPECT_THAT(labels_of(*dataset), ElementsAre(16777217));
 }
 
+TEST_F(ImageFiles, ReadSeveralLabelsOfAnImageInATsv) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  write("list.tsv", "path\tlabels\n1.jpg\t2,7,4\n1.jpg\t3\n1.jpg\t1,5\n");
+  const auto dataset = open_dataset({.rec = folder_ / "list.tsv"});
+  EXPECT_EQ(dataset->info().classes, 8);
+  EXPECT_EQ(dataset->info().labels_per_image, 3);
+  EXPECT_THAT(labels_of(*dataset), ElementsAre(7, 3, 5));
+  std::vector<std::int64_t> others(2);
+  for (const auto& [image, want] :
+       {std::pair(0, std::vector<std::int64_t>{4, 2}), {1, {-1, -1}}, {2, {1, -1}}}) {
+    dataset->other_labels(image, others);
+    EXPECT_EQ(others, want) << image;
+  }
+  EXPECT_THAT(dataset->info().warnings,
+              ElementsAre(HasSubstr("the smallest label is 1"), HasSubstr("8 classes")));
+  const std::string before = dataset->briefs()[0].holds;
+  write("list.tsv", "path\tlabels\n1.jpg\t2,7,6\n1.jpg\t3\n1.jpg\t1,5\n");
+  EXPECT_NE(open_dataset({.rec = folder_ / "list.tsv"})->briefs()[0].holds, before);
+}
+
+TEST_F(ImageFiles, RejectLabelsThatRepeatOrAreNoIntegers) {
+  write("1.jpg", make_jpeg(16, 16, 1));
+  for (const char* labels : {"1,1", "1,", ",1", "1,,2", "1, 2", "1,x", "1,-1"}) {
+    write("list.tsv", std::string("1.jpg\t0\n1.jpg\t") + labels + "\n");
+    EXPECT_THAT(error({.rec = folder_ / "list.tsv"}),
+                AllOf(HasSubstr("list.tsv: line 2: found '"), HasSubstr("separated by commas")))
+        << labels;
+  }
+}
+
 TEST_F(ImageFiles, NameTheInvalidLine) {
   write("1.jpg", make_jpeg(16, 16, 1));
   for (const char* line : {"1\t2", "1\tx\t1.jpg", "1\t-1\t1.jpg", "1\t1.5\t1.jpg", "1\t0\t"}) {

@@ -129,6 +129,30 @@ TEST(Prefetcher, FollowsTheBalancedOrder) {
               HasSubstr("balance_classes: needs the label of every image: "));
 }
 
+TEST(Prefetcher, ReturnsAllLabelsOfEachImage) {
+  class SeveralLabels : public FakeDataset {
+   public:
+    SeveralLabels() : FakeDataset(40), several_(FakeDataset::info()) {
+      several_.labels_per_image = 3;
+    }
+    [[nodiscard]] const DatasetInfo& info() const override { return several_; }
+    void other_labels(std::int64_t image, std::span<std::int64_t> others) const override {
+      ASSERT_EQ(others.size(), 2u);
+      others[0] = 100 + image;
+      others[1] = -1;
+    }
+
+   private:
+    DatasetInfo several_;
+  };
+  const PrefetchedBatches seen = run(SeveralLabels(), {.batch_size = 10, .seed = 3}, 4);
+  ASSERT_EQ(seen.labels.size(), 3 * 40u);
+  for (std::size_t i = 0; i < seen.labels.size(); i += 3) {
+    EXPECT_EQ(seen.labels[i + 1], 100 + seen.labels[i]);
+    EXPECT_EQ(seen.labels[i + 2], -1);
+  }
+}
+
 TEST(Prefetcher, FollowsTheGlobalOrderAndFlipsByPosition) {
   const FakeDataset dataset(50);
   Prefetcher prefetcher(dataset,

@@ -254,6 +254,34 @@ TEST_F(SplitSoftmax, IsPreciseIfTheTargetHasAlmostAllProbability) {
   EXPECT_NEAR(got.others / (3 * std::exp(-60.0)), 1, 1e-12);
 }
 
+// Targets on two workers, with label smoothing: -d loss / d logit is the wanted minus the computed
+// probability, and the loss is the cross entropy of the two.
+TEST_F(SplitSoftmax, SharesTheWantedProbabilityAmongSeveralTargets) {
+  const std::vector<double> targets{5, -2, 3};
+  const double others = std::log(4.0), smoothing = 0.1, classes = 3 + 4;
+  for (const bool has_others : {true, false}) {
+    RowStatistics all;
+    merge(all, {.max = 0, .sum = has_others ? 4.0 : 0, .target = targets[0]});
+    RowStatistics second;
+    add_target(second, targets[1]);
+    add_target(second, targets[2]);
+    merge(all, second);
+    RowSoftmax got = row_softmax(all);
+    spread_over_targets(got, all.target, 2);
+    double sum = has_others ? std::exp(others) : 0;
+    for (const double t : targets) sum += std::exp(t);
+    EXPECT_NEAR(got.loss, std::log(sum) - 2, 1e-14);
+    if (has_others) smooth_labels(got, smoothing, 2, 6, classes);
+    const double e = has_others ? smoothing : 0;
+    for (const double t : targets) {
+      const TargetShare share{.wanted = 1.0 / 3, .of_targets = std::exp(t - all.target)};
+      EXPECT_NEAR(target_pull(got, smoothing, share), (1 - e) / 3 + e / classes - std::exp(t) / sum,
+                  1e-15);
+    }
+    EXPECT_NEAR(got.loss, std::log(sum) - (1 - e) * 2 - e / classes * 6, 1e-14);
+  }
+}
+
 TEST_F(SplitSoftmax, HasZeroLossWithoutOtherClasses) {
   RowStatistics all;
   merge(all, {});

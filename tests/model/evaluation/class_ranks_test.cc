@@ -22,6 +22,7 @@ struct Layer {
   std::vector<float> weights, biases;  // [C, D], [C]
   std::vector<float> embeddings;       // [N, D + 1]: the last number does not belong to it
   std::vector<std::int64_t> labels;    // [N]
+  std::vector<std::int64_t> others;    // [N, others of each], or empty
 
   [[nodiscard]] double score(std::size_t sample, std::size_t c) const {
     const auto d = static_cast<std::size_t>(dimension);
@@ -85,7 +86,7 @@ std::vector<std::int64_t> ranks_on(int workers, const Layer& layer, int threads 
                          }};
     all[static_cast<std::size_t>(comm.rank())] =
         ranks_of_labels(own, comm, {.numbers = layer.embeddings, .dimension = d, .stride = d + 1},
-                        layer.labels, threads);
+                        {.first = layer.labels, .others = layer.others}, threads);
   });
   for (const auto& ranks : all) EXPECT_EQ(ranks, all[0]);
   return all[0];
@@ -121,6 +122,17 @@ TEST(ClassRanks, CountScoresThatAreNotNumbersAgainstTheLabel) {
   layer.embeddings = {1, 0, kNan, 0, 1, 0};
   layer.labels = {3, 3, 1};
   EXPECT_THAT(ranks_on(2, layer), ElementsAre(2, 4, 4));
+}
+
+TEST(ClassRanks, AreThoseOfTheBestOfSeveralLabels) {
+  Layer layer{.cosines = false, .classes = 5, .dimension = 1, .weights = {1, 5, 4, 3, 4}};
+  layer.biases = {0, 0, 0, 0, 0};
+  layer.embeddings = {1, 0, 1, 0, 1, 0};
+  layer.labels = {3, 0, 3};
+  layer.others = {2, -1, 1, 3, -1, -1};
+  for (const int workers : {1, 3}) {
+    EXPECT_THAT(ranks_on(workers, layer), ElementsAre(3, 1, 4)) << "class 4 is as good as class 2";
+  }
 }
 
 TEST(ClassRanks, UseTheStatedMemory) {

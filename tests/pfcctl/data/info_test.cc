@@ -45,5 +45,15 @@ TEST_F(Info, ReportsThatNoImageCanBeDecoded) {
               HasSubstr("images drawn can be decoded\n"));
 }
 
+TEST_F(Info, CountsAllLabelsOfImages) {
+  write_file(people_ / "list.tsv", "p00/0.jpg\t0,2,3\np00/1.jpg\t3\np01/0.jpg\t0\n");
+  const auto dataset = open_dataset({.rec = people_ / "list.tsv"});
+  const DataSummary s = summarise(*dataset, true);
+  EXPECT_EQ(s.empty_classes, 1);
+  EXPECT_EQ(s.most, 2);
+  EXPECT_EQ(s.mean, 5.0 / 4);
+  EXPECT_THAT(summary_text(*dataset, s), HasSubstr("labels per image      up to 3\n"));
+}
+
 }  // namespace
 }  // namespace pfc

@@ -13,6 +13,7 @@
 #include "pfcctl/data/pack/pack.h"
 #include "tests/pfcctl/data/people.h"
 #include "tests/pfcctl/run_pfcctl.h"
+#include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 
@@ -63,6 +64,21 @@ TEST_F(Validate, FindsRepeatedBytes) {
   EXPECT_EQ(v.good.size(), 15u);
   EXPECT_THAT(v.examples, ElementsAre(HasSubstr("p01/7.jpg: has the same bytes as "),
                                       HasSubstr("p01/8.jpg: has the same bytes as ")));
+}
+
+TEST_F(Validate, ComparesAllLabelsOfImagesAndPackRefusesThem) {
+  write_file(people_ / "list.tsv",
+             "p00/0.jpg\t0,2\np00/0.jpg\t2,0\np00/1.jpg\t1,2\np00/1.jpg\t2\n");
+  const auto dataset = open_dataset({.rec = people_ / "list.tsv"});
+  const Validation v = validate(*dataset, 2, {});
+  EXPECT_EQ(v.repeated, 1);
+  EXPECT_EQ(v.contradicted, 2);
+  EXPECT_EQ(v.empty_classes, 0);
+  EXPECT_THAT(
+      testing::message_of<InputError>(
+          [&] { pack_dataset({.in = people_ / "list.tsv", .out = folder_ / "out"}, {}); }),
+      HasSubstr("list.tsv: found images with up to 2 labels, but pfcctl data pack needs one "
+                "label for each image"));
 }
 
 TEST_F(Validate, FindsTheSameImageWithTwoLabels) {

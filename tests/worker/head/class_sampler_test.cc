@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -115,6 +116,26 @@ TEST_F(ClassSampler, FindsEverySampleOfTheShardByItsIndex) {
   EXPECT_EQ(found[2].sample, 3);
   EXPECT_THROW(static_cast<void>(find_positives({10, 20}, active, std::vector<std::int64_t>{11})),
                std::logic_error);
+}
+
+TEST_F(ClassSampler, TakesAllLabelsOfASample) {
+  const Classes labels{15, 11, -1, 12, -1, -1, 3, 15, 10};  // of three samples
+  const SampleOptions options{.classes = 16, .rate = 0, .labels_per_image = 3};
+  EXPECT_EQ(sample_classes(options, {10, 16}, labels, 7), (Classes{10, 11, 12, 15}));
+  EXPECT_EQ(sample_classes(options, {0, 10}, labels, 7), (Classes{3}));
+  std::vector<std::pair<std::int64_t, std::int64_t>> found;
+  for (const Positive& p : find_positives({10, 16}, Classes{10, 11, 12, 15}, labels, 3)) {
+    found.emplace_back(p.index, p.sample);
+  }
+  EXPECT_THAT(found, ::testing::ElementsAre(std::pair(0, 2), std::pair(1, 0), std::pair(2, 1),
+                                            std::pair(3, 0), std::pair(3, 2)));
+  const auto refusal = [&](const Classes& bad) {
+    return testing::message_of<InputError>([&] {
+      static_cast<void>(sample_classes(options, {0, 16}, bad, 7));
+    });
+  };
+  EXPECT_THAT(refusal({1, -1, -1, -1, 2, -1}), ::testing::HasSubstr("label -1 of sample 1"));
+  EXPECT_THAT(refusal({1, -1, 16}), ::testing::HasSubstr("label 16 of sample 0"));
 }
 
 // The corrected sum over a sample estimates the sum over all classes.

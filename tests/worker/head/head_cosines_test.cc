@@ -17,62 +17,84 @@ namespace {
 constexpr std::int64_t kCosineSamples = 30, kCosineClasses = 101, kCosineDimension = 24;
 constexpr float kNone = 9;
 
-/// Returns the cosine of each sample with the centre of its label, in float64.
-std::vector<double> expected_cosines(const MicroBatch& batch, const std::vector<float>& centres) {
-  std::vector<double> cosines;
-  for (std::size_t i = 0; i < batch.labels.size(); ++i) {
-    double ab = 0, aa = 0, bb = 0;
-    for (std::size_t k = 0; k < kCosineDimension; ++k) {
-      const double a = batch.embeddings[i * kCosineDimension + k];
-      const double b = centres[static_cast<std::size_t>(batch.labels[i]) * kCosineDimension + k];
-      ab += a * b;
-      aa += a * a;
-      bb += b * b;
-    }
-    cosines.push_back(ab / std::sqrt(aa * bb));
+/// Returns the cosine of a sample with a centre, in float64.
+double expected_cosine(const MicroBatch& batch, std::size_t sample,
+                       const std::vector<float>& centres, std::int64_t label) {
+  double ab = 0, aa = 0, bb = 0;
+  for (std::size_t k = 0; k < kCosineDimension; ++k) {
+    const double a = batch.embeddings[sample * kCosineDimension + k];
+    const double b = centres[static_cast<std::size_t>(label) * kCosineDimension + k];
+    ab += a * b;
+    aa += a * a;
+    bb += b * b;
   }
-  return cosines;
+  return ab / std::sqrt(aa * bb);
 }
 
 class HeadCosines : public OnHeadDevice<std::tuple<TestDevice, int>> {
  protected:
+  /// Returns what each worker tells after a step with these labels.
+  std::vector<std::vector<float>> told_of(const MicroBatch& batch,
+                                          std::int64_t labels_per_image) const {
+    std::vector<std::vector<float>> told(static_cast<std::size_t>(workers_));
+    run_ranks(workers_, [&](Comm& comm) {
+      const auto ops = device_.make(1);
+      StagedComm staged(*ops, comm);
+      const auto head = make_head(*ops, staged,
+                                  {.classes = kCosineClasses,
+                                   .embedding_size = kCosineDimension,
+                                   .labels_per_image = labels_per_image,
+                                   .sample_rate = 0.3});
+      copy_rows_to_device(*ops, head->state().centres,
+                          centres_.data() + head->shard().begin * kCosineDimension);
+      head->state_changed();
+      const auto memory = ops->allocate(batch.embeddings.size() * sizeof(float));
+      const Tensor embeddings(memory->data(), DType::kFloat32, {kCosineSamples, kCosineDimension});
+      ops->copy_to_device(embeddings, batch.embeddings.data());
+      const ActiveCentres active = head->sample(batch.labels, 1);
+      const HeadResult result =
+          head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
+      EXPECT_TRUE(result.moved);
+      auto& cosines = told[static_cast<std::size_t>(comm.rank())];
+      cosines.assign(kCosineSamples, kNone);
+      head->target_cosines(cosines);
+    });
+    return told;
+  }
+
   const TestDevice device_ = std::get<0>(GetParam());
   const int workers_ = std::get<1>(GetParam());
+  const std::vector<float> centres_ = random_matrix(kCosineClasses, kCosineDimension, 0.3, 4);
+  MicroBatch batch_ = random_batch(kCosineSamples, kCosineClasses, kCosineDimension, 3);
 };
 
 TEST_P(HeadCosines, UseCentresBeforeTheUpdateAndComeFromOneWorkerEach) {
-  const MicroBatch batch = random_batch(kCosineSamples, kCosineClasses, kCosineDimension, 3);
-  const auto centres = random_matrix(kCosineClasses, kCosineDimension, 0.3, 4);
-  std::vector<std::vector<float>> told(static_cast<std::size_t>(workers_));
-  run_ranks(workers_, [&](Comm& comm) {
-    const auto ops = device_.make(1);
-    StagedComm staged(*ops, comm);
-    const auto head = make_head(
-        *ops, staged,
-        {.classes = kCosineClasses, .embedding_size = kCosineDimension, .sample_rate = 0.3});
-    copy_rows_to_device(*ops, head->state().centres,
-                        centres.data() + head->shard().begin * kCosineDimension);
-    head->state_changed();
-    const auto memory = ops->allocate(batch.embeddings.size() * sizeof(float));
-    const Tensor embeddings(memory->data(), DType::kFloat32, {kCosineSamples, kCosineDimension});
-    ops->copy_to_device(embeddings, batch.embeddings.data());
-    const ActiveCentres active = head->sample(batch.labels, 1);
-    const HeadResult result =
-        head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
-    EXPECT_TRUE(result.moved);
-    auto& cosines = told[static_cast<std::size_t>(comm.rank())];
-    cosines.assign(kCosineSamples, kNone);
-    head->target_cosines(cosines);
-  });
-  const std::vector<double> expected = expected_cosines(batch, centres);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
+  const auto told = told_of(batch_, 1);
+  for (std::size_t i = 0; i < kCosineSamples; ++i) {
     int tellers = 0;
     for (const std::vector<float>& cosines : told) {
       if (cosines[i] == kNone) continue;
       ++tellers;
-      EXPECT_NEAR(cosines[i], expected[i], 1e-7) << "sample " << i;
+      EXPECT_NEAR(cosines[i], expected_cosine(batch_, i, centres_, batch_.labels[i]), 1e-7)
+          << "sample " << i;
     }
     EXPECT_EQ(tellers, 1) << "sample " << i;
+  }
+}
+
+TEST_P(HeadCosines, AreMeansForSeveralLabels) {
+  constexpr std::size_t kLabels = 3;
+  add_labels(batch_, kLabels, kCosineClasses);
+  const auto told = told_of(batch_, kLabels);
+  for (std::size_t i = 0; i < kCosineSamples; ++i) {
+    double sum = 0, want = 0, labels = 0;
+    for (const std::vector<float>& cosines : told) sum += cosines[i] == kNone ? 0 : cosines[i];
+    for (std::size_t k = i * kLabels; k < (i + 1) * kLabels; ++k) {
+      if (batch_.labels[k] < 0) continue;
+      want += expected_cosine(batch_, i, centres_, batch_.labels[k]);
+      ++labels;
+    }
+    EXPECT_NEAR(sum, want / labels, 1e-7) << "sample " << i;
   }
 }
 

@@ -61,7 +61,7 @@ class RankRun {
     const std::int64_t acc = job_.options.gradient_acc;
     const std::int64_t update = i / acc + 1;
     const ActiveCentres active = head_->sample(batch.labels, update);
-    const auto n = static_cast<std::int64_t>(batch.labels.size());
+    const std::int64_t n = std::ssize(batch.labels) / job_.options.labels_per_image;
     const auto memory = ops_->allocate(batch.embeddings.size() * sizeof(float));
     const Tensor embeddings(memory->data(), DType::kFloat32, {n, job_.options.embedding_size});
     ops_->copy_to_device(embeddings, batch.embeddings.data());
@@ -118,6 +118,17 @@ std::vector<float> random_matrix(std::int64_t rows, std::int64_t columns, double
   std::vector<float> matrix(static_cast<std::size_t>(rows * columns));
   for (float& x : matrix) x = static_cast<float>(normal(generator));
   return matrix;
+}
+
+void add_labels(MicroBatch& batch, std::int64_t labels_per_image, std::int64_t classes) {
+  std::vector<std::int64_t> labels;
+  for (std::size_t i = 0; i < batch.labels.size(); ++i) {
+    const std::int64_t own = 1 + static_cast<std::int64_t>(i) % labels_per_image;
+    for (std::int64_t k = 0; k < labels_per_image; ++k) {
+      labels.push_back(k < own ? (batch.labels[i] + k * classes / labels_per_image) % classes : -1);
+    }
+  }
+  batch.labels = std::move(labels);
 }
 
 MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t dimension,

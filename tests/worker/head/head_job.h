@@ -15,7 +15,7 @@ namespace pfc::testing {
 
 struct MicroBatch {
   std::vector<float> embeddings;     ///< [N, D] of all workers
-  std::vector<std::int64_t> labels;  ///< [N]
+  std::vector<std::int64_t> labels;  ///< [N, labels_per_image]
 };
 
 struct HeadJob {
@@ -63,6 +63,8 @@ HeadOutcome<double> reference_head(const HeadJob& job);
 /// Returns random embeddings of length about 1, and labels.
 MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t dimension,
                         std::uint64_t seed);
+/// Gives each sample 1 to labels_per_image different labels; the first is its present one.
+void add_labels(MicroBatch& batch, std::int64_t labels_per_image, std::int64_t classes);
 std::vector<float> random_matrix(std::int64_t rows, std::int64_t columns, double deviation,
                                  std::uint64_t seed);
 

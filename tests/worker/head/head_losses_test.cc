@@ -22,6 +22,7 @@ struct LossCase {
   TestDevice device;
   double label_smoothing = 0;
   std::vector<std::int64_t> head_classes = {};
+  std::int64_t labels_per_image = 1;
 };
 
 std::vector<LossCase> loss_cases() {
@@ -38,10 +39,11 @@ std::vector<LossCase> loss_cases() {
         {"CurricularFace", curricularface, device},
         {"Softmax", PlainSoftmax{}, device},
         {"SmoothedSoftmax", PlainSoftmax{}, device, 0.1},
-        {"SmoothedMargin", CombinedMargin{}, device, 0.2},
         {"SmoothedMagFace", magface, device, 0.2},
         {"SmoothedCurricularFace", curricularface, device, 0.2},
-        {"SmoothedSeparateHeads", CombinedMargin{}, device, 0.2, {200, kLossClasses - 200}}};
+        {"SmoothedSeparateHeads", CombinedMargin{}, device, 0.2, {200, kLossClasses - 200}},
+        {"SeveralLabels", CombinedMargin{}, device, 0, {}, 3},
+        {"SmoothedSeveralLabels", CombinedMargin{}, device, 0.2, {}, 3}};
     for (LossCase each : losses) {
       each.name = device.name + each.name;
       cases.push_back(each);
@@ -62,6 +64,7 @@ class HeadLosses : public OnHeadDevice<LossCase> {
                    .scale = 16,
                    .margin_gradient = MarginGradient::kExact,
                    .label_smoothing = GetParam().label_smoothing,
+                   .labels_per_image = GetParam().labels_per_image,
                    .sample_rate = rate,
                    .seed = 9,
                    .gradient_acc = gradient_acc,
@@ -73,6 +76,7 @@ class HeadLosses : public OnHeadDevice<LossCase> {
     for (std::uint64_t i = 0; i < 4; ++i) {
       job.micro_batches.push_back(random_batch(kLossSamples, kLossClasses, kLossDimension, 50 + i));
       place(job.centres, static_cast<std::size_t>(size), job.micro_batches.back());
+      add_labels(job.micro_batches.back(), GetParam().labels_per_image, kLossClasses);
     }
     return job;
   }

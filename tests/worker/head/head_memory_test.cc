@@ -64,9 +64,12 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
   std::vector<RowStatistics> statistics(kMemorySamples);
   std::vector<std::int64_t> classes(kMemoryClasses);
   std::iota(classes.begin(), classes.end(), 0);
-  std::vector<Positive> positives(kMemorySamples);
-  for (std::int64_t i = 0; i < kMemorySamples; ++i) positives[static_cast<std::size_t>(i)] = {i, i};
-  std::vector<float> logits(2 * kMemorySamples);
+  std::vector<Positive> positives;
+  for (std::int64_t i = 0; i < kMemorySamples * options.targets; ++i) {
+    positives.push_back({i, i % kMemorySamples});
+  }
+  std::vector<float> logits(static_cast<std::size_t>(summed_numbers(options)) * kMemorySamples);
+  const std::vector<double> shares(options.targets > 1 ? kMemorySamples : 0, 1.0);
   const std::vector<ActiveRange> ranges(options.ranges ? kMemorySamples : 0, {0, kMemoryClasses});
 
   const std::size_t before = testing::bytes_of_new();
@@ -74,10 +77,11 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
       {.embeddings = Tensor(x.data(), {kMemorySamples, kMemoryDimension}),
        .classes = classes,
        .positives = positives,
+       .target_shares = shares,
        .ranges = ranges},
       Tensor(statistics.data(), DType::kUInt8,
              {kMemorySamples, static_cast<std::int64_t>(sizeof(RowStatistics))}),
-      options.label_smoothing > 0 ? Tensor(logits.data(), {2, kMemorySamples}) : Tensor());
+      logits.empty() ? Tensor() : Tensor(logits.data(), {summed_numbers(options), kMemorySamples}));
   return testing::bytes_of_new() - before;
 }
 
@@ -107,6 +111,12 @@ TEST(CpuMarginSoftmax, StatesTheBytesThatAStepOfSeparateHeadsAllocates) {
 TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithLabelSmoothingAllocates) {
   MarginSoftmaxOptions options = kSoftmax;
   options.label_smoothing = 0.1;
+  expect_stated_bytes(options);
+}
+
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithSeveralTargetsAllocates) {
+  MarginSoftmaxOptions options = kSoftmax;
+  options.targets = 3;
   expect_stated_bytes(options);
 }
 
@@ -241,6 +251,23 @@ TEST(HeadMemory, CountsTheSumsOfLabelSmoothing) {
   o.head.label_smoothing = 0.1;
   // Sums and numbers of logits; the sums of two threads; what is subtracted from probabilities.
   EXPECT_EQ(head_memory(o).buffers, buffers + 128 * (2 * 4 + 2 * 8 + 4));
+}
+
+TEST(HeadMemory, CountsSeveralLabelsOfAnImage) {
+  HeadMemoryOptions o = million();
+  o.head.sample_rate = 0;
+  const std::uint64_t buffers = head_memory(o).buffers;
+  o.gpu = true;
+  const std::uint64_t on_gpu = head_memory(o).buffers;
+  o.head.labels_per_image = 3;
+  // On a GPU mainly two more gradients of 512 numbers for each sample.
+  EXPECT_GE(head_memory(o).buffers, on_gpu + 128 * 2 * 512 * 4);
+  o.gpu = false;
+  EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * 128 * 3);
+  // For two more targets angle, factor and the places of two threads. For the sample its share, the
+  // exchanged mean, and two sums.
+  EXPECT_EQ(head_memory(o).buffers,
+            buffers + 128 * (2 * (sizeof(Angle) + 8 + 2 * 8) + 8 + 4 + 2 * 8));
 }
 
 TEST(HeadMemory, BuffersDoNotGrowWithClasses) {

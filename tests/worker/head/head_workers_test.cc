@@ -158,6 +158,13 @@ class HeadRefuses : public ::testing::Test {
   HeadOptions options_{.classes = 100, .embedding_size = 8};
 };
 
+TEST_F(HeadRefuses, SeveralLabelsWithAMarginOfEachSample) {
+  options_.labels_per_image = 2;
+  EXPECT_NO_THROW(make(options_));
+  options_.loss = AdaFace{};
+  EXPECT_THAT(reason(options_), ::testing::HasSubstr("loss: samples with several labels need"));
+}
+
 TEST_F(HeadRefuses, AScaleThatIsNotPositive) {
   options_.scale = 0;
   EXPECT_THAT(reason(options_), ::testing::HasSubstr("margin_scale is 0"));

@@ -91,6 +91,23 @@ TEST_F(JobCheck, RejectsAHeadOfOneClass) {
   EXPECT_THAT(refusal(), HasSubstr("heads: one has 1 class, expected 2 or more"));
 }
 
+TEST_F(JobCheck, RejectsLossesAndOrdersThatNeedOneLabelForEachImage) {
+  planned_.job.rec = {"/data/list.tsv"};
+  planned_.job.labels_per_image = 3;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.job.loss = PlainSoftmax{};
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.job.loss = AdaFace{};
+  EXPECT_THAT(refusal(),
+              HasSubstr("loss: found \"adaface\", but images of /data/list.tsv have up to "
+                        "3 labels; expected \"margin\" or \"softmax\""));
+  planned_.job.loss = CombinedMargin{};
+  planned_.job.balance_classes = true;
+  EXPECT_THAT(refusal(), HasSubstr("balance_classes: found true, but images of /data/list.tsv"));
+  planned_.job.labels_per_image = 1;
+  EXPECT_NO_THROW(check_job(planned_));
+}
+
 TEST_F(JobCheck, RejectsABatchLargerThanTheData) {
   planned_.job.batch_size = 403;
   EXPECT_THAT(refusal(), HasSubstr("805 images, fewer than one batch of 806"));
