@@ -71,7 +71,7 @@ template <typename Row>
 __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList active) {
   const std::int64_t slot = index_of_warp();
   const std::int64_t i = slot % s.padded_samples;
-  if (slot >= s.target_rows * s.padded_samples || s.targets[slot] < 0) return;
+  if (slot >= s.most_targets * s.padded_samples || s.targets[slot] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
   const Row centre(table, active, s.targets[slot]);
   InnerProducts products;
@@ -127,7 +127,7 @@ __global__ void statistics_kernel(MarginSamples s, LogitStatistics running, Targ
     row.sum = sum;
   }
   double mean = 0;
-  for (std::int64_t k = 0; k < s.target_rows; ++k) {
+  for (std::int64_t k = 0; k < s.most_targets; ++k) {
     const std::int64_t slot = k * s.padded_samples + i;
     if (s.targets[slot] < 0) continue;
     const double logit = target_logit(s, target, i, slot);
@@ -207,7 +207,7 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
   }
   float* const dx = s.d_unit + i * s.padded_dimension;
   bool begun = false;  // whether dx is written
-  for (std::int64_t t = 0; there && t < s.target_rows; ++t) {
+  for (std::int64_t t = 0; there && t < s.most_targets; ++t) {
     const std::int64_t slot = t * s.padded_samples + i;
     if (s.targets[slot] < 0) continue;
     const Angle angle = s.angles[slot];
@@ -282,8 +282,8 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active) {
   with_warp_centre(rows.precision(), rows.has_second(), [&](auto* row) {
-    launch("targets' angles", one_warp_each(s.target_rows * s.padded_samples), device.compute.get(),
-           angles_kernel<Pointee<decltype(row)>>, s, rows.view(), active);
+    launch("targets' angles", one_warp_each(s.most_targets * s.padded_samples),
+           device.compute.get(), angles_kernel<Pointee<decltype(row)>>, s, rows.view(), active);
   });
 }
 

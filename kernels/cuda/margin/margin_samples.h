@@ -18,20 +18,21 @@ struct MarginSamples {
   const float* embeddings = nullptr;                 ///< [N, embedding_size], not normalised
   std::int64_t embedding_size = 0;                   ///< dimension, or 1 less in a plain softmax
   double* inverse_length = nullptr;                  ///< [N]
-  /// [target_rows, padded N], index of an active class; -1: none, or on another worker. Number k N'
+  /// [most_targets, padded N], index of an active class; -1: none, or on another worker. Number k
+  /// N'
   /// + i of this and of the other arrays of targets is the slot of sample i's target k.
   const std::int32_t* targets = nullptr;
-  std::int32_t target_rows = 1;
+  std::int32_t most_targets = 1;
   const double* target_shares = nullptr;  ///< [N]: MarginSoftmax::Batch; nullptr: 1
   const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
   const SampleMargin* margins = nullptr;  ///< [N]; nullptr: all have MarginSoftmaxOptions::margin
-  Angle* angles = nullptr;                ///< [target_rows, padded N], for targets here
+  Angle* angles = nullptr;                ///< [most_targets, padded N], for targets here
   RowSoftmax* softmax = nullptr;          ///< [N]
   float* max = nullptr;                   ///< [padded N], largest logit over all workers
   float* smoothing = nullptr;             ///< [padded N]: subtracted from the former; nullptr: 0
   float* factor = nullptr;            ///< [padded N]: d loss / d cos = factor * exp(logit - max)
   float* d_unit = nullptr;            ///< [padded N, padded D]
-  float* target_gradients = nullptr;  ///< [target_rows, padded N, padded D], for targets here
+  float* target_gradients = nullptr;  ///< [most_targets, padded N, padded D], for targets here
   // Only if a sample may have several targets:
   double* target_mean = nullptr;  ///< [N]: this worker's part of the mean of their logits
   double* all_targets = nullptr;  ///< [N]: log sum exp of their logits, over all workers

@@ -139,7 +139,7 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
               .padded_dimension = plan_.padded_dimension,
               .embeddings = x.f32(),
               .embedding_size = x.shape[1],
-              .target_rows = static_cast<std::int32_t>(options_.targets)};
+              .most_targets = static_cast<std::int32_t>(options_.targets)};
   point_into_memory(plan_);
   send_batch_lists(batch);
   plan_kept_tiles();
@@ -289,7 +289,7 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .inverse_norms = rows.inverse_norms,
           .offsets = offsets_ == nullptr ? nullptr : offsets_ + tile.begin,
           .targets = samples_.targets,
-          .target_rows = samples_.target_rows,
+          .most_targets = samples_.most_targets,
           .ranges = samples_.ranges,
           .hard_above = hard_above_,
           .hardness = batch_.hardness,

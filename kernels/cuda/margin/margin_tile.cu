@@ -28,7 +28,7 @@ __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, st
 /// Returns whether a row of the tile is one of a sample's targets after the first.
 __device__ __forceinline__ bool is_other_target(const ProductTile& t, std::int64_t row,
                                                 std::int64_t sample) {
-  for (std::int32_t k = 1; k < t.target_rows; ++k) {
+  for (std::int32_t k = 1; k < t.most_targets; ++k) {
     if (t.targets[k * t.samples + sample] == t.begin + row) return true;
   }
   return false;
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kThreads)
 /// smoothed, or samples may have several targets.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
-  if (t.smoothed || t.target_rows > 1) {
+  if (t.smoothed || t.most_targets > 1) {
     return f.template operator()<true, true, true>();  // also without both
   }
   if (t.ranges != nullptr) {

@@ -18,9 +18,9 @@ struct ProductTile {
   const float* products = nullptr;
   const float* inverse_norms = nullptr;  ///< [classes]
   const float* offsets = nullptr;        ///< [classes], added to the logits; nullptr: 0
-  /// [target_rows, samples], index of an active class; -1: none here.
+  /// [most_targets, samples], index of an active class; -1: none here.
   const std::int32_t* targets = nullptr;
-  std::int32_t target_rows = 1;
+  std::int32_t most_targets = 1;
   /// [samples]: active classes in each sample's softmax; nullptr: all.
   const ActiveRange* ranges = nullptr;
   const float* hard_above = nullptr;  ///< [samples]: MarginSoftmax::Batch; nullptr: none
