@@ -37,6 +37,7 @@ ClassLayer class_layer(TrainingSession& s) {
   return {
       .classes = head.shard(),
       .cosines = !is_plain_softmax(s.job.loss),
+      .sub_centres = s.job.sub_centres,
       .read = [&](RowRange classes, std::span<float> rows) { head.read_current(classes, rows); }};
 }
 

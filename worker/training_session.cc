@@ -276,9 +276,10 @@ std::string TrainingSession::convert_foreign_checkpoint() {
     if (!theirs) return;
     const BackboneParameters parameters{.weights = trainer->backbone->weights.parameters,
                                         .state = trainer->backbone->state.parameters};
-    const std::int64_t size = centre_size(job.loss, job.embedding_size);
+    const std::int64_t size = centre_size(job.loss, job.embedding_size, job.sub_centres);
     const auto folder = convert_arcface_checkpoint(*theirs, parameters,
                                                    {.network = job.network,
+                                                    .sub_centres = job.sub_centres,
                                                     .embedding_size = size,
                                                     .classes = job.num_classes,
                                                     .optimizer = job.optimizer,
@@ -447,6 +448,7 @@ TrainingState TrainingSession::state() {
           .classes = job.num_classes,
           .network = job.network,
           .feature_size = job.feature_size,
+          .sub_centres = job.sub_centres,
           .pixels = job.pixels,
           .threads = threads_,
           .data = contents_};

@@ -145,9 +145,11 @@ inline bool is_combined_margin(const Loss& loss) {
 inline bool is_plain_softmax(const Loss& loss) {
   return std::holds_alternative<PlainSoftmax>(loss);
 }
-/// Returns the number of elements of a row of the class centres.
-inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size) {
-  return embedding_size + int{is_plain_softmax(loss)};
+/// Returns the number of elements of a row of the class centres, one row per class. It holds the
+/// class's sub-centres one after another.
+inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size,
+                                std::int64_t sub_centres) {
+  return sub_centres * embedding_size + int{is_plain_softmax(loss)};
 }
 
 /// The value of every key of a job file. Constant after parsing.
@@ -165,6 +167,7 @@ struct JobConfig {
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   double label_smoothing = 0.0;  ///< share of the wanted probability that all classes share
+  std::int64_t sub_centres = 1;  ///< centres of a class; its nearest one counts
   SampleRate sample_rate;
   bool sample_correction = false;  ///< corrects the logits, to estimate the loss of all classes
   Precision precision = Precision::kFp32;

@@ -23,11 +23,22 @@ void check_table(const MarginSoftmaxOptions& o, const CentreTable& t) {
   } else {
     check(!t.second, "margin_softmax.table: SGD has no second moment");
   }
-  expect({kTable, "inverse_norm", t.inverse_norm}, kFloat, {shape[0]});
+  check(o.sub_centres >= 1 && shape[1] % o.sub_centres == 0 && (o.sub_centres == 1 || !is_plain(o)),
+        "margin_softmax.table: a row must hold whole centres");
+  expect({kTable, "inverse_norm", t.inverse_norm}, kFloat, {shape[0] * o.sub_centres});
   check(t.updated.size() == static_cast<std::size_t>(shape[0]),
         "margin_softmax.table: updated needs one element for each row");
   check(t.history != nullptr && t.history->optimizer() == o.optimizer,
         "margin_softmax.table: needs a history of this optimizer's updates");
+}
+
+CentreTable with_a_row_per_centre(const MarginSoftmaxOptions& o, CentreTable table) {
+  check_table(o, table);
+  const std::int64_t k = o.sub_centres, rows = table.weight.shape[0], d = table.weight.shape[1] / k;
+  for (Tensor* t : {&table.weight, &table.momentum, &table.second}) {
+    if (*t) t->shape = {rows * k, d};
+  }
+  return table;
 }
 
 void check_slots(const std::string& op, std::size_t slots, std::size_t classes) {
@@ -39,8 +50,7 @@ void check_slots(const std::string& op, std::size_t slots, std::size_t classes) 
 }  // namespace
 
 MarginSoftmax::MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTable& table)
-    : options_(options), table_(table) {
-  check_table(options, table);
+    : options_(options), table_(with_a_row_per_centre(options, table)) {
   check(options.targets == 1 || !options.sample_margins,
         "margin_softmax: samples with several targets have no margins of their own");
 }
@@ -50,7 +60,7 @@ std::int64_t MarginSoftmax::embedding_size() const {
 }
 
 void MarginSoftmax::check_classes(const char* op, std::span<const std::int64_t> classes) const {
-  const std::int64_t first = table_.first_class, end = first + table_.weight.shape[0];
+  const std::int64_t first = table_.first_class, end = first + std::ssize(table_.updated);
   if (classes.empty() || (classes.front() >= first && classes.back() < end)) return;
   check(false, std::string(op) + ": classes " + std::to_string(classes.front()) + " to " +
                    std::to_string(classes.back()) + " are not within this worker's " +
@@ -138,7 +148,7 @@ void MarginSoftmax::backward_accumulate(double gradient_scale, const Tensor& d_e
                                         std::span<const std::int64_t> slots) {
   constexpr const char* kOp = "margin_softmax.backward_accumulate";
   check_gradient(kOp, d_embeddings);
-  expect_columns({kOp, "gradients", gradients}, DType::kFloat32, table_.weight.shape[1]);
+  expect_columns({kOp, "gradients", gradients}, DType::kFloat32, centre_size());
   check_slots(kOp, slots.size(), batch_classes_);
   run_backward_accumulate(gradient_scale, d_embeddings, gradients, slots);
 }
@@ -148,7 +158,7 @@ void MarginSoftmax::update(std::span<const std::int64_t> classes,
                            const Update& update) {
   constexpr const char* kOp = "margin_softmax.update";
   check_classes(kOp, classes);
-  expect_columns({kOp, "gradients", gradients}, DType::kFloat32, table_.weight.shape[1]);
+  expect_columns({kOp, "gradients", gradients}, DType::kFloat32, centre_size());
   check_slots(kOp, slots.size(), classes.size());
   run_update(classes, slots, gradients, update);
 }

@@ -46,6 +46,10 @@ struct MarginSoftmaxOptions {
   bool hard_negatives = false;  ///< Batch::hard_above, for CurricularFace
   double label_smoothing = 0;
   std::int64_t targets = 1;  ///< most targets of a sample; above 1 excludes sample_margins
+  /// K: a class has K centres, and its cosine with an embedding is the largest of its K cosines,
+  /// the first of equal ones (sub-centre ArcFace, Deng et al., ECCV 2020). Only that centre gets a
+  /// gradient. REQUIRES: 1 to 16, and 1 for kPlain.
+  std::int64_t sub_centres = 1;
 };
 
 /// Returns how many numbers of each sample the workers sum between forward() and combine(): with
@@ -55,9 +59,10 @@ inline std::int64_t summed_numbers(const MarginSoftmaxOptions& o) {
   return (o.label_smoothing > 0 ? 2 : 0) + (o.targets > 1 ? 1 : 0);
 }
 
-/// One worker's class centres: views of device memory. Row i is class first_class + i. Weight,
-/// momentum and second are float32; or momentum and second, or all three, are bfloat16. bfloat16
-/// numbers are rounded stochastically, as a function of (seed, update, class, element).
+/// One worker's class centres: views of device memory. Row i is class first_class + i, and holds
+/// the class's K centres one after another. Weight, momentum and second are float32; or momentum
+/// and second, or all three, are bfloat16. bfloat16 numbers are rounded stochastically, as a
+/// function of (seed, update, class, element).
 ///
 /// Every update changes every row: momentum and weight decay also move inactive rows. Only active
 /// rows are written immediately. Any other row keeps its state after update number `updated`, and
@@ -65,10 +70,10 @@ inline std::int64_t summed_numbers(const MarginSoftmaxOptions& o) {
 /// (kernels/math/missed_updates.h).
 struct CentreTable {
   std::int64_t first_class = 0;
-  Tensor weight;        ///< [R, D], not normalised; [R, D + 1] with a bias, like the moments
-  Tensor inverse_norm;  ///< [R] float32: 1 / length of the stored row; every update writes it
-  Tensor momentum;      ///< [R, D]: SGD's velocity or AdamW's m
-  Tensor second;        ///< [R, D]: AdamW's v; null for SGD
+  Tensor weight;        ///< [R, K D], not normalised; [R, D + 1] with a bias, like the moments
+  Tensor inverse_norm;  ///< [R K] float32: 1 / length of a stored centre; every update writes it
+  Tensor momentum;      ///< [R, K D]: SGD's velocity or AdamW's m
+  Tensor second;        ///< [R, K D]: AdamW's v; null for SGD
   /// [R], in host memory on every device: number of updates of the history that each row has seen.
   std::span<std::int32_t> updated;
   UpdateHistory* history = nullptr;  ///< for the same optimizer
@@ -165,7 +170,7 @@ class MarginSoftmax {
   virtual void move(const Update& update) = 0;
 
   /// Same as backward(), but does not change the centres: adds the gradient of active class i to
-  /// gradients[slots[i]]. gradients is float32 [.., D]. Used when an update has several
+  /// gradients[slots[i]]. gradients is float32 [.., K D]. Used when an update has several
   /// micro-batches.
   void backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
                            const Tensor& gradients, std::span<const std::int64_t> slots);
@@ -182,11 +187,16 @@ class MarginSoftmax {
   MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTable& table);
 
   MarginSoftmaxOptions options_;
+  /// Weight, momentum and second are [R K, D]: a centre is a row. `updated` stays [R].
   const CentreTable table_;
 
  private:
   /// Returns D, the number of elements of an embedding.
   [[nodiscard]] std::int64_t embedding_size() const;
+  /// Returns the number of elements of a class's row: K D, and 1 for a bias.
+  [[nodiscard]] std::int64_t centre_size() const {
+    return table_.weight.shape[1] * options_.sub_centres;
+  }
   void check_batch(const char* op, const Batch& batch) const;
   void check_classes(const char* op, std::span<const std::int64_t> classes) const;
   void check_gradient(const char* op, const Tensor& d_embeddings) const;

@@ -84,6 +84,12 @@ PFC_HOST_DEVICE Angle angle_between(const float* a, const float* b, std::int64_t
   return angle;
 }
 
+/// Returns whether a cosine with the next sub-centre of a class replaces the largest so far. A NaN
+/// replaces any number and stays.
+PFC_HOST_DEVICE bool replaces(double cosine, double largest) {
+  return cosine > largest || std::isnan(cosine);
+}
+
 /// The margin of one sample, for losses whose margin differs between samples.
 struct SampleMargin {
   Margin margin;

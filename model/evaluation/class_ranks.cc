@@ -14,8 +14,8 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kBlockClasses = 1024;  // in memory at the same time
-constexpr std::int64_t kBlockSamples = 16;    // share a pass over these classes
+constexpr std::int64_t kBlockRows = 1024;   // in memory at the same time
+constexpr std::int64_t kBlockSamples = 16;  // share a pass over these classes
 // Memory of ClassLayer::read() for a weight: its two moments, and a copy as stored.
 constexpr std::int64_t kBytesToRead = 10;
 
@@ -40,15 +40,19 @@ class ClassBlock {
   ClassBlock(const ClassLayer& layer, std::int64_t dimension)
       : layer_(layer),
         d_(static_cast<std::size_t>(dimension)),
-        stored_size_(layer.cosines ? d_ : d_ + 1) {
-    const auto most = static_cast<std::size_t>(std::min(kBlockClasses, layer.classes.size()));
+        stored_size_(layer.cosines ? d_ : d_ + 1),
+        rows_(static_cast<std::size_t>(layer.sub_centres)) {
+    const auto most =
+        static_cast<std::size_t>(std::min(most_classes(), layer.classes.size())) * rows_;
     stored_.resize(most * stored_size_);
     weights_.resize(most * d_);
   }
 
+  [[nodiscard]] std::int64_t most_classes() const { return kBlockRows / layer_.sub_centres; }
+
   void read(RowRange classes) {
     classes_ = classes;
-    const auto n = static_cast<std::size_t>(classes.size());
+    const std::size_t n = static_cast<std::size_t>(classes.size()) * rows_;
     layer_.read(classes, std::span(stored_).first(n * stored_size_));
     for (std::size_t i = 0; i < n; ++i) {
       const std::span<double> row = std::span(weights_).subspan(i * d_, d_);
@@ -62,14 +66,24 @@ class ClassBlock {
 
   [[nodiscard]] RowRange classes() const { return classes_; }
   [[nodiscard]] double score(const float* embedding, std::int64_t c) const {
-    const auto i = static_cast<std::size_t>(c - classes_.begin);
+    const std::size_t first = static_cast<std::size_t>(c - classes_.begin) * rows_;
+    double score = row_score(embedding, first);
+    for (std::size_t i = first + 1; i < first + rows_; ++i) {
+      const double other = row_score(embedding, i);
+      if (other > score || std::isnan(other)) score = other;
+    }
+    return score;
+  }
+
+ private:
+  [[nodiscard]] double row_score(const float* embedding, std::size_t i) const {
     const double product = row_product(embedding, weights_.data() + i * d_, d_);
     return layer_.cosines ? product : product + double{stored_[i * stored_size_ + d_]};
   }
 
- private:
   const ClassLayer& layer_;
   const std::size_t d_, stored_size_;  // numbers of an embedding, and of a row
+  const std::size_t rows_;             // of each class
   RowRange classes_;
   std::vector<float> stored_;    // [n, stored_size_]
   std::vector<double> weights_;  // [n, D], of length 1 for cosines
@@ -110,8 +124,9 @@ class ClassRanks {
   template <class F>
   void each_block(const F& f) {
     const RowRange all = layer_.classes;
-    for (std::int64_t begin = all.begin; begin < all.end; begin += kBlockClasses) {
-      block_.read({begin, std::min(begin + kBlockClasses, all.end)});
+    const std::int64_t count = block_.most_classes();
+    for (std::int64_t begin = all.begin; begin < all.end; begin += count) {
+      block_.read({begin, std::min(begin + count, all.end)});
       f();
     }
   }
@@ -188,7 +203,7 @@ std::vector<std::int64_t> ranks_of_labels(const ClassLayer& layer, Comm& comm,
 }
 
 std::size_t class_ranks_bytes(std::int64_t images, std::int64_t dimension, int world_size) {
-  const std::int64_t block = kBlockClasses * (dimension + 1) * (12 + kBytesToRead);
+  const std::int64_t block = kBlockRows * (dimension + 1) * (12 + kBytesToRead);
   return static_cast<std::size_t>(block + images * 8 * (2 + 2 * world_size));
 }
 

@@ -19,6 +19,7 @@ struct ClassLayer {
   /// true: a score is the cosine of an embedding and a row of D numbers; false: their product, plus
   /// a bias, which is the last of a row's D + 1 numbers.
   bool cosines = true;
+  std::int64_t sub_centres = 1;  ///< rows of D numbers of a class; the highest cosine counts
   /// Writes the rows of some of these classes.
   std::function<void(RowRange classes, std::span<float> rows)> read;
 };

@@ -118,6 +118,13 @@ class Resume(JobTest):
     def test_elastic_margins_resume_with_the_same_bits(self):
         self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, loss={"name": "elastic_arcface", "std": 0.3})
 
+    def test_sub_centres_resume_with_the_same_bits_and_move_to_three_workers(self):
+        b = self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.5, sub_centres=3)
+        done = self.finished(3, b, "--set", "resume=true", "--set", "max_steps=8")
+        self.assertIn("next is step 7", done.stdout)
+        refused = self.train(2, b, "--set", "resume=true", "--set", "sub_centres=1")
+        self.assert_one_line(refused, "sub_centres is 3, but this job's is 1")
+
     def test_a_smoothed_softmax_resumes_with_the_same_bits_and_moves_to_three_workers(self):
         b = self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.5, loss="softmax",
                                             margin_scale=None, label_smoothing=0.1)

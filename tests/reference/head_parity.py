@@ -78,11 +78,35 @@ LOSSES = {
     "margin smoothed": {"name": "margin"},
     "magface smoothed": {"name": "magface", "l_a": 10, "u_a": 110, "l_margin": 0.45, "u_margin": 0.8,
                          "lambda_g": 35},
-    "curricularface smoothed": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01}}
+    "curricularface smoothed": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01},
+    "margin with 3 sub-centres": {"name": "margin"},
+    "adaface with 5 sub-centres": {"name": "adaface", "m": 0.4, "h": 0.333, "t_alpha": 0.01},
+    "magface with 3 sub-centres": {"name": "magface", "l_a": 10, "u_a": 110, "l_margin": 0.45, "u_margin": 0.8,
+                                   "lambda_g": 35},
+    "elastic_arcface plus with 3 sub-centres": {"name": "elastic_arcface", "m": 0.5, "std": 0.3, "plus": True},
+    "curricularface with 3 sub-centres": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01}}
 
 
 def loss_keys(name, loss):
-    return {"loss": loss, "label_smoothing": 0.1 if name.endswith("smoothed") else 0.0}
+    return {"loss": loss, "label_smoothing": 0.1 if name.endswith("smoothed") else 0.0,
+            "sub_centres": int(name.split()[-2]) if name.endswith("sub-centres") else 1}
+
+
+def with_sub_centres(step, count):
+    """Adds centres to every class, so that it has `count`; the given ones are at different places."""
+    rng = np.random.default_rng(8)
+    for name in sorted({"centres", "momentum", "second"} & step.keys()):
+        given = step[name]
+        rows = rng.normal(scale=given.std(), size=(len(given), count, given.shape[1])).astype(np.float32)
+        rows[np.arange(len(given)), np.arange(len(given)) % count] = given
+        step[name] = np.reshape(np.abs(rows) if name == "second" else rows, (len(given), -1))
+    return step
+
+
+def for_loss(step, keys):
+    if keys["loss"]["name"] == "softmax":
+        return with_biases(step)
+    return with_sub_centres(step, keys["sub_centres"]) if keys["sub_centres"] > 1 else step
 
 
 def with_biases(step):
@@ -104,19 +128,22 @@ def loss_cases():
         unit = centres / np.linalg.norm(centres, axis=1, keepdims=True)
         step["embeddings"] = (step["embeddings"] * (1 - near) + 8 * near * unit)
         step["embeddings"] *= np.linspace(0.5, 20, 48, dtype=np.float32)[:, None]
-        if loss["name"] == "softmax":
-            step = with_biases(step)
         keys = {**loss_keys(name, loss), "sample_rate": rate}
-        for workers in (1, 2, 3):
+        step = for_loss(step, keys)
+        few = keys["sub_centres"] > 1 and loss["name"] != "margin"  # one loss has all cases of sub-centres
+        if few and rate == 1.0:
+            continue
+        for workers in (3,) if few else (1, 2, 3):
             yield f"{name} rate {rate} workers {workers}", keys, step, workers, run_case
         yield f"{name} rate {rate} micro-batches", keys, step, 2, run_micro_case
-        yield f"{name} rate {rate} parts", keys, step, 1, run_parts_case
+        if not few:
+            yield f"{name} rate {rate} parts", keys, step, 1, run_parts_case
     for name, loss in LOSSES.items():
         # (t + 2 c) of opposite vectors cancels in float32; lengths of 1e+20 are for normalised products
         if name != "curricularface wide" and loss["name"] != "softmax":
-            yield f"{name} special", loss_keys(name, loss), special_step(2), 1, run_case
-        one = random_step(8, 1, 32, 4, False)
-        yield f"{name} one class", loss_keys(name, loss), with_biases(one) if loss["name"] == "softmax" else one, 1, run_case
+            yield f"{name} special", loss_keys(name, loss), for_loss(special_step(2), loss_keys(name, loss)), 1, run_case
+        one = for_loss(random_step(8, 1, 32, 4, False), loss_keys(name, loss))
+        yield f"{name} one class", loss_keys(name, loss), one, 1, run_case
 
 
 def several_labels(step, labels_per_image, seed):

@@ -142,10 +142,12 @@ def several_targets_loss(embeddings, centres, labels, job, offsets):
     if name_of_loss(job) == "softmax":
         logits = F.linear(embeddings, centres[:, :-1], centres[:, -1])
     else:
-        x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
-        targets = target_logit((x[rows] * w[places]).sum(1), x[rows], w[places], job["margin_list"],
+        x = F.normalize(embeddings, eps=0)
+        w = F.normalize(centres.reshape(len(centres), job.get("sub_centres", 1), -1), dim=2, eps=0)
+        cos, nearest = torch.einsum("nd,skd->nsk", x, w).max(2)
+        targets = target_logit(cos[rows, places], x[rows], w[places, nearest[rows, places]], job["margin_list"],
                                job["margin_gradient"])
-        logits = job["margin_scale"] * (x @ w.T).index_put((rows, places), targets)
+        logits = job["margin_scale"] * cos.index_put((rows, places), targets)
     logits = torch.where(is_target, logits, logits + offsets)
     smoothing = job.get("label_smoothing", 0.0)
     count = is_target.sum(1)
@@ -171,14 +173,17 @@ def softmax_loss(embeddings, centres, places, job, offsets):
 
 def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offsets=0):
     """Returns the mean loss; places [N]: each label's row of the active centres [S, D].
-    offsets [S] are added to the logits of the other classes."""
+    offsets [S] are added to the logits of the other classes. With sub_centres K the centres are [S, K D], and the
+    cosine of a class is the largest of its K cosines (Deng et al., ECCV 2020, equation 4)."""
     if places.ndim == 2:
         return several_targets_loss(embeddings, centres, places, job, offsets)
     if name_of_loss(job) == "softmax":
         return softmax_loss(embeddings, centres, places, job, offsets)
-    x, w = F.normalize(embeddings, eps=0), F.normalize(centres, eps=0)
+    x = F.normalize(embeddings, eps=0)
+    w = F.normalize(centres.reshape(len(centres), job.get("sub_centres", 1), -1), dim=2, eps=0)
     rows = torch.arange(len(x))
-    cos = (x @ w.T).clamp(-1, 1)
+    cos, nearest = torch.einsum("nd,skd->nsk", x, w).max(2)
+    cos = cos.clamp(-1, 1)
     is_target = torch.zeros_like(cos, dtype=torch.bool)
     is_target[rows, places] = True
     threshold = job["interclass_filtering_threshold"]
@@ -186,11 +191,12 @@ def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offse
     if threshold > 0:
         logits = torch.where((cos.detach() > threshold) & ~is_target, torch.zeros_like(cos), cos)
     lengths = torch.linalg.vector_norm(embeddings, dim=1)
-    target_cos = (x * w[places]).sum(1)
+    own = w[places, nearest[rows, places]]
+    target_cos = (x * own).sum(1)
     if name_of_loss(job) == "curricularface":
         logits, target = curricular_logits(logits, target_cos, job["loss"], state)
     else:
-        target = target_of(target_cos, x, w[places], lengths, job, state, step, first)
+        target = target_of(target_cos, x, own, lengths, job, state, step, first)
     added = length_regulariser(lengths, job["loss"]) if name_of_loss(job) == "magface" else 0
     if len(w) == 1:
         return 0 * cos.sum() + added

@@ -40,6 +40,7 @@ struct TrainingState {
   std::int64_t classes = 0;
   std::string network;  ///< network of the job; a checkpoint of another network is rejected
   std::int64_t feature_size = 0;
+  std::int64_t sub_centres = 1;
   PixelScale pixels = {};              ///< the job's; a checkpoint with another is rejected
   std::vector<int> threads = {};       ///< compute threads of the workers, by rank; 0 on a GPU
   std::vector<std::string> data = {};  ///< content of the data sets (FileBrief)
@@ -133,7 +134,8 @@ CheckpointInfo read_manifest(const std::filesystem::path& folder);
 struct CheckpointModel {
   std::string network;  ///< empty: any
   std::int64_t feature_size = 0;
-  std::int64_t embedding_size = 0;  ///< length of a centre: with a bias 1 more than an embedding
+  std::int64_t sub_centres = 1;
+  std::int64_t embedding_size = 0;  ///< centre_size(): length of a class's row
   std::int64_t classes = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   PixelScale pixels = {};

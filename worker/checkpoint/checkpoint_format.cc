@@ -311,8 +311,8 @@ bool Identity::same_model(const Identity& other) const {
     return value_of(key, older) == other.value_of(key, older);
   };
   return classes == other.classes && embedding_size == other.embedding_size &&
-         same("network", {}) && same("feature_size", 0) && same("image_mean", PixelScale{}.mean) &&
-         same("image_std", PixelScale{}.std);
+         same("network", {}) && same("feature_size", 0) && same("sub_centres", 1) &&
+         same("image_mean", PixelScale{}.mean) && same("image_std", PixelScale{}.std);
 }
 
 bool Manifest::has(const std::string& name) const {

@@ -91,7 +91,7 @@ struct Identity {
   int world_size = 0;
   std::int64_t global_batch = 0;
   std::int64_t classes = 0;
-  std::int64_t embedding_size = 0;  ///< length of a centre: with a bias 1 more than an embedding
+  std::int64_t embedding_size = 0;  ///< centre_size(): length of a class's row
   LossScale::State loss_scale;
   LossState loss_state;           ///< older manifests: as in a new job
   std::vector<int> threads;       ///< compute threads of the workers, by rank; empty: unknown
@@ -100,8 +100,8 @@ struct Identity {
 
   /// Returns the job's value of a key; `older` if the job is from a version without this key.
   [[nodiscard]] nlohmann::json value_of(const char* key, const nlohmann::json& older = {}) const;
-  /// Returns whether both have the same network, pixel scale, number of classes, feature size and
-  /// length of a centre.
+  /// Returns whether both have the same network, pixel scale, number of classes, feature size,
+  /// sub-centres and length of a class's row.
   [[nodiscard]] bool same_model(const Identity& other) const;
 };
 

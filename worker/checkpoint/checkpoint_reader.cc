@@ -88,8 +88,11 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
   if (!model.network.empty()) check_same(folder, "network", job_value("network"), model.network);
   check_same(folder, "feature_size", id.value_of("feature_size", 0).dump(),
              std::to_string(model.feature_size));
-  check_same(folder, "embedding_size (plus 1 for a bias)", std::to_string(id.embedding_size),
-             std::to_string(model.embedding_size));
+  check_same(folder, "sub_centres", id.value_of("sub_centres", 1).dump(),
+             std::to_string(model.sub_centres));
+  check_same(folder, "embedding_size (plus 1 for a bias)",
+             std::to_string(id.embedding_size / model.sub_centres),
+             std::to_string(model.embedding_size / model.sub_centres));
   check_same(folder, "the number of classes", std::to_string(id.classes),
              std::to_string(model.classes));
   check_same(folder, "optimizer", job_value("optimizer"),
@@ -116,6 +119,7 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
   check_fits(folder, manifest.identity,
              {.network = state.network,
               .feature_size = state.feature_size,
+              .sub_centres = state.sub_centres,
               .embedding_size = state.head.state().centres.shape[1],
               .classes = state.classes,
               .optimizer = state.optimizer.second() ? OptimizerKind::kAdamW : OptimizerKind::kSgd,

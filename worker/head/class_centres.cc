@@ -44,7 +44,7 @@ CentreBytes ClassCentres::bytes(std::int64_t rows, const CentreOptions& options)
   return {.weight = numbers * size_of(weight_type(options.precision)),
           .momentum = state,
           .second = options.optimizer == OptimizerKind::kAdamW ? state : 0,
-          .inverse_norm = r * sizeof(float),
+          .inverse_norm = r * static_cast<std::size_t>(options.sub_centres) * sizeof(float),
           .updated = r * sizeof(updated_[0])};
 }
 
@@ -64,7 +64,9 @@ CentreTable ClassCentres::table() {
   const DType state = state_type(options_.precision);
   return {.first_class = shard_.begin,
           .weight = {weight_->data(), weight_type(options_.precision), shape},
-          .inverse_norm = {inverse_norm_->data(), DType::kFloat32, {shard_.size()}},
+          .inverse_norm = {inverse_norm_->data(),
+                           DType::kFloat32,
+                           {shard_.size() * options_.sub_centres}},
           .momentum = {momentum_->data(), state, shape},
           .second = second_ ? Tensor(second_->data(), state, shape) : Tensor(),
           .updated = updated_,

@@ -14,8 +14,9 @@
 namespace pfc {
 
 struct CentreOptions {
-  std::int64_t dimension = 512;
-  bool bias = false;  ///< the last element of a centre is a bias, which starts at 0
+  std::int64_t dimension = 512;  ///< of a row, which holds all centres of a class
+  std::int64_t sub_centres = 1;  ///< centres of a class
+  bool bias = false;             ///< the last element of a centre is a bias, which starts at 0
   OptimizerKind optimizer = OptimizerKind::kSgd;
   CentrePrecision precision = CentrePrecision::kFp32;
   std::uint64_t seed = 0;
@@ -26,7 +27,7 @@ struct CentreBytes {
   std::size_t weight = 0;        ///< [R, D]
   std::size_t momentum = 0;      ///< [R, D]
   std::size_t second = 0;        ///< [R, D]; 0 for SGD
-  std::size_t inverse_norm = 0;  ///< [R]
+  std::size_t inverse_norm = 0;  ///< [R, sub_centres]
   std::size_t updated = 0;       ///< [R], in host memory on every device
   /// Bytes of the data that a step reads and writes: weight, momentum and second moment.
   [[nodiscard]] std::size_t rows() const { return weight + momentum + second; }

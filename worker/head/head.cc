@@ -24,6 +24,7 @@ namespace {
 
 CentreOptions centre_options(const HeadOptions& o) {
   return {.dimension = o.centre_size(),
+          .sub_centres = o.sub_centres,
           .bias = is_plain_softmax(o.loss),
           .optimizer = o.optimizer,
           .precision = o.centre_precision,
@@ -49,7 +50,8 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .sample_margins = has_sample_margins(o.loss),
           .hard_negatives = has_hard_negatives(o.loss),
           .label_smoothing = o.label_smoothing,
-          .targets = o.labels_per_image};
+          .targets = o.labels_per_image,
+          .sub_centres = o.sub_centres};
 }
 
 /// Returns how many sums over logits the workers exchange for each sample.
@@ -355,6 +357,7 @@ HeadOptions head_options(const JobConfig& job) {
   const TensorUpdate own = update_of_tensor(job, kCentresName, /*is_vector=*/false);
   return {.classes = job.num_classes,
           .embedding_size = job.embedding_size,
+          .sub_centres = job.sub_centres,
           .loss = job.loss,
           .margin = job.margin,
           .scale = job.margin_scale,
@@ -388,7 +391,7 @@ std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options
 HeadMemory head_memory(const HeadMemoryOptions& o) {
   const std::int64_t rows = shard_of(o.head.classes, 0, o.world_size).size();
   const std::int64_t n = o.samples, labels = n * o.head.labels_per_image;
-  const std::int64_t d = o.head.centre_size();
+  const std::int64_t row_size = o.head.centre_size(), d = row_size / o.head.sub_centres;
   const std::int64_t active = expected_active(o.head.sample_rate.largest(), rows, labels);
   const CentreBytes table = ClassCentres::bytes(rows, centre_options(o.head));
   const MarginSoftmaxOptions softmax = softmax_options(o.head, rows);
@@ -402,7 +405,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   if (o.head.gradient_acc > 1) {
     // Every micro-batch adds the classes of its samples; all share the sampled classes.
     const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * labels);
-    m.gradients = AccumulatedGradients::bytes(summed, d);
+    m.gradients = AccumulatedGradients::bytes(summed, row_size);
   }
   if (o.gpu) {
     const MarginPlanOptions margin{.samples = n,
@@ -414,6 +417,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .hard_negatives = softmax.hard_negatives,
                                    .smoothed = softmax.label_smoothing > 0,
                                    .targets = softmax.targets,
+                                   .sub_centres = softmax.sub_centres,
                                    .classes = rows,
                                    .gpu = o.gpu_sizes};
     for (std::uint64_t* buffer :

@@ -21,6 +21,7 @@ namespace pfc {
 struct HeadOptions {
   std::int64_t classes = 0;
   std::int64_t embedding_size = 512;
+  std::int64_t sub_centres = 1;  ///< centres of a class (MarginSoftmaxOptions::sub_centres)
   Loss loss;
   Margin margin;  ///< used by CombinedMargin
   double scale = 64.0;
@@ -50,8 +51,11 @@ struct HeadOptions {
   /// their classes are contiguous. Fewer than two: one softmax over all classes.
   std::vector<std::int64_t> head_classes = {};
 
-  /// Returns the number of elements of a centre: embedding_size, and 1 for a bias.
-  [[nodiscard]] std::int64_t centre_size() const { return pfc::centre_size(loss, embedding_size); }
+  /// Returns the number of elements of a class's row: embedding_size for each of its centres, and 1
+  /// for a bias.
+  [[nodiscard]] std::int64_t centre_size() const {
+    return pfc::centre_size(loss, embedding_size, sub_centres);
+  }
 };
 
 /// Settings that may change from step to step.
@@ -137,8 +141,8 @@ class Head {
   [[nodiscard]] virtual State state() = 0;
   /// Returns the loss's state before this step, which is that of the last run() or the next one.
   [[nodiscard]] virtual const LossState& loss_before(std::int64_t step) const = 0;
-  /// Copies the centres of these classes of shard() to rows [n, D] in host memory, as they are
-  /// after all updates. Unlike settle() it changes nothing. REQUIRES: as for settle().
+  /// Copies the centres of these classes of shard() to rows [n, centre_size()] in host memory, as
+  /// they are after all updates. Unlike settle() it changes nothing. REQUIRES: as for settle().
   virtual void read_current(RowRange classes, std::span<float> rows) = 0;
   /// Must be called after other code has written to state(), for example to load a checkpoint.
   virtual void state_changed() = 0;
@@ -161,11 +165,11 @@ struct HeadMemory {
   std::uint64_t momentum = 0;       ///< SGD's velocity or AdamW's m
   std::uint64_t second = 0;         ///< AdamW's v
   std::uint64_t inverse_norms = 0;  ///< one number per centre
-  std::uint64_t updated = 0;    ///< one number per centre: updates that it has seen; host memory
-  std::uint64_t active = 0;     ///< indices of active classes; on a GPU they are in buffers
-  std::uint64_t gradients = 0;  ///< gradients of active classes, if gradient_acc is above 1
-  std::uint64_t logits = 0;     ///< kept from forward to backward; on a GPU they are in buffers
-  std::uint64_t buffers = 0;    ///< embeddings and their gradients, tiles, statistics
+  std::uint64_t updated = 0;        ///< one number per class: updates that it has seen; host memory
+  std::uint64_t active = 0;         ///< indices of active classes; on a GPU they are in buffers
+  std::uint64_t gradients = 0;      ///< gradients of active classes, if gradient_acc is above 1
+  std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
+  std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
 };
 
 struct HeadMemoryOptions {

@@ -224,12 +224,14 @@ SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor H
 void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
   check(options.workers >= 1 && options.step >= 1 && options.update >= 1,
         "replay: workers, steps and updates count from 1");
-  const std::int64_t columns = centre_size(options.job.loss, input.dimension);
+  const std::int64_t columns =
+      centre_size(options.job.loss, input.dimension, options.job.sub_centres);
   if (input.centres.columns != columns) {
     throw InputError(input.path().string() + ": centres has " +
                      std::to_string(input.centres.columns) +
-                     " columns, expected embedding_size, and 1 more only with the loss softmax: " +
-                     std::to_string(columns) + "; set loss to that of the job");
+                     " columns, expected sub_centres x embedding_size, and 1 more only with the "
+                     "loss softmax: " +
+                     std::to_string(columns) + "; set loss and sub_centres to those of the job");
   }
   if (input.rows >= options.workers) return;
   throw InputError(input.path().string() + ": centres has " + std::to_string(input.rows) +

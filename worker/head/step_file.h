@@ -116,7 +116,8 @@ struct HeadStepInput {
   /// [M]: the rows of each micro-batch, sorted. Empty: all rows are active if `classes` is set;
   /// otherwise the job's keys select the rows.
   std::vector<std::vector<std::int64_t>> active;
-  RowTable centres, momentum, second;             ///< [R, D]; no pieces: zeros; a bias: [R, D + 1]
+  /// [R, D]; with K sub-centres [R, K D]; with a bias [R, D + 1]. No pieces: zeros.
+  RowTable centres, momentum, second;
   RowTable job_d_embeddings;                      ///< [M * N, D]; no pieces if the files have none
   nlohmann::json job = nlohmann::json::object();  ///< keys of the job; lr is that of the step
   std::int64_t step = 1, update = 1;

@@ -149,8 +149,10 @@ Part open_part(const path& from) {
   const Shape64& w = matrix_shape(file, "centres", part.all_classes ? 1 : 0, "F32 [C, " + d);
   part.rows = w[0];
   part.columns = w[1];
-  if (part.columns != part.dimension && part.columns != part.dimension + 1) {
-    refuse(file, "centres", "F32 [C, " + d + ", or with a bias one column more");
+  const bool whole_centres = part.columns > 0 && part.columns % part.dimension == 0;
+  if (!whole_centres && part.columns != part.dimension + 1) {
+    refuse(file, "centres",
+           "F32 [C, " + d + ", with sub-centres a multiple of it, or with a bias one column more");
   }
   part.centres = file.float32("centres", w);
   if (part.has("momentum")) part.momentum = file.float32("momentum", w);

@@ -131,7 +131,7 @@ class PartList {
 void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   const std::int64_t rows = shard_of(p.job.num_classes, 0, p.world_size).size();
   const auto table = [&](std::uint64_t bytes) {
-    const std::int64_t size = centre_size(p.job.loss, p.job.embedding_size);
+    const std::int64_t size = centre_size(p.job.loss, p.job.embedding_size, p.job.sub_centres);
     const auto elements = static_cast<std::uint64_t>(rows * size);
     return fmt::format("{} of {} classes x {} x {} bytes", rows, p.job.num_classes, size,
                        elements == 0 ? 0 : bytes / elements);

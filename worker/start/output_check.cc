@@ -21,12 +21,14 @@ void check_output(const JobConfig& job) {
 
 void check_start_weights(const PlannedJob& p) {
   const JobConfig& job = p.job;
-  const CheckpointModel model{.network = job.network,
-                              .feature_size = job.feature_size,
-                              .embedding_size = centre_size(job.loss, job.embedding_size),
-                              .classes = job.num_classes,
-                              .optimizer = job.optimizer,
-                              .pixels = job.pixels};
+  const CheckpointModel model{
+      .network = job.network,
+      .feature_size = job.feature_size,
+      .sub_centres = job.sub_centres,
+      .embedding_size = centre_size(job.loss, job.embedding_size, job.sub_centres),
+      .classes = job.num_classes,
+      .optimizer = job.optimizer,
+      .pixels = job.pixels};
   if (const auto newest = checkpoint_to_resume(job.output, job.resume)) {
     const auto before = checkpoint_format::load_manifest(newest->folder).identity.job;
     const std::string warning = compare_people(newest->folder, before, to_json(job));

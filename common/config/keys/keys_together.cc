@@ -215,12 +215,21 @@ void check_plain_softmax(const JobConfig& job, const Fail& fail) {
   if (job.init_centres == InitialCentres::kMean) {
     fail("init_centres", "found \"mean\", " + none("centres of classes"));
   }
+  if (job.sub_centres != 1) {
+    fail("sub_centres",
+         "found " + std::to_string(job.sub_centres) + ", " + none("centres of classes"));
+  }
 }
 
 void check_loss(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
   };
+  if (job.sub_centres > 1 && job.init_centres == InitialCentres::kMean) {
+    fail("init_centres",
+         "found \"mean\", but sub_centres is " + std::to_string(job.sub_centres) +
+             ": equal centres of a class would stay equal; remove one of the two keys");
+  }
   if (is_combined_margin(job.loss)) return;
   if (job.margin != Margin{}) {
     fail("margin_list",

@@ -25,7 +25,8 @@ CentreRows::CentreRows(const CentreTable& table, const MarginSoftmaxOptions& opt
       kernels_(kernels),
       seed_(options.seed),
       plain_(is_plain(options)),
-      first_(table.first_class),
+      sub_centres_(options.sub_centres),
+      first_(table.first_class * sub_centres_),
       dimension_(table.weight.shape[1]),
       inverse_norm_(table.inverse_norm.f32()),
       updated_(table.updated.data()),
@@ -44,13 +45,13 @@ std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
 const void* CentreRows::gather(const ActiveRows& rows, const TileLayout& layout, bool prefetched,
                                Scratch& scratch, float* inverse_norms) const {
   const auto count = static_cast<std::int64_t>(rows.size());
-  const std::span classes = rows.classes;
-  const bool in_a_row = classes.back() - classes.front() == count - 1;
+  const std::int64_t first = rows[0].c, last = rows[rows.size() - 1].c;
+  const bool in_a_row = last - first == count - 1;
   const bool up_to_date = std::ranges::all_of(rows.index, [](std::uint32_t i) { return i == 0; });
   if (in_a_row && up_to_date && layout.type == table_.weight.dtype && layout.stride == dimension_ &&
       layout.padded <= count) {
-    std::copy_n(inverse_norm_ + (classes.front() - first_), count, inverse_norms);
-    return address(table_.weight, classes.front());
+    std::copy_n(inverse_norm_ + (first - first_), count, inverse_norms);
+    return address(table_.weight, first);
   }
 
   constexpr std::int64_t kAhead = 8;  // rows
@@ -159,7 +160,7 @@ void CentreRows::move(const ActiveRow& active, const CentreGradient& g,
                              ? kernels_.centre_sgd(precision_, rule.sgd, row)
                              : kernels_.centre_adamw(precision_, rule.adamw, row);
   inverse_norm_[active.c - first_] = inverse_of(squares);
-  updated_[active.c - first_] = rule.updated;
+  updated_[(active.c - first_) / sub_centres_] = rule.updated;
 }
 
 void CentreRows::add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum) const {
@@ -171,7 +172,7 @@ void CentreRows::settle(const ActiveRow& active, std::int32_t count) const {
   CentreRow row = describe(active, {});
   if (precision_ != CentrePrecision::kFp32) row.key = rounding_key(seed_, count, active.c);
   inverse_norm_[active.c - first_] = inverse_of(kernels_.centre_settle(precision_, row));
-  updated_[active.c - first_] = count;
+  updated_[(active.c - first_) / sub_centres_] = count;
 }
 
 void CentreRows::compute_inverse_norm(std::int64_t c) const {

@@ -29,25 +29,33 @@ struct UpdateRule {
   AdamWOptions adamw;
 };
 
-/// One row of a step.
+/// One row of a step: a centre. A class has as many rows as sub-centres.
 struct ActiveRow {
-  std::int64_t c;         ///< class number, global
+  std::int64_t c;         ///< number, global: class * sub_centres + sub-centre
   const CatchUp* missed;  ///< updates that the row has missed; nullptr if none
 };
 
-/// Some of a step's rows, sorted by class. index and table come from a CatchUpPlan.
+/// The rows of some of a step's classes, sorted. index and table come from a CatchUpPlan.
 struct ActiveRows {
   std::span<const std::int64_t> classes;
-  std::span<const std::uint32_t> index;
+  std::span<const std::uint32_t> index;  ///< one for each class
   std::span<const CatchUp> table;
+  std::int64_t sub_centres = 1;
 
-  [[nodiscard]] std::size_t size() const { return classes.size(); }
-  [[nodiscard]] ActiveRow operator[](std::size_t i) const {
-    return {.c = classes[i], .missed = index[i] == 0 ? nullptr : &table[index[i]]};
+  [[nodiscard]] std::size_t size() const {
+    return classes.size() * static_cast<std::size_t>(sub_centres);
   }
+  [[nodiscard]] ActiveRow operator[](std::size_t i) const {
+    const auto k = static_cast<std::size_t>(sub_centres);
+    const std::uint32_t missed = index[i / k];
+    return {.c = classes[i / k] * sub_centres + static_cast<std::int64_t>(i % k),
+            .missed = missed == 0 ? nullptr : &table[missed]};
+  }
+  /// REQUIRES: whole classes.
   [[nodiscard]] ActiveRows part(std::int64_t begin, std::int64_t size) const {
-    const auto first = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(size);
-    return {classes.subspan(first, count), index.subspan(first, count), table};
+    const auto first = static_cast<std::size_t>(begin / sub_centres);
+    const auto count = static_cast<std::size_t>(size / sub_centres);
+    return {classes.subspan(first, count), index.subspan(first, count), table, sub_centres};
   }
 };
 
@@ -67,7 +75,8 @@ struct TileLayout {
   std::int64_t padded;
 };
 
-/// Class numbers are global. Threads may use one CentreRows for different rows. Borrows the table.
+/// Row numbers are global. Threads may use one CentreRows for rows of different classes. Borrows
+/// the table, whose tensors have a row for each centre.
 class CentreRows {
  public:
   CentreRows(const CentreTable& table, const MarginSoftmaxOptions& options,
@@ -127,7 +136,7 @@ class CentreRows {
   const VectorKernels& kernels_;
   const std::uint64_t seed_;  // for stochastic rounding
   const bool plain_;          // rows are not normalised
-  const std::int64_t first_, dimension_;
+  const std::int64_t sub_centres_, first_, dimension_;
   float* const inverse_norm_;
   std::int32_t* const updated_;
   CentrePrecision precision_ = CentrePrecision::kFp32;

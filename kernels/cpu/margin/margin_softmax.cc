@@ -30,6 +30,7 @@ struct SampleArrays {
   std::vector<double> target_factor;             // [positives]
   std::vector<RowSoftmax> softmax;               // [N]
   std::vector<Angle> angles;                     // [positives]
+  std::vector<std::int64_t> target_rows;         // [positives]
   // [N], if a sample may have several targets: this worker's part of the mean of their logits, and
   // log sum exp of those of all workers.
   std::vector<double> target_mean, all_targets;
@@ -44,6 +45,7 @@ struct SampleArrays {
     f(target_factor, positives);
     f(softmax, samples);
     f(angles, positives);
+    f(target_rows, positives);
     for (auto* array : {&target_mean, &all_targets}) f(*array, options.targets > 1 ? samples : 0);
     for (auto* array : {&range_begin, &range_end}) f(*array, options.ranges ? samples : 0);
     f(smoothing, options.label_smoothing > 0 ? samples : 0);
@@ -52,12 +54,16 @@ struct SampleArrays {
 
 /// How many tiles per thread keep their products within the budget in bytes.
 struct KeptTiles {
-  KeptTiles(std::int64_t active, std::int64_t samples, std::int64_t threads, std::int64_t budget)
+  KeptTiles(std::int64_t active, std::int64_t samples, std::int64_t threads,
+            const MarginSoftmaxOptions& options)
       : bytes_each(threads * kTileClasses * samples * static_cast<std::int64_t>(sizeof(float))),
-        all((active + kTileClasses * threads - 1) / (kTileClasses * threads)),
-        most(budget / bytes_each) {}
+        most(options.logits_bytes / bytes_each) {
+    const std::int64_t rows = active * options.sub_centres;
+    const std::int64_t at_once = rows_of_tile(options.sub_centres) * threads;
+    all = (rows + at_once - 1) / at_once;
+  }
   std::int64_t bytes_each;  // one tile of every thread
-  std::int64_t all;         // tiles per thread
+  std::int64_t all = 0;     // tiles per thread
   std::int64_t most;        // maximum within the budget
   [[nodiscard]] std::int64_t kept() const { return std::min(all, most); }
   /// Includes a few spare tiles, because the number of sampled classes varies between steps.
@@ -86,7 +92,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
         ops_(ops),
         kernels_(best_vector_kernels()),
         threads_(ops.threads()),
-        rows_(table, options, kernels_),
+        rows_(table_, options, kernels_),
         products_(options.bf16_products ? make_bfloat16_tile_products()
                                         : make_float_tile_products(kernels_)),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
@@ -97,7 +103,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
     const std::int64_t rows = table_.weight.shape[0];
     threads_.each_range(rows, 1, table_.weight.elements(), [&](Range range) {
       for (std::int64_t row = range.begin; row < range.end; ++row) {
-        rows_.compute_inverse_norm(table_.first_class + row);
+        rows_.compute_inverse_norm(table_.first_class * options_.sub_centres + row);
       }
     });
   }
@@ -125,6 +131,12 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void add_targets(std::span<RowStatistics> rows);
   void sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const;
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
+  /// Returns the row of the gradients [.., D] for row i; slots has an element for each class.
+  [[nodiscard]] std::int64_t row_of_slot(std::span<const std::int64_t> slots,
+                                         std::int64_t i) const {
+    const std::int64_t k = options_.sub_centres;
+    return slots[static_cast<std::size_t>(i / k)] * k + i % k;
+  }
   void check_products() const;
   void set_factors(double gradient_scale);
   void add_length_gradients(double gradient_scale, const Tensor& d_embeddings) const;
@@ -168,6 +180,7 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   step_.active = catch_up(batch.classes);
   step_.samples = n;
   step_.angles = arrays_.angles.data();
+  step_.target_rows = arrays_.target_rows.data();
   take_ranges(batch.ranges);
   for (MarginTileWorker& worker : workers_) worker.allocate(step_);
   plan_kept_tiles();
@@ -184,12 +197,15 @@ void CpuMarginSoftmax::take_ranges(std::span<const ActiveRange> ranges) {
 
 ActiveRows CpuMarginSoftmax::catch_up(std::span<const std::int64_t> classes) {
   missed_.make(*table_.history, table_.updated, table_.first_class, classes);
-  return {.classes = classes, .index = missed_.index(), .table = missed_.table()};
+  return {.classes = classes,
+          .index = missed_.index(),
+          .table = missed_.table(),
+          .sub_centres = options_.sub_centres};
 }
 
 void CpuMarginSoftmax::plan_kept_tiles() {
   const KeptTiles tiles(static_cast<std::int64_t>(step_.batch.classes.size()), step_.samples,
-                        threads_.count(), options_.logits_bytes);
+                        threads_.count(), options_);
   kept_tiles_ = tiles.kept();
   if (static_cast<std::size_t>(kept_tiles_ * tiles.bytes_each) <= kept_.bytes()) return;
   kept_ = {};  // freed first, because old and new memory together might not fit
@@ -198,16 +214,17 @@ void CpuMarginSoftmax::plan_kept_tiles() {
 
 template <typename F>
 void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
-  const auto active = static_cast<std::int64_t>(step_.batch.classes.size());
+  const auto active = static_cast<std::int64_t>(step_.active.size());
   const std::span<const Positive> positives = step_.batch.positives;
-  const Range range = part_of(active, part, threads_.count(), kTileClasses);
-  const auto before = [](const Positive& p, std::int64_t index) { return p.index < index; };
+  const std::int64_t k = options_.sub_centres, rows = rows_of_tile(k);
+  const Range range = part_of(active, part, threads_.count(), rows);
+  const auto before = [k](const Positive& p, std::int64_t row) { return p.index * k < row; };
   auto positive = std::lower_bound(positives.begin(), positives.end(), range.begin, before);
   const std::int64_t tile_size = kTileClasses * step_.samples;
   auto* const kept = reinterpret_cast<float*>(kept_.data()) + part * kept_tiles_ * tile_size;
   std::int64_t number = 0;
-  for (std::int64_t begin = range.begin; begin < range.end; begin += kTileClasses, ++number) {
-    const std::int64_t end = std::min(begin + kTileClasses, range.end);
+  for (std::int64_t begin = range.begin; begin < range.end; begin += rows, ++number) {
+    const std::int64_t end = std::min(begin + rows, range.end);
     const auto last = std::lower_bound(positive, positives.end(), end, before);
     f(workers_[static_cast<std::size_t>(part)],
       ClassTile{.begin = begin,
@@ -215,7 +232,7 @@ void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
                 .positives = {positive, last},
                 .first_positive = positive - positives.begin(),
                 .kept = number < kept_tiles_ ? kept + number * tile_size : nullptr,
-                .next_end = std::min(end + kTileClasses, range.end),
+                .next_end = std::min(end + rows, range.end),
                 .next_kept = end < range.end && number + 1 < kept_tiles_
                                  ? kept + (number + 1) * tile_size
                                  : nullptr,
@@ -446,8 +463,8 @@ void CpuMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tens
                                                std::span<const std::int64_t> slots) {
   set_factors(gradient_scale);
   backward_tiles({.state = false}, [&](std::int64_t i, const CentreGradient& gradient) {
-    const auto k = static_cast<std::size_t>(i);
-    rows_.add_gradient(step_.active[k], gradient, gradients.f32() + slots[k] * rows_.dimension());
+    rows_.add_gradient(step_.active[static_cast<std::size_t>(i)], gradient,
+                       gradients.f32() + row_of_slot(slots, i) * rows_.dimension());
   });
   finish_embeddings(gradient_scale, d_embeddings);
 }
@@ -455,15 +472,15 @@ void CpuMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tens
 void CpuMarginSoftmax::run_update(std::span<const std::int64_t> classes,
                                   std::span<const std::int64_t> slots, const Tensor& gradients,
                                   const Update& update) {
-  const auto count = static_cast<std::int64_t>(classes.size());
   const UpdateRule rule(options_, update, *table_.history);
   const ActiveRows rows = catch_up(classes);
+  const auto count = static_cast<std::int64_t>(rows.size());
   threads_.each_part([&](int part) {
-    const Range range = part_of(count, part, threads_.count());
+    const Range range = part_of(count, part, threads_.count(), options_.sub_centres);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const auto k = static_cast<std::size_t>(i);
-      const float* sum = gradients.f32() + slots[k] * rows_.dimension();
-      rows_.move(rows[k], {.gradient = sum, .along = 0, .inverse_norm = 0}, rule);
+      const float* sum = gradients.f32() + row_of_slot(slots, i) * rows_.dimension();
+      rows_.move(rows[static_cast<std::size_t>(i)],
+                 {.gradient = sum, .along = 0, .inverse_norm = 0}, rule);
     }
   });
   table_.history->add(rule.past);
@@ -471,8 +488,8 @@ void CpuMarginSoftmax::run_update(std::span<const std::int64_t> classes,
 
 void CpuMarginSoftmax::run_settle(std::span<const std::int64_t> classes) {
   const ActiveRows rows = catch_up(classes);
-  const auto count = static_cast<std::int64_t>(classes.size());
-  threads_.each_range(count, 1, count * rows_.dimension(), [&](Range range) {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  threads_.each_range(count, options_.sub_centres, count * rows_.dimension(), [&](Range range) {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       rows_.settle(rows[static_cast<std::size_t>(i)], table_.history->count());
     }
@@ -490,7 +507,7 @@ std::unique_ptr<MarginSoftmax> make_cpu_margin_softmax(Ops& ops,
 }
 
 CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMarginSizes& s) {
-  const KeptTiles tiles(s.active, s.samples, s.threads, options.logits_bytes);
+  const KeptTiles tiles(s.active, s.samples, s.threads, options);
   const auto n = static_cast<std::size_t>(s.samples);
   std::size_t arrays = 0;
   SampleArrays().each(

@@ -33,6 +33,8 @@ void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DT
   for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
   f(sum_, samples);
   f(logit_sum_, options.label_smoothing > 0 ? samples : 0);
+  const auto k = static_cast<std::size_t>(options.sub_centres);
+  for (auto* tile : {&cosines_, &winners_}) f(*tile, k == 1 ? 0 : kTile / k * samples);
   f(d_unit_, samples * dimension);
 }
 
@@ -61,20 +63,21 @@ void MarginTileWorker::begin_forward() {
 void MarginTileWorker::begin_backward() { std::fill(d_unit_.begin(), d_unit_.end(), 0.f); }
 
 MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& tile) {
+  const std::int64_t k = step.options.sub_centres, first_class = tile.begin / k;
   left_out_.clear();
   for (const Positive& p : tile.positives) {
-    left_out_.push_back((p.index - tile.begin) * step.samples + p.sample);
+    left_out_.push_back((p.index - first_class) * step.samples + p.sample);
   }
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const double threshold = step.options.interclass_filtering_threshold;
   const std::span<const float> offsets = step.batch.offsets;
-  return {.classes = tile.size(),
+  return {.classes = tile.size() / k,
           .samples = step.samples,
-          .inverse_norm = inverse_norms_.data(),
+          .inverse_norm = k == 1 ? inverse_norms_.data() : nullptr,
           .scale = static_cast<float>(step.options.scale),
           .limit = is_plain(step.options) ? kInfinity : 1.f,
           .threshold = threshold > 0 ? static_cast<float>(threshold) : kInfinity,
-          .offsets = offsets.empty() ? nullptr : offsets.data() + tile.begin,
+          .offsets = offsets.empty() ? nullptr : offsets.data() + first_class,
           .left_out = left_out_.data(),
           .left_out_count = static_cast<std::int64_t>(left_out_.size()),
           .range_begin = step.range_begin,
@@ -82,7 +85,7 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
           .hard_above = step.batch.hard_above.empty() ? nullptr : step.batch.hard_above.data(),
           .hardness = step.batch.hardness,
           .smoothing = step.smoothing,
-          .first_class = static_cast<std::int32_t>(tile.begin)};
+          .first_class = static_cast<std::int32_t>(first_class)};
 }
 
 void MarginTileWorker::gather(const MarginStep& step, const ClassTile& tile) {
@@ -119,18 +122,49 @@ void MarginTileWorker::list_next(const MarginStep& step, const ClassTile& tile, 
 }
 
 const float* MarginTileWorker::float_row(const MarginStep& step, const ClassTile& tile,
-                                         const Positive& p) {
+                                         std::int64_t row) {
   if (step.products.row_type() == DType::kFloat32) {
     return static_cast<const float*>(rows_) +
-           (p.index - tile.begin) * tile_row_stride(step.rows.dimension());
+           (row - tile.begin) * tile_row_stride(step.rows.dimension());
   }
-  return step.rows.row(step.active[static_cast<std::size_t>(p.index)], scratch_);
+  return step.rows.row(step.active[static_cast<std::size_t>(row)], scratch_);
 }
 
 double MarginTileWorker::target_cosine(const MarginStep& step, const Positive& p) {
-  const std::int64_t d = step.rows.dimension();
-  const float* const row = step.rows.row(step.active[static_cast<std::size_t>(p.index)], scratch_);
-  return angle_between(step.batch.embeddings.f32() + p.sample * d, row, d).cos;
+  const std::int64_t d = step.rows.dimension(), first = p.index * step.options.sub_centres;
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::int64_t row = first; row < first + step.options.sub_centres; ++row) {
+    const float* const w = step.rows.row(step.active[static_cast<std::size_t>(row)], scratch_);
+    const double cos = angle_between(step.batch.embeddings.f32() + p.sample * d, w, d).cos;
+    if (replaces(cos, largest)) largest = cos;
+  }
+  return largest;
+}
+
+/// Sets the angle and the row of the tile's positive k.
+void MarginTileWorker::find_angle(const MarginStep& step, const ClassTile& tile, std::size_t k) {
+  const Positive& p = tile.positives[k];
+  const std::int64_t place = tile.first_positive + static_cast<std::int64_t>(k);
+  const std::int64_t d = step.rows.dimension(), first = p.index * step.options.sub_centres;
+  for (std::int64_t row = first; row < first + step.options.sub_centres; ++row) {
+    const Angle angle = angle_between(step.batch.embeddings.f32() + p.sample * d,
+                                      float_row(step, tile, row), d, step.options.target_form);
+    if (row > first && !replaces(angle.cos, step.angles[place].cos)) continue;
+    step.angles[place] = angle;
+    step.target_rows[place] = row;
+  }
+}
+
+float* MarginTileWorker::reduce_to_classes(const MarginStep& step, const ClassTile& tile,
+                                           float* products) {
+  const std::int64_t k = step.options.sub_centres;
+  if (k == 1) return products;
+  kernels_.largest_cosines({.classes = tile.size() / k,
+                            .sub_centres = k,
+                            .samples = step.samples,
+                            .inverse_norm = inverse_norms_.data()},
+                           products, cosines_.data(), winners_.data());
+  return cosines_.data();
 }
 
 void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
@@ -138,17 +172,11 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
   list_next(step, tile, false, 1);
   float* const products = tile.kept != nullptr ? tile.kept : products_.data();
   failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
-  for (std::size_t k = 0; k < tile.positives.size(); ++k) {
-    const Positive& p = tile.positives[k];
-    const std::int64_t d = step.rows.dimension();
-    step.angles[tile.first_positive + static_cast<std::int64_t>(k)] =
-        angle_between(step.batch.embeddings.f32() + p.sample * d, float_row(step, tile, p), d,
-                      step.options.target_form);
-  }
+  for (std::size_t k = 0; k < tile.positives.size(); ++k) find_angle(step, tile, k);
   const MarginTile t = describe(step, tile);
   float* const logits = products_.data();
-  kernels_.margin_logits(t, products, logits, tile_max_.data());
-  if (!logit_sum_.empty()) add_logits(tile, logits);
+  kernels_.margin_logits(t, reduce_to_classes(step, tile, products), logits, tile_max_.data());
+  if (!logit_sum_.empty()) add_logits(t.classes, logits);
   for (std::size_t i = 0; i < max_.size(); ++i) {
     if (!(tile_max_[i] > max_[i])) continue;
     sum_[i] *= std::exp(static_cast<double>(max_[i]) - static_cast<double>(tile_max_[i]));
@@ -159,8 +187,8 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
 }
 
 /// Adds the tile's logits to logit_sum_. Those that are -infinity take no part.
-void MarginTileWorker::add_logits(const ClassTile& tile, const float* logits) {
-  for (std::int64_t j = 0; j < tile.size(); ++j) {
+void MarginTileWorker::add_logits(std::int64_t classes, const float* logits) {
+  for (std::int64_t j = 0; j < classes; ++j) {
     for (double& sum : logit_sum_) {
       const float logit = *logits++;
       if (logit != -std::numeric_limits<float>::infinity()) sum += static_cast<double>(logit);
@@ -189,8 +217,18 @@ void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
     failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
   }
   // Replaces products by d loss / d cos / |centre|, the factor in both following matrix products.
-  kernels_.margin_gradients(describe(step, tile), products, step.max, step.factor, products_.data(),
-                            along_.data());
+  const MarginTile t = describe(step, tile);
+  float* const of_classes = reduce_to_classes(step, tile, products);
+  kernels_.margin_gradients(t, of_classes, step.max, step.factor,
+                            of_classes == products ? products_.data() : of_classes, along_.data());
+  if (of_classes != products) {
+    kernels_.spread_gradients({.classes = t.classes,
+                               .sub_centres = step.options.sub_centres,
+                               .samples = step.samples,
+                               .inverse_norm = inverse_norms_.data()},
+                              products, of_classes, winners_.data(), products_.data(),
+                              along_.data());
+  }
   if (is_plain(step.options)) std::ranges::fill(along_, 0.f);
   step.products.set_factors(part_, products_.data(), tile.size());
   if (!wanted.embeddings) return;
@@ -224,7 +262,7 @@ void MarginTileWorker::add_to_embeddings(const MarginStep& step, const ClassTile
     const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
     const double factor = target_factor(step, tile, k);
     const float* x = step.batch.embeddings.f32() + p.sample * d;
-    const float* w = float_row(step, tile, p);
+    const float* w = float_row(step, tile, target_row(tile, step, k));
     float* dx = d_unit_.data() + p.sample * d;
     for (std::int64_t i = 0; i < d; ++i) {
       dx[i] += static_cast<float>(factor * across_a(angle, x[i], w[i]));
@@ -232,18 +270,18 @@ void MarginTileWorker::add_to_embeddings(const MarginStep& step, const ClassTile
   }
 }
 
-/// Adds to the gradients of the tile's classes [first, end).
+/// Adds to the gradients of the tile's rows [first, end).
 void MarginTileWorker::add_to_centres(const MarginStep& step, const ClassTile& tile,
                                       std::int64_t first, std::int64_t end) {
   const std::int64_t d = step.rows.dimension();
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {
     const Positive& p = tile.positives[k];
-    const std::int64_t row = p.index - tile.begin;
+    const std::int64_t row = target_row(tile, step, k) - tile.begin;
     if (row < first || row >= end) continue;
     const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
     const double factor = target_factor(step, tile, k);
     const float* x = step.batch.embeddings.f32() + p.sample * d;
-    const float* w = float_row(step, tile, p);
+    const float* w = float_row(step, tile, tile.begin + row);
     float* dw = gradients_.data() + (row - first) * d;
     for (std::int64_t i = 0; i < d; ++i) {
       dw[i] += static_cast<float>(factor * across_b(angle, x[i], w[i]) * angle.inverse_b);

@@ -22,7 +22,8 @@ struct MarginStep {
   MarginSoftmax::Batch batch;  ///< with a bias, its embeddings end with a 1
   ActiveRows active = {};
   std::int64_t samples = 0;
-  Angle* angles = nullptr;  ///< [positives]
+  Angle* angles = nullptr;  ///< [positives]: with the nearest centre of the sample's class
+  std::int64_t* target_rows = nullptr;  ///< [positives]: index of that centre in `active`
   /// [N], or nullptr: Batch::ranges as two arrays.
   const std::int32_t *range_begin = nullptr, *range_end = nullptr;
   // For the backward pass, from combine(): one number per sample.
@@ -32,7 +33,12 @@ struct MarginStep {
   const double* target_factor = nullptr;  ///< [positives]: d loss / d target cos
 };
 
-/// Active classes [begin, end) and the positives in them.
+/// Returns the number of rows in a tile, at most kTileClasses: those of whole classes.
+constexpr std::int64_t rows_of_tile(std::int64_t sub_centres) {
+  return kTileClasses / sub_centres * sub_centres;
+}
+
+/// Active rows [begin, end), those of whole classes, and the positives of these classes.
 struct ClassTile {
   std::int64_t begin = 0, end = 0;
   std::span<const Positive> positives;
@@ -99,7 +105,10 @@ class MarginTileWorker {
   template <typename F>
   void each_array(std::size_t samples, std::size_t dimension, DType row_type,
                   const MarginSoftmaxOptions& options, const F& f);
-  void add_logits(const ClassTile& tile, const float* logits);
+  void find_angle(const MarginStep& step, const ClassTile& tile, std::size_t k);
+  /// Returns the products, or with several centres a class, cosines_: one row per class.
+  float* reduce_to_classes(const MarginStep& step, const ClassTile& tile, float* products);
+  void add_logits(std::int64_t classes, const float* logits);
   /// Returns whether the products of this thread's previous tile have prefetched all memory of
   /// this one. If they had too few steps for the list, the end of the list was not prefetched.
   [[nodiscard]] bool prefetched(const ClassTile& tile) const {
@@ -124,8 +133,12 @@ class MarginTileWorker {
                       std::int64_t end);
   [[nodiscard]] double target_factor(const MarginStep& step, const ClassTile& tile,
                                      std::size_t k) const;
-  /// Returns the centre of a positive's class in float32, even if the products read bfloat16.
-  const float* float_row(const MarginStep& step, const ClassTile& tile, const Positive& p);
+  /// Returns an active row of the tile in float32, even if the products read bfloat16.
+  const float* float_row(const MarginStep& step, const ClassTile& tile, std::int64_t row);
+  [[nodiscard]] std::int64_t target_row(const ClassTile& tile, const MarginStep& step,
+                                        std::size_t k) const {
+    return step.target_rows[tile.first_positive + static_cast<std::int64_t>(k)];
+  }
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);
 
   const VectorKernels& kernels_;
@@ -135,6 +148,7 @@ class MarginTileWorker {
   AlignedVector<float> products_;                   // [tile, N]
   AlignedVector<float> gradients_;                  // [kGradientClasses, D]
   AlignedVector<float> inverse_norms_, along_;      // [tile]
+  AlignedVector<float> cosines_, winners_;          // [classes of a tile, N], with sub-centres
   std::vector<std::int64_t> left_out_;              // indices of the targets' products
   std::vector<Stretch> stretches_;                  // memory of the next tile
   PrefetchList soon_;                               // stretches that are not yet prefetched

@@ -65,6 +65,9 @@ void margin_logits(const MarginTile& t, const float* products, float* logits, fl
 void margin_exp_sums(const MarginTile& t, const float* logits, const float* max, float* sums);
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along);
+void largest_cosines(const SubCentreTile& t, const float* products, float* cosines, float* winners);
+void spread_gradients(const SubCentreTile& t, const float* products, const float* d_cosines,
+                      const float* winners, float* gradients, float* along);
 
 constexpr std::int64_t kProductPanel = PFC_VECTOR_BYTES == 64 ? 64 : PFC_VECTOR_BYTES / 2;
 constexpr std::int64_t kProductRows = 6;

@@ -19,6 +19,11 @@ float offset_of(const MarginTile& t, std::int64_t j) {
   return t.offsets == nullptr ? 0.f : t.offsets[j];
 }
 
+/// Returns 1 / length of the tile's class j.
+float inverse_norm_of(const MarginTile& t, std::int64_t j) {
+  return t.inverse_norm == nullptr ? 1.f : t.inverse_norm[j];
+}
+
 /// Returns x if class number c is in the sample's range, otherwise `outside`.
 template <typename V>
 [[gnu::always_inline]] inline V in_range(const MarginTile& t, std::int32_t c, std::int64_t i, V x,
@@ -37,7 +42,7 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
     float* out = logits + j * t.samples;
-    const float inverse = t.inverse_norm[j], offset = offset_of(t, j);
+    const float inverse = inverse_norm_of(t, j), offset = offset_of(t, j);
     const auto c = static_cast<std::int32_t>(t.first_class + j);
     for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
       V cosine = filtered_cosine(t, load<V>(row + i), inverse);
@@ -55,7 +60,7 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
 template <bool kRanges, bool kHard>
 void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const float* max,
                   const float* factor, float* out, float* along) {
-  const float inverse = t.inverse_norm[j], offset = offset_of(t, j);
+  const float inverse = inverse_norm_of(t, j), offset = offset_of(t, j);
   const auto c = static_cast<std::int32_t>(t.first_class + j);
   Vector lanes{};
   float sum = 0;
@@ -136,6 +141,49 @@ void margin_gradients(const MarginTile& t, float* products, const float* max, co
     }
   });
   for (std::int64_t k = 0; k < t.left_out_count; ++k) gradients[t.left_out[k]] = 0.f;
+}
+
+void largest_cosines(const SubCentreTile& t, const float* products, float* cosines,
+                     float* winners) {
+  for (std::int64_t j = 0; j < t.classes; ++j) {
+    const float* const inverse = t.inverse_norm + j * t.sub_centres;
+    const float* const rows = products + j * t.sub_centres * t.samples;
+    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      V largest = load<V>(rows + i) * inverse[0], winner{};
+      for (std::int64_t k = 1; k < t.sub_centres; ++k) {
+        const V cosine = load<V>(rows + k * t.samples + i) * inverse[k];
+        const auto replaces = (cosine > largest) | (cosine != cosine);
+        largest = replaces ? cosine : largest;
+        winner = replaces ? V{} + static_cast<float>(k) : winner;
+      }
+      store<V>(cosines + j * t.samples + i, largest);
+      store<V>(winners + j * t.samples + i, winner);
+    });
+  }
+}
+
+void spread_gradients(const SubCentreTile& t, const float* products, const float* d_cosines,
+                      const float* winners, float* gradients, float* along) {
+  for (std::int64_t row = 0; row < t.classes * t.sub_centres; ++row) {
+    const std::int64_t first = row / t.sub_centres * t.samples, place = row * t.samples;
+    const auto own = static_cast<float>(row % t.sub_centres);
+    const float inverse = t.inverse_norm[row];
+    Vector lanes{};
+    float sum = 0;
+    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      const V product = load<V>(products + place + i);
+      const V spread = load<V>(d_cosines + first + i) * inverse;
+      const V gradient = load<V>(winners + first + i) == V{} + own ? spread : V{};
+      store<V>(gradients + place + i, gradient);
+      if constexpr (sizeof(V) == sizeof(Vector)) {
+        lanes += gradient * product;
+      } else {
+        sum += gradient * product;
+      }
+    });
+    for (std::int64_t lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
+    along[row] = sum * inverse;
+  }
 }
 
 }  // namespace pfc::PFC_ISA

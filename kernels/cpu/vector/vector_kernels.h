@@ -59,7 +59,7 @@ struct NormBackward {
 /// samples] are those of each centre (not normalised) with each normalised embedding.
 struct MarginTile {
   std::int64_t classes, samples;
-  const float* inverse_norm;  ///< [classes]
+  const float* inverse_norm;  ///< [classes]; nullptr: the products are cosines
   float scale;
   float limit;                   ///< of cosines: 1; infinity if they are products
   float threshold;               ///< cosines above it count as 0; infinity: no filter
@@ -74,6 +74,12 @@ struct MarginTile {
   float hardness;
   const float* smoothing;    ///< [samples], for margin_gradients(); nullptr: 0
   std::int32_t first_class;  ///< number of the tile's first class
+};
+
+/// The products of a tile [classes, sub_centres, samples], if a class has several centres.
+struct SubCentreTile {
+  std::int64_t classes, sub_centres, samples;
+  const float* inverse_norm;  ///< [classes, sub_centres]
 };
 
 /// Memory that will soon be read or written.
@@ -325,6 +331,16 @@ struct VectorKernels {
   /// its component along the centre. Overwrites the products; gradients may be the same memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
                            const float* factor, float* gradients, float* along);
+  /// Fills cosines [classes, samples] with the largest cosine of each class, and winners with the
+  /// number of its sub-centre, the first of equal ones. A NaN counts as the largest.
+  void (*largest_cosines)(const SubCentreTile& t, const float* products, float* cosines,
+                          float* winners);
+  /// The other direction: fills gradients [classes, sub_centres, samples] with the gradients of
+  /// the cosines [classes, samples], divided by the centre's length, and 0 for centres that are
+  /// not the winner; fills along [classes, sub_centres] as margin_gradients() does. gradients may
+  /// be the same memory as products.
+  void (*spread_gradients)(const SubCentreTile& t, const float* products, const float* d_cosines,
+                           const float* winners, float* gradients, float* along);
 
   std::int64_t product_panel;  ///< columns of a panel
   std::int64_t product_rows;   ///< rows that an inner step of a product multiplies with one panel

@@ -53,12 +53,12 @@ __global__ void gather_kernel(CentreTableView table, RowList active, std::int64_
   if (first == 0) inverse_norms[i] = inverse;
 }
 
-CentreTableView view_of(const CentreTable& t, bool plain) {
+CentreTableView view_of(const CentreTable& t, const MarginSoftmaxOptions& o) {
   if (t.weight.shape[0] > std::numeric_limits<std::int32_t>::max()) {
     throw InputError("margin softmax: found a shard of " + std::to_string(t.weight.shape[0]) +
-                     " classes on one GPU, expected fewer than 2^31; use more workers");
+                     " class centres on one GPU, expected fewer than 2^31; use more workers");
   }
-  return {.first_class = t.first_class,
+  return {.first_centre = t.first_class * o.sub_centres,
           .rows = t.weight.shape[0],
           .dimension = t.weight.shape[1],
           .weight = t.weight.data,
@@ -67,7 +67,7 @@ CentreTableView view_of(const CentreTable& t, bool plain) {
           .inverse_norm = t.inverse_norm.f32(),
           .packs = t.weight.shape[1] % kPack == 0 && aligned(t.weight.data) &&
                    aligned(t.momentum.data) && aligned(t.second.data),
-          .plain = plain};
+          .plain = is_plain(o)};
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ CudaCentreRows::CudaCentreRows(const CudaDevice& device, const CentreTable& tabl
     : device_(device),
       options_(options),
       precision_(precision_of(table)),
-      view_(view_of(table, is_plain(options))) {}
+      view_(view_of(table, options)) {}
 
 void* CudaCentreRows::operand(std::int64_t first, DType type) const {
   const DType kept = precision_ == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;

@@ -12,7 +12,7 @@ namespace pfc {
 
 class CudaCentreRows {
  public:
-  /// Borrows the device and the table's memory.
+  /// Borrows the device and the table's memory. The table has a row for each centre.
   CudaCentreRows(const CudaDevice& device, const CentreTable& table,
                  const MarginSoftmaxOptions& options);
 

@@ -7,9 +7,9 @@
 
 namespace pfc {
 
-/// A CentreTable for kernels.
+/// A CentreTable for kernels, with a row for each centre.
 struct CentreTableView {
-  std::int64_t first_class = 0;
+  std::int64_t first_centre = 0;  ///< number of row 0 in the table of all workers
   std::int64_t rows = 0;
   std::int64_t dimension = 0;
   void* weight = nullptr;
@@ -46,12 +46,15 @@ struct CentreGradients {
   /// [count], 1 / length of the centres, used to subtract the gradient's component along the
   /// centre. nullptr: already subtracted, or a plain softmax.
   const float* inverse_norms = nullptr;
-  /// Additional gradients of the targets: row positive_slots[k] of target_gradients [.., stride]
-  /// belongs to row positive_rows[k] - first_row. positive_rows is sorted.
+  /// Additional gradients of the targets: row s = positive_slots[k] of target_gradients [..,
+  /// stride] belongs to row target_rows[s] - first_row, which is a row of active class
+  /// positive_classes[k]. positive_classes is sorted.
   const float* target_gradients = nullptr;
-  const std::int32_t* positive_rows = nullptr;
+  const std::int32_t* positive_classes = nullptr;
   const std::int32_t* positive_slots = nullptr;
   std::int32_t positives = 0;
+  const std::int32_t* target_rows = nullptr;  ///< nullptr: one row for each class
+  std::int64_t sub_centres = 1;               ///< rows of each class
   std::int64_t first_row = 0;
 };
 

@@ -16,25 +16,28 @@ class GradientRow {
       : g_(g),
         dimension_(dimension),
         row_(g.gradients + (g.slots == nullptr ? i : std::int64_t{g.slots[i]}) * g.stride),
-        packs_(g.stride % kPack == 0) {
-    const std::int64_t wanted = g.first_row + i;
+        packs_(g.stride % kPack == 0),
+        active_row_(g.first_row + i) {
+    const std::int64_t wanted = active_row_ / g.sub_centres;
     std::int32_t low = 0, high = g.positives;
-    while (low < high) {  // binary search for the first positive of this row
+    while (low < high) {  // binary search for the first positive of this row's class
       const std::int32_t middle = low + (high - low) / 2;
-      if (g.positive_rows[middle] < wanted) {
+      if (g.positive_classes[middle] < wanted) {
         low = middle + 1;
       } else {
         high = middle;
       }
     }
     first_ = last_ = low;
-    while (last_ < g.positives && g.positive_rows[last_] == wanted) ++last_;
+    while (last_ < g.positives && g.positive_classes[last_] == wanted) ++last_;
   }
 
   __device__ Pack<float> load(std::int64_t i) const {
     Pack<float> sum = load_numbers(row_, i, dimension_, packs_);
     for (std::int32_t k = first_; k < last_; ++k) {
-      const float* target = g_.target_gradients + std::int64_t{g_.positive_slots[k]} * g_.stride;
+      const std::int32_t slot = g_.positive_slots[k];
+      if (g_.target_rows != nullptr && g_.target_rows[slot] != active_row_) continue;
+      const float* target = g_.target_gradients + std::int64_t{slot} * g_.stride;
       const Pack<float> part = load_pack(target + i);
 #pragma unroll
       for (int e = 0; e < kPack; ++e) sum.x[e] += part.x[e];
@@ -47,6 +50,7 @@ class GradientRow {
   const std::int64_t dimension_;
   const float* const row_;
   const bool packs_;
+  const std::int64_t active_row_;
   std::int32_t first_, last_;
 };
 
@@ -117,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr bool kRounds = !std::is_same_v<State, float>;
   RoundingKey key{};
   if constexpr (kRounds) {
-    key = rounding_key(rounding.seed, rounding.update, table.first_class + row.number);
+    key = rounding_key(rounding.seed, rounding.update, table.first_centre + row.number);
   }
   float squares = 0;
   each_pack_across(row, gradients, number,
@@ -180,7 +184,7 @@ __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_
   if (!row.missed) return;
   const std::int64_t d = row.dimension;
   const RoundingKey key =
-      rounding_key(rounding.seed, rounding.update, table.first_class + row.number);
+      rounding_key(rounding.seed, rounding.update, table.first_centre + row.number);
   float squares = 0;
   for (std::int64_t i = threadIdx.x % kWarp * kPack; i < d; i += kWarpPacks) {
     Pack<float> w, v, second{};

@@ -13,37 +13,39 @@ namespace {
 constexpr std::int64_t kFloat = sizeof(float);
 constexpr std::int64_t kDouble = sizeof(double);
 constexpr std::int64_t kHalf = sizeof(BFloat16);
+constexpr std::int64_t kIndex = sizeof(std::int32_t);
 constexpr std::int64_t kPackNumbers = 8;  // 16 bytes of bf16
-constexpr std::int64_t kClassGranule = 128;
+constexpr std::int64_t kRowGranule = 128;
 constexpr std::int64_t kMostSlots = 128;
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-/// Returns the number of classes in a tile. Each class of a tile needs `class_bytes`.
+/// Returns the number of rows in a tile. Each row of a tile needs `row_bytes`.
 ///
-/// A tile that fits into the L2 cache saves memory traffic: without the cache, each class's bytes
+/// A tile that fits into the L2 cache saves memory traffic: without the cache, each row's bytes
 /// are written once and read twice. But starting and ending a tile's nine kernels takes 45 us (on
 /// an H200, measured with tiles of 2048 and 4224 classes). So a GPU with fast memory or a small
 /// cache uses large tiles (docs/benchmarks/h200.md).
-std::int64_t classes_of_tile(const MarginPlanOptions& o, std::int64_t class_bytes) {
+std::int64_t rows_of_tile(const MarginPlanOptions& o, std::int64_t row_bytes) {
   constexpr double kTileSeconds = 45e-6, kTimesMoved = 3;
   constexpr std::int64_t kLargeTileBytes = std::int64_t{512} << 20;
   const std::int64_t cache = o.gpu.l2_bytes * 3 / 4;
   const auto fitting = [&](std::int64_t bytes) {
-    return std::max(bytes / class_bytes / kClassGranule * kClassGranule, kClassGranule);
+    const std::int64_t granule = kRowGranule * o.sub_centres;
+    return std::max(bytes / row_bytes / granule * granule, granule);
   };
   const std::int64_t cached = fitting(cache), large = fitting(kLargeTileBytes);
   const auto bandwidth = static_cast<double>(o.gpu.memory_bandwidth);
-  const auto start_seconds = [&](std::int64_t tile) {  // per class
+  const auto start_seconds = [&](std::int64_t tile) {  // per row
     return kTileSeconds / static_cast<double>(tile);
   };
-  const bool cache_saves = cached * class_bytes <= cache &&
-                           start_seconds(cached) - start_seconds(large) <
-                               kTimesMoved * static_cast<double>(class_bytes) / bandwidth;
+  const bool cache_saves =
+      cached * row_bytes <= cache && start_seconds(cached) - start_seconds(large) <
+                                         kTimesMoved * static_cast<double>(row_bytes) / bandwidth;
   return std::min(bandwidth == 0 || cache_saves ? cached : large,
-                  MarginPlan::padded_classes(std::max(o.classes, std::int64_t{1})));
+                  MarginPlan::padded_rows(std::max(o.classes * o.sub_centres, std::int64_t{1})));
 }
 
 class Area {
@@ -69,7 +71,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   const std::int64_t d = padded_dimension;
   const std::int64_t operand = o.bf16_products ? kHalf : kFloat;
   const std::int64_t factor_bytes = o.bf16_products ? kHalf : 0;
-  tile = classes_of_tile(o, n * (kFloat + factor_bytes) + d * (operand + kFloat));
+  tile = rows_of_tile(o, n * (kFloat + factor_bytes) + d * (operand + kFloat));
 
   // Enough slots for four blocks per multiprocessor; a block has 128 samples and one slot.
   constexpr std::int64_t kBlocksEach = 4, kColumns = 128, kClassesOfBlock = 32;
@@ -86,6 +88,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   max = area.take(n * kFloat);
   factor = area.take(n * kFloat);
   smoothing = area.take(o.smoothed ? n * kFloat : 0);
+  target_rows = area.take(o.sub_centres > 1 ? o.targets * n * kIndex : 0);
   d_unit = area.take(n * d * kFloat);
   target_gradients = area.take(o.targets * n * d * kFloat);
   target_mean = area.take(o.targets > 1 ? n * kDouble : 0);
@@ -97,16 +100,15 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   inverse_norms = area.take(tile * kFloat);
   products = area.take(tile * n * kFloat);
   factors = o.bf16_products ? area.take(tile * n * kHalf) : products;
+  cosines = area.take(o.sub_centres > 1 ? tile / o.sub_centres * n * kFloat : 0);
   gradients = area.take(tile * d * kFloat);
   bytes = area.bytes();
 }
 
-std::int64_t MarginPlan::padded_classes(std::int64_t classes) {
-  return rounded_up(classes, kClassGranule);
-}
+std::int64_t MarginPlan::padded_rows(std::int64_t rows) { return rounded_up(rows, kRowGranule); }
 
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) {
-  constexpr std::int64_t kIndex = sizeof(std::int32_t), kRange = sizeof(ActiveRange), kEach = 16;
+  constexpr std::int64_t kRange = sizeof(ActiveRange), kEach = 16;
   constexpr std::int64_t kMargin = sizeof(SampleMargin);
   const std::int64_t padded = rounded_up(o.samples, kPackNumbers);
   const std::int64_t bytes =
@@ -116,14 +118,15 @@ std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) 
       rounded_up(o.sample_margins ? o.samples * kMargin : 0, kEach) +
       rounded_up(o.hard_negatives ? padded * static_cast<std::int64_t>(sizeof(float)) : 0, kEach) +
       2 * rounded_up(o.targets * o.samples * kIndex, kEach) +
-      2 * rounded_up(active * kIndex, kEach) + rounded_up(o.offsets ? active * kFloat : 0, kEach);
+      2 * rounded_up(active * o.sub_centres * kIndex, kEach) +
+      rounded_up(o.offsets ? active * kFloat : 0, kEach);
   return bytes + bytes / 16;
 }
 
 std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
                                  std::int64_t logits_bytes) {
   const MarginPlan plan(o);
-  const std::int64_t tiles = (active + plan.tile - 1) / plan.tile;
+  const std::int64_t tiles = (active * o.sub_centres + plan.tile - 1) / plan.tile;
   const std::int64_t kept = std::min(tiles + tiles / 16, logits_bytes / plan.kept_tile_bytes());
   const auto taken = [](std::int64_t bytes) {
     return static_cast<std::int64_t>(gpu_allocation(static_cast<std::size_t>(bytes)));

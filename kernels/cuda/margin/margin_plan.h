@@ -13,13 +13,14 @@ struct MarginPlanOptions {
   std::int64_t samples = 0;    ///< N, over all workers
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
-  bool ranges = false;          ///< MarginSoftmaxOptions::ranges
-  bool offsets = false;         ///< MarginSoftmaxOptions::offsets
-  bool sample_margins = false;  ///< MarginSoftmaxOptions::sample_margins
-  bool hard_negatives = false;  ///< MarginSoftmaxOptions::hard_negatives
-  bool smoothed = false;        ///< MarginSoftmaxOptions::label_smoothing is above 0
-  std::int64_t targets = 1;     ///< MarginSoftmaxOptions::targets
-  std::int64_t classes = 0;     ///< number of classes in this worker's shard
+  bool ranges = false;           ///< MarginSoftmaxOptions::ranges
+  bool offsets = false;          ///< MarginSoftmaxOptions::offsets
+  bool sample_margins = false;   ///< MarginSoftmaxOptions::sample_margins
+  bool hard_negatives = false;   ///< MarginSoftmaxOptions::hard_negatives
+  bool smoothed = false;         ///< MarginSoftmaxOptions::label_smoothing is above 0
+  std::int64_t targets = 1;      ///< T: MarginSoftmaxOptions::targets
+  std::int64_t sub_centres = 1;  ///< K: rows of each class
+  std::int64_t classes = 0;      ///< number of classes in this worker's shard
   GpuSizes gpu;
 };
 
@@ -27,12 +28,12 @@ struct MarginPlanOptions {
 /// bytes into one area. Samples and dimension are padded to whole packs of 16 bytes, so that
 /// matrix products and kernels need no code for a remainder. The padding contains zeros.
 ///
-/// Bytes, with N' and D' the padded sizes, T the bytes of a product's operand (4, or 2 for bf16),
-/// and K the most targets of a sample:
-/// - N' D' (T + 4 + 4 K): unit embeddings, their gradients, the targets' gradients.
-/// - N' (56 + 40 K + 12 slots), with label smoothing N' (4 + 8 slots), and with several targets
-///   16 N': statistics and angles.
-/// - tile (N' (4 + bf16 ? 2 : 0) + D' (T + 4) + 4): products and gradients of one tile.
+/// Bytes, with N' and D' the padded sizes, P the bytes of a product's operand (4, or 2 for bf16):
+/// - N' D' (P + 4 + 4 T): unit embeddings, their gradients, the targets' gradients.
+/// - N' (56 + 40 T + 12 slots), with label smoothing N' (4 + 8 slots), with several targets 16 N',
+///   and with sub-centres 4 T N': statistics and angles.
+/// - tile (N' (4 + bf16 ? 2 : 0) + D' (P + 4) + 4): products and gradients of one tile. With
+///   sub-centres also N' 4 / K for the largest cosines.
 ///
 /// At N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which 5 MB are for
 /// embeddings.
@@ -41,8 +42,8 @@ struct MarginPlan {
 
   std::int64_t padded_samples = 0;
   std::int64_t padded_dimension = 0;
-  /// Number of classes in a tile (classes_of_tile() in margin_plan.cc). A multiple of 128, the tile
-  /// size of a matrix product on a multiprocessor.
+  /// Number of rows in a tile (rows_of_tile() in margin_plan.cc). A multiple of 128, the tile size
+  /// of a matrix product on a multiprocessor. Every tile has whole classes.
   std::int64_t tile = 0;
   /// Number of parts into which the classes of a tile are divided for the statistics of the
   /// logits, so that enough blocks run at once.
@@ -50,15 +51,16 @@ struct MarginPlan {
 
   std::int64_t unit = 0;              ///< [N', D'] float or bf16
   std::int64_t inverse_length = 0;    ///< [N'] double
-  std::int64_t angles = 0;            ///< [K, N'] Angle
+  std::int64_t angles = 0;            ///< [T, N'] Angle
   std::int64_t softmax = 0;           ///< [N'] RowSoftmax
   std::int64_t loss = 0;              ///< [1] double
   std::int64_t max = 0, factor = 0;   ///< [N'] float
   std::int64_t smoothing = 0;         ///< [N'] float, if smoothed
+  std::int64_t target_rows = 0;       ///< [T, N'] std::int32_t, if K > 1
   std::int64_t d_unit = 0;            ///< [N', D'] float
-  std::int64_t target_gradients = 0;  ///< [K, N', D'] float
-  std::int64_t target_mean = 0;       ///< [N'] double, if K > 1
-  std::int64_t all_targets = 0;       ///< [N'] double, if K > 1
+  std::int64_t target_gradients = 0;  ///< [T, N', D'] float
+  std::int64_t target_mean = 0;       ///< [N'] double, if T > 1
+  std::int64_t all_targets = 0;       ///< [N'] double, if T > 1
   std::int64_t running_max = 0;       ///< [slots, N'] float
   std::int64_t running_sum = 0;       ///< [slots, N'] double
   std::int64_t running_logits = 0;    ///< [slots, N'] double, if smoothed
@@ -66,11 +68,12 @@ struct MarginPlan {
   std::int64_t inverse_norms = 0;     ///< [tile] float
   std::int64_t products = 0;          ///< [tile, N'] float
   std::int64_t factors = 0;           ///< [tile, N'] bf16; float factors overwrite the products
+  std::int64_t cosines = 0;           ///< [tile / K, N'] float, if K > 1
   std::int64_t gradients = 0;         ///< [tile, D'] float
   std::int64_t bytes = 0;             ///< size of the area
 
   /// Rounds up to a multiple of 128. Gathered rows are padded to it with zeros.
-  [[nodiscard]] static std::int64_t padded_classes(std::int64_t classes);
+  [[nodiscard]] static std::int64_t padded_rows(std::int64_t rows);
   /// Returns the size of one tile's products, if they are kept from forward() to backward().
   [[nodiscard]] std::int64_t kept_tile_bytes() const {
     return tile * padded_samples * static_cast<std::int64_t>(sizeof(float));

@@ -73,16 +73,25 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
   const std::int64_t i = slot % s.padded_samples;
   if (slot >= s.most_targets * s.padded_samples || s.targets[slot] < 0) return;
   const unsigned lane = threadIdx.x % kWarp;
-  const Row centre(table, active, s.targets[slot]);
-  InnerProducts products;
-  for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
-    add_element(products, static_cast<double>(element_of(s, i, k)),
-                static_cast<double>(centre.element(k)));
+  const std::int64_t first = s.targets[slot] * s.sub_centres;
+  std::int64_t nearest = first;
+  Angle angle;
+  for (std::int64_t row = first; row < first + s.sub_centres; ++row) {
+    const Row centre(table, active, row);
+    InnerProducts products;
+    for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
+      add_element(products, static_cast<double>(element_of(s, i, k)),
+                  static_cast<double>(centre.element(k)));
+    }
+    products = {
+        .aa = warp_sum(products.aa), .bb = warp_sum(products.bb), .ab = warp_sum(products.ab)};
+    const Angle next = has_bias(s) ? plain_product(products) : angle_without_sine(products);
+    if (row > first && !replaces(next.cos, angle.cos)) continue;
+    angle = next;
+    nearest = row;
   }
-  products = {
-      .aa = warp_sum(products.aa), .bb = warp_sum(products.bb), .ab = warp_sum(products.ab)};
-  Angle angle = has_bias(s) ? plain_product(products) : angle_without_sine(products);
   if (angle.inverse_a != 0 && !has_bias(s)) {
+    const Row centre(table, active, nearest);
     double squares = 0;
     for (std::int64_t k = lane; k < s.dimension; k += kWarp) {
       const double part = across_a(angle, static_cast<double>(element_of(s, i, k)),
@@ -91,7 +100,9 @@ __global__ void angles_kernel(MarginSamples s, CentreTableView table, RowList ac
     }
     angle.sin = sqrt(warp_sum(squares));
   }
-  if (lane == 0) s.angles[slot] = angle;
+  if (lane != 0) return;
+  s.angles[slot] = angle;
+  if (s.target_rows != nullptr) s.target_rows[slot] = static_cast<std::int32_t>(nearest);
 }
 
 __global__ void target_cosines_kernel(MarginSamples s, float* cosines) {
@@ -219,7 +230,8 @@ __global__ void begin_gradients_kernel(MarginSamples s, CentreTableView table, R
     const double factor =
         -scale * target_pull(s.softmax[i], target.label_smoothing, share) *
         margin_slope(margin_at(s, target, i), target.gradient, angle, target.form);
-    const Row centre(table, active, s.targets[slot]);
+    const Row centre(table, active,
+                     s.target_rows == nullptr ? s.targets[slot] : s.target_rows[slot]);
     float* const dw = s.target_gradients + slot * s.padded_dimension;
     for (std::int64_t k = lane; k < s.padded_dimension; k += kWarp) {
       float to_x = 0, to_w = 0;

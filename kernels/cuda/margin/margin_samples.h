@@ -24,14 +24,18 @@ struct MarginSamples {
   const std::int32_t* targets = nullptr;
   std::int32_t most_targets = 1;
   const double* target_shares = nullptr;  ///< [N]: MarginSoftmax::Batch; nullptr: 1
+  std::int64_t sub_centres = 1;           ///< rows of each class
+  /// [most_targets, padded N]: active row of the target's nearest centre, from find_angles();
+  /// nullptr: one row a class.
+  std::int32_t* target_rows = nullptr;
   const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
   const SampleMargin* margins = nullptr;  ///< [N]; nullptr: all have MarginSoftmaxOptions::margin
-  Angle* angles = nullptr;                ///< [most_targets, padded N], for targets here
-  RowSoftmax* softmax = nullptr;          ///< [N]
-  float* max = nullptr;                   ///< [padded N], largest logit over all workers
-  float* smoothing = nullptr;             ///< [padded N]: subtracted from the former; nullptr: 0
-  float* factor = nullptr;            ///< [padded N]: d loss / d cos = factor * exp(logit - max)
-  float* d_unit = nullptr;            ///< [padded N, padded D]
+  Angle* angles = nullptr;        ///< [most_targets, padded N], with that centre, for targets here
+  RowSoftmax* softmax = nullptr;  ///< [N]
+  float* max = nullptr;           ///< [padded N], largest logit over all workers
+  float* smoothing = nullptr;     ///< [padded N]: subtracted from the former; nullptr: 0
+  float* factor = nullptr;        ///< [padded N]: d loss / d cos = factor * exp(logit - max)
+  float* d_unit = nullptr;        ///< [padded N, padded D]
   float* target_gradients = nullptr;  ///< [most_targets, padded N, padded D], for targets here
   // Only if a sample may have several targets:
   double* target_mean = nullptr;  ///< [N]: this worker's part of the mean of their logits
@@ -42,7 +46,8 @@ struct MarginSamples {
 /// or followed by a 1 in a plain softmax, padded with zeros; and inverse_length.
 void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, const Tensor& unit);
 
-/// Fills angles, computed in float64 from embeddings and centres (kernels/math/margin.h).
+/// Fills angles and target_rows, computed in float64 from embeddings and centres
+/// (kernels/math/margin.h).
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active);
 

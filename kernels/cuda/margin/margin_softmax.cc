@@ -22,16 +22,16 @@
 namespace pfc {
 namespace {
 
-/// Active classes [begin, begin + classes).
+/// Active rows [begin, begin + rows), those of whole classes.
 struct Tile {
-  std::int64_t number = 0, begin = 0, classes = 0;
-  [[nodiscard]] std::int64_t padded() const { return MarginPlan::padded_classes(classes); }
+  std::int64_t number = 0, begin = 0, rows = 0;
+  [[nodiscard]] std::int64_t padded() const { return MarginPlan::padded_rows(rows); }
 };
 
 /// A tile's rows as operand of a matrix product.
 struct TileRows {
   Tensor operand;              // [padded, padded D]
-  const float* inverse_norms;  // [classes]
+  const float* inverse_norms;  // [rows]
 };
 
 /// Gradients to compute in a backward pass over the tiles.
@@ -46,8 +46,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
         ops_(ops),
         device_(ops.device()),
         operand_type_(options.bf16_products ? DType::kBFloat16 : DType::kFloat32),
-        rows_(device_, table, options),
-        row_updates_(table, options),
+        rows_(device_, table_, options),
+        row_updates_(table_, options),
         batch_lists_(ops),
         move_lists_(ops),
         memory_(ops),
@@ -81,6 +81,10 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void plan_kept_tiles();
   template <typename F>  // void(const Positive&, std::size_t number, std::int64_t slot)
   void each_positive(const F& f) const;
+  [[nodiscard]] std::int64_t active_rows() const {
+    return std::ssize(batch_.classes) * options_.sub_centres;
+  }
+  const std::int32_t* add_places(std::span<const std::int64_t> slots);
 
   template <typename F>  // void(const Tile&)
   void each_tile(const F& f) const;
@@ -88,6 +92,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
   [[nodiscard]] float* products_of(const Tile& tile) const;
   void multiply(const Tile& tile, const TileRows& rows, float* products) const;
   [[nodiscard]] ProductTile describe(const Tile& tile, const TileRows& rows) const;
+  [[nodiscard]] SubCentreProducts describe_centres(const Tile& tile, const TileRows& rows) const;
+  [[nodiscard]] ProductTile reduce_to_classes(const Tile& tile, const TileRows& rows) const;
   void make_gradients(const Tile& tile, const TileRows& rows, Wanted wanted) const;
   template <typename Sink>  // void(const Tile&, const CentreGradients&)
   void backward_tiles(Wanted wanted, const Sink& sink) const;
@@ -130,7 +136,8 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
                       .bf16_products = options_.bf16_products,
                       .smoothed = is_smoothed(),
                       .targets = options_.targets,
-                      .classes = table_.weight.shape[0],
+                      .sub_centres = options_.sub_centres,
+                      .classes = std::ssize(table_.updated),
                       .gpu = device_.sizes});
   memory_.reserve(static_cast<std::size_t>(plan_.bytes));
   samples_ = {.samples = n,
@@ -139,7 +146,8 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
               .padded_dimension = plan_.padded_dimension,
               .embeddings = x.f32(),
               .embedding_size = x.shape[1],
-              .most_targets = static_cast<std::int32_t>(options_.targets)};
+              .most_targets = static_cast<std::int32_t>(options_.targets),
+              .sub_centres = options_.sub_centres};
   point_into_memory(plan_);
   send_batch_lists(batch);
   plan_kept_tiles();
@@ -152,6 +160,7 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   samples_.max = at<float>(plan.max);
   samples_.factor = at<float>(plan.factor);
   if (is_smoothed()) samples_.smoothing = at<float>(plan.smoothing);
+  if (options_.sub_centres > 1) samples_.target_rows = at<std::int32_t>(plan.target_rows);
   samples_.d_unit = at<float>(plan.d_unit);
   samples_.target_gradients = at<float>(plan.target_gradients);
   if (options_.targets > 1) {
@@ -221,17 +230,18 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
   hard_above_ = batch.hard_above.empty() ? nullptr : hard_above.device;
   positives_ = {.stride = plan_.padded_dimension,
                 .target_gradients = samples_.target_gradients,
-                .positive_rows = classes.device,
+                .positive_classes = classes.device,
                 .positive_slots = places.device,
-                .positives = static_cast<std::int32_t>(positives)};
+                .positives = static_cast<std::int32_t>(positives),
+                .target_rows = samples_.target_rows,
+                .sub_centres = options_.sub_centres};
 }
 
 // Keeps as many tiles as logits_bytes allows. The number of sampled classes varies between steps,
 // so it reserves a little more than this step needs.
 void CudaMarginSoftmax::plan_kept_tiles() {
-  const auto active = static_cast<std::int64_t>(batch_.classes.size());
   const std::int64_t bytes = plan_.kept_tile_bytes();
-  const std::int64_t tiles = (active + plan_.tile - 1) / plan_.tile;
+  const std::int64_t tiles = (active_rows() + plan_.tile - 1) / plan_.tile;
   const std::int64_t most = options_.logits_bytes / bytes;
   kept_tiles_ = std::min(tiles, most);
   if (static_cast<std::size_t>(kept_tiles_ * bytes) <= kept_.bytes()) return;
@@ -240,10 +250,10 @@ void CudaMarginSoftmax::plan_kept_tiles() {
 
 template <typename F>
 void CudaMarginSoftmax::each_tile(const F& f) const {
-  const auto active = static_cast<std::int64_t>(batch_.classes.size());
+  const std::int64_t active = active_rows();
   std::int64_t number = 0;
   for (std::int64_t begin = 0; begin < active; begin += plan_.tile, ++number) {
-    f(Tile{.number = number, .begin = begin, .classes = std::min(plan_.tile, active - begin)});
+    f(Tile{.number = number, .begin = begin, .rows = std::min(plan_.tile, active - begin)});
   }
 }
 
@@ -252,14 +262,14 @@ TileRows CudaMarginSoftmax::rows_of(const Tile& tile) const {
   const RowList active = active_.from(tile.begin);
   const Shape shape{tile.padded(), plan_.padded_dimension};
   const bool in_a_row = active.rows == nullptr && active.missed == nullptr;
-  if (in_a_row && tile.classes == tile.padded()) {
+  if (in_a_row && tile.rows == tile.padded()) {
     if (void* const there = rows_.operand(active.first, operand_type_)) {
       return {Tensor(there, operand_type_, shape), rows_.view().inverse_norm + active.first};
     }
   }
   const Tensor gathered(at<void>(plan_.rows), operand_type_, shape);
   float* const inverse_norms = at<float>(plan_.inverse_norms);
-  rows_.gather(active, tile.classes, gathered, inverse_norms);
+  rows_.gather(active, tile.rows, gathered, inverse_norms);
   return {gathered, inverse_norms};
 }
 
@@ -282,12 +292,13 @@ void CudaMarginSoftmax::multiply(const Tile& tile, const TileRows& rows, float* 
 ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) const {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const double threshold = options_.interclass_filtering_threshold;
-  return {.begin = tile.begin,
-          .classes = tile.classes,
+  const std::int64_t k = options_.sub_centres, begin = tile.begin / k;
+  return {.begin = begin,
+          .classes = tile.rows / k,
           .samples = plan_.padded_samples,
-          .products = products_of(tile),
-          .inverse_norms = rows.inverse_norms,
-          .offsets = offsets_ == nullptr ? nullptr : offsets_ + tile.begin,
+          .products = k == 1 ? products_of(tile) : at<float>(plan_.cosines),
+          .inverse_norms = k == 1 ? rows.inverse_norms : nullptr,
+          .offsets = offsets_ == nullptr ? nullptr : offsets_ + begin,
           .targets = samples_.targets,
           .most_targets = samples_.most_targets,
           .ranges = samples_.ranges,
@@ -298,6 +309,23 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .scale = static_cast<float>(options_.scale),
           .limit = is_plain(options_) ? kInfinity : 1.f,
           .threshold = threshold > 0 ? static_cast<float>(threshold) : kInfinity};
+}
+
+SubCentreProducts CudaMarginSoftmax::describe_centres(const Tile& tile,
+                                                      const TileRows& rows) const {
+  return {.classes = tile.rows / options_.sub_centres,
+          .sub_centres = options_.sub_centres,
+          .samples = plan_.padded_samples,
+          .products = products_of(tile),
+          .inverse_norms = rows.inverse_norms};
+}
+
+/// Returns the tile's products, or with several centres a class, the largest cosine of each class.
+ProductTile CudaMarginSoftmax::reduce_to_classes(const Tile& tile, const TileRows& rows) const {
+  if (options_.sub_centres > 1) {
+    largest_cosines(device_, describe_centres(tile, rows), at<float>(plan_.cosines));
+  }
+  return describe(tile, rows);
 }
 
 void CudaMarginSoftmax::run_find_targets(const Batch& batch, const Tensor& cosines) {
@@ -314,7 +342,7 @@ void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics
   each_tile([&](const Tile& tile) {
     const TileRows rows = rows_of(tile);
     multiply(tile, rows, products_of(tile));
-    fold_tile(device_, describe(tile, rows), running_, tile.number == 0);
+    fold_tile(device_, reduce_to_classes(tile, rows), running_, tile.number == 0);
   });
   if (batch.classes.empty()) running_.slots = 0;
   finish_statistics(device_, samples_, running_, options_,
@@ -353,7 +381,15 @@ void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows,
   const std::int64_t n = plan_.padded_samples;
   const std::int64_t d = plan_.padded_dimension;
   const Tensor factors(at<void>(plan_.factors), operand_type_, {tile.padded(), n});
-  make_factors(device_, describe(tile, rows), samples_.max, samples_.factor, factors);
+  const ProductTile of_classes = reduce_to_classes(tile, rows);
+  if (options_.sub_centres == 1) {
+    make_factors(device_, of_classes, samples_.max, samples_.factor, factors);
+  } else {
+    auto* const cosines = at<float>(plan_.cosines);
+    make_factors(device_, of_classes, samples_.max, samples_.factor,
+                 Tensor(cosines, {of_classes.classes, n}));
+    spread_factors(device_, describe_centres(tile, rows), cosines, factors);
+  }
   if (wanted.embeddings) {
     ops_.gemm({.m = n,
                .n = d,
@@ -381,7 +417,7 @@ void CudaMarginSoftmax::backward_tiles(Wanted wanted, const Sink& sink) const {
     make_gradients(tile, rows, wanted);
     if (!wanted.centres) return;
     CentreGradients gradients = positives_;
-    gradients.count = tile.classes;
+    gradients.count = tile.rows;
     gradients.gradients = at<float>(plan_.gradients);
     gradients.inverse_norms = is_plain(options_) ? nullptr : rows.inverse_norms;
     gradients.first_row = tile.begin;
@@ -411,19 +447,28 @@ void CudaMarginSoftmax::move_centres(Wanted wanted, const Update& update) {
   row_updates_.moved(batch_.classes, update);
 }
 
+/// Adds the list of the gradients' rows: each slot has one for each centre of its class.
+const std::int32_t* CudaMarginSoftmax::add_places(std::span<const std::int64_t> slots) {
+  const std::int64_t k = options_.sub_centres;
+  const auto places = move_lists_.add<std::int32_t>(std::ssize(slots) * k);
+  std::int32_t* next = places.host;
+  for (const std::int64_t slot : slots) {
+    for (std::int64_t row = slot * k; row < (slot + 1) * k; ++row) {
+      *next++ = static_cast<std::int32_t>(row);
+    }
+  }
+  return places.device;
+}
+
 void CudaMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tensor& d_embeddings,
                                                 const Tensor& gradients,
                                                 std::span<const std::int64_t> slots) {
-  const auto count = static_cast<std::int64_t>(slots.size());
-  move_lists_.begin(CudaLists::rounded(count * 4));
-  const auto places = move_lists_.add<std::int32_t>(count);
-  std::ranges::transform(slots, places.host,
-                         [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
+  move_lists_.begin(CudaLists::rounded(active_rows() * 4));
+  const std::int32_t* const places = add_places(slots);
   move_lists_.send();
   begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
   backward_tiles({}, [&](const Tile& tile, const CentreGradients& part) {
-    rows_.add_gradients(active_.from(tile.begin), part, gradients.f32(),
-                        places.device + tile.begin);
+    rows_.add_gradients(active_.from(tile.begin), part, gradients.f32(), places + tile.begin);
   });
   finish_gradients(device_, samples_, options_, gradient_scale, d_embeddings.f32());
 }
@@ -431,31 +476,26 @@ void CudaMarginSoftmax::run_backward_accumulate(double gradient_scale, const Ten
 void CudaMarginSoftmax::run_update(std::span<const std::int64_t> classes,
                                    std::span<const std::int64_t> slots, const Tensor& gradients,
                                    const Update& update) {
-  const auto count = static_cast<std::int64_t>(classes.size());
+  const std::int64_t count = std::ssize(classes) * options_.sub_centres;
   row_updates_.plan(classes);
-  move_lists_.begin(CudaLists::rounded(count * 4) + row_updates_.list_bytes(count));
-  const auto places = move_lists_.add<std::int32_t>(count);
-  std::ranges::transform(slots, places.host,
-                         [](std::int64_t slot) { return static_cast<std::int32_t>(slot); });
+  move_lists_.begin(CudaLists::rounded(count * 4) + row_updates_.list_bytes(std::ssize(classes)));
+  const std::int32_t* const places = add_places(slots);
   const RowList active = row_updates_.add_lists(move_lists_, classes);
   move_lists_.send();
-  rows_.move(active,
-             {.count = count,
-              .gradients = gradients.f32(),
-              .stride = rows_.dimension(),
-              .slots = places.device},
-             update);
+  rows_.move(
+      active,
+      {.count = count, .gradients = gradients.f32(), .stride = rows_.dimension(), .slots = places},
+      update);
   row_updates_.moved(classes, update);
 }
 
 void CudaMarginSoftmax::run_settle(std::span<const std::int64_t> classes) {
-  const auto count = static_cast<std::int64_t>(classes.size());
   row_updates_.plan(classes);
-  move_lists_.begin(row_updates_.list_bytes(count));
+  move_lists_.begin(row_updates_.list_bytes(std::ssize(classes)));
   const RowList rows = row_updates_.add_lists(move_lists_, classes);
   move_lists_.send();
   if (rows.missed == nullptr) return;
-  rows_.settle(rows, count, row_updates_.settled(classes));
+  rows_.settle(rows, std::ssize(classes) * options_.sub_centres, row_updates_.settled(classes));
 }
 
 }  // namespace

@@ -34,6 +34,11 @@ __device__ __forceinline__ bool is_other_target(const ProductTile& t, std::int64
   return false;
 }
 
+/// Returns 1 / length of a row of the tile.
+__device__ __forceinline__ float inverse_norm_at(const ProductTile& t, std::int64_t row) {
+  return t.inverse_norms == nullptr ? 1.f : t.inverse_norms[row];
+}
+
 /// Returns what is added to the logits of a row of the tile.
 __device__ __forceinline__ float offset_of(const ProductTile& t, std::int64_t row) {
   return t.offsets == nullptr ? 0.f : t.offsets[row];
@@ -91,7 +96,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
 #pragma unroll
   for (int r = 0; r < kRowsAtOnce; ++r) {
     const bool there = row + r < t.classes;
-    const float inverse = there ? t.inverse_norms[row + r] : 0.f;
+    const float inverse = there ? inverse_norm_at(t, row + r) : 0.f;
     const float offset = there ? offset_of(t, row + r) : 0.f;
     float4 products = make_float4(0.f, 0.f, 0.f, 0.f);
     if (there) {
@@ -197,7 +202,7 @@ __global__ void __launch_bounds__(kThreads)
        row < padded_classes; row += std::int64_t{gridDim.y} * kWarps) {
     Pack<Factor> factors{};
     if (row < t.classes) {
-      const float inverse = t.inverse_norms[row], offset = offset_of(t, row);
+      const float inverse = inverse_norm_at(t, row), offset = offset_of(t, row);
       const Pack<float> products = load_pack(t.products + row * t.samples + column);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
@@ -215,6 +220,48 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     store_pack(out + row * t.samples + column, factors);
+  }
+}
+
+/// The sub-centre of a class that is nearest to a sample. A NaN counts as the nearest.
+struct Nearest {
+  std::int64_t sub_centre;
+  float cosine;
+};
+__device__ __forceinline__ Nearest nearest_of(const SubCentreProducts& t, std::int64_t c,
+                                              std::int64_t sample) {
+  const std::int64_t first = c * t.sub_centres;
+  Nearest nearest{0, t.products[first * t.samples + sample] * t.inverse_norms[first]};
+  for (std::int64_t k = 1; k < t.sub_centres; ++k) {
+    const std::int64_t row = first + k;
+    const float cosine = t.products[row * t.samples + sample] * t.inverse_norms[row];
+    if (cosine > nearest.cosine || cosine != cosine) nearest = {k, cosine};
+  }
+  return nearest;
+}
+
+// One thread per class and sample.
+__global__ void largest_cosines_kernel(SubCentreProducts t, float* cosines) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < t.classes * t.samples) {
+    cosines[i] = nearest_of(t, i / t.samples, i % t.samples).cosine;
+  }
+}
+
+// One thread per class and sample, also for the classes of the padding. A thread reads all its
+// products before it overwrites them.
+template <typename Factor>
+__global__ void spread_kernel(SubCentreProducts t, const float* factors, std::int64_t padded_rows,
+                              Factor* out) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::int64_t c = i / t.samples, sample = i % t.samples;
+  const bool there = c < t.classes;
+  const std::int64_t nearest = there ? nearest_of(t, c, sample).sub_centre : -1;
+  for (std::int64_t k = 0; k < t.sub_centres; ++k) {
+    const std::int64_t row = c * t.sub_centres + k;
+    if (row >= padded_rows) return;
+    const float factor = k == nearest ? factors[i] * t.inverse_norms[row] : 0.f;
+    out[row * t.samples + sample] = from_float<Factor>(factor);
   }
 }
 
@@ -238,7 +285,27 @@ unsigned blocks_for(std::int64_t n, std::int64_t each) {
   return static_cast<unsigned>((n + each - 1) / each);
 }
 
+LaunchShape one_thread_each(std::int64_t n) {
+  return {.blocks = dim3(blocks_for(n, kThreads)), .threads = dim3(kThreads)};
+}
+
 }  // namespace
+
+void largest_cosines(const CudaDevice& device, const SubCentreProducts& tile, float* cosines) {
+  launch("largest cosines", one_thread_each(tile.classes * tile.samples), device.compute.get(),
+         largest_cosines_kernel, tile, cosines);
+}
+
+void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, const float* factors,
+                    const Tensor& out) {
+  const std::int64_t rows = out.shape[0];
+  const std::int64_t classes = (rows + tile.sub_centres - 1) / tile.sub_centres;
+  const auto go = [&](auto* to) {
+    launch("spreading factors", one_thread_each(classes * tile.samples), device.compute.get(),
+           spread_kernel<std::remove_pointer_t<decltype(to)>>, tile, factors, rows, to);
+  };
+  out.dtype == DType::kFloat32 ? go(out.f32()) : go(static_cast<__nv_bfloat16*>(out.data));
+}
 
 void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
                bool first) {

@@ -16,7 +16,7 @@ struct ProductTile {
   std::int64_t classes = 0;
   std::int64_t samples = 0;
   const float* products = nullptr;
-  const float* inverse_norms = nullptr;  ///< [classes]
+  const float* inverse_norms = nullptr;  ///< [classes]; nullptr: the products are cosines
   const float* offsets = nullptr;        ///< [classes], added to the logits; nullptr: 0
   /// [most_targets, samples], index of an active class; -1: none here.
   const std::int32_t* targets = nullptr;
@@ -31,6 +31,24 @@ struct ProductTile {
   float limit = 1.f;      ///< of cosines; infinity if they are products
   float threshold = 0.f;  ///< cosines above it count as 0; infinity: no filter
 };
+
+/// The products [classes * sub_centres, samples] of a tile whose classes have several centres.
+struct SubCentreProducts {
+  std::int64_t classes = 0, sub_centres = 1, samples = 0;
+  const float* products = nullptr;
+  const float* inverse_norms = nullptr;  ///< [classes * sub_centres]
+};
+
+/// Fills cosines [classes, samples] with the largest cosine of each class. A NaN counts as the
+/// largest.
+void largest_cosines(const CudaDevice& device, const SubCentreProducts& tile, float* cosines);
+
+/// The other direction: fills `out` [at least the tile's rows, samples], float32 or bf16, with the
+/// factors [classes, samples] of the classes, divided by the centre's length, where this centre has
+/// the largest cosine, the first of equal ones; with 0 elsewhere and in the rows after the tile's.
+/// A float32 `out` may be the same memory as the products.
+void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, const float* factors,
+                    const Tensor& out);
 
 /// Statistics of all logits except the targets': [slots, samples]. See MarginPlan::slots.
 struct LogitStatistics {

@@ -36,26 +36,33 @@ void RowUpdates::plan(std::span<const std::int64_t> classes) {
   plan_.make(*table_.history, table_.updated, table_.first_class, classes);
 }
 
-std::int64_t RowUpdates::list_bytes(std::int64_t rows) const {
-  const auto index = rows * static_cast<std::int64_t>(sizeof(std::int32_t));
+std::int64_t RowUpdates::list_bytes(std::int64_t classes) const {
+  const auto index =
+      classes * options_.sub_centres * static_cast<std::int64_t>(sizeof(std::int32_t));
   const auto table = static_cast<std::int64_t>(plan_.table().size_bytes());
   return 2 * CudaLists::rounded(index) + CudaLists::rounded(table);
 }
 
 RowList RowUpdates::add_lists(CudaLists& lists, std::span<const std::int64_t> classes) const {
+  const std::int64_t k = options_.sub_centres;
   const auto count = static_cast<std::int64_t>(classes.size());
   if (count == 0) return {};
-  RowList list{.first = classes.front() - table_.first_class};
+  RowList list{.first = (classes.front() - table_.first_class) * k};
   if (classes.back() - classes.front() != count - 1) {
-    const auto rows = lists.add<std::int32_t>(count);
-    std::ranges::transform(classes, rows.host, [&](std::int64_t c) {
-      return static_cast<std::int32_t>(c - table_.first_class);
-    });
+    const auto rows = lists.add<std::int32_t>(count * k);
+    std::int32_t* next = rows.host;
+    for (const std::int64_t c : classes) {
+      const std::int64_t first = (c - table_.first_class) * k;
+      for (std::int64_t row = first; row < first + k; ++row) {
+        *next++ = static_cast<std::int32_t>(row);
+      }
+    }
     list.rows = rows.device;
   }
   if (all_up_to_date() || plan_.table().size() <= 1) return list;
-  const auto missed = lists.add<std::uint32_t>(count);
-  std::ranges::copy(plan_.index(), missed.host);
+  const auto missed = lists.add<std::uint32_t>(count * k);
+  std::uint32_t* next = missed.host;
+  for (const std::uint32_t index : plan_.index()) next = std::fill_n(next, k, index);
   const auto how = lists.add<CatchUp>(static_cast<std::int64_t>(plan_.table().size()));
   std::ranges::copy(plan_.table(), how.host);
   list.missed = missed.device;
@@ -73,7 +80,7 @@ std::int32_t RowUpdates::settled(std::span<const std::int64_t> classes) {
   for (const std::int64_t c : classes) {
     table_.updated[static_cast<std::size_t>(c - table_.first_class)] = count;
   }
-  if (static_cast<std::int64_t>(classes.size()) == table_.weight.shape[0]) all_seen_ = count;
+  if (classes.size() == table_.updated.size()) all_seen_ = count;
   return count;
 }
 

@@ -57,11 +57,11 @@ class CudaLists {
   std::int64_t room_ = 0, used_ = 0;
 };
 
-/// Records which updates each row of the table has seen, and makes the lists from which kernels
-/// apply the missed ones. Used by one host thread.
+/// Records which updates each class of the table has seen, and makes the lists from which kernels
+/// apply the missed ones to its rows. Used by one host thread.
 class RowUpdates {
  public:
-  /// Borrows the table's memory.
+  /// Borrows the table's memory. The table has a row for each centre.
   RowUpdates(const CentreTable& table, const MarginSoftmaxOptions& options)
       : table_(table), options_(options) {}
 
@@ -70,9 +70,9 @@ class RowUpdates {
 
   /// Finds the updates that the rows of these classes (sorted) have missed.
   void plan(std::span<const std::int64_t> classes);
-  /// Returns an upper bound on the lists' bytes for `rows` rows. REQUIRES: plan() was called.
-  [[nodiscard]] std::int64_t list_bytes(std::int64_t rows) const;
-  /// Adds the lists of these rows. Omits the row numbers if the rows are contiguous, and the
+  /// Returns an upper bound on the lists' bytes for `classes` classes. REQUIRES: plan() was called.
+  [[nodiscard]] std::int64_t list_bytes(std::int64_t classes) const;
+  /// Adds the lists of these classes' rows. Omits the row numbers if they are contiguous, and the
   /// missed updates if there are none. REQUIRES: plan() was called with the same classes.
   RowList add_lists(CudaLists& lists, std::span<const std::int64_t> classes) const;
 

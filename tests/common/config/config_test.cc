@@ -114,6 +114,8 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
               HasSubstr("margin_gradient: found \"straight_through\", but loss \"softmax\""));
   EXPECT_THAT(refusal(R"({"loss": "softmax", "init_centres": "mean"})"),
               HasSubstr("init_centres: found \"mean\", but loss \"softmax\""));
+  EXPECT_THAT(refusal(R"({"loss": "softmax", "sub_centres": 3})"),
+              HasSubstr("sub_centres: found 3, but loss \"softmax\" has no centres of classes"));
   EXPECT_THAT(refusal(R"({"loss": {"name": "softmax", "m": 0.4}})"),
               HasSubstr("loss: unknown key \"m\""));
   EXPECT_THAT(refusal(R"({"loss": "arcface"})"),
@@ -135,6 +137,11 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
 }
 
 TEST(ParseJob, LimitsLabelSmoothing) {
+  EXPECT_EQ(parse(R"({"sub_centres": 3})").sub_centres, 3);
+  EXPECT_THAT(refusal(R"({"sub_centres": 0})"),
+              HasSubstr("sub_centres: expected an integer from 1 to 16, found 0"));
+  EXPECT_THAT(refusal(R"({"sub_centres": 3, "init_centres": "mean"})"),
+              HasSubstr("init_centres: found \"mean\", but sub_centres is 3"));
   EXPECT_EQ(parse(R"({"label_smoothing": 0.1})").label_smoothing, 0.1);
   EXPECT_THAT(refusal(R"({"label_smoothing": 1})"),
               HasSubstr("label_smoothing: expected a number from 0 to 0.99, found 1"));

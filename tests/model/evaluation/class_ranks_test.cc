@@ -18,13 +18,19 @@ using ::testing::ElementsAre;
 
 struct Layer {
   bool cosines = true;
-  std::int64_t classes = 0, dimension = 0;
-  std::vector<float> weights, biases;  // [C, D], [C]
+  std::int64_t classes = 0, dimension = 0, sub_centres = 1;
+  std::vector<float> weights, biases;  // [C, sub_centres, D], [C]
   std::vector<float> embeddings;       // [N, D + 1]: the last number does not belong to it
   std::vector<std::int64_t> labels;    // [N]
   std::vector<std::int64_t> others;    // [N, others of each], or empty
 
   [[nodiscard]] double score(std::size_t sample, std::size_t c) const {
+    const auto k = static_cast<std::size_t>(sub_centres);
+    double score = row_score(sample, c * k);
+    for (std::size_t i = 1; i < k; ++i) score = std::max(score, row_score(sample, c * k + i));
+    return score;
+  }
+  [[nodiscard]] double row_score(std::size_t sample, std::size_t c) const {
     const auto d = static_cast<std::size_t>(dimension);
     double product = 0, squares = 0;
     for (std::size_t k = 0; k < d; ++k) {
@@ -48,16 +54,17 @@ struct Layer {
   }
 };
 
-Layer random_layer(bool cosines, std::int64_t classes, std::int64_t dimension,
-                   std::int64_t samples) {
+Layer random_layer(bool cosines, std::int64_t classes, std::int64_t dimension, std::int64_t samples,
+                   std::int64_t sub_centres = 1) {
   std::mt19937 random(static_cast<unsigned>(7 + classes));
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<std::int64_t> label(0, classes - 1);
-  Layer layer{.cosines = cosines, .classes = classes, .dimension = dimension};
+  Layer layer{
+      .cosines = cosines, .classes = classes, .dimension = dimension, .sub_centres = sub_centres};
   const auto fill = [&](std::vector<float>& to, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) to.push_back(normal(random));
   };
-  fill(layer.weights, classes * dimension);
+  fill(layer.weights, classes * sub_centres * dimension);
   fill(layer.biases, classes);
   fill(layer.embeddings, samples * (dimension + 1));
   for (std::int64_t i = 0; i < samples; ++i) layer.labels.push_back(label(random));
@@ -71,13 +78,14 @@ Layer random_layer(bool cosines, std::int64_t classes, std::int64_t dimension,
 std::vector<std::int64_t> ranks_on(int workers, const Layer& layer, int threads = 2) {
   std::vector<std::vector<std::int64_t>> all(static_cast<std::size_t>(workers));
   testing::run_ranks(workers, [&](Comm& comm) {
-    const auto d = layer.dimension;
+    const auto d = layer.dimension, size = layer.sub_centres * d;
     const ClassLayer own{.classes = shard_of(layer.classes, comm.rank(), workers),
                          .cosines = layer.cosines,
+                         .sub_centres = layer.sub_centres,
                          .read = [&](RowRange classes, std::span<float> rows) {
                            for (std::int64_t c = classes.begin; c < classes.end; ++c) {
-                             std::copy_n(layer.weights.begin() + c * d, d, rows.begin());
-                             rows = rows.subspan(static_cast<std::size_t>(d));
+                             std::copy_n(layer.weights.begin() + c * size, size, rows.begin());
+                             rows = rows.subspan(static_cast<std::size_t>(size));
                              if (layer.cosines) continue;
                              rows.front() = layer.biases[static_cast<std::size_t>(c)];
                              rows = rows.subspan(1);
@@ -103,6 +111,11 @@ TEST(ClassRanks, AreThoseOfAPlainSearchForAnyNumberOfWorkersAndThreads) {
 
 TEST(ClassRanks, CompareMoreClassesThanAreInMemoryTogether) {
   const Layer layer = random_layer(true, 2500, 8, 40);
+  EXPECT_EQ(ranks_on(2, layer), layer.expected_ranks());
+}
+
+TEST(ClassRanks, TakeTheHighestCosineOfAClass) {
+  const Layer layer = random_layer(true, 700, 8, 40, 3);  // 341 classes are in memory together
   EXPECT_EQ(ranks_on(2, layer), layer.expected_ranks());
 }
 

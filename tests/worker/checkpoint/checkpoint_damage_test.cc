@@ -236,10 +236,12 @@ TEST_F(Checkpoint, IsNotRemovedIfOfAnotherModel) {
   Writers others = writers(1);
   save(others, 1, {.classes = 3});
   save(others, 2, {.feature_size = 64});
+  save(others, 3, {.sub_centres = 2});
   Writers all = writers(1, 1, 1);
-  for (const std::int64_t step : {3, 4}) save(all, step);
+  for (const std::int64_t step : {4, 5}) save(all, step);
   all.clear();
-  EXPECT_THAT(entries(), ElementsAre("step-000000001", "step-000000002", "step-000000004"));
+  EXPECT_THAT(entries(),
+              ElementsAre("step-000000001", "step-000000002", "step-000000003", "step-000000005"));
 }
 
 TEST_F(Checkpoint, SetsAsideOtherFoldersWithItsName) {
@@ -272,6 +274,8 @@ TEST_F(Checkpoint, RejectsTheCheckpointOfAnotherJob) {
               HasSubstr("embedding_size (plus 1 for a bias) is 6"));
   EXPECT_THAT(load_error(5, {.feature_size = 64}),
               HasSubstr("feature_size is 0, but this job's is 64"));
+  EXPECT_THAT(load_error(5, {.sub_centres = 3}),
+              HasSubstr("sub_centres is 1, but this job's is 3"));
   EXPECT_THAT(load_error(5, {.optimizer = OptimizerKind::kAdamW}),
               HasSubstr("optimizer is sgd, but this job's is adamw"));
   EXPECT_THAT(load_error(5, {.pixels = {.mean = {0.25, 0.5, 0.5}}}),

@@ -123,6 +123,7 @@ struct WorldOptions {
   std::int64_t classes = 10;
   std::int64_t dimension = 6;
   std::int64_t feature_size = 0;
+  std::int64_t sub_centres = 1;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool average = false;  ///< has averages of the backbone
   PixelScale pixels = {};
@@ -150,11 +151,13 @@ struct SmallWorker {
             .classes = options.classes,
             .network = "small",
             .feature_size = options.feature_size,
+            .sub_centres = options.sub_centres,
             .pixels = options.pixels};
   }
   [[nodiscard]] nlohmann::json job() const {
     return {{"network", "small"},
             {"feature_size", options.feature_size},
+            {"sub_centres", options.sub_centres},
             {"optimizer", options.optimizer == OptimizerKind::kAdamW ? "adamw" : "sgd"},
             {"image_mean", options.pixels.mean},
             {"image_std", options.pixels.std}};

@@ -23,6 +23,8 @@ struct LossCase {
   double label_smoothing = 0;
   std::vector<std::int64_t> head_classes = {};
   std::int64_t labels_per_image = 1;
+  std::int64_t sub_centres = 1;
+  std::int64_t classes = kLossClasses;
 };
 
 std::vector<LossCase> loss_cases() {
@@ -43,7 +45,10 @@ std::vector<LossCase> loss_cases() {
         {"SmoothedCurricularFace", curricularface, device, 0.2},
         {"SmoothedSeparateHeads", CombinedMargin{}, device, 0.2, {200, kLossClasses - 200}},
         {"SeveralLabels", CombinedMargin{}, device, 0, {}, 3},
-        {"SmoothedSeveralLabels", CombinedMargin{}, device, 0.2, {}, 3}};
+        {"SmoothedSeveralLabels", CombinedMargin{}, device, 0.2, {}, 3},
+        {"SeveralLabelsOfSubCentres", CombinedMargin{}, device, 0.1, {}, 3, 3, 150},
+        {"SubCentresOfCurricularFace", curricularface, device, 0, {}, 1, 3, 150},
+        {"SmoothedSubCentresOfSeparateHeads", magface, device, 0.2, {50, 100}, 1, 3, 150}};
     for (LossCase each : losses) {
       each.name = device.name + each.name;
       cases.push_back(each);
@@ -58,8 +63,9 @@ class HeadLosses : public OnHeadDevice<LossCase> {
   static HeadJob job(double rate, std::int64_t gradient_acc = 1) {
     HeadJob job;
     job.device = GetParam().device;
-    job.options = {.classes = kLossClasses,
+    job.options = {.classes = GetParam().classes,
                    .embedding_size = kLossDimension,
+                   .sub_centres = GetParam().sub_centres,
                    .loss = GetParam().loss,
                    .scale = 16,
                    .margin_gradient = MarginGradient::kExact,
@@ -72,11 +78,12 @@ class HeadLosses : public OnHeadDevice<LossCase> {
     job.lr = 0.01;
     job.loss_state = {.length_mean = 1.1, .length_deviation = 0.3, .target_cosine = 0.2};
     const std::int64_t size = job.options.centre_size();
-    job.centres = random_matrix(kLossClasses, size, 0.2, 8);
+    job.centres = random_matrix(job.options.classes, size, 0.2, 8);
     for (std::uint64_t i = 0; i < 4; ++i) {
-      job.micro_batches.push_back(random_batch(kLossSamples, kLossClasses, kLossDimension, 50 + i));
+      job.micro_batches.push_back(
+          random_batch(kLossSamples, job.options.classes, kLossDimension, 50 + i));
       place(job.centres, static_cast<std::size_t>(size), job.micro_batches.back());
-      add_labels(job.micro_batches.back(), GetParam().labels_per_image, kLossClasses);
+      add_labels(job.micro_batches.back(), GetParam().labels_per_image, job.options.classes);
     }
     return job;
   }
@@ -87,7 +94,8 @@ class HeadLosses : public OnHeadDevice<LossCase> {
       for (std::size_t k = 0; k < kLossDimension; ++k) {
         float& x = batch.embeddings[i * kLossDimension + k];
         const auto row = static_cast<std::size_t>(batch.labels[i]);
-        x = length * (x + near * centres[row * size + k]);
+        const std::size_t centre = i % static_cast<std::size_t>(GetParam().sub_centres);
+        x = length * (x + near * centres[row * size + centre * kLossDimension + k]);
       }
     }
   }

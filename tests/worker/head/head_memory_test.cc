@@ -57,7 +57,9 @@ const MarginSoftmaxOptions kSoftmax{.logits_bytes = 400'000};
 /// Returns the bytes that the first step of a new softmax allocates with operator new.
 std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads) {
   CountingOps ops(threads);
-  ClassCentres centres(ops, {0, kMemoryClasses}, {.dimension = kMemoryDimension});
+  ClassCentres centres(
+      ops, {0, kMemoryClasses},
+      {.dimension = options.sub_centres * kMemoryDimension, .sub_centres = options.sub_centres});
   const auto softmax = make_margin_softmax(ops, options, centres.table());
   softmax->compute_inverse_norms();
   std::vector<float> x = testing::random_matrix(kMemorySamples, kMemoryDimension, 1, 1);
@@ -120,6 +122,12 @@ TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithSeveralTargetsAllocates) {
   expect_stated_bytes(options);
 }
 
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithSubCentresAllocates) {
+  MarginSoftmaxOptions options = kSoftmax;
+  options.sub_centres = 5;
+  expect_stated_bytes(options);
+}
+
 TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithBf16ProductsAllocates) {
   if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no bf16 instructions (avx512_bf16)";
   if (__builtin_cpu_supports("amx-bf16")) {
@@ -132,7 +140,8 @@ TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithBf16ProductsAllocates) {
 
 TEST(HeadMemory, TablesEqualWhatTheHeadAllocates) {
   for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
-    const HeadOptions head{.classes = 1003, .embedding_size = 24, .optimizer = optimizer};
+    const HeadOptions head{
+        .classes = 1003, .embedding_size = 8, .sub_centres = 3, .optimizer = optimizer};
     testing::run_ranks(3, [&](Comm& comm) {
       CountingOps ops(1);
       const auto made = make_head(ops, comm, head);
@@ -243,6 +252,26 @@ TEST(HeadMemory, CountsTheBiasesOfAPlainSoftmax) {
   o.head.loss = PlainSoftmax{};
   EXPECT_EQ(head_memory(o).centres, 1'000'000u * 513 * 4);
   EXPECT_EQ(head_memory(o).momentum, head_memory(o).centres);
+}
+
+TEST(HeadMemory, CountsSubCentres) {
+  HeadMemoryOptions o = million();
+  o.head.logits_memory = 0.05;
+  const HeadMemory one = head_memory(o);
+  o.head.sub_centres = 3;
+  const HeadMemory three = head_memory(o);
+  EXPECT_EQ(three.centres, 3 * one.centres);
+  EXPECT_EQ(three.momentum, 3 * one.momentum);
+  EXPECT_EQ(three.inverse_norms, 3 * one.inverse_norms);
+  EXPECT_EQ(three.updated, one.updated);
+  EXPECT_EQ(three.active, one.active);
+  EXPECT_EQ(three.buffers, one.buffers + 2u * 2 * 32 * 128 * 4);  // two threads' largest cosines
+  o.gpu = true;
+  o.head.sample_rate = 0.1;
+  const std::uint64_t lists = 2u * (3 - 1) * (100'000 + 128) * 4;
+  const std::uint64_t with = head_memory(o).buffers;
+  o.head.sub_centres = 1;
+  EXPECT_GT(with, head_memory(o).buffers + lists);
 }
 
 TEST(HeadMemory, CountsTheSumsOfLabelSmoothing) {

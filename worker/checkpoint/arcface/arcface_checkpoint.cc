@@ -126,6 +126,13 @@ std::span<const float> centres_of(const TorchFile& file) {
 /// Checks the shapes of the centres in all files.
 void check_shapes(const ArcfaceCheckpoint& from, std::span<const Shape64> shapes,
                   const CheckpointModel& model) {
+  if (model.sub_centres != 1) {
+    fail(from.centres[0],
+         "arcface_torch has one centre for each class, but this job's sub_centres "
+         "is " +
+             std::to_string(model.sub_centres) +
+             "; set it to 1, or use another output and init_from");
+  }
   std::int64_t classes = 0;
   for (const Shape64& shape : shapes) classes += shape[0];
   for (std::size_t rank = 0; rank < shapes.size() && classes == model.classes; ++rank) {

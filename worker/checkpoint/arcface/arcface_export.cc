@@ -120,6 +120,10 @@ class Exporter {
                        ": found loss softmax, whose classes have biases; expected a loss of class "
                        "centres, because arcface_torch has no biases");
     }
+    if (job_.sub_centres != 1) {
+      throw InputError(folder.string() + ": found sub_centres " + std::to_string(job_.sub_centres) +
+                       ", expected 1, because arcface_torch has one centre for each class");
+    }
     if (job_.pixels != PixelScale{}) {
       throw InputError(folder.string() +
                        ": found image_mean or image_std, expected their default, 0.5, because "

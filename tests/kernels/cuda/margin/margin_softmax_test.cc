@@ -42,8 +42,9 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
   for (const bool halves : {false, true}) {
     options_.bf16_products = halves;
     options_.label_smoothing = halves ? 0.1 : 0;
+    options_.sub_centres = halves ? 3 : 1;
     options_.logits_bytes = 200'000;
-    const SparseTable table(1000);
+    const SparseTable table(1000, options_.sub_centres);
     const std::vector<std::int64_t> classes = range(100, 700);
     const std::size_t before = simt::device_memory().free;
     std::size_t step_memory = 0;
@@ -64,6 +65,7 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
          .dimension = kEmbeddingSize,
          .bf16_products = halves,
          .smoothed = halves,
+         .sub_centres = options_.sub_centres,
          .classes = 1000,
          .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}},
         700, options_.logits_bytes));

@@ -39,18 +39,19 @@ class SparseMemory {
 /// A table in sparse memory. The host may access it between steps.
 class SparseTable {
  public:
-  explicit SparseTable(std::int64_t rows)
+  explicit SparseTable(std::int64_t rows, std::int64_t sub_centres = 1)
       : rows_(rows),
+        sub_centres_(sub_centres),
         weight_(bytes()),
         momentum_(bytes()),
-        inverse_norm_(count() * sizeof(float)),
+        inverse_norm_(count() * static_cast<std::size_t>(sub_centres) * sizeof(float)),
         updated_(count() * sizeof(std::int32_t)) {}
 
   [[nodiscard]] CentreTable view() const {
-    const Shape shape{rows_, kEmbeddingSize};
+    const Shape shape{rows_, sub_centres_ * kEmbeddingSize};
     return {.first_class = 0,
             .weight = {weight_.data(), DType::kFloat32, shape},
-            .inverse_norm = {inverse_norm_.data(), DType::kFloat32, {rows_}},
+            .inverse_norm = {inverse_norm_.data(), DType::kFloat32, {rows_ * sub_centres_}},
             .momentum = {momentum_.data(), DType::kFloat32, shape},
             .second = {},
             .updated = {static_cast<std::int32_t*>(updated_.data()), count()},
@@ -77,9 +78,11 @@ class SparseTable {
 
  private:
   [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(rows_); }
-  [[nodiscard]] std::size_t bytes() const { return count() * kEmbeddingSize * sizeof(float); }
+  [[nodiscard]] std::size_t bytes() const {
+    return count() * static_cast<std::size_t>(sub_centres_) * kEmbeddingSize * sizeof(float);
+  }
 
-  const std::int64_t rows_;
+  const std::int64_t rows_, sub_centres_;
   const SparseMemory weight_, momentum_, inverse_norm_, updated_;
   const std::unique_ptr<UpdateHistory> history_ =
       std::make_unique<UpdateHistory>(OptimizerKind::kSgd);
