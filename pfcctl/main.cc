@@ -29,6 +29,7 @@ int run(int argc, char** argv) {
   pfc::add_ijbc_verb(app);
   pfc::add_identify_verb(app);
   pfc::add_embed_verb(app);
+  pfc::add_prune_verb(app);
   pfc::add_plan_verb(app);
   pfc::add_replay_verb(app);
   pfc::add_submit_verb(app);

@@ -24,6 +24,7 @@ void add_ijbc_verb(CLI::App& pfcctl);
 void add_logs_verb(CLI::App& pfcctl);
 void add_model_verb(CLI::App& pfcctl);
 void add_plan_verb(CLI::App& pfcctl);
+void add_prune_verb(CLI::App& pfcctl);
 void add_queue_verb(CLI::App& pfcctl);
 void add_replay_verb(CLI::App& pfcctl);
 void add_status_verb(CLI::App& pfcctl);

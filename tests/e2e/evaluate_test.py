@@ -78,6 +78,38 @@ class Evaluate(TrainedModel):
         np.testing.assert_array_equal(rows, tensors["embeddings"])
         np.testing.assert_array_equal(np.load(self.folder / "embeddings-npy/labels.npy"), tensors["labels"])
 
+    def test_prune_keeps_the_images_near_the_dominant_centre_of_their_class(self):
+        self.finished(2, self.job(sub_centres=3, max_steps=6))
+        step, out = self.folder / "out/step-000000006", self.folder / "embedded.safetensors"
+
+        def embedded(data):
+            self.pfcctl("embed", "--model", step / "backbone.safetensors", "--in", data, "--out", out)
+            tensors = safetensors_io.load(out)
+            return tensors["embeddings"], tensors["labels"]
+
+        rows, labels = embedded(self.data)
+        centres = np.concatenate([safetensors_io.load(file)["weight"] for file in sorted(step.glob("centres-*"))])
+        own = centres.reshape(-1, 3, rows.shape[1])[labels]  # [N, 3, D]
+        cosines = np.einsum("nd,nkd->nk", rows, own) / np.linalg.norm(rows, axis=1)[:, None] / np.linalg.norm(own, axis=2)
+        dominant = np.array([np.bincount(cosines[labels == c].argmax(1), minlength=3).argmax() for c in range(8)])
+        near = cosines[np.arange(len(labels)), dominant[labels]]
+        # One class loses all its images.
+        limit = np.sort([near[labels == c].max() for c in range(8)])[:2].mean()
+        kept = np.flatnonzero(near > limit)
+        words = ("prune", "--checkpoint", step, "--out", self.folder / "pruned", "--angle", np.degrees(np.arccos(limit)))
+        told = json.loads(self.pfcctl(*words, "--json"))
+        self.assertEqual([told[key] for key in ("images", "classes", "dropped_images", "dropped_classes", "damaged")],
+                         [len(kept), 7, 80 - len(kept), 1, 0])
+        pruned, renumbered = embedded(self.folder / "pruned")
+        order = kept[np.argsort(labels[kept], kind="stable")]
+        np.testing.assert_allclose(pruned, rows[order], rtol=0, atol=1e-4 * np.abs(rows).max())
+        np.testing.assert_array_equal(renumbered, np.unique(labels[order], return_inverse=True)[1])
+        self.assert_one_line(run(BIN / "pfcctl", *words), "train.rec", "already exists")
+        self.assert_one_line(run(BIN / "pfcctl", *words[:-1], 0), "--angle: found 0, expected a number above 0, at most 180")
+        folder = next(self.shared.glob("out/step-*"))
+        self.assert_one_line(run(BIN / "pfcctl", "prune", "--checkpoint", folder, "--out", self.folder / "other"),
+                             "manifest.json: sub_centres: found 1, expected 2 or more")
+
     def test_embed_writes_zeros_for_a_damaged_image_and_allows_few(self):
         data = pathlib.Path(shutil.copytree(self.people, self.folder / "damaged"))
         sorted(data.rglob("*.jpg"))[3].write_bytes(b"\xff\xd8 cut short")

@@ -6,10 +6,12 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/shard.h"
 #include "common/files/safetensors.h"
+#include "kernels/margin/update_history.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 
@@ -58,6 +60,33 @@ using ReadRows =
 std::vector<RowRange> pieces_of(RowRange shard);
 /// Returns the names of the tensors of an optimizer's centres, in reading order.
 std::vector<std::string> centre_tensors(OptimizerKind optimizer);
+
+/// Computes rows of centres, and their moments, as they are after all updates.
+class CaughtUpRows {
+ public:
+  /// Borrows the centres, whose `rows` were opened, and the history of their updates.
+  CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history, RowRange rows,
+               std::int64_t dimension);
+
+  /// Returns the rows of element `which` of centre_tensors(), float32 [rows, D]: a view, valid
+  /// until the next call.
+  [[nodiscard]] std::span<const std::byte> tensor(std::size_t which);
+  /// Returns the rows of the weights [rows, D].
+  [[nodiscard]] std::vector<float> take_weights() {
+    static_cast<void>(tensor(0));
+    return std::move(out_);
+  }
+
+ private:
+  void catch_up(std::int64_t first, std::vector<std::vector<float>>& piece) const;
+
+  const StoredCentres& centres_;
+  const UpdateHistory& history_;
+  const RowRange rows_;
+  const std::int64_t dimension_;
+  CatchUpPlan plan_;
+  std::vector<float> out_;
+};
 
 /// Sets this worker's rows: calls `read` for each of centre_tensors() and each of
 /// pieces_of(shard).

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +11,6 @@
 #include "common/error.h"
 #include "common/files/file_error.h"
 #include "kernels/make_ops.h"
-#include "kernels/margin/update_history.h"
 #include "model/files/model_file.h"
 #include "model/files/torch_writer.h"
 #include "worker/checkpoint/stored_centres.h"
@@ -46,57 +44,6 @@ std::vector<std::string> in_torch_order(const BackboneParameters& parameters) {
   }
   return names;
 }
-
-/// Computes rows of centres, and their moments, as they are after all updates.
-class CaughtUpRows {
- public:
-  CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history, RowRange rows,
-               std::int64_t dimension)
-      : centres_(centres), history_(history), rows_(rows), dimension_(dimension) {
-    std::vector<std::int64_t> classes(static_cast<std::size_t>(rows.size()));
-    std::iota(classes.begin(), classes.end(), rows.begin);
-    plan_.make(history, centres.seen(rows).updated, rows.begin, classes);
-  }
-
-  /// Returns the rows of element `which` of centre_tensors().
-  [[nodiscard]] std::span<const std::byte> tensor(std::size_t which) {
-    out_.resize(static_cast<std::size_t>(rows_.size() * dimension_));
-    const std::vector<std::string> names = centre_tensors(history_.optimizer());
-    std::vector<std::vector<float>> piece(3);
-    for (const RowRange& rows : pieces_of(rows_)) {
-      const auto count = static_cast<std::size_t>(rows.size() * dimension_);
-      for (std::vector<float>& values : piece) values.resize(count);
-      for (std::size_t i = 0; i < names.size(); ++i) centres_.read(names[i], rows.begin, piece[i]);
-      catch_up(rows.begin - rows_.begin, piece);
-      std::ranges::copy(piece[which], out_.begin() + (rows.begin - rows_.begin) * dimension_);
-    }
-    return std::as_bytes(std::span(out_));
-  }
-
- private:
-  /// piece: weights and moments of rows of this shard, from `first` on.
-  void catch_up(std::int64_t first, std::vector<std::vector<float>>& piece) const {
-    for (std::size_t i = 0; i < piece[0].size(); ++i) {
-      const std::size_t row =
-          static_cast<std::size_t>(first) + i / static_cast<std::size_t>(dimension_);
-      const std::uint32_t index = plan_.index()[row];
-      if (index == 0) continue;
-      const CatchUp& c = plan_.table()[index];
-      if (history_.optimizer() == OptimizerKind::kSgd) {
-        apply_sgd(c, piece[0][i], piece[1][i]);
-      } else {
-        apply_adamw(c, piece[0][i], piece[1][i], piece[2][i]);
-      }
-    }
-  }
-
-  const StoredCentres& centres_;
-  const UpdateHistory& history_;
-  const RowRange rows_;
-  const std::int64_t dimension_;
-  CatchUpPlan plan_;
-  std::vector<float> out_;
-};
 
 class Exporter {
  public:
