@@ -16,8 +16,6 @@ enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 /// Initial values of the class centres that no file contains (worker/initial/mean_centres.h).
 enum class InitialCentres { kRandom, kMean };
-/// How the embeddings of a student and its teacher are compared (worker/distillation/).
-enum class DistillEmbeddings { kCosine, kMse };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 /// Several data sets: one softmax over all classes, or one per set over its own classes.
 enum class Heads { kOne, kSeparate };

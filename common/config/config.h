@@ -152,6 +152,9 @@ inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size,
   return sub_centres * embedding_size + int{is_plain_softmax(loss)};
 }
 
+/// How the embeddings of a network and its teacher are compared (worker/distillation/).
+enum class DistillEmbeddings { kCosine, kMse };
+
 /// The value of every key of a job file. Constant after parsing.
 struct JobConfig {
   std::string network = "r50";        ///< one of network_names(), or kNoNetwork

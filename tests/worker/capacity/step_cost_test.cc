@@ -44,6 +44,18 @@ TEST(StepCost, RepeatsMicroBatchesButNotTheUpdate) {
   EXPECT_EQ(predict_step(twice, 8, 1, cluster(true)).seconds(), 2 * 3.5 + 0.25);
 }
 
+TEST(StepCost, HasThePhaseOfATeacherAsFastAsForwardPasses) {
+  StepWork taught = work();
+  taught.teacher = {{.flops = 5}};
+  ClusterModel c = cluster(true);
+  c.machine.forward = 2;
+  const StepCost cost = predict_step(taught, 8, 1, c);
+  EXPECT_EQ(cost.of("teacher"), 10);
+  EXPECT_EQ(cost.seconds(), 10 + 2 + 2 + 0.5 + 0.25);
+  EXPECT_EQ(bottleneck_of(cost).what, "teacher");
+  EXPECT_EQ(predict_step(work(), 8, 1, c).phases.size() + 1, cost.phases.size());
+}
+
 TEST(StepCost, DividesACpuBetweenTheWorkersOfItsHost) {
   EXPECT_EQ(predict_step(work(), 8, 1, cluster(false, 2, 2)).of("forward"), 2);
   EXPECT_EQ(predict_step(work(), 8, 1, cluster(false, 2, 1)).of("forward"), 1);
