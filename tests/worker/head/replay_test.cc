@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -71,7 +72,8 @@ class HeadReplay : public ::testing::Test {
  private:
   void take_step(Ops& ops, Comm& comm, Head& head, std::int64_t number, bool last) {
     std::vector<float> embeddings = batch_.embeddings;
-    const auto all = static_cast<std::int64_t>(batch_.labels.size());
+    constexpr std::int64_t all = kReplaySamples;
+    const auto labels_each = std::max<std::int64_t>(job_.labels_per_image, 1);
     if (last) {
       const GivenToHead given{.step = number,
                               .update = number,
@@ -93,8 +95,8 @@ class HeadReplay : public ::testing::Test {
     double loss = 0;
     for (std::int64_t micro = 0; micro < job_.gradient_acc; ++micro) {
       const auto labels = std::span(batch_.labels)
-                              .subspan(static_cast<std::size_t>(micro * samples),
-                                       static_cast<std::size_t>(samples));
+                              .subspan(static_cast<std::size_t>(micro * samples * labels_each),
+                                       static_cast<std::size_t>(samples * labels_each));
       const ActiveCentres active = head.sample(labels, number);
       const Head::Step step{
           .all_embeddings = Tensor(embeddings.data() + micro * samples * kReplayDimension,
@@ -125,6 +127,15 @@ TEST_F(HeadReplay, ReproducesTheJobsLossFromThePartsOfAllWorkers) {
     EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
     EXPECT_NEAR(replay(4).loss, loss_, 1e-6 * loss_);
   }
+}
+
+TEST_F(HeadReplay, ReproducesTheJobsLossForSeveralLabelsOfASample) {
+  job_.labels_per_image = 3;
+  job_.gradient_acc = 2;
+  add_labels(batch_, 3, kReplayClasses);
+  train(3);
+  EXPECT_EQ(parts().labels_per_image, 3);
+  for (const int workers : {1, 2}) EXPECT_NEAR(replay(workers).loss, loss_, 1e-6 * loss_);
 }
 
 TEST_F(HeadReplay, ReproducesTheJobsLossFromTheStateOfItsLoss) {
