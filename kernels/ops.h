@@ -332,7 +332,7 @@ class Ops {
   virtual void plan_gemm(const Gemm& /*g*/) {}
   /// Computes y = a + b; y may alias a or b. All have one type, float32 or activation_type().
   void add(const Tensor& a, const Tensor& b, const Tensor& y);
-  /// Computes y = factor * x; float32.
+  /// Computes y = factor * x; float32. y may alias x.
   void scale(const Tensor& x, float factor, const Tensor& y);
   /// Computes average += part * (value - average): a moving average; float32.
   void average(const Tensor& value, float part, const Tensor& average);
@@ -390,7 +390,8 @@ class Ops {
   /// Divides each row of x [rows, d] by its length: y[i] = x[i] * inverse_norm[i], inverse_norm
   /// [rows]. Accurate for lengths from 1e-20 to 1e+20; a row of zeros gives zeros. y may alias x.
   void normalise_rows(const Tensor& x, const Tensor& y, const Tensor& inverse_norm);
-  /// Computes the gradient of normalise_rows(), row by row: dx = (dy - y (y . dy)) * inverse_norm.
+  /// The gradient of normalise_rows(), row by row: dx = (dy - y (y . dy)) * inverse_norm. dx may
+  /// alias dy.
   void normalise_rows_backward(const Tensor& dy, const Tensor& y, const Tensor& inverse_norm,
                                const Tensor& dx);
 

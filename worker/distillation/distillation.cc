@@ -82,9 +82,8 @@ double Distillation::step_loss(Comm& comm, double sum, std::int64_t step) {
   comm.throw_if_failed();
   if (std::isfinite(loss)) return loss;
   throw InputError(fmt::format(
-      "teacher: {}: at step {} the embeddings of its network are not finite or too large, and so "
-      "is "
-      "the distillation loss; expected the weights of a trained model, and precision fp32 or bf16",
+      "teacher: {}: at step {} the embeddings of its network are not finite or too large; expected "
+      "the weights of a trained model, and precision fp32 or bf16",
       options_.file.string(), step));
 }
 

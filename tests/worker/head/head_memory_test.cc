@@ -296,7 +296,7 @@ TEST(HeadMemory, CountsSeveralLabelsOfAnImage) {
   // For two more targets angle, factor and the places of two threads. For the sample its share, the
   // exchanged mean, and two sums.
   EXPECT_EQ(head_memory(o).buffers,
-            buffers + 128 * (2 * (sizeof(Angle) + 8 + 2 * 8) + 8 + 4 + 2 * 8));
+            buffers + 128 * (2 * (sizeof(Angle) + 2 * 8 + 2 * 8) + 8 + 4 + 2 * 8));
 }
 
 TEST(HeadMemory, BuffersDoNotGrowWithClasses) {
