@@ -44,8 +44,8 @@ ImageSize first_image_size(const Dataset& dataset) {
 void expect_one_label(const Dataset& dataset, const std::string& user) {
   if (dataset.info().labels_per_image == 1) return;
   throw InputError(fmt::format(
-      "{}: found images with up to {} labels, but {} needs one label for each image; list the data "
-      "with one label for each",
+      "{}: found up to {} labels for an image, but {} needs exactly one; use a list with one label "
+      "per image",
       dataset.briefs().front().file.string(), dataset.info().labels_per_image, user));
 }
 

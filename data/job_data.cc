@@ -109,7 +109,7 @@ void complete_job(JobConfig& job, const DatasetInfo& info) {
   job.num_classes = info.classes;
   job.num_image = info.images;
   expect_number("labels_per_image", job.labels_per_image, info.labels_per_image,
-                "labels for an image", job);
+                "labels for one image at most", job);
   job.labels_per_image = info.labels_per_image;
   if (job.heads == Heads::kSeparate) {
     job.head_classes = info.part_classes.empty() ? std::vector{info.classes} : info.part_classes;

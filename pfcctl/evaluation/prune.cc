@@ -173,7 +173,10 @@ JobConfig job_to_prune(const PruneFlags& flags, const format::Manifest& manifest
                      "first, and prune with its checkpoint");
   }
   if (job.network == kNoNetwork) {
-    throw InputError(file + ": network: found \"none\", but pfcctl prune embeds images");
+    throw InputError(
+        file +
+        ": network: found \"none\", but pfcctl prune embeds images; use a checkpoint of "
+        "a network that reads images");
   }
   if (!flags.in.empty()) job.rec = flags.in;
   job.read = ReadKind::kRandom;  // "sequential" has requirements that do not matter here
@@ -197,8 +200,8 @@ void tell(const PruneFlags& flags, const Packed& packed, const DatasetInfo& befo
     return;
   }
   std::printf(
-      "%s: %lld images of %lld identities (%.1f s)\ndropped: %lld of %s, of which %lld damaged, "
-      "the others %g degrees or more from the dominant centre; %lld of %lld identities\n",
+      "%s: %lld images of %lld identities (%.1f s)\nremoved: %lld of %s (%lld damaged, the others "
+      "%g degrees or more from the dominant centre) and %lld of %lld identities\n",
       one_line((flags.pack.out / "train.rec").string()).c_str(),
       static_cast<long long>(packed.images), static_cast<long long>(packed.classes),
       seconds_since(start), static_cast<long long>(images), counted(before.images, "image").c_str(),
@@ -227,9 +230,8 @@ void run_prune(PruneFlags flags) {
   Choice choice = nearby(of, info.classes, centres.of_class(), flags.angle);
   if (choice.images.empty()) {
     throw InputError(
-        fmt::format("--angle {:g}: no image of {} is so near to its class's dominant centre; raise "
-                    "it, or check "
-                    "that {} is a model of this data set",
+        fmt::format("--angle {:g}: no image of {} is within this angle of its class's dominant "
+                    "centre; raise it, or check that {} was trained on this data",
                     flags.angle, text_of(job.rec), flags.checkpoint.string()));
   }
   const auto chosen = choose(*dataset, std::move(choice));
@@ -252,8 +254,9 @@ void add_prune_verb(CLI::App& pfcctl) {
       "--in", flags->in,
       "The job's data sets, in its order, if they are no longer where its \"rec\" says");
   verb->add_option("--out", flags->pack.out, "Output folder")->required();
-  verb->add_option("--angle", flags->angle,
-                   "Keeps images that are nearer to their class's dominant centre, in degrees")
+  verb->add_option(
+          "--angle", flags->angle,
+          "Removes images this far or farther from their class's dominant centre, in degrees")
       ->capture_default_str();
   add_compute_options(*verb, flags->model);
   add_max_damaged(*verb, flags->pack.max_damaged);

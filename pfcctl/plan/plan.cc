@@ -105,8 +105,7 @@ std::optional<BackboneOptions> teacher_of(const PlannedJob& planned) {
   const JobConfig& job = planned.job;
   if (job.teacher.empty()) return std::nullopt;
   if (!has_data_here(job) && !something_at(job.teacher)) {
-    spdlog::warn("teacher: {} is not on this machine: the plan is without it",
-                 job.teacher.string());
+    spdlog::warn("teacher: {} is not on this machine; the plan omits it", job.teacher.string());
     return std::nullopt;
   }
   return read_teacher(job, planned.data.height, planned.data.width).options;

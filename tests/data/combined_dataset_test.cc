@@ -84,7 +84,7 @@ TEST_F(SeveralSets, ShareTheClassesOfPeopleWithOneName) {
   EXPECT_EQ(dataset->identity(4), "Sofia");
 }
 
-TEST_F(SeveralSets, KeepTheLabelsOfImagesThatHaveSeveral) {
+TEST_F(SeveralSets, KeepAllLabelsOfAnImage) {
   DataFolder::write("1.jpg", make_jpeg(16, 16, 1));
   DataFolder::write("list.tsv", "1.jpg\t0,2\n1.jpg\t1\n");
   job_.rec = {write("a", {0, 1, 2}, 3), folder_ / "list.tsv"};
@@ -98,7 +98,7 @@ TEST_F(SeveralSets, KeepTheLabelsOfImagesThatHaveSeveral) {
   EXPECT_THAT(others, ElementsAre(-1, -1, -1, 3, -1));
   job_.labels_per_image = 3;
   EXPECT_THAT(message_of<InputError>([&] { complete_job(job_, dataset->info()); }),
-              HasSubstr("found 2 labels for an image, but labels_per_image is 3"));
+              HasSubstr("found 2 labels for one image at most, but labels_per_image is 3"));
 }
 
 TEST_F(SeveralSets, ReadNamesFromOtherFiles) {

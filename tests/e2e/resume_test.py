@@ -148,7 +148,8 @@ class Resume(JobTest):
         self.assertEqual(len(losses), 4)
         self.assertTrue(all(0 < loss < 2 for loss in losses), losses)
         again = ("--set", "resume=true", "--set", "max_steps=5", "--set")
-        self.assert_one_line(self.train(2, job, *again, "embedding_size=32"), "teacher: " + teacher, "have 64 numbers, expected 32")
+        self.assert_one_line(self.train(2, job, *again, "embedding_size=32"), "teacher: " + teacher,
+                             "has embedding size 64, expected the job's 32")
         self.assert_one_line(self.train(2, job, *again, f"teacher={self.folder}/none"), f"teacher: {self.folder}/none")
 
     def test_images_with_several_labels_resume_with_the_same_bits_and_move_to_three_workers(self):
@@ -161,7 +162,8 @@ class Resume(JobTest):
             for number, label, path in listed))
         b = self.resumes_with_the_same_bits(3, rec=str(people / "list.tsv"), batch_size=2, max_steps=6, num_epoch=2,
                                             sample_rate=0.5, val_rec=str(people / "list.tsv"))
-        self.assertEqual(json.loads((self.folder / "b/step-000000006/manifest.json").read_text())["job"]["labels_per_image"], 2)
+        self.assertEqual(
+            json.loads((self.folder / "b/step-000000006/manifest.json").read_text())["job"]["labels_per_image"], 2)
         done = self.finished(3, b, "--set", "resume=true", "--set", "max_steps=8")
         self.assertIn("next is step 7", done.stdout)
         refused = self.train(2, b, "--set", "resume=true", "--set", "loss=adaface", "--set", "max_steps=9")

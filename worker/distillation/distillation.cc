@@ -54,7 +54,7 @@ void Distillation::compare(const Tensor& images, const Tensor& embeddings) {
   const Tensor theirs = teacher_->forward(teacher_->input(), /*training=*/false, 0);
   if (cosine()) {
     ops_.normalise_rows(theirs, difference_, inverse_norms_);
-    ops_.normalise_rows(embeddings, unit_, inverse_norms_);  // of these, for the gradient
+    ops_.normalise_rows(embeddings, unit_, inverse_norms_);  // norms of embeddings
   }
   ops_.scale(cosine() ? *difference_ : theirs, -1.f, difference_);
   ops_.add(difference_, cosine() ? *unit_ : embeddings, difference_);
@@ -82,8 +82,8 @@ double Distillation::step_loss(Comm& comm, double sum, std::int64_t step) {
   comm.throw_if_failed();
   if (std::isfinite(loss)) return loss;
   throw InputError(fmt::format(
-      "teacher: {}: at step {} the embeddings of its network are not finite or too large; expected "
-      "the weights of a trained model, and precision fp32 or bf16",
+      "teacher: {}: at step {} the distillation loss is not finite; use the weights of a trained "
+      "model, and precision fp32 or bf16",
       options_.file.string(), step));
 }
 

@@ -36,11 +36,11 @@ ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t w
   ModelFile teacher = read_file(job.teacher);
   BackboneOptions& options = teacher.options;
   if (options.embedding_size != job.embedding_size) {
-    throw InputError(fmt::format(
-        "teacher: {}: the embeddings of its network {} have {} numbers, expected {}, as many as "
-        "those of the job; set embedding_size to {}, or take another teacher",
-        job.teacher.string(), options.network, options.embedding_size, job.embedding_size,
-        options.embedding_size));
+    throw InputError(
+        fmt::format("teacher: {}: its network {} has embedding size {}, expected the job's {}; set "
+                    "embedding_size to {}, or use another teacher",
+                    job.teacher.string(), options.network, options.embedding_size,
+                    job.embedding_size, options.embedding_size));
   }
   if (options.height != height || options.width != width) {
     const std::int64_t side = options.height;
@@ -48,8 +48,8 @@ ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t w
     options.width = width;
     if (!fits_network(teacher.weights.state_dict, options)) {
       throw InputError(fmt::format(
-          "teacher: {}: its network {} reads images of {} x {} pixels, but those of the job have "
-          "{} x {}; set image_size to {}, or take another teacher",
+          "teacher: {}: its network {} needs images of {} x {} pixels, but the job's are {} x {}; "
+          "set image_size to {}, or use another teacher",
           job.teacher.string(), options.network, side, side, height, width, side));
     }
   }

@@ -228,10 +228,10 @@ void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
       centre_size(options.job.loss, input.dimension, options.job.sub_centres);
   if (input.centres.columns != columns) {
     throw InputError(input.path().string() + ": centres has " +
-                     std::to_string(input.centres.columns) +
-                     " columns, expected sub_centres x embedding_size, and 1 more only with the "
-                     "loss softmax: " +
-                     std::to_string(columns) + "; set loss and sub_centres to those of the job");
+                     std::to_string(input.centres.columns) + " columns, expected " +
+                     std::to_string(columns) +
+                     " (sub_centres x embedding_size, + 1 with loss softmax); set loss and "
+                     "sub_centres as in the job");
   }
   if (input.rows >= options.workers) return;
   throw InputError(input.path().string() + ": centres has " + std::to_string(input.rows) +

@@ -152,7 +152,7 @@ Part open_part(const path& from) {
   const bool whole_centres = part.columns > 0 && part.columns % part.dimension == 0;
   if (!whole_centres && part.columns != part.dimension + 1) {
     refuse(file, "centres",
-           "F32 [C, " + d + ", with sub-centres a multiple of it, or with a bias one column more");
+           "F32 [C, " + d + ", K times the columns for K sub-centres, or one more for a bias");
   }
   part.centres = file.float32("centres", w);
   if (part.has("momentum")) part.momentum = file.float32("momentum", w);

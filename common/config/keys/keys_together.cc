@@ -118,7 +118,7 @@ void check_distillation(const JobConfig& job, const JobOrigin& origin) {
   if (!weighted && job.distill_embeddings == defaults.distill_embeddings) return;
   const std::string key = weighted ? "distill_weight" : "distill_embeddings";
   throw InputError(origin.of(key) + ": " + key +
-                   ": found a value but no teacher; set teacher to the file of a model");
+                   ": needs the key teacher; set teacher to a model file");
 }
 
 void check_validation_data(const JobConfig& job, const JobOrigin& origin) {

@@ -252,7 +252,7 @@ TEST(ParseJob, AcceptsATeacherAndItsLoss) {
   EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "distill_embeddings": "kl"})"),
               HasSubstr(R"(distill_embeddings: expected "cosine" or "mse")"));
   for (const char* given : {R"({"distill_weight": 4})", R"({"distill_embeddings": "mse"})"}) {
-    EXPECT_THAT(refusal(given), HasSubstr("found a value but no teacher; set teacher to the file"));
+    EXPECT_THAT(refusal(given), HasSubstr("needs the key teacher; set teacher to a model file"));
   }
   EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "network": "none"})"),
               HasSubstr("teacher: found a file, but network \"none\" reads no images"));

@@ -74,11 +74,10 @@ TEST_F(Validate, ComparesAllLabelsOfImagesAndPackRefusesThem) {
   EXPECT_EQ(v.repeated, 1);
   EXPECT_EQ(v.contradicted, 2);
   EXPECT_EQ(v.empty_classes, 0);
-  EXPECT_THAT(
-      testing::message_of<InputError>(
-          [&] { pack_dataset({.in = people_ / "list.tsv", .out = folder_ / "out"}, {}); }),
-      HasSubstr("list.tsv: found images with up to 2 labels, but pfcctl data pack needs one "
-                "label for each image"));
+  EXPECT_THAT(testing::message_of<InputError>(
+                  [&] { pack_dataset({.in = people_ / "list.tsv", .out = folder_ / "out"}, {}); }),
+              HasSubstr("list.tsv: found up to 2 labels for an image, but pfcctl data pack needs "
+                        "exactly one; use a list with one label per image"));
 }
 
 TEST_F(Validate, FindsTheSameImageWithTwoLabels) {

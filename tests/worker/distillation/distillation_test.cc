@@ -25,7 +25,7 @@ using testing::message_of;
 
 constexpr std::int64_t kBatch = 3, kSize = 5;
 
-/// Gives the embeddings that it is told.
+/// Returns the embeddings given to it.
 class KnownTeacher : public SmallBackbone {
  public:
   KnownTeacher(Ops& ops, std::vector<float> embeddings)
@@ -66,7 +66,7 @@ double expected_sum(DistillEmbeddings kind, const std::vector<double>& x,
   return sum;
 }
 
-TEST(DistillationLoss, AndItsGradientFollowTheFormulas) {
+TEST(DistillationLoss, MatchesFormulaWithItsGradient) {
   const std::vector<float> mine = random_rows(1), theirs = random_rows(2);
   const std::vector<double> x(mine.begin(), mine.end());
   for (const DistillEmbeddings kind : {DistillEmbeddings::kCosine, DistillEmbeddings::kMse}) {
@@ -107,7 +107,7 @@ TEST(DistillationLoss, NamesATeacherWhoseEmbeddingsAreNotFinite) {
   distillation.compare({}, {embeddings.data(), {kBatch, kSize}});
   EXPECT_THAT(
       message_of<InputError>([&] { distillation.step_loss(*comm, distillation.loss_sum(), 12); }),
-      HasSubstr("teacher: t.pt: at step 12 the embeddings of its network are not finite"));
+      HasSubstr("teacher: t.pt: at step 12 the distillation loss is not finite; use "));
 }
 
 class TeacherFile : public ::testing::Test {
@@ -121,7 +121,7 @@ class TeacherFile : public ::testing::Test {
   JobConfig job_{.embedding_size = 8, .teacher = folder_ / "teacher.safetensors"};
 };
 
-TEST_F(TeacherFile, GivesANetworkWhoseMemoryIsPlanned) {
+TEST_F(TeacherFile, MemoryMatchesThePlan) {
   const ModelFile teacher = read_teacher(job_, 32, 32);
   EXPECT_EQ(teacher.options.network, "mbf");
   PlannedJob planned{.job = job_, .teacher = teacher.options};
@@ -136,15 +136,14 @@ TEST_F(TeacherFile, GivesANetworkWhoseMemoryIsPlanned) {
   EXPECT_THAT(teacher_brief(job_.teacher, teacher), HasSubstr("mbf, SHA-256 "));
 }
 
-TEST_F(TeacherFile, IsRefusedIfItDoesNotFitTheJob) {
+TEST_F(TeacherFile, RejectsSizesOtherThanTheJobs) {
   EXPECT_EQ(refusal(48), "teacher: " + job_.teacher.string() +
-                             ": its network mbf reads images of 32 x 32 pixels, but those of the "
-                             "job have 48 x 48; set image_size to 32, or take another teacher");
+                             ": its network mbf needs images of 32 x 32 pixels, but the job's are "
+                             "48 x 48; set image_size to 32, or use another teacher");
   job_.embedding_size = 16;
   EXPECT_EQ(refusal(), "teacher: " + job_.teacher.string() +
-                           ": the embeddings of its network mbf have 8 numbers, expected 16, as "
-                           "many as those of the job; set embedding_size to 8, or take another "
-                           "teacher");
+                           ": its network mbf has embedding size 8, expected the job's 16; set "
+                           "embedding_size to 8, or use another teacher");
   job_.teacher = folder_ / "missing";
   EXPECT_THAT(refusal(), HasSubstr("teacher: " + job_.teacher.string()));
   job_.teacher = folder_.path();

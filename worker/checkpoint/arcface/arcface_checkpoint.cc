@@ -128,8 +128,7 @@ void check_shapes(const ArcfaceCheckpoint& from, std::span<const Shape64> shapes
                   const CheckpointModel& model) {
   if (model.sub_centres != 1) {
     fail(from.centres[0],
-         "arcface_torch has one centre for each class, but this job's sub_centres "
-         "is " +
+         "arcface_torch has one centre for each class, but this job's sub_centres is " +
              std::to_string(model.sub_centres) +
              "; set it to 1, or use another output and init_from");
   }

@@ -68,8 +68,10 @@ class Exporter {
                        "centres, because arcface_torch has no biases");
     }
     if (job_.sub_centres != 1) {
-      throw InputError(folder.string() + ": found sub_centres " + std::to_string(job_.sub_centres) +
-                       ", expected 1, because arcface_torch has one centre for each class");
+      throw InputError(
+          folder.string() + ": found sub_centres " + std::to_string(job_.sub_centres) +
+          ", expected 1, because arcface_torch has one centre for each class; train with "
+          "sub_centres 1");
     }
     if (job_.pixels != PixelScale{}) {
       throw InputError(folder.string() +
