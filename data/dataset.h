@@ -45,7 +45,7 @@ struct DatasetInfo {
 /// One image, still encoded. The spans refer to the caller's memory.
 struct Sample {
   std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP; or float32 numbers of an embedding
-  std::int64_t label = 0;              ///< of several labels the first; see Dataset::other_labels()
+  std::int64_t label = 0;              ///< one of several labels; the others: other_labels()
   /// The whole record (records/image_record.h); empty unless the layout is RecordIO.
   std::span<const std::byte> record = {};
 };
@@ -75,8 +75,7 @@ class Dataset {
   virtual std::int64_t label(std::int64_t image, ImageBuffer& buffer) const {
     return read(image, buffer).label;
   }
-  /// Fills `others` [labels_per_image - 1] with the labels of the image after the first, which
-  /// label() returns, and then with -1.
+  /// Fills `others` [labels_per_image - 1] with the other labels of the image, padded with -1.
   virtual void other_labels(std::int64_t image, std::span<std::int64_t> others) const;
   /// Returns the location of the image for messages: "FILE: record KEY (offset N)".
   [[nodiscard]] virtual std::string name(std::int64_t image) const = 0;
@@ -101,7 +100,7 @@ struct DatasetOptions {
 /// it. Throws InputError that names image 0 if none of the first 1,000 is readable.
 ImageSize first_image_size(const Dataset& dataset);
 
-/// Throws InputError if an image has several labels, because `user` needs one label for each.
+/// Throws InputError if an image has several labels, because `user` needs exactly one.
 void expect_one_label(const Dataset& dataset, const std::string& user);
 
 /// Warns if no image has label 0: the labels probably start at 1. `least`: the smallest label.

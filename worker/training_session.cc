@@ -223,7 +223,7 @@ void TrainingSession::make_trainer() {
   std::unique_ptr<Backbone> teacher;
   if (local.teacher) {
     teacher = make_backbone(*local.ops, *local.teacher, job.batch_size);
-    // Frees the file's memory before the activations are allocated. The options are still needed.
+    // Frees the file's memory before the activations are allocated.
     local.teacher->weights = WeightsFile{.state_dict = NamedTensors(), .others = NamedTensors()};
   }
   trainer = std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options);

@@ -170,7 +170,7 @@ struct JobConfig {
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
   double label_smoothing = 0.0;  ///< share of the wanted probability that all classes share
-  std::int64_t sub_centres = 1;  ///< centres of a class; its nearest one counts
+  std::int64_t sub_centres = 1;  ///< centres per class; the nearest is used
   SampleRate sample_rate;
   bool sample_correction = false;  ///< corrects the logits, to estimate the loss of all classes
   Precision precision = Precision::kFp32;

@@ -36,7 +36,7 @@ struct ImageFiles {
   fs::path origin;                   ///< source of the paths: the folder or the list
   IdentityNames paths;               ///< one per image, contiguous in memory
   std::vector<std::int64_t> labels;  ///< [images]; of several labels the largest
-  std::vector<OtherLabel> others;    ///< the other labels, sorted by image
+  std::vector<OtherLabel> others;    ///< the other labels, by image, in descending order
   IdentityNames names;               ///< by label; empty: no names
   std::string layout;
   std::vector<std::string> warnings;

@@ -16,8 +16,8 @@ inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 40;
 /// Parses "17", or "17.000000" of im2rec. Returns -1 if it is not an integer of 0 .. 2^40 - 1.
 std::int64_t parse_label(std::string_view text);
 
-/// Parses one label, or several separated by commas. Returns them in falling order; empty if one of
-/// them is not an integer of 0 .. 2^40 - 1, or is there twice.
+/// Parses one label, or several separated by commas. Returns them in descending order, because
+/// count_classes() needs the largest; empty if one is repeated or not an integer of 0 .. 2^40 - 1.
 std::vector<std::int64_t> parse_labels(std::string_view text);
 
 /// Throws InputError that names `origin` if options.num_image is given and differs.

@@ -12,7 +12,7 @@ struct Batch {
   std::int64_t size = 0;  ///< B, always the configured batch size
   /// [B, height, width, 3] RGB, augmented; for embeddings, the bytes of [B, D] float32.
   std::vector<std::uint8_t> images;
-  std::vector<std::int64_t> labels;  ///< [B, labels_per_image]; -1 after those of an image
+  std::vector<std::int64_t> labels;  ///< [B, labels_per_image], padded with -1
   std::int64_t index = 0;            ///< micro-batch number since the start of the job, from 0
   std::int64_t epoch = 0;            ///< from 0
   std::int64_t skipped_images = 0;   ///< damaged images of this worker so far in this epoch

@@ -82,7 +82,7 @@ struct CentreTable {
 /// Returns the precision that corresponds to the types of the table's tensors.
 CentrePrecision precision_of(const CentreTable& table);
 
-/// A sample one of whose targets, usually the only one, is an active class of this worker.
+/// A sample's target that is an active class of this worker.
 struct Positive {
   std::int64_t index = 0;   ///< into the active classes
   std::int64_t sample = 0;  ///< 0 .. N - 1
@@ -135,9 +135,8 @@ class MarginSoftmax {
   /// which may depend on these cosines. REQUIRES: the next call is forward() with the same batch.
   void find_targets(const Batch& batch, const Tensor& cosines);
   /// Uses the centres after all updates so far. Fills statistics: RowStatistics [N], as bytes
-  /// (kUInt8). REQUIRES: what `batch` refers to stays valid until backward() has returned.
-  /// logits: float32 [summed_numbers(), N], which it fills with this worker's part of these numbers
-  /// of each sample; null if there are none.
+  /// (kUInt8), and logits: this worker's part of float32 [summed_numbers(), N]; null if there are
+  /// none. REQUIRES: what `batch` refers to stays valid until backward() has returned.
   void forward(const Batch& batch, const Tensor& statistics, const Tensor& logits = {});
 
   /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. logits: those
@@ -145,10 +144,9 @@ class MarginSoftmax {
   double combine(const Tensor& statistics, int workers, const Tensor& logits = {});
 
   /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
-  /// that is one of the batch's positives; does not change the others. Of several targets, to their
-  /// cosines times target_shares, summed. The cosines are those from which the last forward()
-  /// computed the targets' logits, rounded to float32. Blocks until they are known. REQUIRES: the
-  /// positives of that batch are still valid.
+  /// that is one of the batch's positives; does not change the others. With several targets: the
+  /// sum of cosine * target_share. The cosines are those of the last forward(), rounded to float32.
+  /// Blocks until they are known. REQUIRES: the positives of that batch are still valid.
   void target_cosines(std::span<float> cosines);
 
   /// Parameters of one optimizer step over centres.

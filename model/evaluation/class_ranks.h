@@ -33,16 +33,15 @@ struct EmbeddingRows {
 /// Labels of images.
 struct RankedLabels {
   std::span<const std::int64_t> first;  ///< [images]
-  /// [images, others of each]: further right classes, then -1. Empty: none.
+  /// [images, others of each]: other labels, padded with -1; or empty.
   std::span<const std::int64_t> others = {};
 };
 
 /// Returns the rank of each embedding's label among the classes of all workers: 1 + the number of
-/// other classes whose score is at least as high, or not a number. Of several labels, that of the
-/// one with the highest score, among the classes that are no labels of the image. Sums in float64,
-/// so the result depends neither on the number of workers and threads nor on the device.
-/// Collective: all workers have the same embeddings and labels. Runs on `threads` threads (0: all
-/// cores).
+/// other classes whose score is at least as high, or not a number. With several labels: the rank of
+/// the highest-scoring one among classes that are not labels. Sums in float64: the same result for
+/// any number of workers and threads, on any device. Collective: all workers have the same
+/// embeddings and labels. Runs on `threads` threads (0: all cores).
 std::vector<std::int64_t> ranks_of_labels(const ClassLayer& layer, Comm& comm,
                                           const EmbeddingRows& embeddings,
                                           const RankedLabels& labels, int threads);

@@ -50,7 +50,7 @@ class NetworkBuilder::Network : public Backbone {
     const ForwardPass pass{.training = training, .step = step};
     step_ = step;
     for (Stretch& s : stretches_) {
-      // A network built for training is seldom evaluated, and its layers then enqueue other calls.
+      // Evaluation of a training network is rare and enqueues other calls: not recorded.
       run(s, training == trainable_ ? &s.forward : nullptr, [this, segment = s.segment, pass] {
         for (std::size_t i = segment.begin; i < segment.end; ++i) layers_[i].layer->forward(pass);
       });

@@ -266,7 +266,7 @@ DROPOUT, TOKEN_MASK = 6, 11  # streams of numbers
 
 
 class Fast:
-    """Whether transformers use PyTorch's own attention, in the precision of autocast, and its random numbers."""
+    """Whether transformers use PyTorch's attention (in autocast's precision) and PyTorch's random numbers."""
 
     on = False
 

@@ -93,7 +93,7 @@ def loss_keys(name, loss):
 
 
 def with_sub_centres(step, count):
-    """Adds centres to every class, so that it has `count`; the given ones are at different places."""
+    """Gives every class `count` centres: number c % `count` is the given one of class c, the others are random."""
     rng = np.random.default_rng(8)
     for name in sorted({"centres", "momentum", "second"} & step.keys()):
         given = step[name]
@@ -130,7 +130,7 @@ def loss_cases():
         step["embeddings"] *= np.linspace(0.5, 20, 48, dtype=np.float32)[:, None]
         keys = {**loss_keys(name, loss), "sample_rate": rate}
         step = for_loss(step, keys)
-        few = keys["sub_centres"] > 1 and loss["name"] != "margin"  # one loss has all cases of sub-centres
+        few = keys["sub_centres"] > 1 and loss["name"] != "margin"  # with sub-centres, only margin runs all cases
         if few and rate == 1.0:
             continue
         for workers in (3,) if few else (1, 2, 3):
@@ -141,7 +141,8 @@ def loss_cases():
     for name, loss in LOSSES.items():
         # (t + 2 c) of opposite vectors cancels in float32; lengths of 1e+20 are for normalised products
         if name != "curricularface wide" and loss["name"] != "softmax":
-            yield f"{name} special", loss_keys(name, loss), for_loss(special_step(2), loss_keys(name, loss)), 1, run_case
+            yield f"{name} special", loss_keys(name, loss), for_loss(
+                special_step(2), loss_keys(name, loss)), 1, run_case
         one = for_loss(random_step(8, 1, 32, 4, False), loss_keys(name, loss))
         yield f"{name} one class", loss_keys(name, loss), one, 1, run_case
 
@@ -164,10 +165,12 @@ def several_labels_cases():
     step = several_labels(random_step(48, 1003, 96, 8, True), 4, 9)
     few = several_labels(random_step(8, 5, 32, 4, False), 5, 1)
     cosface = {"margin_list": [1, 0, 0.4], "margin_gradient": "straight_through"}
-    for name, keys, tensors in (("", {}, step), ("cosface ", cosface, step), ("smoothed ", {"label_smoothing": 0.1}, step),
+    for name, keys, tensors in (("", {}, step), ("cosface ", cosface, step),
+                                ("smoothed ", {"label_smoothing": 0.1}, step),
                                 ("softmax ", {"loss": {"name": "softmax"}}, with_biases({**step}))):
         for rate, workers in ((1.0, 1), (1.0, 3), (0.3, 2), (0.0, 3)):
-            yield f"several labels {name}rate {rate} workers {workers}", {**keys, "sample_rate": rate}, tensors, workers, run_case
+            yield f"several labels {name}rate {rate} workers {workers}", {
+                **keys, "sample_rate": rate}, tensors, workers, run_case
     yield "several labels, parts", {"sample_rate": 0.3}, step, 1, run_parts_case
     yield "several labels, micro-batches", {"sample_rate": 0.3}, step, 2, run_micro_case
     yield "several labels, five classes", {}, few, 2, run_case

@@ -132,7 +132,7 @@ def target_of(cos, x, w, lengths, job, state, step, first):
 
 
 def several_targets_loss(embeddings, centres, labels, job, offsets):
-    """Returns the loss for places of targets [N, K], -1 after those of a sample that has fewer.
+    """Returns the loss for places of targets [N, K], padded with -1.
 
     The wanted probability of each of n targets is 1 / n."""
     is_target = torch.zeros(len(embeddings), len(centres), dtype=torch.bool)

@@ -35,7 +35,8 @@ def initial_weights(network, embedding_size, classes, size=112, bias=False):
 def write_teacher(folder, job, images):
     """Writes the network that `job["teacher"]` names, whose running statistics are those of some images. Returns the
     file's path."""
-    teacher = make_backbone(job["teacher"], job["embedding_size"], height=images.shape[1], width=images.shape[2]).train()
+    teacher = make_backbone(job["teacher"], job["embedding_size"], height=images.shape[1],
+                            width=images.shape[2]).train()
     for module in teacher.modules():
         if hasattr(module, "momentum"):
             module.momentum = 1.0

@@ -252,8 +252,8 @@ def parse():
     parser.add_argument("--no-mkldnn", action="store_true",
                         help="use PyTorch's own convolutions on a CPU, not oneDNN's")
     parser.add_argument("--fast-transformer", action="store_true",
-                        help="use PyTorch's own attention and random numbers, not arcface_torch's products in "
-                             "float32 and pfc's numbers")
+                        help="use PyTorch's attention and random numbers, not arcface_torch's float32 attention "
+                             "and pfc's numbers")
     parser.add_argument("--steps", type=int, help="number of steps, if fewer than the job's")
     torch_run.add_arguments(parser)
     return parser.parse_args()

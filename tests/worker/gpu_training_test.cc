@@ -115,8 +115,8 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
   const std::vector<TrainedOnDevice> cpus = train_on(DeviceChoice::kCpu, workers, data.path());
   const std::vector<TrainedOnDevice> gpus = train_on(DeviceChoice::kCuda, workers, data.path());
   // A real GPU rounds differently. Numbers near 0 change their sign before a PReLU
-  // (tests/model/networks/gpu_test.cc): on an H200 the norms of gradients differed by up to 1.5e-2 and
-  // the weights by 1.2e-4.
+  // (tests/model/networks/gpu_test.cc): on an H200 the norms of gradients differed by up to 1.5e-2
+  // and the weights by 1.2e-4.
   const double looser = on_emulated_gpu() ? 1 : 300;
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (std::size_t step = 0; step < kGpuTrainingSteps; ++step) {

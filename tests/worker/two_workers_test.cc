@@ -130,7 +130,7 @@ TEST_F(TwoWorkers, ResumeWithRecomputedActivationsToTheBitsOfARunThatKeepsThem) 
   expect_the_same_bits_after_a_stop(synced, {"*"});
 }
 
-TEST_F(TwoWorkers, ResumeDistillationToTheBitsOfAnUninterruptedRun) {
+TEST_F(TwoWorkers, ResumeDistillationBitExactly) {
   JobConfig distilled = job(whole_.path());
   distilled.teacher = other_host_ / "teacher.safetensors";
   testing::write_teacher(distilled.teacher, 16, distilled.embedding_size);

@@ -1,4 +1,4 @@
-// Knowledge distillation: the trained network learns to give the embeddings of a teacher
+// Knowledge distillation: trains the network to match a teacher's embeddings
 // (docs/distillation.md).
 #pragma once
 
@@ -30,7 +30,7 @@ DistillationOptions distillation_options(const JobConfig& job, int workers);
 /// Belongs to the training thread. Computes in the precision of its Ops.
 class Distillation {
  public:
-  /// Borrows ops. REQUIRES: the teacher is for `batch` images at a time, without training.
+  /// Borrows ops. REQUIRES: the teacher was built for `batch` images, for inference only.
   Distillation(Ops& ops, std::unique_ptr<Backbone> teacher, const DistillationOptions& options);
 
   /// Bytes of the buffers, without the teacher.
@@ -56,7 +56,7 @@ class Distillation {
   Ops& ops_;
   const std::unique_ptr<Backbone> teacher_;
   const DistillationOptions options_;
-  OwnedTensor difference_;     ///< [B, D]: what is compared, the network's less the teacher's
+  OwnedTensor difference_;     ///< [B, D]: network's minus teacher's; kCosine: of unit length
   OwnedTensor unit_;           ///< kCosine: [B, D], embeddings of length 1
   OwnedTensor inverse_norms_;  ///< kCosine: [B]
   OwnedTensor loss_;           ///< [1]

@@ -1,4 +1,4 @@
-// Reads the file of a job's teacher, the network whose embeddings the trained one learns to give.
+// Reads the file of a job's teacher, whose embeddings the trained network learns to match.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,9 @@
 
 namespace pfc {
 
-/// Reads JobConfig::teacher, for images of this size. A file of torchvision does not say how its
-/// network reads pixels: as the job's then. Throws InputError that names the key and the file if it
-/// is not a network's, or if its embeddings or images have another size than the job's. REQUIRES:
-/// the job has a teacher.
+/// Reads JobConfig::teacher, for images of this size. REQUIRES: the job has a teacher. torchvision
+/// files do not define how pixels are scaled; the job's scale applies. Throws InputError that names
+/// key and file if the file is not a model or its embedding or image size differs from the job's.
 ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t width);
 
 /// Returns a summary of the file, which must be equal on all hosts: "r50, SHA-256 ba7816bf...".

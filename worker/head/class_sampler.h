@@ -19,11 +19,10 @@ struct SampleOptions {
 };
 
 /// Returns the active classes of a shard as sorted global indices: every label in the shard, and
-/// every class c with u(seed, step, c) < rate, where u is uniform in [0, 1) by Philox 4x32-10.
-/// labels: [N, labels_per_image], with -1 after those of a sample that has fewer. A pure function
-/// of its arguments: the union over all shards is the same for any number of workers. Takes time
-/// proportional to the shard. Throws InputError that names the label and its sample if a label is
-/// outside 0 .. classes - 1.
+/// every class c with u(seed, step, c) < rate, where u is uniform in [0, 1) by Philox 4x32-10. So
+/// the union over all shards is the same for any number of workers. Takes time proportional to the
+/// shard. labels: [N, labels_per_image], padded with -1. Throws InputError that names the label and
+/// its sample if a label is outside 0 .. classes - 1.
 std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
                                          std::span<const std::int64_t> labels, std::int64_t step);
 

@@ -100,7 +100,7 @@ class Head {
 
   struct Step {
     Tensor all_embeddings;  ///< [N, D], not normalised
-    /// [N, labels_per_image]; -1 after those of a sample that has fewer.
+    /// [N, labels_per_image], padded with -1.
     std::span<const std::int64_t> all_labels;
     const ActiveCentres& active;
     double lr = 0.1;
@@ -122,9 +122,9 @@ class Head {
   virtual void move(const Step& step) = 0;
 
   /// Sets cosines[i] of [N] to the cosine, as used by the loss, between embedding i of the last
-  /// run() and the centre of its class, if this worker has that class; of several classes, to this
-  /// worker's part of the mean of their cosines. Leaves the other elements unchanged. Waits for the
-  /// device. Throws DeviceError.
+  /// run() and the centre of its class, if this worker has that class; with several labels, to this
+  /// worker's part of their mean. Leaves the other elements unchanged. Waits for the device. Throws
+  /// DeviceError.
   virtual void target_cosines(std::span<float> cosines) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker

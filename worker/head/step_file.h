@@ -2,8 +2,8 @@
 // or gradient is not finite; `pfcctl replay head` reads it.
 //
 //   embeddings [M * N, D] F32                of all workers; M micro-batches, in order
-//   labels [M * N] I64                       in the same order; [M * N, K] if a sample has up to K,
-//                                            with -1 after those of a sample that has fewer
+//   labels [M * N] I64                       in the same order; [M * N, L] if a sample has up to L
+//                                            labels, padded with -1
 //   centres [R, D] F32
 //   momentum, second [R, D] F32              optional; zeros if missing
 //   classes [R] I64                          optional: the class of each row, in rising order. The

@@ -82,7 +82,7 @@ class CentreSums {
   std::vector<float> sum_, stored_;  // [D]
 };
 
-// Label of a damaged image and of padding in the last batches, and after the labels of an image.
+// Label of damaged images; also pads the last batches and images with fewer labels.
 constexpr std::int64_t kNoLabel = -1;
 
 /// The batches of all workers: embeddings of length 1, and labels.

@@ -55,7 +55,7 @@ struct PlannedBackbone {
 /// Returns the options of the teacher in training. REQUIRES: the job has one.
 BackboneOptions teacher_options(const PlannedJob& planned);
 
-/// Builds the networks without allocating its tensors, so the result is exact. Takes about 0.1 s.
+/// Builds the networks without allocating tensors, so the result is exact. Takes about 0.1 s.
 /// Throws InputError for an unknown network, or one that does not accept the job's image size.
 PlannedBackbone plan_backbone(const PlannedJob& planned);
 

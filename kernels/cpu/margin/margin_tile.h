@@ -33,7 +33,7 @@ struct MarginStep {
   const double* target_factor = nullptr;  ///< [positives]: d loss / d target cos
 };
 
-/// Returns the number of rows in a tile, at most kTileClasses: those of whole classes.
+/// Returns the rows of a tile: whole classes, at most kTileClasses rows.
 constexpr std::int64_t rows_of_tile(std::int64_t sub_centres) {
   return kTileClasses / sub_centres * sub_centres;
 }

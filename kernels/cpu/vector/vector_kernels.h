@@ -335,10 +335,9 @@ struct VectorKernels {
   /// number of its sub-centre, the first of equal ones. A NaN counts as the largest.
   void (*largest_cosines)(const SubCentreTile& t, const float* products, float* cosines,
                           float* winners);
-  /// The other direction: fills gradients [classes, sub_centres, samples] with the gradients of
-  /// the cosines [classes, samples], divided by the centre's length, and 0 for centres that are
-  /// not the winner; fills along [classes, sub_centres] as margin_gradients() does. gradients may
-  /// be the same memory as products.
+  /// Its backward pass: fills gradients [classes, sub_centres, samples] with d_cosines [classes,
+  /// samples] / the centre's length for winners, 0 for others, and along [classes, sub_centres] as
+  /// margin_gradients() does. gradients may be the same memory as products.
   void (*spread_gradients)(const SubCentreTile& t, const float* products, const float* d_cosines,
                            const float* winners, float* gradients, float* along);
 

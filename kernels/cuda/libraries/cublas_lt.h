@@ -32,8 +32,8 @@ struct MatrixProduct {
   void* c = nullptr;
   std::int64_t c_stride = 0;
   std::int64_t batch = 1;  ///< number of products; 1 without addresses
-  /// If not 0, the matrices are anywhere in the device's memory: a, b and c are arrays there of
-  /// `batch` addresses, all aligned to so many bytes.
+  /// If not 0, a pointer-array batch: a, b and c are device arrays of `batch` addresses, each
+  /// aligned to this many bytes.
   std::uint32_t addresses_aligned = 0;
 };
 

@@ -30,10 +30,10 @@ struct MarginPlanOptions {
 ///
 /// Bytes, with N' and D' the padded sizes, P the bytes of a product's operand (4, or 2 for bf16):
 /// - N' D' (P + 4 + 4 T): unit embeddings, their gradients, the targets' gradients.
-/// - N' (56 + 40 T + 12 slots), with label smoothing N' (4 + 8 slots), with several targets 16 N',
-///   and with sub-centres 4 T N': statistics and angles.
-/// - tile (N' (4 + bf16 ? 2 : 0) + D' (P + 4) + 4): products and gradients of one tile. With
-///   sub-centres also N' 4 / K for the largest cosines.
+/// - N' (56 + 40 T + 12 slots): statistics and angles. Label smoothing adds N' (4 + 8 slots),
+///   several targets 16 N', sub-centres 4 T N'.
+/// - tile (N' (4 + bf16 ? 2 : 0) + D' (P + 4) + 4): products and gradients of one tile.
+///   Sub-centres add tile N' 4 / K: largest cosines.
 ///
 /// At N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which 5 MB are for
 /// embeddings.

@@ -18,9 +18,8 @@ struct MarginSamples {
   const float* embeddings = nullptr;                 ///< [N, embedding_size], not normalised
   std::int64_t embedding_size = 0;                   ///< dimension, or 1 less in a plain softmax
   double* inverse_length = nullptr;                  ///< [N]
-  /// [most_targets, padded N], index of an active class; -1: none, or on another worker. Number k
-  /// N'
-  /// + i of this and of the other arrays of targets is the slot of sample i's target k.
+  /// [most_targets, N'], N' = padded N: index of an active class; -1: none, or on another worker.
+  /// In all arrays of targets, element k N' + i, its slot, is sample i's target k.
   const std::int32_t* targets = nullptr;
   std::int32_t most_targets = 1;
   const double* target_shares = nullptr;  ///< [N]: MarginSoftmax::Batch; nullptr: 1
@@ -33,7 +32,7 @@ struct MarginSamples {
   Angle* angles = nullptr;        ///< [most_targets, padded N], with that centre, for targets here
   RowSoftmax* softmax = nullptr;  ///< [N]
   float* max = nullptr;           ///< [padded N], largest logit over all workers
-  float* smoothing = nullptr;     ///< [padded N]: subtracted from the former; nullptr: 0
+  float* smoothing = nullptr;     ///< [padded N]: d loss / d cos -= this; nullptr: 0
   float* factor = nullptr;        ///< [padded N]: d loss / d cos = factor * exp(logit - max)
   float* d_unit = nullptr;        ///< [padded N, padded D]
   float* target_gradients = nullptr;  ///< [most_targets, padded N, padded D], for targets here

@@ -270,7 +270,7 @@ __global__ void spread_kernel(SubCentreProducts t, const float* factors, std::in
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
   if (t.smoothed || t.most_targets > 1) {
-    return f.template operator()<true, true, true>();  // also without both
+    return f.template operator()<true, true, true>();  // handles all cases
   }
   if (t.ranges != nullptr) {
     t.hard_above != nullptr ? f.template operator()<true, true, false>()

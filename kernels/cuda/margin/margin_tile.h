@@ -43,10 +43,10 @@ struct SubCentreProducts {
 /// largest.
 void largest_cosines(const CudaDevice& device, const SubCentreProducts& tile, float* cosines);
 
-/// The other direction: fills `out` [at least the tile's rows, samples], float32 or bf16, with the
-/// factors [classes, samples] of the classes, divided by the centre's length, where this centre has
-/// the largest cosine, the first of equal ones; with 0 elsewhere and in the rows after the tile's.
-/// A float32 `out` may be the same memory as the products.
+/// Its backward pass: fills `out` [at least the tile's rows, samples], float32 or bf16, with
+/// factors [classes, samples] / the centre's length for the first centre with the largest cosine; 0
+/// for others and in the rows after the tile's. A float32 `out` may be the same memory as the
+/// products.
 void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, const float* factors,
                     const Tensor& out);
 

@@ -1,5 +1,5 @@
-// Attention. One call of cuBLASLt computes the products of many heads and samples, whose matrices
-// it finds by their addresses, because they are not at equal distances.
+// Attention. One cuBLASLt call multiplies the matrices of many heads and samples (pointer-array
+// batch), because they have no common stride.
 
 #include <algorithm>
 #include <cmath>
@@ -53,7 +53,7 @@ __global__ void softmax_backward_kernel(std::int64_t rows, std::int64_t n, std::
 /// The matrices of an operand of the products: one for each head of each sample.
 struct Matrices {
   std::byte* data;
-  std::int64_t sample, head;  ///< bytes from one to the next
+  std::int64_t sample, head;  ///< strides in bytes
 };
 
 /// The operands of the products. In the backward pass kResults are the gradients of the results.
@@ -138,9 +138,8 @@ class CudaAttention : public Attention {
                                          CublasLt::kWorkspaceBytes);
   }
 
-  /// Prepares the products: x [batch, tokens, 3, heads, head_size] holds queries, keys and values,
-  /// dx their gradients (null in the forward pass), y [batch, tokens, heads, head_size] the results
-  /// or their gradients.
+  /// Prepares the products. x: queries, keys and values [batch, tokens, 3, heads, head_size]; dx:
+  /// their gradients, or null; y: results, or their gradients, [batch, tokens, heads, head_size].
   void place(const Tensor& x, const Tensor& y, const Tensor& dx) {
     AllMatrices all{};
     const std::int64_t head = shape_.head_size * element_bytes(), token = width_ * element_bytes();

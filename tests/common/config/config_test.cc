@@ -552,6 +552,8 @@ TEST(ToJson, RoundTripsEveryKey) {
   json shared = changed, separate = changed;  // these pairs exclude each other
   shared["balance_classes"] = false;
   separate["read"] = "random";
+  shared["sub_centres"] = 1;
+  separate["init_centres"] = "random";
   shared["heads"] = "one";
   separate["share_identities"] = false;
   separate["val_rec"] = "";

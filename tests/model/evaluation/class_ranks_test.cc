@@ -137,7 +137,7 @@ TEST(ClassRanks, CountScoresThatAreNotNumbersAgainstTheLabel) {
   EXPECT_THAT(ranks_on(2, layer), ElementsAre(2, 4, 4));
 }
 
-TEST(ClassRanks, AreThoseOfTheBestOfSeveralLabels) {
+TEST(ClassRanks, UseTheBestOfSeveralLabels) {
   Layer layer{.cosines = false, .classes = 5, .dimension = 1, .weights = {1, 5, 4, 3, 4}};
   layer.biases = {0, 0, 0, 0, 0};
   layer.embeddings = {1, 0, 1, 0, 1, 0};

@@ -44,7 +44,7 @@ TEST(StepCost, RepeatsMicroBatchesButNotTheUpdate) {
   EXPECT_EQ(predict_step(twice, 8, 1, cluster(true)).seconds(), 2 * 3.5 + 0.25);
 }
 
-TEST(StepCost, HasThePhaseOfATeacherAsFastAsForwardPasses) {
+TEST(StepCost, TimesTheTeacherAsAForwardPass) {
   StepWork taught = work();
   taught.teacher = {{.flops = 5}};
   ClusterModel c = cluster(true);

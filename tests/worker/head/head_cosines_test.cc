@@ -33,7 +33,7 @@ double expected_cosine(const MicroBatch& batch, std::size_t sample,
 
 class HeadCosines : public OnHeadDevice<std::tuple<TestDevice, int>> {
  protected:
-  /// Returns what each worker tells after a step with these labels.
+  /// Returns each worker's target_cosines() after one step.
   std::vector<std::vector<float>> told_of(const MicroBatch& batch,
                                           std::int64_t labels_per_image) const {
     std::vector<std::vector<float>> told(static_cast<std::size_t>(workers_));
@@ -82,7 +82,7 @@ TEST_P(HeadCosines, UseCentresBeforeTheUpdateAndComeFromOneWorkerEach) {
   }
 }
 
-TEST_P(HeadCosines, AreMeansForSeveralLabels) {
+TEST_P(HeadCosines, AverageSeveralLabels) {
   constexpr std::size_t kLabels = 3;
   add_labels(batch_, kLabels, kCosineClasses);
   const auto told = told_of(batch_, kLabels);
