@@ -34,6 +34,22 @@ __device__ __forceinline__ bool is_other_target(const ProductTile& t, std::int64
   return false;
 }
 
+/// Returns the next row of a thread that is_other_target() of one of its kSamples samples from
+/// `column` on. The thread computes the rows row .. row + kRows - 1, and again after each `stride`.
+/// So it reads the targets once for the whole tile, and again for each row that is one.
+template <int kSamples, int kRows>
+__device__ __forceinline__ std::int64_t next_other_target(const ProductTile& t, std::int64_t column,
+                                                          std::int64_t row, std::int64_t stride) {
+  std::int64_t next = INT32_MAX;
+  for (std::int32_t k = 1; k < t.most_targets; ++k) {
+    for (int i = 0; i < kSamples; ++i) {
+      const std::int64_t target = t.targets[k * t.samples + column + i] - t.begin;
+      if (target >= row && target < next && (target - row) % stride < kRows) next = target;
+    }
+  }
+  return next;
+}
+
 /// Returns 1 / length of a row of the tile.
 __device__ __forceinline__ float inverse_norm_at(const ProductTile& t, std::int64_t row) {
   return t.inverse_norms == nullptr ? 1.f : t.inverse_norms[row];
@@ -91,7 +107,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
                                           const std::int32_t (&target)[kLaneSamples],
                                           const ActiveRange (&range)[kLaneSamples],
                                           const float (&hard_above)[kLaneSamples],
-                                          LaneStatistics& s) {
+                                          bool other_targets, LaneStatistics& s) {
   float logits[kRowsAtOnce][kLaneSamples];
 #pragma unroll
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -107,7 +123,7 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     for (int k = 0; k < kLaneSamples; ++k) {
       const bool inside = !kRanged || (row + r >= range[k].begin && row + r < range[k].end);
       const bool counts = there && target[k] != row + r && inside &&
-                          !(kSmoothed && is_other_target(t, row + r, column + k));
+                          !(kSmoothed && other_targets && is_other_target(t, row + r, column + k));
       const float cosine =
           hard_cosine<kHard>(t, filtered_cosine(t, each[k], inverse), hard_above[k]).value;
       logits[r][k] = counts ? cosine * t.scale + offset : -INFINITY;
@@ -147,9 +163,15 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
       hard_above[k] = hard_above_of<kHard>(t, column + k);
     }
     const std::int64_t stride = std::int64_t{gridDim.y} * kWarps * kRowsAtOnce;
-    for (std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
-         row < t.classes; row += stride) {
-      fold_rows<kRanged, kHard, kSmoothed>(t, row, column, target, range, hard_above, s);
+    std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
+    const auto next_other = [&](std::int64_t from) {
+      return next_other_target<kLaneSamples, kRowsAtOnce>(t, column, from, stride);
+    };
+    std::int64_t other = kSmoothed ? next_other(row) : INT32_MAX;
+    for (; row < t.classes; row += stride) {
+      const bool here = other < row + kRowsAtOnce;
+      fold_rows<kRanged, kHard, kSmoothed>(t, row, column, target, range, hard_above, here, s);
+      if (kSmoothed && here) other = next_other(row + stride);
     }
   }
 #pragma unroll
@@ -198,8 +220,13 @@ __global__ void __launch_bounds__(kThreads)
     range[k] = rows_of_sample(t, column + k);
     hard_above[k] = hard_above_of<kHard>(t, column + k);
   }
-  for (std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
-       row < padded_classes; row += std::int64_t{gridDim.y} * kWarps) {
+  const std::int64_t stride = std::int64_t{gridDim.y} * kWarps;
+  std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
+  const auto next_other = [&](std::int64_t from) {
+    return next_other_target<kPack, 1>(t, column, from, stride);
+  };
+  std::int64_t other = kSmoothed ? next_other(row) : INT32_MAX;
+  for (; row < padded_classes; row += stride) {
     Pack<Factor> factors{};
     if (row < t.classes) {
       const float inverse = inverse_norm_at(t, row), offset = offset_of(t, row);
@@ -214,11 +241,12 @@ __global__ void __launch_bounds__(kThreads)
         const float gradient = probability * inverse * cosine.slope;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row ||
-                              (kSmoothed && is_other_target(t, row, column + k));
+                              (kSmoothed && row == other && is_other_target(t, row, column + k));
         const bool outside = kRanged && (row < range[k].begin || row >= range[k].end);
         factors.x[k] = from_float<Factor>(constant || outside ? 0.f : gradient);
       }
     }
+    if (kSmoothed && row == other) other = next_other(row + stride);
     store_pack(out + row * t.samples + column, factors);
   }
 }
