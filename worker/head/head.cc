@@ -432,7 +432,9 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
     // Before a checkpoint all rows are listed, to apply the updates that they have missed. In a
     // step with gradient accumulation the rows with gradients are listed.
     if (o.head.sample_rate.smallest() < 1 || o.head.gradient_acc > 1) {
-      m.buffers += gpu_allocation(static_cast<std::size_t>(margin_list_bytes(margin, rows)));
+      const std::int64_t slots = o.head.gradient_acc > 1 ? margin_slot_bytes(margin, rows) : 0;
+      m.buffers +=
+          gpu_allocation(static_cast<std::size_t>(margin_list_bytes(margin, rows) + slots));
     }
     return m;
   }

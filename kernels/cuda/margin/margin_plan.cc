@@ -22,12 +22,13 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-/// Returns the number of rows in a tile. Each row of a tile needs `row_bytes`.
+/// Returns the number of rows in a tile. Each row of a tile needs `row_bytes`, not counting the
+/// largest cosines of sub-centres.
 ///
 /// A tile that fits into the L2 cache saves memory traffic: without the cache, each row's bytes
-/// are written once and read twice. But starting and ending a tile's nine kernels takes 45 us (on
-/// an H200, measured with tiles of 2048 and 4224 classes). So a GPU with fast memory or a small
-/// cache uses large tiles (docs/benchmarks/h200.md).
+/// are written once and read twice. But starting and ending a tile's nine kernels (with sub-centres
+/// twelve) takes 45 us (on an H200, measured with tiles of 2048 and 4224 classes, one centre each).
+/// So a GPU with fast memory or a small cache uses large tiles (docs/benchmarks/h200.md).
 std::int64_t rows_of_tile(const MarginPlanOptions& o, std::int64_t row_bytes) {
   constexpr double kTileSeconds = 45e-6, kTimesMoved = 3;
   constexpr std::int64_t kLargeTileBytes = std::int64_t{512} << 20;
@@ -120,6 +121,11 @@ std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) 
       2 * rounded_up(o.targets * o.samples * kIndex, kEach) +
       2 * rounded_up(active * o.sub_centres * kIndex, kEach) +
       rounded_up(o.offsets ? active * kFloat : 0, kEach);
+  return bytes + bytes / 16;
+}
+
+std::int64_t margin_slot_bytes(const MarginPlanOptions& o, std::int64_t classes) {
+  const std::int64_t bytes = rounded_up(classes * o.sub_centres * kIndex, 16);
   return bytes + bytes / 16;
 }
 

@@ -86,8 +86,12 @@ struct MarginPlan {
 /// bytes.
 std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active);
 
+/// Returns an upper bound on the list of the gradients' rows in MarginSoftmax::update(), which also
+/// needs the lists of active rows and of their missed updates.
+std::int64_t margin_slot_bytes(const MarginPlanOptions& o, std::int64_t classes);
+
 /// Returns all device memory except the table, for steps with `active` classes. Excludes gradient
-/// accumulation, which needs another list, and sums in the caller's memory.
+/// accumulation, which needs more lists, and sums in the caller's memory.
 std::int64_t margin_device_bytes(const MarginPlanOptions& o, std::int64_t active,
                                  std::int64_t logits_bytes);
 

@@ -270,6 +270,9 @@ TEST(HeadMemory, CountsSubCentres) {
   o.head.sample_rate = 0.1;
   const std::uint64_t lists = 2u * (3 - 1) * (100'000 + 128) * 4;
   const std::uint64_t with = head_memory(o).buffers;
+  o.head.gradient_acc = 2;
+  EXPECT_GE(head_memory(o).buffers, with + 3'000'000 * 4) << "the list of rows with gradients";
+  o.head.gradient_acc = 1;
   o.head.sub_centres = 1;
   EXPECT_GT(with, head_memory(o).buffers + lists);
 }
@@ -293,10 +296,10 @@ TEST(HeadMemory, CountsSeveralLabelsOfAnImage) {
   EXPECT_GE(head_memory(o).buffers, on_gpu + 128 * 2 * 512 * 4);
   o.gpu = false;
   EXPECT_EQ(head_memory(o).active, (3u * 8 + 4) * 128 * 3);
-  // For two more targets angle, factor and the places of two threads. For the sample its share, the
-  // exchanged mean, and two sums.
+  // For two more targets angle, factor, row and the places of two threads. For the sample its
+  // share, the exchanged mean, and two sums.
   EXPECT_EQ(head_memory(o).buffers,
-            buffers + 128 * (2 * (sizeof(Angle) + 2 * 8 + 2 * 8) + 8 + 4 + 2 * 8));
+            buffers + 128 * (2 * (sizeof(Angle) + 8 + 8 + 2 * 8) + 8 + 4 + 2 * 8));
 }
 
 TEST(HeadMemory, BuffersDoNotGrowWithClasses) {

@@ -1,6 +1,7 @@
 // Tests which calls of the margin softmax wait on a GPU, and how much memory it uses. Only the
 // emulated GPU shows this exactly.
 #include "kernels/cuda/margin/margin_plan.h"
+#include "kernels/cuda/scratch.h"
 #include "tests/kernels/cuda/margin/sparse_table.h"
 #include "tests/support/simt/memory.h"
 
@@ -43,34 +44,49 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
     options_.bf16_products = halves;
     options_.label_smoothing = halves ? 0.1 : 0;
     options_.sub_centres = halves ? 3 : 1;
+    options_.targets = halves ? 2 : 1;
     options_.logits_bytes = 200'000;
     const SparseTable table(1000, options_.sub_centres);
     const std::vector<std::int64_t> classes = range(100, 700);
     const std::size_t before = simt::device_memory().free;
-    std::size_t step_memory = 0;
+    std::size_t step_memory = 0, update_memory = 0;
     {
       const auto softmax = make_margin_softmax(*ops_, options_, table.view());
       const OwnedTensor x = embeddings();
       const OwnedTensor statistics(*ops_, {kBatchSize, sizeof(RowStatistics)}, DType::kUInt8);
-      const OwnedTensor sums(*ops_, {2, kBatchSize});
+      const OwnedTensor sums(*ops_, {3, kBatchSize});
       const Tensor logits = halves ? Tensor(sums) : Tensor();
+      const std::vector<double> shares(halves ? kBatchSize : 0, 0.5);
       const std::size_t begun = simt::device_memory().free;
-      softmax->forward({.embeddings = x, .classes = classes, .positives = {}}, statistics, logits);
+      softmax->forward(
+          {.embeddings = x, .classes = classes, .positives = {}, .target_shares = shares},
+          statistics, logits);
       step_memory = begun - simt::device_memory().free;
       softmax->combine(statistics, 1, logits);
+      const OwnedTensor gradients(*ops_, {700, options_.sub_centres * kEmbeddingSize});
+      ops_->fill(gradients, 0.f);
+      const std::size_t stepped = simt::device_memory().free;
+      softmax->update(classes, range(0, 700), gradients, {});
+      update_memory = stepped - simt::device_memory().free;
     }
     EXPECT_EQ(simt::device_memory().free, before);
-    const auto planned = static_cast<std::size_t>(margin_device_bytes(
-        {.samples = kBatchSize,
-         .dimension = kEmbeddingSize,
-         .bf16_products = halves,
-         .smoothed = halves,
-         .sub_centres = options_.sub_centres,
-         .classes = 1000,
-         .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}},
-        700, options_.logits_bytes));
+    const MarginPlanOptions plan{
+        .samples = kBatchSize,
+        .dimension = kEmbeddingSize,
+        .bf16_products = halves,
+        .smoothed = halves,
+        .targets = options_.targets,
+        .sub_centres = options_.sub_centres,
+        .classes = 1000,
+        .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}};
+    const auto planned =
+        static_cast<std::size_t>(margin_device_bytes(plan, 700, options_.logits_bytes));
     EXPECT_LE(step_memory, planned);
     EXPECT_GT(step_memory, planned * 9 / 10);
+    const std::size_t lists = gpu_allocation(
+        static_cast<std::size_t>(margin_list_bytes(plan, 700) + margin_slot_bytes(plan, 700)));
+    EXPECT_LE(update_memory, lists);
+    EXPECT_GT(update_memory, lists * 9 / 10);
   }
 }
 
