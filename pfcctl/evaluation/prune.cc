@@ -1,6 +1,7 @@
 // pfcctl prune: removes images that a model with sub-centres finds far from their class (Deng et
 // al., sub-centre ArcFace, ECCV 2020, section 3.4).
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <numbers>
 #include <span>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "common/command_line.h"
@@ -18,9 +20,11 @@
 #include "common/config/no_network.h"
 #include "common/counted.h"
 #include "common/error.h"
+#include "common/files/regular_file.h"
 #include "common/one_line.h"
 #include "data/chosen_dataset.h"
 #include "data/job_data.h"
+#include "data/records/image_record.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pack/pack.h"
 #include "pfcctl/evaluation/damages.h"
@@ -114,6 +118,7 @@ ImageCosines measure(const Dataset& dataset, const LoadedModel& model, const Uni
                  const std::string name = one_line(dataset.name(i));
                  if (image.damage) return damages.add(name, *image.damage);
                  const double length = add_mirrored(image, row);
+                 if (length == 0) return damages.add(name, "its embedding is zero");
                  model.expect_usable(length, [&] { return name; });
                  const auto place = static_cast<std::size_t>(i);
                  of.labels[place] = dataset.label(i, storage);
@@ -178,9 +183,58 @@ JobConfig job_to_prune(const PruneFlags& flags, const format::Manifest& manifest
         ": network: found \"none\", but pfcctl prune embeds images; use a checkpoint of "
         "a network that reads images");
   }
+  if (job.head_classes.size() > 1) {
+    throw InputError(fmt::format(
+        "{}: heads: found \"separate\", expected \"one\": the pruned data are one set; train "
+        "a job for each of its data sets, and prune each with its own checkpoint",
+        file));
+  }
   if (!flags.in.empty()) job.rec = flags.in;
   job.read = ReadKind::kRandom;  // "sequential" has requirements that do not matter here
   return job;
+}
+
+/// Checks that the checkpoint was trained on these data, in this order: labels of other data would
+/// belong to other centres.
+void expect_same_data(const path& file, const format::Identity& id, const JobConfig& job,
+                      const Dataset& dataset) {
+  if (id.data.empty()) return;
+  const std::vector<FileBrief> briefs = dataset.briefs();
+  const auto other = std::ranges::mismatch(briefs, id.data, {}, &FileBrief::holds);
+  const bool ends = other.in1 == briefs.end(), should_end = other.in2 == id.data.end();
+  if (ends && should_end) return;
+  throw InputError(fmt::format(
+      "{}: found {}, but {} was trained on {}; name the job's data sets, in its order, with --in",
+      ends ? text_of(job.rec) : other.in1->file.string(), ends ? "nothing more" : other.in1->holds,
+      file.string(), should_end ? "nothing more" : *other.in2));
+}
+
+/// Checks that the checkpoint's numbers agree with its model and the data.
+void check_sizes(const PruneFlags& flags, const format::Identity& id, const JobConfig& job,
+                 const LoadedModel& model, const DatasetInfo& info) {
+  const auto expect = [](const path& file, const char* what, std::int64_t found,
+                         std::int64_t expected) {
+    if (found == expected) return;
+    throw InputError(fmt::format("{}: {}: found {}, expected {}; use another checkpoint",
+                                 file.string(), what, found, expected));
+  };
+  const path file = flags.checkpoint / format::kManifest;
+  expect(file, "classes", id.classes, info.classes);
+  expect(file, "embedding_size", id.embedding_size, job.sub_centres * job.embedding_size);
+  expect(flags.model.model, "length of an embedding", model.options(false).embedding_size,
+         job.embedding_size);
+}
+
+/// Checks what RecordIO can store, before the images are embedded. The number of dropped images is
+/// not known yet.
+void check_storable(const DatasetInfo& info, const path& in) {
+  check_image_size(info, in);
+  const std::int64_t excess = info.images + info.classes + 1 - kMaxFloatLabel;
+  if (excess <= 0) return;
+  spdlog::warn(
+      "{}: found {} images of {} classes, but RecordIO stores at most {} of both together; the run "
+      "fails after embedding unless it drops {} of them",
+      in.string(), info.images, info.classes, kMaxFloatLabel - 1, excess);
 }
 
 void tell(const PruneFlags& flags, const Packed& packed, const DatasetInfo& before,
@@ -221,14 +275,21 @@ void run_prune(PruneFlags flags) {
   const LoadedModel model(flags.model);
   const auto dataset = open_job_data_and_complete(job, end_at_interrupt);
   const DatasetInfo& info = dataset->info();
+  expect_one_label(*dataset, "pfcctl prune");
+  expect_same_data(flags.checkpoint / format::kManifest, manifest.identity, job, *dataset);
+  check_sizes(flags, manifest.identity, job, model, info);
   flags.pack.threads = flags.model.threads;
   flags.pack.in = job.rec.front();
+  check_storable(info, flags.pack.in);
+  const bool had_folder = something_at(flags.pack.out);
   for (const path& in : job.rec) prepare_folder(in, flags.pack.out, flags.pack.replace);
 
   const UnitCentres centres(flags.checkpoint, manifest, job);
   const ImageCosines of = measure(*dataset, model, centres, flags.pack.max_damaged);
   Choice choice = nearby(of, info.classes, centres.of_class(), flags.angle);
   if (choice.images.empty()) {
+    std::error_code not_empty;
+    if (!had_folder) std::filesystem::remove(flags.pack.out, not_empty);
     throw InputError(
         fmt::format("--angle {:g}: no image of {} is within this angle of its class's dominant "
                     "centre; raise it, or check that {} was trained on this data",

@@ -1,6 +1,7 @@
 """Verbs that evaluate a model, on a generated model and images. NumPy computes the expected figures from the
 embeddings that pfcctl embed writes."""
 
+import hashlib
 import json
 import pathlib
 import pickle
@@ -109,6 +110,42 @@ class Evaluate(TrainedModel):
         folder = next(self.shared.glob("out/step-*"))
         self.assert_one_line(run(BIN / "pfcctl", "prune", "--checkpoint", folder, "--out", self.folder / "other"),
                              "manifest.json: sub_centres: found 1, expected 2 or more")
+        self.assert_prune_refuses_what_does_not_fit(step)
+
+    def assert_prune_refuses_what_does_not_fit(self, step):
+        original = json.loads((step / "manifest.json").read_text())
+        original.pop("sha256")
+        out = self.folder / "refused"
+
+        def assert_refused(found, *words, job=(), **keys):
+            """Edits the manifest."""
+            manifest = {**original, **keys, "job": {**original["job"], **dict(job)}}
+            text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+            manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+            (step / "manifest.json").write_text(json.dumps(manifest))
+            self.assert_one_line(run(BIN / "pfcctl", "prune", "--checkpoint", step, "--out", out, *words), *found)
+            self.assertFalse(out.exists())
+
+        images = enumerate(sorted(self.people.rglob("*.jpg")))
+        several = self.folder / "several.tsv"
+        several.write_text("".join(f"{image}\t{i % 8}{',5' if i == 0 else ''}\n" for i, image in images))
+        assert_refused(("several.tsv: found images with up to 2 labels, but pfcctl prune needs one label",),
+                       "--in", several, job={"labels_per_image": 2})
+        assert_refused((f"{self.people}: found 80 images of 8 classes", "manifest.json was trained on 80 images", "--in"),
+                       "--in", self.people)
+        assert_refused(("manifest.json: classes: found 9, expected 8",), classes=9)
+        assert_refused(("manifest.json: embedding_size: found 64, expected 192",), embedding_size=64)
+        assert_refused(("backbone.safetensors: length of an embedding: found 64, expected 32",),
+                       job={"embedding_size": 32}, embedding_size=96)
+        assert_refused(('manifest.json: heads: found "separate", expected "one"',),
+                       job={"heads": "separate", "head_classes": [4, 4], "rec": [str(self.data), str(self.people)]})
+        assert_refused(("no image of", "is so near to its class's dominant centre"), "--angle", 0.001)
+        state = safetensors_io.load(step / "backbone.safetensors")
+        norm = [name for name in state if name.endswith("running_mean")][-1].removesuffix("running_mean")
+        state |= {norm + name: np.zeros_like(state[norm + name]) for name in ("weight", "bias")}
+        safetensors_io.save(step / "backbone.safetensors", state, {"network": "mbf"})
+        self.assert_one_line(run(BIN / "pfcctl", "prune", "--checkpoint", step, "--out", out),
+                             "1 of 80 images are damaged", "its embedding is zero")
 
     def test_embed_writes_zeros_for_a_damaged_image_and_allows_few(self):
         data = pathlib.Path(shutil.copytree(self.people, self.folder / "damaged"))
