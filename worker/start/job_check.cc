@@ -137,6 +137,13 @@ int most_workers(const PlannedJob& p) {
 std::vector<std::string> job_warnings(const PlannedJob& p) {
   std::vector<std::string> warnings;
   if (p.job.lr == 0) warnings.emplace_back("lr: found 0: no weight will change");
+  const JobConfig defaults;
+  const bool weighted = p.job.distill_weight != defaults.distill_weight;
+  if (p.job.teacher.empty() &&
+      (weighted || p.job.distill_embeddings != defaults.distill_embeddings)) {
+    warnings.emplace_back(std::string(weighted ? "distill_weight" : "distill_embeddings") +
+                          ": found a value but no teacher: it has no effect");
+  }
   if (batch_norm_samples(p.job, p.world_size) == 2) {
     warnings.emplace_back(
         "batch_size: the last batch norm sees 2 samples and normalises them to about +1 and -1, "

@@ -110,17 +110,6 @@ void check_start(const JobConfig& job, const JobOrigin& origin) {
                    "take tensors from");
 }
 
-/// Rejects values of keys that need a teacher, if there is none.
-void check_distillation(const JobConfig& job, const JobOrigin& origin) {
-  if (!job.teacher.empty()) return;
-  const JobConfig defaults;
-  const bool weighted = job.distill_weight != defaults.distill_weight;
-  if (!weighted && job.distill_embeddings == defaults.distill_embeddings) return;
-  const std::string key = weighted ? "distill_weight" : "distill_embeddings";
-  throw InputError(origin.of(key) + ": " + key +
-                   ": needs the key teacher; set teacher to a model file");
-}
-
 void check_validation_data(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
@@ -265,7 +254,6 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_order(job, origin);
   check_exports(job, origin);
   check_start(job, origin);
-  check_distillation(job, origin);
   check_validation_data(job, origin);
   check_network(job, origin);
   check_loss(job, origin);

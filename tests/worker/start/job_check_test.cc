@@ -11,6 +11,7 @@
 namespace pfc {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::message_of;
@@ -61,6 +62,14 @@ TEST_F(JobCheck, RejectsBatchNormsOfOneSample) {
 TEST_F(JobCheck, WarnsOfALearningRateOfZero) {
   planned_.job.lr = 0;
   EXPECT_THAT(job_warnings(planned_), SizeIs(1));
+}
+
+TEST_F(JobCheck, WarnsOfALossOfATeacherWithoutATeacher) {
+  planned_.job.distill_embeddings = DistillEmbeddings::kMse;
+  EXPECT_THAT(job_warnings(planned_),
+              ElementsAre("distill_embeddings: found a value but no teacher: it has no effect"));
+  planned_.job.teacher = "t.pt";
+  EXPECT_THAT(job_warnings(planned_), IsEmpty());
 }
 
 TEST_F(JobCheck, WarnsOfBatchNormsOfTwoSamples) {
