@@ -65,7 +65,7 @@ EvaluationSets read_evaluation_sets(const JobConfig& job, const Dataset& trainin
 std::string refusal_of(const PlannedJob& planned) {
   try {
     check_job(planned);
-    if (planned.data.images == 0) return {};
+    if (!has_data_here(planned.job)) return {};
     check_output(planned.job);
     check_start_weights(planned);
   } catch (const InputError& refusal) {  // for example, the output cannot be written
@@ -99,16 +99,23 @@ PlannedData read_data(JobConfig& job) {
   return unknown;
 }
 
-/// Returns the network of the job's teacher. Without the data here, the job will run on another
-/// machine, and its teacher may not be here either.
-std::optional<BackboneOptions> teacher_of(const PlannedJob& planned) {
+/// Reads the network of the job's teacher. Without the data here, the job will run on another
+/// machine, and its teacher may not be here either. Other failures refuse the job.
+void plan_teacher(PlanReport& report) {
+  PlannedJob& planned = report.planned;
   const JobConfig& job = planned.job;
-  if (job.teacher.empty()) return std::nullopt;
+  if (job.teacher.empty()) return;
+  report.without_teacher = true;
   if (!has_data_here(job) && !something_at(job.teacher)) {
     spdlog::warn("teacher: {} is not on this machine; the plan omits it", job.teacher.string());
-    return std::nullopt;
+    return;
   }
-  return read_teacher(job, planned.data.height, planned.data.width).options;
+  try {
+    planned.teacher = read_teacher(job, planned.data.height, planned.data.width).options;
+    report.without_teacher = false;
+  } catch (const InputError& refusal) {
+    report.refusal = refusal.what();
+  }
 }
 
 /// Decides whether the job would run on GPUs, and returns the memory of one worker, on the machine
@@ -161,11 +168,11 @@ PlanReport make_report(const Flags& flags) {
   report.workers_of_host = on_host;
   planned.threads = threads_of_worker(on_host);
   planned.data = read_data(planned.job);
-  planned.teacher = teacher_of(planned);
+  plan_teacher(report);
   decide_precision(flags.capacity, planned.job);
   const std::optional<MachineProfile> machine = machine_of(flags.capacity, planned);
   report.there = memory_there(flags, machine, planned, on_host);
-  report.refusal = refusal_of(planned);
+  if (report.refusal.empty()) report.refusal = refusal_of(planned);
   for (const std::string& warning : job_warnings(planned)) spdlog::warn("{}", warning);
   const PlannedBackbone backbone = plan_backbone(planned);
   report.plan = plan_memory(planned, backbone, report.there.bytes);
@@ -189,10 +196,13 @@ std::string largest_text(const char* key, std::int64_t value) {
 
 /// Returns the last lines: the verdict and the advice.
 std::string verdict_text(const PlanReport& r) {
+  std::string fit = r.without_teacher ? "it fits without the teacher" : "it fits";
   if (r.plan.fits() && r.refusal.empty()) {
-    return "it fits; start the job with pfc-coordinator --config " + r.config + "\n";
+    return fit + (r.without_teacher
+                      ? ", which is not on this machine\n"
+                      : "; start the job with pfc-coordinator --config " + r.config + "\n");
   }
-  const std::string fit = r.plan.fits() ? "it fits\n" : "it does not fit: " + r.advice + "\n";
+  fit = r.plan.fits() ? fit + "\n" : "it does not fit: " + r.advice + "\n";
   if (r.refusal.empty()) return fit;
   return fit + (r.plan.fits() ? "but" : "and") + " the job would be refused: " + r.refusal + "\n";
 }
@@ -247,6 +257,7 @@ std::string plan_json(const PlanReport& r) {
                     {"available_bytes", r.there.bytes},
                     {"available_where", r.there.where},
                     {"fits", r.plan.fits()},
+                    {"without_teacher", r.without_teacher},
                     {"checkpoints_in_place", r.plan.checkpoints_in_place},
                     {"snapshots_bytes", r.plan.snapshots},
                     {"host_bytes", r.plan.host},

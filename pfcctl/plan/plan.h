@@ -18,6 +18,7 @@ struct PlanReport {
   LargestThatFits largest;
   std::string advice;   ///< empty if the job fits
   std::string refusal;  ///< why the job would be refused regardless of memory; empty if not
+  bool without_teacher = false;           ///< the job has a teacher, but the plan could not read it
   std::optional<Capacity> capacity = {};  ///< null if no machine was named
   int workers_of_host = 1;
   std::string config = {};  ///< the job file, as given

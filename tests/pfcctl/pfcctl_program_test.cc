@@ -222,6 +222,17 @@ TEST_F(PfcctlPlan, FailsIfTheJobDoesNotFit) {
   EXPECT_THAT(ran.output, HasSubstr("use 8 workers, each with as much memory"));
 }
 
+TEST_F(PfcctlPlan, LeavesOutATeacherThatIsNotHere) {
+  const std::string missing =
+      "--set num_classes=10 --set num_image=100 --device-memory 80GB --set teacher=/nowhere/t.pt ";
+  expect_tells(plan(missing + "--set init_from=/nowhere/i.pt"),
+               {"it fits without the teacher, which is not on this machine\n"});
+  const Ran ran = plan(missing + "--set rec=synthetic");
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_THAT(ran.output, HasSubstr("it fits without the teacher\nbut the job would be refused: "
+                                    "teacher: /nowhere/t.pt"));
+}
+
 TEST_F(PfcctlPlan, ReportsAJobThatWouldBeRefused) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
            {"--workers 11", "11 workers would share 10 classes: start fewer workers"},

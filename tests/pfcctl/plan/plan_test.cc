@@ -57,6 +57,14 @@ TEST(Plan, ReportsThatAFittingJobWouldBeRefused) {
   EXPECT_EQ(nlohmann::json::parse(plan_json(r))["refusal"], "precision: found fp16");
 }
 
+TEST(Plan, SaysThatItIsWithoutTheTeacher) {
+  PlanReport r = report();
+  r.without_teacher = true;
+  EXPECT_THAT(plan_text(r),
+              EndsWith("it fits without the teacher, which is not on this machine\n"));
+  EXPECT_EQ(nlohmann::json::parse(plan_json(r))["without_teacher"], true);
+}
+
 TEST(Plan, ShowsHostMemoryOfGpuJobs) {
   PlanReport r = report();
   r.planned.gpu = true;
