@@ -75,6 +75,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   make_trainer();
   tell_doing(options, "loading weights");
   load_weights(options.snapshots);
+  if (local.teacher) start_message += "; teacher: " + job.teacher.string() + ": " + teacher_;
   expect_no_older_state(options);
   trainer->lr.emplace(job.lr_schedule, job.lr * lr_factor(job, plan), plan);
   trainer->head->follow([this](std::int64_t step) { return head_settings(job, plan, step); });
@@ -90,6 +91,11 @@ void TrainingSession::start_locally(const SessionOptions& options) {
   local.host_memory = memory_of_this_host(membership.local_world_size, kept_memory(job, options));
   choose_precision(options);
   for (const StartStep& step : local.steps()) step.run();
+  // For the log, and for the comparison of hosts. An error here leaves no worker in a collective.
+  if (local.teacher &&
+      (membership.rank == 0 || membership.local_world_size < membership.world_size)) {
+    teacher_ = teacher_brief(job.teacher, *local.teacher);
+  }
   if (membership.rank != 0) return;
   for (FileBrief& brief : local.dataset->briefs()) contents_.push_back(std::move(brief.holds));
 }
@@ -117,8 +123,7 @@ void TrainingSession::connect(const SessionOptions& options) {
   comms.hosts = gather_texts(*comms.inputs, host_of(options));
   std::vector<HostFact> facts = facts_of_host(*local.dataset, local.evaluation_sets);
   if (local.teacher) {
-    facts.push_back({job.teacher.string(), teacher_brief(job.teacher, *local.teacher),
-                     "give every host the same file"});
+    facts.push_back({job.teacher.string(), teacher_, "give every host the same file"});
   }
   const auto warnings = compare_hosts(*comms.inputs, comms.hosts, facts);
   for (const std::string& warning : warnings) spdlog::warn("{}", warning);

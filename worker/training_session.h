@@ -91,6 +91,7 @@ class TrainingSession {
   std::string job_id_;
   std::vector<int> threads_;           // compute threads, by rank; 0 on a GPU
   std::vector<std::string> contents_;  // contents of the data sets (FileBrief); rank 0 only
+  std::string teacher_;                // teacher_brief() if this worker needs it
 };
 
 }  // namespace pfc

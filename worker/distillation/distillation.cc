@@ -82,8 +82,8 @@ double Distillation::step_loss(Comm& comm, double sum, std::int64_t step) {
   comm.throw_if_failed();
   if (std::isfinite(loss)) return loss;
   throw InputError(fmt::format(
-      "teacher: {}: at step {} the distillation loss is not finite; use the weights of a trained "
-      "model, and precision fp32 or bf16",
+      "teacher: {}: at step {} the embeddings of the network or of its teacher are not finite or "
+      "too large; lower lr, use precision fp32 or bf16, or take the file of a trained model",
       options_.file.string(), step));
 }
 

@@ -2,6 +2,10 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
 #include "common/error.h"
 #include "common/files/mapped_file.h"
 #include "common/files/sha256.h"
@@ -10,7 +14,25 @@
 namespace pfc {
 namespace {
 
-ModelFile read_file(const std::filesystem::path& path) {
+namespace fs = std::filesystem;
+
+/// Rejects a file in the job's output folder, where the job renames and deletes models.
+void check_place(const JobConfig& job) {
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(job.output), error);
+  if (error) return;  // check_output() reports it
+  const fs::path given = fs::absolute(job.teacher);
+  for (const fs::path& file : {fs::weakly_canonical(given),
+                               fs::weakly_canonical(given.parent_path()) / given.filename()}) {
+    if (std::ranges::mismatch(folder, file).in1 != folder.end()) continue;
+    throw InputError(fmt::format(
+        "teacher: {}: found a file in the job's output folder {}, where the job replaces and "
+        "deletes models; copy it to another folder",
+        job.teacher.string(), job.output.string()));
+  }
+}
+
+ModelFile read_file(const fs::path& path) {
   try {
     return read_model(path);
   } catch (const InputError& error) {
@@ -34,6 +56,7 @@ bool fits_network(const NamedTensors& tensors, const BackboneOptions& options) {
 
 ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t width) {
   ModelFile teacher = read_file(job.teacher);
+  check_place(job);
   BackboneOptions& options = teacher.options;
   if (options.embedding_size != job.embedding_size) {
     throw InputError(
@@ -54,12 +77,18 @@ ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t w
     }
   }
   const bool is_ours = teacher.weights.about.contains("network");
-  if (!is_ours && is_torchvision(teacher.weights.state_dict)) options.pixels = job.pixels;
+  if (teacher.weights.format == "PyTorch" ||
+      (!is_ours && is_torchvision(teacher.weights.state_dict))) {
+    options.pixels = job.pixels;
+  }
   return teacher;
 }
 
-std::string teacher_brief(const std::filesystem::path& file, const ModelFile& teacher) {
-  return teacher.options.network + ", SHA-256 " + sha256_hex(MappedFile(file).bytes());
+std::string teacher_brief(const fs::path& file, const ModelFile& teacher) {
+  const PixelScale& pixels = teacher.options.pixels;
+  return fmt::format("{}, SHA-256 {}, image_mean {}, image_std {}", teacher.options.network,
+                     sha256_hex(MappedFile(file).bytes()), nlohmann::json(pixels.mean).dump(),
+                     nlohmann::json(pixels.std).dump());
 }
 
 }  // namespace pfc

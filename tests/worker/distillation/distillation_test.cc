@@ -107,7 +107,8 @@ TEST(DistillationLoss, NamesATeacherWhoseEmbeddingsAreNotFinite) {
   distillation.compare({}, {embeddings.data(), {kBatch, kSize}});
   EXPECT_THAT(
       message_of<InputError>([&] { distillation.step_loss(*comm, distillation.loss_sum(), 12); }),
-      HasSubstr("teacher: t.pt: at step 12 the distillation loss is not finite; use "));
+      HasSubstr("teacher: t.pt: at step 12 the embeddings of the network or of its teacher are not "
+                "finite"));
 }
 
 class TeacherFile : public ::testing::Test {
@@ -144,6 +145,18 @@ TEST_F(TeacherFile, RejectsSizesOtherThanTheJobs) {
   EXPECT_EQ(refusal(), "teacher: " + job_.teacher.string() +
                            ": its network mbf has embedding size 8, expected the job's 16; set "
                            "embedding_size to 8, or use another teacher");
+  job_.output = folder_.path();
+  job_.embedding_size = 8;
+  EXPECT_EQ(refusal(),
+            "teacher: " + job_.teacher.string() + ": found a file in the job's output folder " +
+                job_.output.string() +
+                ", where the job replaces and deletes models; copy it to another folder");
+  job_.output = folder_ / "output";
+  std::filesystem::create_directory(job_.output);
+  std::filesystem::create_symlink(job_.output, folder_ / "link");
+  std::filesystem::create_symlink(job_.teacher, job_.output / "backbone.safetensors");
+  job_.teacher = folder_ / "link/backbone.safetensors";
+  EXPECT_THAT(refusal(), HasSubstr("found a file in the job's output folder"));
   job_.teacher = folder_ / "missing";
   EXPECT_THAT(refusal(), HasSubstr("teacher: " + job_.teacher.string()));
   job_.teacher = folder_.path();
