@@ -99,6 +99,20 @@ TEST_P(HeadOfAnySize, AgreesWithTheCpuForEveryOptimizerAndPrecision) {
   }
 }
 
+// With many samples a thread of a GPU computes several groups of rows, which have other targets.
+TEST_P(HeadOfAnySize, AgreesWithTheCpuForSeveralLabels) {
+  HeadJob j = job();
+  j.options.labels_per_image = 2;
+  j.options.momentum = 0.9;
+  add_labels(j.micro_batches[0], 2, j.options.classes);
+  const HeadOutcome<float> got = run_head(j, 1);
+  j.device = cpu_head_device();
+  const HeadOutcome<float> want = run_head(j, 1);
+  EXPECT_NEAR(got.losses[0], want.losses[0], 1e-6 * want.losses[0]);
+  EXPECT_LT(relative_error(got.d_embeddings[0], want.d_embeddings[0]), 1e-5);
+  EXPECT_LT(relative_error(got.momentum, want.momentum), 1e-5);
+}
+
 TEST_P(HeadOfAnySize, SumsMicroBatchesOfSampledRows) {
   HeadJob j = job();
   const auto& size = std::get<1>(GetParam());
