@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/config/keys/job_keys.h"
 #include "common/config/no_network.h"
 #include "common/error.h"
 #include "common/files/regular_file.h"
@@ -110,6 +111,12 @@ void complete_job(JobConfig& job, const DatasetInfo& info) {
   job.num_image = info.images;
   expect_number("labels_per_image", job.labels_per_image, info.labels_per_image,
                 "labels for one image at most", job);
+  if (static_cast<double>(info.labels_per_image) > keys::kLabels.high) {
+    throw InputError(
+        fmt::format("{}: found {} labels for an image, expected at most {}: leave out "
+                    "the image or some of its labels",
+                    text_of(job.rec), info.labels_per_image, keys::kLabels.high));
+  }
   job.labels_per_image = info.labels_per_image;
   if (job.heads == Heads::kSeparate) {
     job.head_classes = info.part_classes.empty() ? std::vector{info.classes} : info.part_classes;

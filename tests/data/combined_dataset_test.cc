@@ -99,6 +99,11 @@ TEST_F(SeveralSets, KeepAllLabelsOfAnImage) {
   job_.labels_per_image = 3;
   EXPECT_THAT(message_of<InputError>([&] { complete_job(job_, dataset->info()); }),
               HasSubstr("found 2 labels for one image at most, but labels_per_image is 3"));
+  job_.labels_per_image = 0;
+  DatasetInfo info = dataset->info();
+  info.labels_per_image = 1001;
+  EXPECT_THAT(message_of<InputError>([&] { complete_job(job_, info); }),
+              HasSubstr("found 1001 labels for an image, expected at most 1000:"));
 }
 
 TEST_F(SeveralSets, ReadNamesFromOtherFiles) {
