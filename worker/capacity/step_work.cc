@@ -101,7 +101,8 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   // Rows are drawn with probability sample_rate, in addition to the batch's own classes.
   const double rate = o.sample_rate.largest();
   const double drawn = shard * rate;
-  const double own = n * shard / static_cast<double>(std::max<std::int64_t>(1, o.classes));
+  const double own = n * static_cast<double>(o.labels_per_image) * shard /
+                     static_cast<double>(std::max<std::int64_t>(1, o.classes));
   const double active = std::min(shard, drawn + own * (1 - rate));
   const double centre = bytes_of_number(o.centre_precision, false) * d;
   const double moments = bytes_of_number(o.centre_precision, true) * d *

@@ -162,11 +162,13 @@ TEST(HeadWork, IsThreeProductsIfAllLogitsAreKept) {
 }
 
 TEST(HeadWork, IsProportionalToTheActiveRows) {
-  const HeadOptions o{.classes = 1'000'000, .embedding_size = 512, .sample_rate = 0.1};
+  HeadOptions o{.classes = 1'000'000, .embedding_size = 512, .sample_rate = 0.1};
   const HeadWork work = head_work(o, 128, 500'000);
   const double active = 50'000 + 64 * 0.9;  // half of the samples have their class here
   EXPECT_DOUBLE_EQ(work.logits, 128 * active);
   EXPECT_EQ(work.drawn, 500'000);
+  o.labels_per_image = 3;
+  EXPECT_DOUBLE_EQ(head_work(o, 128, 500'000).logits, 128 * (active + 2 * 64 * 0.9));
 }
 
 TEST(HeadWork, IsTheMeanOverTheEpochsOfTheJob) {
