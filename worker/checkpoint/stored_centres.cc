@@ -131,11 +131,11 @@ SeenUpdates StoredCentres::seen(RowRange shard) const {
   return seen;
 }
 
-std::vector<RowRange> pieces_of(RowRange shard) {
-  constexpr std::int64_t kRowsAtOnce = 4096;
+std::vector<RowRange> pieces_of(RowRange shard, std::int64_t dimension) {
+  const std::int64_t most = rows_at_once(dimension);
   std::vector<RowRange> pieces;
-  for (std::int64_t begin = shard.begin; begin < shard.end; begin += kRowsAtOnce) {
-    pieces.push_back({begin, std::min(begin + kRowsAtOnce, shard.end)});
+  for (std::int64_t begin = shard.begin; begin < shard.end; begin += most) {
+    pieces.push_back({begin, std::min(begin + most, shard.end)});
   }
   return pieces;
 }
@@ -154,7 +154,7 @@ void fill_centres(const TrainingState& state, const SeenUpdates& seen, const Rea
   const std::vector<std::string> names = centre_tensors(head.history->optimizer());
   std::vector<float> rows;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    for (const RowRange& piece : pieces_of(shard)) {
+    for (const RowRange& piece : pieces_of(shard, dimension)) {
       rows.resize(static_cast<std::size_t>(piece.size() * dimension));
       read(names[i], piece.begin, rows);
       copy_rows_to_device(state.ops, row_range(tensors[i], piece.begin - shard.begin, piece.size()),
@@ -178,7 +178,7 @@ std::span<const std::byte> CaughtUpRows::tensor(std::size_t which) {
   out_.resize(static_cast<std::size_t>(rows_.size() * dimension_));
   const std::vector<std::string> names = centre_tensors(history_.optimizer());
   std::vector<std::vector<float>> piece(3);
-  for (const RowRange& rows : pieces_of(rows_)) {
+  for (const RowRange& rows : pieces_of(rows_, dimension_)) {
     const auto count = static_cast<std::size_t>(rows.size() * dimension_);
     for (std::vector<float>& values : piece) values.resize(count);
     for (std::size_t i = 0; i < names.size(); ++i) centres_.read(names[i], rows.begin, piece[i]);

@@ -57,7 +57,7 @@ using ReadRows =
     std::function<void(const std::string& tensor, std::int64_t begin, std::span<float> rows)>;
 
 /// Returns the ranges of a shard's rows that are read in one call of ReadRows each, in order.
-std::vector<RowRange> pieces_of(RowRange shard);
+std::vector<RowRange> pieces_of(RowRange shard, std::int64_t dimension);
 /// Returns the names of the tensors of an optimizer's centres, in reading order.
 std::vector<std::string> centre_tensors(OptimizerKind optimizer);
 
@@ -89,7 +89,7 @@ class CaughtUpRows {
 };
 
 /// Sets this worker's rows: calls `read` for each of centre_tensors() and each of
-/// pieces_of(shard).
+/// pieces_of(shard, dimension).
 void fill_centres(const TrainingState& state, const SeenUpdates& seen, const ReadRows& read);
 
 }  // namespace pfc

@@ -13,7 +13,6 @@ namespace pfc {
 namespace {
 
 constexpr float kInitialDeviation = 0.01f;
-constexpr std::int64_t kRowsPerDraw = 4096;  // drawn on the host, then copied: 8 MiB at D = 512
 
 void draw_centre(std::uint64_t seed, std::int64_t c, std::int64_t dimension, float* row) {
   for (std::int64_t i = 0; i < dimension; i += 4) {
@@ -76,9 +75,10 @@ CentreTable ClassCentres::table() {
 void ClassCentres::initialise(Ops& ops) {
   const std::int64_t d = options_.dimension;
   const Tensor weight = table().weight;
-  std::vector<float> rows(static_cast<std::size_t>(std::min(kRowsPerDraw, shard_.size()) * d));
-  for (std::int64_t begin = 0; begin < shard_.size(); begin += kRowsPerDraw) {
-    const std::int64_t count = std::min(kRowsPerDraw, shard_.size() - begin);
+  const std::int64_t most = rows_at_once(d);  // drawn on the host, then copied
+  std::vector<float> rows(static_cast<std::size_t>(std::min(most, shard_.size()) * d));
+  for (std::int64_t begin = 0; begin < shard_.size(); begin += most) {
+    const std::int64_t count = std::min(most, shard_.size() - begin);
 #pragma omp parallel for schedule(static)
     for (std::int64_t row = 0; row < count; ++row) {
       draw_centre(options_.seed, shard_.begin + begin + row, d, rows.data() + row * d);

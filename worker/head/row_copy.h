@@ -2,11 +2,18 @@
 // host memory (float32).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/ops.h"
 
 namespace pfc {
+
+/// Returns how many rows of `columns` numbers to copy at a time: at most 4096 and 8 MiB.
+constexpr std::int64_t rows_at_once(std::int64_t columns) {
+  constexpr std::int64_t kRows = 4096, kNumbers = kRows * 512;
+  return std::clamp(kNumbers / columns, std::int64_t{1}, kRows);
+}
 
 /// Returns a view of rows [begin, begin + count) of t [R, D].
 Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count);

@@ -31,8 +31,8 @@ void exchange(Comm& link, SeenUpdates& seen) {
 /// Sends the rows of one worker, piece by piece.
 class Sending {
  public:
-  explicit Sending(const CentresWanted& wanted)
-      : wanted_(wanted), pieces_(pieces_of(wanted.shard)) {}
+  Sending(const CentresWanted& wanted, std::int64_t dimension)
+      : wanted_(wanted), dimension_(dimension), pieces_(pieces_of(wanted.shard, dimension)) {}
 
   void begin(const StoredCentres& centres) const {
     guarded([&] {
@@ -41,10 +41,9 @@ class Sending {
     });
   }
   [[nodiscard]] std::size_t pieces() const { return pieces_.size(); }
-  void send(const StoredCentres& centres, const std::string& tensor, std::size_t piece,
-            std::int64_t dimension) const {
+  void send(const StoredCentres& centres, const std::string& tensor, std::size_t piece) const {
     if (piece >= pieces_.size()) return;
-    std::vector<float> rows(static_cast<std::size_t>(pieces_[piece].size() * dimension));
+    std::vector<float> rows(static_cast<std::size_t>(pieces_[piece].size() * dimension_));
     centres.read(tensor, pieces_[piece].begin, rows);
     guarded([&] { exchange(*wanted_.link->comm, std::span(rows)); });
   }
@@ -61,6 +60,7 @@ class Sending {
   }
 
   const CentresWanted wanted_;
+  const std::int64_t dimension_;
   const std::vector<RowRange> pieces_;
 };
 
@@ -68,7 +68,8 @@ class Sending {
 
 void send_centres(const StoredCentres& centres, OptimizerKind optimizer, std::int64_t dimension,
                   const std::vector<CentresWanted>& wanted) {
-  const std::vector<Sending> all(wanted.begin(), wanted.end());
+  std::vector<Sending> all;
+  for (const CentresWanted& each : wanted) all.emplace_back(each, dimension);
   std::size_t most = 0;
   for (const Sending& each : all) {
     each.begin(centres);
@@ -76,7 +77,7 @@ void send_centres(const StoredCentres& centres, OptimizerKind optimizer, std::in
   }
   for (const std::string& tensor : centre_tensors(optimizer)) {
     for (std::size_t piece = 0; piece < most; ++piece) {
-      for (const Sending& each : all) each.send(centres, tensor, piece, dimension);
+      for (const Sending& each : all) each.send(centres, tensor, piece);
     }
   }
 }
