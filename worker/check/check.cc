@@ -31,6 +31,7 @@
 #include "worker/check/step_speed.h"
 #include "worker/checkpoint/output_links.h"
 #include "worker/distillation/teacher_file.h"
+#include "worker/head/sample_margins.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
@@ -253,7 +254,9 @@ void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
                       .expected = {},
                       .of_host = false});
   if (options.membership.rank == 0) tell(findings);
-  if (has_data(job) && classes_known) {
+  // check_alone() has reported labels that do not fit the loss.
+  const bool fits = job.labels_per_image <= 1 || !has_sample_margins(job.loss);
+  if (has_data(job) && classes_known && fits) {
     check_speed(*start.ops, comms, comm, planned, timed.seconds, options, tell);
   }
 }
