@@ -332,6 +332,13 @@ void set_labels(const Part& part, HeadStepInput& in) {
                        " has no row in centres: expected one of the " + std::to_string(in.rows) +
                        (part.all_classes ? " classes, from 0" : " classes in the tensor classes"));
     }
+    const auto before = std::span(part.labels).subspan(i - i % per_image, i % per_image);
+    if (!none &&
+        (std::ranges::count(before, part.labels[i]) > 0 || std::ranges::count(before, -1) > 0)) {
+      throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
+                       std::to_string(i / per_image) +
+                       " follows the same label or -1: expected different labels, then -1");
+    }
     in.labels.push_back(row);
   }
 }

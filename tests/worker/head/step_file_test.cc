@@ -113,6 +113,18 @@ TEST_F(HeadStepFile, NamesALabelThatNoRowOwns) {
   EXPECT_THAT(refusal({part("x.safetensors", {})}), HasSubstr("label 4 of sample 0"));
 }
 
+TEST_F(HeadStepFile, AcceptsEachLabelOfASampleOnce) {
+  for (const std::vector<std::int64_t>& last : {std::vector<std::int64_t>{2, 1, 2}, {2, -1, 1}}) {
+    std::vector<std::int64_t> labels{0, 1, 2, 3, -1, -1};
+    labels.insert(labels.end(), last.begin(), last.end());
+    floats("embeddings", {3, 8});
+    floats("centres", {10, 8});
+    tensor("labels", "I64", {3, 3}, std::as_bytes(std::span(labels)));
+    EXPECT_THAT(refusal({write()}), HasSubstr("label " + std::to_string(last.back()) +
+                                              " of sample 2 follows the same label or -1"));
+  }
+}
+
 TEST_F(HeadStepFile, MergesThePartsOfAllWorkersInTheOrderOfTheirClasses) {
   const path second = part("b.safetensors", {7, 9}, 2);
   const path none = part("c.safetensors", {});
