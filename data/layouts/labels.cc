@@ -30,6 +30,8 @@ std::vector<std::int64_t> parse_labels(std::string_view text) {
     if (labels.back() < 0) return {};
     if (comma == text.npos) break;
     text.remove_prefix(comma + 1);
+    // "17,000000" is the number 17 with a decimal comma.
+    if (text.size() > 1 && text[0] == '0' && text[1] != ',' && text[1] != '.') return {};
   }
   std::ranges::sort(labels, std::greater());
   if (std::ranges::adjacent_find(labels) != labels.end()) return {};

@@ -341,7 +341,7 @@ TEST_F(ImageFiles, ReadSeveralLabelsOfAnImageInATsv) {
 
 TEST_F(ImageFiles, RejectLabelsThatRepeatOrAreNoIntegers) {
   write("1.jpg", make_jpeg(16, 16, 1));
-  for (const char* labels : {"1,1", "1,", ",1", "1,,2", "1, 2", "1,x", "1,-1"}) {
+  for (const char* labels : {"1,1", "1,", ",1", "1,,2", "1, 2", "1,x", "1,-1", "17,000000"}) {
     write("list.tsv", std::string("1.jpg\t0\n1.jpg\t") + labels + "\n");
     EXPECT_THAT(error({.rec = folder_ / "list.tsv"}),
                 AllOf(HasSubstr("list.tsv: line 2: found '"), HasSubstr("separated by commas")))
