@@ -174,6 +174,10 @@ def several_labels_cases():
     yield "several labels, parts", {"sample_rate": 0.3}, step, 1, run_parts_case
     yield "several labels, micro-batches", {"sample_rate": 0.3}, step, 2, run_micro_case
     yield "several labels, five classes", {}, few, 2, run_case
+    nearest = {"sub_centres": 3, "sample_rate": 0.3}
+    small = with_sub_centres(several_labels(random_step(24, 301, 32, 9, True), 3, 2), 3)
+    yield "several labels, 3 sub-centres", nearest, small, 2, run_case
+    yield "several labels, 3 sub-centres, micro-batches", nearest, small, 2, run_micro_case
 
 
 def cases():
