@@ -2,7 +2,7 @@
 // al., arXiv 1801.07698, equation 4: cos(m1 theta + m2) - m3 combines SphereFace, ArcFace and
 // CosFace).
 //
-// The target logit is computed in float64 from the two vectors. Each sample has only one, so this
+// The target logit is computed in float64 from the two vectors. Each sample has only a few, so this
 // is cheap compared with the products with all other centres. A float32 cosine is not sufficient:
 // near +-1 it hardly determines the angle (cos = 1 - 6e-8 is theta = 3.5e-4), and the margin's
 // derivative divides by the sine of that angle.

@@ -120,7 +120,7 @@ class MarginTileWorker {
   void list_next(const MarginStep& step, const ClassTile& tile, bool state, int products);
   /// Runs everything before the gradients of centres.
   void begin_tile(const MarginStep& step, const ClassTile& tile, TileGradients wanted);
-  /// Computes the gradients of the tile's classes [first, end).
+  /// Computes the gradients of the tile's rows [first, end).
   void compute_gradients(const MarginStep& step, const ClassTile& tile, std::int64_t first,
                          std::int64_t end);
   [[nodiscard]] CentreGradient gradient(std::int64_t place, std::int64_t i) const {

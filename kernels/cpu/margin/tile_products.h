@@ -1,4 +1,4 @@
-// Matrix products of the margin softmax over one tile of classes.
+// Matrix products of the margin softmax over one tile of rows: the class centres.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace pfc {
 
-/// Number of classes in a tile. Products [tile, N] and rows [tile, D] fit into a core's cache
+/// Number of rows in a tile. Products [tile, N] and rows [tile, D] fit into a core's cache
 /// together with the embeddings, the data prefetched for the next tile, and the update.
 constexpr std::int64_t kTileClasses = 96;
-/// Number of classes whose gradients are computed at a time.
+/// Number of rows whose gradients are computed at a time.
 constexpr std::int64_t kGradientClasses = 24;
 
 /// Returns the distance between rows of a tile: D, rounded up to whole vectors.
