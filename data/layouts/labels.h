@@ -17,8 +17,8 @@ inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 40;
 std::int64_t parse_label(std::string_view text);
 
 /// Parses one label, or several separated by commas. Returns them in descending order, because
-/// count_classes() needs the largest; empty if one is repeated, has a leading 0 after a comma, or is
-/// not an integer of 0 .. 2^40 - 1.
+/// count_classes() needs the largest; empty if one is repeated, has a leading 0 after a comma, or
+/// is not an integer of 0 .. 2^40 - 1.
 std::vector<std::int64_t> parse_labels(std::string_view text);
 
 /// Throws InputError that names `origin` if options.num_image is given and differs.
