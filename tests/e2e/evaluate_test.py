@@ -129,7 +129,7 @@ class Evaluate(TrainedModel):
         images = enumerate(sorted(self.people.rglob("*.jpg")))
         several = self.folder / "several.tsv"
         several.write_text("".join(f"{image}\t{i % 8}{',5' if i == 0 else ''}\n" for i, image in images))
-        assert_refused(("several.tsv: found images with up to 2 labels, but pfcctl prune needs one label",),
+        assert_refused(("several.tsv: found up to 2 labels for an image, but pfcctl prune needs exactly one",),
                        "--in", several, job={"labels_per_image": 2})
         assert_refused((f"{self.people}: found 80 images of 8 classes", "manifest.json was trained on 80 images", "--in"),
                        "--in", self.people)
@@ -139,7 +139,7 @@ class Evaluate(TrainedModel):
                        job={"embedding_size": 32}, embedding_size=96)
         assert_refused(('manifest.json: heads: found "separate", expected "one"',),
                        job={"heads": "separate", "head_classes": [4, 4], "rec": [str(self.data), str(self.people)]})
-        assert_refused(("no image of", "is so near to its class's dominant centre"), "--angle", 0.001)
+        assert_refused(("no image of", "is within this angle of its class's dominant centre"), "--angle", 0.001)
         state = safetensors_io.load(step / "backbone.safetensors")
         norm = [name for name in state if name.endswith("running_mean")][-1].removesuffix("running_mean")
         state |= {norm + name: np.zeros_like(state[norm + name]) for name in ("weight", "bias")}
