@@ -543,7 +543,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "margin_update": {"initial": [1.0, 0.5, 0.25], "start_epoch": 0.5, "end_epoch": 1.0,
                         "increase": "linear"},
       "read": "sequential", "stage": "/dev/shm",
-      "val_targets": ["v"], "val_rec": "w", "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "device": "cuda",
+      "val_targets": ["v"], "val_rec": "w", "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "teacher": "t", "distill_embeddings": "mse", "device": "cuda",
       "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
       "freeze": ["conv1*"], "init_from_names": ["layer*"], "init_centres": "mean"})"));
   const json defaults = to_json(JobConfig{});
