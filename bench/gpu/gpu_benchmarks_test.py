@@ -148,7 +148,7 @@ class Head(unittest.TestCase):
 class Step(unittest.TestCase):
     KNOWN = {"pfc, bf16": ("bf16", None, None), "PyTorch, bf16": ("bf16", None, 1.3),
              "PyTorch, fp16": ("fp16", None, 2.0)}
-    OPTIONS = types.SimpleNamespace(network="mbf", batch=2, flops_per_second=1, bytes_per_second=1)
+    OPTIONS = types.SimpleNamespace(network="mbf", batch=2, size=112, flops_per_second=1, bytes_per_second=1)
 
     def steps(self, loss=40.0, speed=100):
         step = {"loss": loss, "samples_per_second": speed, "step_seconds": 1, "note": "noted"}
