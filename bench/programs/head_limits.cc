@@ -285,7 +285,7 @@ Json dnnl_bf16_gflops(const Options& o) {
 }
 
 Json own_gflops(const Options& o, TileProducts& products) {
-  constexpr std::int64_t kClasses = kTileClasses;
+  constexpr std::int64_t kClasses = kTileRows;
   std::vector<Operands> all = operands_of_each_thread(o);
   const std::int64_t stride = tile_row_stride(o.dimension);
   const AlignedVector<BFloat16> halves(static_cast<std::size_t>(kTile * stride));
@@ -309,8 +309,8 @@ Json own_gflops(const Options& o, TileProducts& products) {
     products.add_embedding_gradients(part, rows, x.d_unit.data(), nothing);
   });
   json["centres"] = measured([&](int part, Operands& x, PrefetchList& nothing) {
-    for (std::int64_t first = 0; first < kClasses; first += kGradientClasses) {
-      products.centre_gradients(part, first, kGradientClasses, x.gradients.data(), nothing);
+    for (std::int64_t first = 0; first < kClasses; first += kGradientRows) {
+      products.centre_gradients(part, first, kGradientRows, x.gradients.data(), nothing);
     }
   });
   return json;

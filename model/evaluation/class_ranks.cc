@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/ordered_work.h"
 #include "data/images/vector_clones.h"
+#include "kernels/math/margin.h"
 
 namespace pfc {
 
@@ -70,7 +71,7 @@ class ClassBlock {
     double score = row_score(embedding, first);
     for (std::size_t i = first + 1; i < first + rows_; ++i) {
       const double other = row_score(embedding, i);
-      if (other > score || std::isnan(other)) score = other;
+      if (replaces(other, score)) score = other;
     }
     return score;
   }

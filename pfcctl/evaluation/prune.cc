@@ -225,7 +225,7 @@ void check_sizes(const PruneFlags& flags, const format::Identity& id, const JobC
          job.embedding_size);
 }
 
-/// Checks what RecordIO can store, before the images are embedded. The number of dropped images is
+/// Checks what RecordIO can store, before the images are embedded. The number of removed images is
 /// not known yet.
 void check_storable(const DatasetInfo& info, const path& in) {
   check_image_size(info, in);
@@ -233,7 +233,7 @@ void check_storable(const DatasetInfo& info, const path& in) {
   if (excess <= 0) return;
   spdlog::warn(
       "{}: found {} images of {} classes, but RecordIO stores at most {} of both together; the run "
-      "fails after embedding unless it drops {} of them",
+      "fails after embedding unless it removes {} of them",
       in.string(), info.images, info.classes, kMaxFloatLabel - 1, excess);
 }
 
@@ -245,8 +245,8 @@ void tell(const PruneFlags& flags, const Packed& packed, const DatasetInfo& befo
     const nlohmann::json told{{"file", (flags.pack.out / "train.rec").string()},
                               {"images", packed.images},
                               {"classes", packed.classes},
-                              {"dropped_images", images},
-                              {"dropped_classes", classes},
+                              {"removed_images", images},
+                              {"removed_classes", classes},
                               {"damaged", damaged},
                               {"angle", flags.angle},
                               {"seconds", seconds_since(start)}};

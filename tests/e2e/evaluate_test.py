@@ -99,7 +99,7 @@ class Evaluate(TrainedModel):
         kept = np.flatnonzero(near > limit)
         words = ("prune", "--checkpoint", step, "--out", self.folder / "pruned", "--angle", np.degrees(np.arccos(limit)))
         told = json.loads(self.pfcctl(*words, "--json"))
-        self.assertEqual([told[key] for key in ("images", "classes", "dropped_images", "dropped_classes", "damaged")],
+        self.assertEqual([told[key] for key in ("images", "classes", "removed_images", "removed_classes", "damaged")],
                          [len(kept), 7, 80 - len(kept), 1, 0])
         pruned, renumbered = embedded(self.folder / "pruned")
         order = kept[np.argsort(labels[kept], kind="stable")]

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 /// Rejects a file in the job's output folder, where the job renames and deletes models.
 void check_place(const JobConfig& job) {
   std::error_code error;
-  const fs::path folder = fs::weakly_canonical(fs::absolute(job.output), error);
+  const fs::path folder = fs::weakly_canonical(fs::absolute(job.output, error), error);
   if (error) return;  // check_output() reports it
   const fs::path given = fs::absolute(job.teacher);
   for (const fs::path& file : {fs::weakly_canonical(given),
@@ -55,8 +55,8 @@ bool fits_network(const NamedTensors& tensors, const BackboneOptions& options) {
 }  // namespace
 
 ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t width) {
-  ModelFile teacher = read_file(job.teacher);
   check_place(job);
+  ModelFile teacher = read_file(job.teacher);
   BackboneOptions& options = teacher.options;
   if (options.embedding_size != job.embedding_size) {
     throw InputError(

@@ -61,7 +61,7 @@ struct GivenToHead {
   double lr = 0.1;
   std::int64_t micro_batches = 1;        ///< M
   Tensor embeddings;                     ///< [M * N, D], of all workers
-  std::span<const std::int64_t> labels;  ///< [M * N, K]
+  std::span<const std::int64_t> labels;  ///< [M * N, L]
 };
 
 /// Values that a worker writes to its file in addition to the current values of its active rows.
@@ -110,8 +110,8 @@ struct HeadStepInput {
   std::int64_t samples = 0, rows = 0, dimension = 0;  ///< samples: of all micro-batches, M * N
   std::int64_t micro_batches = 1;                     ///< M
   std::span<const float> embeddings;                  ///< [M * N, D]
-  std::int64_t labels_per_image = 1;                  ///< K
-  std::vector<std::int64_t> labels;                   ///< [M * N, K], as row numbers of the tables
+  std::int64_t labels_per_image = 1;                  ///< L
+  std::vector<std::int64_t> labels;                   ///< [M * N, L], as row numbers of the tables
   std::vector<std::int64_t> classes;                  ///< [R]; empty: row c is class c
   /// [M]: the rows of each micro-batch, sorted. Empty: all rows are active if `classes` is set;
   /// otherwise the job's keys select the rows.

@@ -84,7 +84,7 @@ std::span<const std::int64_t> read_labels(const SafetensorsFile& file, std::int6
   const SafetensorsFile::Tensor& t = file.at("labels");
   if (t.shape.size() != 2) return read_integers(file, "labels", samples);
   if (t.dtype != "I64" || t.shape[0] != samples || t.shape[1] < 1) {
-    refuse(file, "labels", "I64 [" + std::to_string(samples) + ", K]");
+    refuse(file, "labels", "I64 [" + std::to_string(samples) + ", L]");
   }
   return {reinterpret_cast<const std::int64_t*>(t.bytes.data()),
           static_cast<std::size_t>(samples * t.shape[1])};

@@ -21,7 +21,8 @@ namespace pfc {
 
 /// One step of the start. If it fails, a check reports `name`, the error and `remedy`.
 struct StartStep {
-  enum class Kind { kDevice, kData, kTeacher, kJob, kMemory };  ///< in the order of a check
+  /// In the order of a check's findings.
+  enum class Kind { kDevice, kData, kTeacher, kJob, kMemory };
 
   Kind kind;
   const char* name;

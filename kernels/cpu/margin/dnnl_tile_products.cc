@@ -85,8 +85,8 @@ class DnnlTileProducts : public TileProducts {
 
   void set_factors(int part, float* g, std::int64_t classes) override {
     Part& p = parts_[static_cast<std::size_t>(part)];
-    std::fill(g + classes * n_, g + kTileClasses * n_, 0.f);
-    vector_.to_bfloat16(g, p.factors.data(), kTileClasses * n_);
+    std::fill(g + classes * n_, g + kTileRows * n_, 0.f);
+    vector_.to_bfloat16(g, p.factors.data(), kTileRows * n_);
   }
 
   bool add_embedding_gradients(int part, const void* rows, float* d_unit,
@@ -141,11 +141,11 @@ void DnnlTileProducts::make_plans(std::int64_t samples, std::int64_t dimension, 
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   for (int i = 0; i < parts; ++i) contexts_.push_back(std::make_unique<DnnlContext>(engine));
   const PlanForOneThread one_thread;
-  const auto product = plan(engine, centres(kTileClasses, d_), layout(d_, n_, Layout::any), false);
+  const auto product = plan(engine, centres(kTileRows, d_), layout(d_, n_, Layout::any), false);
   const auto gradients =
-      plan(engine, layout(kGradientClasses, n_, Layout::ab), layout(n_, d_, Layout::any), false);
+      plan(engine, layout(kGradientRows, n_, Layout::ab), layout(n_, d_, Layout::any), false);
   const auto embeddings =
-      plan(engine, layout(n_, kTileClasses, Layout::ba), centres(kTileClasses, d_), true);
+      plan(engine, layout(n_, kTileRows, Layout::ba), centres(kTileRows, d_), true);
 
   const auto pack = [&](Layout order, const dnnl::memory::dims& shape,
                         const dnnl::memory::desc& to) {
@@ -167,7 +167,7 @@ void DnnlTileProducts::make_plans(std::int64_t samples, std::int64_t dimension, 
     parts_.push_back({.product = call_of(*context, product),
                       .gradients = call_of(*context, gradients),
                       .embeddings = call_of(*context, embeddings),
-                      .factors = std::vector<BFloat16>(static_cast<std::size_t>(kTileClasses * n_)),
+                      .factors = std::vector<BFloat16>(static_cast<std::size_t>(kTileRows * n_)),
                       .scratch = AlignedMemory(scratch)});
   }
 }

@@ -56,7 +56,7 @@ struct SampleArrays {
 struct KeptTiles {
   KeptTiles(std::int64_t active, std::int64_t samples, std::int64_t threads,
             const MarginSoftmaxOptions& options)
-      : bytes_each(threads * kTileClasses * samples * static_cast<std::int64_t>(sizeof(float))),
+      : bytes_each(threads * kTileRows * samples * static_cast<std::int64_t>(sizeof(float))),
         most(options.logits_bytes / bytes_each) {
     const std::int64_t rows = active * options.sub_centres;
     const std::int64_t at_once = rows_of_tile(options.sub_centres) * threads;
@@ -220,7 +220,7 @@ void CpuMarginSoftmax::each_tile_of(int part, const F& f) {
   const Range range = part_of(active, part, threads_.count(), rows);
   const auto before = [k](const Positive& p, std::int64_t row) { return p.index * k < row; };
   auto positive = std::lower_bound(positives.begin(), positives.end(), range.begin, before);
-  const std::int64_t tile_size = kTileClasses * step_.samples;
+  const std::int64_t tile_size = kTileRows * step_.samples;
   auto* const kept = reinterpret_cast<float*>(kept_.data()) + part * kept_tiles_ * tile_size;
   std::int64_t number = 0;
   for (std::int64_t begin = range.begin; begin < range.end; begin += rows, ++number) {

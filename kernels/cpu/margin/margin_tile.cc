@@ -8,11 +8,11 @@ namespace pfc {
 namespace {
 
 TileLayout layout_of(DType type, std::int64_t dimension) {
-  return {.type = type, .stride = tile_row_stride(dimension), .padded = kTileClasses};
+  return {.type = type, .stride = tile_row_stride(dimension), .padded = kTileRows};
 }
 
 /// One each for weight, momentum and second moment of each row, and one for the kept products.
-constexpr std::size_t kMostStretches = 3 * kTileClasses + 1;
+constexpr std::size_t kMostStretches = 3 * kTileRows + 1;
 constexpr std::int64_t kCacheLine = 64;  // bytes
 
 }  // namespace
@@ -21,11 +21,11 @@ constexpr std::int64_t kCacheLine = 64;  // bytes
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
                                   const MarginSoftmaxOptions& options, const F& f) {
-  constexpr std::size_t kTile = kTileClasses;
+  constexpr std::size_t kTile = kTileRows;
   CentreRows::each_array(scratch_, layout_of(row_type, static_cast<std::int64_t>(dimension)),
                          dimension, f);
   f(products_, kTile * samples);
-  f(gradients_, std::size_t{kGradientClasses} * dimension);
+  f(gradients_, std::size_t{kGradientRows} * dimension);
   f(inverse_norms_, kTile);
   f(along_, kTile);
   f(left_out_, samples * static_cast<std::size_t>(options.targets));
@@ -262,7 +262,7 @@ void MarginTileWorker::add_to_embeddings(const MarginStep& step, const ClassTile
     const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
     const double factor = target_factor(step, tile, k);
     const float* x = step.batch.embeddings.f32() + p.sample * d;
-    const float* w = float_row(step, tile, target_row(tile, step, k));
+    const float* w = float_row(step, tile, target_row(step, tile, k));
     float* dx = d_unit_.data() + p.sample * d;
     for (std::int64_t i = 0; i < d; ++i) {
       dx[i] += static_cast<float>(factor * across_a(angle, x[i], w[i]));
@@ -276,7 +276,7 @@ void MarginTileWorker::add_to_centres(const MarginStep& step, const ClassTile& t
   const std::int64_t d = step.rows.dimension();
   for (std::size_t k = 0; k < tile.positives.size(); ++k) {
     const Positive& p = tile.positives[k];
-    const std::int64_t row = target_row(tile, step, k) - tile.begin;
+    const std::int64_t row = target_row(step, tile, k) - tile.begin;
     if (row < first || row >= end) continue;
     const Angle& angle = step.angles[tile.first_positive + static_cast<std::int64_t>(k)];
     const double factor = target_factor(step, tile, k);

@@ -33,9 +33,9 @@ struct MarginStep {
   const double* target_factor = nullptr;  ///< [positives]: d loss / d target cos
 };
 
-/// Returns the rows of a tile: whole classes, at most kTileClasses rows.
+/// Returns the rows of a tile: whole classes, at most kTileRows rows.
 constexpr std::int64_t rows_of_tile(std::int64_t sub_centres) {
-  return kTileClasses / sub_centres * sub_centres;
+  return kTileRows / sub_centres * sub_centres;
 }
 
 /// Active rows [begin, end), those of whole classes, and the positives of these classes.
@@ -43,8 +43,8 @@ struct ClassTile {
   std::int64_t begin = 0, end = 0;
   std::span<const Positive> positives;
   std::int64_t first_positive = 0;  ///< index of positives[0] in the step's positives
-  float* kept = nullptr;  ///< [kTileClasses, N]: keeps the products from forward() to backward();
-                          ///< nullptr: backward() recomputes them
+  float* kept = nullptr;       ///< [kTileRows, N]: keeps the products from forward() to backward();
+                               ///< nullptr: backward() recomputes them
   std::int64_t next_end = 0;   ///< the next tile of this thread is [end, next_end)
   float* next_kept = nullptr;  ///< `kept` of that tile
   bool first = false;          ///< first tile of this thread
@@ -88,8 +88,8 @@ class MarginTileWorker {
     // prefetched() reads this tile's list. begin_tile() replaces it with the next tile's list.
     const bool fetch_state = wanted.centres && wanted.state && !prefetched(tile);
     begin_tile(step, tile, wanted);
-    for (std::int64_t first = 0; wanted.centres && first < tile.size(); first += kGradientClasses) {
-      const std::int64_t end = std::min(first + kGradientClasses, tile.size());
+    for (std::int64_t first = 0; wanted.centres && first < tile.size(); first += kGradientRows) {
+      const std::int64_t end = std::min(first + kGradientRows, tile.size());
       compute_gradients(step, tile, first, end);
       for (std::int64_t i = first; i < end; ++i) {
         if (fetch_state) prefetch_state_after(step, tile.begin + i);
@@ -135,7 +135,7 @@ class MarginTileWorker {
                                      std::size_t k) const;
   /// Returns an active row of the tile in float32, even if the products read bfloat16.
   const float* float_row(const MarginStep& step, const ClassTile& tile, std::int64_t row);
-  [[nodiscard]] std::int64_t target_row(const ClassTile& tile, const MarginStep& step,
+  [[nodiscard]] std::int64_t target_row(const MarginStep& step, const ClassTile& tile,
                                         std::size_t k) const {
     return step.target_rows[tile.first_positive + static_cast<std::int64_t>(k)];
   }
@@ -146,7 +146,7 @@ class MarginTileWorker {
   std::size_t dimension_ = 0;
   CentreRows::Scratch scratch_;
   AlignedVector<float> products_;                   // [tile, N]
-  AlignedVector<float> gradients_;                  // [kGradientClasses, D]
+  AlignedVector<float> gradients_;                  // [kGradientRows, D]
   AlignedVector<float> inverse_norms_, along_;      // [tile]
   AlignedVector<float> cosines_, winners_;          // [classes of a tile, N], with sub-centres
   std::vector<std::int64_t> left_out_;              // indices of the targets' products

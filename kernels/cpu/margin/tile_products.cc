@@ -24,9 +24,9 @@ struct RoundedTile {
   template <typename F>
   void each_array(std::int64_t samples, std::int64_t panel_columns, const F& f) {
     stride = tile_row_stride(samples);
-    f(rows, static_cast<std::size_t>(kTileClasses * stride));
-    f(pairs, static_cast<std::size_t>(kTileClasses / 2 * stride));
-    f(panel, static_cast<std::size_t>(kTileClasses / 2 * panel_columns));
+    f(rows, static_cast<std::size_t>(kTileRows * stride));
+    f(pairs, static_cast<std::size_t>(kTileRows / 2 * stride));
+    f(panel, static_cast<std::size_t>(kTileRows / 2 * panel_columns));
   }
 };
 

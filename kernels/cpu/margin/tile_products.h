@@ -11,9 +11,9 @@ namespace pfc {
 
 /// Number of rows in a tile. Products [tile, N] and rows [tile, D] fit into a core's cache
 /// together with the embeddings, the data prefetched for the next tile, and the update.
-constexpr std::int64_t kTileClasses = 96;
+constexpr std::int64_t kTileRows = 96;
 /// Number of rows whose gradients are computed at a time.
-constexpr std::int64_t kGradientClasses = 24;
+constexpr std::int64_t kGradientRows = 24;
 
 /// Returns the distance between rows of a tile: D, rounded up to whole vectors.
 constexpr std::int64_t tile_row_stride(std::int64_t dimension) {
@@ -24,7 +24,7 @@ constexpr std::int64_t tile_row_stride(std::int64_t dimension) {
 /// Shared by the threads of an OpenMP team. Each thread passes its number as `part`; the product
 /// runs in that thread. Returns false if oneDNN failed, because threads of a team must not throw.
 /// REQUIRES: rows are [classes, tile_row_stride(D)], with zeros after D. Memory for a tile always
-/// has kTileClasses rows; rows after `classes` contain finite numbers.
+/// has kTileRows rows; rows after `classes` contain finite numbers.
 class TileProducts {
  public:
   virtual ~TileProducts() = default;
@@ -50,7 +50,7 @@ class TileProducts {
   virtual bool add_embedding_gradients(int part, const void* rows, float* d_unit,
                                        PrefetchList& soon) = 0;
   /// Computes gradients [count, D] = rows first to first + count of g * unit. REQUIRES:
-  /// `gradients` has room for kGradientClasses; first is a multiple of kGradientClasses, and count
+  /// `gradients` has room for kGradientRows; first is a multiple of kGradientRows, and count
   /// at most that.
   virtual bool centre_gradients(int part, std::int64_t first, std::int64_t count, float* gradients,
                                 PrefetchList& soon) = 0;

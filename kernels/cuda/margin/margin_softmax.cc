@@ -178,10 +178,11 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
 /// Calls f for each positive of the batch, with its slot (MarginSamples::targets).
 template <typename F>
 void CudaMarginSoftmax::each_positive(const F& f) const {
-  std::vector<std::int64_t> next(static_cast<std::size_t>(samples_.samples));
+  const bool several = options_.targets > 1;
+  std::vector<std::int64_t> next(several ? static_cast<std::size_t>(samples_.samples) : 0);
   for (std::size_t k = 0; k < batch_.positives.size(); ++k) {
     const Positive& p = batch_.positives[k];
-    const std::int64_t row = next[static_cast<std::size_t>(p.sample)]++;
+    const std::int64_t row = several ? next[static_cast<std::size_t>(p.sample)]++ : 0;
     f(p, k, row * plan_.padded_samples + p.sample);
   }
 }

@@ -101,7 +101,7 @@ __device__ __forceinline__ HardCosine hard_cosine(const ProductTile& t, float co
   return {cosine * (t.hardness + cosine), t.hardness + 2.f * cosine};
 }
 
-template <bool kRanged, bool kHard, bool kSmoothed>
+template <bool kRanged, bool kHard, bool kGeneral>
 __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
                                           std::int64_t column,
                                           const std::int32_t (&target)[kLaneSamples],
@@ -123,11 +123,11 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
     for (int k = 0; k < kLaneSamples; ++k) {
       const bool inside = !kRanged || (row + r >= range[k].begin && row + r < range[k].end);
       const bool counts = there && target[k] != row + r && inside &&
-                          !(kSmoothed && other_targets && is_other_target(t, row + r, column + k));
+                          !(kGeneral && other_targets && is_other_target(t, row + r, column + k));
       const float cosine =
           hard_cosine<kHard>(t, filtered_cosine(t, each[k], inverse), hard_above[k]).value;
       logits[r][k] = counts ? cosine * t.scale + offset : -INFINITY;
-      if (kSmoothed && counts) s.logits[k] += logits[r][k];
+      if (kGeneral && counts) s.logits[k] += logits[r][k];
     }
   }
 #pragma unroll
@@ -142,12 +142,12 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
   }
 }
 
-template <bool kRanged, bool kHard, bool kSmoothed>
+template <bool kRanged, bool kHard, bool kGeneral>
 __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     fold_kernel(ProductTile t, LogitStatistics running, bool first) {
   __shared__ float maxima[kWarps][kColumns];
   __shared__ float sums[kWarps][kColumns];
-  __shared__ float logits[kSmoothed ? kWarps : 1][kColumns];
+  __shared__ float logits[kGeneral ? kWarps : 1][kColumns];
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned place = threadIdx.x % kWarp * kLaneSamples;
   const std::int64_t column = std::int64_t{blockIdx.x} * kColumns + place;
@@ -167,18 +167,18 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     const auto next_other = [&](std::int64_t from) {
       return next_other_target<kLaneSamples, kRowsAtOnce>(t, column, from, stride);
     };
-    std::int64_t other = kSmoothed ? next_other(row) : INT32_MAX;
+    std::int64_t other = kGeneral ? next_other(row) : INT32_MAX;
     for (; row < t.classes; row += stride) {
       const bool here = other < row + kRowsAtOnce;
-      fold_rows<kRanged, kHard, kSmoothed>(t, row, column, target, range, hard_above, here, s);
-      if (kSmoothed && here) other = next_other(row + stride);
+      fold_rows<kRanged, kHard, kGeneral>(t, row, column, target, range, hard_above, here, s);
+      if (kGeneral && here) other = next_other(row + stride);
     }
   }
 #pragma unroll
   for (int k = 0; k < kLaneSamples; ++k) {
     maxima[warp][place + k] = s.max[k];
     sums[warp][place + k] = s.sum[k];
-    if (kSmoothed) logits[warp][place + k] = s.logits[k];
+    if (kGeneral) logits[warp][place + k] = s.logits[k];
   }
   __syncthreads();
   const std::int64_t sample = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
@@ -194,14 +194,14 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   }
   running.max[slot] = max;
   running.sum[slot] = sum;
-  if (!kSmoothed || running.logits == nullptr) return;
+  if (!kGeneral || running.logits == nullptr) return;
   double all = first ? 0 : running.logits[slot];
   for (unsigned w = 0; w < kWarps; ++w) all += static_cast<double>(logits[w][threadIdx.x]);
   running.logits[slot] = all;
 }
 
 /// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
-template <typename Factor, bool kRanged, bool kHard, bool kSmoothed>
+template <typename Factor, bool kRanged, bool kHard, bool kGeneral>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
                    const float* factor, Factor* out) {
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kThreads)
   const Pack<float> largest = load_pack(max + column);
   const Pack<float> weight = load_pack(factor + column);
   Pack<float> smoothing{};
-  if (kSmoothed && t.smoothing != nullptr) smoothing = load_pack(t.smoothing + column);
+  if (kGeneral && t.smoothing != nullptr) smoothing = load_pack(t.smoothing + column);
   std::int32_t target[kPack];
   ActiveRange range[kPack];
   float hard_above[kPack];
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto next_other = [&](std::int64_t from) {
     return next_other_target<kPack, 1>(t, column, from, stride);
   };
-  std::int64_t other = kSmoothed ? next_other(row) : INT32_MAX;
+  std::int64_t other = kGeneral ? next_other(row) : INT32_MAX;
   for (; row < padded_classes; row += stride) {
     Pack<Factor> factors{};
     if (row < t.classes) {
@@ -237,16 +237,16 @@ __global__ void __launch_bounds__(kThreads)
             hard_cosine<kHard>(t, filtered_cosine(t, products.x[k], inverse), hard_above[k]);
         const float logit = cosine.value * t.scale;
         float probability = __expf(logit - (largest.x[k] - offset)) * weight.x[k];
-        if (kSmoothed) probability -= smoothing.x[k];
+        if (kGeneral) probability -= smoothing.x[k];
         const float gradient = probability * inverse * cosine.slope;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
         const bool constant = products.x[k] * inverse > t.threshold || target[k] == row ||
-                              (kSmoothed && row == other && is_other_target(t, row, column + k));
+                              (kGeneral && row == other && is_other_target(t, row, column + k));
         const bool outside = kRanged && (row < range[k].begin || row >= range[k].end);
         factors.x[k] = from_float<Factor>(constant || outside ? 0.f : gradient);
       }
     }
-    if (kSmoothed && row == other) other = next_other(row + stride);
+    if (kGeneral && row == other) other = next_other(row + stride);
     store_pack(out + row * t.samples + column, factors);
   }
 }
@@ -293,12 +293,12 @@ __global__ void spread_kernel(SubCentreProducts t, const float* factors, std::in
   }
 }
 
-/// Calls f.template operator()<kRanged, kHard, kSmoothed>() as the tile needs. kSmoothed: it is
-/// smoothed, or samples may have several targets.
+/// Calls f.template operator()<kRanged, kHard, kGeneral>() as the tile needs. kGeneral: the tile
+/// may be smoothed, and samples may have several targets.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
   if (t.smoothed || t.most_targets > 1) {
-    return f.template operator()<true, true, true>();  // handles all cases
+    return f.template operator()<true, true, true>();
   }
   if (t.ranges != nullptr) {
     t.hard_above != nullptr ? f.template operator()<true, true, false>()
@@ -338,9 +338,9 @@ void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, con
 void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
                bool first) {
   const dim3 blocks(blocks_for(tile.samples, kColumns), static_cast<unsigned>(running.slots));
-  for_tile(tile, [&]<bool kRanged, bool kHard, bool kSmoothed>() {
+  for_tile(tile, [&]<bool kRanged, bool kHard, bool kGeneral>() {
     launch("folding logits", {.blocks = blocks, .threads = dim3(kThreads)}, device.compute.get(),
-           fold_kernel<kRanged, kHard, kSmoothed>, tile, running, first);
+           fold_kernel<kRanged, kHard, kGeneral>, tile, running, first);
   });
 }
 
@@ -354,9 +354,9 @@ void make_factors(const CudaDevice& device, const ProductTile& tile, const float
   const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};
   const auto go = [&](auto* to) {
     using Factor = std::remove_pointer_t<decltype(to)>;
-    for_tile(tile, [&]<bool kRanged, bool kHard, bool kSmoothed>() {
+    for_tile(tile, [&]<bool kRanged, bool kHard, bool kGeneral>() {
       launch("making factors", shape, device.compute.get(),
-             factors_kernel<Factor, kRanged, kHard, kSmoothed>, tile, classes, max, factor, to);
+             factors_kernel<Factor, kRanged, kHard, kGeneral>, tile, classes, max, factor, to);
     });
   };
   out.dtype == DType::kFloat32 ? go(out.f32()) : go(static_cast<__nv_bfloat16*>(out.data));

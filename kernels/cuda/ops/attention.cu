@@ -121,8 +121,7 @@ class CudaAttention : public Attention {
 
   /// Returns an operand in scratch memory: [matrices of a part, tokens, stride].
   [[nodiscard]] std::byte* scratch(Operand operand) const {
-    std::byte* const begin = static_cast<std::byte*>(device_.scratch.data()) +
-                             CublasLt::kWorkspaceBytes + address_bytes();
+    std::byte* const begin = device_.scratch.data() + CublasLt::kWorkspaceBytes + address_bytes();
     const std::int64_t floats = std::min<int>(operand - kScores, 2);
     const std::int64_t others = operand - kScores - floats;
     return begin +
@@ -134,8 +133,7 @@ class CudaAttention : public Attention {
     return reinterpret_cast<T*>(scratch(operand));
   }
   [[nodiscard]] std::byte** addresses() const {
-    return reinterpret_cast<std::byte**>(static_cast<std::byte*>(device_.scratch.data()) +
-                                         CublasLt::kWorkspaceBytes);
+    return reinterpret_cast<std::byte**>(device_.scratch.data() + CublasLt::kWorkspaceBytes);
   }
 
   /// Prepares the products. x: queries, keys and values [batch, tokens, 3, heads, head_size]; dx:
@@ -222,8 +220,7 @@ class CudaAttention : public Attention {
       using Element = std::remove_pointer_t<decltype(type)>;
       const std::int64_t rows = part.count * shape_.tokens;
       launch("attention", one_warp_each(rows), device_.compute.get(), softmax_kernel<Element>, rows,
-             shape_.tokens, stride_, static_cast<const float*>(numbers<float>(kScores)),
-             numbers<Element>(kWeights));
+             shape_.tokens, stride_, numbers<const float>(kScores), numbers<Element>(kWeights));
     });
   }
 
@@ -254,8 +251,7 @@ class CudaAttention : public Attention {
       const std::int64_t rows = part.count * shape_.tokens;
       launch("attention", one_warp_each(rows), device_.compute.get(),
              softmax_backward_kernel<Element>, rows, shape_.tokens, stride_, scale_,
-             static_cast<const Element*>(numbers<Element>(kWeights)),
-             static_cast<const float*>(numbers<float>(kWeightGradients)),
+             numbers<const Element>(kWeights), numbers<const float>(kWeightGradients),
              numbers<Element>(kScoreGradients));
     });
   }

@@ -136,12 +136,15 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
       HasSubstr("margin_list: found a margin, but the key loss selects a loss with its own"));
 }
 
-TEST(ParseJob, LimitsLabelSmoothing) {
+TEST(ParseJob, LimitsSubCentres) {
   EXPECT_EQ(parse(R"({"sub_centres": 3})").sub_centres, 3);
   EXPECT_THAT(refusal(R"({"sub_centres": 0})"),
               HasSubstr("sub_centres: expected an integer from 1 to 16, found 0"));
   EXPECT_THAT(refusal(R"({"sub_centres": 3, "init_centres": "mean"})"),
               HasSubstr("init_centres: found \"mean\", but sub_centres is 3"));
+}
+
+TEST(ParseJob, LimitsLabelSmoothing) {
   EXPECT_EQ(parse(R"({"label_smoothing": 0.1})").label_smoothing, 0.1);
   EXPECT_THAT(refusal(R"({"label_smoothing": 1})"),
               HasSubstr("label_smoothing: expected a number from 0 to 0.99, found 1"));

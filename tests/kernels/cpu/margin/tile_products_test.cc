@@ -54,7 +54,7 @@ class TileProductsOfAKind : public ::testing::TestWithParam<std::tuple<Kind, Siz
     factors_ = numbers(c_ * n_, 3);
     products_->set_embeddings(unit_.data(), n_, d_, 3);
     const std::int64_t stride = tile_row_stride(d_);
-    floats_.resize(static_cast<std::size_t>(kTileClasses * stride));
+    floats_.resize(static_cast<std::size_t>(kTileRows * stride));
     halves_.resize(floats_.size());
     for (std::int64_t c = 0; c < c_; ++c) {
       for (std::int64_t i = 0; i < d_; ++i) {
@@ -63,7 +63,7 @@ class TileProductsOfAKind : public ::testing::TestWithParam<std::tuple<Kind, Siz
         halves_[to] = nearest_bfloat16(floats_[to]);
       }
     }
-    tile_.resize(static_cast<std::size_t>(kTileClasses * n_));
+    tile_.resize(static_cast<std::size_t>(kTileRows * n_));
     std::copy(factors_.begin(), factors_.end(), tile_.begin());
   }
 
@@ -115,7 +115,7 @@ class TileProductsOfAKind : public ::testing::TestWithParam<std::tuple<Kind, Siz
 };
 
 TEST_P(TileProductsOfAKind, MultiplyRowsWithEmbeddings) {
-  AlignedVector<float> out(static_cast<std::size_t>(kTileClasses * n_));
+  AlignedVector<float> out(static_cast<std::size_t>(kTileRows * n_));
   ASSERT_TRUE(products_->forward(0, rows(), c_, out.data(), nothing_));
   expect_sums(out.data(), c_, n_, d_, [&](std::int64_t c, std::int64_t s, std::int64_t k) {
     return at(rows_, d_, c, k) * at(unit_, d_, s, k);
@@ -132,10 +132,10 @@ TEST_P(TileProductsOfAKind, AddTheEmbeddingsGradients) {
 }
 
 TEST_P(TileProductsOfAKind, ComputeTheCentresGradientsInParts) {
-  AlignedVector<float> out(static_cast<std::size_t>(kGradientClasses * d_));
+  AlignedVector<float> out(static_cast<std::size_t>(kGradientRows * d_));
   products_->set_factors(0, tile_.data(), c_);
-  for (std::int64_t first = 0; first < c_; first += kGradientClasses) {
-    const std::int64_t count = std::min(kGradientClasses, c_ - first);
+  for (std::int64_t first = 0; first < c_; first += kGradientRows) {
+    const std::int64_t count = std::min(kGradientRows, c_ - first);
     ASSERT_TRUE(products_->centre_gradients(0, first, count, out.data(), nothing_));
     expect_sums(out.data(), count, d_, n_, [&](std::int64_t c, std::int64_t i, std::int64_t s) {
       return at(factors_, n_, first + c, s) * at(unit_, d_, s, i);
@@ -153,7 +153,7 @@ TEST_P(TileProductsOfAKind, ComputeTheSameWhileTheyPrefetch) {
   PrefetchList soon{.next = stretches.data(),
                     .end = stretches.data() + stretches.size(),
                     .step = 5000 / steps + 1};
-  AlignedVector<float> want(static_cast<std::size_t>(kTileClasses * n_)), got(want.size());
+  AlignedVector<float> want(static_cast<std::size_t>(kTileRows * n_)), got(want.size());
   products_->forward(0, rows(), c_, want.data(), nothing_);
   products_->forward(0, rows(), c_, got.data(), soon);
   EXPECT_EQ(got, want);
