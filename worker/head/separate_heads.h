@@ -15,10 +15,10 @@ class SeparateHeads {
   /// classes: number of classes of each head; fewer than two elements mean no separate heads.
   explicit SeparateHeads(std::span<const std::int64_t> classes);
 
-  /// Returns for each sample the part of `active` (sorted global classes) that belongs to its head.
-  /// labels: [N, labels_per_image], of which the first in each row gives the head. Empty if there
-  /// are no separate heads. A view, valid until the next call. REQUIRES: the labels are classes of
-  /// the heads.
+  /// Returns for each sample the part of `active` (sorted global classes) that belongs to its head;
+  /// without separate heads, an empty span. labels: [N, labels_per_image], of which the first in
+  /// each row gives the head. The view is valid until the next call. REQUIRES: the labels are
+  /// classes of the heads.
   std::span<const ActiveRange> ranges(std::span<const std::int64_t> active,
                                       std::span<const std::int64_t> labels,
                                       std::int64_t labels_per_image = 1);

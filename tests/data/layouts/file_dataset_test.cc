@@ -339,7 +339,7 @@ TEST_F(ImageFiles, ReadSeveralLabelsOfAnImageInATsv) {
   EXPECT_NE(open_dataset({.rec = folder_ / "list.tsv"})->briefs()[0].holds, before);
 }
 
-TEST_F(ImageFiles, RejectRepeatedLabelsAndOtherThanIntegers) {
+TEST_F(ImageFiles, RejectLabelsThatRepeatOrAreNotIntegers) {
   write("1.jpg", make_jpeg(16, 16, 1));
   for (const char* labels : {"1,1", "1,", ",1", "1,,2", "1, 2", "1,x", "1,-1", "17,000000"}) {
     write("list.tsv", std::string("1.jpg\t0\n1.jpg\t") + labels + "\n");
