@@ -1,6 +1,6 @@
 """Finds names in anonymous namespaces that hide names of namespace pfc from other sources of a unity build.
 
-The presets compile up to twelve sources of a library as one file, so these share their anonymous namespaces. A function
+The presets compile up to 24 sources of a library as one file, so these share their anonymous namespaces. A function
 f there hides pfc::f from all of them. With implicit conversions, such as JSON's to text, a call of pfc::f then compiles
 and calls the wrong function. GCC has no warning for it.
 """
