@@ -141,7 +141,7 @@ void TrainingSession::measure_nccl() {
   comms.step->all_gather(own, all);
   comms.step->reduce_scatter_sum(all, own);
   if (job.sync_bn || job.label_smoothing > 0 || job.labels_per_image > 1 ||
-      uses_target_cosines(job.loss) || local.teacher) {
+      uses_target_cosines(job.loss) || is_uniface(job.loss) || local.teacher) {
     comms.step->all_reduce_sum(own);
   }
   for (const GradBucket& bucket : make_grad_buckets(trainer->backbone->gradients(), {})) {

@@ -132,12 +132,18 @@ struct CurricularFace {
   double t_alpha = 0.01;  ///< weight of a batch in the running mean of the targets' cosines
 };
 
+/// Zhou et al., "UniFace: unified cross-entropy loss for deep face recognition", ICCV 2023: binary
+/// cross entropies with one learned threshold, instead of a softmax.
+struct UniFace {
+  double m = 0.4;
+};
+
 /// Cross entropy of the softmax of W x + b, for classification: torch.nn.Linear. Neither
 /// embeddings nor rows are normalised. Every row of the centres ends with the class's bias.
 struct PlainSoftmax {};
 
 using Loss = std::variant<CombinedMargin, AdaFace, MagFace, ElasticArcFace, ElasticCosFace,
-                          CurricularFace, PlainSoftmax>;
+                          CurricularFace, UniFace, PlainSoftmax>;
 
 inline bool is_combined_margin(const Loss& loss) {
   return std::holds_alternative<CombinedMargin>(loss);
@@ -145,6 +151,7 @@ inline bool is_combined_margin(const Loss& loss) {
 inline bool is_plain_softmax(const Loss& loss) {
   return std::holds_alternative<PlainSoftmax>(loss);
 }
+inline bool is_uniface(const Loss& loss) { return std::holds_alternative<UniFace>(loss); }
 /// Returns the number of elements of a row of the class centres, one row per class. It holds the
 /// class's sub-centres one after another.
 inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size,

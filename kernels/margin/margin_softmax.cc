@@ -53,6 +53,8 @@ MarginSoftmax::MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTa
     : options_(options), table_(with_a_row_per_centre(options, table)) {
   check(options.targets == 1 || !options.sample_margins,
         "margin_softmax: samples with several targets have no margins of their own");
+  check(!options.binary || (options.label_smoothing == 0 && options.targets == 1),
+        "margin_softmax: binary cross entropies have one target, and no label smoothing");
 }
 
 std::int64_t MarginSoftmax::embedding_size() const {
@@ -75,7 +77,8 @@ void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) c
 void MarginSoftmax::check_logits(const char* op, const Tensor& logits) const {
   const std::int64_t numbers = summed_numbers(options_);
   check((numbers > 0) == bool{logits},
-        "margin_softmax: the sums of logits belong to label_smoothing and to several targets");
+        "margin_softmax: the sums of logits belong to label_smoothing, several targets and "
+        "binary cross entropies");
   if (logits) expect({op, "logits", logits}, DType::kFloat32, {numbers, batch_samples_});
 }
 

@@ -44,6 +44,9 @@ struct MarginSoftmaxOptions {
   bool offsets = false;         ///< Batch::offsets
   bool sample_margins = false;  ///< Batch::margins replace `margin`
   bool hard_negatives = false;  ///< Batch::hard_above, for CurricularFace
+  /// Binary cross entropies instead of a softmax, for UniFace: row_binary(). combine() then also
+  /// computes threshold_gradient(). Excludes label_smoothing and several targets.
+  bool binary = false;
   double label_smoothing = 0;
   std::int64_t targets = 1;  ///< most targets of a sample; above 1 excludes sample_margins
   /// K: a class has K centres, and its cosine with an embedding is the largest of its K cosines,
@@ -54,9 +57,15 @@ struct MarginSoftmaxOptions {
 
 /// Returns how many numbers of each sample the workers sum between forward() and combine(): with
 /// label_smoothing the sum of the logits and their number; then, if a sample may have several
-/// targets, the mean of their logits.
+/// targets, the mean of their logits. If `binary`, the sum of 1 / (1 + exp(-logit)) of the classes
+/// that are not targets.
 inline std::int64_t summed_numbers(const MarginSoftmaxOptions& o) {
-  return (o.label_smoothing > 0 ? 2 : 0) + (o.targets > 1 ? 1 : 0);
+  return (o.label_smoothing > 0 ? 2 : 0) + int{o.targets > 1} + int{o.binary};
+}
+
+/// Returns whether forward() sums something over all logits besides their exponentials.
+inline bool has_second_sum(const MarginSoftmaxOptions& o) {
+  return o.label_smoothing > 0 || o.binary;
 }
 
 /// One worker's class centres: views of device memory. Row i is class first_class + i, and holds
@@ -142,6 +151,9 @@ class MarginSoftmax {
   /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. logits: those
   /// of forward(), summed over the workers. Returns the mean loss over N. Blocks until it is known.
   double combine(const Tensor& statistics, int workers, const Tensor& logits = {});
+  /// Returns the derivative of the last combine()'s loss with respect to a number that is
+  /// subtracted from all logits. REQUIRES: MarginSoftmaxOptions::binary.
+  [[nodiscard]] double threshold_gradient() const { return threshold_gradient_; }
 
   /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
   /// that is one of the batch's positives; does not change the others. With several targets: the
@@ -187,6 +199,7 @@ class MarginSoftmax {
   MarginSoftmaxOptions options_;
   /// Weight, momentum and second are [R K, D]: a centre is a row. `updated` stays [R].
   const CentreTable table_;
+  double threshold_gradient_ = 0;  ///< of combine(), if `binary`
 
  private:
   /// Returns D, the number of elements of an embedding.

@@ -14,6 +14,7 @@ namespace pfc {
 struct RowStatistics {
   double max = -std::numeric_limits<double>::infinity();  ///< over all logits except the targets'
   double sum = 0;  ///< sum of exp(logit - max) over the same logits
+  // With binary cross entropies max is 0 instead, and sum is the sum of log(1 + exp(logit)).
   /// The target's logit, or log sum exp of several. -infinity: not here.
   double target = -std::numeric_limits<double>::infinity();
 };
@@ -56,6 +57,18 @@ PFC_HOST_DEVICE RowSoftmax row_softmax(const RowStatistics& s) {
   r.loss = excess > 0 ? excess + std::log1p(std::exp(-excess)) : std::log1p(std::exp(excess));
   r.others = 1 / (1 + std::exp(-excess));
   r.probability = r.others / s.sum;
+  return r;
+}
+
+/// Returns the sum of the binary cross entropies of all classes (Zhou et al., "UniFace", ICCV
+/// 2023): log(1 + exp(-target)) and log(1 + exp(logit)) of each other class. Its derivatives are
+/// -others for the target, and probability / (1 + exp(-logit)) for another class.
+PFC_HOST_DEVICE RowSoftmax row_binary(const RowStatistics& s) {
+  RowSoftmax r;
+  const double pull = -s.target;
+  r.loss = s.sum + (pull > 0 ? pull + std::log1p(std::exp(-pull)) : std::log1p(std::exp(pull)));
+  r.others = 1 / (1 + std::exp(-pull));
+  r.probability = 1;
   return r;
 }
 

@@ -115,6 +115,9 @@ class Resume(JobTest):
         self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.5, loss="curricularface")
         self.assertNotEqual(0, json.loads((self.folder / "b/step-000000003/manifest.json").read_text())["loss_state"]["target_cosine"])
 
+    def test_uniface_resumes_with_the_same_bits(self):
+        self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.5, gradient_acc=2, loss="uniface")
+
     def test_elastic_margins_resume_with_the_same_bits(self):
         self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, loss={"name": "elastic_arcface", "std": 0.3})
 

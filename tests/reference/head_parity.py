@@ -73,6 +73,7 @@ LOSSES = {
     "curricularface": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01},
     # Nearly every class is hard.
     "curricularface wide": {"name": "curricularface", "m": 1.5, "t_alpha": 0.9},
+    "uniface": {"name": "uniface", "m": 0.4},
     "softmax": {"name": "softmax"},
     "softmax smoothed": {"name": "softmax"},
     "margin smoothed": {"name": "margin"},
@@ -84,7 +85,10 @@ LOSSES = {
     "magface with 3 sub-centres": {"name": "magface", "l_a": 10, "u_a": 110, "l_margin": 0.45, "u_margin": 0.8,
                                    "lambda_g": 35},
     "elastic_arcface plus with 3 sub-centres": {"name": "elastic_arcface", "m": 0.5, "std": 0.3, "plus": True},
-    "curricularface with 3 sub-centres": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01}}
+    "curricularface with 3 sub-centres": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01},
+    "uniface with 3 sub-centres": {"name": "uniface", "m": 0.4}}
+# The losses' state before a step.
+STATE = {"length_mean": 15.5, "length_deviation": 6.25, "target_cosine": 0.3, "threshold": 8.5}
 
 
 def loss_keys(name, loss):
@@ -225,25 +229,24 @@ def errors_of(got, want):
 def run_case(pfcctl, folder, options, tensors, workers, step=3):
     job = {**DEFAULTS, **options}
     source = folder / "in.safetensors"
-    state = {"length_mean": 15.5, "length_deviation": 6.25, "target_cosine": 0.3}
-    safetensors_io.save(source, tensors, {"loss_state": json.dumps(state)})
+    safetensors_io.save(source, tensors, {"loss_state": json.dumps(STATE)})
     got = replay(pfcctl, [source], folder / "out.safetensors", job, workers, step)
-    return errors_of(got, head_reference.head_step(tensors, job, step, loss_state=state))
+    return errors_of(got, head_reference.head_step(tensors, job, step, loss_state=STATE))
 
 
 def run_micro_case(pfcctl, folder, options, tensors, workers, step=3, micro_batches=4):
     """Runs the samples as the micro-batches of one step."""
     job = {**DEFAULTS, **options, "gradient_acc": micro_batches}
     source = folder / "in.safetensors"
-    safetensors_io.save(source, tensors, {"micro_batches": str(micro_batches)})
+    safetensors_io.save(source, tensors, {"micro_batches": str(micro_batches), "loss_state": json.dumps(STATE)})
     got = replay(pfcctl, [source], folder / "out.safetensors", job, workers, step)
-    return errors_of(got, head_reference.head_step(tensors, job, step, micro_batches))
+    return errors_of(got, head_reference.head_step(tensors, job, step, micro_batches, STATE))
 
 
 def run_parts_case(pfcctl, folder, options, tensors, workers, step=3, parts=3):
     """Runs only the active rows, in the parts that this number of workers would write."""
     job = {**DEFAULTS, **options}
-    want = head_reference.head_step(tensors, job, step)
+    want = head_reference.head_step(tensors, job, step, loss_state=STATE)
     table = [name for name in ("centres", "momentum", "second") if name in tensors]
     active = head_reference.active_classes(len(tensors["centres"]), tensors["labels"],
                                            job["sample_rate"], job["seed"], step)
@@ -252,7 +255,7 @@ def run_parts_case(pfcctl, folder, options, tensors, workers, step=3, parts=3):
         sources.append(folder / f"part-{rank}.safetensors")
         safetensors_io.save(sources[-1], {
             "embeddings": tensors["embeddings"], "labels": tensors["labels"], "classes": classes,
-            **{name: tensors[name][classes] for name in table}})
+            **{name: tensors[name][classes] for name in table}}, {"loss_state": json.dumps(STATE)})
     del job["sample_rate"]  # the file has the sampled rows
     got = replay(pfcctl, sources, folder / "out.safetensors", job, workers, step)
     assert np.array_equal(got["classes"], active)

@@ -163,6 +163,14 @@ def several_targets_loss(embeddings, centres, labels, job, offsets):
     return (F.softplus(others - own, threshold=100) + torch.where(count > 1, own - mean, 0.0)).mean()
 
 
+def uniface_loss(logits, target_cos, is_target, job, threshold, offsets):
+    """Returns the mean over samples of the sum of binary cross entropies (UniFace, ICCV 2023), with weights of 1."""
+    scale = job["margin_scale"]
+    of_targets = F.softplus(threshold - scale * (target_cos - job["loss"]["m"]), threshold=100)
+    of_others = F.softplus(scale * logits + offsets - threshold, threshold=100).masked_fill(is_target, 0)
+    return (of_targets + of_others.sum(1)).mean()
+
+
 def softmax_loss(embeddings, centres, places, job, offsets):
     """Returns the cross entropy of torch.nn.Linear, whose bias is the last column of the centres."""
     logits = F.linear(embeddings, centres[:, :-1], centres[:, -1])
@@ -193,6 +201,8 @@ def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offse
     lengths = torch.linalg.vector_norm(embeddings, dim=1)
     own = w[places, nearest[rows, places]]
     target_cos = (x * own).sum(1)
+    if name_of_loss(job) == "uniface":
+        return uniface_loss(logits, target_cos, is_target, job, state["threshold"], offsets)
     if name_of_loss(job) == "curricularface":
         logits, target = curricular_logits(logits, target_cos, job["loss"], state)
     else:

@@ -46,9 +46,10 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .seed = o.seed,
           .ranges = o.head_classes.size() > 1,
           .target_form = target_form(o.loss),
-          .offsets = o.sample_correction,
+          .offsets = o.sample_correction || is_uniface(o.loss),
           .sample_margins = has_sample_margins(o.loss),
           .hard_negatives = has_hard_negatives(o.loss),
+          .binary = is_uniface(o.loss),
           .label_smoothing = o.label_smoothing,
           .targets = o.labels_per_image,
           .sub_centres = o.sub_centres};
@@ -144,6 +145,7 @@ class ShardedHead : public Head {
 
  private:
   void reserve(std::int64_t samples);
+  void begin_update(const HeadSettings& now, std::int64_t step);
   void set_offsets(std::size_t active, double drawn_logit);
   void set_target_shares(std::span<const std::int64_t> all_labels);
   void make_margins(const Step& step, const MarginSoftmax::Batch& batch);
@@ -151,6 +153,7 @@ class ShardedHead : public Head {
   void find_target_cosines(const MarginSoftmax::Batch& batch);
   [[nodiscard]] bool moves_in_run() const { return !accumulated_ && !options_.moves_later; }
   void backward(const Step& step, const Tensor& d_embeddings);
+  void move_threshold(const Step& step);
   [[nodiscard]] MarginSoftmax::Update update_of(const Step& step) const {
     return {.lr = options_.lr_factor * step.lr, .number = step.update};
   }
@@ -162,11 +165,12 @@ class ShardedHead : public Head {
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
-  LossState loss_state_;         // state after the last whole step
-  LossState loss_before_;        // state before last_step_
-  std::int64_t last_step_ = -1;  // step of the last run(); -1: no run since state_changed()
-  LossState running_state_;      // state after the last micro-batch
-  StepMargins margins_;          // margins of the last run(); empty unless has_sample_margins()
+  LossState loss_state_;           // state after the last whole step
+  LossState loss_before_;          // state before last_step_
+  std::int64_t last_step_ = -1;    // step of the last run(); -1: no run since state_changed()
+  LossState running_state_;        // state after the last micro-batch
+  double threshold_gradient_ = 0;  // of the micro-batches so far, for UniFace
+  StepMargins margins_;            // margins of the last run(); empty unless has_sample_margins()
   std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
   std::vector<double> lengths_;                          // [N], or empty
   std::optional<AccumulatedGradients> accumulated_;      // used if gradient_acc is above 1
@@ -197,7 +201,10 @@ HeadResult ShardedHead::run(const Step& step) {
   positives_ =
       find_positives(shard(), step.active.classes, step.all_labels, options_.labels_per_image);
   if (options_.labels_per_image > 1) set_target_shares(step.all_labels);
-  if (options_.sample_correction) set_offsets(step.active.classes.size(), now.drawn_logit);
+  if (step.micro_batch == 0) begin_update(now, step.active.step);
+  if (options_.sample_correction || is_uniface(options_.loss)) {
+    set_offsets(step.active.classes.size(), now.drawn_logit);
+  }
   MarginSoftmax::Batch batch{
       .embeddings = step.all_embeddings,
       .classes = step.active.classes,
@@ -205,10 +212,6 @@ HeadResult ShardedHead::run(const Step& step) {
       .target_shares = target_shares_,
       .ranges = heads_.ranges(step.active.classes, step.all_labels, options_.labels_per_image),
       .offsets = offsets_};
-  if (step.micro_batch == 0) {
-    last_step_ = step.active.step;
-    running_state_ = loss_before_ = loss_state_;
-  }
   make_margins(step, batch);
   batch.margins = margins_.samples;
   batch.hard_above = margins_.hard_above;
@@ -222,6 +225,7 @@ HeadResult ShardedHead::run(const Step& step) {
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size(), logits) + margins_.added;
   if (!std::isfinite(result.loss)) return result;  // the loss is the same on all workers
+  threshold_gradient_ += step.gradient_scale * softmax_->threshold_gradient();
   if (step.micro_batch + 1 == options_.gradient_acc) loss_state_ = running_state_;
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
   result.moved = moves_in_run();
@@ -229,10 +233,23 @@ HeadResult ShardedHead::run(const Step& step) {
   return result;
 }
 
+void ShardedHead::begin_update(const HeadSettings& now, std::int64_t step) {
+  if (is_uniface(options_.loss) && !loss_state_.threshold) {
+    const double rate = options_.sample_correction ? 1 : now.sample_rate;
+    loss_state_.threshold = first_threshold(static_cast<double>(options_.classes) * rate);
+  }
+  last_step_ = step;
+  running_state_ = loss_before_ = loss_state_;
+  threshold_gradient_ = 0;
+}
+
 // Labels of the batch are always active, so their logits are not corrected.
 void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
-  offsets_.assign(active, static_cast<float>(drawn_logit));
-  for (const Positive& p : positives_) offsets_[static_cast<std::size_t>(p.index)] = 0;
+  const double all = is_uniface(options_.loss) ? -*running_state_.threshold : 0;
+  offsets_.assign(active, static_cast<float>(all + drawn_logit));
+  for (const Positive& p : positives_) {
+    offsets_[static_cast<std::size_t>(p.index)] = static_cast<float>(all);
+  }
 }
 
 void ShardedHead::set_target_shares(std::span<const std::int64_t> all_labels) {
@@ -254,7 +271,8 @@ void ShardedHead::make_margins(const Step& step, const MarginSoftmax::Batch& bat
   if (uses_target_cosines(options_.loss)) find_target_cosines(batch);
   margins_.samples.resize(static_cast<std::size_t>(n));
   sample_margins(options_.loss,
-                 {.lengths = lengths_,
+                 {.scale = options_.scale,
+                  .lengths = lengths_,
                   .target_cosines = target_cosines_,
                   .seed = options_.seed,
                   .step = step.active.step,
@@ -288,7 +306,10 @@ void ShardedHead::read_lengths(const Tensor& embeddings) {
 
 void ShardedHead::backward(const Step& step, const Tensor& d_embeddings) {
   const double scale = step.gradient_scale;
-  if (moves_in_run()) return softmax_->backward(scale, d_embeddings, update_of(step));
+  if (moves_in_run()) {
+    softmax_->backward(scale, d_embeddings, update_of(step));
+    return move_threshold(step);
+  }
   if (!accumulated_) return softmax_->backward_embeddings(scale, d_embeddings);
   if (step.micro_batch == 0) accumulated_->clear();
   const std::span<const std::int64_t> slots = accumulated_->slots_of(step.active.classes);
@@ -298,9 +319,16 @@ void ShardedHead::backward(const Step& step, const Tensor& d_embeddings) {
 void ShardedHead::move(const Step& step) {
   check(!moves_in_run() && step.micro_batch == options_.gradient_acc - 1,
         "head: move() needs a run() with the last micro-batch that did not update the centres");
+  move_threshold(step);
   if (!accumulated_) return softmax_->move(update_of(step));
   const AccumulatedGradients& sums = *accumulated_;
   softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update_of(step));
+}
+
+void ShardedHead::move_threshold(const Step& step) {
+  if (!is_uniface(options_.loss)) return;
+  update_threshold(softmax_options(options_, /*rows=*/1), update_of(step), threshold_gradient_,
+                   loss_state_);
 }
 
 void ShardedHead::settle_all() {
@@ -415,7 +443,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .offsets = softmax.offsets,
                                    .sample_margins = softmax.sample_margins,
                                    .hard_negatives = softmax.hard_negatives,
-                                   .smoothed = softmax.label_smoothing > 0,
+                                   .second_sum = has_second_sum(softmax),
                                    .targets = softmax.targets,
                                    .sub_centres = softmax.sub_centres,
                                    .classes = rows,
@@ -442,7 +470,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
       softmax, {.samples = n, .dimension = d, .active = active, .threads = o.threads});
   m.active = static_cast<std::uint64_t>(o.active_sets * active) * sizeof(std::int64_t) +
              CatchUpPlan::bytes(active) +
-             (o.head.sample_correction ? static_cast<std::uint64_t>(active) * sizeof(float) : 0);
+             (softmax.offsets ? static_cast<std::uint64_t>(active) * sizeof(float) : 0);
   m.logits = static_cast<std::uint64_t>(margin.kept);
   m.buffers += static_cast<std::uint64_t>(margin.working);
   if (softmax.sample_margins) m.buffers += static_cast<std::uint64_t>(n) * kSampleMarginBytes;

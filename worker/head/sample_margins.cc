@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "kernels/math/normal.h"
+#include "kernels/math/optimizer.h"
 
 namespace pfc {
 namespace {
@@ -120,6 +121,14 @@ void margins_of(const CurricularFace& loss, const SamplesOfStep& samples, LossSt
   std::ranges::fill(margins.samples, SampleMargin{.margin = {.m1 = 1, .m2 = loss.m, .m3 = 0}});
 }
 
+/// The threshold is subtracted from the target's logit as part of the margin, and from the other
+/// logits as Batch::offsets.
+void margins_of(const UniFace& loss, const SamplesOfStep& samples, LossState& state,
+                StepMargins& margins) {
+  const double m3 = loss.m + *state.threshold / samples.scale;
+  std::ranges::fill(margins.samples, SampleMargin{.margin = {.m1 = 1, .m2 = 0, .m3 = m3}});
+}
+
 void margins_of(const CombinedMargin&, const SamplesOfStep&, LossState&, StepMargins&) {
   check(false, "sample_margins: all samples have the same margin");
 }
@@ -131,16 +140,26 @@ void margins_of(const PlainSoftmax&, const SamplesOfStep&, LossState&, StepMargi
 }  // namespace
 
 nlohmann::json to_json(const LossState& state) {
-  return {{"length_mean", state.length_mean},
-          {"length_deviation", state.length_deviation},
-          {"target_cosine", state.target_cosine}};
+  nlohmann::json json = {{"length_mean", state.length_mean},
+                         {"length_deviation", state.length_deviation},
+                         {"target_cosine", state.target_cosine}};
+  if (!state.threshold) return json;
+  json["threshold"] = *state.threshold;
+  json["threshold_momentum"] = state.threshold_momentum;
+  json["threshold_second"] = state.threshold_second;
+  return json;
 }
 
 LossState loss_state_of(const nlohmann::json& json) {
   const LossState start;
-  return {.length_mean = json.value("length_mean", start.length_mean),
-          .length_deviation = json.value("length_deviation", start.length_deviation),
-          .target_cosine = json.value("target_cosine", start.target_cosine)};
+  LossState state{.length_mean = json.value("length_mean", start.length_mean),
+                  .length_deviation = json.value("length_deviation", start.length_deviation),
+                  .target_cosine = json.value("target_cosine", start.target_cosine)};
+  if (!json.contains("threshold")) return state;
+  state.threshold = json["threshold"].get<double>();
+  state.threshold_momentum = json.value("threshold_momentum", 0.0);
+  state.threshold_second = json.value("threshold_second", 0.0);
+  return state;
 }
 
 bool has_sample_margins(const Loss& loss) {
@@ -174,6 +193,24 @@ void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& s
             samples.target_cosines.size() == (uses_target_cosines(loss) ? n : 0),
         "sample_margins: expects lengths and target_cosines only if the loss uses them");
   std::visit([&](const auto& l) { margins_of(l, samples, state, margins); }, loss);
+}
+
+double first_threshold(double classes) { return std::log(10 * std::max(classes, 1.0)); }
+
+void update_threshold(const MarginSoftmaxOptions& options, const MarginSoftmax::Update& update,
+                      double gradient, LossState& state) {
+  auto b = static_cast<float>(*state.threshold), g = static_cast<float>(gradient);
+  auto momentum = static_cast<float>(state.threshold_momentum);
+  auto second = static_cast<float>(state.threshold_second);
+  if (options.optimizer == OptimizerKind::kSgd) {
+    sgd_update(sgd_options(options, update), g, b, momentum);
+  } else {
+    adamw_update(adamw_options(update.lr, options.weight_decay, update.number), g, b, momentum,
+                 second);
+  }
+  state.threshold = double{b};
+  state.threshold_momentum = double{momentum};
+  state.threshold_second = double{second};
 }
 
 }  // namespace pfc

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/config/config.h"
+#include "kernels/margin/margin_softmax.h"
 #include "kernels/math/margin.h"
 
 namespace pfc {
@@ -16,6 +18,9 @@ namespace pfc {
 struct LossState {
   double length_mean = 20, length_deviation = 100;  ///< AdaFace: of embeddings' lengths
   double target_cosine = 0;                         ///< t of CurricularFace
+  /// b of UniFace, with its optimizer's state. None before the first step: first_threshold().
+  std::optional<double> threshold;
+  double threshold_momentum = 0, threshold_second = 0;
 
   friend bool operator==(const LossState&, const LossState&) = default;
 };
@@ -36,6 +41,7 @@ TargetForm target_form(const Loss& loss);
 
 /// The samples of a micro-batch, of all workers.
 struct SamplesOfStep {
+  double scale = 1;                 ///< of the logits
   std::span<const double> lengths;  ///< [N], of embeddings; empty if !uses_lengths()
   /// [N], cosines of the embeddings with their own centres; empty if !uses_target_cosines().
   std::span<const float> target_cosines;
@@ -55,5 +61,12 @@ struct StepMargins {
 /// its arguments, so every worker computes the same. REQUIRES: has_sample_margins().
 void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& state,
                     StepMargins& margins);
+
+/// Returns the first threshold of UniFace: with it, and cosines of 0, the other classes of a sample
+/// add 0.1 to its loss. classes: the expected number of classes that take part in a step.
+double first_threshold(double classes);
+/// Updates the state's threshold like a weight of the optimizer.
+void update_threshold(const MarginSoftmaxOptions& options, const MarginSoftmax::Update& update,
+                      double gradient, LossState& state);
 
 }  // namespace pfc

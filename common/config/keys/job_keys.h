@@ -127,12 +127,13 @@ inline constexpr Names<MarginGradient, 2> kMarginGradients{
     {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
 inline constexpr Names<MarginIncrease, 2> kMarginIncreases{
     {{"exp", MarginIncrease::kExponential}, {"linear", MarginIncrease::kLinear}}};
-inline constexpr Names<Loss, 7> kLosses{{{"margin", CombinedMargin{}},
+inline constexpr Names<Loss, 8> kLosses{{{"margin", CombinedMargin{}},
                                          {"adaface", AdaFace{}},
                                          {"magface", MagFace{}},
                                          {"elastic_arcface", ElasticArcFace{}},
                                          {"elastic_cosface", ElasticCosFace{}},
                                          {"curricularface", CurricularFace{}},
+                                         {"uniface", UniFace{}},
                                          {"softmax", PlainSoftmax{}}}};
 inline constexpr Names<OptimizerKind, 2> kOptimizers{
     {{"sgd", OptimizerKind::kSgd}, {"adamw", OptimizerKind::kAdamW}}};
@@ -219,6 +220,8 @@ void visit_loss(Visited& visited, Visitor&& v) {
   } else if constexpr (std::is_same_v<Kind, CurricularFace>) {
     v.number("m", visited.m, kSampleMargin);
     v.number("t_alpha", visited.t_alpha, kFraction);
+  } else if constexpr (std::is_same_v<Kind, UniFace>) {
+    v.number("m", visited.m, kSampleMargin);
   } else if constexpr (std::is_same_v<Kind, ElasticArcFace> ||
                        std::is_same_v<Kind, ElasticCosFace>) {
     v.number("m", visited.m, kSampleMargin);

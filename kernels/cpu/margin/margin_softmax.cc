@@ -301,6 +301,14 @@ void CpuMarginSoftmax::add_targets(std::span<RowStatistics> rows) {
 /// Fills logits [summed_numbers(), N].
 void CpuMarginSoftmax::sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const {
   const std::int64_t n = step_.samples;
+  if (options_.binary) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      double sum = 0;
+      for (const MarginTileWorker& worker : workers_) sum += worker.second_sum(i);
+      logits.f32()[i] = static_cast<float>(sum);
+    }
+    return;
+  }
   if (options_.targets > 1) {
     std::ranges::transform(arrays_.target_mean, logits.f32() + (summed_numbers(options_) - 1) * n,
                            [](double mean) { return static_cast<float>(mean); });
@@ -311,7 +319,7 @@ void CpuMarginSoftmax::sum_logits(std::span<const RowStatistics> rows, const Ten
     const auto k = static_cast<std::size_t>(i);
     double sum = std::isinf(rows[k].target) ? 0 : rows[k].target;
     if (options_.targets > 1) sum = arrays_.target_mean[k] / target_share(step_.batch, i);
-    for (const MarginTileWorker& worker : workers_) sum += worker.logit_sum(i);
+    for (const MarginTileWorker& worker : workers_) sum += worker.second_sum(i);
     logits.f32()[i] = static_cast<float>(sum);
     const std::span<const ActiveRange> ranges = step_.batch.ranges;
     logits.f32()[n + i] =
@@ -339,11 +347,12 @@ void CpuMarginSoftmax::check_products() const {
 double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, const Tensor& logits) {
   const auto n = static_cast<std::size_t>(step_.samples);
   const auto* rows = static_cast<const RowStatistics*>(statistics.data);
-  double loss = 0;
+  double loss = 0, threshold = 0;
   for (std::size_t i = 0; i < n; ++i) {
     RowStatistics all;
     for (int w = 0; w < workers; ++w) merge(all, rows[static_cast<std::size_t>(w) * n + i]);
-    arrays_.softmax[i] = row_softmax(all);
+    arrays_.softmax[i] = options_.binary ? row_binary(all) : row_softmax(all);
+    if (options_.binary) threshold += arrays_.softmax[i].others - double{logits.f32()[i]};
     double target = all.target;
     if (options_.targets > 1) {
       arrays_.all_targets[i] = all.target;
@@ -361,6 +370,7 @@ double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, cons
     arrays_.max[i] = all.sum == 0 ? 0.f : static_cast<float>(all.max);
     loss += arrays_.softmax[i].loss;
   }
+  threshold_gradient_ = threshold / static_cast<double>(n);
   return loss / static_cast<double>(n);
 }
 

@@ -32,7 +32,7 @@ void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DT
   f(stretches_, kMostStretches);
   for (auto* row : {&max_, &tile_max_, &tile_sum_}) f(*row, samples);
   f(sum_, samples);
-  f(logit_sum_, options.label_smoothing > 0 ? samples : 0);
+  f(second_sum_, has_second_sum(options) ? samples : 0);
   const auto k = static_cast<std::size_t>(options.sub_centres);
   for (auto* tile : {&cosines_, &winners_}) f(*tile, k == 1 ? 0 : kTile / k * samples);
   f(d_unit_, samples * dimension);
@@ -57,7 +57,7 @@ void MarginTileWorker::begin_forward() {
   // Starts from a finite number: -infinity - max must be -infinity, not NaN.
   std::fill(max_.begin(), max_.end(), std::numeric_limits<float>::lowest());
   std::fill(sum_.begin(), sum_.end(), 0.0);
-  std::fill(logit_sum_.begin(), logit_sum_.end(), 0.0);
+  std::fill(second_sum_.begin(), second_sum_.end(), 0.0);
 }
 
 void MarginTileWorker::begin_backward() { std::fill(d_unit_.begin(), d_unit_.end(), 0.f); }
@@ -85,6 +85,7 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
           .hard_above = step.batch.hard_above.empty() ? nullptr : step.batch.hard_above.data(),
           .hardness = step.batch.hardness,
           .smoothing = step.smoothing,
+          .binary = step.options.binary,
           .first_class = static_cast<std::int32_t>(first_class)};
 }
 
@@ -176,7 +177,8 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
   const MarginTile t = describe(step, tile);
   float* const logits = products_.data();
   kernels_.margin_logits(t, reduce_to_classes(step, tile, products), logits, tile_max_.data());
-  if (!logit_sum_.empty()) add_logits(t.classes, logits);
+  if (step.options.binary) return add_binary(t, logits);
+  if (!second_sum_.empty()) add_logits(t.classes, logits);
   for (std::size_t i = 0; i < max_.size(); ++i) {
     if (!(tile_max_[i] > max_[i])) continue;
     sum_[i] *= std::exp(static_cast<double>(max_[i]) - static_cast<double>(tile_max_[i]));
@@ -186,10 +188,20 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
   for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(tile_sum_[i]);
 }
 
-/// Adds the tile's logits to logit_sum_. Those that are -infinity take no part.
+void MarginTileWorker::add_binary(const MarginTile& tile, const float* logits) {
+  float* const probabilities = tile_max_.data();
+  kernels_.margin_binary_sums(tile, logits, tile_sum_.data(), probabilities);
+  std::ranges::fill(max_, 0.f);
+  for (std::size_t i = 0; i < sum_.size(); ++i) {
+    sum_[i] += static_cast<double>(tile_sum_[i]);
+    second_sum_[i] += static_cast<double>(probabilities[i]);
+  }
+}
+
+/// Adds the tile's logits to second_sum_. Those that are -infinity take no part.
 void MarginTileWorker::add_logits(std::int64_t classes, const float* logits) {
   for (std::int64_t j = 0; j < classes; ++j) {
-    for (double& sum : logit_sum_) {
+    for (double& sum : second_sum_) {
       const float logit = *logits++;
       if (logit != -std::numeric_limits<float>::infinity()) sum += static_cast<double>(logit);
     }

@@ -73,9 +73,10 @@ class MarginTileWorker {
   void forward(const MarginStep& step, const ClassTile& tile);
   /// Returns the statistics of the tiles so far, without targets.
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
-  /// Returns the sum of the logits of the same classes. REQUIRES: label_smoothing.
-  [[nodiscard]] double logit_sum(std::int64_t sample) const {
-    return logit_sum_[static_cast<std::size_t>(sample)];
+  /// Returns the sum of the logits of the same classes, or if `binary`, of 1 / (1 + exp(-logit)).
+  /// REQUIRES: has_second_sum().
+  [[nodiscard]] double second_sum(std::int64_t sample) const {
+    return second_sum_[static_cast<std::size_t>(sample)];
   }
 
   void begin_backward();
@@ -109,6 +110,8 @@ class MarginTileWorker {
   /// Returns the products, or with several centres a class, cosines_: one row per class.
   float* reduce_to_classes(const MarginStep& step, const ClassTile& tile, float* products);
   void add_logits(std::int64_t classes, const float* logits);
+  /// Adds the sums of margin_binary_sums().
+  void add_binary(const MarginTile& tile, const float* logits);
   /// Returns whether the products of this thread's previous tile have prefetched all memory of
   /// this one. If they had too few steps for the list, the end of the list was not prefetched.
   [[nodiscard]] bool prefetched(const ClassTile& tile) const {
@@ -155,7 +158,7 @@ class MarginTileWorker {
   const void* rows_ = nullptr;                      // [tile, stride]: in the table or in scratch_
   AlignedVector<float> max_, tile_max_, tile_sum_;  // [N]
   AlignedVector<double> sum_;                       // [N]
-  AlignedVector<double> logit_sum_;                 // [N], or empty
+  AlignedVector<double> second_sum_;                // [N], or empty
   AlignedVector<float> d_unit_;                     // [N, D]
   bool failed_ = false;
 };

@@ -63,6 +63,8 @@ void adamw(const AdamWOptions& o, float gradient_scale, const float* gradient, f
 
 void margin_logits(const MarginTile& t, const float* products, float* logits, float* max);
 void margin_exp_sums(const MarginTile& t, const float* logits, const float* max, float* sums);
+void margin_binary_sums(const MarginTile& t, const float* logits, float* losses,
+                        float* probabilities);
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along);
 void largest_cosines(const SubCentreTile& t, const float* products, float* cosines, float* winners);

@@ -36,8 +36,21 @@ template <typename V>
   return end > c ? from_begin : outside;
 }
 
-/// kRanges: t has ranges. kHard: t has hard_above.
-template <bool kRanges, bool kHard>
+/// Returns 1 / (1 + exp(-logit)). exp_of_minus: exp(-|logit|).
+template <typename V>
+[[gnu::always_inline]] inline V sigmoid(V logit, V exp_of_minus) {
+  return (logit > 0.f ? V{} + 1.f : exp_of_minus) / (exp_of_minus + 1.f);
+}
+
+template <typename V>
+[[gnu::always_inline]] inline V exp_of_minus_size(V logit) {
+  return exp_of_negative<V>(logit > 0.f ? -logit : logit);
+}
+
+enum class TileKind { kSoftmax, kHard, kBinary };  ///< kHard: the tile has hard_above
+
+/// kRanges: t has ranges.
+template <bool kRanges, TileKind kKind>
 void logits_of(const MarginTile& t, const float* products, float* logits) {
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
@@ -46,7 +59,7 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
     const auto c = static_cast<std::int32_t>(t.first_class + j);
     for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
       V cosine = filtered_cosine(t, load<V>(row + i), inverse);
-      if constexpr (kHard) {
+      if constexpr (kKind == TileKind::kHard) {
         cosine = cosine > load<V>(t.hard_above + i) ? cosine * (cosine + t.hardness) : cosine;
       }
       V logit = cosine * t.scale + offset;
@@ -57,7 +70,7 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
 }
 
 /// Computes one class of margin_gradients().
-template <bool kRanges, bool kHard>
+template <bool kRanges, TileKind kKind>
 void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const float* max,
                   const float* factor, float* out, float* along) {
   const float inverse = inverse_norm_of(t, j), offset = offset_of(t, j);
@@ -68,15 +81,21 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
     const V product = load<V>(row + i);
     V cosine = filtered_cosine(t, product, inverse);
     V slope = V{} + inverse;
-    if constexpr (kHard) {
+    if constexpr (kKind == TileKind::kHard) {
       const V hard_above = load<V>(t.hard_above + i);
       slope = cosine > hard_above ? (cosine + cosine + t.hardness) * inverse : slope;
       cosine = cosine > hard_above ? cosine * (cosine + t.hardness) : cosine;
     }
-    const V above = cosine * t.scale - (load<V>(max + i) - offset);
-    // An excluded logit may exceed the largest one by so much that exp() would overflow.
-    const V bounded = above > 0.f ? V{} : above;
-    V probability = exp_of_negative<V>(bounded) * load<V>(factor + i);
+    V probability;
+    if constexpr (kKind == TileKind::kBinary) {
+      const V logit = cosine * t.scale + offset;
+      probability = sigmoid<V>(logit, exp_of_minus_size<V>(logit)) * load<V>(factor + i);
+    } else {
+      const V above = cosine * t.scale - (load<V>(max + i) - offset);
+      // An excluded logit may exceed the largest one by so much that exp() would overflow.
+      const V bounded = above > 0.f ? V{} : above;
+      probability = exp_of_negative<V>(bounded) * load<V>(factor + i);
+    }
     if (t.smoothing != nullptr) probability -= load<V>(t.smoothing + i);
     // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
     V gradient = product * inverse > t.threshold ? V{} : probability * slope;
@@ -92,22 +111,23 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
   along[j] = sum * inverse;
 }
 
-/// Calls f.template operator()<kRanges, kHard>() as the tile needs.
+/// Calls f.template operator()<kRanges, kKind>() as the tile needs.
 template <typename F>
 void for_tile(const MarginTile& t, const F& f) {
-  if (t.range_begin != nullptr) {
-    t.hard_above != nullptr ? f.template operator()<true, true>()
-                            : f.template operator()<true, false>();
-  } else {
-    t.hard_above != nullptr ? f.template operator()<false, true>()
-                            : f.template operator()<false, false>();
-  }
+  const auto go = [&]<TileKind kKind> {
+    t.range_begin != nullptr ? f.template operator()<true, kKind>()
+                             : f.template operator()<false, kKind>();
+  };
+  if (t.binary) return go.template operator()<TileKind::kBinary>();
+  t.hard_above != nullptr ? go.template operator()<TileKind::kHard>()
+                          : go.template operator()<TileKind::kSoftmax>();
 }
 
 }  // namespace
 
 void margin_logits(const MarginTile& t, const float* products, float* logits, float* max) {
-  for_tile(t, [&]<bool kRanges, bool kHard> { logits_of<kRanges, kHard>(t, products, logits); });
+  for_tile(t,
+           [&]<bool kRanges, TileKind kKind> { logits_of<kRanges, kKind>(t, products, logits); });
   for (std::int64_t k = 0; k < t.left_out_count; ++k) logits[t.left_out[k]] = -__builtin_inff();
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
     V largest = V{} - __builtin_inff();
@@ -130,14 +150,29 @@ void margin_exp_sums(const MarginTile& t, const float* logits, const float* max,
   });
 }
 
+void margin_binary_sums(const MarginTile& t, const float* logits, float* losses,
+                        float* probabilities) {
+  for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
+    V loss{}, probability{};
+    for (std::int64_t j = 0; j < t.classes; ++j) {
+      const V logit = load<V>(logits + j * t.samples + i);
+      const V exp_of_minus = exp_of_minus_size<V>(logit);
+      loss += (logit > 0.f ? logit : V{}) + log1p_of_fraction<V>(exp_of_minus);
+      probability += sigmoid<V>(logit, exp_of_minus);
+    }
+    store<V>(losses + i, loss);
+    store<V>(probabilities + i, probability);
+  });
+}
+
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along) {
   // Excludes the targets: their gradients are computed elsewhere (margin_tile.h).
   for (std::int64_t k = 0; k < t.left_out_count; ++k) products[t.left_out[k]] = 0.f;
-  for_tile(t, [&]<bool kRanges, bool kHard> {
+  for_tile(t, [&]<bool kRanges, TileKind kKind> {
     for (std::int64_t j = 0; j < t.classes; ++j) {
       const std::int64_t first = j * t.samples;
-      gradients_of<kRanges, kHard>(t, j, products + first, max, factor, gradients + first, along);
+      gradients_of<kRanges, kKind>(t, j, products + first, max, factor, gradients + first, along);
     }
   });
   for (std::int64_t k = 0; k < t.left_out_count; ++k) gradients[t.left_out[k]] = 0.f;

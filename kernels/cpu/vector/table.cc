@@ -44,6 +44,7 @@ const VectorKernels kTable = {
     .adamw = adamw,
     .margin_logits = margin_logits,
     .margin_exp_sums = margin_exp_sums,
+    .margin_binary_sums = margin_binary_sums,
     .margin_gradients = margin_gradients,
     .largest_cosines = largest_cosines,
     .spread_gradients = spread_gradients,

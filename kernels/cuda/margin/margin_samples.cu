@@ -154,15 +154,20 @@ __global__ void logit_sums_kernel(MarginSamples s, LogitStatistics running,
                                   float* logits) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.samples) return;
-  const bool several = s.target_mean != nullptr, smoothed = running.logits != nullptr;
+  double sum = 0;
+  for (int slot = 0; running.second != nullptr && slot < running.slots; ++slot) {
+    sum += running.second[slot * s.padded_samples + i];
+  }
+  if (s.binary) {
+    logits[i] = static_cast<float>(sum);
+    return;
+  }
+  const bool several = s.target_mean != nullptr, smoothed = running.second != nullptr;
   if (several) logits[(smoothed ? 2 : 0) * s.samples + i] = static_cast<float>(s.target_mean[i]);
   if (!smoothed) return;
-  double sum = s.targets[i] < 0 ? 0 : statistics[i].target;
-  if (several) sum = s.target_mean[i] / share_of_target(s, i);
-  for (int slot = 0; slot < running.slots; ++slot) {
-    sum += running.logits[slot * s.padded_samples + i];
-  }
-  logits[i] = static_cast<float>(sum);
+  double target = s.targets[i] < 0 ? 0 : statistics[i].target;
+  if (several) target = s.target_mean[i] / share_of_target(s, i);
+  logits[i] = static_cast<float>(target + sum);
   logits[s.samples + i] = static_cast<float>(
       s.ranges == nullptr ? classes : std::int64_t{s.ranges[i].end - s.ranges[i].begin});
 }
@@ -173,7 +178,7 @@ __global__ void combine_kernel(MarginSamples s, AllStatistics workers, double la
   RowStatistics all;
   if (i < s.samples) {
     for (int w = 0; w < workers.workers; ++w) merge(all, workers.rows[w * s.samples + i]);
-    s.softmax[i] = row_softmax(all);
+    s.softmax[i] = s.binary ? row_binary(all) : row_softmax(all);
     const bool smoothed = label_smoothing > 0;
     double target = all.target;
     if (s.all_targets != nullptr) {
@@ -193,11 +198,17 @@ __global__ void combine_kernel(MarginSamples s, AllStatistics workers, double la
 }
 
 // Runs in one block, so the order of the sum is fixed.
-__global__ void loss_kernel(MarginSamples s, double* loss) {
-  double sum = 0;
-  for (std::int64_t i = threadIdx.x; i < s.samples; i += kThreads) sum += s.softmax[i].loss;
+__global__ void loss_kernel(MarginSamples s, const float* logits, double* loss) {
+  double sum = 0, threshold = 0;
+  for (std::int64_t i = threadIdx.x; i < s.samples; i += kThreads) {
+    sum += s.softmax[i].loss;
+    if (s.binary) threshold += s.softmax[i].others - static_cast<double>(logits[i]);
+  }
   sum = block_sum<kThreads>(sum);
-  if (threadIdx.x == 0) *loss = sum;
+  threshold = block_sum<kThreads>(threshold);
+  if (threadIdx.x != 0) return;
+  loss[0] = sum;
+  loss[1] = threshold;
 }
 
 // Gradients of the targets, in float64 from embedding and centre, as mutually orthogonal
@@ -322,7 +333,7 @@ void combine_statistics(const CudaDevice& device, const MarginSamples& s, const 
   launch("combining row statistics", thread_a_sample(s.padded_samples), device.compute.get(),
          combine_kernel, s, all, label_smoothing);
   launch("the loss", {.blocks = dim3(1), .threads = dim3(kThreads)}, device.compute.get(),
-         loss_kernel, s, loss);
+         loss_kernel, s, all.logits, loss);
 }
 
 void begin_gradients(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,

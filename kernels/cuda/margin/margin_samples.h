@@ -24,6 +24,7 @@ struct MarginSamples {
   std::int32_t most_targets = 1;
   const double* target_shares = nullptr;  ///< [N]: MarginSoftmax::Batch; nullptr: 1
   std::int64_t sub_centres = 1;           ///< rows of each class
+  bool binary = false;                    ///< MarginSoftmaxOptions::binary
   /// [most_targets, padded N]: active row of the target's nearest centre, from find_angles();
   /// nullptr: one row a class.
   std::int32_t* target_rows = nullptr;
@@ -69,7 +70,8 @@ struct AllStatistics {
   int workers = 1;
   const float* logits = nullptr;  ///< those of sum_logits(), summed; nullptr: none
 };
-/// Fills softmax, max, and loss [1] (sum over samples).
+/// Fills softmax, max, and loss [2]: the sum over samples, and that of the derivatives
+/// with respect to the threshold (0 unless `binary`).
 void combine_statistics(const CudaDevice& device, const MarginSamples& s, const AllStatistics& all,
                         double label_smoothing, double* loss);
 

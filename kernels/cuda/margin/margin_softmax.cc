@@ -74,7 +74,6 @@ class CudaMarginSoftmax : public MarginSoftmax {
   void run_settle(std::span<const std::int64_t> classes) override;
   void run_target_cosines(std::span<float> cosines) override;
 
-  [[nodiscard]] bool is_smoothed() const { return options_.label_smoothing > 0; }
   void prepare(const Batch& batch);
   void point_into_memory(const MarginPlan& plan);
   void send_batch_lists(const Batch& batch);
@@ -134,7 +133,7 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
   plan_ = MarginPlan({.samples = n,
                       .dimension = d,
                       .bf16_products = options_.bf16_products,
-                      .smoothed = is_smoothed(),
+                      .second_sum = has_second_sum(options_),
                       .targets = options_.targets,
                       .sub_centres = options_.sub_centres,
                       .classes = std::ssize(table_.updated),
@@ -147,7 +146,8 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
               .embeddings = x.f32(),
               .embedding_size = x.shape[1],
               .most_targets = static_cast<std::int32_t>(options_.targets),
-              .sub_centres = options_.sub_centres};
+              .sub_centres = options_.sub_centres,
+              .binary = options_.binary};
   point_into_memory(plan_);
   send_batch_lists(batch);
   plan_kept_tiles();
@@ -159,7 +159,7 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   samples_.softmax = at<RowSoftmax>(plan.softmax);
   samples_.max = at<float>(plan.max);
   samples_.factor = at<float>(plan.factor);
-  if (is_smoothed()) samples_.smoothing = at<float>(plan.smoothing);
+  if (has_second_sum(options_)) samples_.smoothing = at<float>(plan.smoothing);
   if (options_.sub_centres > 1) samples_.target_rows = at<std::int32_t>(plan.target_rows);
   samples_.d_unit = at<float>(plan.d_unit);
   samples_.target_gradients = at<float>(plan.target_gradients);
@@ -169,7 +169,7 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   }
   running_ = {
       .max = at<float>(plan.running_max), .sum = at<double>(plan.running_sum), .slots = plan.slots};
-  if (is_smoothed()) running_.logits = at<double>(plan.running_logits);
+  if (has_second_sum(options_)) running_.second = at<double>(plan.running_second);
   const Shape shape{plan.padded_samples, plan.padded_dimension};
   unit_ = Tensor(at<void>(plan.unit), operand_type_, shape);
   d_unit_ = Tensor(samples_.d_unit, shape);
@@ -305,8 +305,9 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .ranges = samples_.ranges,
           .hard_above = hard_above_,
           .hardness = batch_.hardness,
-          .smoothed = is_smoothed(),
+          .second_sum = has_second_sum(options_),
           .smoothing = samples_.smoothing,
+          .binary = options_.binary,
           .scale = static_cast<float>(options_.scale),
           .limit = is_plain(options_) ? kInfinity : 1.f,
           .threshold = threshold > 0 ? static_cast<float>(threshold) : kInfinity};
@@ -372,8 +373,10 @@ double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers, con
                       .workers = workers,
                       .logits = logits ? logits.f32() : nullptr},
                      options_.label_smoothing, loss);
-  ops_.device().fetch(loss, sizeof(double));
-  return *device_.answers.as<double>() / static_cast<double>(samples_.samples);
+  ops_.device().fetch(loss, 2 * sizeof(double));
+  const auto n = static_cast<double>(samples_.samples);
+  threshold_gradient_ = device_.answers.as<double>()[1] / n;
+  return device_.answers.as<double>()[0] / n;
 }
 
 // Computes d_unit += transposed factors * rows, and gradients = factors * unit.

@@ -20,6 +20,14 @@ __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float pro
   return cosine > t.threshold ? 0.f : cosine;
 }
 
+/// Returns 1 / (1 + exp(-x)); 0 for -infinity.
+__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + __expf(-x)); }
+
+/// Returns log(1 + exp(x)); 0 for -infinity. Keeps a NaN.
+__device__ __forceinline__ float log1p_exp(float x) {
+  return (x > 0.f ? x : 0.f) + log1pf(__expf(x > 0.f ? -x : x));
+}
+
 /// Returns the index of a sample's first target, relative to the tile's first class.
 __device__ __forceinline__ std::int32_t place_of_target(const ProductTile& t, std::int64_t sample) {
   return t.targets[sample] - static_cast<std::int32_t>(t.begin);
@@ -81,7 +89,7 @@ constexpr int kFoldBlocks = 4;  // per multiprocessor, as MarginPlan assumes
 struct LaneStatistics {
   float max[kLaneSamples] = {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX};
   float sum[kLaneSamples] = {0, 0, 0, 0};
-  float logits[kLaneSamples] = {0, 0, 0, 0};  // their sum, if smoothed
+  float second[kLaneSamples] = {0, 0, 0, 0};  // LogitStatistics::second
 };
 
 /// The value that replaces a cosine (CurricularFace replaces hard ones), and its derivative.
@@ -127,8 +135,17 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
       const float cosine =
           hard_cosine<kHard>(t, filtered_cosine(t, each[k], inverse), hard_above[k]).value;
       logits[r][k] = counts ? cosine * t.scale + offset : -INFINITY;
-      if (kGeneral && counts) s.logits[k] += logits[r][k];
+      if (kGeneral && counts) s.second[k] += t.binary ? sigmoid(logits[r][k]) : logits[r][k];
     }
+  }
+  if (kGeneral && t.binary) {
+#pragma unroll
+    for (int k = 0; k < kLaneSamples; ++k) {
+      s.max[k] = 0.f;
+#pragma unroll
+      for (int r = 0; r < kRowsAtOnce; ++r) s.sum[k] += log1p_exp(logits[r][k]);
+    }
+    return;
   }
 #pragma unroll
   for (int k = 0; k < kLaneSamples; ++k) {
@@ -147,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     fold_kernel(ProductTile t, LogitStatistics running, bool first) {
   __shared__ float maxima[kWarps][kColumns];
   __shared__ float sums[kWarps][kColumns];
-  __shared__ float logits[kGeneral ? kWarps : 1][kColumns];
+  __shared__ float second[kGeneral ? kWarps : 1][kColumns];
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned place = threadIdx.x % kWarp * kLaneSamples;
   const std::int64_t column = std::int64_t{blockIdx.x} * kColumns + place;
@@ -178,7 +195,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   for (int k = 0; k < kLaneSamples; ++k) {
     maxima[warp][place + k] = s.max[k];
     sums[warp][place + k] = s.sum[k];
-    if (kGeneral) logits[warp][place + k] = s.logits[k];
+    if (kGeneral) second[warp][place + k] = s.second[k];
   }
   __syncthreads();
   const std::int64_t sample = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
@@ -194,10 +211,10 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   }
   running.max[slot] = max;
   running.sum[slot] = sum;
-  if (!kGeneral || running.logits == nullptr) return;
-  double all = first ? 0 : running.logits[slot];
-  for (unsigned w = 0; w < kWarps; ++w) all += static_cast<double>(logits[w][threadIdx.x]);
-  running.logits[slot] = all;
+  if (!kGeneral || running.second == nullptr) return;
+  double all = first ? 0 : running.second[slot];
+  for (unsigned w = 0; w < kWarps; ++w) all += static_cast<double>(second[w][threadIdx.x]);
+  running.second[slot] = all;
 }
 
 /// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
@@ -236,7 +253,9 @@ __global__ void __launch_bounds__(kThreads)
         const HardCosine cosine =
             hard_cosine<kHard>(t, filtered_cosine(t, products.x[k], inverse), hard_above[k]);
         const float logit = cosine.value * t.scale;
-        float probability = __expf(logit - (largest.x[k] - offset)) * weight.x[k];
+        float probability = kGeneral && t.binary ? sigmoid(logit + offset)
+                                                 : __expf(logit - (largest.x[k] - offset));
+        probability *= weight.x[k];
         if (kGeneral) probability -= smoothing.x[k];
         const float gradient = probability * inverse * cosine.slope;
         // The logit of a filtered class is a constant: it is in the sum, but has no gradient.
@@ -293,11 +312,11 @@ __global__ void spread_kernel(SubCentreProducts t, const float* factors, std::in
   }
 }
 
-/// Calls f.template operator()<kRanged, kHard, kGeneral>() as the tile needs. kGeneral: the tile
-/// may be smoothed, and samples may have several targets.
+/// Calls f.template operator()<kRanged, kHard, kGeneral>() as the tile needs. kGeneral: there may
+/// be a second sum, binary cross entropies, and samples with several targets.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
-  if (t.smoothed || t.most_targets > 1) {
+  if (t.second_sum || t.most_targets > 1) {
     return f.template operator()<true, true, true>();
   }
   if (t.ranges != nullptr) {

@@ -25,8 +25,9 @@ struct ProductTile {
   const ActiveRange* ranges = nullptr;
   const float* hard_above = nullptr;  ///< [samples]: MarginSoftmax::Batch; nullptr: none
   float hardness = 0.f;
-  bool smoothed = false;             ///< fold_tile() sums logits
-  const float* smoothing = nullptr;  ///< [samples], for make_factors() if smoothed
+  bool second_sum = false;           ///< fold_tile() computes LogitStatistics::second
+  const float* smoothing = nullptr;  ///< [samples], for make_factors() with a second sum
+  bool binary = false;               ///< MarginSoftmaxOptions::binary
   float scale = 1.f;
   float limit = 1.f;      ///< of cosines; infinity if they are products
   float threshold = 0.f;  ///< cosines above it count as 0; infinity: no filter
@@ -53,8 +54,10 @@ void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, con
 /// Statistics of all logits except the targets': [slots, samples]. See MarginPlan::slots.
 struct LogitStatistics {
   float* max = nullptr;
-  double* sum = nullptr;     ///< sum of exp(logit - max)
-  double* logits = nullptr;  ///< sum of the logits, if the tiles are smoothed
+  double* sum = nullptr;  ///< sum of exp(logit - max)
+  /// With a second sum: of the logits. If the tiles are binary, of 1 / (1 + exp(-logit)); max is
+  /// then 0, and sum is that of log(1 + exp(logit)).
+  double* second = nullptr;
   int slots = 1;
 };
 
@@ -64,7 +67,8 @@ void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitSta
 
 /// Writes the factors of both gradients,
 ///   (factor * exp(logit - max) - smoothing) / |centre|, and 0 for targets, filtered classes and
-///   those outside a sample's range,
+///   those outside a sample's range; if the tile is binary, exp(logit - max) is 1 / (1 +
+///   exp(-logit)),
 /// to `out` [at least the tile's classes, samples], float32 or bf16; sets the rows after the
 /// tile's classes to zero. A float32 `out` may be the same memory as the products. max and factor
 /// are [samples]. The sum over samples of factors * embedding is a centre's gradient (its

@@ -194,7 +194,10 @@ struct SmallWorker {
   static LossState loss_state(int version) {
     return {.length_mean = version + 0.1,
             .length_deviation = version / 3.0,
-            .target_cosine = 1.0 / version};
+            .target_cosine = 1.0 / version,
+            .threshold = version / 7.0,
+            .threshold_momentum = version + 0.3,
+            .threshold_second = version / 9.0};
   }
   void fill(int version) {
     each_number(version, [](float value, float& element) { element = value; });

@@ -39,6 +39,8 @@ std::vector<LossCase> loss_cases() {
         {"ElasticCosFace", ElasticCosFace{.std = 0.3}, device},
         {"ElasticArcFacePlus", ElasticArcFace{.std = 0.3, .plus = true}, device},
         {"CurricularFace", curricularface, device},
+        {"UniFace", UniFace{}, device},
+        {"SubCentresOfUniFaceInSeparateHeads", UniFace{}, device, 0, {50, 100}, 1, 3, 150},
         {"Softmax", PlainSoftmax{}, device},
         {"SmoothedSoftmax", PlainSoftmax{}, device, 0.1},
         {"SmoothedMagFace", magface, device, 0.2},
@@ -77,6 +79,10 @@ class HeadLosses : public OnHeadDevice<LossCase> {
                    .head_classes = GetParam().head_classes};
     job.lr = 0.01;
     job.loss_state = {.length_mean = 1.1, .length_deviation = 0.3, .target_cosine = 0.2};
+    if (is_uniface(GetParam().loss)) {
+      job.loss_state.threshold = 6.5;
+      job.loss_state.threshold_momentum = 0.25;
+    }
     const std::int64_t size = job.options.centre_size();
     job.centres = random_matrix(job.options.classes, size, 0.2, 8);
     for (std::uint64_t i = 0; i < 4; ++i) {
@@ -110,6 +116,9 @@ class HeadLosses : public OnHeadDevice<LossCase> {
       EXPECT_NEAR(state.length_mean, want.loss_states[0].length_mean, 1e-6);
       EXPECT_NEAR(state.length_deviation, want.loss_states[0].length_deviation, 1e-6);
       EXPECT_NEAR(state.target_cosine, want.loss_states[0].target_cosine, 1e-6);
+      EXPECT_EQ(state.threshold, got.loss_states[0].threshold);  // the same on every worker
+      EXPECT_NEAR(state.threshold.value_or(0), want.loss_states[0].threshold.value_or(0), 1e-6);
+      EXPECT_NEAR(state.threshold_momentum, want.loss_states[0].threshold_momentum, 1e-5);
     }
   }
 };
@@ -135,6 +144,7 @@ TEST_P(HeadLosses, HaveTheSameBitsWhenCentresMoveLater) {
   EXPECT_EQ(got.losses, want.losses);
   EXPECT_EQ(got.d_embeddings, want.d_embeddings);
   EXPECT_EQ(got.centres, want.centres);
+  EXPECT_EQ(got.loss_states, want.loss_states);
 }
 
 // AdaFace takes the lengths as constants, so its embeddings move at right angles to themselves.
@@ -206,12 +216,53 @@ TEST_P(HeadLosses, KeepTheirStateUntilAnUpdateIsComplete) {
 TEST_P(HeadLosses, DependOnTheirStateIfTheyHaveOne) {
   HeadJob other = job(1.0);
   other.loss_state = {.length_mean = 0.7, .length_deviation = 0.5, .target_cosine = 0.4};
+  if (is_uniface(GetParam().loss)) other.loss_state.threshold = 7;
   const bool differs = run_head(other, 1).losses[0] != run_head(job(1.0), 1).losses[0];
   EXPECT_EQ(differs, std::holds_alternative<AdaFace>(GetParam().loss) ||
-                         std::holds_alternative<CurricularFace>(GetParam().loss));
+                         std::holds_alternative<CurricularFace>(GetParam().loss) ||
+                         is_uniface(GetParam().loss));
+}
+
+class UniFaceLosses : public HeadLosses {};
+
+TEST_P(UniFaceLosses, MoveTheThresholdByTheDifferenceQuotientOfTheLoss) {
+  HeadJob at = job(0.3, 2);
+  at.micro_batches.resize(2);
+  at.options.weight_decay = 0.02;
+  const LossState after = run_head(at, 2).loss_states[0];
+  const auto mean_loss_at = [&](double threshold) {
+    HeadJob moved = at;
+    moved.loss_state.threshold = threshold;
+    const std::vector<double> losses = run_head(moved, 1).losses;
+    return (losses[0] + losses[1]) / 2;
+  };
+  constexpr double kStep = 1e-3;
+  const double slope = (mean_loss_at(6.5 + kStep) - mean_loss_at(6.5 - kStep)) / (2 * kStep);
+  const double momentum = 0.9 * 0.25 + slope + 0.02 * 6.5;
+  EXPECT_NEAR(after.threshold_momentum, momentum, 1e-3 * std::abs(slope));
+  EXPECT_NEAR(*after.threshold, 6.5 - at.lr * after.threshold_momentum, 1e-6);
+}
+
+TEST_P(UniFaceLosses, StartTheThresholdFromTheNumberOfClassesOfAStep) {
+  HeadJob first = job(0.3);
+  first.micro_batches.resize(1);
+  first.loss_state.threshold.reset();
+  first.lr = 0;
+  const auto classes = static_cast<double>(GetParam().classes);
+  EXPECT_NEAR(*run_head(first, 1).loss_states[0].threshold, std::log(10 * 0.3 * classes), 1e-6);
+  first.options.sample_correction = true;  // the other classes count, too
+  EXPECT_NEAR(*run_head(first, 1).loss_states[0].threshold, std::log(10 * classes), 1e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Losses, HeadLosses, ::testing::ValuesIn(loss_cases()),
+                         [](const auto& test) { return test.param.name; });
+
+std::vector<LossCase> uniface_cases() {
+  std::vector<LossCase> cases = loss_cases();
+  std::erase_if(cases, [](const LossCase& each) { return !is_uniface(each.loss); });
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Losses, UniFaceLosses, ::testing::ValuesIn(uniface_cases()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -140,7 +140,7 @@ TEST_F(HeadReplay, ReproducesTheJobsLossForSeveralLabelsOfASample) {
 
 TEST_F(HeadReplay, ReproducesTheJobsLossFromTheStateOfItsLoss) {
   for (const Loss& loss : {Loss(AdaFace{.t_alpha = 0.3}), Loss(MagFace{.l_a = 0.1, .u_a = 2}),
-                           Loss(ElasticArcFace{.std = 0.3})}) {
+                           Loss(ElasticArcFace{.std = 0.3}), Loss(UniFace{})}) {
     job_.loss = loss;
     for (const std::int64_t gradient_acc : {1, 3}) {
       job_.gradient_acc = gradient_acc;

@@ -91,7 +91,7 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
 }
 
 TEST_F(CudaMarginSoftmax, AllocatesItsListsOfSamplesAsPlanned) {
-  options_.ranges = options_.sample_margins = options_.hard_negatives = true;
+  options_.ranges = options_.sample_margins = options_.hard_negatives = options_.binary = true;
   constexpr std::int64_t kRanged = 4096, kClasses = 64;
   const SparseTable table(kRanged);
   const std::vector<std::int64_t> classes = range(0, kClasses);
@@ -104,6 +104,7 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfSamplesAsPlanned) {
   const auto softmax = make_margin_softmax(*ops_, options_, table.view());
   const OwnedTensor x(*ops_, {kRanged, kEmbeddingSize});
   const OwnedTensor statistics(*ops_, {kRanged, sizeof(RowStatistics)}, DType::kUInt8);
+  const OwnedTensor second_sums(*ops_, {1, kRanged});
   const std::size_t begun = simt::device_memory().free;
   softmax->forward({.embeddings = x,
                     .classes = classes,
@@ -111,7 +112,7 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfSamplesAsPlanned) {
                     .ranges = ranges,
                     .margins = margins,
                     .hard_above = hard_above},
-                   statistics);
+                   statistics, second_sums);
   const std::size_t lists_and_tiles = begun - simt::device_memory().free;
   const MarginPlanOptions plan{
       .samples = kRanged,
@@ -119,6 +120,7 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfSamplesAsPlanned) {
       .ranges = true,
       .sample_margins = true,
       .hard_negatives = true,
+      .second_sum = true,
       .classes = kRanged,
       .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}};
   constexpr std::size_t kMissed = 64;  // at most, for the one number of missed updates
