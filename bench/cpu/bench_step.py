@@ -1,12 +1,12 @@
 """Measures a whole training step of pfc-worker, in fp32 and in bf16, and of the PyTorch reference,
 alternating in one run on the same cores.
 
-    bench_step.py --bin build/cpu/bin [--networks r18 r50 mbf] [--batch 32] [--rounds 3] [--steps 6]
+    bench_step.py --bin build/cpu/bin [--networks r18 r50 mbf] [--size 112] [--batch 32] [--rounds 3] [--steps 6]
                   [--precisions fp32 bf16] [--json FILE] [--markdown FILE...]
 
 PyTorch runs with the fastest settings of a few trials (bench_peer.py). BLAS build and core type are chosen once.
-Memory layout, oneDNN's convolutions or PyTorch's own, fp32 or autocast to bf16, and the allocator are chosen for each
-network. Then each round starts all programs again, one after the other. The first steps of a run are left out,
+Memory layout, oneDNN's convolutions or PyTorch's own, fp32 or (unless only fp32 is measured) autocast to bf16, and the
+allocator are chosen for each network. Then each round starts all programs again, one after the other. The first steps of a run are left out,
 because they touch memory and make plans. The tables give the median samples per second over all steps of all rounds,
 with the smallest and the largest value in brackets, the median of the rounds' ratios, and peak resident memory. On
 two AVX-512 cores that are otherwise idle the script takes a quarter of an hour. It leaves out bf16 if the processor
@@ -25,6 +25,7 @@ import bench_peer
 import bench_report
 from bench_runs import PYTHON, REFERENCE, Failed, Runner, say
 import reference_input  # in tests/reference, like the next
+from backbone_reference import embedding_size_of
 from pfc_runs import metrics
 
 WARM_UP_STEPS = 2
@@ -52,6 +53,7 @@ class Case:
     path: pathlib.Path
     blas: bench_peer.Settings
     bin: pathlib.Path
+    precisions: list
 
     def pfc(self, number, precision):
         out = self.folder / f"out-{number}"
@@ -67,7 +69,7 @@ class Case:
 
     def torch_command(self, settings, *more):
         return [*PYTHON, REFERENCE / "train_reference.py", "--job", self.path, "--threads",
-                len(self.runner.cores), "--input", self.folder / "reference.safetensors",
+                len(self.runner.cores), "--fast-transformer", "--input", self.folder / "reference.safetensors",
                 "--metrics", self.folder / "reference.jsonl", *settings.arguments, *more]
 
     def torch(self, settings):
@@ -89,7 +91,7 @@ class Case:
         """Chooses PyTorch's fastest layout, and then the fastest allocator with it."""
         say(f"{self.network}: PyTorch's settings, in seconds per sample:")
         first, *others = bench_peer.allocators()
-        candidates = LAYOUTS + ([BF16] if has_bf16() else [])
+        candidates = LAYOUTS + ([BF16] if self.precisions != ["fp32"] and has_bf16() else [])
         layout, layouts = bench_peer.fastest([first + each for each in candidates], self.trial)
         chosen = next(each for each in candidates if layout.settings == first + each)
         best, allocators = bench_peer.fastest([each + chosen for each in others], self.trial, layout)
@@ -103,11 +105,11 @@ def measured(path, warm_up):
 
 
 def measure(network, arguments, runner, blas, folder):
-    job = {"network": network, "embedding_size": 512, "batch_size": arguments.batch, "lr": 0.02,
+    job = {"network": network, "embedding_size": embedding_size_of(network), "batch_size": arguments.batch, "lr": 0.02,
            "num_epoch": 100, "max_steps": WARM_UP_STEPS + arguments.steps, "num_workers": 1}
     path = reference_input.make(folder, job, classes=arguments.classes,
-                                per_class=-(-4 * arguments.batch // arguments.classes))
-    case = Case(runner, folder, network, path, blas, arguments.bin)
+                                per_class=-(-4 * arguments.batch // arguments.classes), size=arguments.size)
+    case = Case(runner, folder, network, path, blas, arguments.bin, arguments.precisions)
     settings, tried = case.settings()
     rounds = []
     for number in range(arguments.rounds):
@@ -165,7 +167,7 @@ def short_rows(result):
 def sections(data):
     about = (f"{bench_report.described(data['machine'])}\n{data['blas_described']}\n"
              f"{bench_report.blas_tried(data['blas_tried'])}\n"
-             f"Batch {data['batch']}, {data['rounds']} alternating rounds of {data['steps']} steps. "
+             f"Batch {data['batch']}, {data['size']} pixels, {data['rounds']} alternating rounds of {data['steps']} steps. "
              f"{bench_report.others(data['others'])}")
     full = ["| network | precision | pfc, samples/s | PyTorch, samples/s | ratio | ratio to pfc's fp32 | "
             "pfc, MiB | PyTorch, MiB | PyTorch's settings |", "|---|---|---|---|---|---|---|---|---|"]
@@ -182,6 +184,7 @@ def main():
     parser.add_argument("--networks", nargs="+", default=["r18", "r50", "mbf"])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"] if has_bf16() else ["fp32"])
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--size", type=int, default=112, help="pixels a side")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="measured steps of a run")
     parser.add_argument("--classes", type=int, default=64)
@@ -197,7 +200,7 @@ def main():
     except Failed as why:
         sys.exit(str(why))
     data = {"machine": bench_report.machine(len(runner.cores)), "blas": found, "blas_tried": tried,
-            "blas_described": bench_report.blas_described(blas, found), "batch": arguments.batch,
+            "blas_described": bench_report.blas_described(blas, found), "batch": arguments.batch, "size": arguments.size,
             "rounds": arguments.rounds, "steps": arguments.steps, "others": runner.others,
             "results": results}
     bench_report.write(arguments, sections(data), data)

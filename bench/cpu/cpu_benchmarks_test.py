@@ -122,7 +122,7 @@ class Reports(Quiet):
         result = {"network": "r18", "settings": "s",
                   "runs": {"fp32": program(30.0), "bf16": program(60.0), "torch": program(20.0)}}
         data = {"machine": bench_report.machine(2), "blas_described": "", "blas_tried": [],
-                "batch": 32, "rounds": 2, "steps": 2, "others": [0.0], "results": [result]}
+                "batch": 32, "size": 112, "rounds": 2, "steps": 2, "others": [0.0], "results": [result]}
         for section in bench_step.sections(data).values():
             table = [line for line in section.splitlines() if line.startswith("|")]
             self.assertEqual(len({line.count("|") for line in table}), 1)

@@ -282,7 +282,10 @@ class Attention(nn.Module):
         batch, tokens, width = x.shape
         q, k, v = self.qkv(x).reshape(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         if Fast.on:
-            y = nn.functional.scaled_dot_product_attention(q, k, v)
+            if hasattr(nn.functional, "scaled_dot_product_attention"):  # since PyTorch 2
+                y = nn.functional.scaled_dot_product_attention(q, k, v)
+            else:
+                y = (q @ k.transpose(2, 3) / math.sqrt(width // self.heads)).softmax(-1) @ v
             return self.proj(y.transpose(1, 2).reshape(batch, tokens, width))
         with torch.autocast(x.device.type, enabled=False):
             if q.dtype in (torch.bfloat16, torch.float16):
