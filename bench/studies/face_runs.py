@@ -26,10 +26,11 @@ def add_arguments(parser):
     parser.add_argument("--threads", type=int, default=2)
 
 
-def run(command, threads, environment=()):
-    cores = sorted(os.sched_getaffinity(0))[:threads]
-    pfc_runs.run(command, env={**os.environ, "OMP_WAIT_POLICY": "passive", **dict(environment)},
-                 preexec_fn=lambda: os.sched_setaffinity(0, cores))
+def run(command, threads, environment=(), timeout=None):
+    """Runs a program on the first cores of the calling thread. Ends it after `timeout` seconds."""
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
+    pfc_runs.run(["taskset", "--cpu-list", cores, *command], timeout=timeout,
+                 env={**os.environ, "OMP_WAIT_POLICY": "passive", **dict(environment)})
 
 
 def make_set(options):
@@ -54,7 +55,7 @@ def is_complete(output):
     return metrics.exists() and any(entry.get("reason") == "completed" for entry in records(output))
 
 
-def train(options, name, job):
+def train(options, name, job, timeout=None):
     """Runs a job, unless it is complete; a key with the value None is left out. Returns its folder under
     options.folder."""
     output = options.folder / name
@@ -63,7 +64,7 @@ def train(options, name, job):
         path = options.folder / f"{name}.json"
         keys = {**JOB, **job, "output": str(output)}
         path.write_text(json.dumps({key: value for key, value in keys.items() if value is not None}, indent=2))
-        run([options.bin / "pfc-worker", "--config", path], options.threads)
+        run([options.bin / "pfc-worker", "--config", path], options.threads, timeout=timeout)
     return output
 
 

@@ -3,7 +3,7 @@
     training_study.py --bin build/cpu/bin --folder build/training-study
                       [--variants sample_rate=1 sample_rate=0.3 sample_rate=0.1]
                       [--seeds 1 2 3] [--epochs 5] [--job KEY=VALUE...] [--report table.md]
-                      [--data SET [--val PAIRS.bin] [--test TEST_SET]]
+                      [--data SET [--val PAIRS.bin] [--test TEST_SET]] [--jobs 1] [--seconds 500]
 
 A variant is one or more keys of the job with their values, KEY=VALUE[,KEY=VALUE...], for example
 precision=bf16 or read=sequential,read_buffer_mib=1; the others are compared with the first one. KEY=null leaves a key
@@ -20,19 +20,24 @@ of the images, flips and sampling. These are compared:
   TAR at FAR 1e-4    of the finished model over all pairs of images of --test, a set of other classes.
 
 The noise is the effect of seeds: with s the standard deviation of a run around the mean of its variant,
-pooled over the variants, two means of n runs each of the same distribution differ by more than
-t s sqrt(2 / n) once in twenty times (Student's t for the pooled degrees of freedom).
+pooled over the variants, two means of n and m runs of the same distribution differ by more than
+t s sqrt(1 / n + 1 / m) once in twenty times (Student's t for the pooled degrees of freedom).
 
-Complete runs are not repeated, so an interrupted study continues where it ended.
+One small network uses a part of a GPU (--job device=cuda): --jobs runs are done at the same time, each on --threads
+cores of its own. A run that fails, or is not complete after --seconds, is left out of the tables. The embeddings for
+--test are computed on the CPU. Complete runs are not repeated, so an interrupted study continues where it ended.
 """
 
 import argparse
+import concurrent.futures
 import json
 import math
+import os
 import pathlib
 import re
 import statistics
 import sys
+import time
 
 import numpy as np
 
@@ -52,6 +57,10 @@ def base_job(options):
     return keys
 
 
+def seconds_left(options):
+    return options.end - time.monotonic()
+
+
 def full_softmax_loss(options, name, keys, trained):
     """Returns the full softmax loss of the model in the folder `trained`; see above."""
     (checkpoint,) = trained.glob("step-*")
@@ -64,7 +73,7 @@ def full_softmax_loss(options, name, keys, trained):
     judged = face_runs.train(options, f"{name}-judged", {
         **keys, "val_targets": [], "init_from": str(start), "sample_rate": 1, "sample_correction": False,
         "precision": "fp32", "lr": 0, "lr_schedule": "polynomial", "warmup_epoch": 0, "augment": False, "seed": 1,
-        "num_epoch": 100, "max_steps": options.judge_steps})
+        "num_epoch": 100, "max_steps": options.judge_steps}, seconds_left(options))
     return statistics.fmean(step["loss"] for step in face_runs.steps(judged))
 
 
@@ -86,13 +95,13 @@ def true_accepts(options, name, trained, false_accept_rate=1e-4):
     """Returns the share of genuine pairs of --test above the threshold that this share of impostors passes."""
     path = options.folder / f"{name}-test.safetensors"
     face_runs.run([options.bin / "pfcctl", "embed", "--model", trained / "backbone.safetensors", "--in", options.test,
-                   "--out", path, "--threads", options.threads], options.threads)
+                   "--out", path, "--threads", options.threads], options.threads, timeout=seconds_left(options))
     embedded = safetensors_io.load(path)
     rows, labels = embedded["embeddings"], embedded["labels"]
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    first, second = np.triu_indices(len(rows), 1)
-    same = labels[first] == labels[second]
-    cosines = (rows @ rows.T)[first, second]
+    pairs = np.tri(len(rows), k=-1, dtype=bool)
+    same = (labels[:, None] == labels)[pairs]
+    cosines = (rows @ rows.T)[pairs]
     impostors = cosines[~same]
     rank = len(impostors) - int(len(impostors) * false_accept_rate)
     return float((cosines[same] > np.partition(impostors, rank - 1)[rank - 1]).mean())
@@ -101,10 +110,10 @@ def true_accepts(options, name, trained, false_accept_rate=1e-4):
 def one_run(options, name_of_variant, keys, seed):
     name = f"{re.sub(r'[^a-z0-9_.=-]+', '-', name_of_variant)}-seed-{seed}-epochs-{options.epochs:g}"
     keys = {**base_job(options), "seed": seed, **keys}
-    output = face_runs.train(options, name, keys)
+    output = face_runs.train(options, name, keys, seconds_left(options))
     steps = face_runs.steps(output)
     last_epoch = [step["loss"] for step in steps if step["epoch"] == steps[-1]["epoch"]]
-    result = {"training": statistics.fmean(last_epoch)}
+    result = {"seed": seed, "training": statistics.fmean(last_epoch)}
     if options.judge_steps:
         result["full"] = full_softmax_loss(options, name, keys, output)
     if options.val:
@@ -115,11 +124,32 @@ def one_run(options, name_of_variant, keys, seed):
     return result
 
 
+def all_runs(options):
+    """Returns the results of each variant, without runs that failed."""
+    cores = sorted(os.sched_getaffinity(0))
+    shares = [{cores[(job * options.threads + i) % len(cores)] for i in range(options.threads)}
+              for job in range(options.jobs)]
+    pool = concurrent.futures.ThreadPoolExecutor(
+        options.jobs, initializer=lambda: os.sched_setaffinity(0, shares.pop(0)))
+    runs = {(name, seed): pool.submit(one_run, options, name, keys, seed)
+            for seed in options.seeds for name, keys in options.variants}
+    results = {name: [] for name, _ in options.variants}
+    try:
+        for (name, seed), run in runs.items():
+            try:
+                results[name].append(run.result())
+            except (Exception, SystemExit) as error:  # the other runs count
+                print(f"{name}, seed {seed}: LEFT OUT, {str(error)[-2000:]}", file=sys.stderr, flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return {name: complete for name, complete in results.items() if complete}
+
+
 def pooled_deviation(groups):
     """Returns the standard deviation around each group's mean, and the degrees of freedom."""
     freedom = sum(len(group) - 1 for group in groups)
     squares = sum((x - statistics.fmean(group)) ** 2 for group in groups for x in group)
-    return math.sqrt(squares / freedom), freedom
+    return math.sqrt(squares / max(freedom, 1)), freedom
 
 
 def comparison(results, key, digits):
@@ -127,25 +157,30 @@ def comparison(results, key, digits):
     groups = {name: [run[key] for run in runs] for name, runs in results.items()}
     first = next(iter(groups))
     reference = statistics.fmean(groups[first])
-    lines = ["| variant | mean | standard deviation | runs | mean - mean of the first | |",
-             "|---|---|---|---|---|---|"]
-    bound = None
-    if all(len(group) > 1 for group in groups.values()):
-        deviation, freedom = pooled_deviation(list(groups.values()))
-        runs = min(len(group) for group in groups.values())
-        bound = STUDENT[min(freedom, max(STUDENT))] * deviation * math.sqrt(2 / runs)
+    lines = ["| variant | mean | standard deviation | standard error | runs | mean - mean of the first | |",
+             "|---|---|---|---|---|---|---|"]
+    deviation, freedom = pooled_deviation(list(groups.values()))
+
+    def bound(runs, others):
+        return STUDENT[min(freedom, max(STUDENT))] * deviation * math.sqrt(1 / runs + 1 / others)
+
     for name, group in groups.items():
         difference = statistics.fmean(group) - reference
-        spread = f"{statistics.stdev(group):.{digits}f}" if len(group) > 1 else "-"
+        spread = error = "-"
+        if len(group) > 1:
+            spread = f"{statistics.stdev(group):.{digits}f}"
+            error = f"{statistics.stdev(group) / math.sqrt(len(group)):.{digits}f}"
         verdict = ""
-        if bound is not None and name != first:
-            verdict = "within noise" if abs(difference) <= bound else "BEYOND NOISE"
-        lines.append(f"| {name} | {statistics.fmean(group):.{digits}f} | {spread} | "
+        if freedom and name != first:
+            within = abs(difference) <= bound(len(group), len(groups[first]))
+            verdict = "within noise" if within else "BEYOND NOISE"
+        lines.append(f"| {name} | {statistics.fmean(group):.{digits}f} | {spread} | {error} | "
                      f"{', '.join(f'{x:.{digits}f}' for x in group)} | {difference:+.{digits}f} | "
                      f"{verdict} |")
-    if bound is not None:
+    if freedom:
+        runs = max(map(len, groups.values()))
         lines.append(f"\nNoise: a run deviates by {deviation:.{digits}f}; two means of {runs} runs "
-                     f"differ by up to {bound:.{digits}f} by chance.")
+                     f"differ by up to {bound(runs, runs):.{digits}f} by chance.")
     return "\n".join(lines)
 
 
@@ -176,21 +211,27 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, help="training set; without it, faces are drawn")
     parser.add_argument("--val", type=pathlib.Path, help="verification set with --data")
     parser.add_argument("--test", type=pathlib.Path, help="set of other classes for TAR at FAR 1e-4")
-    parser.add_argument("--report", type=pathlib.Path, help="file that also gets the report")
+    parser.add_argument("--jobs", type=int, default=1, help="number of runs at the same time")
+    parser.add_argument("--seconds", type=float, default=7 * 86400, help="time after which programs are ended")
+    parser.add_argument("--report", type=pathlib.Path,
+                        help="file.md that also gets the report; file.json gets the results of each run")
     options = parser.parse_args()
+    options.end = time.monotonic() + options.seconds
     options.job = {key: value for _, keys in options.job for key, value in keys.items()}
     if options.data is None:
         drawn = face_runs.make_set(options)
         face_runs.shuffle(options, drawn)
         options.data, options.val = drawn / "shuffled", drawn / "val.bin"
-    results = {name: [] for name, _ in options.variants}
-    for seed in options.seeds:
-        for name, keys in options.variants:
-            results[name].append(one_run(options, name, keys, seed))
+    results = all_runs(options)
+    if not results:
+        sys.exit("no run is complete")
     text = report(options, results)
     print(text)
     if options.report:
         options.report.write_text(text)
+        options.report.with_suffix(".json").write_text(json.dumps(results, indent=1))
+    if sum(map(len, results.values())) < len(options.variants) * len(options.seeds):
+        sys.exit("some runs were left out")
 
 
 if __name__ == "__main__":
