@@ -5,12 +5,12 @@ alternating in one run on the same cores.
                   [--precisions fp32 bf16] [--json FILE] [--markdown FILE...]
 
 PyTorch runs with the fastest settings of a few trials (bench_peer.py). BLAS build and core type are chosen once.
-Memory layout, oneDNN's convolutions or PyTorch's own, fp32 or (unless only fp32 is measured) autocast to bf16, and the
-allocator are chosen for each network. Then each round starts all programs again, one after the other. The first steps of a run are left out,
-because they touch memory and make plans. The tables give the median samples per second over all steps of all rounds,
-with the smallest and the largest value in brackets, the median of the rounds' ratios, and peak resident memory. On
-two AVX-512 cores that are otherwise idle the script takes a quarter of an hour. It leaves out bf16 if the processor
-lacks avx512_bf16.
+The memory layout, the convolutions (oneDNN's or PyTorch's own), fp32 or autocast to bf16, and the allocator are chosen
+for each network. If only fp32 is measured, bf16 is not tried. Transformers use PyTorch's attention. Then each round
+starts all programs again, one after the other. The first steps of a run are left out, because they touch memory and
+make plans. The tables give the median samples per second over all steps of all rounds, with the smallest and the
+largest value in brackets, the median of the rounds' ratios, and peak resident memory. On two AVX-512 cores that are
+otherwise idle the script takes a quarter of an hour. It leaves out bf16 if the processor lacks avx512_bf16.
 """
 
 import argparse
@@ -167,7 +167,8 @@ def short_rows(result):
 def sections(data):
     about = (f"{bench_report.described(data['machine'])}\n{data['blas_described']}\n"
              f"{bench_report.blas_tried(data['blas_tried'])}\n"
-             f"Batch {data['batch']}, {data['size']} pixels, {data['rounds']} alternating rounds of {data['steps']} steps. "
+             f"Batch {data['batch']}, images of {data['size']} x {data['size']}, {data['rounds']} alternating rounds "
+             f"of {data['steps']} steps. "
              f"{bench_report.others(data['others'])}")
     full = ["| network | precision | pfc, samples/s | PyTorch, samples/s | ratio | ratio to pfc's fp32 | "
             "pfc, MiB | PyTorch, MiB | PyTorch's settings |", "|---|---|---|---|---|---|---|---|---|"]
@@ -184,7 +185,7 @@ def main():
     parser.add_argument("--networks", nargs="+", default=["r18", "r50", "mbf"])
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"] if has_bf16() else ["fp32"])
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--size", type=int, default=112, help="pixels a side")
+    parser.add_argument("--size", type=int, default=112, help="height and width of an image in pixels")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="measured steps of a run")
     parser.add_argument("--classes", type=int, default=64)
@@ -200,7 +201,8 @@ def main():
     except Failed as why:
         sys.exit(str(why))
     data = {"machine": bench_report.machine(len(runner.cores)), "blas": found, "blas_tried": tried,
-            "blas_described": bench_report.blas_described(blas, found), "batch": arguments.batch, "size": arguments.size,
+            "blas_described": bench_report.blas_described(blas, found), "batch": arguments.batch,
+            "size": arguments.size,
             "rounds": arguments.rounds, "steps": arguments.steps, "others": runner.others,
             "results": results}
     bench_report.write(arguments, sections(data), data)

@@ -27,7 +27,7 @@ def add_arguments(parser):
 
 
 def run(command, threads, environment=(), timeout=None):
-    """Runs a program on the first cores of the calling thread. Ends it after `timeout` seconds."""
+    """Runs a program on the first `threads` cores that the calling thread may use. Ends it after `timeout` seconds."""
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
     pfc_runs.run(["taskset", "--cpu-list", cores, *command], timeout=timeout,
                  env={**os.environ, "OMP_WAIT_POLICY": "passive", **dict(environment)})

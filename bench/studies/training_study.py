@@ -20,12 +20,13 @@ of the images, flips and sampling. These are compared:
   TAR at FAR 1e-4    of the finished model over all pairs of images of --test, a set of other classes.
 
 The noise is the effect of seeds: with s the standard deviation of a run around the mean of its variant,
-pooled over the variants, two means of n and m runs of the same distribution differ by more than
-t s sqrt(1 / n + 1 / m) once in twenty times (Student's t for the pooled degrees of freedom).
+pooled over the variants, the means of n and m runs of the same distribution differ by more
+than t s sqrt(1 / n + 1 / m) in 5 % of the cases (Student's t for the pooled degrees of freedom).
 
-One small network uses a part of a GPU (--job device=cuda): --jobs runs are done at the same time, each on --threads
-cores of its own. A run that fails, or is not complete after --seconds, is left out of the tables. The embeddings for
---test are computed on the CPU. Complete runs are not repeated, so an interrupted study continues where it ended.
+A small network does not fill a GPU (--job device=cuda): --jobs trains several models at the same time, each on
+--threads cores (shared if there are too few). --seconds limits the time of the whole study; runs that fail or are not
+complete then are left out of the tables. The embeddings for --test are computed on the CPU. Complete runs are not
+repeated, so an interrupted study continues where it ended.
 """
 
 import argparse
@@ -138,7 +139,7 @@ def all_runs(options):
         for (name, seed), run in runs.items():
             try:
                 results[name].append(run.result())
-            except (Exception, SystemExit) as error:  # the other runs count
+            except (Exception, SystemExit) as error:  # keep the results of the other runs
                 print(f"{name}, seed {seed}: LEFT OUT, {str(error)[-2000:]}", file=sys.stderr, flush=True)
     finally:
         pool.shutdown(cancel_futures=True)
@@ -157,7 +158,7 @@ def comparison(results, key, digits):
     groups = {name: [run[key] for run in runs] for name, runs in results.items()}
     first = next(iter(groups))
     reference = statistics.fmean(groups[first])
-    lines = ["| variant | mean | standard deviation | standard error | runs | mean - mean of the first | |",
+    lines = ["| variant | mean | standard deviation | standard error | runs | difference from the first | |",
              "|---|---|---|---|---|---|---|"]
     deviation, freedom = pooled_deviation(list(groups.values()))
 
@@ -212,7 +213,7 @@ def main():
     parser.add_argument("--val", type=pathlib.Path, help="verification set with --data")
     parser.add_argument("--test", type=pathlib.Path, help="set of other classes for TAR at FAR 1e-4")
     parser.add_argument("--jobs", type=int, default=1, help="number of runs at the same time")
-    parser.add_argument("--seconds", type=float, default=7 * 86400, help="time after which programs are ended")
+    parser.add_argument("--seconds", type=float, default=7 * 86400, help="limit of the whole study")
     parser.add_argument("--report", type=pathlib.Path,
                         help="file.md that also gets the report; file.json gets the results of each run")
     options = parser.parse_args()
@@ -224,14 +225,14 @@ def main():
         options.data, options.val = drawn / "shuffled", drawn / "val.bin"
     results = all_runs(options)
     if not results:
-        sys.exit("no run is complete")
+        sys.exit("no run was completed; see the errors above")
     text = report(options, results)
     print(text)
     if options.report:
         options.report.write_text(text)
         options.report.with_suffix(".json").write_text(json.dumps(results, indent=1))
     if sum(map(len, results.values())) < len(options.variants) * len(options.seeds):
-        sys.exit("some runs were left out")
+        sys.exit("some runs failed or were not done in time; see LEFT OUT above")
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ struct CurricularFace {
 };
 
 /// Zhou et al., "UniFace: unified cross-entropy loss for deep face recognition", ICCV 2023: binary
-/// cross entropies with one learned threshold, instead of a softmax.
+/// cross-entropy with one learned threshold instead of a softmax.
 struct UniFace {
   double m = 0.4;
 };

@@ -54,7 +54,7 @@ MarginSoftmax::MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTa
   check(options.targets == 1 || !options.sample_margins,
         "margin_softmax: samples with several targets have no margins of their own");
   check(!options.binary || (options.label_smoothing == 0 && options.targets == 1),
-        "margin_softmax: binary cross entropies have one target, and no label smoothing");
+        "margin_softmax: binary excludes label_smoothing and several targets");
 }
 
 std::int64_t MarginSoftmax::embedding_size() const {
@@ -77,8 +77,7 @@ void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) c
 void MarginSoftmax::check_logits(const char* op, const Tensor& logits) const {
   const std::int64_t numbers = summed_numbers(options_);
   check((numbers > 0) == bool{logits},
-        "margin_softmax: the sums of logits belong to label_smoothing, several targets and "
-        "binary cross entropies");
+        "margin_softmax: logits are given exactly with label_smoothing, several targets or binary");
   if (logits) expect({op, "logits", logits}, DType::kFloat32, {numbers, batch_samples_});
 }
 

@@ -44,7 +44,7 @@ struct MarginSoftmaxOptions {
   bool offsets = false;         ///< Batch::offsets
   bool sample_margins = false;  ///< Batch::margins replace `margin`
   bool hard_negatives = false;  ///< Batch::hard_above, for CurricularFace
-  /// Binary cross entropies instead of a softmax, for UniFace: row_binary(). combine() then also
+  /// Binary cross-entropy instead of a softmax, for UniFace: row_binary(). combine() then also
   /// computes threshold_gradient(). Excludes label_smoothing and several targets.
   bool binary = false;
   double label_smoothing = 0;
@@ -55,15 +55,16 @@ struct MarginSoftmaxOptions {
   std::int64_t sub_centres = 1;
 };
 
-/// Returns how many numbers of each sample the workers sum between forward() and combine(): with
-/// label_smoothing the sum of the logits and their number; then, if a sample may have several
-/// targets, the mean of their logits. If `binary`, the sum of 1 / (1 + exp(-logit)) of the classes
-/// that are not targets.
+/// Returns how many numbers of each sample the workers sum between forward() and combine():
+/// - label_smoothing: 2, the sum of the logits and their number
+/// - several targets: 1, the mean of the targets' logits
+/// - binary: 1, the sum of sigmoid(logit) over the other classes
 inline std::int64_t summed_numbers(const MarginSoftmaxOptions& o) {
   return (o.label_smoothing > 0 ? 2 : 0) + int{o.targets > 1} + int{o.binary};
 }
 
-/// Returns whether forward() sums something over all logits besides their exponentials.
+/// Returns whether forward() computes a second sum for each sample, over the classes that are not
+/// its targets: of the logits (label_smoothing) or of sigmoid(logit) (binary).
 inline bool has_second_sum(const MarginSoftmaxOptions& o) {
   return o.label_smoothing > 0 || o.binary;
 }
@@ -151,8 +152,8 @@ class MarginSoftmax {
   /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. logits: those
   /// of forward(), summed over the workers. Returns the mean loss over N. Blocks until it is known.
   double combine(const Tensor& statistics, int workers, const Tensor& logits = {});
-  /// Returns the derivative of the last combine()'s loss with respect to a number that is
-  /// subtracted from all logits. REQUIRES: MarginSoftmaxOptions::binary.
+  /// Returns d loss / d b of the last combine(), where b is UniFace's threshold, which is
+  /// subtracted from every logit. REQUIRES: MarginSoftmaxOptions::binary.
   [[nodiscard]] double threshold_gradient() const { return threshold_gradient_; }
 
   /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
@@ -199,7 +200,7 @@ class MarginSoftmax {
   MarginSoftmaxOptions options_;
   /// Weight, momentum and second are [R K, D]: a centre is a row. `updated` stays [R].
   const CentreTable table_;
-  double threshold_gradient_ = 0;  ///< of combine(), if `binary`
+  double threshold_gradient_ = 0;  ///< of the last combine(); 0 unless `binary`
 
  private:
   /// Returns D, the number of elements of an embedding.

@@ -12,9 +12,10 @@ namespace pfc {
 /// Statistics of one sample's logits on one worker. max and sum exclude the targets, so that
 /// neither the loss nor 1 - p(target) is a difference of nearly equal numbers.
 struct RowStatistics {
-  double max = -std::numeric_limits<double>::infinity();  ///< over all logits except the targets'
-  double sum = 0;  ///< sum of exp(logit - max) over the same logits
-  // With binary cross entropies max is 0 instead, and sum is the sum of log(1 + exp(logit)).
+  /// Over all logits except the targets'. Binary cross-entropy: 0.
+  double max = -std::numeric_limits<double>::infinity();
+  /// Of exp(logit - max) over the same logits. Binary cross-entropy: of log(1 + exp(logit)).
+  double sum = 0;
   /// The target's logit, or log sum exp of several. -infinity: not here.
   double target = -std::numeric_limits<double>::infinity();
 };
@@ -42,7 +43,7 @@ PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
   add_target(a, b.target);
 }
 
-/// Softmax cross entropy of one sample.
+/// Softmax cross entropy of one sample. For binary cross-entropy see row_binary().
 struct RowSoftmax {
   double loss = 0;         ///< log sum exp - target; accurate even near 0 and for huge logits
   double others = 0;       ///< probability of all classes except the targets; precise near 0
@@ -60,9 +61,9 @@ PFC_HOST_DEVICE RowSoftmax row_softmax(const RowStatistics& s) {
   return r;
 }
 
-/// Returns the sum of the binary cross entropies of all classes (Zhou et al., "UniFace", ICCV
-/// 2023): log(1 + exp(-target)) and log(1 + exp(logit)) of each other class. Its derivatives are
-/// -others for the target, and probability / (1 + exp(-logit)) for another class.
+/// Binary cross-entropy of one sample (Zhou et al., "UniFace", ICCV 2023): loss = log(1 +
+/// exp(-target)) + the sum of log(1 + exp(logit)) over the other classes. d loss / d target =
+/// -others; d loss / d logit = probability * sigmoid(logit), where probability = 1.
 PFC_HOST_DEVICE RowSoftmax row_binary(const RowStatistics& s) {
   RowSoftmax r;
   const double pull = -s.target;

@@ -164,7 +164,7 @@ def several_targets_loss(embeddings, centres, labels, job, offsets):
 
 
 def uniface_loss(logits, target_cos, is_target, job, threshold, offsets):
-    """Returns the mean over samples of the sum of binary cross entropies (UniFace, ICCV 2023), with weights of 1."""
+    """Returns the mean binary cross-entropy of the samples (UniFace, ICCV 2023, with l = r = 1)."""
     scale = job["margin_scale"]
     of_targets = F.softplus(threshold - scale * (target_cos - job["loss"]["m"]), threshold=100)
     of_others = F.softplus(scale * logits + offsets - threshold, threshold=100).masked_fill(is_target, 0)

@@ -169,7 +169,7 @@ class ShardedHead : public Head {
   LossState loss_before_;          // state before last_step_
   std::int64_t last_step_ = -1;    // step of the last run(); -1: no run since state_changed()
   LossState running_state_;        // state after the last micro-batch
-  double threshold_gradient_ = 0;  // of the micro-batches so far, for UniFace
+  double threshold_gradient_ = 0;  // UniFace: sum over the step's micro-batches so far
   StepMargins margins_;            // margins of the last run(); empty unless has_sample_margins()
   std::vector<float> inverse_lengths_, target_cosines_;  // [N], or empty
   std::vector<double> lengths_;                          // [N], or empty
@@ -243,7 +243,8 @@ void ShardedHead::begin_update(const HeadSettings& now, std::int64_t step) {
   threshold_gradient_ = 0;
 }
 
-// Labels of the batch are always active, so their logits are not corrected.
+// Subtracts UniFace's threshold from all logits. Labels of the batch are always active, so their
+// logits are not corrected for sampling.
 void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
   const double all = is_uniface(options_.loss) ? -*running_state_.threshold : 0;
   offsets_.assign(active, static_cast<float>(all + drawn_logit));

@@ -18,9 +18,8 @@ namespace pfc {
 struct LossState {
   double length_mean = 20, length_deviation = 100;  ///< AdaFace: of embeddings' lengths
   double target_cosine = 0;                         ///< t of CurricularFace
-  /// b of UniFace, with its optimizer's state. None before the first step: first_threshold().
-  std::optional<double> threshold;
-  double threshold_momentum = 0, threshold_second = 0;
+  std::optional<double> threshold;  ///< b of UniFace; the first step sets it to first_threshold()
+  double threshold_momentum = 0, threshold_second = 0;  ///< optimizer's state of b
 
   friend bool operator==(const LossState&, const LossState&) = default;
 };
@@ -41,7 +40,7 @@ TargetForm target_form(const Loss& loss);
 
 /// The samples of a micro-batch, of all workers.
 struct SamplesOfStep {
-  double scale = 1;                 ///< of the logits
+  double scale = 1;                 ///< margin_scale
   std::span<const double> lengths;  ///< [N], of embeddings; empty if !uses_lengths()
   /// [N], cosines of the embeddings with their own centres; empty if !uses_target_cosines().
   std::span<const float> target_cosines;
@@ -62,10 +61,10 @@ struct StepMargins {
 void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& state,
                     StepMargins& margins);
 
-/// Returns the first threshold of UniFace: with it, and cosines of 0, the other classes of a sample
-/// add 0.1 to its loss. classes: the expected number of classes that take part in a step.
+/// Returns UniFace's first threshold, log(10 classes). If all cosines are 0, the other classes
+/// together then add about 0.1 to a sample's loss. classes: the expected number in a step.
 double first_threshold(double classes);
-/// Updates the state's threshold like a weight of the optimizer.
+/// Applies one step of the optimizer to the threshold.
 void update_threshold(const MarginSoftmaxOptions& options, const MarginSoftmax::Update& update,
                       double gradient, LossState& state);
 

@@ -232,9 +232,10 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
   }
   if (is_plain_softmax(job.loss)) return check_plain_softmax(job, fail);
   if (is_uniface(job.loss) && job.label_smoothing > 0) {
-    fail("label_smoothing",
-         "found " + nlohmann::json(job.label_smoothing).dump() +
-             ", but loss \"uniface\" has no softmax; remove one of the two keys");
+    fail(
+        "label_smoothing",
+        "found " + nlohmann::json(job.label_smoothing).dump() +
+            ", expected 0 with loss \"uniface\", which has no softmax; remove one of the two keys");
   }
   const auto* const mag = std::get_if<MagFace>(&job.loss);
   if (mag == nullptr) return;

@@ -73,7 +73,7 @@ class MarginTileWorker {
   void forward(const MarginStep& step, const ClassTile& tile);
   /// Returns the statistics of the tiles so far, without targets.
   [[nodiscard]] RowStatistics statistics(std::int64_t sample) const;
-  /// Returns the sum of the logits of the same classes, or if `binary`, of 1 / (1 + exp(-logit)).
+  /// Returns the sum over the same classes of the logits, or if `binary`, of sigmoid(logit).
   /// REQUIRES: has_second_sum().
   [[nodiscard]] double second_sum(std::int64_t sample) const {
     return second_sum_[static_cast<std::size_t>(sample)];
@@ -110,7 +110,7 @@ class MarginTileWorker {
   /// Returns the products, or with several centres a class, cosines_: one row per class.
   float* reduce_to_classes(const MarginStep& step, const ClassTile& tile, float* products);
   void add_logits(std::int64_t classes, const float* logits);
-  /// Adds the sums of margin_binary_sums().
+  /// Adds the tile's margin_binary_sums() to sum_ and second_sum_; sets max_ to 0.
   void add_binary(const MarginTile& tile, const float* logits);
   /// Returns whether the products of this thread's previous tile have prefetched all memory of
   /// this one. If they had too few steps for the list, the end of the list was not prefetched.

@@ -36,15 +36,16 @@ template <typename V>
   return end > c ? from_begin : outside;
 }
 
-/// Returns 1 / (1 + exp(-logit)). exp_of_minus: exp(-|logit|).
+/// Returns exp(-|x|).
 template <typename V>
-[[gnu::always_inline]] inline V sigmoid(V logit, V exp_of_minus) {
-  return (logit > 0.f ? V{} + 1.f : exp_of_minus) / (exp_of_minus + 1.f);
+[[gnu::always_inline]] inline V exp_neg_abs(V x) {
+  return exp_of_negative<V>(x > 0.f ? -x : x);
 }
 
+/// Returns 1 / (1 + exp(-x)). e: exp_neg_abs(x).
 template <typename V>
-[[gnu::always_inline]] inline V exp_of_minus_size(V logit) {
-  return exp_of_negative<V>(logit > 0.f ? -logit : logit);
+[[gnu::always_inline]] inline V sigmoid(V x, V e) {
+  return (x > 0.f ? V{} + 1.f : e) / (e + 1.f);
 }
 
 enum class TileKind { kSoftmax, kHard, kBinary };  ///< kHard: the tile has hard_above
@@ -89,7 +90,7 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
     V probability;
     if constexpr (kKind == TileKind::kBinary) {
       const V logit = cosine * t.scale + offset;
-      probability = sigmoid<V>(logit, exp_of_minus_size<V>(logit)) * load<V>(factor + i);
+      probability = sigmoid<V>(logit, exp_neg_abs<V>(logit)) * load<V>(factor + i);
     } else {
       const V above = cosine * t.scale - (load<V>(max + i) - offset);
       // An excluded logit may exceed the largest one by so much that exp() would overflow.
@@ -156,9 +157,9 @@ void margin_binary_sums(const MarginTile& t, const float* logits, float* losses,
     V loss{}, probability{};
     for (std::int64_t j = 0; j < t.classes; ++j) {
       const V logit = load<V>(logits + j * t.samples + i);
-      const V exp_of_minus = exp_of_minus_size<V>(logit);
-      loss += (logit > 0.f ? logit : V{}) + log1p_of_fraction<V>(exp_of_minus);
-      probability += sigmoid<V>(logit, exp_of_minus);
+      const V e = exp_neg_abs<V>(logit);
+      loss += (logit > 0.f ? logit : V{}) + log1p_of_fraction<V>(e);
+      probability += sigmoid<V>(logit, e);
     }
     store<V>(losses + i, loss);
     store<V>(probabilities + i, probability);

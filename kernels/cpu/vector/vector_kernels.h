@@ -73,7 +73,7 @@ struct MarginTile {
   const float* hard_above;
   float hardness;
   const float* smoothing;    ///< [samples], for margin_gradients(); nullptr: 0
-  bool binary;               ///< margin_gradients() are those of binary cross entropies
+  bool binary;               ///< margin_gradients(): binary cross-entropy, not softmax
   std::int32_t first_class;  ///< number of the tile's first class
 };
 
@@ -326,15 +326,15 @@ struct VectorKernels {
   void (*margin_logits)(const MarginTile& t, const float* products, float* logits, float* max);
   /// Computes sums [samples] of exp(logit - max) over the tile's classes. REQUIRES: logit <= max.
   void (*margin_exp_sums)(const MarginTile& t, const float* logits, const float* max, float* sums);
-  /// Computes, over the tile's classes, losses [samples], the sum of log(1 + exp(logit)), and
-  /// probabilities [samples], the sum of 1 / (1 + exp(-logit)). A logit of -infinity adds 0.
+  /// Sums over the tile's classes: losses [samples] of log(1 + exp(logit)), probabilities [samples]
+  /// of sigmoid(logit). A logit of -infinity adds 0.
   void (*margin_binary_sums)(const MarginTile& t, const float* logits, float* losses,
                              float* probabilities);
   /// Computes gradients = (factor * exp(logit - max) - smoothing) * inverse_norm, and 0 for classes
-  /// that are excluded, filtered or outside a range, whose logits may exceed max. If the tile is
-  /// binary, 1 / (1 + exp(-logit)) takes the place of exp(logit - max). The sum over
-  /// samples of gradients * embedding is a centre's gradient, and along [classes] is the length of
-  /// its component along the centre. Overwrites the products; gradients may be the same memory.
+  /// that are excluded, filtered or outside a range, whose logits may exceed max. In a binary tile
+  /// sigmoid(logit) replaces exp(logit - max). The sum over samples of gradients * embedding is a
+  /// centre's gradient, and along [classes] is the length of its component along the centre.
+  /// Overwrites the products; gradients may be the same memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
                            const float* factor, float* gradients, float* along);
   /// Fills cosines [classes, samples] with the largest cosine of each class, and winners with the

@@ -59,8 +59,8 @@ void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics);
 
-/// Fills logits [summed_numbers(), N]. statistics: those of finish_statistics(). classes: number of
-/// active classes of this worker.
+/// Fills logits [summed_numbers(), N]: sums of logits, or of sigmoid(logit) if `binary`.
+/// statistics: those of finish_statistics(). classes: number of active classes of this worker.
 void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitStatistics& running,
                 const RowStatistics* statistics, std::int64_t classes, float* logits);
 
@@ -70,8 +70,8 @@ struct AllStatistics {
   int workers = 1;
   const float* logits = nullptr;  ///< those of sum_logits(), summed; nullptr: none
 };
-/// Fills softmax, max, and loss [2]: the sum over samples, and that of the derivatives
-/// with respect to the threshold (0 unless `binary`).
+/// Fills softmax, max, and loss [2]: sums over samples of the loss and of d loss / d threshold (0
+/// unless `binary`).
 void combine_statistics(const CudaDevice& device, const MarginSamples& s, const AllStatistics& all,
                         double label_smoothing, double* loss);
 

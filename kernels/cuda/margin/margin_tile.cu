@@ -313,7 +313,7 @@ __global__ void spread_kernel(SubCentreProducts t, const float* factors, std::in
 }
 
 /// Calls f.template operator()<kRanged, kHard, kGeneral>() as the tile needs. kGeneral: there may
-/// be a second sum, binary cross entropies, and samples with several targets.
+/// be a second sum, binary cross-entropy, and samples with several targets.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
   if (t.second_sum || t.most_targets > 1) {

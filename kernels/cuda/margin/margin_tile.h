@@ -26,7 +26,7 @@ struct ProductTile {
   const float* hard_above = nullptr;  ///< [samples]: MarginSoftmax::Batch; nullptr: none
   float hardness = 0.f;
   bool second_sum = false;           ///< fold_tile() computes LogitStatistics::second
-  const float* smoothing = nullptr;  ///< [samples], for make_factors() with a second sum
+  const float* smoothing = nullptr;  ///< [samples], for make_factors() if second_sum
   bool binary = false;               ///< MarginSoftmaxOptions::binary
   float scale = 1.f;
   float limit = 1.f;      ///< of cosines; infinity if they are products
@@ -55,8 +55,8 @@ void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, con
 struct LogitStatistics {
   float* max = nullptr;
   double* sum = nullptr;  ///< sum of exp(logit - max)
-  /// With a second sum: of the logits. If the tiles are binary, of 1 / (1 + exp(-logit)); max is
-  /// then 0, and sum is that of log(1 + exp(logit)).
+  /// The sum of the logits; if the tiles are binary, of sigmoid(logit). nullptr without second_sum.
+  /// In binary tiles max is 0, and sum is that of log(1 + exp(logit)).
   double* second = nullptr;
   int slots = 1;
 };
@@ -67,8 +67,7 @@ void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitSta
 
 /// Writes the factors of both gradients,
 ///   (factor * exp(logit - max) - smoothing) / |centre|, and 0 for targets, filtered classes and
-///   those outside a sample's range; if the tile is binary, exp(logit - max) is 1 / (1 +
-///   exp(-logit)),
+///   those outside a sample's range; in a binary tile sigmoid(logit) replaces exp(logit - max),
 /// to `out` [at least the tile's classes, samples], float32 or bf16; sets the rows after the
 /// tile's classes to zero. A float32 `out` may be the same memory as the products. max and factor
 /// are [samples]. The sum over samples of factors * embedding is a centre's gradient (its

@@ -130,7 +130,7 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
   EXPECT_THAT(refusal(R"({"loss": {"name": "magface", "l_margin": 0.9}})"),
               HasSubstr("loss: found l_margin 0.9, expected at most u_margin, 0.8"));
   EXPECT_THAT(refusal(R"({"loss": "uniface", "label_smoothing": 0.1})"),
-              HasSubstr("label_smoothing: found 0.1, but loss \"uniface\" has no softmax"));
+              HasSubstr("label_smoothing: found 0.1, expected 0 with loss \"uniface\""));
   EXPECT_THAT(refusal(R"({"loss": "adaface", "margin_update": {"end_epoch": 2}})"),
               HasSubstr("margin_update: found a margin that changes, but the key loss selects"));
   EXPECT_THAT(

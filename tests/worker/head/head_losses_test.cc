@@ -225,7 +225,7 @@ TEST_P(HeadLosses, DependOnTheirStateIfTheyHaveOne) {
 
 class UniFaceLosses : public HeadLosses {};
 
-TEST_P(UniFaceLosses, MoveTheThresholdByTheDifferenceQuotientOfTheLoss) {
+TEST_P(UniFaceLosses, MoveTheThresholdByItsNumericalGradient) {
   HeadJob at = job(0.3, 2);
   at.micro_batches.resize(2);
   at.options.weight_decay = 0.02;
@@ -243,14 +243,14 @@ TEST_P(UniFaceLosses, MoveTheThresholdByTheDifferenceQuotientOfTheLoss) {
   EXPECT_NEAR(*after.threshold, 6.5 - at.lr * after.threshold_momentum, 1e-6);
 }
 
-TEST_P(UniFaceLosses, StartTheThresholdFromTheNumberOfClassesOfAStep) {
+TEST_P(UniFaceLosses, StartTheThresholdFromTheExpectedActiveClasses) {
   HeadJob first = job(0.3);
   first.micro_batches.resize(1);
   first.loss_state.threshold.reset();
   first.lr = 0;
   const auto classes = static_cast<double>(GetParam().classes);
   EXPECT_NEAR(*run_head(first, 1).loss_states[0].threshold, std::log(10 * 0.3 * classes), 1e-6);
-  first.options.sample_correction = true;  // the other classes count, too
+  first.options.sample_correction = true;  // classes that are not drawn count, too
   EXPECT_NEAR(*run_head(first, 1).loss_states[0].threshold, std::log(10 * classes), 1e-6);
 }
 

@@ -113,7 +113,8 @@ class HeadReplay : public ::testing::Test {
       if (micro + 1 == job_.gradient_acc && !result.moved) head.move(step);
     }
     // A step file for a gradient that is not finite is written now, with the state before the step.
-    if (!before.threshold) before.threshold = head.loss_before(number).threshold;  // the first one
+    if (!before.threshold)
+      before.threshold = head.loss_before(number).threshold;  // set by the first step
     EXPECT_EQ(head.loss_before(number), before);
     EXPECT_EQ(head.loss_before(number + 1), *head.state().loss);
     const bool has_state = std::holds_alternative<AdaFace>(job_.loss) || is_uniface(job_.loss);
