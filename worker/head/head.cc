@@ -145,7 +145,7 @@ class ShardedHead : public Head {
 
  private:
   void reserve(std::int64_t samples);
-  void begin_update(const HeadSettings& now, std::int64_t step);
+  void begin_update(const Step& step);
   void set_offsets(std::size_t active, double drawn_logit);
   void set_target_shares(std::span<const std::int64_t> all_labels);
   void make_margins(const Step& step, const MarginSoftmax::Batch& batch);
@@ -201,7 +201,7 @@ HeadResult ShardedHead::run(const Step& step) {
   positives_ =
       find_positives(shard(), step.active.classes, step.all_labels, options_.labels_per_image);
   if (options_.labels_per_image > 1) set_target_shares(step.all_labels);
-  if (step.micro_batch == 0) begin_update(now, step.active.step);
+  if (step.micro_batch == 0) begin_update(step);
   if (options_.sample_correction || is_uniface(options_.loss)) {
     set_offsets(step.active.classes.size(), now.drawn_logit);
   }
@@ -233,24 +233,26 @@ HeadResult ShardedHead::run(const Step& step) {
   return result;
 }
 
-void ShardedHead::begin_update(const HeadSettings& now, std::int64_t step) {
-  if (is_uniface(options_.loss) && !loss_state_.threshold) {
-    const double rate = options_.sample_correction ? 1 : now.sample_rate;
-    loss_state_.threshold = first_threshold(static_cast<double>(options_.classes) * rate);
+void ShardedHead::begin_update(const Step& step) {
+  last_step_ = step.active.step;
+  loss_before_ = loss_state_;
+  if (is_uniface(options_.loss) && !loss_before_.threshold) {
+    loss_before_.threshold = first_threshold(expected_active(
+        settings(last_step_).sample_rate, options_.classes, std::ssize(step.all_labels)));
   }
-  last_step_ = step;
-  running_state_ = loss_before_ = loss_state_;
+  running_state_ = loss_before_;
   threshold_gradient_ = 0;
 }
 
-// Subtracts UniFace's threshold from all logits. Labels of the batch are always active, so their
-// logits are not corrected for sampling.
+// Labels of the batch are always active, so their logits are not corrected for sampling.
+// UniFace's threshold is subtracted from all logits; UniFace excludes the correction.
 void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
-  const double all = is_uniface(options_.loss) ? -*running_state_.threshold : 0;
-  offsets_.assign(active, static_cast<float>(all + drawn_logit));
-  for (const Positive& p : positives_) {
-    offsets_[static_cast<std::size_t>(p.index)] = static_cast<float>(all);
+  if (is_uniface(options_.loss)) {
+    offsets_.assign(active, static_cast<float>(-*running_state_.threshold));
+    return;
   }
+  offsets_.assign(active, static_cast<float>(drawn_logit));
+  for (const Positive& p : positives_) offsets_[static_cast<std::size_t>(p.index)] = 0;
 }
 
 void ShardedHead::set_target_shares(std::span<const std::int64_t> all_labels) {
@@ -368,6 +370,8 @@ void check_options(const HeadOptions& o, int world_size) {
   }
   check(o.embedding_size > 0 && o.gradient_acc > 0 && o.labels_per_image > 0,
         "head: a size is not positive");
+  check(!is_uniface(o.loss) || (!o.sample_correction && o.label_smoothing == 0),
+        "head: uniface excludes sample_correction and label_smoothing");
   if (o.labels_per_image > 1 && has_sample_margins(o.loss)) {
     throw InputError("loss: samples with several labels need the loss margin or softmax");
   }
@@ -444,7 +448,8 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                                    .offsets = softmax.offsets,
                                    .sample_margins = softmax.sample_margins,
                                    .hard_negatives = softmax.hard_negatives,
-                                   .second_sum = has_second_sum(softmax),
+                                   .smoothed = softmax.label_smoothing > 0,
+                                   .binary = softmax.binary,
                                    .targets = softmax.targets,
                                    .sub_centres = softmax.sub_centres,
                                    .classes = rows,

@@ -195,7 +195,7 @@ void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& s
   std::visit([&](const auto& l) { margins_of(l, samples, state, margins); }, loss);
 }
 
-double first_threshold(double classes) { return std::log(10 * std::max(classes, 1.0)); }
+double first_threshold(std::int64_t classes) { return std::log(10 * static_cast<double>(classes)); }
 
 void update_threshold(const MarginSoftmaxOptions& options, const MarginSoftmax::Update& update,
                       double gradient, LossState& state) {

@@ -62,8 +62,8 @@ void sample_margins(const Loss& loss, const SamplesOfStep& samples, LossState& s
                     StepMargins& margins);
 
 /// Returns UniFace's first threshold, log(10 classes). If all cosines are 0, the other classes
-/// together then add about 0.1 to a sample's loss. classes: the expected number in a step.
-double first_threshold(double classes);
+/// together then add about 0.1 to a sample's loss. classes: expected number of active ones.
+double first_threshold(std::int64_t classes);
 /// Applies one step of the optimizer to the threshold.
 void update_threshold(const MarginSoftmaxOptions& options, const MarginSoftmax::Update& update,
                       double gradient, LossState& state);

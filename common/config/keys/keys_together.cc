@@ -231,6 +231,12 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
          "one of the two keys");
   }
   if (is_plain_softmax(job.loss)) return check_plain_softmax(job, fail);
+  if (is_uniface(job.loss) && job.sample_correction) {
+    fail("sample_correction",
+         "found true, expected false with loss \"uniface\", which sums no exponentials that could "
+         "be "
+         "corrected; remove one of the two keys");
+  }
   if (is_uniface(job.loss) && job.label_smoothing > 0) {
     fail(
         "label_smoothing",

@@ -50,8 +50,8 @@ template <typename V>
 
 enum class TileKind { kSoftmax, kHard, kBinary };  ///< kHard: the tile has hard_above
 
-/// kRanges: t has ranges.
-template <bool kRanges, TileKind kKind>
+/// kRanges: t has ranges. kHard: t has hard_above.
+template <bool kRanges, bool kHard>
 void logits_of(const MarginTile& t, const float* products, float* logits) {
   for (std::int64_t j = 0; j < t.classes; ++j) {
     const float* row = products + j * t.samples;
@@ -60,7 +60,7 @@ void logits_of(const MarginTile& t, const float* products, float* logits) {
     const auto c = static_cast<std::int32_t>(t.first_class + j);
     for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
       V cosine = filtered_cosine(t, load<V>(row + i), inverse);
-      if constexpr (kKind == TileKind::kHard) {
+      if constexpr (kHard) {
         cosine = cosine > load<V>(t.hard_above + i) ? cosine * (cosine + t.hardness) : cosine;
       }
       V logit = cosine * t.scale + offset;
@@ -127,8 +127,9 @@ void for_tile(const MarginTile& t, const F& f) {
 }  // namespace
 
 void margin_logits(const MarginTile& t, const float* products, float* logits, float* max) {
-  for_tile(t,
-           [&]<bool kRanges, TileKind kKind> { logits_of<kRanges, kKind>(t, products, logits); });
+  for_tile(t, [&]<bool kRanges, TileKind kKind> {
+    logits_of<kRanges, kKind == TileKind::kHard>(t, products, logits);
+  });
   for (std::int64_t k = 0; k < t.left_out_count; ++k) logits[t.left_out[k]] = -__builtin_inff();
   for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
     V largest = V{} - __builtin_inff();

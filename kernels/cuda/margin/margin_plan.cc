@@ -88,7 +88,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   loss = area.take(2 * kDouble);
   max = area.take(n * kFloat);
   factor = area.take(n * kFloat);
-  smoothing = area.take(o.second_sum ? n * kFloat : 0);
+  smoothing = area.take(o.smoothed ? n * kFloat : 0);
   target_rows = area.take(o.sub_centres > 1 ? o.targets * n * kIndex : 0);
   d_unit = area.take(n * d * kFloat);
   target_gradients = area.take(o.targets * n * d * kFloat);
@@ -96,7 +96,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   all_targets = area.take(o.targets > 1 ? n * kDouble : 0);
   running_max = area.take(slots * n * kFloat);
   running_sum = area.take(slots * n * kDouble);
-  running_second = area.take(o.second_sum ? slots * n * kDouble : 0);
+  running_second = area.take(o.smoothed || o.binary ? slots * n * kDouble : 0);
   rows = area.take(tile * d * operand);
   inverse_norms = area.take(tile * kFloat);
   products = area.take(tile * n * kFloat);

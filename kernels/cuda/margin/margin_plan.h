@@ -17,7 +17,8 @@ struct MarginPlanOptions {
   bool offsets = false;          ///< MarginSoftmaxOptions::offsets
   bool sample_margins = false;   ///< MarginSoftmaxOptions::sample_margins
   bool hard_negatives = false;   ///< MarginSoftmaxOptions::hard_negatives
-  bool second_sum = false;       ///< has_second_sum()
+  bool smoothed = false;         ///< MarginSoftmaxOptions::label_smoothing is above 0
+  bool binary = false;           ///< MarginSoftmaxOptions::binary
   std::int64_t targets = 1;      ///< T: MarginSoftmaxOptions::targets
   std::int64_t sub_centres = 1;  ///< K: rows of each class
   std::int64_t classes = 0;      ///< number of classes in this worker's shard
@@ -30,8 +31,8 @@ struct MarginPlanOptions {
 ///
 /// Bytes, with N' and D' the padded sizes, P the bytes of a product's operand (4, or 2 for bf16):
 /// - N' D' (P + 4 + 4 T): unit embeddings, their gradients, the targets' gradients.
-/// - N' (56 + 40 T + 12 slots): statistics and angles. A second sum
-///   (has_second_sum()) adds N' (4 + 8 slots), several targets 16 N', sub-centres 4 T N'.
+/// - N' (56 + 40 T + 12 slots): statistics and angles. Label smoothing adds N' (4 + 8 slots),
+///   binary cross-entropy 8 N' slots, several targets 16 N', sub-centres 4 T N'.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (P + 4) + 4): products and gradients of one tile.
 ///   Sub-centres add tile N' 4 / K: largest cosines.
 ///
@@ -55,7 +56,7 @@ struct MarginPlan {
   std::int64_t softmax = 0;           ///< [N'] RowSoftmax
   std::int64_t loss = 0;              ///< [2] double: loss, threshold's gradient
   std::int64_t max = 0, factor = 0;   ///< [N'] float
-  std::int64_t smoothing = 0;         ///< [N'] float, if second_sum
+  std::int64_t smoothing = 0;         ///< [N'] float, if smoothed
   std::int64_t target_rows = 0;       ///< [T, N'] std::int32_t, if K > 1
   std::int64_t d_unit = 0;            ///< [N', D'] float
   std::int64_t target_gradients = 0;  ///< [T, N', D'] float
@@ -63,7 +64,7 @@ struct MarginPlan {
   std::int64_t all_targets = 0;       ///< [N'] double, if T > 1
   std::int64_t running_max = 0;       ///< [slots, N'] float
   std::int64_t running_sum = 0;       ///< [slots, N'] double
-  std::int64_t running_second = 0;    ///< [slots, N'] double, if second_sum
+  std::int64_t running_second = 0;    ///< [slots, N'] double, if smoothed or binary
   std::int64_t rows = 0;              ///< [tile, D'] float or bf16
   std::int64_t inverse_norms = 0;     ///< [tile] float
   std::int64_t products = 0;          ///< [tile, N'] float

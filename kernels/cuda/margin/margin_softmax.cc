@@ -133,7 +133,8 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
   plan_ = MarginPlan({.samples = n,
                       .dimension = d,
                       .bf16_products = options_.bf16_products,
-                      .second_sum = has_second_sum(options_),
+                      .smoothed = options_.label_smoothing > 0,
+                      .binary = options_.binary,
                       .targets = options_.targets,
                       .sub_centres = options_.sub_centres,
                       .classes = std::ssize(table_.updated),
@@ -159,7 +160,7 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   samples_.softmax = at<RowSoftmax>(plan.softmax);
   samples_.max = at<float>(plan.max);
   samples_.factor = at<float>(plan.factor);
-  if (has_second_sum(options_)) samples_.smoothing = at<float>(plan.smoothing);
+  if (options_.label_smoothing > 0) samples_.smoothing = at<float>(plan.smoothing);
   if (options_.sub_centres > 1) samples_.target_rows = at<std::int32_t>(plan.target_rows);
   samples_.d_unit = at<float>(plan.d_unit);
   samples_.target_gradients = at<float>(plan.target_gradients);
@@ -305,7 +306,7 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .ranges = samples_.ranges,
           .hard_above = hard_above_,
           .hardness = batch_.hardness,
-          .second_sum = has_second_sum(options_),
+          .smoothed = options_.label_smoothing > 0,
           .smoothing = samples_.smoothing,
           .binary = options_.binary,
           .scale = static_cast<float>(options_.scale),

@@ -109,13 +109,22 @@ __device__ __forceinline__ HardCosine hard_cosine(const ProductTile& t, float co
   return {cosine * (t.hardness + cosine), t.hardness + 2.f * cosine};
 }
 
-template <bool kRanged, bool kHard, bool kGeneral>
+/// kHard: the tile has hard_above. kGeneral: it may also be smoothed, and samples may have several
+/// targets. kBinary: it is binary.
+enum class TileKind { kSoftmax, kHard, kGeneral, kBinary };
+constexpr bool may_be_hard(TileKind k) { return k == TileKind::kHard || k == TileKind::kGeneral; }
+constexpr bool has_second_sum(TileKind k) {
+  return k == TileKind::kGeneral || k == TileKind::kBinary;
+}
+
+template <bool kRanged, TileKind kKind>
 __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
                                           std::int64_t column,
                                           const std::int32_t (&target)[kLaneSamples],
                                           const ActiveRange (&range)[kLaneSamples],
                                           const float (&hard_above)[kLaneSamples],
                                           bool other_targets, LaneStatistics& s) {
+  constexpr bool kGeneral = kKind == TileKind::kGeneral, kBinary = kKind == TileKind::kBinary;
   float logits[kRowsAtOnce][kLaneSamples];
 #pragma unroll
   for (int r = 0; r < kRowsAtOnce; ++r) {
@@ -133,17 +142,21 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
       const bool counts = there && target[k] != row + r && inside &&
                           !(kGeneral && other_targets && is_other_target(t, row + r, column + k));
       const float cosine =
-          hard_cosine<kHard>(t, filtered_cosine(t, each[k], inverse), hard_above[k]).value;
+          hard_cosine<may_be_hard(kKind)>(t, filtered_cosine(t, each[k], inverse), hard_above[k])
+              .value;
       logits[r][k] = counts ? cosine * t.scale + offset : -INFINITY;
-      if (kGeneral && counts) s.second[k] += t.binary ? sigmoid(logits[r][k]) : logits[r][k];
+      if (kGeneral && counts) s.second[k] += logits[r][k];
     }
   }
-  if (kGeneral && t.binary) {
+  if constexpr (kBinary) {
 #pragma unroll
     for (int k = 0; k < kLaneSamples; ++k) {
       s.max[k] = 0.f;
 #pragma unroll
-      for (int r = 0; r < kRowsAtOnce; ++r) s.sum[k] += log1p_exp(logits[r][k]);
+      for (int r = 0; r < kRowsAtOnce; ++r) {
+        s.sum[k] += log1p_exp(logits[r][k]);
+        s.second[k] += sigmoid(logits[r][k]);
+      }
     }
     return;
   }
@@ -159,12 +172,13 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
   }
 }
 
-template <bool kRanged, bool kHard, bool kGeneral>
+template <bool kRanged, TileKind kKind>
 __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     fold_kernel(ProductTile t, LogitStatistics running, bool first) {
+  constexpr bool kGeneral = kKind == TileKind::kGeneral, kSecond = has_second_sum(kKind);
   __shared__ float maxima[kWarps][kColumns];
   __shared__ float sums[kWarps][kColumns];
-  __shared__ float second[kGeneral ? kWarps : 1][kColumns];
+  __shared__ float second[kSecond ? kWarps : 1][kColumns];
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned place = threadIdx.x % kWarp * kLaneSamples;
   const std::int64_t column = std::int64_t{blockIdx.x} * kColumns + place;
@@ -177,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     for (int k = 0; k < kLaneSamples; ++k) {
       target[k] = place_of_target(t, column + k);
       range[k] = rows_of_sample(t, column + k);
-      hard_above[k] = hard_above_of<kHard>(t, column + k);
+      hard_above[k] = hard_above_of<may_be_hard(kKind)>(t, column + k);
     }
     const std::int64_t stride = std::int64_t{gridDim.y} * kWarps * kRowsAtOnce;
     std::int64_t row = (std::int64_t{blockIdx.y} * kWarps + warp) * kRowsAtOnce;
@@ -187,7 +201,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     std::int64_t other = kGeneral ? next_other(row) : INT32_MAX;
     for (; row < t.classes; row += stride) {
       const bool here = other < row + kRowsAtOnce;
-      fold_rows<kRanged, kHard, kGeneral>(t, row, column, target, range, hard_above, here, s);
+      fold_rows<kRanged, kKind>(t, row, column, target, range, hard_above, here, s);
       if (kGeneral && here) other = next_other(row + stride);
     }
   }
@@ -195,7 +209,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   for (int k = 0; k < kLaneSamples; ++k) {
     maxima[warp][place + k] = s.max[k];
     sums[warp][place + k] = s.sum[k];
-    if (kGeneral) second[warp][place + k] = s.second[k];
+    if (kSecond) second[warp][place + k] = s.second[k];
   }
   __syncthreads();
   const std::int64_t sample = std::int64_t{blockIdx.x} * kColumns + threadIdx.x;
@@ -211,17 +225,18 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   }
   running.max[slot] = max;
   running.sum[slot] = sum;
-  if (!kGeneral || running.second == nullptr) return;
+  if (!kSecond || running.second == nullptr) return;
   double all = first ? 0 : running.second[slot];
   for (unsigned w = 0; w < kWarps; ++w) all += static_cast<double>(second[w][threadIdx.x]);
   running.second[slot] = all;
 }
 
 /// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
-template <typename Factor, bool kRanged, bool kHard, bool kGeneral>
+template <typename Factor, bool kRanged, TileKind kKind>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,
                    const float* factor, Factor* out) {
+  constexpr bool kGeneral = kKind == TileKind::kGeneral;
   const std::int64_t column = (std::int64_t{blockIdx.x} * kWarp + threadIdx.x % kWarp) * kPack;
   if (column >= t.samples) return;
   const Pack<float> largest = load_pack(max + column);
@@ -235,7 +250,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kPack; ++k) {
     target[k] = place_of_target(t, column + k);
     range[k] = rows_of_sample(t, column + k);
-    hard_above[k] = hard_above_of<kHard>(t, column + k);
+    hard_above[k] = hard_above_of<may_be_hard(kKind)>(t, column + k);
   }
   const std::int64_t stride = std::int64_t{gridDim.y} * kWarps;
   std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
@@ -250,11 +265,11 @@ __global__ void __launch_bounds__(kThreads)
       const Pack<float> products = load_pack(t.products + row * t.samples + column);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
-        const HardCosine cosine =
-            hard_cosine<kHard>(t, filtered_cosine(t, products.x[k], inverse), hard_above[k]);
+        const HardCosine cosine = hard_cosine<may_be_hard(kKind)>(
+            t, filtered_cosine(t, products.x[k], inverse), hard_above[k]);
         const float logit = cosine.value * t.scale;
-        float probability = kGeneral && t.binary ? sigmoid(logit + offset)
-                                                 : __expf(logit - (largest.x[k] - offset));
+        float probability = kKind == TileKind::kBinary ? sigmoid(logit + offset)
+                                                       : __expf(logit - (largest.x[k] - offset));
         probability *= weight.x[k];
         if (kGeneral) probability -= smoothing.x[k];
         const float gradient = probability * inverse * cosine.slope;
@@ -312,19 +327,17 @@ __global__ void spread_kernel(SubCentreProducts t, const float* factors, std::in
   }
 }
 
-/// Calls f.template operator()<kRanged, kHard, kGeneral>() as the tile needs. kGeneral: there may
-/// be a second sum, binary cross-entropy, and samples with several targets.
+/// Calls f.template operator()<kRanged, kKind>() as the tile needs.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
-  if (t.second_sum || t.most_targets > 1) {
-    return f.template operator()<true, true, true>();
-  }
+  if (t.binary) return f.template operator()<true, TileKind::kBinary>();
+  if (t.smoothed || t.most_targets > 1) return f.template operator()<true, TileKind::kGeneral>();
   if (t.ranges != nullptr) {
-    t.hard_above != nullptr ? f.template operator()<true, true, false>()
-                            : f.template operator()<true, false, false>();
+    t.hard_above != nullptr ? f.template operator()<true, TileKind::kHard>()
+                            : f.template operator()<true, TileKind::kSoftmax>();
   } else {
-    t.hard_above != nullptr ? f.template operator()<false, true, false>()
-                            : f.template operator()<false, false, false>();
+    t.hard_above != nullptr ? f.template operator()<false, TileKind::kHard>()
+                            : f.template operator()<false, TileKind::kSoftmax>();
   }
 }
 
@@ -357,9 +370,9 @@ void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, con
 void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
                bool first) {
   const dim3 blocks(blocks_for(tile.samples, kColumns), static_cast<unsigned>(running.slots));
-  for_tile(tile, [&]<bool kRanged, bool kHard, bool kGeneral>() {
+  for_tile(tile, [&]<bool kRanged, TileKind kKind>() {
     launch("folding logits", {.blocks = blocks, .threads = dim3(kThreads)}, device.compute.get(),
-           fold_kernel<kRanged, kHard, kGeneral>, tile, running, first);
+           fold_kernel<kRanged, kKind>, tile, running, first);
   });
 }
 
@@ -373,9 +386,9 @@ void make_factors(const CudaDevice& device, const ProductTile& tile, const float
   const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};
   const auto go = [&](auto* to) {
     using Factor = std::remove_pointer_t<decltype(to)>;
-    for_tile(tile, [&]<bool kRanged, bool kHard, bool kGeneral>() {
-      launch("making factors", shape, device.compute.get(),
-             factors_kernel<Factor, kRanged, kHard, kGeneral>, tile, classes, max, factor, to);
+    for_tile(tile, [&]<bool kRanged, TileKind kKind>() {
+      launch("making factors", shape, device.compute.get(), factors_kernel<Factor, kRanged, kKind>,
+             tile, classes, max, factor, to);
     });
   };
   out.dtype == DType::kFloat32 ? go(out.f32()) : go(static_cast<__nv_bfloat16*>(out.data));

@@ -25,9 +25,9 @@ struct ProductTile {
   const ActiveRange* ranges = nullptr;
   const float* hard_above = nullptr;  ///< [samples]: MarginSoftmax::Batch; nullptr: none
   float hardness = 0.f;
-  bool second_sum = false;           ///< fold_tile() computes LogitStatistics::second
-  const float* smoothing = nullptr;  ///< [samples], for make_factors() if second_sum
-  bool binary = false;               ///< MarginSoftmaxOptions::binary
+  bool smoothed = false;             ///< fold_tile() computes LogitStatistics::second
+  const float* smoothing = nullptr;  ///< [samples], for make_factors() if smoothed
+  bool binary = false;               ///< MarginSoftmaxOptions::binary; computes it, too
   float scale = 1.f;
   float limit = 1.f;      ///< of cosines; infinity if they are products
   float threshold = 0.f;  ///< cosines above it count as 0; infinity: no filter
@@ -55,8 +55,8 @@ void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, con
 struct LogitStatistics {
   float* max = nullptr;
   double* sum = nullptr;  ///< sum of exp(logit - max)
-  /// The sum of the logits; if the tiles are binary, of sigmoid(logit). nullptr without second_sum.
-  /// In binary tiles max is 0, and sum is that of log(1 + exp(logit)).
+  /// If the tiles are smoothed, the sum of the logits; if binary, of sigmoid(logit). nullptr
+  /// without either. In binary tiles max is 0, and sum is that of log(1 + exp(logit)).
   double* second = nullptr;
   int slots = 1;
 };

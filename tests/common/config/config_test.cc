@@ -129,6 +129,8 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
               HasSubstr("loss: found l_a 10.0, expected less than u_a, 10.0"));
   EXPECT_THAT(refusal(R"({"loss": {"name": "magface", "l_margin": 0.9}})"),
               HasSubstr("loss: found l_margin 0.9, expected at most u_margin, 0.8"));
+  EXPECT_THAT(refusal(R"({"loss": "uniface", "sample_correction": true})"),
+              HasSubstr("sample_correction: found true, expected false with loss \"uniface\""));
   EXPECT_THAT(refusal(R"({"loss": "uniface", "label_smoothing": 0.1})"),
               HasSubstr("label_smoothing: found 0.1, expected 0 with loss \"uniface\""));
   EXPECT_THAT(refusal(R"({"loss": "adaface", "margin_update": {"end_epoch": 2}})"),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/margin/tile_products.h"
+#include "kernels/math/optimizer.h"
 #include "tests/support/relative_error.h"
 #include "tests/worker/head/head_job.h"
 
@@ -248,10 +249,42 @@ TEST_P(UniFaceLosses, StartTheThresholdFromTheExpectedActiveClasses) {
   first.micro_batches.resize(1);
   first.loss_state.threshold.reset();
   first.lr = 0;
-  const auto classes = static_cast<double>(GetParam().classes);
-  EXPECT_NEAR(*run_head(first, 1).loss_states[0].threshold, std::log(10 * 0.3 * classes), 1e-6);
-  first.options.sample_correction = true;  // classes that are not drawn count, too
-  EXPECT_NEAR(*run_head(first, 1).loss_states[0].threshold, std::log(10 * classes), 1e-6);
+  const auto drawn = std::ceil(0.3 * static_cast<double>(GetParam().classes));
+  EXPECT_NEAR(*run_head(first, 1).loss_states[0].threshold, std::log(10 * (drawn + kLossSamples)),
+              1e-6);
+}
+
+TEST_P(UniFaceLosses, MoveTheThresholdLikeAWeightUnderAdamW) {
+  HeadJob at = job(1.0);
+  at.micro_batches.resize(1);
+  at.loss_state.threshold_momentum = 0;
+  const double gradient = run_head(at, 1).loss_states[0].threshold_momentum - 5e-4 * 6.5;  // SGD
+  at.options.optimizer = OptimizerKind::kAdamW;
+  at.options.weight_decay = 0.1;
+  float b = 6.5f, m = 0, v = 0;
+  adamw_update(adamw_options(at.lr, 0.1, 1), static_cast<float>(gradient), b, m, v);
+  const LossState after = run_head(at, 1).loss_states[0];
+  EXPECT_NEAR(*after.threshold, b, 1e-5);
+  EXPECT_NEAR(after.threshold_second, v, 1e-3 * v);
+}
+
+TEST_P(UniFaceLosses, KeepTheThresholdOfAnUpdateThatIsLeftOut) {
+  HeadJob skipped = job(1.0);
+  skipped.micro_batches.resize(1);
+  skipped.options.moves_later = true;
+  skipped.updates_left_out = {1};
+  EXPECT_EQ(run_head(skipped, 1).loss_states[0], skipped.loss_state);
+}
+
+TEST_P(HeadLosses, AreNotFiniteForAnEmbeddingThatIsNot) {
+  for (const float bad : {NAN, INFINITY}) {
+    HeadJob broken = job(0.3);
+    broken.micro_batches.resize(1);
+    broken.micro_batches[0].embeddings[3] = bad;
+    for (const int workers : {1, 2}) {
+      EXPECT_FALSE(std::isfinite(run_head(broken, workers).losses[0])) << bad;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Losses, HeadLosses, ::testing::ValuesIn(loss_cases()),

@@ -120,7 +120,7 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfSamplesAsPlanned) {
       .ranges = true,
       .sample_margins = true,
       .hard_negatives = true,
-      .second_sum = true,
+      .binary = true,
       .classes = kRanged,
       .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}};
   constexpr std::size_t kMissed = 64;  // at most, for the one number of missed updates
