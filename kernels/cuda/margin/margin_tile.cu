@@ -158,17 +158,17 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
         s.second[k] += sigmoid(logits[r][k]);
       }
     }
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int k = 0; k < kLaneSamples; ++k) {
-    float max = s.max[k];
+    for (int k = 0; k < kLaneSamples; ++k) {
+      float max = s.max[k];
 #pragma unroll
-    for (int r = 0; r < kRowsAtOnce; ++r) max = logits[r][k] > max ? logits[r][k] : max;
-    s.sum[k] *= __expf(s.max[k] - max);  // usually a factor of 1
+      for (int r = 0; r < kRowsAtOnce; ++r) max = logits[r][k] > max ? logits[r][k] : max;
+      s.sum[k] *= __expf(s.max[k] - max);  // usually a factor of 1
 #pragma unroll
-    for (int r = 0; r < kRowsAtOnce; ++r) s.sum[k] += __expf(logits[r][k] - max);
-    s.max[k] = max;
+      for (int r = 0; r < kRowsAtOnce; ++r) s.sum[k] += __expf(logits[r][k] - max);
+      s.max[k] = max;
+    }
   }
 }
 
