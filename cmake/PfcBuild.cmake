@@ -119,6 +119,7 @@ endfunction()
 
 # Adds the ctest entries common.part_1_of_8 and so on. One process runs many test cases, because a process
 # for each costs 0.2 s under a sanitizer. tests/support/test_times.py lists the time of each case.
+# A third argument is the filter of the cases.
 function(pfc_add_parts name parts)
   math(EXPR last "${parts} - 1")
   foreach(part RANGE ${last})
@@ -126,7 +127,7 @@ function(pfc_add_parts name parts)
     set(entry ${name}.part_${number}_of_${parts})
     add_test(NAME ${entry} COMMAND ${name}_test)
     set_tests_properties(${entry} PROPERTIES LABELS unit TIMEOUT 900
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${part}")
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${part};GTEST_FILTER=${ARGV2}")
   endforeach()
 endfunction()
 
@@ -154,13 +155,15 @@ endfunction()
 #   THREADS   runs under ThreadSanitizer
 # Options:
 #   PARTS 4            number of ctest entries that share its test cases (default 1)
+#   NOT_FOR_THREADS case...  patterns of cases that do not run under ThreadSanitizer, because their threads are those
+#                      of another case (all run with -DPFC_TESTS=ALL)
 #   DEFINITIONS A=1    compile definitions
 #   NEEDS target       targets to build first, which the test loads or starts
 #   EMULATED_GPU [x.cc ...]  runs on the emulated GPU (tests/support/simt), with these additional
 #                            sources. Not available in ThreadSanitizer builds
 function(pfc_test name)
   cmake_parse_arguments(arg "COMPUTES;CHECKS;THREADS" "PARTS"
-    "SOURCES;DEPENDS;DEFINITIONS;NEEDS;EMULATED_GPU" ${ARGN})
+    "SOURCES;DEPENDS;DEFINITIONS;NEEDS;NOT_FOR_THREADS;EMULATED_GPU" ${ARGN})
   set(kinds)
   foreach(kind COMPUTES CHECKS THREADS)
     if(arg_${kind})
@@ -188,5 +191,10 @@ function(pfc_test name)
   if(NOT arg_PARTS)
     set(arg_PARTS 1)
   endif()
-  pfc_add_parts(${name} ${arg_PARTS})
+  set(filter *)
+  if(arg_NOT_FOR_THREADS AND PFC_KIND_OF_TEST STREQUAL THREADS AND NOT PFC_TESTS STREQUAL "ALL")
+    list(JOIN arg_NOT_FOR_THREADS : filter)
+    string(PREPEND filter -)
+  endif()
+  pfc_add_parts(${name} ${arg_PARTS} ${filter})
 endfunction()
