@@ -46,7 +46,7 @@ targets_of() {  # PRESET: prints the targets to build
 }
 
 # Times of building and of running a preset's tests, as multiples of compile_seconds.
-declare -A build_units=([cpu]=260 [asan]=330 [tsan]=100 [cuda]=150) test_units=([cpu]=150 [asan]=70 [tsan]=35 [cuda]=2)
+declare -A build_units=([cpu]=260 [asan]=240 [tsan]=100 [cuda]=150) test_units=([cpu]=150 [asan]=70 [tsan]=35 [cuda]=2)
 
 say_how_long() {
   local seconds preset minutes=0

@@ -231,17 +231,15 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
          "one of the two keys");
   }
   if (is_plain_softmax(job.loss)) return check_plain_softmax(job, fail);
-  if (is_uniface(job.loss) && job.sample_correction) {
-    fail("sample_correction",
-         "found true, expected false with loss \"uniface\", which sums no exponentials that could "
-         "be "
-         "corrected; remove one of the two keys");
-  }
-  if (is_uniface(job.loss) && job.label_smoothing > 0) {
-    fail(
-        "label_smoothing",
-        "found " + nlohmann::json(job.label_smoothing).dump() +
-            ", expected 0 with loss \"uniface\", which has no softmax; remove one of the two keys");
+  if (is_uniface(job.loss)) {
+    const auto no_softmax = [&](const char* key, const std::string& found, const char* expected) {
+      fail(key, "found " + found + ", expected " + expected +
+                    " with loss \"uniface\", which has no softmax; remove one of the two keys");
+    };
+    if (job.sample_correction) no_softmax("sample_correction", "true", "false");
+    if (job.label_smoothing > 0) {
+      no_softmax("label_smoothing", nlohmann::json(job.label_smoothing).dump(), "0");
+    }
   }
   const auto* const mag = std::get_if<MagFace>(&job.loss);
   if (mag == nullptr) return;
