@@ -169,7 +169,8 @@ class CpuAttention : public Attention {
     device_.vector.softmax({m.weights, tokens_, tokens_, stride_}, scale_);
   }
 
-  /// Computes to [head_size, stride] = the transposed x [tokens, head_size].
+  /// Computes to [head_size, stride] = the transposed x [tokens, head_size], padded with zeros: the
+  /// products read whole vectors, and old numbers there could be subnormal, which slows them down.
   void transpose(const float* x, std::int64_t row, float* to) const {
     constexpr std::int64_t kBlock = 16;  // 16 cache lines of x and of the result
     for (std::int64_t begin = 0; begin < tokens_; begin += kBlock) {
@@ -177,6 +178,9 @@ class CpuAttention : public Attention {
       for (std::int64_t j = 0; j < size_; ++j) {
         for (std::int64_t t = begin; t < end; ++t) to[j * stride_ + t] = x[t * row + j];
       }
+    }
+    for (std::int64_t j = 0; j < size_; ++j) {
+      std::fill(to + j * stride_ + tokens_, to + (j + 1) * stride_, 0.f);
     }
   }
 
