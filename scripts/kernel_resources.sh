@@ -32,7 +32,7 @@ for file in "${files[@]}"; do
     c++filt |
     # Keep the kernel's name and template arguments; drop parameters and namespaces.
     sed -E 's/^void //; s/pfc:://g; s/\(anonymous namespace\):://g; s/batch_norm:://g;
-            s/std:://g; s/\([^\t]*\)\t/\t/; s/\((int|bool)\)//g; s/__nv_bfloat16/bf16/g;
+            s/std:://g; s/\([A-Za-z]+\)([0-9])/\1/g; s/\([^\t]*\)\t/\t/; s/__nv_bfloat16/bf16/g;
             s/__half/half/g' |
     sort |
     awk -F'\t' '{ print "| `" $1 "` | " $2 " | " $3 " | " $4 " |" }'

@@ -330,15 +330,14 @@ __global__ void spread_kernel(SubCentreProducts t, const float* factors, std::in
 /// Calls f.template operator()<kRanged, kKind>() as the tile needs.
 template <typename F>
 void for_tile(const ProductTile& t, const F& f) {
-  if (t.binary) return f.template operator()<true, TileKind::kBinary>();
   if (t.smoothed || t.most_targets > 1) return f.template operator()<true, TileKind::kGeneral>();
-  if (t.ranges != nullptr) {
-    t.hard_above != nullptr ? f.template operator()<true, TileKind::kHard>()
-                            : f.template operator()<true, TileKind::kSoftmax>();
-  } else {
-    t.hard_above != nullptr ? f.template operator()<false, TileKind::kHard>()
-                            : f.template operator()<false, TileKind::kSoftmax>();
-  }
+  const auto go = [&]<TileKind kKind>() {
+    t.ranges != nullptr ? f.template operator()<true, kKind>()
+                        : f.template operator()<false, kKind>();
+  };
+  if (t.binary) return go.template operator()<TileKind::kBinary>();
+  t.hard_above != nullptr ? go.template operator()<TileKind::kHard>()
+                          : go.template operator()<TileKind::kSoftmax>();
 }
 
 unsigned blocks_for(std::int64_t n, std::int64_t each) {
