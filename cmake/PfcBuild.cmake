@@ -119,15 +119,15 @@ endfunction()
 
 # Adds the ctest entries common.part_1_of_8 and so on. One process runs many test cases, because a process
 # for each costs 0.2 s under a sanitizer. tests/support/test_times.py lists the time of each case.
-# A third argument is the filter of the cases.
-function(pfc_add_parts name parts)
+# filter: GoogleTest's pattern of the cases.
+function(pfc_add_parts name parts filter)
   math(EXPR last "${parts} - 1")
   foreach(part RANGE ${last})
     math(EXPR number "${part} + 1")
     set(entry ${name}.part_${number}_of_${parts})
     add_test(NAME ${entry} COMMAND ${name}_test)
     set_tests_properties(${entry} PROPERTIES LABELS unit TIMEOUT 900
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${part};GTEST_FILTER=${ARGV2}")
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${parts};GTEST_SHARD_INDEX=${part};GTEST_FILTER=${filter}")
   endforeach()
 endfunction()
 

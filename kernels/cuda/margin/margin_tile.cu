@@ -113,9 +113,6 @@ __device__ __forceinline__ HardCosine hard_cosine(const ProductTile& t, float co
 /// targets. kBinary: it is binary.
 enum class TileKind { kSoftmax, kHard, kGeneral, kBinary };
 constexpr bool may_be_hard(TileKind k) { return k == TileKind::kHard || k == TileKind::kGeneral; }
-constexpr bool has_second_sum(TileKind k) {
-  return k == TileKind::kGeneral || k == TileKind::kBinary;
-}
 
 template <bool kRanged, TileKind kKind>
 __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row,
@@ -175,7 +172,8 @@ __device__ __forceinline__ void fold_rows(const ProductTile& t, std::int64_t row
 template <bool kRanged, TileKind kKind>
 __global__ void __launch_bounds__(kThreads, kFoldBlocks)
     fold_kernel(ProductTile t, LogitStatistics running, bool first) {
-  constexpr bool kGeneral = kKind == TileKind::kGeneral, kSecond = has_second_sum(kKind);
+  constexpr bool kGeneral = kKind == TileKind::kGeneral,
+                 kSecond = kGeneral || kKind == TileKind::kBinary;
   __shared__ float maxima[kWarps][kColumns];
   __shared__ float sums[kWarps][kColumns];
   __shared__ float second[kSecond ? kWarps : 1][kColumns];

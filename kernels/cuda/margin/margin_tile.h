@@ -27,7 +27,7 @@ struct ProductTile {
   float hardness = 0.f;
   bool smoothed = false;             ///< fold_tile() computes LogitStatistics::second
   const float* smoothing = nullptr;  ///< [samples], for make_factors() if smoothed
-  bool binary = false;               ///< MarginSoftmaxOptions::binary; computes it, too
+  bool binary = false;  ///< MarginSoftmaxOptions::binary; fold_tile() computes `second`, too
   float scale = 1.f;
   float limit = 1.f;      ///< of cosines; infinity if they are products
   float threshold = 0.f;  ///< cosines above it count as 0; infinity: no filter
