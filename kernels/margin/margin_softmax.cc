@@ -107,6 +107,8 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics, const 
         "margin_softmax.forward: ranges need the option `ranges`, and one for each sample");
   check(batch.offsets.empty() || (options_.offsets && batch.offsets.size() == batch.classes.size()),
         "margin_softmax.forward: offsets need the option `offsets`, and one for each class");
+  check(batch.offsets.empty() || batch.offset == 0,
+        "margin_softmax.forward: offsets exclude an offset for all classes");
   check(batch.margins.size() == (options_.sample_margins ? static_cast<std::size_t>(n) : 0),
         "margin_softmax.forward: margins need `sample_margins`, and one for each sample");
   check(batch.target_shares.size() == (options_.targets > 1 ? static_cast<std::size_t>(n) : 0),

@@ -139,6 +139,7 @@ class MarginSoftmax {
     /// MarginSoftmaxOptions::hard_negatives.
     std::span<const float> hard_above = {};
     float hardness = 0;
+    float offset = 0;  ///< added to the logit of every class that is not the sample's target
   };
   /// Fills cosines [N], float32 of the device: the cosine between embedding i and the centre of
   /// its class if that is one of the batch's positives, otherwise 0. Does not read batch.margins,

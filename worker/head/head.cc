@@ -46,7 +46,7 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .seed = o.seed,
           .ranges = o.head_classes.size() > 1,
           .target_form = target_form(o.loss),
-          .offsets = o.sample_correction || is_uniface(o.loss),
+          .offsets = o.sample_correction,
           .sample_margins = has_sample_margins(o.loss),
           .hard_negatives = has_hard_negatives(o.loss),
           .binary = is_uniface(o.loss),
@@ -202,9 +202,7 @@ HeadResult ShardedHead::run(const Step& step) {
       find_positives(shard(), step.active.classes, step.all_labels, options_.labels_per_image);
   if (options_.labels_per_image > 1) set_target_shares(step.all_labels);
   if (step.micro_batch == 0) begin_update(step);
-  if (options_.sample_correction || is_uniface(options_.loss)) {
-    set_offsets(step.active.classes.size(), now.drawn_logit);
-  }
+  if (options_.sample_correction) set_offsets(step.active.classes.size(), now.drawn_logit);
   MarginSoftmax::Batch batch{
       .embeddings = step.all_embeddings,
       .classes = step.active.classes,
@@ -216,6 +214,7 @@ HeadResult ShardedHead::run(const Step& step) {
   batch.margins = margins_.samples;
   batch.hard_above = margins_.hard_above;
   batch.hardness = margins_.hardness;
+  batch.offset = margins_.offset;
   const Tensor logits =
       logits_ ? Tensor(logits_->data(), DType::kFloat32, {exchanged_numbers(options_), n})
               : Tensor();
@@ -244,13 +243,8 @@ void ShardedHead::begin_update(const Step& step) {
   threshold_gradient_ = 0;
 }
 
-// Labels of the batch are always active, so their logits are not corrected for sampling.
-// UniFace's threshold is subtracted from all logits; UniFace excludes the correction.
+// Labels of the batch are always active, so their logits are not corrected.
 void ShardedHead::set_offsets(std::size_t active, double drawn_logit) {
-  if (is_uniface(options_.loss)) {
-    offsets_.assign(active, static_cast<float>(-*running_state_.threshold));
-    return;
-  }
   offsets_.assign(active, static_cast<float>(drawn_logit));
   for (const Positive& p : positives_) offsets_[static_cast<std::size_t>(p.index)] = 0;
 }
@@ -476,7 +470,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
       softmax, {.samples = n, .dimension = d, .active = active, .threads = o.threads});
   m.active = static_cast<std::uint64_t>(o.active_sets * active) * sizeof(std::int64_t) +
              CatchUpPlan::bytes(active) +
-             (softmax.offsets ? static_cast<std::uint64_t>(active) * sizeof(float) : 0);
+             (o.head.sample_correction ? static_cast<std::uint64_t>(active) * sizeof(float) : 0);
   m.logits = static_cast<std::uint64_t>(margin.kept);
   m.buffers += static_cast<std::uint64_t>(margin.working);
   if (softmax.sample_margins) m.buffers += static_cast<std::uint64_t>(n) * kSampleMarginBytes;

@@ -122,9 +122,10 @@ void margins_of(const CurricularFace& loss, const SamplesOfStep& samples, LossSt
 }
 
 /// The threshold is subtracted from the target's logit as part of the margin, and from the other
-/// logits as Batch::offsets.
+/// logits as the offset.
 void margins_of(const UniFace& loss, const SamplesOfStep& samples, LossState& state,
                 StepMargins& margins) {
+  margins.offset = static_cast<float>(-*state.threshold);
   const double m3 = loss.m + *state.threshold / samples.scale;
   std::ranges::fill(margins.samples, SampleMargin{.margin = {.m1 = 1, .m2 = 0, .m3 = m3}});
 }

@@ -53,6 +53,7 @@ struct StepMargins {
   std::vector<SampleMargin> samples;  ///< [N]
   std::vector<float> hard_above;      ///< [N] for CurricularFace, otherwise empty
   float hardness = 0;                 ///< this and hard_above: see MarginSoftmax::Batch
+  float offset = 0;                   ///< MarginSoftmax::Batch::offset
   double added = 0;                   ///< what the loss adds to the mean cross entropy
 };
 

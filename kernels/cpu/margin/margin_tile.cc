@@ -78,6 +78,7 @@ MarginTile MarginTileWorker::describe(const MarginStep& step, const ClassTile& t
           .limit = is_plain(step.options) ? kInfinity : 1.f,
           .threshold = threshold > 0 ? static_cast<float>(threshold) : kInfinity,
           .offsets = offsets.empty() ? nullptr : offsets.data() + first_class,
+          .offset = step.batch.offset,
           .left_out = left_out_.data(),
           .left_out_count = static_cast<std::int64_t>(left_out_.size()),
           .range_begin = step.range_begin,

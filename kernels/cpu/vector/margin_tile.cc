@@ -16,7 +16,7 @@ template <typename V>
 
 /// Returns what is added to the logits of the tile's class j.
 float offset_of(const MarginTile& t, std::int64_t j) {
-  return t.offsets == nullptr ? 0.f : t.offsets[j];
+  return t.offsets == nullptr ? t.offset : t.offsets[j];
 }
 
 /// Returns 1 / length of the tile's class j.

@@ -63,7 +63,8 @@ struct MarginTile {
   float scale;
   float limit;                   ///< of cosines: 1; infinity if they are products
   float threshold;               ///< cosines above it count as 0; infinity: no filter
-  const float* offsets;          ///< [classes], added to the logits; nullptr: 0
+  const float* offsets;          ///< [classes], added to the logits; nullptr: `offset`
+  float offset;                  ///< added to all logits
   const std::int64_t* left_out;  ///< [left_out_count], indices of the targets' products
   std::int64_t left_out_count;
   /// [samples]: a sample's softmax is over the classes from range_begin to before range_end,

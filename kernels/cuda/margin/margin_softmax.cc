@@ -301,6 +301,7 @@ ProductTile CudaMarginSoftmax::describe(const Tile& tile, const TileRows& rows) 
           .products = k == 1 ? products_of(tile) : at<float>(plan_.cosines),
           .inverse_norms = k == 1 ? rows.inverse_norms : nullptr,
           .offsets = offsets_ == nullptr ? nullptr : offsets_ + begin,
+          .offset = batch_.offset,
           .targets = samples_.targets,
           .most_targets = samples_.most_targets,
           .ranges = samples_.ranges,

@@ -65,7 +65,7 @@ __device__ __forceinline__ float inverse_norm_at(const ProductTile& t, std::int6
 
 /// Returns what is added to the logits of a row of the tile.
 __device__ __forceinline__ float offset_of(const ProductTile& t, std::int64_t row) {
-  return t.offsets == nullptr ? 0.f : t.offsets[row];
+  return t.offsets == nullptr ? t.offset : t.offsets[row];
 }
 
 /// Returns the rows of the tile that are in a sample's softmax.

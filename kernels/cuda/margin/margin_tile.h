@@ -17,7 +17,8 @@ struct ProductTile {
   std::int64_t samples = 0;
   const float* products = nullptr;
   const float* inverse_norms = nullptr;  ///< [classes]; nullptr: the products are cosines
-  const float* offsets = nullptr;        ///< [classes], added to the logits; nullptr: 0
+  const float* offsets = nullptr;        ///< [classes], added to the logits; nullptr: `offset`
+  float offset = 0.f;                    ///< added to all logits
   /// [most_targets, samples], index of an active class; -1: none here.
   const std::int32_t* targets = nullptr;
   std::int32_t most_targets = 1;
