@@ -52,10 +52,11 @@ class OneHost(JobTest):
 
     def test_chaos_fails_when_the_job_ends(self):
         process = self.begins("--allow-chaos")
-        # It waits up to a minute for the coordinator to return.
-        chaos = self.begins_chaos("--kill-every", "1000h", "--duration", "100h", **fake_time.faster(20))
+        speed = self.folder / "speed"
+        chaos = self.begins_chaos("--kill-every", "1000h", "--duration", "100h", **fake_time.faster_later(speed))
         self.read_until(chaos, "measures")
         self.stopped(process)
+        fake_time.set_speed(speed, 20)  # it waits up to a minute for the coordinator to return
         output = self.ended(chaos, 1)
         self.assertIn("the job ended, or its coordinator was lost", output)
 
