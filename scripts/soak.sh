@@ -13,8 +13,8 @@
 # job hangs (no new step for --hang seconds), ends, or uses more and more memory or files. It also exits with 1 if
 # the job's losses differ from those of a run without faults by more than 1.5 times the difference between two seeds.
 # The second form makes no runs without faults. It also exits with 1 if a job trains another number of distinct
-# images than planned (the last step may add less than a global batch), or if a generation begins at an earlier step
-# than a saved checkpoint.
+# images than planned (the last step may add less than a global batch), or if a generation begins with fewer images
+# seen than a checkpoint that was saved before it.
 # PFC_BIN: the folder of the programs (default build/cpu/bin). All options: bench/soak/soak.py --help.
 set -euo pipefail
 cd "$(dirname "$0")/.."
