@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Measures pfc and the PyTorch reference alternately in one run on the same two threads. PyTorch gets
-# the fastest installed BLAS, allocator and layout (docs/benchmarks/cpu.md).
-#   scripts/bench.sh [step] [ARGUMENT...]     a whole training step: r18, r50, mbf at batch 32
-#   scripts/bench.sh head [ARGUMENT...]       a step of the classification layer over a million classes
-#                                             (--check 3 7: more classes, and two workers; --check 4:
-#                                             against what memory and matrix products allow)
-#   scripts/bench.sh kernels [ARGUMENT...]    single kernels (Google Benchmark's arguments)
-#   scripts/bench.sh embed [ARGUMENT...]      pfcctl embed and verify against the forward pass alone, and memory
+# Runs a benchmark on this machine's CPU.
+#   scripts/bench.sh [step] [ARGUMENT...]     time of a whole training step: r18, r50, mbf at batch 32
+#   scripts/bench.sh head [ARGUMENT...]       time of a step of the classification layer over a million classes
+#                                             (--check 3: more and more classes; --check 4: compared with the limits
+#                                             of this machine's memory and matrix products; --check 7: two workers)
+#   scripts/bench.sh kernels [ARGUMENT...]    time of single kernels (Google Benchmark's arguments)
+#   scripts/bench.sh embed [ARGUMENT...]      speed of pfcctl embed and verify, compared with the network's forward
+#                                             pass alone, and the memory of embed
 #   scripts/bench.sh snapshots [ARGUMENT...]  cost of in-memory snapshots while nothing fails
-#   scripts/bench.sh plan [ARGUMENT...]       accuracy of predicted step times of 20 jobs
-#   scripts/bench.sh watching [ARGUMENT...]   cost of monitoring per step: with all monitors, and without any
+#   scripts/bench.sh plan [ARGUMENT...]       errors of the step times that pfcctl plan predicts, for 20 jobs
+#   scripts/bench.sh watching [ARGUMENT...]   how much open pages and readers of metrics and status slow a step
+# step and head measure pfc and the PyTorch reference alternately in one run on the same threads. PyTorch uses the
+# fastest installed BLAS, allocator and layout (docs/benchmarks/cpu.md).
 # First installs missing packages (scripts/setup.sh build bench) and builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."

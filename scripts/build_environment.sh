@@ -1,6 +1,6 @@
 # Sourced by the build scripts: ccache's settings, and estimates of build times.
 
-# Lets clones share ccache's results.
+# Lets several clones of the repository share ccache's results.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 # Prints the seconds that this machine takes to compile three typical files (gRPC, Asio, vector code)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Packs an archive for scripts/gpu_acceptance.sh on a machine with a GPU and without compilers.
-#   scripts/gpu_bundle.sh OUT.tar.xz [BUILD]     BUILD: build/cuda, with its targets programs and gpu_tests
-# The archive contains scripts/, bench/ and tests/ of the sources, bundle/ with the programs and their libraries,
-# and faces/lfw112, a part of PFC_TEST_DATA's faces, if that is set. CUDA's, cuDNN's and NCCL's libraries
-# are left out: the other machine has its own, or PyTorch's. Fails if the archive exceeds 60 MiB.
+#   scripts/gpu_bundle.sh OUT.tar.xz [BUILD]
+# BUILD: the build folder, in which the targets programs and gpu_tests have been built (default build/cuda).
+# The archive contains scripts/, bench/ and tests/ of the sources, and bundle/ with the programs and their libraries.
+# If the variable PFC_TEST_DATA is set, it also contains a part of that folder's faces, as faces/lfw112. The libraries
+# of CUDA, cuDNN and NCCL are left out: the other machine has its own, or PyTorch's. Fails if the archive exceeds 60 MiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/help.sh "$@"

@@ -20,7 +20,7 @@ ENDINGS = {".jpg", ".jpeg", ".png", ".webp"}
 
 
 class YuNet:
-    """Called with an image's path, returns the ten numbers of its largest face, or None. Raises ValueError."""
+    """A call with an image's path returns the ten numbers of its largest face, or None. Raises ValueError."""
 
     def __init__(self, model, score, longest):
         import cv2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks the layout of the sources.
+# Checks the layout of all sources with clang-format.
 #   scripts/lint.sh
-#   scripts/lint.sh tidy [FILE...]    also runs clang-tidy on all sources, or on these: half a minute a file
-#   scripts/lint.sh alone [FILE...]   also compiles each source, or these, by itself: finds missing #includes,
+#   scripts/lint.sh tidy [FILE...]    also runs clang-tidy on the FILEs, or on all sources: half a minute a file
+#   scripts/lint.sh alone [FILE...]   also compiles each FILE, or each source, by itself. This finds missing #includes,
 #                                     which the presets hide, because they compile several files together
 # First installs missing packages (scripts/setup.sh lint; for tidy and alone also build test).
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, builds, generates a data set, and trains a model with two workers.
-#   scripts/quickstart.sh [FOLDER]     FOLDER: for data and results (build/quickstart)
+#   scripts/quickstart.sh [FOLDER]     FOLDER: for data and results (default build/quickstart)
 # Prints the estimated time at the start and the time of each part at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."

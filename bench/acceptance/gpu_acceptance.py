@@ -2,15 +2,23 @@
 
     scripts/gpu_acceptance.sh [--call a] [--only tests,step] [--minutes 9] [--bin FOLDER]
 
-Parts: build (the `cuda` preset), versions (driver, GPUs, `pfcctl check`), tests (every GPU test),
-trace (three steps, kernel by kernel), step and head (benchmarks against PyTorch), resume (the same
-bits after a stop), train (real faces of PFC_TEST_DATA/lfw112, or drawn ones, against PyTorch),
-sanitizer (compute-sanitizer on a short set). --call runs some of the parts in at most ten minutes: a tests the
-programs, b compares their speed with PyTorch, c tests races, resuming and training. With --out, the results are
-packed into that folder after each part. Each part consists of cases, each with its own time limit. When a case fails,
-the others still run. The script stores the result of each case, and the measurements of an incomplete benchmark, for
-this commit and these programs. With --minutes the run ends after that time, and the same command continues it.
---again repeats the requested parts. If the sources have no git history, PFC_COMMIT names their commit.
+Parts:
+  build      builds the `cuda` preset
+  versions   driver, GPUs, `pfcctl check`
+  tests      every GPU test
+  trace      three steps, kernel by kernel
+  step, head benchmarks against PyTorch: a whole step, and the classification layer
+  resume     whether a stopped and resumed job computes the same bits
+  train      trains on real faces (PFC_TEST_DATA/lfw112), or on generated ones, and compares with PyTorch
+  sanitizer  compute-sanitizer on the tests of pfc's own kernels
+
+--call runs some of the parts in at most ten minutes: a tests the programs, b compares their speed with PyTorch, c
+tests races, resuming and training. With --out, the results are packed into that folder after each part.
+
+Each part consists of cases, each with its own time limit. When a case fails, the others still run. The script stores
+the result of each case, and the measurements of an incomplete benchmark, for this commit and these programs. With
+--minutes the run ends after that time, and the same command continues it. --again repeats the requested parts. If the
+sources have no git history, PFC_COMMIT names their commit.
 
 Exit code: 0 all requested cases have passed; 1 a case failed (the last lines name it); 4 no case failed, but some
 have not run; 3 there is no GPU, and no case has run; 2 wrong arguments.
@@ -53,7 +61,7 @@ def parse():
     parser.add_argument("--bin", type=pathlib.Path, metavar="FOLDER",
                         help="programs that were built elsewhere; the script then builds nothing")
     parser.add_argument("--python", help="a Python whose torch sees a GPU (default: the first of "
-                                         "python3 and /usr/bin/python3 that has one)")
+                                         "python3 and /usr/bin/python3 with such a torch)")
     parser.add_argument("--minutes", type=float, help="end after this time; the next call continues")
     parser.add_argument("--again", action="store_true", help="repeat cases that have run already")
     parser.add_argument("--dry-run", action="store_true", help="print the commands; needs no GPU")
