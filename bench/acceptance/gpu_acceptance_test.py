@@ -218,7 +218,7 @@ class Versions(unittest.TestCase):
             self.assertEqual(programs.commit(), clean + "-dirty")
         self.assertRegex(clean, "^[0-9a-f]{7,}$")
 
-    def test_other_programs_are_another_version(self):
+    def test_the_version_changes_with_the_programs(self):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "pfc-worker"
             found = []

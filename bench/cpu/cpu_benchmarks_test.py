@@ -163,7 +163,7 @@ class Reports(Quiet):
         self.assertAlmostEqual(tenth["memory"], 0.2048 / 8 + 0.4096 / 20 + 0.1024 / 40)
         self.assertAlmostEqual(tenth["arithmetic"], 3 * 2 * 128 * 51.2e6 / 800e9)
 
-    def test_the_best_of_all_rounds_is_the_machines(self):
+    def test_a_machines_rate_is_the_best_of_all_rounds(self):
         again = {**self.LIMITS, "stream": {"copy": 31, "triad": 20, "read": 25, "update": 39}}
         best = bench_head.best_of([self.LIMITS, again])["stream"]
         self.assertEqual(best, {"copy": 31, "triad": 30, "read": 25, "update": 40})

@@ -394,7 +394,7 @@ TEST(ParseJob, LeavesTheEmbeddingSizeToTheDataWithoutANetwork) {
               HasSubstr("job.json: embedding_size: found 0, expected an integer from 1 to 65536"));
 }
 
-TEST(ParseJob, TakesALinearLayerWithoutANetwork) {
+TEST(ParseJob, AcceptsALinearLayerWithoutANetwork) {
   const JobConfig job = parse(
       R"({"network": "none", "feature_size": 512, "embedding_size": 64, "freeze": ["linear.bias"]})");
   EXPECT_EQ(job.feature_size, 512);

@@ -95,7 +95,7 @@ TEST_F(SequentialReading, ShowsEveryImageOfAnEpochOnce) {
   }
 }
 
-TEST_F(SequentialReading, ShowsTheSameToAnyNumberOfWorkers) {
+TEST_F(SequentialReading, ShowsTheSameImagesToAnyNumberOfWorkers) {
   const SequentialBatches one = run_all(*dataset_, options(24), 1, 25);
   EXPECT_EQ(one, run_all(*dataset_, options(8), 3, 25));
   EXPECT_EQ(one, run_all(*dataset_, options(2), 12, 25));

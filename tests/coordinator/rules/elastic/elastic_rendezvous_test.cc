@@ -540,7 +540,7 @@ TEST_F(ElasticRendezvous, AnUnrequestedStopCountsAsALoss) {
   EXPECT_EQ(begins().size(), 6U);
 }
 
-TEST_F(ElasticRendezvous, WorkersThatStopWithAFailedOneDoNotHideItsCause) {
+TEST_F(ElasticRendezvous, WorkersThatStopWithAFailedWorkerDoNotHideTheCause) {
   trains_on_three_hosts();
   for (const Rank rank : {1, 2, 3, 4, 5}) {
     reports(rank, proto::OUTCOME_STOPPED);
