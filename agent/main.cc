@@ -64,7 +64,8 @@ int run_agent(const AgentOptions& options) {
     if (!error) agent.coordinator_killed();
   });
   run_event_loop(loop, [](const std::string& what) {
-    print_message("pfc-agent", Severity::kWarning, "an event was not handled: " + what);
+    print_message("pfc-agent", Severity::kWarning,
+                  "internal error; the program continues: " + what);
   });
   const int code = signals.first()   ? exit_code_of_signal(*signals.first())
                    : problem.empty() ? kExitSuccess
@@ -104,7 +105,8 @@ int run(int argc, char** argv) {
       app.add_option(
              "--coordinator-grace", coordinator_grace,
              "How long this host's workers keep training after the coordinator has disappeared. "
-             "Until then another one can take over. Default: the value of the coordinator's option")
+             "Until then a new coordinator can take over. Default: the coordinator's "
+             "--coordinator-grace")
           ->transform(duration(true));
   app.add_option("--grace", grace,
                  "Time for a checkpoint when SIGTERM or Ctrl-C drains this host; then its workers "

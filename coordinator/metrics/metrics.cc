@@ -58,7 +58,7 @@ struct Metrics::All {
               "Lines for stdout and stderr that were dropped because they were not read");
   CounterFamily& takeovers =
       counter(registry, "pfc_coordinator_takeovers_total",
-              "How often a coordinator has taken over the job of one that was killed");
+              "How often a coordinator has taken over the job of a killed coordinator");
   CounterFamily& journal_failures = counter(registry, "pfc_coordinator_journal_failures_total",
                                             "Failed attempts to write the journal");
   CounterFamily& cpu =

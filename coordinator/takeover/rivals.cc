@@ -61,7 +61,7 @@ std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::pa
 void end(const Rival& rival, const fs::path& output,
          const std::function<void(const std::string& line)>& tell) {
   tell(rival.title() + ", whose coordinator was killed, still writes to " + output.string() +
-       ", which this job also uses. It is stopped after a checkpoint");
+       ", which this job also uses. The old job is stopped after a checkpoint");
   rival.agent.send(SIGTERM);
   if (!rival.agent.wait(kCheckpoint)) {
     tell(rival.title() + " has not ended within " + std::to_string(kCheckpoint.count()) +

@@ -152,7 +152,7 @@ std::optional<Decision> gather_for_restart(const ClusterState& state,
   if (!plan.enough()) {
     if (auto blame = take_back(state, config.elastic, now)) {
       return act(action::ChangeBlame{std::move(*blame)},
-                 "too few slots are left; an excluded one is used again");
+                 "too few slots are left; using an excluded slot again");
     }
     const std::string missing = awaited(state, now);
     if (now >= since + config.limits.start) {

@@ -342,10 +342,11 @@ TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
   EXPECT_EQ(voice.is_told_workers().slots(0).wish(), proto::DesiredSlots::TERMINATE);
   voice.tells_exit(0, SIGTERM);
   voice.tells_exit(1, SIGTERM);
-  EXPECT_THAT(other.verdict().message,
-              AllOf(HasSubstr("rank 1 (host a, slot 1): no progress for "),
-                    HasSubstr("at step 3 in forward while 1 other waits for it in all_gather "
-                              "(number 9 of 'step'); state R (runs) main thread computes")));
+  EXPECT_THAT(
+      other.verdict().message,
+      AllOf(HasSubstr("rank 1 (host a, slot 1): no progress for "),
+            HasSubstr("at step 3 in forward while 1 other waits for it in all_gather "
+                      "(number 9 of communicator 'step'); state R (runs) main thread computes")));
 }
 
 TEST_F(ServiceOfOneHost, NamesAPortInUseAndWhatToDo) {

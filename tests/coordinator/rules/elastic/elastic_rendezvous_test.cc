@@ -594,7 +594,8 @@ TEST_F(ElasticRendezvous, ADrainDuringARestartStopsTheJob) {
   EXPECT_EQ(does(), "finish");
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
   EXPECT_TRUE(verdict(state).host_left);
-  EXPECT_THAT(verdict(state).message, ::testing::HasSubstr(", while it restarted after host b"));
+  EXPECT_THAT(verdict(state).message,
+              ::testing::HasSubstr(", while the job restarted after host b"));
 }
 
 }  // namespace
