@@ -91,7 +91,8 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--bind", options.bind,
                  "Cores that each worker may use. cores: its share of the host's cores, near its "
-                 "GPU if possible. numa: all cores of the NUMA nodes of its share. none: all cores")
+                 "GPU if possible. numa: all cores of the NUMA nodes that contain its share. none: "
+                 "all cores")
       ->transform(choice_of({"none", "numa", "cores"}))  // in the order of BindMode
       ->type_name("TEXT")
       ->envname("PFC_BIND")

@@ -93,10 +93,9 @@ TEST_F(ElasticRendezvous, DoesNotBeginIfAllHostsHaveFewerSlotsThanTheMinimum) {
   registers("b", 1);
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "finish");
-  EXPECT_EQ(
-      verdict(state).message,
-      "job failed: hosts: they have 3 slots together, too few for --min-workers 4; give smaller "
-      "numbers, or more hosts");
+  EXPECT_EQ(verdict(state).message,
+            "job failed: hosts: found 3 slots in total, too few for --min-workers 4; give smaller "
+            "numbers, or more hosts");
 }
 
 TEST_F(ElasticRendezvous, DoesNotBeginIfAllSlotsWouldBeSpares) {
@@ -151,8 +150,8 @@ TEST_F(ElasticRendezvous, DoesNotBeginIfHostsHaveTooFewGpusForTheirSlots) {
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "finish");
   EXPECT_EQ(verdict(state).message,
-            "job failed: hosts: they have GPUs for 3 workers, expected at least 4; host a has 1 "
-            "GPU for 4 slots; host b has 2 GPUs for 4 slots; give fewer slots, or --min-workers");
+            "job failed: hosts: found GPUs for 3 workers, expected at least 4; host a has 1 GPU "
+            "for 4 slots; host b has 2 GPUs for 4 slots; give fewer slots, or --min-workers");
 }
 
 TEST_F(ElasticRendezvous, AHostWithoutAGpuHasAllItsSlotsIfTheJobMayUseTheCpu) {
