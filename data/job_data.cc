@@ -67,14 +67,14 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
   const bool without = job.network == kNoNetwork;
   if (without && info.embedding_size == 0) {
     throw InputError(fmt::format(
-        "network: found \"none\", which trains on embeddings, but {} has images ({}): name a "
-        "network",
+        "network: found \"none\", which trains on embeddings, but {} has images ({}): set network "
+        "to a backbone, for example \"r50\"",
         text_of(job.rec), info.layout));
   }
   if (!without && info.embedding_size > 0) {
     throw InputError(fmt::format(
         "network: found \"{}\", which embeds images, but {} has {}: set network to \"none\", or "
-        "name the images",
+        "set rec to data with images",
         job.network, text_of(job.rec), info.layout));
   }
   if (!without) return;

@@ -157,12 +157,12 @@ class Cases(unittest.TestCase):
         self.assertEqual([name for name, verdict in verdicts.items() if verdict == "passed"],
                          ["clean", "no race"])
 
-    def test_minutes_count_from_the_start_of_the_program(self):
+    def test_the_option_minutes_counts_from_the_start_of_the_program(self):
         with mock.patch.object(gpu_acceptance, "BEGIN", time.monotonic() - 50):
             code, verdicts = self.accept(case("a", "true"), minutes=1)
         self.assertEqual(verdicts, {"a": "not run: no time was left"})
 
-    def test_again_discards_measurements(self):
+    def test_the_option_again_discards_measurements(self):
         kept = pathlib.Path(self.folder.name) / "kept"
         kept.touch()
         self.accept(case("a", "true", kept=kept))

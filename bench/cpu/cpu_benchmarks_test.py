@@ -189,11 +189,11 @@ class Reference(unittest.TestCase):
             found.append(step(embeddings, torch.randint(50, (6,))))
         return found
 
-    def test_rows_has_the_losses_of_dense_if_all_classes_take_part(self):
+    def test_pytorch_rows_has_the_losses_of_pytorch_dense_if_all_classes_take_part(self):
         for a, b in zip(self.losses(1.0, "dense"), self.losses(1.0, "rows")):
             self.assertAlmostEqual(a, b, places=3)
 
-    def test_rows_has_the_first_loss_of_dense_below_rate_1(self):
+    def test_pytorch_rows_has_the_first_loss_of_pytorch_dense_below_rate_1(self):
         self.assertAlmostEqual(self.losses(0.5, "dense")[0], self.losses(0.5, "rows")[0], places=3)
 
 

@@ -87,7 +87,8 @@ Decision count(const ClusterState& state, const RendezvousConfig& config, TimePo
       (step <= kBeforeJoining
            ? "before the worker joined: check the program and its libraries"
            : "at step " + std::to_string(step) +
-                 ": look for the cause in its data or in the program, not in the machine");
+                 ": look for the cause in the data of this step or in the program, not in the "
+                 "machine");
   again.permanent = true;
   return blame({std::move(again)});
 }
