@@ -49,7 +49,8 @@ struct Metrics::All {
                                      "Time of each phase of training, all workers");
   HistogramFamily& step = histogram(registry, "pfc_worker_step_duration_seconds",
                                     "Time of an optimizer step, all workers");
-  GaugeFamily& build_info = gauge(registry, "pfc_build_info", "1: version of the coordinator");
+  GaugeFamily& build_info =
+      gauge(registry, "pfc_build_info", "Always 1; the label is the version of pfc");
   CounterFamily& jobs =
       counter(registry, "pfc_jobs_total", "Jobs of a service that have ended or were refused");
   GaugeFamily& waiting = gauge(registry, "pfc_jobs_waiting", "Jobs in the queue of a service");

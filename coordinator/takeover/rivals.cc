@@ -81,9 +81,9 @@ void end_rivals(std::vector<FoundJournal> journals, const Job& job,
   const std::vector<Rival> rivals = rivals_among(std::move(journals), output);
   if (!rivals.empty() && !resumes(job.json)) {
     throw InputError("output: " + rivals.front().title() + " still trains into " + output.string() +
-                     ", although its coordinator was killed. Start pfc-coordinator "
-                     "as before to continue it; or set \"resume\": true to continue from its "
-                     "checkpoint; or choose another output");
+                     ", although its coordinator was killed. Start pfc-coordinator as before to "
+                     "continue that job; or set \"resume\": true to continue from its checkpoint; "
+                     "or choose another output");
   }
   for (const Rival& rival : rivals) end(rival, output, tell);
 }
