@@ -131,7 +131,7 @@ class SavedAfterAFailure(Output):
         self.assertEqual(len(self.checkpoints()), 1)
         self.assertTrue((self.out / "backbone.safetensors").exists())
 
-    def test_an_output_folder_that_is_removed(self):
+    def test_a_job_whose_output_folder_is_removed_ends_and_leaves_a_checkpoint(self):
         process = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         shutil.rmtree(self.out)
         output = self.ended(process, 2)

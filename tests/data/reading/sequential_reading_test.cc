@@ -259,7 +259,7 @@ class IndexOfAPart : public ::testing::Test {
   RecordIndex whole_;
 };
 
-TEST_F(IndexOfAPart, ReadsOnlyNamedRecordsInRandomOrder) {
+TEST_F(IndexOfAPart, RandomReadingReadsOnlyTheRecordsThatItNames) {
   const auto dataset = open();
   ASSERT_EQ(dataset->info().images, 30);
   ReadLog log;
