@@ -23,8 +23,8 @@ namespace {
 void expect_number(const char* key, std::int64_t given, std::int64_t found, const char* of_what,
                    const JobConfig& job) {
   if (given == 0 || given == found) return;
-  throw InputError(fmt::format("{}: found {} {}, but {} is {}: correct or remove {}",
-                               text_of(job.rec), found, of_what, key, given, key));
+  throw InputError(fmt::format("{0}: found {1} {2}, but {3} is {4}: correct or remove {3}",
+                               text_of(job.rec), found, of_what, key, given));
 }
 
 /// Sets the options for the head of one data set.

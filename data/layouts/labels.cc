@@ -52,9 +52,8 @@ std::int64_t count_classes(const std::vector<std::int64_t>& labels, const Datase
   const std::int64_t classes = *std::ranges::max_element(labels) + 1;
   if (options.num_classes == 0) return classes;
   if (options.num_classes >= classes) return options.num_classes;
-  throw InputError(fmt::format("{}: found label {}, but {} is {}: correct or remove {}", origin,
-                               classes - 1, options.classes_key, options.num_classes,
-                               options.classes_key));
+  throw InputError(fmt::format("{0}: found label {1}, but {2} is {3}: correct or remove {2}",
+                               origin, classes - 1, options.classes_key, options.num_classes));
 }
 
 void warn_of_classes(DatasetInfo& info, std::int64_t least, const std::string& origin) {
