@@ -121,8 +121,8 @@ bool Agent::connection_lost(const grpc::Status& status, std::chrono::millisecond
   if (!refused) {
     problem = "coordinator " + options_.coordinator +
               (limit.count() == 0
-                   ? " cannot be reached, and workers do not wait for another one (coordinator "
-                     "grace 0)"
+                   ? " cannot be reached, and workers do not wait for a new coordinator "
+                     "(--coordinator-grace 0)"
                    : " cannot be reached for " + std::to_string(silence.count() / 1000) + " s") +
               " (" + problem + ")";
   }

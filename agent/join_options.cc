@@ -112,7 +112,7 @@ bool JoinOptions::may_change() const { return !join_file_.empty() && join_file_ 
 
 bool JoinOptions::changes(const Text& tried, const std::string& why, milliseconds patience) const {
   warn(why + "; " + tried.origin +
-       " may be left from a coordinator that has ended; waiting until another one writes it");
+       " may be left from a coordinator that has ended; waiting until a new coordinator writes it");
   const TimePoint deadline = Clock::now() + patience;
   while (Clock::now() < deadline) {
     std::this_thread::sleep_for(kFilePollInterval);

@@ -64,7 +64,8 @@ int run_agent(const AgentOptions& options) {
     if (!error) agent.coordinator_killed();
   });
   run_event_loop(loop, [](const std::string& what) {
-    print_message("pfc-agent", Severity::kWarning, "an event was not handled: " + what);
+    print_message("pfc-agent", Severity::kWarning,
+                  "internal error; the program continues: " + what);
   });
   const int code = signals.first()   ? exit_code_of_signal(*signals.first())
                    : problem.empty() ? kExitSuccess
@@ -90,7 +91,8 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--bind", options.bind,
                  "Cores that each worker may use. cores: its share of the host's cores, near its "
-                 "GPU if possible. numa: all cores of the NUMA nodes of its share. none: all cores")
+                 "GPU if possible. numa: all cores of the NUMA nodes that contain its share. none: "
+                 "all cores")
       ->transform(choice_of({"none", "numa", "cores"}))  // in the order of BindMode
       ->type_name("TEXT")
       ->envname("PFC_BIND")
@@ -104,7 +106,8 @@ int run(int argc, char** argv) {
       app.add_option(
              "--coordinator-grace", coordinator_grace,
              "How long this host's workers keep training after the coordinator has disappeared. "
-             "Until then another one can take over. Default: the value of the coordinator's option")
+             "Until then a new coordinator can take over. Default: the coordinator's "
+             "--coordinator-grace")
           ->transform(duration(true));
   app.add_option("--grace", grace,
                  "Time for a checkpoint when SIGTERM or Ctrl-C drains this host; then its workers "

@@ -94,7 +94,7 @@ CoordinatorFile read_file(const fs::path& path) {
   constexpr JsonLimits kLimits{.bytes = 1 << 16, .depth = 2};
   const auto refuse = [&](const std::string& problem) {
     throw InputError(path.string() + ": not a coordinator's file (" + problem +
-                     "); give its address with --coordinator HOST:PORT");
+                     "); give the coordinator's address with --coordinator HOST:PORT");
   };
   CoordinatorFile file;
   try {
@@ -185,8 +185,8 @@ CoordinatorFile find_coordinator(const fs::path& folder, std::string_view job_id
   if (fitting.size() == 1) return fitting.front();
   if (all.empty()) {
     throw InputError(folder.string() +
-                     ": found no running coordinator of this user; give the address of another one "
-                     "with --coordinator HOST:PORT");
+                     ": found no running coordinator of this user; to use another coordinator, "
+                     "give --coordinator HOST:PORT");
   }
   if (fitting.empty()) {
     throw InputError("--service " + std::string(job_id_begin) +

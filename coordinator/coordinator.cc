@@ -165,7 +165,7 @@ void Coordinator::forgive_stall() {
   const std::string text =
       "the coordinator itself did not run for " +
       std::to_string(std::chrono::duration_cast<std::chrono::seconds>(gap).count()) +
-      " s; this time does not count as silence";
+      " s; this time does not count as silence of hosts and workers";
   cluster_.terminal.note(text, Severity::kWarning);
   cluster_.history.tell(ClusterEvent::Kind::kJob, Severity::kWarning, text);
   postpone(cluster_.state, gap);

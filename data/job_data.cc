@@ -23,7 +23,7 @@ namespace {
 void expect_number(const char* key, std::int64_t given, std::int64_t found, const char* of_what,
                    const JobConfig& job) {
   if (given == 0 || given == found) return;
-  throw InputError(fmt::format("{}: found {} {}, but {} is {}: correct it or leave it out",
+  throw InputError(fmt::format("{0}: found {1} {2}, but {3} is {4}: correct or remove {3}",
                                text_of(job.rec), found, of_what, key, given));
 }
 
@@ -67,14 +67,14 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
   const bool without = job.network == kNoNetwork;
   if (without && info.embedding_size == 0) {
     throw InputError(fmt::format(
-        "network: found \"none\", which trains on embeddings, but {} has images ({}): name a "
-        "network",
+        "network: found \"none\", which trains on embeddings, but {} has images ({}): set network "
+        "to a backbone, for example \"r50\"",
         text_of(job.rec), info.layout));
   }
   if (!without && info.embedding_size > 0) {
     throw InputError(fmt::format(
         "network: found \"{}\", which embeds images, but {} has {}: set network to \"none\", or "
-        "name the images",
+        "set rec to data with images",
         job.network, text_of(job.rec), info.layout));
   }
   if (!without) return;

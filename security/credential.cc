@@ -61,7 +61,8 @@ Credential credential_from_text(const std::string& text, const std::string& orig
   credential.authority = take_block(text, "CERTIFICATE", certificates);
   if (credential.key.empty() || credential.certificate.empty() || credential.authority.empty()) {
     throw InputError(origin +
-                     ": expected a private key, its certificate and the authority's, in PEM");
+                     ": expected a private key, its certificate and the authority's certificate, "
+                     "in PEM");
   }
   return credential;
 }

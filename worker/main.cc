@@ -295,7 +295,7 @@ int run(int argc, char** argv) {
   const std::vector<CLI::Option*> identity{
       app.add_option("--job", arguments.coordinator.job_id, "The id of the coordinator's job"),
       app.add_option("--agent", arguments.coordinator.agent_id,
-                     "The id of the pfc-agent that starts it"),
+                     "The id of the pfc-agent that starts this worker"),
       app.add_option("--slot", arguments.coordinator.slot,
                      "Number of this worker on its host, from 0")
           ->check(whole_number(0, std::numeric_limits<int>::max())),
@@ -314,12 +314,13 @@ int run(int argc, char** argv) {
       ->transform(duration())
       ->capture_default_str();
   app.add_option("--coordinator-grace", arguments.coordinator_grace,
-                 "Seconds to wait for a coordinator that has disappeared, to join or to report the "
-                 "end. Steps do not wait for a coordinator")
+                 "Seconds to wait for a coordinator that has disappeared, when this worker joins "
+                 "or reports its end. Steps do not wait for a coordinator")
       ->transform(duration(true))
       ->capture_default_str();
   app.footer(
-      "With --config, SIGINT, SIGTERM or SIGHUP ends it after a checkpoint, a second one at once.\n"
+      "With --config, SIGINT, SIGTERM or SIGHUP ends training after a checkpoint; a second signal\n"
+      "ends it at once.\n"
       "Exit codes: docs/exit-codes.md.");
   if (const auto done = parse_command_line(app, argc, argv)) return *done;
   if (!arguments.credential.empty()) {

@@ -156,7 +156,7 @@ TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& r
   reporter.end(done, "stopped");
   reporter.message(moved ? "stopped after step " + std::to_string(done) + ", checkpoint written"
                          : "stopped before step " + std::to_string(s.plan.first_step()) +
-                               " was complete, there is nothing to write");
+                               " was complete; there is nothing to write");
   if (!reporter.failure().empty()) throw StorageError(reporter.failure() + where_saved(s, done));
   return TrainingEnd::kStopped;
 }
@@ -203,7 +203,7 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
                    : "the class centres, in " +
                          (s.job.output / checkpoint_format::folder_name(done)).string();
   const std::string nothing = std::string("nothing was left to train; ") +
-                              (has_model(s) ? "the model is in " : "what was trained is ");
+                              (has_model(s) ? "the model is in " : "the result is ");
   reporter.message((trained ? "training is complete: " : nothing) + model);
   if (!reporter.failure().empty()) throw StorageError(reporter.failure() + where_saved(s, done));
   return TrainingEnd::kCompleted;

@@ -157,12 +157,12 @@ class Cases(unittest.TestCase):
         self.assertEqual([name for name, verdict in verdicts.items() if verdict == "passed"],
                          ["clean", "no race"])
 
-    def test_minutes_count_from_the_start_of_the_program(self):
+    def test_the_option_minutes_counts_from_the_start_of_the_program(self):
         with mock.patch.object(gpu_acceptance, "BEGIN", time.monotonic() - 50):
             code, verdicts = self.accept(case("a", "true"), minutes=1)
         self.assertEqual(verdicts, {"a": "not run: no time was left"})
 
-    def test_again_discards_measurements(self):
+    def test_the_option_again_discards_measurements(self):
         kept = pathlib.Path(self.folder.name) / "kept"
         kept.touch()
         self.accept(case("a", "true", kept=kept))
@@ -218,7 +218,7 @@ class Versions(unittest.TestCase):
             self.assertEqual(programs.commit(), clean + "-dirty")
         self.assertRegex(clean, "^[0-9a-f]{7,}$")
 
-    def test_other_programs_are_another_version(self):
+    def test_the_version_changes_with_the_programs(self):
         with tempfile.TemporaryDirectory() as folder:
             program = pathlib.Path(folder) / "pfc-worker"
             found = []

@@ -163,7 +163,7 @@ class Reports(Quiet):
         self.assertAlmostEqual(tenth["memory"], 0.2048 / 8 + 0.4096 / 20 + 0.1024 / 40)
         self.assertAlmostEqual(tenth["arithmetic"], 3 * 2 * 128 * 51.2e6 / 800e9)
 
-    def test_the_best_of_all_rounds_is_the_machines(self):
+    def test_a_machines_rate_is_the_best_of_all_rounds(self):
         again = {**self.LIMITS, "stream": {"copy": 31, "triad": 20, "read": 25, "update": 39}}
         best = bench_head.best_of([self.LIMITS, again])["stream"]
         self.assertEqual(best, {"copy": 31, "triad": 30, "read": 25, "update": 40})
@@ -189,11 +189,11 @@ class Reference(unittest.TestCase):
             found.append(step(embeddings, torch.randint(50, (6,))))
         return found
 
-    def test_rows_has_the_losses_of_dense_if_all_classes_take_part(self):
+    def test_pytorch_rows_has_the_losses_of_pytorch_dense_if_all_classes_take_part(self):
         for a, b in zip(self.losses(1.0, "dense"), self.losses(1.0, "rows")):
             self.assertAlmostEqual(a, b, places=3)
 
-    def test_rows_has_the_first_loss_of_dense_below_rate_1(self):
+    def test_pytorch_rows_has_the_first_loss_of_pytorch_dense_below_rate_1(self):
         self.assertAlmostEqual(self.losses(0.5, "dense")[0], self.losses(0.5, "rows")[0], places=3)
 
 

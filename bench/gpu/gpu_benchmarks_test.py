@@ -60,7 +60,7 @@ class Head(unittest.TestCase):
     def starts(self):
         return len(self.count.read_text())
 
-    def test_a_program_that_fails_is_a_row_and_the_exit_code(self):
+    def test_a_program_that_fails_has_a_row_and_sets_the_exit_code(self):
         code, table, said = self.bench("[ $centres = fp32 ] || { echo boom >&2; exit 3; }")
         self.assertEqual(code, 1)
         self.assertIn("pfc, centres fp32 | 3.000 (2.000 to 4.000) | 4.000 (3.000 to 5.000)", table)

@@ -23,7 +23,7 @@ std::optional<Collective> decode(const std::vector<char>& value) {
 }
 
 std::string last_of(const Collective& c) {
-  return c.number == 0 ? "no collective has begun there" : "its last one is " + to_text(c);
+  return c.number == 0 ? "it has begun no collective" : "its last collective is " + to_text(c);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::int64_t batch_norm_samples(const JobConfig& job, int workers) {
 void check_batch_norm_samples(const JobConfig& job, int workers) {
   if (batch_norm_samples(job, workers) > 1) return;
   throw InputError(std::string("batch_size: expected 2 or more, found 1") +
-                   (job.sync_bn ? " and a single worker, so sync_bn has no effect" : "") +
+                   (job.sync_bn ? " (with a single worker, sync_bn has no effect)" : "") +
                    ": the gradient of a batch norm over 1 sample is 0, so nothing would be learnt");
 }
 

@@ -173,7 +173,7 @@ double JsonReader::real(const std::string& key, const json& value, const NumberR
   const double number = value.get<double>();
   const double size = std::abs(number);
   if (size != 0 && (size < FLT_MIN || size > FLT_MAX)) {
-    fail(key, value, std::string(range.text) + " that is not 0 or infinite as float32");
+    fail(key, value, std::string(range.text) + ", in the range of float32 (1.2e-38 to 3.4e38)");
   }
   return number;
 }

@@ -193,7 +193,8 @@ ChildProcess::ChildProcess(const SpawnOptions& options) {
     throw InputError(
         options.program.string() +
         ": cannot be started: " + std::generic_category().message(reason) +
-        "; expected the program in the same folder as this one; install both together");
+        "; expected this program in the folder of the program that starts it; install both "
+        "together");
   }
   stdout_ = std::move(out[0]);
   stderr_ = std::move(err[0]);

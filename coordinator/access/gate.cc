@@ -227,8 +227,8 @@ std::optional<Denial> Gate::outdated(const Caller& caller) {
   if (is_current(identity.host, of_agent ? caller.serial : identity.agent)) return {};
   return Denial{.code = "revoked_certificate",
                 .message = "the certificate of host " + identity.host +
-                           " was revoked, or replaced by another one; for a new one: pfcctl token "
-                           "create --host " +
+                           " was revoked or replaced; create a new token for this host: pfcctl "
+                           "token create --host " +
                            identity.host};
 }
 

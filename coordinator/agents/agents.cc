@@ -42,7 +42,8 @@ Agents::Agents(Cluster& cluster, Jobs& jobs, Takeover& takeover, Checks& checks,
       fault_requests_({.timeout = kFaultTimeout,
                        .too_many = {.kind = Refusal::Kind::kOldGeneration,
                                     .message = std::to_string(FaultRequests::kMost) +
-                                               " faults already wait for their agents"},
+                                               " faults are waiting for their agents; try again "
+                                               "later"},
                        .late = {.kind = Refusal::Kind::kTimeout,
                                 .message = "its agent has not answered for " +
                                            std::to_string(kFaultTimeout.count()) + " s"}}) {}

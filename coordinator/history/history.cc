@@ -29,7 +29,7 @@ void History::take_over(const ClusterState& state) {
   curve_.clear(to_ms(wall_now()));
   cut_ = !state.job.id.empty();
   tell(ClusterEvent::Kind::kTakeover, Severity::kWarning,
-       "the coordinator was started again, and has taken over from the one before it");
+       "a new coordinator has taken over from the one that was killed");
 }
 
 void History::observe(const ClusterState& state) {

@@ -71,8 +71,8 @@ void Jobs::submit(const proto::SubmitRequest& request, const std::string& submit
   };
   if (!cluster_.options.is_service) {
     return refuse({.kind = Refusal::Kind::kOldGeneration,
-                   .message = "this coordinator runs a single job; start one without --config, "
-                              "to run jobs one after another"});
+                   .message = "this coordinator runs a single job; to run jobs one after another, "
+                              "start a coordinator without --config"});
   }
   const bool is_idle = cluster_.state.job.id.empty() && queue_.waiting().empty();
   if (request.check() && !is_idle) {

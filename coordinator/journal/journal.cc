@@ -246,8 +246,8 @@ void Journal::note_failure(const std::string& why) {
   failures_ += 1;
   if (std::exchange(failing_, true)) return;
   options_.tell("the journal: " + why +
-                "; the job continues, but if this coordinator were killed now, another one could "
-                "not take it over. Writing is retried every second");
+                "; the job continues, but if this coordinator were killed now, no new coordinator "
+                "could take over the job. Writing is retried every second");
 }
 
 void Journal::note_success() {
@@ -259,7 +259,7 @@ void Journal::note_hang(std::chrono::milliseconds limit) {
   options_.tell("the journal: the disk of " + options_.file.string() + " has not answered for " +
                 std::to_string(limit.count()) +
                 " ms; the job continues without waiting for it, but if this coordinator were "
-                "killed now, another one could not take it over");
+                "killed now, no new coordinator could take over the job");
 }
 
 void Journal::note_answer() {

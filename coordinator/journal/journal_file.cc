@@ -85,7 +85,7 @@ std::optional<std::pair<proto::JournalRecord, std::size_t>> read_record(std::str
   const std::string_view text = rest.substr(kRecordHeaderBytes, length);
   if (crc32c(text) != sum) {
     if (rest.size() == size || is_blank(rest.substr(size))) return {};
-    damaged(name, offset, "a record's checksum is wrong, and others follow it");
+    damaged(name, offset, "a record's checksum is wrong, and more records follow it");
   }
   proto::JournalRecord record;
   if (!record.ParseFromArray(text.data(), static_cast<int>(length))) {

@@ -51,7 +51,8 @@ std::string cause_of(const Incident& incident) {
 }
 
 JobMetrics::JobMetrics(Registry& r)
-    : info_(gauge(r, "pfc_job_info", "1: the job that runs, or the last one")),
+    : info_(gauge(r, "pfc_job_info",
+                  "Always 1; the label is the id of the running job, or of the last job")),
       state_(gauge(r, "pfc_job_state", "1: the state that the job is in")),
       started_(gauge(r, "pfc_job_start_timestamp_seconds", "When the job began")),
       membership_{

@@ -49,7 +49,8 @@ struct Metrics::All {
                                      "Time of each phase of training, all workers");
   HistogramFamily& step = histogram(registry, "pfc_worker_step_duration_seconds",
                                     "Time of an optimizer step, all workers");
-  GaugeFamily& build_info = gauge(registry, "pfc_build_info", "1: version of the coordinator");
+  GaugeFamily& build_info =
+      gauge(registry, "pfc_build_info", "Always 1; the label is the version of pfc");
   CounterFamily& jobs =
       counter(registry, "pfc_jobs_total", "Jobs of a service that have ended or were refused");
   GaugeFamily& waiting = gauge(registry, "pfc_jobs_waiting", "Jobs in the queue of a service");
@@ -58,7 +59,7 @@ struct Metrics::All {
               "Lines for stdout and stderr that were dropped because they were not read");
   CounterFamily& takeovers =
       counter(registry, "pfc_coordinator_takeovers_total",
-              "How often a coordinator has taken over the job of one that was killed");
+              "How often a coordinator has taken over the job of a killed coordinator");
   CounterFamily& journal_failures = counter(registry, "pfc_coordinator_journal_failures_total",
                                             "Failed attempts to write the journal");
   CounterFamily& cpu =

@@ -66,7 +66,7 @@ WorkerMetrics::WorkerMetrics(Registry& r)
            field<&proto::CollectiveTotal::calls>},
           {counter(r, "pfc_worker_collective_seconds_total",
                    "Time of the worker's collectives, including waits for other workers; 0 for "
-                   "NCCL, because the host only enqueues those"),
+                   "NCCL, because the host only enqueues them and does not wait"),
            field<&proto::CollectiveTotal::seconds>},
           {counter(r, "pfc_worker_collective_sent_bytes_total",
                    "Bytes that the worker has sent to others in collectives"),

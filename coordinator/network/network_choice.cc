@@ -209,7 +209,8 @@ NetworkChoice choose_network(const std::vector<NetworkHost>& hosts, const Networ
   return {.address = best->address,
           .text = "network " + best->name + interface_text(hosts, *best) + ": " +
                   counted(std::ssize(hosts), "host") +
-                  (best->speed ? ", " + slowest_pair(hosts, *best) : ", used before") +
+                  (best->speed ? ", " + slowest_pair(hosts, *best)
+                               : ", used before and not measured again") +
                   (unused.empty() ? "" : "; not used: " + unused)};
 }
 

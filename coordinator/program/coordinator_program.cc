@@ -141,8 +141,9 @@ int CoordinatorProgram::run() {
   names_ = std::jthread([this](const std::stop_token& stop) { look_up_again(stop); });
   start();
   start_local_agent();
-  run_event_loop(loop_,
-                 [this](const std::string& what) { warn("an event was not handled: " + what); });
+  run_event_loop(loop_, [this](const std::string& what) {
+    warn("internal error; the program continues: " + what);
+  });
   return end();
 }
 

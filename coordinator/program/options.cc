@@ -86,8 +86,8 @@ void declare_limits(CLI::App& app, Options& options) {
       ->transform(duration())
       ->capture_default_str();
   app.add_option("--progress-factor", options.progress_factor,
-                 "A worker counts as stuck only after this many times the longest of the job's "
-                 "last steps, checkpoints or evaluations")
+                 "A worker counts as stuck in a step, checkpoint or evaluation only after this "
+                 "many times the duration of the longest recent one")
       ->check(CLI::Range(1.0, 1e6))
       ->capture_default_str();
   app.add_option("--metrics-linger", options.metrics_linger,

@@ -178,8 +178,8 @@ std::string staying_agents(const ClusterState& state) {
   const bool several = names.size() > 1;
   return std::string(several ? "the agents of hosts " : "the agent of host ") + listed(names) +
          (several ? " wait" : " waits") +
-         " for the next job: to end one, send SIGTERM or press Ctrl-C on its host; an agent that "
-         "is started with --once ends with its job";
+         " for the next job: to end an agent, send it SIGTERM or press Ctrl-C on its host; an "
+         "agent that is started with --once ends with its job";
 }
 
 void host_registered(HostState& host, const proto::AgentRegistration& registration,

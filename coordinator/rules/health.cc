@@ -324,7 +324,8 @@ std::string doing(const WorkerState& worker, TimePoint now) {
   for (const proto::CommTotal& comm : worker.progress.comm()) {
     if (comm.calls() == 0) continue;
     text += (comm.done() < comm.calls() ? ", within " : ", after ") + one_line(comm.newest()) +
-            " (number " + std::to_string(comm.calls()) + " of '" + one_line(comm.purpose()) + "')";
+            " (number " + std::to_string(comm.calls()) + " of communicator '" +
+            one_line(comm.purpose()) + "')";
   }
   return text;
 }

@@ -58,7 +58,7 @@ std::string agent_advice(const std::string& coordinator, const HostState& host);
 /// Returns "last seen at step 120 in all_gather"; empty before the first progress.
 std::string last_seen(const WorkerState& worker);
 
-/// Returns "at step 120 in forward for 31 s, after all_gather (number 12 of 'step')".
+/// Returns "at step 120 in forward for 31 s, after all_gather (number 12 of communicator 'step')".
 std::string doing(const WorkerState& worker, TimePoint now);
 
 }  // namespace pfc

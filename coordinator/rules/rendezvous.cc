@@ -56,7 +56,7 @@ std::optional<Incident> too_few_slots(const ClusterState& state, const ElasticCo
                   .rank = {},
                   .host = {},
                   .who = "hosts",
-                  .what = "they have " + counted(slots, "slot") + " together, too few for " +
+                  .what = "found " + counted(slots, "slot") + " in total, too few for " +
                           asked_for(config) + "; give smaller numbers, or more hosts",
                   .at_start = true,
                   .permanent = true,
@@ -69,7 +69,7 @@ Incident too_few_gpus(const ClusterState& state, const Plan& plan, TimePoint now
                    .rank = {},
                    .host = {},
                    .who = "hosts",
-                   .what = "they have GPUs for " + counted(plan.size(), "worker") +
+                   .what = "found GPUs for " + counted(plan.size(), "worker") +
                            ", expected at least " + std::to_string(plan.least),
                    .at_start = true,
                    .permanent = true,

@@ -116,7 +116,7 @@ Verdict stopped_while_restarting(const ClusterState& state) {
       .kind = Verdict::Kind::kStopped,
       .rank = {},
       .host_left = true,
-      .message = "job stopped: " + state.job.stop->reason + ", while it restarted after " +
+      .message = "job stopped: " + state.job.stop->reason + ", while the job restarted after " +
                  line_of(state.job.current, root_cause(state.job.current)) +
                  "; start it again with \"resume\": true to continue from its newest checkpoint"};
 }

@@ -28,7 +28,8 @@ constexpr std::chrono::milliseconds kAcceptRetryPause{100};
         " is in use, perhaps by another pfc-coordinator; end that program, or choose "
         "another port with " +
         options.flag + " (" + options.flag +
-        " 0: any free port); a coordinator on another port cannot take over a job of this one");
+        " 0: any free port); a coordinator on another port cannot take over a job that was started "
+        "on this port");
   }
   std::string what = where + ": cannot listen: " + why.message();
   if (why == asio::error::no_descriptors) what += "; raise the limit of open files (ulimit -n)";

@@ -197,8 +197,8 @@ void forget(const Left& left) {
 /// Returns the note about a journal that is not used.
 std::string not_used(const Left& left, const std::string& why) {
   return identity_title(left.identity) + ", whose coordinator was killed, is not resumed: " + why +
-         ". Its workers end at the latest " + std::to_string(left.identity.grace_ms() / 1000) +
-         " s after that coordinator";
+         ". Its workers end at most " + std::to_string(left.identity.grace_ms() / 1000) +
+         " s after that coordinator was killed";
 }
 
 std::string list_of(const std::vector<Left>& fitting) {

@@ -61,7 +61,7 @@ std::vector<Rival> rivals_among(std::vector<FoundJournal> journals, const fs::pa
 void end(const Rival& rival, const fs::path& output,
          const std::function<void(const std::string& line)>& tell) {
   tell(rival.title() + ", whose coordinator was killed, still writes to " + output.string() +
-       ", which this job also uses. It is stopped after a checkpoint");
+       ", which this job also uses. The old job is stopped after a checkpoint");
   rival.agent.send(SIGTERM);
   if (!rival.agent.wait(kCheckpoint)) {
     tell(rival.title() + " has not ended within " + std::to_string(kCheckpoint.count()) +
@@ -81,9 +81,9 @@ void end_rivals(std::vector<FoundJournal> journals, const Job& job,
   const std::vector<Rival> rivals = rivals_among(std::move(journals), output);
   if (!rivals.empty() && !resumes(job.json)) {
     throw InputError("output: " + rivals.front().title() + " still trains into " + output.string() +
-                     ", although its coordinator was killed. Start pfc-coordinator "
-                     "as before to continue it; or set \"resume\": true to continue from its "
-                     "checkpoint; or choose another output");
+                     ", although its coordinator was killed. Start pfc-coordinator as before to "
+                     "continue that job; or set \"resume\": true to continue from its checkpoint; "
+                     "or choose another output");
   }
   for (const Rival& rival : rivals) end(rival, output, tell);
 }

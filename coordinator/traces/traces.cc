@@ -41,7 +41,7 @@ void Traces::start(const proto::StartTraceRequest& request,
     return answer(not_now("the running job is a check, which trains nothing"));
   if (workers.empty() || !std::ranges::all_of(workers, &WorkerState::training)) {
     return answer(not_now("the job is not training now (" + cluster_.reason +
-                          "): ask again when pfcctl status says that it does"));
+                          "): ask again when pfcctl status shows that all workers are training"));
   }
   const TimePoint now = Clock::now();
   // An interrupted trace without a reader may be replaced.

@@ -35,9 +35,9 @@ const WorkerState* worker_of_key(const ClusterState& state, const std::string& k
 
 Refusal unknown_worker(const proto::WorkerId& id) {
   return {.kind = Refusal::Kind::kOldGeneration,
-          .message = "slot " + std::to_string(id.slot()) + ", incarnation " +
-                     std::to_string(id.incarnation()) +
-                     " of this agent is not expected: another worker or agent has replaced it"};
+          .message = "the worker in slot " + std::to_string(id.slot()) +
+                     " of this agent (incarnation " + std::to_string(id.incarnation()) +
+                     ") is not expected: another worker or agent has replaced it"};
 }
 
 }  // namespace

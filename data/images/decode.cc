@@ -124,7 +124,7 @@ void ImageDecoder::decode_centre(std::span<const std::byte> encoded, std::int64_
   if (resized.height * resized.width > kMaxDecodedPixels) {
     throw DamagedImage(fmt::format(
         "an image of {} x {} (height x width) would be {} x {} if its shorter side had {} pixels; "
-        "pixels are at most {}",
+        "expected at most {} pixels in total",
         own.height, own.width, resized.height, resized.width, shorter, kMaxDecodedPixels));
   }
   resized_.resize(rgb_bytes(resized));

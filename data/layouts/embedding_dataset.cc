@@ -160,7 +160,7 @@ void EmbeddingDataset::check_row(std::span<const std::byte> row, std::int64_t im
     }
     all_zero = all_zero && number == 0;
   }
-  if (all_zero) throw DamagedImage(name(image) + ": found only zeros, expected a direction");
+  if (all_zero) throw DamagedImage(name(image) + ": found only zeros, expected another number");
 }
 
 Sample EmbeddingDataset::parse(std::int64_t image, StoredImage& stored) const {

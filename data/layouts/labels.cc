@@ -41,7 +41,7 @@ std::vector<std::int64_t> parse_labels(std::string_view text) {
 void check_image_count(std::int64_t images, const DatasetOptions& options,
                        const std::string& origin, const char* what) {
   if (options.num_image == 0 || options.num_image == images) return;
-  throw InputError(fmt::format("{}: found {} {}, but num_image is {}: correct it or leave it out",
+  throw InputError(fmt::format("{}: found {} {}, but num_image is {}: correct or remove num_image",
                                origin, images, what, options.num_image));
 }
 
@@ -52,7 +52,7 @@ std::int64_t count_classes(const std::vector<std::int64_t>& labels, const Datase
   const std::int64_t classes = *std::ranges::max_element(labels) + 1;
   if (options.num_classes == 0) return classes;
   if (options.num_classes >= classes) return options.num_classes;
-  throw InputError(fmt::format("{}: found label {}, but {} is {}: correct it or leave it out",
+  throw InputError(fmt::format("{0}: found label {1}, but {2} is {3}: correct or remove {2}",
                                origin, classes - 1, options.classes_key, options.num_classes));
 }
 

@@ -43,7 +43,7 @@ Location pattern_location(const fs::path& pattern) {
   if (ending == ".rec") return {Layout::kRecordIO, expand_braces(pattern)};
   if (ending == ".tar") return {Layout::kTar, expand_braces(pattern)};
   throw InputError(
-      fmt::format("{}: not found; a range of numbers in braces stands for .rec or .tar files",
+      fmt::format("{}: not found; only names of .rec and .tar files may have a range in braces",
                   pattern.string()));
 }
 

@@ -65,8 +65,10 @@ std::unordered_map<std::string, std::int64_t> read_labels(const fs::path& file,
     }
     const std::string key(line.substr(0, space));
     if (labels.emplace(key, label).first->second == label) return;
-    throw InputError(fmt::format("{}: line {}: found another label for '{}' than before",
-                                 file.string(), number, key.substr(0, 80)));
+    throw InputError(
+        fmt::format("{}: line {}: found another label for '{}' than in an earlier line; keep "
+                    "one of the lines",
+                    file.string(), number, key.substr(0, 80)));
   });
   return labels;
 }
@@ -184,7 +186,7 @@ std::int64_t LmdbDataset::classes(const DatasetOptions& options,
     if (!from_property) return found;
     if (property->classes >= found) return property->classes;
     throw InputError(fmt::format(
-        "{}: found {} classes, but the greatest label is {}: correct it or remove it",
+        "{}: found {} classes, but the greatest label is {}: correct or remove this file",
         (file_->path().parent_path() / "property").string(), property->classes, found - 1));
   }
   check_image_count(info_.images, options, path());

@@ -394,8 +394,9 @@ void TarDataset::finish(const Pending& sample) {
 
 void TarDataset::tell_what_is_left_out() {
   if (further_ > 0) {
-    info_.warnings.push_back(fmt::format("{}: left out {} of samples that already have one",
-                                         origin_.string(), counted(further_, "image")));
+    info_.warnings.push_back(
+        fmt::format("{}: left out {}, because only the first image of a sample is used",
+                    origin_.string(), counted(further_, "image")));
   }
   if (incomplete_ == 0) return;
   if (images_.empty()) {

@@ -89,8 +89,8 @@ std::optional<std::string> sequential_warning(const Dataset& dataset) {
   if (near < far + 0.25) return std::nullopt;
   return fmt::format(
       "read: \"sequential\" mixes only the images in its buffer, but the data from {} on are "
-      "sorted by class: {:.0f} % of the images have the class of the next one. Shuffle them once: "
-      "pfcctl data shuffle",
+      "sorted by class: {:.0f} % of the images have the class of the next image. Shuffle them "
+      "once: pfcctl data shuffle",
       dataset.name(0), 100 * near);
 }
 

@@ -84,8 +84,8 @@ RecordDataset::RecordDataset(std::span<const fs::path> recs, const DatasetOption
   open(recs, options.doing);
   if (options.num_image != 0 && options.num_image != info_.images) {
     throw InputError(
-        fmt::format("{}: found {} images, but num_image is {}: correct it or leave it out", origin_,
-                    info_.images, options.num_image));
+        fmt::format("{}: found {} images, but num_image is {}: correct or remove num_image",
+                    origin_, info_.images, options.num_image));
   }
   const auto property = read_property(folder() / "property");
   Classes found = classes(options, property);

@@ -245,8 +245,10 @@ std::vector<std::byte> TorchReader::gathered(const std::string& name, const Desc
                                              std::span<const std::byte> all, std::uint64_t count) {
   const std::uint64_t most = kMostCopiedPerByte * zip_.memory()->bytes().size();
   if (count > most / tensor.type.bytes || copied_ + count * tensor.type.bytes > most) {
-    fail_tensor(name, "it and others repeat their storages to more than " +
-                          std::to_string(kMostCopiedPerByte) + " times the size of the file");
+    fail_tensor(name,
+                "it and other tensors use parts of their storages several times, and would "
+                "together need more than " +
+                    std::to_string(kMostCopiedPerByte) + " times the size of the file");
   }
   copied_ += count * tensor.type.bytes;
   std::vector<std::byte> out(count * tensor.type.bytes);

@@ -60,9 +60,9 @@ void ZipFile::fail(const std::string& what) const {
 std::span<const std::byte> ZipFile::part(std::uint64_t begin, std::uint64_t size) const {
   const auto bytes = file_->bytes();
   if (begin > bytes.size() || size > bytes.size() - begin) {
-    fail("a truncated or damaged zip file: it refers to offset " + std::to_string(begin) + " and " +
-         std::to_string(size) + " bytes from there, but has " + std::to_string(bytes.size()) +
-         " bytes; copy it again");
+    fail("a truncated or damaged zip file: from offset " + std::to_string(begin) + " on it needs " +
+         std::to_string(size) + " bytes, but it has only " + std::to_string(bytes.size()) +
+         " bytes in total; copy it again");
   }
   return bytes.subspan(begin, size);
 }

@@ -139,7 +139,7 @@ class Faces {
     } else if (name.empty()) {
       throw InputError(fmt::format(
           "{}: label {} has no name, but people of --probes and --gallery are compared by name; "
-          "add identities.txt, or give --same-labels if equal labels are the same people",
+          "add identities.txt, or give --same-labels if equal labels mean the same person",
           dataset.briefs().front().file.string(), label));
     }
     return numbers_.emplace(std::move(name), std::ssize(numbers_)).first->second;
@@ -271,12 +271,11 @@ void add_identify_verb(CLI::App& pfcctl) {
   verb->add_flag("--json", flags->json, "Prints JSON, for programs");
   verb->footer(
       "With a gallery, prints the fraction of the probes whose person is among the first k (as\n"
-      "TinyFace), and TPIR at FPIR if some people are not in it. With distractors only, searches\n"
-      "for each other image of the probe's person among them (as MegaFace). With probes only, "
-      "prints\n"
-      "Recall@K, the fraction of the probes with an image of their class among the K most similar\n"
-      "others, as for Stanford Online Products, and P@K, the mean fraction of these K that are of\n"
-      "their class (docs/evaluate.md). Examples:\n"
+      "TinyFace), and TPIR at FPIR if some people are not in the gallery. With distractors only,\n"
+      "adds each other image of the probe's person to them, one at a time, and searches for it\n"
+      "(as MegaFace). With probes only, prints Recall@K, the fraction of the probes with an image\n"
+      "of their class among the K most similar others, as for Stanford Online Products, and P@K,\n"
+      "the mean fraction of these K that are of their class (docs/evaluate.md). Examples:\n"
       "  pfcctl identify --model m.safetensors --probes Probe --gallery Match --distractors Rest\n"
       "  pfcctl identify --model m.safetensors --probes facescrub --distractors megaface\n"
       "  pfcctl identify --model m.safetensors --probes products");

@@ -205,8 +205,9 @@ void expect_same_data(const path& file, const format::Identity& id, const JobCon
   if (ends && should_end) return;
   throw InputError(fmt::format(
       "{}: found {}, but {} was trained on {}; name the job's data sets, in its order, with --in",
-      ends ? text_of(job.rec) : other.in1->file.string(), ends ? "nothing more" : other.in1->holds,
-      file.string(), should_end ? "nothing more" : *other.in2));
+      ends ? text_of(job.rec) : other.in1->file.string(),
+      ends ? "no further data set" : other.in1->holds, file.string(),
+      should_end ? "no further data set" : *other.in2));
 }
 
 /// Checks that the checkpoint's numbers agree with its model and the data.

@@ -70,7 +70,7 @@ TEST_F(AJoinFile, IsReadAgainIfLeftByAnEarlierCoordinator) {
   EXPECT_TRUE(joined.credential.secure());
 }
 
-TEST_F(AJoinFile, OfAnotherCoordinatorIsRefusedIfItDoesNotChange) {
+TEST_F(AJoinFile, IsRefusedIfItKeepsNamingAnotherCoordinator) {
   holds(outdated);
   EXPECT_THAT(message_of<InputError>([&] { joins(2s); }),
               HasSubstr("a certificate that does not match"));

@@ -124,7 +124,7 @@ TEST(CommFailure, AbortEndsTheWaitForAPeerThatDiesWhileConnecting) {
   EXPECT_LT(Clock::now() - start, 1min);  // the timeout is 2 min
 }
 
-TEST(CommFailure, NamesAPeerThatDiesWhileConnectingAfterTheTimeout) {
+TEST(CommFailure, TimeoutNamesAPeerThatDiesWhileConnecting) {
   CommOptions options = options_of(0, 2);
   options.connect_timeout = 3s;
   EXPECT_EQ(dies_while_connecting(options, [] {}),
@@ -157,7 +157,7 @@ TEST(CommFailure, LosingACommFailsAllOthersImmediatelyAndPermanently) {
   EXPECT_LT(Clock::now() - start, 2min);  // the timeout is 10 min
 }
 
-TEST(CommFailure, NamesARankThatDoesNotTakePartAfterTheTimeout) {
+TEST(CommFailure, TimeoutNamesARankThatDoesNotTakePart) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     CommOptions options = options_of(rank, 2);
@@ -182,7 +182,7 @@ TEST(CommFailure, NamesARankThatDoesNotTakePartAfterTheTimeout) {
   });
 }
 
-TEST(CommFailure, NamesALateRankWithItsStateFromTheCoordinator) {
+TEST(CommFailure, TimeoutNamesALateRankAndWhatItDoes) {
   MemoryStore store;
   const std::string doing = "at step 3 in forward for 9 s";
   store.set(doing_key(1), {doing.begin(), doing.end()});

@@ -63,7 +63,7 @@ TEST_F(CommandLine, AcceptsZeroDurationIfAllowed) {
   EXPECT_THAT(refusal({"--timeout", "0"}), HasSubstr("expected a time from 1ms to a year"));
 }
 
-TEST_F(CommandLine, IsDoneAfterHelpAndVersion) {
+TEST_F(CommandLine, HelpAndVersionEndTheProgramWithSuccess) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(parse({"--version"}), kExitSuccess);
   EXPECT_EQ(parse({"--help"}), kExitSuccess);

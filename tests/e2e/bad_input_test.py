@@ -24,7 +24,7 @@ class BadInput(JobTest):
         change(copy)
         return str(copy)
 
-    def test_malformed_lists_of_hosts(self):
+    def test_malformed_lists_of_hosts_are_refused(self):
         for hosts, words in (("", ("--hosts",)), ("localhost:0", ("localhost", "slot")),
                              ("localhost:1,localhost:2", ("localhost", "twice")),
                              ("localhost:x", ("localhost:x",)), ("localhost:", ("localhost:",))):
@@ -39,7 +39,7 @@ class BadInput(JobTest):
                    "--state-dir", self.folder / "state", env=self.environment)
         self.assert_one_line(done, "absent.invalid")
 
-    def test_a_wrong_key_or_value(self):
+    def test_a_wrong_key_or_value_is_named(self):
         for words, keys in ((("bach_size", "batch_size", "job.json"), {"bach_size": 4}),
                             (("lr", "fast", "number"), {"lr": "fast"}),
                             (("train.rec", str(self.folder / "nowhere")), {"rec": str(self.folder / "nowhere")}),
@@ -51,23 +51,23 @@ class BadInput(JobTest):
             with self.subTest(keys=keys):
                 self.fails(*words, **keys)
 
-    def test_a_missing_job_file(self):
+    def test_a_missing_job_file_is_named(self):
         done = run(*self.coordinator(1, self.folder / "no.json"), env=self.environment)
         self.assert_one_line(done, "no.json")
 
-    def test_a_truncated_rec(self):
+    def test_a_truncated_rec_is_refused(self):
         def cut(data):
             rec = data / "train.rec"
             rec.write_bytes(rec.read_bytes()[:5000])
         self.fails("train", rec=self.damaged(cut))
 
-    def test_an_index_past_the_end(self):
+    def test_an_index_past_the_end_is_refused(self):
         def stretch(data):
             with open(data / "train.idx", "a") as idx:
                 idx.write("999999\t99999999999\n")
         self.fails("train.idx", rec=self.damaged(stretch))
 
-    def test_a_label_outside_the_classes(self):
+    def test_a_label_outside_the_classes_is_named(self):
         def relabel(data):
             rec = data / "train.rec"
             raw = bytearray(rec.read_bytes())
@@ -78,7 +78,7 @@ class BadInput(JobTest):
             rec.write_bytes(raw)
         self.fails("12345", "train.rec", rec=self.damaged(relabel))
 
-    def test_a_verification_set_that_is_not_a_pickle(self):
+    def test_a_verification_set_that_is_not_a_pickle_is_named(self):
         target = self.folder / "no.bin"
         target.write_bytes(b"not a pickle at all")
         self.fails("no.bin", val_targets=[str(target)])
@@ -116,13 +116,13 @@ class BadInput(JobTest):
         done = self.finished(1, self.job(rec=str(plain), max_steps=1))
         self.assertRegex(done.stderr, r"warning: .*train\.idx: \d+ records of .*train\.rec have no line in this index")
 
-    def test_an_index_with_the_same_offset_in_every_line(self):
+    def test_an_index_with_the_same_offset_in_every_line_is_refused(self):
         def repeat(data):
             idx = data / "train.idx"
             idx.write_text("".join(line.split("\t")[0] + "\t0\n" for line in idx.read_text().splitlines()))
         self.fails("train.idx: all 80 lines for images name the same record", rec=self.damaged(repeat))
 
-    def test_a_batch_of_one_sample_for_a_batch_norm(self):
+    def test_a_batch_of_one_sample_for_a_batch_norm_is_refused(self):
         self.fails("batch_size: expected 2 or more, found 1", workers=2, batch_size=1)
         self.fails("batch_size: expected 2 or more, found 1", batch_size=1, sync_bn=True)
         self.finished(2, self.job(batch_size=1, sync_bn=True, max_steps=1))
@@ -137,12 +137,12 @@ class BadInput(JobTest):
                 self.assertIn("it fits\nbut the job would be refused: ", done.stdout)
                 self.assertIn(words, done.stdout)
 
-    def test_a_batch_that_does_not_fit_into_memory(self):
+    def test_a_batch_that_does_not_fit_into_memory_is_refused(self):
         done = self.fails("memory: a worker needs", "activations", "set batch_size to",
                           batch_size=1_000_000)
         self.assertNotIn("SIGKILL", done.stderr)
 
-    def test_classes_that_do_not_fit_into_memory(self):
+    def test_classes_that_do_not_fit_into_memory_are_refused(self):
         rec = plain_set(self.data, self.folder / "plain", 20)  # a set without a number of classes
         done = self.fails("memory: a worker needs", "class centres", "classes would fit", workers=2,
                           rec=str(rec), num_classes=16_000_000, embedding_size=65_536)
@@ -176,7 +176,7 @@ class BadInput(JobTest):
         finally:
             run("umount", small)
 
-    def test_a_port_in_use(self):
+    def test_a_port_in_use_is_named(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()

@@ -42,7 +42,7 @@ class ImageClassifier(HostsTest):
     def top_1(self):
         return [m["top"]["1"] for m in self.metrics() if m["kind"] == "evaluation"]
 
-    def test_it_learns_on_three_hosts_and_goes_on_when_one_is_lost(self):
+    def test_a_classifier_learns_on_three_hosts_and_continues_when_a_host_is_lost(self):
         write_photographs(self.folder / "train", TRAINED, seed=1)
         write_photographs(self.folder / "val", JUDGED, seed=2)
         job = self.folder / "job.json"

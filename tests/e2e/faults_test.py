@@ -34,7 +34,7 @@ exec {worker} "$@"
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class OfOneHost(JobOnHosts):
-    def test_a_stopped_worker(self):
+    def test_a_stopped_worker_is_replaced(self):
         self.begins("--max-restarts", 3, *QUICK)
         pids = self.pids()
         timeline = Timeline("SIGSTOP", "30 s" if DEFAULTS else "10 s of a collective")
@@ -128,7 +128,7 @@ class WhileOthersStart(JobOnHosts):
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def test_a_worker_that_is_killed_while_the_group_connects(self):
+    def test_a_worker_that_is_killed_while_the_group_connects_is_replaced(self):
         self.begins("--max-restarts", 10 + 2 * REPEAT)
         for turn in range(REPEAT):
             generation = self.status()["generation"] + 1
@@ -156,7 +156,7 @@ class WhileOthersStart(JobOnHosts):
         self.stops_well()
 
     @long
-    def test_a_replacement_worker_that_never_joins(self):
+    def test_a_job_continues_without_a_replacement_worker_that_never_joins(self):
         flag, self.bin = self.folder / "hold", self.folder / "bin"
         self.bin.mkdir()
         for name in ("pfc-coordinator", "pfc-agent"):
@@ -175,7 +175,7 @@ class WhileOthersStart(JobOnHosts):
         self.assertEqual(set(self.pids().values()), {pids[0], pids[2]})
         self.stops_well()
 
-    def test_failures_while_the_next_generation_is_planned(self):
+    def test_a_worker_that_fails_while_the_next_generation_is_planned_is_replaced(self):
         self.begins("--max-restarts", 10)
         for after in (0, 0.05, 0.3):
             generation = self.status()["generation"]
@@ -193,7 +193,7 @@ class WhileOthersStart(JobOnHosts):
             self.assertNotIn(pids[2], self.pids().values())
         self.stops_well()
 
-    def test_all_workers_are_killed_at_once(self):
+    def test_a_job_resumes_after_all_workers_are_killed_at_once(self):
         self.begins("--max-restarts", 3, save_every_steps=2)
         timeline = Timeline("all workers killed")
         for pid in self.pids().values():

@@ -53,15 +53,15 @@ class Hosts(ThreeHosts):
             begun.rename(alone)
         self.assertEqual(self.of_steps("loss", "out"), self.of_steps("loss", alone))
 
-    def test_hosts_given_by_ipv4_addresses(self):
+    def test_hosts_may_be_given_by_ipv4_addresses(self):
         names = [address(number) for number in (1, 2, 3)]
         self.check(names, f"{names[0]}:7450")
 
-    def test_hosts_given_by_ipv6_addresses(self):
+    def test_hosts_may_be_given_by_ipv6_addresses(self):
         names = [address(number, 6) for number in (1, 2, 3)]
         self.check(names, f"[{names[0]}]:7450")
 
-    def test_hosts_given_by_names_in_a_file(self):
+    def test_hosts_may_be_given_by_names_in_a_file(self):
         file = self.folder / "hosts"
         file.write_text("# the cluster\nhost-a slots=2\nhost-b:2\nhost-c slots=2 max_slots=2\n")
         self.trains_on_all(("--hosts-file", file), self.NAMES)

@@ -105,7 +105,7 @@ class SavedAfterAFailure(Output):
         (data / "train.rec").write_bytes(raw)
         return str(data)
 
-    def test_a_bad_label_in_the_middle_of_an_epoch(self):
+    def test_a_bad_label_in_the_middle_of_an_epoch_leaves_a_checkpoint(self):
         # With 8 images per step, image 41 is the first of step 6.
         done = self.train(2, self.job(rec=self.data_with_a_bad_label(41), shuffle=False))
         self.assert_one_line(done, "found label 12345", code=2)
@@ -122,7 +122,7 @@ class SavedAfterAFailure(Output):
         for path in (self.out / "step-000000005").glob("*.safetensors"):
             self.assertEqual(digest(path), digest(self.folder / "whole/step-000000005" / path.name), path)
 
-    def test_data_that_are_truncated_during_training(self):
+    def test_data_that_are_truncated_during_training_leave_a_checkpoint(self):
         data = self.copy_of_data()
         process = self.start(2, self.job(rec=str(data), num_epoch=10_000), until="Global Step: 2")
         os.truncate(data / "train.rec", 20_000)
@@ -131,7 +131,7 @@ class SavedAfterAFailure(Output):
         self.assertEqual(len(self.checkpoints()), 1)
         self.assertTrue((self.out / "backbone.safetensors").exists())
 
-    def test_an_output_folder_that_is_removed(self):
+    def test_a_job_whose_output_folder_is_removed_ends_and_leaves_a_checkpoint(self):
         process = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         shutil.rmtree(self.out)
         output = self.ended(process, 2)

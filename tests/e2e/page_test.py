@@ -82,7 +82,7 @@ class PageTest(JobTest):
 
 
 class OfAJob(PageTest):
-    def test_a_running_job(self):
+    def test_the_page_shows_a_running_job_and_stops_it(self):
         self.opened(2, "--max-restarts", 1)
         # The tile of a failed worker stays red for 15 s. Other checks run in this time.
         for check in (self.check_curves_move, self.check_what_the_job_is_and_where_its_time_goes,

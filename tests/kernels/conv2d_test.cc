@@ -325,7 +325,7 @@ TEST_P(Convolution, UsesTheWeightsOfEachCall) {
   for (const float v : values(y)) EXPECT_EQ(v, 0.f);
 }
 
-TEST_P(Convolution, IsNotChangedByALargerPlan) {
+TEST_P(Convolution, GivesTheSameResultAfterALargerPlan) {
   const Conv2dShape small{
       .batch = 2, .in_h = 6, .in_w = 6, .in_c = 16, .out_c = 16, .kernel = 3, .pad = 1};
   const OwnedTensor x = activations(small.x_shape(), random(small.x_shape().elements()));

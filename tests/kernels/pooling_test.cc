@@ -116,7 +116,7 @@ TEST_P(Pooling, AveragePoolAgreesWithFloat64) {
   }
 }
 
-TEST_P(Pooling, GradientOfAveragePoolIsShared) {
+TEST_P(Pooling, GradientOfAveragePoolIsDividedAmongThePixels) {
   const Shape shape{2, 5, 30, 77};
   const std::vector<float> x = rounded(random(shape.elements())), dy = rounded(random(2 * 77));
   const OwnedTensor d = tensor({2, 77}, dy), half = activations({2, 77}, dy),

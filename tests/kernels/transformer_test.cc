@@ -208,7 +208,7 @@ TEST_P(Transformer, Relu6ClipsAndHasNoGradientOutsideItsRange) {
   }
 }
 
-TEST_P(Transformer, BiasesAndSumsTakeActivations) {
+TEST_P(Transformer, AddBiasAndColumnSumsAcceptActivations) {
   constexpr std::int64_t kRows = 800, kColumns = 21;
   const std::vector<float> x = rounded(random(kRows * kColumns)), b = random(kColumns);
   const OwnedTensor y = activations({kRows, kColumns}, x), sums = tensor({kColumns}),

@@ -60,7 +60,7 @@ class DataSets(unittest.TestCase):
                     txn.put(key, value)
         return self.folder / name
 
-    def test_lmdb_of_pickles(self):
+    def test_an_lmdb_of_pickles_is_read(self):
         for protocol in (2, 3, 4, 5):
             with self.subTest(protocol=protocol):
                 entries = [(str(i).encode(), pickle.dumps((image, label), protocol))
@@ -70,21 +70,21 @@ class DataSets(unittest.TestCase):
                 data = self.write_lmdb(f"pickles{protocol}", entries)
                 self.assertEqual(self.unpacked(data, f"pickles{protocol}"), self.images)
 
-    def test_lmdb_of_images_and_labels(self):
+    def test_an_lmdb_of_images_and_labels_is_read(self):
         entries = [(b"num-samples", str(len(self.images)).encode())]
         for i, (label, image) in enumerate(self.images, 1):
             entries += [(b"image-%09d" % i, image), (b"label-%09d" % i, str(label).encode())]
         data = self.write_lmdb("pairs", entries)
         self.assertEqual(self.unpacked(data, "pairs"), self.images)
 
-    def test_lmdb_with_a_list(self):
+    def test_an_lmdb_with_a_list_is_read(self):
         data = self.write_lmdb("listed", [(b"%06d.jpg" % i, image)
                                           for i, (_, image) in enumerate(self.images)])
         (data / "labels.txt").write_text(
             "".join(f"{i:06}.jpg {label}\n" for i, (label, _) in enumerate(self.images)))
         self.assertEqual(self.unpacked(data, "listed"), self.images)
 
-    def test_tar_archives_of_every_format(self):
+    def test_tar_archives_of_every_format_are_read(self):
         # Names are longer than the field of a header if the format allows it.
         for form, prefix in {"ustar": "a" * 60, "pax": "a" * 120, "gnu": "a" * 120}.items():
             with self.subTest(form=form):

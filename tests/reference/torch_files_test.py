@@ -71,7 +71,7 @@ class TorchFiles(unittest.TestCase):
         state = random_state("resnet18")
         self.reads({**state, "fc.weight": torch.randn(1000, 512), "fc.bias": torch.randn(1000)}, state)
 
-    def test_files_with_other_data_than_the_network(self):
+    def test_other_data_than_the_network_in_a_file_are_ignored(self):
         state = random_state("mbf")
         centres = torch.randn(5, 64)
         named = lambda prefix: {prefix + name: tensor for name, tensor in state.items()}
@@ -107,7 +107,7 @@ class TorchFiles(unittest.TestCase):
             (self.folder / "model.yaml").write_text(f"color_space: {order}\n")
             self.reads(contents, expected)
 
-    def test_tensors_of_other_types_and_layouts(self):
+    def test_tensors_of_other_types_and_layouts_are_read(self):
         state = random_state("mbf")
         flat = torch.cat([t.reshape(-1) for t in state.values() if t.is_floating_point()])
         shared, begin = {}, 0

@@ -56,7 +56,7 @@ TEST_F(AuthorityTest, IsRefusedWhenItsFileIsReadableOrDamaged) {
               HasSubstr("authority.pem: expected a private key and its certificate"));
 }
 
-TEST_F(AuthorityTest, IssuesCertificatesForOneUseOnly) {
+TEST_F(AuthorityTest, IssuesCertificatesEitherForAClientOrForAServer) {
   const Credential agent = authority.make_credential({.role = Role::kAgent, .host = "b"});
   const Credential server = authority.make_credential({.role = Role::kServer});
   EXPECT_TRUE(is_taken(agent.certificate, X509_PURPOSE_SSL_CLIENT));

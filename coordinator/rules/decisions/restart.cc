@@ -87,7 +87,8 @@ Decision count(const ClusterState& state, const RendezvousConfig& config, TimePo
       (step <= kBeforeJoining
            ? "before the worker joined: check the program and its libraries"
            : "at step " + std::to_string(step) +
-                 ": look for the cause in its data or in the program, not in the machine");
+                 ": look for the cause in the data of this step or in the program, not in the "
+                 "machine");
   again.permanent = true;
   return blame({std::move(again)});
 }
@@ -152,7 +153,7 @@ std::optional<Decision> gather_for_restart(const ClusterState& state,
   if (!plan.enough()) {
     if (auto blame = take_back(state, config.elastic, now)) {
       return act(action::ChangeBlame{std::move(*blame)},
-                 "too few slots are left; an excluded one is used again");
+                 "too few slots are left; using an excluded slot again");
     }
     const std::string missing = awaited(state, now);
     if (now >= since + config.limits.start) {

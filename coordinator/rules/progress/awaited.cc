@@ -88,8 +88,8 @@ std::vector<Awaited> find_awaited(std::span<const Standing> workers) {
 std::string to_text(const Awaited& awaited) {
   const bool one = awaited.waiting == 1;
   return "while " + std::to_string(awaited.waiting) + (one ? " other waits" : " others wait") +
-         " for it in " + awaited.kind + " (number " + std::to_string(awaited.number) + " of '" +
-         awaited.purpose + "')";
+         " for it in " + awaited.kind + " (number " + std::to_string(awaited.number) +
+         " of communicator '" + awaited.purpose + "')";
 }
 
 }  // namespace pfc

@@ -40,11 +40,11 @@ async function post(path, body, tell) {
 
 /** `tell(error, text)` shows an error, or else the text about what was done. */
 export function askToStop(job, tell) {
-  confirm("Stop this job?", "The workers write a checkpoint and end. It can continue later with \"resume\": true.",
+  confirm("Stop this job?", "The workers write a checkpoint and end. The job can continue later with \"resume\": true.",
     "Stop the job", () => post("/api/stop", { job }, (error, done) => tell(error, done && "The stop was requested.")));
 }
 
 export function askToDrain(job, host, tell) {
-  confirm(`Drain host ${host}?`, "After a checkpoint the job continues without this host if --min-workers allows it. Otherwise it ends.",
+  confirm(`Drain host ${host}?`, "After a checkpoint the job continues without this host if --min-workers allows it. Otherwise the job ends.",
     "Drain the host", () => post("/api/drain", { job, host }, (error, done) => tell(error, done && `Host ${host} is being drained.`)));
 }

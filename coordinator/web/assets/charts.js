@@ -159,7 +159,7 @@ export function addCurves({ from, rows, cut, begun_ms: begun }) {
   points.push(...rows);
   toColumns();
   setText(find("curve-note"), cut
-    ? `The curves begin at ${time(begun)}, when this coordinator took over from the one before it. output/metrics.jsonl has every step.`
+    ? `The curves begin at ${time(begun)}, when this coordinator took over from a killed coordinator. metrics.jsonl in the output folder has every step.`
     : "");
 }
 

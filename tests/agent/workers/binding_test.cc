@@ -71,7 +71,7 @@ TEST(PlanBinding, PutsWorkersNearTheirGpus) {
               ElementsAre(ElementsAre(2, 3), ElementsAre(2, 3)));
 }
 
-TEST(PlanBinding, DividesTheCoresEquallyIfAGpusNodeIsUnknownOrTooSmall) {
+TEST(PlanBinding, DividesTheCoresEquallyIfTheNumaNodeOfAGpuIsUnknownOrTooSmall) {
   for (const std::vector<int>& near : {std::vector{1, -1}, {1}, {1, 9}, {1, 1}}) {
     EXPECT_THAT(plan("numa:2 core:1 pu:1", BindMode::kCores, 2, near),
                 ElementsAre(ElementsAre(0), ElementsAre(1)));

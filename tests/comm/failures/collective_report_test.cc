@@ -22,9 +22,10 @@ std::string culprits(const Reports& reports) { return name_culprits(kMine, 0, re
 TEST(Culprits, NamesARankThatIsBehindWithItsLastCollective) {
   EXPECT_EQ(
       culprits({{}, kMine, Collective{16, "all_gather", 8}}),
-      "rank 2 (b, GPU 0) has not begun it: its last one is all_gather of 8 bytes (number 16)");
+      "rank 2 (b, GPU 0) has not begun it: its last collective is all_gather of 8 bytes (number "
+      "16)");
   EXPECT_EQ(culprits({{}, Collective{}, kMine}),
-            "rank 1 (a, GPU 1) has not begun it: no collective has begun there");
+            "rank 1 (a, GPU 1) has not begun it: it has begun no collective");
 }
 
 TEST(Culprits, NamesARankThatWroteNothing) {

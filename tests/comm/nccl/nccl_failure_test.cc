@@ -137,7 +137,7 @@ TEST_F(NcclFailure, AllOthersNameARankThatDoesNotTakePart) {
   }
 }
 
-TEST_F(NcclFailure, NamesTheRankIfPeersDoNotSeeAborts) {
+TEST_F(NcclFailure, NamesTheMissingRankIfPeersDoNotSeeAborts) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() != 2) sum_and_wait(r, 10);
@@ -149,7 +149,7 @@ TEST_F(NcclFailure, NamesTheRankIfPeersDoNotSeeAborts) {
   }
 }
 
-TEST_F(NcclFailure, DoesNotNameARankThatWaitedLessLong) {
+TEST_F(NcclFailure, DoesNotNameARankWhoseTimeoutIsNotOver) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;

@@ -381,7 +381,7 @@ TEST(ParseJob, RejectsABatchOfOneImageUnlessWorkersShareStatistics) {
   const JobConfig job = parse(R"({"batch_size": 1, "sync_bn": true})");
   EXPECT_NO_THROW(check_batch_norm_samples(job, 2));
   EXPECT_THAT(testing::message_of<InputError>([&] { check_batch_norm_samples(job, 1); }),
-              HasSubstr("so sync_bn has no effect"));
+              HasSubstr("(with a single worker, sync_bn has no effect): "));
   EXPECT_EQ(batch_norm_samples({.batch_size = 8, .sync_bn = true}, 3), 24);
   EXPECT_EQ(batch_norm_samples({.batch_size = 8}, 3), 8);
 }
@@ -394,7 +394,7 @@ TEST(ParseJob, LeavesTheEmbeddingSizeToTheDataWithoutANetwork) {
               HasSubstr("job.json: embedding_size: found 0, expected an integer from 1 to 65536"));
 }
 
-TEST(ParseJob, TakesALinearLayerWithoutANetwork) {
+TEST(ParseJob, AcceptsALinearLayerWithoutANetwork) {
   const JobConfig job = parse(
       R"({"network": "none", "feature_size": 512, "embedding_size": 64, "freeze": ["linear.bias"]})");
   EXPECT_EQ(job.feature_size, 512);

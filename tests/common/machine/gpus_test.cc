@@ -59,7 +59,7 @@ TEST_F(Gpus, AreDescribedInPrintableText) {
   EXPECT_EQ(describe(search.gpus[1]), "cuda:1 Fake GPU B? (32.0 GiB)");
 }
 
-TEST_F(Gpus, MissingDriverNamesTheOneToInstall) {
+TEST_F(Gpus, MissingDriverErrorNamesTheDriverToInstall) {
   const GpuSearch search = find_gpus("libcuda-that-is-nowhere.so.1");
   EXPECT_THAT(search.gpus, IsEmpty());
   EXPECT_THAT(search.problem, StartsWith("no CUDA driver (libcuda-that-is-nowhere.so.1: cannot"));
@@ -89,7 +89,7 @@ TEST_F(Gpus, DriverWithoutDevicesMeansNoGpu) {
   EXPECT_EQ(problem_with("none_visible"), "no GPU: the CUDA 13.0 driver found none");
 }
 
-TEST_F(Gpus, VariableThatMayHideThemIsReportedWithItsValue) {
+TEST_F(Gpus, CudaVisibleDevicesIsReportedIfItMayHideAllGpus) {
   setenv("CUDA_VISIBLE_DEVICES", "7,\n8", 1);
   EXPECT_EQ(problem_with("none_visible"),
             "no GPU: the CUDA 13.0 driver found none; CUDA_VISIBLE_DEVICES is \"7,?8\": unset it, "

@@ -58,7 +58,7 @@ TEST_F(GpuRecording, ConvertsTimesToThisMachinesClock) {
   EXPECT_LE(begin, after + error);
 }
 
-TEST_F(GpuRecording, EnablesNothingBeforeAndAfter) {
+TEST_F(GpuRecording, EnablesCuptiOnlyWhileItRecords) {
   EXPECT_EQ(enabled(), 0U);
   recorder.begin();
   EXPECT_EQ(enabled(), 3U);

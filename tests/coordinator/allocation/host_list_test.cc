@@ -143,7 +143,7 @@ TEST_F(HostsFile, IsRejectedIfItIsNotAFile) {
               HasSubstr("none"));
 }
 
-TEST(WorkersOf, IsZeroUnlessAllHostsHaveANumber) {
+TEST(WorkersOf, IsZeroUnlessAllHostsHaveANumberOfSlots) {
   const std::vector<HostSpec> known{{.name = "a", .slots = 2}, {.name = "b", .slots = 3}};
   EXPECT_EQ(workers_of(known), 5);
   const std::vector<HostSpec> unknown{{.name = "a", .slots = 2}, {.name = "b"}};

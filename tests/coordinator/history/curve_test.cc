@@ -54,7 +54,7 @@ TEST_F(HistoryOfAJob, MergesNeighboursIntoTheirMeanAndRange) {
   EXPECT_EQ(first.loss.most, 2);
 }
 
-TEST_F(HistoryOfAJob, MergesNewReportsOnceItsPointsWereHalved) {
+TEST_F(HistoryOfAJob, MergesNewReportsInPairsAfterItsPointsWereMerged) {
   reports(kMost + 2);
   const CurvePoint& last = curve.points().back();
   EXPECT_EQ(last.reports, 2);

@@ -216,7 +216,7 @@ TEST_F(SavedState, ReadmitsASlotIfTooFewAreLeft) {
   add_failure(state.job.blame, "b", 0, 2, "killed", now);
   leave_out(state.job.blame.records.front(), now);
   killed_and_started_again();
-  EXPECT_EQ(tick().reason, "too few slots are left; an excluded one is used again");
+  EXPECT_EQ(tick().reason, "too few slots are left; using an excluded slot again");
 }
 
 TEST_F(SavedState, LimitsTheWaitForALostGpu) {

@@ -196,7 +196,8 @@ TEST(ChooseNetwork, KeepsTheNetworkThatWasUsedBeforeWithoutMeasuringItsSpeed) {
   const NetworkChoice choice = hosts.measured();
   EXPECT_EQ(choice.address, (std::vector<int>{1, 1, 1}));
   EXPECT_THAT(choice.text,
-              StartsWith("network 10.9.0.0/24 (eth1): 3 hosts, used before; not used: "));
+              StartsWith("network 10.9.0.0/24 (eth1): 3 hosts, used before and not measured again; "
+                         "not used: "));
   EXPECT_EQ(hosts.transfers, 0);
 }
 

@@ -61,7 +61,7 @@ class Generations : public testing::ServiceOfOneHost {
   }
 };
 
-TEST_F(Generations, KeepsTheSurvivorAndReplacesTheOther) {
+TEST_F(Generations, KeepsTheSurvivorAndReplacesTheDeadWorker) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   const proto::DesiredSlots wanted = agent->is_told_workers();
@@ -72,7 +72,7 @@ TEST_F(Generations, KeepsTheSurvivorAndReplacesTheOther) {
   EXPECT_EQ(wanted.slots(1).wish(), proto::DesiredSlots::RUN);
 }
 
-TEST_F(Generations, DoesNotReuseANumberMissingInTheInheritedJournal) {
+TEST_F(Generations, DoesNotReuseTheNumberOfAGenerationThatTheJournalLacks) {
   join_both();
   EXPECT_TRUE(finishes_in_generation(3, 9).ok());  // this coordinator is in the first generation
   auto joining = std::async(std::launch::async, [&] { return second->join(20s); });
@@ -88,7 +88,7 @@ TEST_F(Generations, SendsTheSurvivorTheReasonOfTheEnd) {
   EXPECT_THAT(told.get_future().get(), HasSubstr("rank 1 (host a, slot 1): killed by signal 9"));
 }
 
-TEST_F(Generations, LetsASurvivorAndANewWorkerJoinTheNextOne) {
+TEST_F(Generations, LetsASurvivorAndANewWorkerJoinTheNextGeneration) {
   join_both();
   const auto [survivor, fresh] = restarts();
   EXPECT_EQ(survivor.membership.generation, 2);
@@ -110,7 +110,7 @@ TEST_F(Generations, RefusesTheRequestsOfTheLastGenerationInTheNext) {
   EXPECT_TRUE(sets_a_value(testing::kJob, 2).ok());
 }
 
-TEST_F(Generations, BeginsWithAnEmptyStoreAndRefusesWaitersOfTheOldOne) {
+TEST_F(Generations, BeginsWithAnEmptyStoreAndRefusesCallsThatWaitForOldValues) {
   join_both();
   first->set("gloo/0", {'x'});
   auto waiting = std::async(std::launch::async, [&] {
@@ -124,7 +124,7 @@ TEST_F(Generations, BeginsWithAnEmptyStoreAndRefusesWaitersOfTheOldOne) {
               HasSubstr("was not set in time"));
 }
 
-TEST_F(Generations, IgnoresALossReportedAfterTheNextOneHasBegun) {
+TEST_F(Generations, IgnoresALostPeerReportedAfterTheNextGenerationHasBegun) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   wait_until([&] { return coordinator.status().generation() == 2; });
@@ -132,7 +132,7 @@ TEST_F(Generations, IgnoresALossReportedAfterTheNextOneHasBegun) {
   EXPECT_EQ(coordinator.status().state(), "starting");
 }
 
-TEST_F(Generations, LetsAWorkerThatCompletesAfterTheNextOneHasBegunJoinAgain) {
+TEST_F(Generations, WorkerThatCompletesAfterTheNextGenerationHasBegunJoinsAgain) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   wait_until([&] { return coordinator.status().generation() == 2; });
@@ -140,7 +140,7 @@ TEST_F(Generations, LetsAWorkerThatCompletesAfterTheNextOneHasBegunJoinAgain) {
   EXPECT_EQ(coordinator.status().workers(0).state(), "starting");
 }
 
-TEST_F(Generations, IgnoresProgressReportedAfterTheNextOneHasBegun) {
+TEST_F(Generations, IgnoresProgressReportedAfterTheNextGenerationHasBegun) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   wait_until([&] { return coordinator.status().generation() == 2; });
@@ -161,7 +161,7 @@ TEST_F(Generations, CountsWorkersThatDieTogetherAsOneFailure) {
   EXPECT_EQ(coordinator.status().state(), "starting");
 }
 
-TEST_F(Generations, ReplacesAWorkerThatReportsItsFailureAfterTheNextOneHasBegun) {
+TEST_F(Generations, ReplacesAWorkerThatReportsItsFailureAfterTheNextGenerationHasBegun) {
   join_both();
   agent->tells_exit(1, SIGKILL);
   EXPECT_EQ(agent->is_told_workers().slots(0).incarnation(), 1);

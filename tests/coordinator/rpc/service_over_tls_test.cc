@@ -86,7 +86,7 @@ TEST_F(ServiceOverTls, RegistersNoAgentWhoseCertificateWasRevokedAfterItsStreamW
   stream->Write(message);
   proto::AgentCommand command;
   EXPECT_FALSE(stream->Read(&command));
-  EXPECT_THAT(stream->Finish().error_message(), HasSubstr("revoked, or replaced"));
+  EXPECT_THAT(stream->Finish().error_message(), HasSubstr("revoked or replaced"));
 }
 
 TEST_F(ServiceOverTls, RefusesTheCertificateOfAnotherHost) {

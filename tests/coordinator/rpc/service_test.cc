@@ -100,7 +100,7 @@ TEST_F(ServiceOfOneHost, ReplacesUnjoinedWorkersOfARestartedAgent) {
   ASSERT_EQ(wanted.slots_size(), 2);
   EXPECT_EQ(wanted.slots(0).incarnation(), 2);
   EXPECT_THAT(message_of<CommError>([&] { worker(1)->join(1s); }),
-              HasSubstr("slot 1, incarnation 1 of this agent is not expected"));
+              HasSubstr("slot 1 of this agent (incarnation 1) is not expected"));
   std::vector<std::future<JoinResult>> joined;
   std::vector<std::unique_ptr<CoordinatorClient>> anew;
   for (const int slot : {0, 1}) {
@@ -150,7 +150,7 @@ TEST_F(ServiceOfOneHost, RefusesAJoinAfterItsTimeoutAndNamesTheMissingRank) {
 TEST_F(ServiceOfOneHost, RefusesTheJoinOfAWorkerThatIsNotWanted) {
   begin_generation();
   EXPECT_THAT(message_of<CommError>([&] { worker(7)->join(1s); }),
-              HasSubstr("slot 7, incarnation 1 of this agent is not expected"));
+              HasSubstr("slot 7 of this agent (incarnation 1) is not expected"));
   EXPECT_THAT(message_of<CommError>([&] { worker(-1)->join(1s); }), HasSubstr("slot -1"));
   CoordinatorClientOptions of_another_agent = options(0);
   of_another_agent.agent_id = "second";
@@ -342,10 +342,11 @@ TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
   EXPECT_EQ(voice.is_told_workers().slots(0).wish(), proto::DesiredSlots::TERMINATE);
   voice.tells_exit(0, SIGTERM);
   voice.tells_exit(1, SIGTERM);
-  EXPECT_THAT(other.verdict().message,
-              AllOf(HasSubstr("rank 1 (host a, slot 1): no progress for "),
-                    HasSubstr("at step 3 in forward while 1 other waits for it in all_gather "
-                              "(number 9 of 'step'); state R (runs) main thread computes")));
+  EXPECT_THAT(
+      other.verdict().message,
+      AllOf(HasSubstr("rank 1 (host a, slot 1): no progress for "),
+            HasSubstr("at step 3 in forward while 1 other waits for it in all_gather "
+                      "(number 9 of communicator 'step'); state R (runs) main thread computes")));
 }
 
 TEST_F(ServiceOfOneHost, NamesAPortInUseAndWhatToDo) {

@@ -92,7 +92,7 @@ TEST_F(ServiceOverTls, ReplacesTheCertificateOfAHostByANewToken) {
   const JoinedCluster old = joins(new_join_string(), "a", "machine");
   joins(join_string_for("a"), "a", "the machine without its files");
   VoiceOfAgent agent(coordinator.address(), "a", "first", version(), old.credential);
-  EXPECT_THAT(agent.is_refused().error_message(), HasSubstr("revoked, or replaced"));
+  EXPECT_THAT(agent.is_refused().error_message(), HasSubstr("revoked or replaced"));
   expect_noted("revoked_certificate");
 }
 
@@ -101,7 +101,7 @@ TEST_F(ServiceOverTls, ClosesTheStreamOfAHostWhoseCertificateIsReplaced) {
   VoiceOfAgent agent(coordinator.address(), "a", "first", version(), old.credential);
   EXPECT_TRUE(agent.hears().has_registered());
   const JoinedCluster renewed = joins(join_string_for("a"), "a", "another machine");
-  EXPECT_THAT(agent.is_refused().error_message(), HasSubstr("revoked, or replaced"));
+  EXPECT_THAT(agent.is_refused().error_message(), HasSubstr("revoked or replaced"));
   VoiceOfAgent later(coordinator.address(), "a", "second", version(), renewed.credential);
   EXPECT_TRUE(later.hears().has_registered());
   joins(join_string_for("a"), "a", "another machine");  // with the same key

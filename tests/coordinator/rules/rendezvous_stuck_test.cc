@@ -75,10 +75,11 @@ TEST_F(StuckWorkers, AnAwaitedWorkerIsNamedWithItsDescription) {
   EXPECT_EQ(does(), "wait");
   describes(2, "state R (runs); main thread computes");
   EXPECT_EQ(does(), "blame");
-  EXPECT_EQ(verdict(state).message,
-            "job failed: rank 2 (host b, slot 0, pid 102): no progress for 30 s at step 4 in "
-            "forward while 2 others wait for it in all_gather (number 9 of 'step'); state R "
-            "(runs); main thread computes");
+  EXPECT_EQ(
+      verdict(state).message,
+      "job failed: rank 2 (host b, slot 0, pid 102): no progress for 30 s at step 4 in "
+      "forward while 2 others wait for it in all_gather (number 9 of communicator 'step'); state R "
+      "(runs); main thread computes");
 }
 
 TEST_F(StuckWorkers, AnAgentThatDoesNotAnswerDelaysTheBlameByTwoSeconds) {
@@ -227,9 +228,10 @@ TEST_F(StuckWorkers, TheCoordinatorDescribesAWorkerToItsPeers) {
   stalls();
   passes(31s);
   EXPECT_EQ(doing(state.job.current.workers.at(2), now),
-            "at step 4 in forward for 31 s, after all_gather (number 8 of 'step')");
-  EXPECT_EQ(doing(state.job.current.workers.at(0), now),
-            "at step 4 in all_gather for 31 s, within all_gather (number 9 of 'step')");
+            "at step 4 in forward for 31 s, after all_gather (number 8 of communicator 'step')");
+  EXPECT_EQ(
+      doing(state.job.current.workers.at(0), now),
+      "at step 4 in all_gather for 31 s, within all_gather (number 9 of communicator 'step')");
 }
 
 }  // namespace

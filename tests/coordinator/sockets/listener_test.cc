@@ -109,9 +109,9 @@ TEST_F(AListener, SaysWhyItCannotListenOnAPortAndWhatToDo) {
   const std::string taken = std::to_string(first.port());
   EXPECT_EQ(refusal("127.0.0.1", first.port()),
             "port " + taken +
-                " on 127.0.0.1 is in use, perhaps by another pfc-coordinator; end that program, "
-                "or choose another port with --port (--port 0: any free port); a coordinator on "
-                "another port cannot take over a job of this one");
+                " on 127.0.0.1 is in use, perhaps by another pfc-coordinator; end that program, or "
+                "choose another port with --port (--port 0: any free port); a coordinator on "
+                "another port cannot take over a job that was started on this port");
   EXPECT_EQ(refusal("203.0.113.1", 0),
             "port 0 on 203.0.113.1: cannot listen: Cannot assign requested address");
   open_descriptors(1'000);

@@ -294,7 +294,8 @@ TEST_P(AnyLayout, NamesAFileThatIsTruncatedAfterOpening) {
 }
 
 TEST_P(AnyLayout, ChecksTheNumbersOfTheJob) {
-  EXPECT_THAT(error({.num_image = 7}), HasSubstr("but num_image is 7: correct it or leave it out"));
+  EXPECT_THAT(error({.num_image = 7}),
+              HasSubstr("but num_image is 7: correct or remove num_image"));
   EXPECT_EQ(open({.num_classes = 9})->info().classes, 9);
   EXPECT_EQ(open({.num_image = 6})->info().images, 6);
   const std::string wrong = message_of<InputError>([&] {

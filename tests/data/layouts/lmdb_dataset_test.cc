@@ -227,7 +227,8 @@ TEST_F(Lmdb, ReadsLabelsFromAList) {
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("left out 1 image without a line")));
   write_file(set_ / "labels.txt", "bob/1.jpg 1\nada/1.jpg 0\nbob/1.jpg 0\n");
   EXPECT_THAT(error(set_),
-              HasSubstr("labels.txt: line 3: found another label for 'bob/1.jpg' than before"));
+              HasSubstr("labels.txt: line 3: found another label for 'bob/1.jpg' than in an "
+                        "earlier line"));
 }
 
 TEST_F(Lmdb, ReadsClassesAndSizeFromProperty) {

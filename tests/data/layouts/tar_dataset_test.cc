@@ -130,7 +130,8 @@ TEST_F(Shards, ReportSkippedImages) {
   const auto dataset = open_dataset({.rec = folder_ / "x.tar"});
   EXPECT_EQ(dataset->info().images, 1);
   EXPECT_THAT(dataset->info().warnings,
-              Contains(HasSubstr("left out 1 image of samples that already have one")));
+              Contains(HasSubstr("left out 1 image, because only the first image of a sample is "
+                                 "used")));
   std::filesystem::remove(folder_ / "in/0.cls");
   pack("y.tar", "pax");
   EXPECT_THAT(error(folder_ / "y.tar"), HasSubstr("none of 1 sample has an image and a label"));
@@ -157,7 +158,7 @@ TEST_F(Shards, AreInTheOrderOfTheirNames) {
   EXPECT_THAT(labels_of(*open_dataset({.rec = folder_ / "s-{000..001}.tar"})), ElementsAre(4, 2));
   EXPECT_THAT(error(folder_ / "s-{000..002}.tar"), HasSubstr("s-002.tar"));
   EXPECT_THAT(error(folder_ / "s-{000..001}.zip"),
-              HasSubstr("s-{000..001}.zip: not found; a range of numbers in braces stands for"));
+              HasSubstr("s-{000..001}.zip: not found; only names of .rec and .tar files"));
 }
 
 TEST_F(Shards, UseTheNamesNextToTheFirstOne) {

@@ -184,7 +184,7 @@ TEST(Prefetcher, FollowsTheGlobalOrderAndFlipsByPosition) {
   EXPECT_LT(flipped, 50);
 }
 
-TEST(Prefetcher, ShowsTheSameToAnyNumberOfWorkers) {
+TEST(Prefetcher, ShowsTheSameImagesToAnyNumberOfWorkers) {
   const FakeDataset dataset(100);
   const PrefetchedBatches one = run_all(dataset, {.batch_size = 12, .seed = 3}, 1, 20);
   EXPECT_EQ(one, run_all(dataset, {.batch_size = 4, .seed = 3}, 3, 20));

@@ -95,7 +95,7 @@ TEST_F(SequentialReading, ShowsEveryImageOfAnEpochOnce) {
   }
 }
 
-TEST_F(SequentialReading, ShowsTheSameToAnyNumberOfWorkers) {
+TEST_F(SequentialReading, ShowsTheSameImagesToAnyNumberOfWorkers) {
   const SequentialBatches one = run_all(*dataset_, options(24), 1, 25);
   EXPECT_EQ(one, run_all(*dataset_, options(8), 3, 25));
   EXPECT_EQ(one, run_all(*dataset_, options(2), 12, 25));
@@ -259,7 +259,7 @@ class IndexOfAPart : public ::testing::Test {
   RecordIndex whole_;
 };
 
-TEST_F(IndexOfAPart, ReadsOnlyNamedRecordsInRandomOrder) {
+TEST_F(IndexOfAPart, RandomReadingReadsOnlyTheRecordsThatItNames) {
   const auto dataset = open();
   ASSERT_EQ(dataset->info().images, 30);
   ReadLog log;

@@ -126,7 +126,7 @@ TEST_F(SeveralRecs, RequireContiguousNumbers) {
               HasSubstr("found train-0.rec and train_00002.rec, but none between them"));
 }
 
-TEST_F(SeveralRecs, NameTheMissingOne) {
+TEST_F(SeveralRecs, NameAMissingFile) {
   write("part-0.rec", {0});
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_ / "part-{0..1}.rec"}); }),
               HasSubstr("part-1.rec: "));

@@ -50,7 +50,7 @@ TEST(Margin, TargetIsTheCosineWithAllThreeMargins) {
   }
 }
 
-TEST(Margin, ExactTargetEqualsSphereFacesBeyondPi) {
+TEST(Margin, ExactTargetBeyondPiEqualsThatOfSphereFace) {
   const Margin four{4, 0, 0};
   for (int k = 0; k < 4; ++k) {
     const double theta = (k + 0.3) * kPi / 4;
@@ -138,7 +138,7 @@ void expect_derivatives(const Margin& m, TargetForm form, std::initializer_list<
   }
 }
 
-TEST(TargetForm, OfAdaFaceLimitsCosineAndAngle) {
+TEST(TargetForm, AdaFaceLimitsCosineAndAngle) {
   constexpr auto kForm = TargetForm::kAdaFace;
   const Margin away{1, -0.4, 0.8};  // of a long embedding
   EXPECT_NEAR(margin_target(away, kExact, angle_of(1), kForm), std::cos(0.6) - 0.8, 1e-14);
@@ -154,7 +154,7 @@ TEST(TargetForm, OfAdaFaceLimitsCosineAndAngle) {
   for (const Margin& m : {away, towards}) expect_derivatives(m, kForm, {0.3, 0.5, 1.5, 2.7, 3});
 }
 
-TEST(TargetForm, OfMagFaceHasNoMarginBeyondARightAngle) {
+TEST(TargetForm, MagFaceHasNoMarginBeyondARightAngle) {
   constexpr auto kForm = TargetForm::kMagFace;
   const Margin m{1, 0.6, 0};
   EXPECT_NEAR(margin_target(m, kExact, angle_of(1.5), kForm), std::cos(2.1), 1e-14);
@@ -162,7 +162,7 @@ TEST(TargetForm, OfMagFaceHasNoMarginBeyondARightAngle) {
   expect_derivatives(m, kForm, {0.1, 1, 1.5, 1.6, 3});
 }
 
-TEST(TargetForm, OfCurricularFaceFallsBeyondPi) {
+TEST(TargetForm, CurricularFaceFallsBeyondPi) {
   constexpr auto kForm = TargetForm::kCurricularFace;
   const Margin m{1, 0.5, 0};
   EXPECT_NEAR(margin_target(m, kExact, angle_of(2.6), kForm), std::cos(3.1), 1e-14);
@@ -226,7 +226,7 @@ class SplitSoftmax : public ::testing::Test {
   }
 };
 
-TEST_F(SplitSoftmax, HasTheLossAndProbabilitiesOfTheWhole) {
+TEST_F(SplitSoftmax, HasTheLossAndProbabilitiesOfTheWholeSoftmax) {
   std::mt19937_64 generator(3);
   for (const double spread : {0.1, 10.0, 400.0}) {  // exp(1000) overflows
     std::normal_distribution<double> normal(0, spread);

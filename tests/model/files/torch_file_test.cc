@@ -111,7 +111,7 @@ TEST_F(TorchFiles, RejectATensorOutsideItsStorage) {
 
 TEST_F(TorchFiles, RejectSmallFilesThatWouldNeedMuchMemory) {
   EXPECT_THAT(error_of_value(pickled({.elements = 6, .size = {1 << 30}, .stride = {0}})),
-              HasSubstr("repeat their storages to more than 4 times the size of the file"));
+              HasSubstr("would together need more than 4 times the size of the file"));
   std::string twice = "]q\x01";  // each list contains the previous one twice
   for (int i = 1; i < 15; ++i) {
     const char before = static_cast<char>(i), slot = static_cast<char>(i + 1);

@@ -67,7 +67,7 @@ TEST(ActivationPlan, InPlaceTensorSharesMemoryUntilBothTensorsEnd) {
   EXPECT_EQ(buffer->bytes(), 128U);
 }
 
-TEST(Place, UsesMemoryBetweenTwoSpansForOtherTensors) {
+TEST(Place, ReusesTheMemoryOfATensorBetweenItsSpans) {
   EXPECT_EQ(
       place({{.bytes = 640, .spans = {{0, 1}, {4, 5}}}, {.bytes = 640, .spans = {{2, 3}}}}).bytes,
       640);

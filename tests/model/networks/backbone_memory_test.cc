@@ -111,7 +111,7 @@ TEST(BackboneMemory, CountsTheStatisticsOfAllWorkers) {
   });
 }
 
-TEST(BackboneMemory, CountsBatchesThatFitNoMachine) {
+TEST(BackboneMemory, CountsTheMemoryOfABatchThatFitsNoMachine) {
   CountingOps ops(1);
   const BackboneMemory huge = backbone_memory(ops, {.network = "r18", .batch = 1 << 20});
   const BackboneMemory small = backbone_memory(ops, {.network = "r18", .batch = 1 << 10});

@@ -289,7 +289,7 @@ TEST_F(Gradient, IsSummedWhenAccumulating) {
   EXPECT_LT(relative_error(to_host(*ops_, net_->gradients()), once), 1e-6);
 }
 
-TEST_F(Gradient, NeedsItsOwnTrainingForward) {
+TEST_F(Gradient, EachBackwardPassNeedsItsOwnForwardPassWithTraining) {
   build(testing::small_options());
   EXPECT_THROW(backward(), std::logic_error);
   loss();

@@ -57,7 +57,7 @@ TEST(Plan, ReportsThatAFittingJobWouldBeRefused) {
   EXPECT_EQ(nlohmann::json::parse(plan_json(r))["refusal"], "precision: found fp16");
 }
 
-TEST(Plan, SaysThatItIsWithoutTheTeacher) {
+TEST(Plan, SaysThatItLeavesOutTheTeacher) {
   PlanReport r = report();
   r.without_teacher = true;
   EXPECT_THAT(plan_text(r),

@@ -14,7 +14,7 @@ using testing::Worker;
 
 class CudaReducer : public ::testing::TestWithParam<int> {};
 
-TEST_P(CudaReducer, SumsBetweenWritesAndReadsOfTheComputeStream) {
+TEST_P(CudaReducer, SumsAfterWritesAndBeforeReadsOfTheComputeStream) {
   const int world_size = GetParam();
   const Transport nccl = transports().back();
   if (const std::string why_not = nccl.why_not(); !why_not.empty()) GTEST_SKIP() << why_not;

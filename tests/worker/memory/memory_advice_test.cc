@@ -72,19 +72,19 @@ TEST_F(MemoryAdvice, ReturnsTheLeastWorkersWithWhichTheJobFits) {
   EXPECT_EQ(least_workers(planned_, of_workers(8), true), 8) << "each GPU has its own memory";
 }
 
-TEST_F(MemoryAdvice, ReturnsTheLeastWorkersForTwoSamplesPerBatchNorm) {
+TEST_F(MemoryAdvice, LeastWorkersGiveABatchNormTwoSamples) {
   planned_.job.batch_size = 1;
   planned_.job.sync_bn = true;
   planned_.world_size = 4;
   EXPECT_EQ(least_workers(planned_, 500 * kGiB, false), 2);
 }
 
-TEST_F(MemoryAdvice, LargestIsZeroIfTheSmallestDoesNotFit) {
+TEST_F(MemoryAdvice, LargestNumbersAreZeroIfNothingFits) {
   EXPECT_EQ(largest(1000).num_classes, 0);
   EXPECT_EQ(largest(1000).batch_size, 0);
 }
 
-TEST_F(MemoryAdvice, LargestStaysWithinTheLimitsOfAJobFile) {
+TEST_F(MemoryAdvice, LargestNumbersStayWithinTheLimitsOfAJobFile) {
   EXPECT_EQ(largest(~std::uint64_t{0}).batch_size, 1 << 20);
   EXPECT_EQ(largest(~std::uint64_t{0}).num_classes, std::int64_t{1} << 40);
 }
@@ -97,7 +97,7 @@ TEST_F(MemoryAdvice, LargestBatchNeedsNoMoreImagesThanThereAre) {
   EXPECT_EQ(largest(500 * kGiB).batch_size, 0) << "a batch norm needs two samples";
 }
 
-TEST_F(MemoryAdvice, NamesNoMoreWorkersThanHaveAFullBatch) {
+TEST_F(MemoryAdvice, SuggestsOnlyAsManyWorkersAsGetAFullBatch) {
   planned_.job.num_classes = 1'000'000;
   planned_.data.images = 2 * planned_.job.batch_size;
   const std::uint64_t available = 3 * kGiB + kGiB / 2;

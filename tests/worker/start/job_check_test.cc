@@ -64,7 +64,7 @@ TEST_F(JobCheck, WarnsOfALearningRateOfZero) {
   EXPECT_THAT(job_warnings(planned_), SizeIs(1));
 }
 
-TEST_F(JobCheck, WarnsOfALossOfATeacherWithoutATeacher) {
+TEST_F(JobCheck, WarnsOfADistillationLossWithoutATeacher) {
   planned_.job.distill_embeddings = DistillEmbeddings::kMse;
   EXPECT_THAT(job_warnings(planned_),
               ElementsAre("distill_embeddings: found a value but no teacher: it has no effect"));

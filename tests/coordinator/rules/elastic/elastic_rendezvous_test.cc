@@ -93,10 +93,9 @@ TEST_F(ElasticRendezvous, DoesNotBeginIfAllHostsHaveFewerSlotsThanTheMinimum) {
   registers("b", 1);
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "finish");
-  EXPECT_EQ(
-      verdict(state).message,
-      "job failed: hosts: they have 3 slots together, too few for --min-workers 4; give smaller "
-      "numbers, or more hosts");
+  EXPECT_EQ(verdict(state).message,
+            "job failed: hosts: found 3 slots in total, too few for --min-workers 4; give smaller "
+            "numbers, or more hosts");
 }
 
 TEST_F(ElasticRendezvous, DoesNotBeginIfAllSlotsWouldBeSpares) {
@@ -151,8 +150,8 @@ TEST_F(ElasticRendezvous, DoesNotBeginIfHostsHaveTooFewGpusForTheirSlots) {
   EXPECT_EQ(does(), "blame");
   EXPECT_EQ(does(), "finish");
   EXPECT_EQ(verdict(state).message,
-            "job failed: hosts: they have GPUs for 3 workers, expected at least 4; host a has 1 "
-            "GPU for 4 slots; host b has 2 GPUs for 4 slots; give fewer slots, or --min-workers");
+            "job failed: hosts: found GPUs for 3 workers, expected at least 4; host a has 1 GPU "
+            "for 4 slots; host b has 2 GPUs for 4 slots; give fewer slots, or --min-workers");
 }
 
 TEST_F(ElasticRendezvous, AHostWithoutAGpuHasAllItsSlotsIfTheJobMayUseTheCpu) {
@@ -540,7 +539,7 @@ TEST_F(ElasticRendezvous, AnUnrequestedStopCountsAsALoss) {
   EXPECT_EQ(begins().size(), 6U);
 }
 
-TEST_F(ElasticRendezvous, WorkersThatStopWithAFailedOneDoNotHideItsCause) {
+TEST_F(ElasticRendezvous, WorkersThatStopWithAFailedWorkerDoNotHideTheCause) {
   trains_on_three_hosts();
   for (const Rank rank : {1, 2, 3, 4, 5}) {
     reports(rank, proto::OUTCOME_STOPPED);
@@ -594,7 +593,8 @@ TEST_F(ElasticRendezvous, ADrainDuringARestartStopsTheJob) {
   EXPECT_EQ(does(), "finish");
   EXPECT_EQ(verdict(state).kind, Verdict::Kind::kStopped);
   EXPECT_TRUE(verdict(state).host_left);
-  EXPECT_THAT(verdict(state).message, ::testing::HasSubstr(", while it restarted after host b"));
+  EXPECT_THAT(verdict(state).message,
+              ::testing::HasSubstr(", while the job restarted after host b"));
 }
 
 }  // namespace

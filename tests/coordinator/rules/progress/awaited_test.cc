@@ -51,7 +51,8 @@ TEST_F(AwaitedWorkers, HaveNotBegunTheCollectiveOfTheOthers) {
   worker({{"step", 16, 16}});
   worker({{"step", 17, 16}});
   EXPECT_THAT(found(), ElementsAre(1));
-  EXPECT_EQ(to_text(all[0]), "while 2 others wait for it in all_gather (number 17 of 'step')");
+  EXPECT_EQ(to_text(all[0]),
+            "while 2 others wait for it in all_gather (number 17 of communicator 'step')");
 }
 
 TEST_F(AwaitedWorkers, NoneIsFoundIfNoWorkerOrEveryWorkerWaits) {
@@ -92,7 +93,8 @@ TEST_F(AwaitedWorkers, AreSeveralIfSeveralAreBehind) {
   worker({{"step", 16, 16}});
   worker({{"step", 12, 12}});
   EXPECT_THAT(found(), ElementsAre(1, 2));
-  EXPECT_EQ(to_text(all[1]), "while 1 other waits for it in all_gather (number 17 of 'step')");
+  EXPECT_EQ(to_text(all[1]),
+            "while 1 other waits for it in all_gather (number 17 of communicator 'step')");
 }
 
 TEST_F(AwaitedWorkers, ExcludeAWorkerWithoutReportedCommunicators) {

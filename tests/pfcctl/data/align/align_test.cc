@@ -118,7 +118,7 @@ TEST_F(AlignFaces, RejectsAnotherImageInThePlaceOfAFace) {
   EXPECT_EQ(align(line).existing, 1);
 }
 
-TEST_F(AlignFaces, RejectsLandmarksThatCannotBeAFaces) {
+TEST_F(AlignFaces, RejectsLandmarksThatCannotBelongToAFace) {
   put("a.jpg", 1);
   for (const char* points : {"1e300 0 0 0 0 0 0 0 0 0", "0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 0.95",
                              "1e-200 0 2e-200 0 0 0 0 0 0 0", "5 5 5 5 5 5 5 5 5 5",
@@ -208,7 +208,7 @@ TEST_F(AlignOrders, KeepsRotatedFaces) {
   EXPECT_FALSE(aligned.in_columns);
 }
 
-TEST_F(AlignOrders, RecogniseTheOrderOfProfilesByTheOtherFacesOfTheList) {
+TEST_F(AlignOrders, TakesTheOrderOfProfilesFromTheOtherFacesOfTheList) {
   // A face in profile: all x are close together.
   const std::string profile = "a.jpg 30 24 32 24 35 34 31 46 33 46\n";
   const std::string exchanged = "a.jpg 32 24 30 24 35 34 33 46 31 46\n";
