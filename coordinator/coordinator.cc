@@ -293,7 +293,8 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
 
 void Coordinator::finish_job() {
   cluster_.terminal.clear_progress();
-  // Workers report failures here and do not print them. The verdict is one of these lines.
+  // Prints all failures, because workers only report them to the coordinator. A single one is
+  // printed as the verdict.
   const std::vector<std::string> incidents = incident_lines(cluster_.state.job.current);
   if (incidents.size() > 1 && !cluster_.run.job.check) {
     for (const std::string& incident : incidents)

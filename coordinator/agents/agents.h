@@ -71,7 +71,8 @@ class Agents {
   void release_silent(TimePoint now);
   /// Releases the agents that end with the job.
   void release_once();
-  /// Until this time, the local agent may end without a failure: it may have had no coordinator.
+  /// If the local agent ends before this time, this is not a failure: it may have been without a
+  /// coordinator for too long.
   void excuse_local_agent(TimePoint until) { excused_until_ = until; }
   [[nodiscard]] FaultRequests& fault_requests() { return fault_requests_; }
 

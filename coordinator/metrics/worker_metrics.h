@@ -13,8 +13,9 @@
 
 namespace pfc::metrics {
 
-/// Keeps the last values of an ended worker for the time kKept, so that all readers see them;
-/// then removes its time series. So the slots of all hosts limit the number of series.
+/// Keeps the last values of an ended worker for the time kKept, so that all readers see them, and
+/// then removes its time series. This bounds the number of series by the number of slots of all
+/// hosts.
 class WorkerMetrics {
  public:
   static constexpr std::chrono::seconds kKept{60};
