@@ -30,7 +30,8 @@ class WorkerMetrics {
   void set(const Seen& seen);
   /// Begins another generation; only counters stay.
   void forget_gauges();
-  /// Adds a count of another coordinator. Returns false if it is not a worker's counter.
+  /// Adds a count of the coordinator that was taken over. Returns false if `family` is not a
+  /// worker's counter.
   bool restore(const std::string& family, const Labels& labels, double value, TimePoint now);
 
  private:

@@ -12,11 +12,11 @@
 
 namespace pfc {
 
-/// A random order that needs one pass over the data and little memory: blocks of consecutive
-/// images are read in random order into a pool, and images leave the pool in random order. With a
-/// pool for all images every order is equally likely. With a small pool, images of one block are
-/// still spread over as many places of the new file as the pool holds. A pure function of its
-/// arguments. Use from one thread.
+/// A random order that needs one pass over the data and little memory: blocks of consecutive images
+/// are read in random order into a pool, and images leave the pool in random order. With a pool for
+/// all images every order is equally likely. With a small pool, the images of one block are still
+/// spread over about as many places of the new file as the pool holds images. A pure function of
+/// its arguments. Use from one thread.
 class ShuffleOrder {
  public:
   /// REQUIRES: images > 0, 0 < block <= pool; all are numbers of images.

@@ -38,7 +38,7 @@ class LoadedModel {
   explicit LoadedModel(const ModelFlags& flags);
 
   [[nodiscard]] EmbedOptions options(bool flip) const;
-  /// Decodes images of the data set, and borrows it.
+  /// Returns a function that decodes images of the data set, which is borrowed.
   [[nodiscard]] ReadImage reader_of(const Dataset& dataset) const {
     return read_images_of(dataset, {options_.height, options_.width});
   }

@@ -48,7 +48,7 @@ struct UnfinishedSet {
   Packed packed;
   std::unique_ptr<ResumableWriter> writer;
 };
-/// pack_dataset() in two parts. A data set that is replaced exists until the second part.
+/// pack_dataset() in two parts. A data set that is to be replaced stays until finish_set().
 UnfinishedSet write_set(const Dataset& dataset, const PackOptions& options,
                         const ShowProgress& progress);
 Packed finish_set(const Dataset& dataset, const PackOptions& options, UnfinishedSet set);

@@ -142,7 +142,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = 9;
   return cudaSuccess;
 }
-// Tiles of the head then fit into the small cache, because the bandwidth is unknown.
+// All attributes are 0. As the memory bandwidth is then unknown, tiles of the head are chosen to
+// fit into the small cache.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = 0;
   return cudaSuccess;
