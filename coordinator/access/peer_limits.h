@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// Limits of one gRPC connection. A starting worker joins and reads the key-value store, with a few
-/// calls for each other worker.
+/// Limits of one gRPC connection. They leave room for a starting worker, which joins and reads the
+/// key-value store with a few calls for each other worker.
 inline constexpr int kMostCallsASecond = 2'000;
 inline constexpr int kMostCallsAtOnce = 10'000;
 /// Bytes of replies that the peer has not read yet.

@@ -62,10 +62,10 @@ struct Shuffled {
 };
 
 /// Writes train.rec, train.idx, property, and identities.txt if the data name their people. There
-/// is no record 0; keys are 0, 1, 2 ... in the order of the file. Records of one RecordIO file
-/// keep all their bytes, including extra labels. Does not decode images. The files appear when
-/// they are complete; after an interruption the same call continues. Throws as pack_dataset()
-/// does.
+/// is no record 0; keys are 0, 1, 2 ... in the order of the file. If the data are one RecordIO
+/// file, its records keep all their bytes, including extra labels. Does not decode images. The
+/// files appear when they are complete; after an interruption the same call continues. Throws as
+/// pack_dataset() does.
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

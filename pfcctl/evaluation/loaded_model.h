@@ -26,9 +26,9 @@ struct ModelFlags {
   Precision precision = Precision::kFp32;
 };
 
-/// --batch, --threads and --precision. The variables are borrowed.
+/// Adds --batch, --threads and --precision. The variables are borrowed.
 void add_compute_options(CLI::App& verb, ModelFlags& flags);
-/// --model as well.
+/// Adds --model and the options above.
 void add_model_options(CLI::App& verb, ModelFlags& flags);
 
 class LoadedModel {
