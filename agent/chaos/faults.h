@@ -39,8 +39,8 @@ class Faults {
   Faults(boost::asio::io_context& loop, Options options);
   ~Faults();
 
-  /// Checks whether the fault is possible, calls `answer` once, and then injects it. A fault that
-  /// would prevent the reply from being sent is delayed by a moment.
+  /// Checks whether the fault is possible, calls `answer` once, and then injects the fault, unless
+  /// it has only_ask. A fault that would prevent the reply from being sent is delayed by a moment.
   void begin(const proto::Fault& fault, const Answer& answer);
 
  private:

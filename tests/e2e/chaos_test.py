@@ -52,7 +52,7 @@ class OneHost(JobTest):
 
     def test_chaos_fails_when_the_job_ends(self):
         process = self.begins("--allow-chaos")
-        # It waits up to a minute for the coordinator to return.
+        # pfcctl chaos waits up to a minute for the coordinator to return, so its time runs 20 times as fast.
         chaos = self.begins_chaos("--kill-every", "1000h", "--duration", "100h", **fake_time.faster(20))
         self.read_until(chaos, "measures")
         self.stopped(process)
@@ -82,7 +82,7 @@ class TwoHosts(HostsTest):
         told = [json.loads(line) for line in (self.folder / "state/audit.jsonl").read_text().splitlines()]
         faults = [each["detail"] for each in told if each["what"] == "chaos"]
         self.assertTrue(any(detail.startswith("FAULT_PARTITION: host host-") for detail in faults), faults)
-        for key in "ab":  # network restored
+        for key in "ab":  # the network is restored
             routes = subprocess.run(["ip", "-n", self.network.names[key], "route"], capture_output=True, text=True).stdout
             self.assertNotIn("unreachable", routes)
         process.terminate()
