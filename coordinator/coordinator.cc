@@ -259,7 +259,7 @@ void Coordinator::perform(const Action& action) {
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {
   cluster_.run.cause = start.cause ? start.cause->text() : start.why;
-  takeover_.save_now();  // before the number is sent to anyone
+  takeover_.save_now();  // before the generation's number is sent to anyone
   const auto fresh = std::ranges::count(start.members, 0, &Member::survivor);
   std::string text = "generation " + std::to_string(cluster_.state.job.current.number) +
                      ": starting " + counted(fresh, "worker");

@@ -218,7 +218,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   }
   const auto allowed = allowed_of(images, options.max_damaged);
   const ImageFiles files(*dataset, options.out);
-  // Otherwise an earlier run wrote most of the files; put() checks each file.
+  // If train.lst.part exists, an earlier run was interrupted and left files; put() checks each one.
   if (!something_at(list_file.string() + ".part")) files.expect_nothing_to_replace();
   PartFile list(list_file);
   list.keep(0);

@@ -76,8 +76,8 @@ TEST_F(ServiceOverTls, RegistersNoAgentWhoseCertificateWasRevokedAfterItsStreamW
   const auto stream = stub.AttachAgent(&context);
   proto::StatusReply status;
   grpc::ClientContext status_context;
-  EXPECT_TRUE(stub.Status(&status_context, proto::StatusRequest(), &status)
-                  .ok());  // after the start of the stream
+  // The reply shows that the stream, which was requested first, has started.
+  EXPECT_TRUE(stub.Status(&status_context, proto::StatusRequest(), &status).ok());
   gate.revoke_host({}, "a");
   proto::AgentMessage message;
   message.mutable_registration()->set_host("a");
