@@ -218,7 +218,8 @@ struct JobConfig {
   std::filesystem::path stage;           ///< folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::vector<std::filesystem::path> val_rec;  ///< data sets with the classes of `rec`, for top-k
-  std::int64_t val_resize = 0;  ///< resize their shorter side to this, then crop the centre; 0: off
+  /// The shorter side of a `val_rec` image is resized to this, then the centre is cropped; 0: off.
+  std::int64_t val_resize = 0;
   std::filesystem::path output = "work_dirs/job";
   std::vector<std::string> exports;            ///< key "export": additional model formats to write
   std::int64_t frequent = 10;                  ///< steps between log lines

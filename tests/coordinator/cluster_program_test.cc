@@ -232,7 +232,7 @@ TEST_F(Cluster, ContinuesIfStdoutIsNotRead) {
   close(reader);
 }
 
-/// Idle connections.
+/// Opens connections that send nothing.
 std::vector<Fd> idle_connections(int count, const std::string& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;

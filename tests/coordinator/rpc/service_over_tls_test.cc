@@ -76,8 +76,8 @@ TEST_F(ServiceOverTls, RegistersNoAgentWhoseCertificateWasRevokedAfterItsStreamW
   const auto stream = stub.AttachAgent(&context);
   proto::StatusReply status;
   grpc::ClientContext status_context;
-  // The reply shows that the stream, which was requested first, has started.
-  EXPECT_TRUE(stub.Status(&status_context, proto::StatusRequest(), &status).ok());
+  EXPECT_TRUE(stub.Status(&status_context, proto::StatusRequest(), &status)
+                  .ok());  // the stream, requested first, has started
   gate.revoke_host({}, "a");
   proto::AgentMessage message;
   message.mutable_registration()->set_host("a");
