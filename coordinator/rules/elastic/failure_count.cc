@@ -7,7 +7,8 @@
 namespace pfc {
 namespace {
 
-/// Counts each slot once, and each host once for all its slots.
+/// Counts the generation's failures of this kind: each failed slot once, and each host once, even
+/// if several of its slots failed.
 void add_failures(FailureHistory& blame, const GenerationState& generation, Incident::Kind kind,
                   TimePoint now) {
   std::set<std::string> lost, failed;
