@@ -253,7 +253,8 @@ void Agent::end(const std::string& problem) { end_within(options_.grace, problem
 
 void Agent::leave(const std::string& reason) {
   if (ending_) return;
-  // Without a coordinator the workers may still write a checkpoint together.
+  // Without a connection the agent ends its workers itself. They also get leave_grace, because
+  // together they may still write a checkpoint.
   const bool is_idle = workers_.empty();
   if (!connected_ || (is_idle && job_id_.empty())) return end_within(options_.leave_grace, {});
   const auto grace = is_idle ? std::min(options_.leave_grace, kFarewell) : options_.leave_grace;

@@ -65,7 +65,7 @@ class Agent {
   bool connection_lost(const grpc::Status& status, std::chrono::milliseconds silence);
   void obey(const proto::AgentCommand& command);
   /// Begins another job, and kills the remaining workers of the last one. An empty id means that
-  /// the coordinator has no job: then the workers write a checkpoint first.
+  /// the coordinator has no job: then the remaining workers write a checkpoint first.
   void begin_job(const std::string& job_id);
   void send_log(const proto::ReadLog& wanted);
   /// Reports what a worker is doing. The worker first writes its stack, if it can.
@@ -78,7 +78,8 @@ class Agent {
   /// Returns the worker's rank in the current generation. `first`: the rank it was started with.
   [[nodiscard]] Rank rank_of(const proto::WorkerOutput& said, Rank first) const;
   void worker_said(proto::AgentMessage said, Rank first);
-  /// Ends the agent if no worker is left, and if it was asked to end or the drained job is over.
+  /// Ends the agent if no worker is left and either the agent was asked to end, or its host is
+  /// drained and the job that ran then is over.
   void end_if_alone();
   [[nodiscard]] proto::AgentMessage message() const;  ///< for the current job
   void tell(proto::AgentMessage event);

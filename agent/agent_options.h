@@ -29,8 +29,9 @@ struct AgentOptions {
   LogLimits log_limits;
   /// Timeout for the first connection to a coordinator, unless `stays` is set.
   std::chrono::milliseconds patience{30'000};
-  /// How long workers keep training without the coordinator, while another one may take over. Then
-  /// they end, and the agent too unless `stays` is set. Empty: use the coordinator's value.
+  /// How long workers keep training without the coordinator, so that another one can take over.
+  /// After this time the workers end, and unless `stays` is set, the agent too. Empty: use the
+  /// coordinator's value.
   std::optional<std::chrono::milliseconds> coordinator_grace = {};
   /// The value used until the coordinator has sent its own.
   std::chrono::milliseconds first_coordinator_grace{0};

@@ -27,7 +27,7 @@ using ip::udp;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kInterfacePollInterval{1'000};  // how often to look for new interfaces
-constexpr int kMostDatagrams = 1'000;                  // read before interfaces are checked again
+constexpr int kMostDatagrams = 1'000;  // read per socket, before interfaces are checked again
 
 struct InterfaceNames {
   struct if_nameindex* list = if_nameindex();

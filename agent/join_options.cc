@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFilePollInterval{100};
 constexpr milliseconds kQuietWait{3'000};
-constexpr milliseconds kTurn{10'000};  // for one attempt; then reads the file or beacon again
+constexpr milliseconds kTurn{10'000};  // for one attempt; then the file or beacon is read again
 
 void warn(const std::string& line) { print_message("pfc-agent", Severity::kWarning, line); }
 

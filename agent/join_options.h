@@ -20,9 +20,9 @@ class JoinOptions {
 
   /// Sets the coordinator's address, the agent's credential, the host's name in --hosts, and
   /// `stays` (true for an agent that joins, unless `is_once`). Retries for up to
-  /// AgentOptions::patience, or forever if the agent stays. If a coordinator refuses a join file,
-  /// the file may be left from an earlier coordinator: it is read again until it changes, for up
-  /// to AgentOptions::patience. Throws InputError and CommError.
+  /// AgentOptions::patience, or forever if the agent stays. A join file that a coordinator refuses
+  /// may be left from an earlier coordinator. It is then read again until it changes, for up to
+  /// AgentOptions::patience. Throws InputError and CommError.
   void apply(AgentOptions& options, bool is_once) const;
 
  private:

@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* kDuration = "duration";  // name of the validator
 
-/// Command names of other programs, and the command of pfcctl with that meaning.
+/// Maps a command name of another program to pfcctl's command with the same meaning.
 const std::map<std::string, std::string> kOtherWords{
     {"cancel", "stop"},  {"kill", "stop"}, {"abort", "stop"}, {"run", "submit"},
     {"start", "submit"}, {"ps", "status"}, {"list", "queue"}, {"jobs", "queue"},
@@ -202,14 +202,15 @@ bool reader_has_gone() {
   return ::poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
 }
 
-/// Throws if stdout could not be written, because a script may have saved the output. A reader
-/// that closed the pipe (EPIPE) is not an error.
+/// Throws if the output could not be written to stdout: a script that saved it must not take it for
+/// complete. A reader that closed the pipe (EPIPE) is not an error.
 void expect_written() {
   errno = 0;
   std::cout.flush();
   const bool written = std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0;
   if (written || errno == EPIPE || reader_has_gone()) return;
-  // The errno of an earlier failed write is lost. Write once more to get it, if that fails too.
+  // An earlier write may have failed, and its errno is lost. Another write probably fails with the
+  // same errno.
   const bool known = errno != 0 || ::write(STDOUT_FILENO, "\n", 1) < 0;
   throw StorageError("cannot write standard output" + (known ? ": " + file_error_text(errno) : ""));
 }

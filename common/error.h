@@ -15,7 +15,8 @@ namespace pfc {
 /// one line: what was found where, what was expected, what to do. Exit code kExitBadInput.
 class InputError : public std::runtime_error {
  public:
-  /// Replaces NUL by a space, because what() would end there. A message may quote a file.
+  /// Replaces NUL by a space, because what() would end at a NUL. A message that quotes a file may
+  /// contain one.
   explicit InputError(std::string message)
       : std::runtime_error((std::ranges::replace(message, '\0', ' '), std::move(message))) {}
 };

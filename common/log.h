@@ -29,8 +29,8 @@ void set_colour(const std::string& when);
 /// Returns the levels that --log-level accepts, most verbose first.
 const std::vector<std::string>& log_levels();
 
-/// Configures spdlog's default logger to write lines in this format. REQUIRES: called once, at the
-/// start of main. Throws InputError for an unknown level.
+/// Configures spdlog's default logger to write lines in the format of message_line(). REQUIRES:
+/// called once, at the start of main. Throws InputError for an unknown level.
 void set_up_log(const std::string& program, const std::string& level = "info");
 
 }  // namespace pfc

@@ -7,7 +7,7 @@
 
 namespace pfc {
 
-/// Returns the upper median; 0 if there are no values.
+/// Returns the median: of two middle values, the larger one. Returns 0 if there are no values.
 inline double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ssize(values) / 2;

@@ -6,8 +6,8 @@
 
 namespace pfc {
 
-/// Writes each result to the audit log before the reply. Exception: a request that only asks what a
-/// fault would do. Used on the event loop only. REQUIRES: the caller is authorized
+/// Writes each result to the audit log before the reply, except for requests that only ask whether
+/// a fault is possible. Used on the event loop only. REQUIRES: the caller is authorized
 /// (access/roles.h), and a job_id in the request is the running job's.
 class AuditedCalls {
  public:

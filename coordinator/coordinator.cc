@@ -259,7 +259,7 @@ void Coordinator::perform(const Action& action) {
 
 void Coordinator::begin_generation(const action::StartGeneration& start) {
   cluster_.run.cause = start.cause ? start.cause->text() : start.why;
-  takeover_.save_now();  // before the number is sent to anyone
+  takeover_.save_now();  // before the generation's number is sent to anyone
   const auto fresh = std::ranges::count(start.members, 0, &Member::survivor);
   std::string text = "generation " + std::to_string(cluster_.state.job.current.number) +
                      ": starting " + counted(fresh, "worker");
@@ -293,7 +293,8 @@ void Coordinator::begin_generation(const action::StartGeneration& start) {
 
 void Coordinator::finish_job() {
   cluster_.terminal.clear_progress();
-  // Workers report failures here and do not print them. The verdict is one of these lines.
+  // Prints all failures, because workers only report them to the coordinator. A single one is
+  // printed as the verdict.
   const std::vector<std::string> incidents = incident_lines(cluster_.state.job.current);
   if (incidents.size() > 1 && !cluster_.run.job.check) {
     for (const std::string& incident : incidents)

@@ -30,8 +30,8 @@ struct Target {
   std::filesystem::path state_dir = default_state_folder();
 
   void declare(CLI::App& verb);
-  /// Throws InputError if no such coordinator exists or its files belong to another user, and
-  /// CommError if it cannot be reached.
+  /// Returns the selected coordinator. Throws InputError if it does not exist or its files belong
+  /// to another user, and CommError if it cannot be reached.
   [[nodiscard]] Endpoint endpoint() const;
 };
 
@@ -47,8 +47,8 @@ class CoordinatorCall {
 
   [[nodiscard]] const std::string& address() const { return endpoint_.address; }
 
-  /// Throws InputError with the coordinator's message if it rejects the request, and CommError if
-  /// it does not answer.
+  /// Calls `rpc`. Throws InputError with the coordinator's message if it rejects the request, and
+  /// CommError if it does not answer.
   template <typename Request, typename Reply>
   Reply operator()(grpc::Status (proto::CoordinatorService::Stub::*rpc)(grpc::ClientContext*,
                                                                         const Request&, Reply*),

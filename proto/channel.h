@@ -16,8 +16,8 @@ namespace pfc {
 /// Returns a channel to host:port. Without a credential it uses plaintext. Otherwise it uses TLS
 /// and accepts only a coordinator whose certificate is signed by the credential's authority, at any
 /// address. The channel connects on first use and ignores http_proxy. If the peer does not answer
-/// for about 4 s, the channel opens a new connection, because after a long outage TCP may wait as
-/// long again before it retransmits.
+/// for about 4 s, the channel opens a new connection. On the old one, TCP might wait for as long as
+/// the outage has lasted before it retransmits.
 std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
                                             const Credential& credential = {});
 

@@ -28,7 +28,7 @@ bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c < 0x7f; });
 }
 
-/// Reads at most one piece more than a join string may have.
+/// Reads stdin to its end, but stops once the text is too long for a join string.
 std::string read_stdin() {
   std::string text;
   std::array<char, kLongestJoinString> piece{};

@@ -25,7 +25,7 @@ namespace {
 using FileMark = TokenStore::FileMark;
 
 constexpr std::size_t kLongestTokenFile = std::size_t{64} << 20;
-constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; the refusal says "expired"
+constexpr std::int64_t kKeptAfterExpiry = 7 * 86'400;  // seconds; refusals then say "expired"
 constexpr std::size_t kIdDigits = 12;
 constexpr std::chrono::minutes kTellAgain{1};
 constexpr std::chrono::seconds kLoadAgain{1};  // pause before a damaged file is read again

@@ -23,9 +23,10 @@ namespace ip = boost::asio::ip;
 // Protocol number in the routing table, which identifies our routes. Linux reserves numbers above
 // 3 for user programs, and iproute2 has no name for this one.
 constexpr unsigned char kMaker = 112;
-// Metric. Other IPv6 routes have 256 or 1024. IPv4 routes have 0, the most preferred.
+// Metric of our IPv6 routes. Other routes have 256 or 1024, so ours are preferred. Our IPv4 routes
+// need none: the default is 0, the most preferred metric.
 constexpr std::uint32_t kPreferredV6 = 1;
-constexpr const char* kNobody = "192.0.2.1";  // an address for documentation (RFC 5737)
+constexpr const char* kNobody = "192.0.2.1";  // RFC 5737: for documentation, so no host has it
 
 void add_attribute(std::string& message, unsigned short type, const void* value, std::size_t size) {
   rtattr head{.rta_len = static_cast<unsigned short>(RTA_LENGTH(size)), .rta_type = type};

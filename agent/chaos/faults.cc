@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kForTheAnswer{200};
-// A trial partition ends after this time even if this process is stopped.
+// Duration of a trial partition. It ends after this time even if this process is stopped (SIGSTOP).
 constexpr milliseconds kPartitionProbeTime{1'000};
 
 milliseconds time_of(const proto::Fault& fault) {
@@ -134,7 +134,8 @@ void Faults::after(milliseconds delay, std::function<void()> then) {
   const auto timer = timers_.try_emplace(number, loop_, delay).first;
   timer->second.async_wait(
       [this, number, then = std::move(then)](const boost::system::error_code& error) {
-        // A timer that is erased after it has expired still calls its handler without an error.
+        // If undo() erases a timer that has just expired, the handler is still called, without an
+        // error.
         if (!error && timers_.erase(number) > 0) then();
       });
 }

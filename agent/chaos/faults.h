@@ -27,7 +27,7 @@ class Faults {
  public:
   using FindWorker =
       std::function<std::shared_ptr<WorkerProcess>(int slot, std::int64_t incarnation)>;
-  /// Receives why the fault is not done; empty if it is.
+  /// Receives why the fault is not injected; empty if it is.
   using Answer = std::function<void(const std::string& problem)>;
 
   struct Options {
@@ -39,8 +39,8 @@ class Faults {
   Faults(boost::asio::io_context& loop, Options options);
   ~Faults();
 
-  /// Calls `answer` once, before it returns. A fault that would prevent the reply from being sent
-  /// is delayed by a moment.
+  /// Checks whether the fault is possible, calls `answer` once, and then injects the fault, unless
+  /// it has only_ask. A fault that would prevent the reply from being sent is delayed by a moment.
   void begin(const proto::Fault& fault, const Answer& answer);
 
  private:
@@ -56,7 +56,7 @@ class Faults {
 
   boost::asio::io_context& loop_;
   const Options options_;
-  /// By number. The worker's slot owns the process.
+  /// The stopped workers, by number. The worker's slot owns the process.
   std::map<std::int64_t, std::weak_ptr<WorkerProcess>> stopped_;
   std::optional<Partition> partition_;
   bool will_cut_ = false;                                     ///< a partition is scheduled

@@ -22,11 +22,11 @@ namespace pfc {
 /// Returns $XDG_STATE_HOME/pfc/logs, or ~/.local/state/pfc/logs; without a home /tmp/pfc-UID/logs.
 std::filesystem::path default_log_folder();
 
-/// Writes FOLDER/JOB/rank-R.log on its own thread, so that a hanging disk blocks no caller.
-/// Buffers up to kMostBytes; output beyond that is dropped, and its size is written to the log.
-/// The first problem with a job's files is reported as a warning, and the job continues. The
-/// folders of the newest LogLimits::jobs jobs are kept, and folders that another agent uses. A
-/// folder without pfc's marker, or with other files than logs, is never removed.
+/// Writes FOLDER/JOB/rank-R.log on its own thread, so that a hanging disk blocks no caller. Buffers
+/// up to kMostBytes; output beyond that is dropped, and its size is written to the log. The first
+/// problem with a job's files is reported as a warning, and the job continues. Keeps the folders of
+/// the newest LogLimits::jobs jobs and removes older ones, but never a folder that another agent
+/// uses, that lacks pfc's marker, or that has other files than logs.
 class WorkerLogs {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{8} << 20;

@@ -45,9 +45,9 @@ struct Binding {
 };
 
 /// Divides the cores into contiguous shares, one per worker. `near` is the NUMA node of each
-/// worker's GPU, by slot; -1 or absent: unknown. If all are known and each node has a core for
-/// each of its workers, workers get shares on their GPU's node. No worker is bound if there are
-/// more workers than cores, or if kNuma would give every worker all cores. Pure.
+/// worker's GPU, by slot; -1 or absent: unknown. If all nodes are known, and each has a core for
+/// every worker whose GPU is on it, workers get shares on their GPU's node. No worker is bound if
+/// there are more workers than cores, or if kNuma would give every worker all cores. Pure.
 std::vector<Binding> plan_binding(const Topology& topology, BindMode mode, int workers,
                                   std::span<const int> near);
 

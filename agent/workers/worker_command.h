@@ -15,8 +15,8 @@
 
 namespace pfc {
 
-/// The credential of an agent's workers. They share a key of their own, which never leaves the
-/// host. The coordinator certifies this key for each job. Empty in plaintext.
+/// The credential of an agent's workers. All of them use one key, which is not the agent's and
+/// never leaves the host. The coordinator certifies this key for each job. Empty in plaintext.
 class WorkerCredential {
  public:
   /// `agent` is the agent's own credential.

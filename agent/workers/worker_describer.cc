@@ -178,7 +178,8 @@ std::string other_text(const Thread& thread) {
   return text;
 }
 
-/// Returns whether this thread may block the process in a way that `first` does not show.
+/// Returns whether this thread may block the process in a way that the main thread, `first`, does
+/// not show.
 bool may_hold_up(const Thread& thread, const Thread& first) {
   const bool stopped = thread.state == 'T' || thread.state == 't';
   return thread.state == 'D' || thread.of_a_file || (stopped && first.state != thread.state);

@@ -7,7 +7,8 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kLastLines = 20;
-// Time to read the rest of the output. A process that the worker left behind may keep it open.
+// Longest wait for the end of the output after the worker's end: a process that the worker started
+// may keep the pipes open.
 constexpr std::chrono::milliseconds kDrain{500};
 
 }  // namespace

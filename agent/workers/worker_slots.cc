@@ -108,7 +108,7 @@ void WorkerSlots::begin_incarnation(Slot& slot, const Wanted& wanted) {
   slot = {.incarnation = wanted.incarnation(), .process = nullptr};
   handler_.begins(wanted.slot());
   if (wanted.wish() == proto::DesiredSlots::RUN) return start(slot, wanted);
-  // Reports an exit, because the process is not wanted any more and was never started.
+  // The process is no longer wanted and was never started, so its exit is reported at once.
   proto::AgentMessage event = message();
   event.mutable_exited()->set_slot(wanted.slot());
   event.mutable_exited()->set_incarnation(wanted.incarnation());

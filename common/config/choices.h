@@ -17,7 +17,8 @@ enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
 /// Initial values of the class centres that no file contains (worker/initial/mean_centres.h).
 enum class InitialCentres { kRandom, kMean };
 enum class DeviceChoice { kAuto, kCpu, kCuda };
-/// Several data sets: one softmax over all classes, or one per set over its own classes.
+/// For several data sets: one softmax over the classes of all sets, or one for each set over its
+/// classes.
 enum class Heads { kOne, kSeparate };
 /// Order in which training reads images (data/reading/read_options.h).
 enum class ReadKind { kRandom, kSequential };

@@ -38,7 +38,7 @@ struct MarginUpdate {
 /// The fraction of the negative classes that take part in a step. It may change between epochs.
 class SampleRate {
  public:
-  /// The rate from this number of trained epochs on.
+  /// A rate, and the number of trained epochs after which it applies.
   struct From {
     double epoch = 0, rate = 1;
     friend bool operator==(const From&, const From&) = default;
@@ -84,7 +84,8 @@ struct Augmentation {
   friend bool operator==(const Augmentation&, const Augmentation&) = default;
 };
 
-/// A factor of the learning rate, and the weight decay, for parameters with these names.
+/// The learning rate, as a factor of the job's, and the weight decay of parameters with these
+/// names.
 struct ParameterRule {
   std::string names;         ///< pattern (name_patterns.h); "centres": the class centres
   std::optional<double> lr;  ///< multiplies the job's learning rate
@@ -100,7 +101,7 @@ struct CombinedMargin {};
 /// Kim et al., "AdaFace: quality adaptive margin for face recognition", arXiv 2204.00964.
 struct AdaFace {
   double m = 0.4;
-  double h = 0.333;       ///< share of the margin that the embedding's length decides
+  double h = 0.333;       ///< strength of the effect of an embedding's length on the margin
   double t_alpha = 0.01;  ///< weight of a batch in the running mean and deviation of lengths
 };
 
@@ -117,7 +118,7 @@ struct MagFace {
 struct ElasticArcFace {
   double m = 0.5;
   double std = 0.05;
-  bool plus = false;  ///< samples nearer to their centres get the smaller margins of the batch
+  bool plus = false;  ///< of a batch's margins, samples nearer to their centres get the smaller
 };
 struct ElasticCosFace {
   double m = 0.35;
@@ -138,8 +139,9 @@ struct UniFace {
   double m = 0.4;
 };
 
-/// Cross entropy of the softmax of W x + b, for classification: torch.nn.Linear. Neither
-/// embeddings nor rows are normalised. Every row of the centres ends with the class's bias.
+/// Cross entropy of the softmax of W x + b, for classification: torch.nn.Linear. Neither the
+/// embeddings nor the rows of W, which are the class centres, are normalised. Each row ends with
+/// the bias of its class.
 struct PlainSoftmax {};
 
 using Loss = std::variant<CombinedMargin, AdaFace, MagFace, ElasticArcFace, ElasticCosFace,
@@ -152,8 +154,8 @@ inline bool is_plain_softmax(const Loss& loss) {
   return std::holds_alternative<PlainSoftmax>(loss);
 }
 inline bool is_uniface(const Loss& loss) { return std::holds_alternative<UniFace>(loss); }
-/// Returns the number of elements of a row of the class centres, one row per class. It holds the
-/// class's sub-centres one after another.
+/// Returns the number of elements of one row of the class centres. There is one row per class,
+/// which holds the sub-centres of the class one after another.
 inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size,
                                 std::int64_t sub_centres) {
   return sub_centres * embedding_size + int{is_plain_softmax(loss)};
@@ -167,7 +169,7 @@ struct JobConfig {
   std::string network = "r50";        ///< one of network_names(), or kNoNetwork
   std::int64_t embedding_size = 512;  ///< 0 (only with kNoNetwork): read from the data
   std::int64_t feature_size = 0;      ///< kNoNetwork: length of the data's rows, which a linear
-                                      ///< layer maps to embeddings; 0: they are the embeddings
+                                      ///< layer maps to embeddings; 0: the rows are embeddings
   double dropout = 0.0;               ///< rate, before the last linear layer of iresnet
   bool zero_init_residual = false;    ///< resnets: blocks start as the identity
   Loss loss;
@@ -176,10 +178,10 @@ struct JobConfig {
   double margin_scale = 64.0;
   MarginGradient margin_gradient = MarginGradient::kStraightThrough;
   double interclass_filtering_threshold = 0.0;  ///< 0: off
-  double label_smoothing = 0.0;  ///< share of the wanted probability that all classes share
+  double label_smoothing = 0.0;  ///< part of the target probability, divided among all classes
   std::int64_t sub_centres = 1;  ///< centres per class; the nearest is used
   SampleRate sample_rate;
-  bool sample_correction = false;  ///< corrects the logits, to estimate the loss of all classes
+  bool sample_correction = false;  ///< makes the loss an estimate of the loss over all classes
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
   bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products
@@ -202,7 +204,7 @@ struct JobConfig {
   std::int64_t max_steps = 0;  ///< 0: num_epoch sets the length
   double warmup_epoch = 0;
   std::vector<std::filesystem::path> rec;         ///< data sets (data/layouts/layout.h)
-  std::vector<std::filesystem::path> identities;  ///< per set: file of names; "": the data's
+  std::vector<std::filesystem::path> identities;  ///< per set: file of class names; "": the data's
   bool share_identities = false;  ///< merge classes of several sets that have the same name
   Heads heads = Heads::kOne;      ///< used only with several data sets
   std::int64_t image_size = 0;    ///< rows and columns of an image; 0: read from the data
@@ -210,13 +212,14 @@ struct JobConfig {
   bool shuffle = true;
   bool balance_classes = false;  ///< every class has the same number of images in an epoch
   ReadKind read = ReadKind::kRandom;
-  std::int64_t read_buffer_mib = 1024;   ///< sequential: buffer of all workers for encoded images
+  std::int64_t read_buffer_mib = 1024;   ///< sequential: memory of all workers for encoded images
   Augmentation augment;                  ///< applied to training images
   double max_damaged = 0.001;            ///< allowed fraction of damaged images per epoch
   std::filesystem::path stage;           ///< folder to copy the data to first; empty: none
   std::vector<std::string> val_targets;  ///< names (NAME.bin in rec) or paths
   std::vector<std::filesystem::path> val_rec;  ///< data sets with the classes of `rec`, for top-k
-  std::int64_t val_resize = 0;  ///< shorter side of their images before the centre is taken; 0: off
+  /// The shorter side of a `val_rec` image is resized to this, then the centre is cropped; 0: off.
+  std::int64_t val_resize = 0;
   std::filesystem::path output = "work_dirs/job";
   std::vector<std::string> exports;            ///< key "export": additional model formats to write
   std::int64_t frequent = 10;                  ///< steps between log lines
@@ -226,7 +229,7 @@ struct JobConfig {
   std::int64_t save_every_steps = 0;           ///< 0: only at the end and on a stop
   double save_every_seconds = 0;               ///< 0: off
   std::int64_t keep_checkpoints = 3;
-  bool replicate = false;        ///< keep a copy of the neighbour's state in each worker's memory
+  bool replicate = false;        ///< keep a copy of another worker's state in each worker's memory
   double snapshot_seconds = 60;  ///< seconds between two of these copies
   std::uint64_t seed = 2048;
   std::int64_t num_workers = 2;  ///< decoding threads per worker
@@ -240,7 +243,7 @@ struct JobConfig {
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;
-  std::int64_t num_classes = 0;            ///< 0: read from the data; else checked
+  std::int64_t num_classes = 0;            ///< 0: taken from the data; else must equal the data's
   std::int64_t num_image = 0;              ///< like num_classes
   std::vector<std::int64_t> head_classes;  ///< per separate head; like num_classes
   std::int64_t labels_per_image = 0;       ///< most labels of an image; like num_classes
@@ -250,13 +253,14 @@ struct JobConfig {
 /// Returns the paths of the data sets for messages: "/data/a, /data/b".
 std::string text_of(std::span<const std::filesystem::path> paths);
 
-/// Returns the smallest number of samples that a batch norm of the network sees in a training
-/// step: the images in this worker's micro-batch, or in all workers' with sync_bn. For kNoNetwork,
-/// the largest integer.
+/// Returns the smallest number of samples over which a batch norm of the network computes its
+/// statistics in a training step: the images of one worker's micro-batch, or with sync_bn those of
+/// all workers. Returns the largest integer for kNoNetwork.
 std::int64_t batch_norm_samples(const JobConfig& job, int workers);
 
-/// Throws InputError if that number is 1: nothing can be learnt, because (x - mean) / deviation is
-/// 0 for every x. parse_job() checks what does not depend on the number of workers.
+/// Throws InputError if batch_norm_samples() is 1: nothing can be learnt, because (x - mean) /
+/// deviation is 0 for every x. parse_job() checks this if the result does not depend on the number
+/// of workers.
 void check_batch_norm_samples(const JobConfig& job, int workers);
 
 }  // namespace pfc

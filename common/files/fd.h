@@ -11,7 +11,7 @@ namespace pfc {
 class Fd {
  public:
   Fd() = default;
-  /// Takes ownership. Negative: none, as open(2) returns after an error.
+  /// Takes ownership. A negative number, as open(2) returns after an error, means no descriptor.
   explicit Fd(int number) : number_(number) {}
   Fd(Fd&& other) noexcept : number_(other.release()) {}
   Fd& operator=(Fd&& other) noexcept {
@@ -22,7 +22,7 @@ class Fd {
   ~Fd() { reset(); }
 
   operator int() const& { return number_; }  // NOLINT(google-explicit-constructor)
-  operator int() && = delete;                // it would be closed at once
+  operator int() && = delete;                // the temporary Fd would close it at once
   int release() { return std::exchange(number_, -1); }
   void reset() {
     if (number_ >= 0) ::close(release());

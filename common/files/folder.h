@@ -12,7 +12,7 @@ namespace pfc {
 /// Throws StorageError with the folder and the reason if it cannot be listed.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 
-/// Returns whether the program gives its files such a name.
+/// Returns whether `name` is a name that the program gives to its files.
 using IsOwnName = std::function<bool(const std::string& name)>;
 
 /// Returns the name of the first entry that is not the program's own; "" if there is none. Own

@@ -33,7 +33,8 @@ struct SafetensorsEntry {
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               std::span<const SafetensorsEntry> entries,
                               const std::map<std::string, std::string>& metadata = {});
-/// Passes the bytes of the same file to `sink`, in order. A tensor in `bytes` is one piece.
+/// Passes the bytes of the file that write_safetensors() would write to `sink`, in order. A tensor
+/// given by `bytes` is passed in one piece.
 void stream_safetensors(const ByteSink& sink, std::span<const SafetensorsEntry> entries,
                         const std::map<std::string, std::string>& metadata = {});
 

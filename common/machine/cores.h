@@ -28,8 +28,9 @@ bool threads_are_chosen();
 inline constexpr const char* kShareOfCores = "PFC_SHARE_OF_CORES";
 
 /// Returns the number of compute threads of each worker of this host, at least 1. This is
-/// OMP_NUM_THREADS if a user has set it; otherwise the cores that the worker is bound to (0: not
-/// bound), limited by the quota; otherwise an equal share of the usable cores.
+/// OMP_NUM_THREADS if a user has set it. Otherwise it is `own_cores`, the number of cores that the
+/// worker is bound to, limited by the quota. If the worker is not bound (0), it is an equal share
+/// of the usable cores.
 int threads_of_worker(int workers_of_host, int own_cores = 0);
 
 }  // namespace pfc

@@ -11,7 +11,8 @@ namespace pfc {
 /// Minimum limits that a program needs.
 struct ProcessNeeds {
   std::uint64_t files = 0;  ///< open at the same time, including pipes and connections
-  /// Mapped memory, of which gRPC's threads and pools use only a small part. A worker needs more.
+  /// Memory that the program must be able to map, though gRPC's threads and pools use only a small
+  /// part of it. A worker needs more (worker/memory/memory_advice.h).
   std::uint64_t address_space = std::uint64_t{1} << 30;
 };
 

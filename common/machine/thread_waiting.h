@@ -7,8 +7,9 @@
 
 namespace pfc {
 
-/// Returns an environment variable for OpenMP, which reads it when a program starts, and its
-/// value. Returns nullopt if the user has set one (OMP_WAIT_POLICY, GOMP_SPINCOUNT).
+/// Returns the name and value of the environment variable that sets how long OpenMP's threads spin
+/// while they wait. OpenMP reads it when a program starts. Returns nullopt if the user has already
+/// chosen (OMP_WAIT_POLICY, GOMP_SPINCOUNT).
 std::optional<std::pair<std::string, std::string>> waiting_of_worker_threads();
 
 /// Restarts this program with that variable, unless it is already set. For a program that computes

@@ -37,8 +37,8 @@ inline constexpr int kParentDeathSignal = SIGUSR1;
 /// Environment variable with the id that a coordinator assigns to the agent that it starts itself,
 /// so that no other agent can take its place.
 inline constexpr const char* kAgentIdVariable = "PFC_AGENT_ID";
-/// Environment variable for that agent, in milliseconds: how long its workers train without a
-/// coordinator, until the coordinator sends another value.
+/// Environment variable for that agent: the time, in milliseconds, for which its workers keep
+/// training without a coordinator. It applies until the coordinator sends another value.
 inline constexpr const char* kAgentGraceVariable = "PFC_AGENT_GRACE_MS";
 
 struct SpawnOptions {

@@ -5,9 +5,9 @@
 
 namespace pfc {
 
-/// Ends the process with `code` after this time, unless it exits before. gRPC, for example, waits
-/// forever for its own thread if that could not be started. Uses a signal (SIGALRM), so it needs
-/// no thread. REQUIRES: all output has been written.
+/// Ends the process with `code` after this time, unless it exits before. This is needed because,
+/// for example, gRPC waits forever for one of its threads that could not be started. Uses a signal
+/// (SIGALRM), so it needs no thread. REQUIRES: all output has been written.
 void end_process_after(std::chrono::seconds time, int code) noexcept;
 
 }  // namespace pfc

@@ -28,7 +28,7 @@ struct ClockOffset {
 ClockOffset best_offset(std::span<const ClockReading> readings);
 
 /// Maps between two clocks that run at slightly different rates. Interpolates the offset linearly
-/// between two measurements. The error there is at most the larger error of the two.
+/// between two measurements. Between them, the error is at most the larger of their two errors.
 class ClockMap {
  public:
   /// REQUIRES: `after` is not earlier than `before`. Pass one value twice for a constant offset.

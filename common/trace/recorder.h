@@ -73,7 +73,8 @@ class TraceRecorder {
   void arm(std::int64_t first, std::int64_t last) { arm(first, last, Limits()); }
   /// Blocks until the recording is complete or stop() is called. REQUIRES: arm().
   void wait();
-  /// Ends the recording, if there is one: no step follows, or the recording is not needed.
+  /// Ends the recording, if there is one. Called when no step follows, or the recording is not
+  /// needed.
   void stop();
   /// Returns the recording and frees its memory. REQUIRES: wait() has returned.
   TraceRecording take();
@@ -113,7 +114,7 @@ class TraceTrack {
   TraceTrack() = default;
 
   [[nodiscard]] bool on() const { return recorder_ != nullptr && recorder_->on(); }
-  /// For callers that measure the time anyway. Does nothing while not recording.
+  /// Adds a span whose begin and end the caller has measured. Does nothing while not recording.
   void add(const char* name, TimePoint begin, TimePoint end, std::int64_t number,
            std::uint64_t bytes = 0) const {
     if (on()) recorder_->add(row_, {name, id_, begin, end, number, bytes});

@@ -1,4 +1,4 @@
-// Chooses which worker keeps a copy of each worker's rows.
+// Chooses, for each worker, the worker that keeps a copy of its rows of class centres.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace pfc {
 /// other hosts. A single worker is its own keeper. `hosts`: by rank.
 inline std::vector<Rank> keepers_of(const std::vector<std::string>& hosts) {
   const std::size_t workers = hosts.size();
-  // Sorts the workers by host, and sends each copy `shift` places further. If no host has more than
-  // half of the workers, some shift sends every copy to another host.
+  // Sorts the workers by host, and gives each copy to the worker `shift` places further on. If no
+  // host has more than half of the workers, some shift sends every copy to another host.
   std::vector<std::size_t> order(workers);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t rank) { return hosts[rank]; });

@@ -10,11 +10,11 @@
 
 namespace pfc {
 
-/// Limits of one gRPC connection. A starting worker joins and reads the key-value store, with a few
-/// calls for each other worker.
+/// Limits of one gRPC connection. They leave room for a starting worker, which joins and reads the
+/// key-value store with a few calls for each other worker.
 inline constexpr int kMostCallsASecond = 2'000;
 inline constexpr int kMostCallsAtOnce = 10'000;
-/// Replies that the peer has not read yet.
+/// Bytes of replies that the peer has not read yet.
 inline constexpr std::size_t kMostWaitingBytes = std::size_t{16} << 20;
 inline constexpr int kMostConcurrentCalls = 256;
 inline constexpr int kMostMessageBytes = 4 << 20;  ///< one request; gRPC's default

@@ -129,7 +129,8 @@ std::optional<Refusal> Agents::add(const proto::AgentRegistration& registration,
   cluster_.links.add_agent(host->name, link);
   own_names_[host->name] = own_name;
   host->peer = peer;
-  // This machine's address is set when all hosts are registered; its agent may come back later.
+  // The local agent connects over loopback. The address of its host is set when all hosts are
+  // registered, and stays if this agent registers again.
   if (!host->local || host->address.empty()) host->address = peer;
   const bool count_gpus = host->slots == 0;
   host_registered(*host, registration, cluster_.state.job.device, Clock::now());
@@ -367,7 +368,8 @@ void Agents::send_desired(const std::string& host) const {
                    : cluster_.state.job.terminated_at          ? proto::DesiredSlots::TERMINATE
                                                                : proto::DesiredSlots::RUN);
   }
-  // Longer than the coordinator's limit, whose message names the missing workers.
+  // Longer than the coordinator's own limit, so that the coordinator's message, which names the
+  // missing workers, comes first.
   const std::chrono::milliseconds patience = cluster_.run.config.limits.start + kJoinSlack;
   desired->set_join_timeout_ms(patience.count());
   desired->set_collective_timeout_ms(cluster_.options.collective_timeout.count());

@@ -32,8 +32,8 @@ class Agents {
   void said(const std::string& host, const proto::AgentMessage& message);
   void link_closed(const std::string& host, AgentLink& link);
   /// Called when the local agent has ended. `exit`: empty if another coordinator started it,
-  /// because its status is then unknown. Returns true if the agent must be restarted for the job:
-  /// it ended because it was without a coordinator for too long.
+  /// because its status is then unknown. Returns true if the agent must be restarted for the job,
+  /// because it seems to have ended after too long without a coordinator.
   bool local_agent_ended(const std::optional<ProcessExit>& exit);
   /// Called when the local agent could not be started.
   void local_agent_not_started(const std::string& why) { local_agent_failed(why, true); }
@@ -71,7 +71,8 @@ class Agents {
   void release_silent(TimePoint now);
   /// Releases the agents that end with the job.
   void release_once();
-  /// Until this time, the local agent may end without a failure: it may have had no coordinator.
+  /// If the local agent ends before this time, this is not a failure: it may have been without a
+  /// coordinator for too long.
   void excuse_local_agent(TimePoint until) { excused_until_ = until; }
   [[nodiscard]] FaultRequests& fault_requests() { return fault_requests_; }
 

@@ -51,7 +51,7 @@ int parse_slots(const Source& source, const std::string& quoted, std::string_vie
   return slots;
 }
 
-/// Returns "[2001:db8::7]" for "[2001:db8::7]:8", and "10.0.0.2" for "10.0.0.2:8".
+/// Returns the entry without its slots: "[2001:db8::7]" for "[2001:db8::7]:8".
 std::string_view name_part(std::string_view entry) {
   if (!entry.starts_with('[')) return entry.substr(0, entry.find(':'));
   const std::size_t bracket = entry.find(']');

@@ -11,7 +11,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::size_t kMostKept = 8;  // recent reports
+constexpr std::size_t kMostKept = 8;  // the latest reports
 constexpr std::size_t kLongestRefusal = 300;
 // Agents of a service run without a job too, so they register soon.
 constexpr std::chrono::milliseconds kGatherOfService{20'000};

@@ -20,8 +20,8 @@
 
 namespace pfc {
 
-/// Workers wait for each other this much longer than the coordinator waits for them, because the
-/// coordinator's message names the missing workers.
+/// Workers wait for each other this much longer than the coordinator waits for them. So the
+/// coordinator gives up first, and its message names the missing workers.
 inline constexpr std::chrono::milliseconds kJoinSlack{10'000};
 
 struct CoordinatorOptions {

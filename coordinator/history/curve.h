@@ -17,7 +17,7 @@ struct CurveValue {
   double most = 0;
 };
 
-/// Consecutive steps of a job.
+/// A point of the curve: consecutive steps of a job.
 struct CurvePoint {
   std::int64_t ms = 0;    ///< time of the last step, since 1970, the coordinator's clock
   std::int64_t step = 0;  ///< last step

@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// Keeps the first kMost output lines of rank 0 that look like output/training.log ("Training:
-/// DATE TIME-TEXT"), until the first step is logged.
+/// Keeps the first kMost output lines of rank 0 that have the form of lines of training.log
+/// ("Training: DATE TIME-TEXT"), until the first step is logged.
 class StartNotes {
  public:
   static constexpr std::size_t kMost = 8;

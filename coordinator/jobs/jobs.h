@@ -73,7 +73,7 @@ class Jobs {
   LogRequests log_requests_;
   std::int64_t refused_ = 0;
   std::string ending_;
-  bool was_forced_ = false;  ///< a job has failed since the service was asked to end
+  bool was_forced_ = false;  ///< the job that ran when the service was asked to end has failed
 };
 
 }  // namespace pfc

@@ -16,11 +16,11 @@
 
 namespace pfc {
 
-/// Stores values by key in a file that only this user can read, and holds its lock for the
-/// lifetime of this object. Its own thread writes; values put during a write become one record. If
-/// a write fails (full disk), all values stay in memory, and the whole file is rewritten every
-/// second until that succeeds. It is also rewritten when it is several times as large as its
-/// values. Its modification time shows, to a few seconds, when the coordinator was last alive. All
+/// Stores values by key in a file that only this user can read, and holds its lock for the lifetime
+/// of this object. Its own thread writes; values put during a write become one record. If a write
+/// fails (full disk), all values stay in memory, and the whole file is rewritten every second until
+/// that succeeds. The file is also rewritten when it is several times as large as its values. The
+/// file's modification time shows, to a few seconds, when the coordinator was last alive. All
 /// functions are called by one thread.
 class Journal {
  public:

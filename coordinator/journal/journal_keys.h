@@ -8,13 +8,13 @@
 namespace pfc::journal_keys {
 
 inline constexpr const char* kOwn = "coordinator";     ///< SavedCoordinator
-inline constexpr const char* kHost = "host/";          ///< followed by its name: HostState
+inline constexpr const char* kHost = "host/";          ///< and the host's name: HostState
 inline constexpr const char* kRun = "run";             ///< see saved_run()
 inline constexpr const char* kJob = "job";             ///< SavedJob of the run
-inline constexpr const char* kWorker = "worker/";      ///< followed by its rank: WorkerState
-inline constexpr const char* kProgress = "progress/";  ///< followed by its rank: Progress
+inline constexpr const char* kWorker = "worker/";      ///< and the rank: WorkerState
+inline constexpr const char* kProgress = "progress/";  ///< and the rank: Progress
 inline constexpr const char* kQueue = "queue";         ///< SavedQueue
-inline constexpr const char* kQueued = "queued/";      ///< followed by the job id: SavedJob
+inline constexpr const char* kQueued = "queued/";      ///< and the job's id: SavedJob
 inline constexpr const char* kEnded = "ended";         ///< EndedJobs
 inline constexpr const char* kMetrics = "metrics";     ///< SavedMetrics
 

@@ -33,9 +33,10 @@ std::string saved_run(const ClusterState& state, const Run& run, TimePoint now, 
 void restore_run(ClusterState& state, Run& run, std::string_view bytes, TimePoint now,
                  WallTime wall);
 
-/// Restores the workers of a generation, by rank. Marks the generation as lost if one of them had
-/// not begun to train: what it needs to connect was in the killed coordinator's memory. Does not
-/// mark it if a worker has ended well, because its work cannot be repeated.
+/// Restores the workers of a generation, by rank. Marks the generation as lost if a worker had not
+/// begun to train, because the data that it needs to connect were only in the killed coordinator's
+/// memory. Never marks a generation of which a worker has ended well, because that worker's part
+/// cannot be repeated.
 void restore(GenerationState& generation, std::vector<WorkerState> workers);
 
 /// Saves the job as a SavedJob, which coordinators of other versions read too.

@@ -58,7 +58,8 @@ Family* find_family(const std::vector<Metric<Family, Sources...>>& table, const 
   return row == table.end() ? nullptr : &row->family;
 }
 
-/// Returns the increase of a counter for a new total. A restarted worker begins again at 0.
+/// Returns the increase of a counter whose total was `before` and is now `after`. If the total has
+/// fallen, the worker was restarted and counts from 0.
 template <typename Number>
 double increase(Number before, Number after) {
   return static_cast<double>(after >= before ? after - before : after);

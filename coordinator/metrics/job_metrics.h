@@ -41,7 +41,7 @@ class JobMetrics {
   const std::vector<Metric<GaugeFamily, JobProgress>> training_;
   GaugeFamily& checkpoint_at_;
   const std::vector<Metric<GaugeFamily, proto::CheckpointTotal>> newest_checkpoint_;
-  const std::vector<Metric<GaugeFamily, HostState, Seen>> hosts_;  ///< unknown values stay
+  const std::vector<Metric<GaugeFamily, HostState, Seen>> hosts_;  ///< if unknown, the gauge stays
   CounterFamily& restarts_;
   const std::vector<Metric<CounterFamily, proto::CheckpointTotal>> checkpoints_;
 };

@@ -33,7 +33,7 @@ class Metrics {
   void set_dropped_lines(std::uint64_t count);
   /// Returns counters and histograms, for a coordinator that takes over.
   [[nodiscard]] proto::SavedMetrics saved() const;
-  /// Adds the counts of another coordinator.
+  /// Adds the counts of the coordinator that was taken over.
   void restore(const proto::SavedMetrics& saved, TimePoint now);
   /// Begins a generation: removes the workers' gauges. Counters stay.
   void begin_generation();

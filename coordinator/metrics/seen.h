@@ -21,7 +21,7 @@ struct Seen {
   TimePoint now;
   WallTime wall = wall_now();  ///< the time of day at `now`
 
-  /// Converts a time of the steady clock.
+  /// Converts a time of the steady clock to seconds since 1970.
   [[nodiscard]] double unix_time(TimePoint time) const {
     return unix_seconds(wall) - seconds_since(time, now);
   }

@@ -13,8 +13,9 @@
 
 namespace pfc::metrics {
 
-/// Keeps the last values of an ended worker for the time kKept, so that all readers see them;
-/// then removes its time series. So the slots of all hosts limit the number of series.
+/// Keeps the last values of an ended worker for the time kKept, so that all readers see them, and
+/// then removes its time series. This bounds the number of series by the number of slots of all
+/// hosts.
 class WorkerMetrics {
  public:
   static constexpr std::chrono::seconds kKept{60};
@@ -29,7 +30,8 @@ class WorkerMetrics {
   void set(const Seen& seen);
   /// Begins another generation; only counters stay.
   void forget_gauges();
-  /// Adds a count of another coordinator. Returns false if it is not a worker's counter.
+  /// Adds a count of the coordinator that was taken over. Returns false if `family` is not a
+  /// worker's counter.
   bool restore(const std::string& family, const Labels& labels, double value, TimePoint now);
 
  private:

@@ -239,7 +239,8 @@ void NetworkMeasurement::transfer() {
   for (Answer& answer : answers_) answer.tests.clear();
   for (UsableNetwork& network : found_.usable) network.speed.reset();
   const std::size_t measured = std::min(found_.usable.size(), kMostMeasured);
-  // With several networks, repeats, because a short disturbance of one host must not decide.
+  // If several networks are compared, measures each twice, so that a short disturbance of one host
+  // does not decide.
   const int repetitions = measured > 1 ? 2 : 1;
   milliseconds begin_at{0};
   for (int repetition = 0; repetition < repetitions; ++repetition) {

@@ -25,7 +25,7 @@ class NetworkMeasurement {
   static constexpr std::chrono::milliseconds kConnectLimit{2'500};   ///< limit of a connection step
   static constexpr std::chrono::milliseconds kTransferSlot{120};     ///< duration of one round
   static constexpr std::chrono::milliseconds kTransferLimit{2'600};  ///< limit of the last round
-  static constexpr std::size_t kMostMeasured = 4;                    ///< networks to measure
+  static constexpr std::size_t kMostMeasured = 4;                    ///< most networks to measure
 
   /// A check also measures all pairs of hosts over the chosen network: at most this many to and
   /// from each host.

@@ -75,7 +75,8 @@ void add_subnets(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
   }
 }
 
-/// Adds a network for each interface name: routers may connect different subnets of an interface.
+/// Adds a network for each interface name. Its hosts may be in different subnets, because routers
+/// may connect them.
 void add_interfaces(const std::vector<NetworkHost>& hosts, const NetworkWish& wish,
                     std::vector<Network>& networks) {
   std::set<std::pair<std::string, bool>> seen;

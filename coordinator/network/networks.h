@@ -46,9 +46,9 @@ struct Connection {
   friend auto operator<=>(const Connection&, const Connection&) = default;
 };
 
+inline constexpr int kMostOfPair = 64;
 /// Returns each host's tests: distinct connections, those of earlier networks first, at most
 /// kMostOfPair per pair of hosts.
-inline constexpr int kMostOfPair = 64;
 std::vector<std::vector<Connection>> connections_of(const std::vector<Network>& networks);
 
 /// Results of the connection tests.

@@ -41,7 +41,7 @@ int exit_code(const Verdict& verdict, std::optional<int> signal) {
   switch (verdict.kind) {
     case Verdict::Kind::kCompleted:
       return kExitSuccess;
-    case Verdict::Kind::kStopped:  // without a signal: by pfcctl stop
+    case Verdict::Kind::kStopped:  // by a signal, or by pfcctl stop
       if (verdict.host_left && !signal) return kExitHostLeft;
       return exit_code_of_signal(signal.value_or(SIGTERM));
     case Verdict::Kind::kFailed:

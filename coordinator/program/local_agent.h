@@ -16,7 +16,7 @@ namespace pfc {
 struct LocalAgentOptions {
   std::string coordinator;  ///< host:port
   std::string host;         ///< this machine's name in --hosts
-  std::string id;           ///< kAgentIdVariable
+  std::string id;           ///< passed in kAgentIdVariable
   /// Makes a credential for each process, as text for its stdin. Null: plaintext.
   std::function<std::string()> credential = {};
   bool allow_chaos = false;   ///< pfcctl chaos may inject faults on this host

@@ -17,7 +17,8 @@ namespace pfc {
 struct Setup {
   std::vector<HostSpec> hosts;
   std::optional<Job> job;  ///< job of --config; empty for a service
-  /// All hosts are this machine, and the coordinator starts its agent: nothing else connects.
+  /// All hosts are this machine, and the coordinator starts its agent. So no other machine
+  /// connects.
   bool all_local = false;
   std::string bind;                ///< address to listen on
   std::string reachable;           ///< address that agents use

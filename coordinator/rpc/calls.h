@@ -35,7 +35,8 @@ class Calls {
   /// Number of open streams.
   [[nodiscard]] int open_streams() const { return open_streams_; }
 
-  /// Sets `caller`. If it is refused, returns the reactor that ends the stream.
+  /// Sets `caller` and returns null; or, if the caller is refused, returns the reactor that ends
+  /// the stream.
   template <typename In, typename Command>
   grpc::ServerBidiReactor<In, Command>* refuse_stream(const grpc::ServerContextBase& context,
                                                       Caller& caller) {
@@ -68,7 +69,8 @@ class Calls {
   }
 
   /// Returns whether the request is for this job, and for its generation if it names one. Requests
-  /// without a job_id are always accepted; a host may be drained without a job.
+  /// without a field job_id are always accepted. A request to drain a host may have an empty job_id
+  /// if no job is running.
   template <typename Request>
   bool current(const Request& request, Refusal& why) {
     const Fence fence = coordinator_.fence();

@@ -16,9 +16,9 @@
 
 namespace pfc {
 
-/// gRPC's own listener would stop forever when no descriptor is free. With TLS, a connection is
-/// passed to gRPC once it has begun a handshake and there are not too many unfinished handshakes.
-/// Used on the event loop only.
+/// Accepts connections itself, because gRPC's own listener would stop forever when no descriptor is
+/// free. With TLS, passes a connection to gRPC once it has begun a handshake and there are not too
+/// many unfinished handshakes. Used on the event loop only.
 class GrpcServer {
  public:
   struct Options {

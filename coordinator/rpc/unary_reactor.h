@@ -35,8 +35,8 @@ class UnaryReactor final : public grpc::ServerUnaryReactor {
   /// `done` is called once, before the object is deleted, on a gRPC thread.
   void when_done(std::function<void()> done) { done_ = std::move(done); }
 
-  /// Frees the call and its request early if the caller has cancelled. Posted to the loop after
-  /// the call's handler, which reads the request.
+  /// Frees the call and its request early if the caller has cancelled. The work is posted to the
+  /// loop, so that it runs after the call's handler, which reads the request.
   void OnCancel() override {
     boost::asio::post(loop_, [end = end_] {
       if (UnaryReactor* const call = end->take()) {

@@ -285,7 +285,8 @@ bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& 
   Incident incident = incident_of(worker, Incident::Kind::kCrash, what, now);
   // The shell cannot run the program, or a library is missing.
   const bool cannot_run = exit.signal == 0 && (exit.code == 126 || exit.code == 127);
-  // In a later generation only this slot is broken, and the job may continue without it.
+  // In a later generation the program has already run in other slots, so only this slot is broken,
+  // and the job may continue without it.
   const bool is_first = state.job.current.number == 1;
   if (!worker.joined && cannot_run && is_first) incident.at_start = incident.permanent = true;
   add_incident(state, std::move(incident));

@@ -222,7 +222,7 @@ WorkerState* find_worker(ClusterState& state, Rank rank);
 /// Returns the worker with this incarnation in the slot; null if there is none.
 WorkerState* find_worker(ClusterState& state, const HostState& host, int slot,
                          std::int64_t incarnation);
-/// Returns null also for a worker of a replaced agent.
+/// Returns the worker with this id; null if there is none, or if its agent has been replaced.
 WorkerState* find_worker(ClusterState& state, const proto::WorkerId& id);
 
 /// Records that a worker of this generation has joined.
@@ -289,8 +289,8 @@ void worker_reported(ClusterState& state, WorkerState& worker, proto::Outcome ou
 /// Records the newest step to resume from, as reported by rank 0. The first report names the step
 /// that the generation resumed from; later ones are new, and may refill the restart budget.
 void state_saved(ClusterState& state, std::int64_t step, TimePoint now);
-/// Records that the generation was lost with its coordinator. Lost peers in this generation do not
-/// count as causes.
+/// Records that the generation was lost with its coordinator. Removes its incidents of lost peers,
+/// because the loss explains them.
 void generation_lost(ClusterState& state);
 /// Records where the newest checkpoint is, as rank 0 reports it.
 void checkpoint_reported(ClusterState& state, const WorkerState& rank_zero,

@@ -22,7 +22,7 @@ std::string seconds(milliseconds time) {
   return std::to_string(time.count() / 1000) + " s";
 }
 
-/// Returns whether no earlier generation can have trained.
+/// Returns whether this is the job's first generation, or none has begun.
 bool is_first(const ClusterState& state) { return state.job.current.number <= 1; }
 
 std::string silence_of(const WorkerState& worker, TimePoint now) {

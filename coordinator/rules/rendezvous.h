@@ -9,7 +9,8 @@
 namespace pfc {
 
 /// Pure: no clock, locks or I/O. The caller applies each action to the state, executes it, and
-/// calls again until there is nothing to do; also after every event and several times a second.
+/// calls decide() again until there is nothing to do. It does this after every event and several
+/// times a second.
 Decision decide(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
 /// Applies an action to the state. No other side effects.

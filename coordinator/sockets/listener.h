@@ -11,9 +11,9 @@
 
 namespace pfc {
 
-/// Used on the event loop only. Without free file descriptors it retries after a pause. It closes
-/// a new connection immediately if fewer than `held_back` descriptors would remain: they are
-/// reserved for the program's files and for listeners with a lower limit.
+/// Used on the event loop only. Without free file descriptors it retries after a pause. It closes a
+/// new connection immediately if fewer than `held_back` descriptors would remain: they are reserved
+/// for the program's files and for listeners with a lower `held_back`.
 class Listener {
  public:
   struct Options {

@@ -34,7 +34,7 @@ class PendingConnections {
     /// Limit of queued connections; beyond it, closes the oldest of the address with the most.
     std::size_t waiting = 4'096;
     std::chrono::milliseconds patience{10'000};  ///< limit in the queue, and again after admission
-    /// Limit for an admitted connection while others wait. gRPC's clients give up after 2 s.
+    /// Time limit of an admitted connection while others wait. gRPC's clients give up after 2 s.
     std::chrono::milliseconds contended{1'000};
     /// Bytes that an admitted connection may send before it authenticates. gRPC buffers a whole
     /// request before the sender can be checked.

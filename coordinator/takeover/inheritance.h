@@ -16,7 +16,7 @@
 
 namespace pfc {
 
-/// Returns the agent that this coordinator started, if it is alive.
+/// Returns the local agent that the killed `coordinator` started, if it is alive.
 std::optional<ForeignProcess> local_agent_of(const proto::SavedCoordinator& coordinator);
 
 /// The state of a killed coordinator and its local agent. Empty if there is none.

@@ -116,7 +116,7 @@ void Takeover::save_worker(const WorkerState& worker) {
   save_soon();  // everything else is saved a moment later
   {
     const Journal::Change change(*journal_);
-    save_run();  // includes a new incident
+    save_run();  // it contains the incidents; the worker's change may have added one
     journal_->put(journal_key(kWorker, worker.rank), saved(worker));
   }
   journal_->settle(kWriteLimit);
@@ -172,7 +172,7 @@ void Takeover::begin(const JournalValues& journal) {
   for (HostState& host : cluster_.state.hosts) {
     restore(host, value_at(journal, kHost + host.name), heard);
   }
-  const auto queue = read<proto::SavedQueue>(journal, kQueue);  // lives as long as the loop
+  const auto queue = read<proto::SavedQueue>(journal, kQueue);  // must live as long as the loop
   for (const std::string& id : queue.ids()) {
     Job job = job_from(value_at(journal, kQueued + id));
     if (!job.id.empty()) static_cast<void>(jobs_.queue().add(std::move(job)));

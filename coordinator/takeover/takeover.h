@@ -42,7 +42,8 @@ class Takeover {
   /// Saves the changes, and waits until they are in the journal's file, up to a timeout.
   void save_now();
   void save_worker(const WorkerState& worker);  ///< waits until it is saved, like save_now()
-  /// Saves all, and waits. Then values shown on a page survive a takeover.
+  /// Saves everything, also the workers' progress, and waits, so that values shown on a page
+  /// survive a takeover.
   void save_with_progress() { save(true); }
   void save_if_due(TimePoint now);
   /// Deletes the journal, if there is one: there is nothing to take over.

@@ -117,7 +117,7 @@ struct BackgroundOutput::Lane {
   const int first_fd;
   std::mutex mutex;
   std::condition_variable changed;
-  // Guarded by mutex. Only the thread removes pieces.
+  // Guarded by mutex. Only the writer thread removes pieces.
   std::deque<Piece> queue;
   std::size_t bytes = 0;                   ///< size of the queued text
   bool full = false;                       ///< set when the queue is full, until it is half empty

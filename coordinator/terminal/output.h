@@ -17,7 +17,8 @@ class Output {
 
   /// Writes text: whole lines, except for kProgress.
   virtual void write(Kind kind, std::string_view text) = 0;
-  /// Returns the lines dropped since the start, because the output was not read fast enough.
+  /// Returns the number of lines that were dropped since the start, because the output was not read
+  /// fast enough.
   [[nodiscard]] virtual std::uint64_t dropped_lines() const { return 0; }
 
  protected:

@@ -31,7 +31,7 @@ class Terminal {
   void note(std::string_view line, Severity severity = Severity::kNote);
   void progress(std::string line);
   void clear_progress();
-  /// Returns the lines dropped because the output was not read in time.
+  /// Returns the number of lines that were dropped because the output was not read fast enough.
   [[nodiscard]] std::uint64_t dropped_lines() const { return output_.dropped_lines(); }
 
  private:

@@ -72,7 +72,7 @@ void Traces::begin(const TraceSteps& steps, TimePoint now) {
   for (const WorkerState& worker : cluster_.state.job.current.workers) {
     workers.push_back({.rank = worker.rank, .host = worker.host, .slot = worker.slot});
   }
-  // Differs from the ids of an earlier coordinator's traces.
+  // The time makes the id different from those of an earlier coordinator's traces.
   const WallTime wall = std::chrono::system_clock::now();
   const std::int64_t id = std::max(to_ms(wall), gatherer_.id() + 1);
   gatherer_.begin(id, steps, workers, now, wall);

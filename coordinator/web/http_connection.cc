@@ -154,7 +154,8 @@ void HttpConnection::answer() {
   const bool head = message.method() == http::verb::head;
   if (const auto why = refusal(request)) return write(*why, head, false);
   if (request.post) return read_body(std::move(request));
-  const bool bare = parser_->is_done();  // a body would be read as the next request
+  // With a body the connection must end: the body would be read as the next request.
+  const bool bare = parser_->is_done();
   ask(request, head, bare && message.keep_alive());
 }
 

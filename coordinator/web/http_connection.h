@@ -30,7 +30,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   /// Completes the TLS handshake, if any, and waits for a request.
   void start();
   void close() { stream_.close(); }
-  /// When it last began to wait for a request, or its reader last accepted a piece of a feed.
+  /// Returns when the connection last began to wait for a request, or when its reader last accepted
+  /// a piece of a feed.
   [[nodiscard]] TimePoint last_used() const { return last_used_; }
 
  private:

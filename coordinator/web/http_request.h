@@ -28,7 +28,8 @@ struct HttpRequest {
 class HttpFeed {
  public:
   virtual ~HttpFeed() = default;
-  /// Shared by all readers with the same content. Null: nothing yet.
+  /// Returns the next piece, shared by all readers with the same content; null if there is none
+  /// yet.
   virtual std::shared_ptr<const std::string> next() = 0;
   /// Calls `call` once, when next() has a piece. REQUIRES: next() has just returned null. An empty
   /// `call` cancels the earlier one, because the reader has disconnected.

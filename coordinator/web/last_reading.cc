@@ -8,7 +8,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kReadings = 9;  // the longest pause between them is the reader's interval
+// Number of reads kept. The longest pause between them counts as the reader's interval.
+constexpr std::size_t kReadings = 9;
 constexpr milliseconds kSlack{1'000};
 
 }  // namespace

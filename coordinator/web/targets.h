@@ -8,7 +8,8 @@
 
 namespace pfc {
 
-/// Returns the coordinator, which has the metrics of all workers. `http_address`: its host:port.
+/// Returns the coordinator as the only target, because it serves the metrics of all workers.
+/// `http_address`: its host:port.
 std::string coordinator_targets(const std::string& http_address);
 
 /// Returns the addresses of registered hosts, without a port, for other exporters on them such as

@@ -19,7 +19,7 @@ class JoinBarrier {
     std::string host;
     int slot = 0;
     std::int64_t incarnation = 0;
-    Generation left = 0;  ///< generation that it has left; it waits for the next; 0: none
+    Generation left = 0;  ///< it has left this generation and waits for the next; 0: none
     TimePoint since;
     Patience patience;
     Answer<proto::JoinReply> answer;

@@ -65,7 +65,8 @@ void Workers::join(const proto::JoinRequest& request, Answer<proto::JoinReply> a
   cluster_.advance();
 }
 
-/// Refuses a worker of another version; in a check also one of unknown version: it would train.
+/// Refuses a worker of another version, and in a check also one of unknown version, because it
+/// would train.
 std::optional<Refusal> Workers::wrong_version(const proto::JoinRequest& request,
                                               const WorkerState& worker) const {
   const std::string& theirs = request.version();

@@ -43,7 +43,8 @@ class Recovery {
   std::vector<const DoneFault*> see(const JobView& view);
 
   [[nodiscard]] const std::vector<DoneFault>& faults() const { return faults_; }
-  /// Returns when the oldest fault without recovery was injected; empty if there is none.
+  /// Returns when the oldest fault was injected after which training has not resumed yet; empty if
+  /// there is none.
   [[nodiscard]] std::optional<std::chrono::milliseconds> waits_since() const;
 
  private:

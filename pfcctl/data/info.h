@@ -19,15 +19,15 @@ struct DataSummary {
   std::map<std::string, std::int64_t> sizes;    ///< "112 x 112", height x width
   double bytes_an_image = 0;
   DecodeSpeed decoding;  ///< decoding to the size in training
-  // Images per class, from all labels; no histogram if they were not read.
+  // Images per class, counted from all labels. The histogram is empty if the labels were not read.
   std::int64_t least = 0, median = 0, most = 0;
   double mean = 0;
   std::int64_t empty_classes = 0, without_label = 0;
   std::vector<std::int64_t> histogram;  ///< [k]: classes with 2^k .. 2^(k+1) - 1 images
 };
 
-/// Summarises the data set. `labels`: whether to read all labels, for RecordIO a pass over the
-/// file.
+/// Summarises the data set. `labels`: whether to read all labels, which for RecordIO means reading
+/// the whole file.
 DataSummary summarise(const Dataset& dataset, bool labels, const ShowProgress& progress = {});
 std::string summary_text(const Dataset& dataset, const DataSummary& summary);
 std::string summary_json(const Dataset& dataset, const DataSummary& summary);

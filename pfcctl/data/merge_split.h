@@ -15,7 +15,7 @@ struct MergeOptions {
   /// One file for each set, whose line k is the name of its label k; empty: the sets' own names.
   std::vector<std::filesystem::path> identities;
   bool share_identities = false;  ///< people with the same name are the same person
-  PackOptions pack;               ///< without `in`
+  PackOptions pack;               ///< `in` is not used
 };
 
 /// Merges the sets: classes and images are those of a job with these sets (combined_dataset.h).

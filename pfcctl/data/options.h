@@ -1,5 +1,5 @@
 // Options shared by several verbs of `pfcctl data`, with the same words, bounds and defaults in
-// each. The variables are borrowed, and outlive the verb.
+// each. The variables are borrowed and must outlive the verb.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -57,7 +57,7 @@ Loaded load(const Dataset& dataset, std::int64_t image) {
   }
 }
 
-/// Capacity of the memory: three quarters are for images that wait for their place, the rest for
+/// How much fits into the memory. Three quarters of it are for images in the pool, the rest for
 /// blocks that are read ahead.
 struct Room {
   std::int64_t pool = 0;   ///< images

@@ -12,11 +12,11 @@
 
 namespace pfc {
 
-/// A random order that needs one pass over the data and little memory: blocks of consecutive
-/// images are read in random order into a pool, and images leave the pool in random order. With a
-/// pool for all images every order is equally likely. With a small pool, images of one block are
-/// still spread over as many places of the new file as the pool holds. A pure function of its
-/// arguments. Use from one thread.
+/// A random order that needs one pass over the data and little memory: blocks of consecutive images
+/// are read in random order into a pool, and images leave the pool in random order. With a pool for
+/// all images every order is equally likely. With a small pool, the images of one block are still
+/// spread over about as many places of the new file as the pool holds images. A pure function of
+/// its arguments. Use from one thread.
 class ShuffleOrder {
  public:
   /// REQUIRES: images > 0, 0 < block <= pool; all are numbers of images.
@@ -62,10 +62,10 @@ struct Shuffled {
 };
 
 /// Writes train.rec, train.idx, property, and identities.txt if the data name their people. There
-/// is no record 0; keys are 0, 1, 2 ... in the order of the file. Records of one RecordIO file
-/// keep all their bytes, including extra labels. Does not decode images. The files appear when
-/// they are complete; after an interruption the same call continues. Throws as pack_dataset()
-/// does.
+/// is no record 0; keys are 0, 1, 2 ... in the order of the file. If the data are one RecordIO
+/// file, its records keep all their bytes, including extra labels. Does not decode images. The
+/// files appear when they are complete; after an interruption the same call continues. Throws as
+/// pack_dataset() does.
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress);
 
 }  // namespace pfc

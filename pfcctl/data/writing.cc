@@ -194,7 +194,8 @@ void check_image_size(const DatasetInfo& info, const fs::path& in) {
 }
 
 std::optional<fs::path> way_within(const fs::path& folder, const fs::path& path) {
-  // Use an absolute path: a relative one that does not exist stays relative.
+  // weakly_canonical() leaves a relative path relative if it does not exist, so make the paths
+  // absolute first.
   std::error_code error;
   const fs::path way = fs::weakly_canonical(fs::absolute(path), error)
                            .lexically_relative(fs::weakly_canonical(fs::absolute(folder), error));

@@ -20,7 +20,7 @@ namespace pfc {
 /// earlier one only if it is the same.
 std::string description(const char* verb, const Dataset& dataset, const nlohmann::json& options);
 
-/// Damage of images, by place in an order.
+/// Descriptions of damaged images, by their place in the order in which images are written.
 using NumberedNotes = std::map<std::int64_t, std::string>;
 std::string note_text(std::int64_t place, const std::string& what);
 NumberedNotes numbered_notes(const std::vector<std::string>& notes);
@@ -39,13 +39,15 @@ void write_companions(const Dataset& dataset, const std::filesystem::path& folde
 
 /// Throws InputError if the data are embeddings, because `verb` of pfcctl data needs images.
 void expect_images(const Dataset& dataset, const std::string& verb);
-/// Also throws InputError if an image has several labels: `verb` writes or compares one for each.
+/// Like expect_images(), and also throws InputError if an image has several labels, because `verb`
+/// writes or compares one label per image.
 void expect_labelled_images(const Dataset& dataset, const std::string& verb);
 
 /// Returns an image's damage, preceded by its name unless the error begins with it.
 std::string named_damage(const std::string& name, const DamagedImage& error);
 
-/// Throws InputError if more than `allowed` images are damaged. first: damage of the first one.
+/// Throws InputError if more than `allowed` images are damaged. `first`: damage of the first
+/// damaged image.
 void expect_few_damaged(std::int64_t damaged, std::int64_t images, std::int64_t allowed,
                         const std::string& first);
 /// Returns the number of images that --max-damaged allows.

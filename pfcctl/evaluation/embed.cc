@@ -125,8 +125,8 @@ class EmbeddingWriter {
 
     embeddings.write(npy_header("<f4", fmt::format("({}, {})", images(), options_.embedding_size)));
     give_embeddings([&](std::span<const std::byte> bytes) { embeddings.write(bytes); }, names);
-    // If the program is killed between two renames, the embeddings are missing: a job never pairs
-    // them with the labels of another run.
+    // The old embeddings are removed first. So if the program is killed between the two renames,
+    // the embeddings are missing, and no job pairs them with the labels of another run.
     as_storage_error([&] { std::filesystem::remove(flags_.out); });
     labels.commit();
     embeddings.commit();

@@ -153,7 +153,7 @@ class Faces {
 };
 
 json in_gallery(const LabelledRows& probes, const LabelledRows& gallery, int threads) {
-  constexpr double kSameImage = 1 - 1e-9;  // a similarity
+  constexpr double kSameImage = 1 - 1e-9;  // least similarity of an image to itself
   const std::vector<Search> found = search(probes, gallery, threads);
   if (const auto themselves = std::ranges::count_if(
           found, [](const Search& s) { return s.mated && s.mate > kSameImage; })) {

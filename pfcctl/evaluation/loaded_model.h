@@ -26,9 +26,9 @@ struct ModelFlags {
   Precision precision = Precision::kFp32;
 };
 
-/// --batch, --threads and --precision. The variables are borrowed.
+/// Adds --batch, --threads and --precision. The variables are borrowed.
 void add_compute_options(CLI::App& verb, ModelFlags& flags);
-/// --model as well.
+/// Adds --model and the options above.
 void add_model_options(CLI::App& verb, ModelFlags& flags);
 
 class LoadedModel {
@@ -38,7 +38,7 @@ class LoadedModel {
   explicit LoadedModel(const ModelFlags& flags);
 
   [[nodiscard]] EmbedOptions options(bool flip) const;
-  /// Decodes images of the data set, and borrows it.
+  /// Returns a function that decodes images of the data set, which is borrowed.
   [[nodiscard]] ReadImage reader_of(const Dataset& dataset) const {
     return read_images_of(dataset, {options_.height, options_.width});
   }

@@ -72,8 +72,8 @@ class UnitCentres {
   }
 
   [[nodiscard]] std::size_t of_class() const { return of_class_; }
-  /// Sets cosines [of_class()] to those between an embedding of this length and the class's
-  /// centres.
+  /// Computes the cosines between an embedding of this length and the centres of class c. `cosines`
+  /// has of_class() elements.
   void cosines(std::span<const float> embedding, double length, std::int64_t c,
                std::span<float> cosines) const {
     const std::size_t first = static_cast<std::size_t>(c) * of_class_;

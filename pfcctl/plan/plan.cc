@@ -99,8 +99,9 @@ PlannedData read_data(JobConfig& job) {
   return unknown;
 }
 
-/// Reads the network of the job's teacher. Without the data here, the job will run on another
-/// machine, and its teacher may not be here either. Other failures refuse the job.
+/// Reads the network of the job's teacher. A teacher that cannot be read refuses the job. But if
+/// neither the data nor the teacher is here, the job will run on another machine, and the plan
+/// omits the teacher.
 void plan_teacher(PlanReport& report) {
   PlannedJob& planned = report.planned;
   const JobConfig& job = planned.job;

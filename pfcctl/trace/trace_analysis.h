@@ -42,9 +42,9 @@ struct CollectiveWaits {
   int count = 0;            ///< calls that all workers recorded
   double seconds = 0;       ///< duration, median over all calls and workers
   double wait_seconds = 0;  ///< wait of a worker other than the last, median over calls
-  /// The worker for which the others waited longest in total. Only calls in which the clocks prove
-  /// that it came last count. Counting calls would name the wrong worker: a stall makes one call
-  /// very late, and chance decides who is last in the short calls that follow.
+  /// The worker for which the others waited longest in total, over the calls in which the clocks
+  /// prove that it came last. The number of such calls would name the wrong worker: a stall makes
+  /// one call very late, and chance decides who is last in the short calls that follow.
   std::optional<Rank> last;
   int last_count = 0;                  ///< calls in which it came last
   double waited_for_last_seconds = 0;  ///< mean wait of the other workers, sum over these calls

@@ -10,12 +10,12 @@
 
 namespace pfc {
 
+inline constexpr double kArrowSeconds = 0.001;
+inline constexpr int kMostArrows = 20'000;
 /// Writes one JSON object in pieces. Each rank is a process; each of its rows is a thread. Times
 /// are microseconds since the earliest span, by the coordinator's clock. An arrow connects the
 /// worker that came last into a collective with each worker that waited for it for at least
 /// kArrowSeconds. At most kMostArrows are written.
-inline constexpr double kArrowSeconds = 0.001;
-inline constexpr int kMostArrows = 20'000;
 void write_trace_json(const CollectedTrace& trace,
                       const std::vector<MatchedCollective>& collectives,
                       const std::function<void(std::string_view)>& write);

@@ -40,7 +40,7 @@ TEST_F(ScheduledHostName, IsThePodNameInAnIndexedJob) {
 TEST_F(ScheduledHostName, IsTheHostsOwnNameWithoutAScheduler) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
-  setenv("PFC_KUBERNETES_JOB", "agents", 1);  // another kind of pod
+  setenv("PFC_KUBERNETES_JOB", "agents", 1);  // not enough without JOB_COMPLETION_INDEX
   EXPECT_EQ(scheduled_host_name(), name.data());
 }
 

@@ -41,7 +41,8 @@ class AJoinFile : public ::testing::Test {
     return options;
   }
 
-  /// Returns whether the agent has made its key, between reading a join string and connecting.
+  /// Returns whether the agent has made its key, which it does after it has read a join string and
+  /// before it connects.
   [[nodiscard]] bool has_made_a_key() const {
     std::error_code none;
     for (const auto& file : std::filesystem::directory_iterator(folder / "agent", none)) {

@@ -28,7 +28,7 @@ class Cluster : public ::testing::Test {
     ProcessExit exit;
     std::string out, err;
 
-    /// Returns all lines if a sanitizer has reported something.
+    /// Returns the last line of stderr, or all lines if a sanitizer has reported something.
     [[nodiscard]] std::string last_line() const {
       if (err.find("SUMMARY: ") != std::string::npos) return err;
       const std::string text = err.substr(0, err.find_last_not_of('\n') + 1);

@@ -232,7 +232,7 @@ TEST_F(Cluster, ContinuesIfStdoutIsNotRead) {
   close(reader);
 }
 
-/// Idle connections.
+/// Opens connections that send nothing.
 std::vector<Fd> idle_connections(int count, const std::string& address) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -290,7 +290,7 @@ TEST_F(Cluster, EndsWithAMessageUnderAnyLimitOfProcesses) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become a user without other processes";
   fs::permissions(folder.path(), fs::perms::all);
   for (const int limit : {2, 6, 16, 22, 28, 34}) {
-    // LeakSanitizer would need another process.
+    // LeakSanitizer is off, because it would need one more process.
     launcher = "exec env ASAN_OPTIONS=detect_leaks=0 prlimit --nproc=" + std::to_string(limit) +
                " setpriv --reuid=" + std::to_string(61'000 + limit) +
                " --regid=65534 --clear-groups";

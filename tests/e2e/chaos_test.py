@@ -56,7 +56,7 @@ class OneHost(JobTest):
         chaos = self.begins_chaos("--kill-every", "1000h", "--duration", "100h", **fake_time.faster_later(speed))
         self.read_until(chaos, "measures")
         self.stopped(process)
-        fake_time.set_speed(speed, 20)  # it waits up to a minute for the coordinator to return
+        fake_time.set_speed(speed, 20)  # pfcctl chaos waits up to a minute for the coordinator to return
         output = self.ended(chaos, 1)
         self.assertIn("the job ended, or its coordinator was lost", output)
 
@@ -83,7 +83,7 @@ class TwoHosts(HostsTest):
         told = [json.loads(line) for line in (self.folder / "state/audit.jsonl").read_text().splitlines()]
         faults = [each["detail"] for each in told if each["what"] == "chaos"]
         self.assertTrue(any(detail.startswith("FAULT_PARTITION: host host-") for detail in faults), faults)
-        for key in "ab":  # network restored
+        for key in "ab":  # the network is restored
             routes = subprocess.run(["ip", "-n", self.network.names[key], "route"], capture_output=True, text=True).stdout
             self.assertNotIn("unreachable", routes)
         process.terminate()

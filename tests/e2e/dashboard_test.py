@@ -91,7 +91,7 @@ class DashboardTest(JobTest):
         for what, panel, target in of_small:
             for each in self.of_small.answer(panel, target):
                 self.assertLessEqual(labels_of(target["legendFormat"]), set(each["labels"]), what)
-        self.process.send_signal(signal.SIGTERM)  # the restart was too short for a scrape, but the stop is not
+        self.process.send_signal(signal.SIGTERM)  # a scrape sees the stop, but not the restart, which was short
         self.watch.wait_for("the end", lambda: "stopped" in {title for _, _, title in self.of_small.events("States")})
         self.look_at_the_large_job()  # last, because then no job needs the processor
 

@@ -120,7 +120,7 @@ class SeveralHosts(HostsTest):
         self.starts_agent(key, self.joins[f"host-{key}"], "--host", f"host-{key}")
 
     def stops_well(self):
-        """No step is missing or repeated, each has the images of 4 or 6 workers, and all losses are finite."""
+        """Stops the job. Asserts that each step occurs once, with the images of 4 or 6 workers and a finite loss."""
         self.process.terminate()
         self.process.wait(timeout=120)
         self.lines.wait_for("job stopped by SIGTERM", self.here)

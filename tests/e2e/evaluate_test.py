@@ -34,8 +34,8 @@ class Evaluate(TrainedModel):
 
     @classmethod
     def spread_embeddings(cls, rows):
-        """Gives the last batch norm the statistics of these embeddings. After six steps all of them are nearly
-        the same, and figures would depend on the rounding of similarities."""
+        """Gives the last batch norm the statistics of these embeddings. Without this, all embeddings are nearly the
+        same after six training steps, and figures would depend on the rounding of similarities."""
         state = safetensors_io.load(cls.model)
         mean = [name for name in state if name.endswith("running_mean")][-1]
         norm = mean.removesuffix("running_mean")
@@ -118,7 +118,7 @@ class Evaluate(TrainedModel):
         out = self.folder / "refused"
 
         def assert_refused(found, *words, job=(), **keys):
-            """Edits the manifest."""
+            """Asserts that prune refuses the checkpoint if its manifest has these keys, or its job those of `job`."""
             manifest = {**original, **keys, "job": {**original["job"], **dict(job)}}
             text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
             manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()

@@ -26,7 +26,7 @@ class EvaluationErrors(TrainedModel):
         return run(BIN / "pfcctl", verb, "--model", model or self.model, *words)
 
     def changed_model(self, name, **tensors):
-        """The model with other values of some tensors."""
+        """Writes a copy of the model with other values of these tensors, and returns its path."""
         path = self.folder / f"{name}.safetensors"
         raw = self.model.read_bytes()
         header = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])
@@ -37,7 +37,7 @@ class EvaluationErrors(TrainedModel):
         return path
 
     def write_ijb(self, score=1):
-        """One template for each image; the first pairs are of one person, and of two."""
+        """Writes lists with one template for each image."""
         root = self.folder / "ijb"
         (root / "meta").mkdir(parents=True)
         shutil.copytree(self.people, root / "loose_crop")
@@ -101,7 +101,7 @@ class EvaluationErrors(TrainedModel):
         self.addCleanup(shutil.rmtree, other)
         self.assert_one_line(self.embed("b.npy", other), "labels.npy: already exists", code=2)
         self.assert_one_line(self.embed("a.safetensors"), "a.npy: already exists", "a.names.txt", code=2)
-        # A run that fails at its last image, of other labels and names, leaves all files as they were.
+        # A run over data with other labels and names, which fails at its last image, leaves all files as they were.
         (other / sorted(os.listdir(other))[-1] / "zz.jpg").write_bytes(b"\xff\xd8 cut short")
         self.assert_one_line(self.embed("a.npy", other), "1 of 81 images are damaged", code=2)
         self.assertEqual({path.name: digest(path) for path in self.folder.iterdir()}, before)

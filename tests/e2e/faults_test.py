@@ -85,7 +85,7 @@ class OfOneHost(JobOnHosts):
         timeline = Timeline("5 % lost, 100 ms delay")
         cable = self.network.spoil("c", 0.05, 0.1)
         self.addCleanup(cable.kill)
-        for _ in range(steps + 1):  # the first may have finished already
+        for _ in range(steps + 1):  # the first of these may have finished before the link became slow
             self.waits_for("Global Step")
         timeline.note(f"{steps + 1} steps", self.lines.time(self.here))
         print(self.network.mend("c", cable))

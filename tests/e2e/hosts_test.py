@@ -45,7 +45,7 @@ class Hosts(ThreeHosts):
         self.assert_losses_of_one_host()
 
     def assert_losses_of_one_host(self):
-        """Six workers on one host give the same bits. All tests share that job."""
+        """Compares the losses bit by bit with those of six workers on one host, a job that all tests share."""
         alone = self.shared / "alone"
         if not alone.exists():
             begun = self.shared / "alone.begun"

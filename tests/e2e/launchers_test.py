@@ -217,11 +217,11 @@ class Slurm(LauncherTest):
         self.assertEqual(steps, sorted(set(steps)), "no step is done twice")
 
     def test_a_job_out_of_time_goes_back_to_the_queue_and_resumes(self):
-        # Signal of --signal=B:USR1 near the time limit.
+        # Slurm sends this signal near the time limit to a job with --signal=B:USR1.
         self.goes_back_to_the_queue_and_resumes(("--batch", "--signal=USR1", "{job}"), "job stopped by SIGTERM")
 
     def test_a_job_whose_agents_get_sigterm_goes_back_to_the_queue_and_resumes(self):
-        # Signal to the step of a preempted job.
+        # Slurm sends this signal to the step of a job that it preempts.
         self.goes_back_to_the_queue_and_resumes(("--signal=TERM", "{job}.0"), "is leaving (SIGTERM)")
 
 

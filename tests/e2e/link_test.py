@@ -61,7 +61,7 @@ class Link(HostsTest):
 
 
 class LinkedJob:
-    """A worker on host `key` with its coordinator on host a, known to the agent as `where`. `how` the link fails."""
+    """A worker on host `key` with its coordinator on host a, known to the agent as `where`. `how`: the kind of cut."""
 
     def __init__(self, test, key, where, how):
         self.test, self.key, self.where, self.how = test, key, where, how

@@ -52,7 +52,7 @@ class Memory(JobTest):
         process = self.start(workers, job)
         output = process.stdout.read()
         process.stdout.close()
-        # wait4 also covers the agent and its workers, because all were waited for.
+        # wait4 also counts the agent and its workers, because their parents have waited for them.
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         self.assertEqual(process.returncode, 0, output)

@@ -49,7 +49,7 @@ class NetworkOfTheWorkers(HostsTest):
             self.assertEqual(agent.wait(timeout=LIMIT), 0)
 
     def has_three_networks(self):
-        """The coordinator's network is slow, one is fast, and one connects only hosts a and b."""
+        """Makes the coordinator's network slow, and adds a fast one and one that connects only hosts a and b."""
         self.network.add(HOSTS, "eth1", "10.88.0")
         self.network.add("ab", "eth2", "10.99.0")
         for key in HOSTS:

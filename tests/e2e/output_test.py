@@ -19,7 +19,7 @@ class Output(JobTest):
         return sorted(p.name for p in self.out.glob("step-*"))
 
     def assert_saved(self, done, step):
-        """The failed job has left a complete checkpoint of `step`, and the model."""
+        """Asserts that the failed job has left a complete checkpoint of `step`, and the model."""
         self.assert_one_line(done, f"the state after step {step} is in {self.out}/step-{step:09d}")
         manifest = json.loads((self.out / f"step-{step:09d}" / "manifest.json").read_text())
         self.assertEqual(manifest["step"], step)

@@ -15,7 +15,7 @@ class Recovery(JobOnHosts):
         """Waits until all workers are in an all-reduce; returns {rank: pid}."""
         if may_limit_speed():
             for key in self.HOSTS:
-                self.network.slow(key, "eth0", "100mbit")  # an all-reduce then takes longer than a look
+                self.network.slow(key, "eth0", "100mbit")  # so that an all-reduce lasts until the status is read
 
         def all_in(status):
             # This phase only waits for the all-reduces of the gradients.

@@ -201,7 +201,7 @@ class OneMachine(JobTest):
         self.assertEqual(self.status(address, state).returncode, 0)
         none = self.status(address, self.folder / "none")
         self.assertIn("/security/admin.pem does not exist", none.stderr)
-        self.service(other)  # the credential is of another coordinator
+        self.service(other)  # creates the credential of another coordinator
         self.attacks(address)
         stranger = self.status(address, other)
         self.assertNotEqual(stranger.returncode, 0, stranger.stdout)

@@ -33,7 +33,8 @@ class Stuck(JobTest):
         """Makes rank 1 of three workers stuck: it is named with these words, and the job continues."""
         process = self.start_with_floor(3, "2s", "--max-restarts", 1, save_every_steps=2)
         before = self.workers()
-        # In these phases the worker is in no collective of the step. In one, it would look like the others.
+        # In these phases the worker is in no collective of the step. In a collective, it would look like the workers
+        # that wait.
         self.stop_in(before[1], 1, "forward", "backward", "optimizer")
         fault(before[1])
         lines = self.read_until(process, "rank 1 (host localhost, slot 1, pid %d): no progress" % before[1])

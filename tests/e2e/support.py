@@ -204,7 +204,7 @@ class JobTest(unittest.TestCase):
         return [m[key] for m in self.metrics(self.folder / output) if m["kind"] == "step"]
 
     def assert_one_line(self, process, *words, code=None):
-        """The program failed, and its last line on stderr contains all the words."""
+        """Asserts that the program failed, and that its last line on stderr contains all the words."""
         self.assertNotEqual(process.returncode, 0, process.stdout)
         if code is not None:
             self.assertEqual(process.returncode, code, process.stderr)

@@ -132,7 +132,8 @@ TEST(Pfcctl, HelpShowsExamples) {
 }
 
 TEST(Pfcctl, FailsIfItsOutputCannotBeWritten) {
-  const Ran ran = pfcctl("--version 2>&1 >/dev/full #");  // comments out its 2>&1
+  // The # comments out the 2>&1 that pfcctl() appends.
+  const Ran ran = pfcctl("--version 2>&1 >/dev/full #");
   EXPECT_EQ(ran.status, 2);
   EXPECT_THAT(ran.output, HasSubstr("cannot write standard output: No space left on device"));
 }

@@ -248,7 +248,7 @@ TEST_F(Tokens, StayInForceWhileTheFileIsDamaged) {
   EXPECT_TRUE(store.is_current("b", serial));
   EXPECT_EQ(store.list().size(), 2U);
   EXPECT_EQ(store.valid_join_hashes().size(), 1U);
-  // A change would be lost, or would undo the file's previous contents.
+  // Changes are refused while the file is damaged, and do not replace it.
   EXPECT_THAT(message_of<InputError>([&] { store.create({.lifetime = 1h}); }),
               HasSubstr("tokens.json: not a token file"));
   EXPECT_THROW(store.exchange(joining, "c", *another_key, authority), InputError);

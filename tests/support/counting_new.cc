@@ -12,7 +12,8 @@ std::atomic<std::size_t> counted{0};
 
 std::size_t pfc::testing::bytes_of_new() { return counted; }
 
-// All forms that the operators below free must be replaced: AddressSanitizer has its own.
+// Every form of new whose memory the operators delete below free must be replaced, because
+// AddressSanitizer's own form does not use malloc().
 void* operator new(std::size_t bytes, const std::nothrow_t& /*tag*/) noexcept {
   counted += bytes;
   return std::malloc(bytes == 0 ? 1 : bytes);

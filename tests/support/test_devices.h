@@ -30,7 +30,8 @@ inline bool on_emulated_gpu() {
   return cuda_devices().front().detail.find("Emulated") != std::string::npos;
 }
 
-/// Folder for the algorithm cache of a test process. cuDNN times algorithms as in training.
+/// Folder for the cache of cuDNN's algorithms in a test process. Algorithms are timed as in
+/// training.
 inline const std::filesystem::path& algorithms_of_tests() {
   static const TemporaryFolder folder;
   return folder.path();

@@ -12,7 +12,7 @@ namespace pfc {
 
 struct ArcfaceTorchKey {
   std::string_view key;
-  std::string_view instead;  ///< why, and the replacement; one sentence without a period
+  std::string_view instead;  ///< why it has no effect, or what to use; one sentence, no period
 };
 
 std::span<const ArcfaceTorchKey> arcface_torch_keys();

@@ -10,8 +10,9 @@
 
 namespace pfc::keys {
 
-// Every number has bounds. If the meaning of a key gives none, they are far beyond the needs of a
-// job, so only a mistyped number exceeds them, and far below overflow in computations.
+// Every number has bounds. If the meaning of a key implies none, the bounds are far beyond the
+// needs of any job, so that only a mistyped number exceeds them. They are also far below the
+// numbers with which computations would overflow.
 inline constexpr NumberRange kPositive{.low = 0,
                                        .high = 1e6,
                                        .low_open = true,
@@ -56,8 +57,8 @@ inline constexpr NumberRange kColourDeviation{
     .high = 1,
     .high_open = false,
     .text = "three numbers from 0.001 to 1, for example [0.229, 0.224, 0.225]"};
-// Above the next bounds nearly everything would be dropped, or the momentum would not decay,
-// because float32 rounds numbers very close to 1 to 1.
+// Numbers above the following bounds are too close to 1: nearly everything would be dropped, or
+// float32 would round a momentum to 1, so that it never decays.
 inline constexpr NumberRange kDropout{
     .low = 0, .high = 0.99, .high_open = false, .text = "a number from 0 to 0.99"};
 inline constexpr NumberRange kSmoothing = kDropout;  // at 1 the labels have no effect

@@ -47,7 +47,8 @@ void check_sample_rate(const JobConfig& job, const JobOrigin& origin) {
                    nlohmann::json(job.num_epoch).dump() + ", found " + nlohmann::json(last).dump());
 }
 
-/// Rejects one sample per worker. With sync_bn this depends on their number: checked later.
+/// Rejects batch norms over one sample. With sync_bn this depends on the number of workers and is
+/// checked later.
 void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   if (job.sync_bn) return;
   try {

@@ -14,7 +14,7 @@
 namespace pfc {
 
 bool matches_pattern(std::string_view name, std::string_view pattern) {
-  // If a character differs, the last "*" takes one more; earlier ones need not change.
+  // If a character differs, the last "*" takes one more character. Earlier stars need not change.
   std::size_t n = 0, p = 0, star = std::string_view::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -11,12 +11,13 @@ namespace pfc {
 bool matches_pattern(std::string_view name, std::string_view pattern);
 bool matches_any(std::string_view name, std::span<const std::string> patterns);
 
-/// Returns the parts of a name that end before a dot, and the name: "layer1", "layer1.0".
+/// Returns the beginnings of a name that end before a dot, and the whole name: "layer1", "layer1.0"
+/// and "layer1.0.conv1" for "layer1.0.conv1".
 std::vector<std::string> beginnings_of(const std::string& name);
 
-/// Throws InputError if a pattern matches none of `names`, the names of each `what`. The message
-/// begins with the job's key, and ends with the beginning of a name nearest to the pattern and the
-/// first words of all names.
+/// Throws InputError if a pattern matches none of `names`. The message begins with the job's key,
+/// suggests the nearest beginning of a name, and lists the first words of all names. `what` is what
+/// the names belong to, for example "tensor".
 void check_patterns(std::string_view key, std::span<const std::string> patterns,
                     std::span<const std::string> names, std::string_view what = "tensor");
 

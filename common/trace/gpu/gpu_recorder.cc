@@ -197,8 +197,8 @@ GpuActivity GpuRecorder::end(milliseconds patience) {
   const auto after = clock();
   const auto now_there =
       after ? (after->at.time_since_epoch() + after->offset) / std::chrono::nanoseconds(1) : 0;
-  // Once a kernel that began after this moment is reported, those before it have been reported
-  // too, except on other streams.
+  // Waits until a kernel that began after this moment is reported. Then all earlier kernels of its
+  // stream have been reported too, but perhaps not those of other streams.
   for (const TimePoint until = Clock::now() + patience; Clock::now() < until;) {
     cupti_->call("cuptiActivityFlushAll", std::uint32_t{Cupti::kComplete});
     if (std::cmp_greater_equal(sink().newest_ns(), now_there)) break;

@@ -14,10 +14,10 @@
 
 namespace pfc {
 
-/// Collects CUPTI's activity records of this process. Loads CUPTI on the first begin(); nothing is
-/// enabled between end() and begin(). Used by one thread. CUPTI serves one user per process: a
-/// second concurrent recorder reports an error. Keeps at most kMostRecords records and half as
-/// many names. CUPTI holds at most kMostBuffers buffers of kBufferBytes.
+/// Collects CUPTI's activity records of this process. Loads CUPTI on the first begin(). Between
+/// end() and the next begin(), CUPTI records nothing. Used by one thread. CUPTI serves one user per
+/// process: a second concurrent recorder reports an error. Keeps at most kMostRecords records and
+/// half as many names. CUPTI holds at most kMostBuffers buffers of kBufferBytes.
 class GpuRecorder {
  public:
   static constexpr std::size_t kMostRecords = std::size_t{1} << 16;

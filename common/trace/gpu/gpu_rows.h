@@ -37,9 +37,9 @@ struct GpuActivity {
   std::string problem;  ///< why there are no records; empty on success
 };
 
+inline constexpr std::size_t kLongestKernelName = 60;
 /// Returns "pfc::softmax" for "_ZN3pfc7softmaxIfEEvPKfi": without template arguments, parameters
 /// and anonymous namespaces; at most kLongestKernelName bytes. Keeps other names.
-inline constexpr std::size_t kLongestKernelName = 60;
 std::string kernel_name(const char* mangled);
 
 /// Returns the local time that corresponds to `there_ns` on CUPTI's clock.

@@ -39,8 +39,8 @@ struct Count {
 struct ChangeBlame {
   FailureHistory blame;
 };
-/// Measure the networks between the hosts of these agents. Indexed by host; empty: the host does
-/// not take part.
+/// Measure the networks between hosts. `agents` has the id of each host's agent, by host; an empty
+/// id: the host does not take part.
 struct MeasureNetwork {
   std::vector<std::string> agents;
 };

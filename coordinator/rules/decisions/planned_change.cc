@@ -57,7 +57,7 @@ Decision free_host(const ClusterState& state, const RendezvousConfig& config, co
     return act(action::BeginRegroup{reason_of(host), std::min(config.stop, host.leaving->within)},
                reason_of(host));
   }
-  const Plan plan = plan_members(state, config.elastic, now);  // nothing to save
+  const Plan plan = plan_members(state, config.elastic, now);  // no checkpoint is needed
   if (!plan.enough()) return wait_for("waiting for hosts that do not answer");
   if (auto measure = see_to_network(state, plan)) return *measure;
   return start(plan, reason_of(host));

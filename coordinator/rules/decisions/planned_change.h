@@ -12,8 +12,8 @@ namespace pfc {
 std::optional<Decision> stop_for_host(const ClusterState& state, const RendezvousConfig& config,
                                       TimePoint now);
 
-/// Silent hosts without a worker are not a failure, but must register again. Returns nothing if
-/// there are none.
+/// Requires silent hosts without a worker to register again; their silence is not a failure.
+/// Returns nothing if there are no such hosts.
 std::optional<Decision> release_silent(const ClusterState& state, const RendezvousConfig& config,
                                        TimePoint now);
 

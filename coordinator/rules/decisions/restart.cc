@@ -145,8 +145,8 @@ std::optional<Decision> wait_for_holder(const ClusterState& state, const Rendezv
   return blame({std::move(cause)});
 }
 
-/// Returns what must happen before the next generation has members; nothing if it has. `since`:
-/// end of the last generation. `cause` is blamed if too few hosts come.
+/// Returns the next decision while the planned generation lacks members; nothing when it can begin.
+/// `since`: end of the last generation. `cause` is blamed if too few hosts come.
 std::optional<Decision> gather_for_restart(const ClusterState& state,
                                            const RendezvousConfig& config, const Plan& plan,
                                            TimePoint since, const Incident& cause, TimePoint now) {

@@ -21,8 +21,10 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
 /// restart. REQUIRES: the state has no incident.
 Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
-/// Returns what must happen before these members can connect; nothing if they can. A host without
-/// reported addresses is reached by the address of its connection.
+/// Returns the decision to measure the network between these members, or to wait for the
+/// measurement. Returns nothing if no measurement is needed; the last one may have failed
+/// (network_failed()). A host without reported addresses is reached by the address of its
+/// connection.
 std::optional<Decision> see_to_network(const ClusterState& state, const Plan& plan);
 /// Returns whether the measurement required by see_to_network() has failed.
 bool network_failed(const ClusterState& state, const Plan& plan);

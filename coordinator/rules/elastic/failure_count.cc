@@ -7,7 +7,8 @@
 namespace pfc {
 namespace {
 
-/// Counts each slot once, and each host once for all its slots.
+/// Counts the generation's failures of this kind: each failed slot once, and each host once, even
+/// if several of its slots failed.
 void add_failures(FailureHistory& blame, const GenerationState& generation, Incident::Kind kind,
                   TimePoint now) {
   std::set<std::string> lost, failed;
@@ -37,8 +38,9 @@ void leave_some_out(const ClusterState& state, const ElasticConfig& config, Fail
   }
 }
 
-/// Returns where the worker crashed; before it joined, its exit code stands for the place. Nothing
-/// if it had only joined, or if SIGKILL ended it, because the cause is outside the job.
+/// Returns where the worker crashed. If it had not joined, its exit code stands for the place.
+/// Returns nothing if it had joined but not begun to train, or if SIGKILL ended it, because that
+/// comes from outside the job.
 std::optional<CrashSite> site_of(const GenerationState& generation, const Incident& cause) {
   if (cause.kind != Incident::Kind::kCrash || !cause.rank) return {};
   const WorkerState& worker = generation.workers.at(*cause.rank);
@@ -70,7 +72,8 @@ FailureCount count_failure(const ClusterState& state, const ElasticConfig& confi
   }
   add_failures(count.blame, generation, cause.kind, now);
   leave_some_out(state, config, count.blame, now);
-  // If the slot is excluded now, the job may succeed: the fault may be in the slot's host.
+  // A crash before joining may be the fault of the slot's host. If the slot is excluded now, the
+  // job may succeed elsewhere.
   if (count.is_hopeless && count.budget.last_crash.step <= kBeforeJoining) {
     const WorkerState& worker = generation.workers.at(*cause.rank);
     count.is_hopeless = !is_left_out(count.blame, worker.host, worker.slot, now);

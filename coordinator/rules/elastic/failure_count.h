@@ -20,8 +20,8 @@ struct FailureCount {
 FailureCount count_failure(const ClusterState& state, const ElasticConfig& config,
                            const Incident& cause, TimePoint now);
 
-/// Readmits the slot or host whose exclusion ends first. Returns nothing if even all slots would
-/// not be enough.
+/// Returns the history in which the slot or host whose exclusion ends first is readmitted. Returns
+/// nothing if even all slots would not be enough.
 std::optional<FailureHistory> take_back(const ClusterState& state, const ElasticConfig& config,
                                         TimePoint now);
 

@@ -12,7 +12,8 @@ constexpr std::array<std::string_view, 5> kWriting{"checkpoint", "write_model", 
                                                    "dump"};
 constexpr std::size_t kRemembered = 64;
 constexpr std::int64_t kFirstSteps = 3;
-// In seconds. Shorter phases are ignored: a broadcast before an evaluation counts as "evaluate".
+// In seconds. Shorter checkpoints and evaluations are ignored: the phase "evaluate" also includes
+// the broadcast before an evaluation.
 constexpr double kShortestPause = 0.1;
 constexpr int kFloorsOfEvaluation = 4;
 constexpr double kLongest = 3600;  // seconds; a higher limit would be useless

@@ -15,10 +15,10 @@ namespace pfc {
 struct PaceLimits {
   std::chrono::milliseconds floor{30'000};     ///< minimum of all limits
   double factor = 10;                          ///< multiple of the longest recent duration
-  std::chrono::milliseconds unknown{300'000};  ///< limit without measurements; the peers' timeout
+  std::chrono::milliseconds unknown{300'000};  ///< limit without measurements; --collective-timeout
 };
 
-/// Kind of a phase, for its duration.
+/// Kind of a phase. The kinds have different usual durations.
 enum class Activity { kStep, kCheckpoint, kEvaluation };
 
 /// Returns kCheckpoint for every phase that writes files, including logs and the model. Unknown
@@ -32,11 +32,13 @@ class Pace {
   void add(const proto::Progress& progress, bool step_done);
 
   /// Returns how long the others may wait for a worker in this phase.
-  /// - Step: factor times the slowest of the last 64. `unknown` before the third step, because
-  ///   the first steps are slow: they touch memory for the first time.
-  /// - Evaluation: factor times the longest, at least four floors. `unknown` before the first.
-  /// - Checkpoint: factor times the longest, at least `unknown`: the job's last waits for a disk.
-  /// Never less than the floor. Pure.
+  /// - Step: `factor` times the slowest of the last 64 steps. Before the third step `unknown`,
+  ///   because the first steps are slow: they touch memory for the first time.
+  /// - Evaluation: `factor` times the longest one, at least four times `floor`. Before the first
+  ///   evaluation `unknown`.
+  /// - Checkpoint: `factor` times the longest one, at least `unknown`, because a disk can be slow
+  ///   for a while.
+  /// Never less than `floor`. Pure.
   [[nodiscard]] std::chrono::milliseconds limit(std::string_view phase,
                                                 const PaceLimits& limits) const;
 

@@ -33,7 +33,7 @@ class LiveFeed {
  public:
   struct Options {
     std::chrono::milliseconds pause{500};         ///< minimum interval between pieces
-    std::chrono::milliseconds heartbeat{10'000};  ///< maximum silence, ended by a comment
+    std::chrono::milliseconds heartbeat{10'000};  ///< a comment is sent after this silence
     std::size_t most_readers = 16;
   };
 
@@ -69,7 +69,7 @@ class LiveFeed {
   std::vector<std::shared_ptr<Reader>> readers_;  ///< shared with their connections
   std::uint64_t number_ = 0;                      ///< number of the newest piece
   Piece changes_;                                 ///< the newest piece
-  Piece everything_;                              ///< state of number_; null: not requested yet
+  Piece everything_;  ///< the whole state as of number_; null: no reader has needed it yet
 };
 
 }  // namespace pfc

@@ -22,9 +22,10 @@ struct BenchOptions {
 /// Images per second with this number of threads.
 struct BenchRow {
   int threads = 0;
-  /// Rate of the threads if they did only this stage. Read: from storage, one image at a time in
-  /// random order; images read before may come from memory. The effects of reading ahead and of
-  /// sequential reading are in `loader` only. Copy: from a decoded image into a batch.
+  /// Rate of the threads if each did only this stage. `read` reads from storage, one image at a
+  /// time in random order; images that were read before may come from memory. Only `loader`
+  /// includes the effects of reading ahead and of sequential reading. `copy` copies a decoded image
+  /// into a batch.
   double read = 0, decode = 0, augment = 0, copy = 0;
   double loader = 0;  ///< all stages together: the rate for training
 };
@@ -35,7 +36,7 @@ struct BenchRow {
 std::vector<BenchRow> bench_loader(const Dataset& dataset, const BenchOptions& options,
                                    const ShowProgress& progress);
 
-/// The consumption of one worker of a job.
+/// The images that one worker of a job consumes per second.
 struct Appetite {
   double images_per_second = 0;
   std::string machine;  ///< "h100 (data sheet, efficiencies assumed)"

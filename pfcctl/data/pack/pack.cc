@@ -101,7 +101,8 @@ Order by_label(const Dataset& dataset) {
   return order;
 }
 
-/// For detecting another order: labels of merged sets depend on names, which briefs() leaves out.
+/// Returns a checksum with which a later run detects another order. Labels of merged sets depend on
+/// the names of people, which the description of the data set does not contain.
 std::string checksum(const Order& order) {
   Sha256 sum;
   sum.update(std::as_bytes(std::span(order.of_class)));

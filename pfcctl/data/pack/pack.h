@@ -30,14 +30,15 @@ struct Packed {
 
 /// Writes train.rec with record 0 and identity records, train.idx, property, and identities.txt if
 /// the data name their people. Images are sorted by label; those of one label keep their order.
-/// Their keys are 1, 2, 3 ... Without size and quality their bytes stay the same and only their
-/// headers are read. Otherwise every image is decoded, resized (data/images/resize.h) and encoded
-/// as JPEG, by all threads. The files appear when they are complete; after an interruption the
-/// same call continues (records/writing/resumable_writer.h). `progress` is called on the caller's
-/// thread; an exception from it ends the work.
+/// Their keys are 1, 2, 3 ... If size and quality are 0, the images' bytes stay the same and only
+/// their headers are read. Otherwise every image is decoded, resized (data/images/resize.h) and
+/// encoded as JPEG, by all threads. The files appear when they are complete; after an interruption
+/// the same call continues (records/writing/resumable_writer.h). `progress` is called on the
+/// caller's thread; an exception from it ends the work.
 ///
-/// Throws InputError for more than 2^24 classes or images, whose numbers RecordIO's float32 cannot
-/// represent exactly, for a folder that has a data set, and for too many damaged images.
+/// Throws InputError for more than 2^24 classes or images, because RecordIO's float32 cannot
+/// represent larger numbers exactly. Also throws InputError for a folder that has a data set, and
+/// for too many damaged images.
 Packed pack_dataset(const PackOptions& options, const ShowProgress& progress);
 /// The same for an open data set: options.in is used only in messages.
 Packed pack_dataset(const Dataset& dataset, const PackOptions& options,
@@ -48,7 +49,7 @@ struct UnfinishedSet {
   Packed packed;
   std::unique_ptr<ResumableWriter> writer;
 };
-/// pack_dataset() in two parts. A data set that is replaced exists until the second part.
+/// pack_dataset() in two parts. A data set that is to be replaced stays until finish_set().
 UnfinishedSet write_set(const Dataset& dataset, const PackOptions& options,
                         const ShowProgress& progress);
 Packed finish_set(const Dataset& dataset, const PackOptions& options, UnfinishedSet set);

@@ -54,8 +54,8 @@ std::string file_name(const std::string& name) {
   return made.starts_with('.') ? "_" + made : made;
 }
 
-/// Returns whether a reader would take this folder, instead of for a person's, for that of a list's
-/// images or for a data set (data/layouts/layout.h).
+/// Returns whether a reader would not take a folder of this name for a person, but for a data set
+/// or for the images of a list (data/layouts/layout.h).
 bool is_reserved(const std::string& folder) {
   return folder == "images" || folder == "identities.txt" || folder == "property" ||
          folder == "data.mdb" || folder.starts_with("train.") || folder.ends_with(".tar");
@@ -218,7 +218,7 @@ Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progre
   }
   const auto allowed = allowed_of(images, options.max_damaged);
   const ImageFiles files(*dataset, options.out);
-  // Otherwise an earlier run wrote most of the files; put() checks each file.
+  // If train.lst.part exists, an earlier run was interrupted and left files; put() checks each one.
   if (!something_at(list_file.string() + ".part")) files.expect_nothing_to_replace();
   PartFile list(list_file);
   list.keep(0);

@@ -25,11 +25,11 @@ struct Unpacked {
 /// Writes OUT/PERSON/NUMBER.jpg (.png, .webp) with the bytes of the data set, and OUT/train.lst
 /// with their labels in the order of the data set. With this list the folder is read as the same
 /// data set. PERSON is the name in the data, without characters that a file name cannot have. If
-/// it is missing or not unique, PERSON is the label with as many digits as the last one. Does not
-/// write files again that an earlier run has written. Writes train.lst last, so it is missing
-/// while images are missing. Throws InputError if `out` has a train.lst; if a file with other
-/// content, not written by an earlier run, is in the place of an image or of the names; if `out`
-/// is inside a folder of people that it reads; and for too many damaged images. Throws
+/// the name is missing, not unique or reserved for other files, PERSON is the label with leading
+/// zeros. Does not write files again that an earlier run has written. Writes train.lst last, so it
+/// is missing while images are missing. Throws InputError if `out` has a train.lst; if a file with
+/// other content, not written by an earlier run, is in the place of an image or of the names; if
+/// `out` is inside a folder of people that it reads; and for too many damaged images. Throws
 /// StorageError.
 Unpacked unpack_dataset(const UnpackOptions& options, const ShowProgress& progress);
 

@@ -63,7 +63,7 @@ class FaultsOfAHost : public ::testing::Test {
     while (!condition() && Clock::now() < deadline) {
       worker->look();
       loop.run_for(10ms);
-      std::this_thread::sleep_for(5ms);  // returns immediately without work
+      std::this_thread::sleep_for(5ms);  // run_for() returns at once if the loop has no work
       loop.restart();
     }
     return condition();

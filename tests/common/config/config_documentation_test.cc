@@ -77,7 +77,8 @@ TEST(ConfigurationPage, ListsEveryKeyOfTheParserAndNoOther) {
 TEST(ConfigurationPage, GivesTheDefaultsOfJobConfig) {
   const json defaults = to_json(JobConfig{});
   for (const auto& [key, row] : documented()) {
-    // Keys that abbreviate other keys, and the value that each default stands for.
+    // to_json() does not write fp16 and dali_aug, which stand for other keys, and writes `augment`
+    // as an object, for which the page has `true`.
     const bool is_short = key == "fp16" || key == "dali_aug";
     const json expected = is_short ? json(false) : key == "augment" ? json(true) : defaults[key];
     EXPECT_EQ(json::parse(row.standard), expected) << key;

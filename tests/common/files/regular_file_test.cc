@@ -64,7 +64,7 @@ TEST_F(RegularFiles, AreReadAtAnyOffset) {
   EXPECT_EQ(file.read(all), 7u) << "read_at() does not move the position of read()";
 }
 
-/// This process's memory is a regular file whose first page cannot be read.
+/// /proc/self/mem, this process's memory, is a regular file whose first page cannot be read.
 TEST_F(RegularFiles, ReportWhyTheyCannotBeRead) {
   RegularFile file("/proc/self/mem");
   std::vector<std::byte> piece(4);

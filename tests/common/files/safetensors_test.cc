@@ -234,7 +234,7 @@ TEST_F(Safetensors, NeverCrashesOnRandomlyChangedFiles) {
     } catch (const InputError&) {
     }
   }
-  EXPECT_LT(accepted, 2000);  // changed weights cannot be detected, changed structure can
+  EXPECT_LT(accepted, 2000);  // the others changed the structure; changed weights are not detected
 }
 
 TEST_F(Safetensors, FullDiskNamesTheFileAndLeavesNothingBehind) {

@@ -153,7 +153,7 @@ TEST(ChildProcess, IsAbandonedWhenItDoesNotEnd) {
       waitpid(tracer, nullptr, 0);
       GTEST_SKIP() << "a process may not trace another one here";
     }
-  }  // returns although the tracing process holds the killed child
+  }  // the destructor returns, although the tracer keeps the killed child from ending
   kill(tracer, SIGKILL);
   waitpid(tracer, nullptr, 0);
   close(ends[0]);

@@ -1,4 +1,4 @@
-// A fake environment.
+// Fake environment variables for tests of allocations.
 #pragma once
 
 #include <map>

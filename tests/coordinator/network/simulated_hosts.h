@@ -91,7 +91,7 @@ class SimulatedHosts {
   std::set<int> told_end;  ///< hosts notified of the measurement's end
   int transfers = 0;       ///< number of transfers
   int stumbles_at = 0;     ///< this transfer is very slow because its host is busy; 0: none
-  int most_tests = 0;      ///< of one host in one step, except the first host
+  int most_tests = 0;      ///< most tests of one host in one step, not counting the first host
 
  private:
   const HostAddress& find(const std::string& address) const {

@@ -134,11 +134,11 @@ class SilentHost {
   [[nodiscard]] const std::string& address() const { return address_; }
 
  private:
-  std::array<Fd, 5> listeners_;  // one attempt to connect tries each for 2 s
+  std::array<Fd, 5> listeners_;  // a connection attempt tries each of them for 2 s
   std::string address_;
 };
 
-// An attempt takes longer than a late reply of a running coordinator.
+// One connection attempt takes 10 s (five ports, 2 s each), which is longer than the grace period.
 TEST(CoordinatorClient, WaitsNoLongerThanItsGraceForAnUnresponsiveHost) {
   const SilentHost host;
   const auto begin = std::chrono::steady_clock::now();

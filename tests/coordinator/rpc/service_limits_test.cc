@@ -69,7 +69,8 @@ TEST_F(ServiceLimits, DiscardsUnknownFieldsOfRequests) {
   grpc::ClientContext context;
   proto::StatusReply status;
   ASSERT_TRUE(client->Status(&context, proto::StatusRequest(), &status).ok());
-  // gRPC's client, in this process too, keeps one copy of what it sent until the call ends.
+  // gRPC's client, which runs in this process too, keeps one copy of each request until its call
+  // ends.
   constexpr std::size_t kMost = kCalls * kBytes * 3 / 2;
   const auto deadline = Clock::now() + std::chrono::seconds{60};
   while (heap_bytes() >= before + kMost && Clock::now() < deadline) {

@@ -188,7 +188,7 @@ TEST(Metrics, AreWrittenToTheJournalAtMostOnceIn100Ms) {
   RunningCoordinator coordinator({{.name = "a", .slots = 1}}, testing::impatient(), 0, "");
   coordinator.on_loop([&](auto&, Coordinator& of) {
     of.takeover().keep(journal, {});
-    for (bool is_over = false; !is_over;) {  // again if this thread was suspended meanwhile
+    for (bool is_over = false; !is_over;) {  // tries again if this thread was suspended too long
       const std::string first = of.metrics_text();
       const TimePoint shown = Clock::now();
       const std::uint64_t written = journal.file_bytes();

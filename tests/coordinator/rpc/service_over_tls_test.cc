@@ -77,7 +77,7 @@ TEST_F(ServiceOverTls, RegistersNoAgentWhoseCertificateWasRevokedAfterItsStreamW
   proto::StatusReply status;
   grpc::ClientContext status_context;
   EXPECT_TRUE(stub.Status(&status_context, proto::StatusRequest(), &status)
-                  .ok());  // after the start of the stream
+                  .ok());  // the stream, requested first, has started
   gate.revoke_host({}, "a");
   proto::AgentMessage message;
   message.mutable_registration()->set_host("a");

@@ -40,7 +40,8 @@ class Rendezvous : public ::testing::Test {
     return slots;
   }
 
-  /// Skips the separate step that counts a failure, which most tests ignore.
+  /// Returns decide()'s next decision after applying it. Skips the separate decision that counts a
+  /// failure, which most tests ignore.
   Decision tick() {
     Decision decision = decides();
     while (decision.actions.size() == 1 &&

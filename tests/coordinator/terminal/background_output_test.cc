@@ -118,7 +118,7 @@ TEST(BackgroundOutput, WritesTheWholeResultHoweverLateItIsRead) {
   EXPECT_EQ(out.read_until("end\n"), result + "end\n");
   writer.join();
   out.leave();
-  output.write_result("not read\n");  // returns
+  output.write_result("not read\n");  // returns although nobody reads it
 }
 
 TEST(BackgroundOutput, WritesStderrWhileStdoutIsNotRead) {

@@ -187,7 +187,7 @@ TEST_F(PageServer, ServesAnotherRequestAfterAPost) {
   EXPECT_THAT(answer, AllOf(HasSubstr("/api/stop?: {}"), EndsWith("/b?: ")));
 }
 
-/// On loopback, which other users of the machine can reach too.
+/// A server on loopback that needs a token, because other users of the machine can reach it too.
 class PageServerWithToken : public PageServer {
  protected:
   PageServerWithToken() {

@@ -142,7 +142,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->major = 9;
   return cudaSuccess;
 }
-// Tiles of the head then fit into the small cache, because the bandwidth is unknown.
+// All attributes are 0. As the memory bandwidth is then unknown, tiles of the head are chosen to
+// fit into the small cache.
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   *value = 0;
   return cudaSuccess;
@@ -198,8 +199,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
       (kind == cudaMemcpyDeviceToDevice && (!from_device || !to_device))) {
     return cudaErrorInvalidValue;
   }
-  // Also enqueued for pageable memory, because the driver may read it before the call returns or
-  // later.
+  // Enqueued even if `from` is pageable: the real driver may read it before or after the call
+  // returns, and the later one finds more mistakes.
   enqueue(stream, [to, from, bytes] { std::memcpy(to, from, bytes); });
   if (!to_device && !is_pinned(to)) of(stream).synchronize();
   return cudaSuccess;
@@ -257,8 +258,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   event->event.synchronize();
   return cudaSuccess;
 }
-// A query does not run the work: polling alone must not make memory written, because no thread has
-// waited.
+// A query does not run the work, because only a wait does. So polling alone never completes it.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return event->event.done() ? cudaSuccess : cudaErrorNotReady;
 }

@@ -158,7 +158,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* /
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  // By value, like the arguments of a launch.
+  // The arguments are copied now, as in a real launch.
   return pfc::simt::enqueue_kernel(
       *config, [kernel, ... values = static_cast<Parameters>(std::forward<Arguments>(arguments))] {
         kernel(values...);
