@@ -60,7 +60,7 @@ std::int64_t window_images(const ReadOptions& options, std::int64_t images, doub
                            std::int64_t global_batch) {
   const auto window = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
                                                 kFill / image_bytes);
-  // A window never needs more than the whole data set.
+  // A window that holds the whole data set is always large enough.
   const std::int64_t least = std::min(2 * global_batch, images);
   if (window >= least) return window;
   throw InputError(fmt::format(
