@@ -69,7 +69,8 @@ void ProgressReporter::watch() {
   }
 }
 
-/// Does not hold the mutex, because a driver may be slow and training must not wait for it.
+/// Does not hold the mutex while it reads the vitals: a driver may be slow, and training must not
+/// wait for it.
 void ProgressReporter::look_at_vitals() {
   if (!options_.vitals || Clock::now() - vitals_at_ < options_.vitals_pause) return;
   const ProcessVitals vitals = options_.vitals();
