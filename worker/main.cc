@@ -250,7 +250,8 @@ int run_with_coordinator(const Arguments& arguments) {
     end_process_after(kExitLimit, code);
     return code;
   };
-  // If several workers report the same failure, the coordinator prints it once.
+  // Prints the error only if the coordinator has not received it. The coordinator prints a failure
+  // once for all workers that report it.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
     const std::string what = text_of(error);
     if (!coordinator->finish(outcome, what).told) spdlog::error("{}", what);

@@ -315,8 +315,8 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
   JobConfig job = config;
-  // check_alone() uses the fastest precision of this worker's device. check_together() uses
-  // the fastest precision that all devices support, as a job does.
+  // check_alone() uses the fastest precision of this worker's device. check_together() uses the
+  // fastest precision that all devices support, as a job does.
   if (job.precision == Precision::kAuto) {
     job.precision = choose_precision({{precisions_here(job, options)}}).precision;
   }
