@@ -67,7 +67,8 @@ bool both_unshuffled(const OrderedJob& before, const OrderedJob& now) {
     return value_of(of.job, "balance_classes") == true;
   };
   if (balanced(before) != balanced(now)) return false;
-  // Sequential reading of several sets mixes them, so batches matter.
+  // With several data sets, sequential reading mixes them, and random reading without shuffling
+  // does not.
   return (has_one_set(before) && has_one_set(now)) ||
          value_of(before.job, "read") == value_of(now.job, "read");
 }
