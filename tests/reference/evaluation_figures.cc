@@ -86,7 +86,7 @@ json identification(const SafetensorsFile& file) {
   for (const double fpir : {0.001, 0.01, 0.1}) tpirs.push_back(tpir_at_fpir(found, fpir));
   json recalls = json::array();
   const LabelledRows all = part(0, subject.size());
-  // The rest of the range, as if two workers shared it.
+  // Searches in two parts, as if two workers shared the images.
   auto others = search_others(all, {0, 70}, 2);
   std::ranges::move(search_others(all, {70, std::ssize(subject)}, 1), std::back_inserter(others));
   for (const int k : {1, 2, 10}) recalls.push_back(rank_rate(others, k));

@@ -157,6 +157,7 @@ def several_targets_loss(embeddings, centres, labels, job, offsets):
         return -(wanted * torch.log_softmax(logits, 1)).sum(1).mean()
     # If a single target has almost all probability, log_softmax has no digits left. So the log sum exp of all logits is
     # computed from two parts: that of the targets, and softplus(that of the others - that of the targets).
+    # One logit of -1e30 is added to the others, because all classes may be targets.
     none = torch.full((len(logits), 1), -1e30, dtype=torch.float64)
     others = torch.logsumexp(torch.cat([logits.masked_fill(is_target, -torch.inf), none], 1), dim=1)
     own = torch.logsumexp(logits.masked_fill(~is_target, -torch.inf), dim=1)

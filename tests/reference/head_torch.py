@@ -93,7 +93,7 @@ class DenseStep:
         self.module = module
         self.optimizer = torch.optim.SGD([module.weight], lr=RATE, momentum=MOMENTUM,
                                          weight_decay=DECAY)
-        # Marks: begin and end of each step's sampling, in turn.
+        # Its marks are the begin and the end of each step's sampling, in turn.
         self.sampling = torch_run.Stopwatch(module.weight.device)
 
     def __call__(self, embeddings, labels):
