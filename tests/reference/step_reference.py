@@ -172,8 +172,9 @@ class Trainer:
         return np.array([loss.item(), distillation.item()]) / self.job["gradient_acc"]
 
     def step(self, step, overflowed):
-        """Runs step number `step`, from 1. Returns the losses, the learning rate and the norm of the backbone's gradient,
-        and with fp16 the scale. `overflowed`: with fp16, the steps whose gradients overflow; they return no norm."""
+        """Runs step number `step`, from 1. Returns the losses, the learning rate and the norm of the backbone's
+        gradient, and with fp16 the scale. `overflowed`: with fp16, the steps whose gradients overflow; they return no
+        norm."""
         self.optimizer.zero_grad()
         accumulated = self.job["gradient_acc"]
         loss, distillation = sum(self.micro_batch((step - 1) * accumulated + i, step)
